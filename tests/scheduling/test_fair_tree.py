@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from perdure.scheduling.slurm.fair_tree import ShareTree, fair_shares, level_fs
-from perdure.scheduling.slurm.usage import Usage, decay_of
+from perdure.scheduling.slurm.usage import DecayedUsage, decay_of
 
 
 def tree(*nodes: tuple[int, int, bool]) -> ShareTree:
@@ -61,7 +61,7 @@ def test_usage_halves_in_a_half_life() -> None:
 
 
 def test_usage_is_what_was_held_up_to_the_last_calculation() -> None:
-    usage = Usage(2, 100, 0.5)
+    usage = DecayedUsage(2, 100, 0.5)
     usage.hold(0, 4, 20)
     usage.hold(1, 1, 150)
     assert usage.used == [320.0, 0.0]

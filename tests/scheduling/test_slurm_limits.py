@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.scheduling.slurm.limits import Holder, LimitCounts, refusal
+from perdure.scheduling.slurm.limits import LimitCounts, LimitHolder, refusal
 from perdure.scheduling.slurm.settings import Limits
 
 
-def qos(**limits: int) -> Holder:
-    return Holder("QOS", "q", 1, Limits(**limits))
+def qos(**limits: int) -> LimitHolder:
+    return LimitHolder("QOS", "q", 1, Limits(**limits))
 
 
-def assoc(**limits: int) -> Holder:
-    return Holder("Assoc", 3, 1, Limits(**limits))
+def assoc(**limits: int) -> LimitHolder:
+    return LimitHolder("Assoc", 3, 1, Limits(**limits))
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def assoc(**limits: int) -> Holder:
         (qos(grp_jobs=2, grp_gpus=8, max_jobs_per_user=2, max_gpus_per_user=8), None),
     ],
 )
-def test_the_first_limit_that_would_be_exceeded_is_named_in_slurms_words(holder: Holder, reason: str | None) -> None:
+def test_the_first_limit_that_would_be_exceeded_is_named(holder: LimitHolder, reason: str | None) -> None:
     counts = LimitCounts()
     counts.hold((holder,), 4)
     assert counts.reason((holder,), 4) == reason
@@ -39,7 +39,7 @@ def test_the_first_limit_that_would_be_exceeded_is_named_in_slurms_words(holder:
 
 def test_what_is_of_a_user_counts_that_users_jobs_alone() -> None:
     limits = Limits(max_jobs_per_user=1, grp_gpus=6)
-    one, other = Holder("QOS", "q", 1, limits), Holder("QOS", "q", 2, limits)
+    one, other = LimitHolder("QOS", "q", 1, limits), LimitHolder("QOS", "q", 2, limits)
     counts = LimitCounts()
     counts.hold((one,), 4)
     assert counts.reason((one,), 1) == "QOSMaxJobsPerUserLimit"
@@ -49,7 +49,7 @@ def test_what_is_of_a_user_counts_that_users_jobs_alone() -> None:
 
 def test_what_no_job_of_that_shape_can_meet_refuses_it() -> None:
     assert refusal((qos(max_gpus_per_job=4),), 5, 0.0) == "QOSMaxGRESPerJob"
-    assert refusal((Holder("Assoc", 1, 1, Limits(max_wall_s=60.0)),), 1, 61.0) == "AssocMaxWallDurationPerJobLimit"
+    assert refusal((LimitHolder("Assoc", 1, 1, Limits(max_wall_s=60.0)),), 1, 61.0) == "AssocMaxWallDurationPerJobLimit"
     assert refusal((assoc(grp_gpus=4),), 5, 0.0) == "AssocGrpGRES"
     assert refusal((assoc(grp_jobs=0),), 1, 0.0) == "AssocMaxJobsLimit"
     assert refusal((qos(max_gpus_per_job=4, grp_gpus=4),), 4, 0.0) is None

@@ -68,10 +68,11 @@ def test_stopping_changes_nothing(engine: Engine) -> None:
 def test_a_fork_changes_nothing_in_its_parent(engine: Engine) -> None:
     table = crowd(2)
     queue = LiveQueue.replaying(table, EIGHT, POLICY, PROBES, engine)
-    for until_s in range(0, 1500, 100):
+    for until_s in range(100, 1500, 100):
         queue.advance(until_s)
         once = [queue.start_if_submitted(probe, until_s) for probe in (0, 1)]
         assert [queue.start_if_submitted(probe, until_s) for probe in (0, 1)] == once
+        assert min(once) >= until_s
     assert ends_like_a_replay(queue, table)
 
 
@@ -90,7 +91,7 @@ def test_a_probe_starts_when_it_would_as_a_job_of_the_trace(engine: Engine) -> N
 
 def test_both_engines_agree_on_pictures() -> None:
     pytest.importorskip("numba")
-    for seed in range(20):
+    for seed in range(60):
         picture = _picture(seed)
         found = []
         for engine in ENGINES:
@@ -113,7 +114,14 @@ def _picture(seed: int) -> JobTable:
     )
     eligible = np.where(rng.random(n + 2) < 0.3, submit + 300, np.nan)
     eligible[:2] = np.nan
-    table = jobs(*zip(gpus, submit, duration, strict=True), start_s=start, eligible_s=eligible)
+    kinds = rng.choice(["", "", "afterany", "afterok", "after", "singleton"], n + 2)
+    kinds[:2] = ""
+    others = [f":j{rng.integers(0, max(1, i))}" if kind.startswith("after") else "" for i, kind in enumerate(kinds)]
+    needs = np.array([kind + other for kind, other in zip(kinds, others, strict=True)])
+    user = rng.choice(list("ab"), n + 2).tolist()
+    table = jobs(
+        *zip(gpus, submit, duration, strict=True), start_s=start, eligible_s=eligible, dependency=needs, user=user
+    )
     return replace(table, walltime_s=duration + 20.0)
 
 
@@ -178,3 +186,15 @@ def test_a_queue_on_nodes_knows_the_nodes_of_its_partitions() -> None:
     queue = LiveQueue.at(table, 15.0, Cluster.parse("2x2"), Slurm(site), probe, placement=placement_named("first-fit"))
     assert queue.start_if_submitted(0, 15.0) == 90
     assert queue.start_if_submitted(0, 15.0) == 90
+
+
+def test_a_probe_may_come_before_all_that_is_to_come_but_not_before_a_trace(engine: Engine) -> None:
+    later = jobs((8, 2000, 50))
+    queue = LiveQueue.at(later, 1000.0, EIGHT, POLICY, PROBES, engine)
+    assert queue.start_if_submitted(1, 1000.0) == 1000
+    queue.advance(2001.0)
+    assert queue.start_if_submitted(1, 2001.0) == 2050
+    alone = LiveQueue.at(jobs(), 1000.0, EIGHT, POLICY, PROBES, engine)
+    assert alone.start_if_submitted(1, 1000.0) == 1000
+    with pytest.raises(InputError, match="it comes before the queue begins"):
+        LiveQueue.replaying(later, EIGHT, POLICY, PROBES, engine).submit(0, 1999.0)

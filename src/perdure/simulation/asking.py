@@ -50,7 +50,10 @@ def _needs(table: JobTable) -> Needs | None:
     rows = np.flatnonzero(table.dependency != "").tolist()
     if not rows:
         return None
-    row_of = {job: row for row, job in enumerate(table.job_id.tolist())}
+    ids: list[str] = table.job_id.tolist()
+    row_of = {
+        job: row for row, job in zip(range(len(ids) - 1, -1, -1), reversed(ids), strict=True)
+    }  # the first of a name
     found: list[tuple[int, int, int]] = []
     last: dict[str, int] = {}  # of each user the last singleton
     for row in rows:

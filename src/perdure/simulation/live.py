@@ -22,7 +22,7 @@ from perdure.model.table import JobTable
 from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import room_of
 from perdure.scheduling.slurm.policy import Slurm, SlurmRanking
-from perdure.scheduling.slurm.reasons import Hold
+from perdure.scheduling.slurm.reasons import WaitReason
 from perdure.simulation.allocation import Passes
 from perdure.simulation.plain import PlainLoop
 from perdure.simulation.simulate import Engine
@@ -97,7 +97,7 @@ class LiveQueue:
         """
         runs = np.isfinite(table.start_s)
         _check_picture(table, runs, now_s, cluster)
-        jobs = _with_probes(_outlasting(table, runs, now_s), probes)
+        jobs = _with_probes(_outlasting(table, runs, now_s), probes, now_s)
         found = cls(jobs, _simulation(jobs, cluster, policy, engine, placement), len(table))
         now, there = found._tick(now_s), table.submit_s <= now_s
         running, waiting = np.flatnonzero(runs), np.flatnonzero(there & ~runs)
@@ -116,9 +116,14 @@ class LiveQueue:
         return replace(self, simulation=self.simulation.fork())
 
     def submit(self, probe: int, at_s: float) -> int:
-        """Let a probe, which has not come yet, come at an instant up to which `advance` went; its row."""
-        row = self.first_probe + probe
-        self.simulation.submit(row, self._tick(at_s))
+        """Let a probe, which has not come yet, come at an instant up to which `advance` went; its row.
+
+        Raises `InputError` for an instant before the first job of a trace.
+        """
+        row, tick = self.first_probe + probe, self._tick(at_s)
+        if tick < 0:
+            raise InputError(self.jobs.name(row), "it comes before the queue begins", "Let it come later")
+        self.simulation.submit(row, tick)
         return row
 
     def start_of(self, row: int, until_s: float = inf) -> float:
@@ -133,10 +138,10 @@ class LiveQueue:
         fork = self.fork()
         return fork.start_of(fork.submit(probe, at_s), until_s)
 
-    def hold(self, row: int) -> Hold | None:
+    def hold(self, row: int) -> WaitReason | None:
         """What holds a waiting job, as the last pass found it; the engine must be "plain".
 
-        None for one that does not wait; `Hold.planned` is a tick: `jobs.seconds` tells the instant.
+        None for one that does not wait; `WaitReason.planned` is a tick: `jobs.seconds` tells the instant.
         """
         if not isinstance(self.simulation, PlainLive):
             raise TypeError('LiveQueue.hold needs engine="plain": the compiled loop keeps no reasons')
@@ -205,16 +210,16 @@ def _simulation(
     return PlainLive.of(jobs, cluster, policy, placement)
 
 
-def _with_probes(table: JobTable, probes: JobTable | None) -> Workload:
-    """The table and the probes behind it, which do not come by themselves."""
+def _with_probes(table: JobTable, probes: JobTable | None, before_s: float = inf) -> Workload:
+    """The table and the probes behind it, which do not come by themselves; tick 0 is not after `before_s`."""
     if probes is None or not len(probes):
-        return Workload.of(table)
-    n, last_s = len(table), table.submit_s[-1] if len(table) else 0.0
+        return Workload.of(table, before_s)
+    n, last_s = len(table), table.submit_s[-1] if len(table) else min(before_s, 0.0)
     behind = replace(probes, submit_s=np.full(len(probes), last_s), start_s=np.empty(0), end_s=np.empty(0))
-    jobs = Workload.of(table.followed_by(behind))
+    jobs = Workload.of(table.followed_by(behind), before_s)
     jobs.submit[n:] = NEVER
     if jobs.asks.eligible is not None:
-        jobs.asks.eligible[n:] = np.where(np.isfinite(probes.eligible_s), jobs.asks.eligible[n:], 0)
+        jobs.asks.eligible[n:] = np.where(np.isfinite(probes.eligible_s), jobs.asks.eligible[n:], -NEVER)
     return jobs
 
 

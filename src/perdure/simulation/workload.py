@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,16 +35,16 @@ class Workload:
     work: NDArray[np.int64]
     passed: NDArray[np.bool_]
     ticks_per_s: int
-    origin_s: float  # in the table's time, the instant of tick 0: the first submit
+    origin_s: float  # in the table's time, the instant of tick 0: by default the first submit
     job_id: NDArray[np.str_]
     asks: Asks = field(default_factory=Asks)
 
     @classmethod
-    def of(cls, table: JobTable) -> Workload:
-        """Check the table and convert it. Raises `InputError`, naming the job."""
+    def of(cls, table: JobTable, before_s: float = inf) -> Workload:
+        """Check the table and convert it; tick 0 is not after `before_s`. Raises `InputError`, naming the job."""
         _check(table)
         first, work_s, passed = _attempts(table)
-        origin_s = float(table.submit_s[0]) if len(table) else 0.0
+        origin_s = min(before_s, float(table.submit_s[0])) if len(table) else 0.0
         since_s = table.submit_s - origin_s
         per_s = _ticks_per_s(since_s, work_s)
         work = _ticks(work_s, per_s)

@@ -34,7 +34,7 @@ class Associations:
 
 def associations_of(view: View, known: Sequence[Association]) -> Associations:
     """The associations of all jobs of a view."""
-    found = _Growing(known)
+    found = _GrowingTree(known)
     account = view.asks.account
     cache: dict[tuple[str, str], int] = {}
     nodes = []
@@ -46,7 +46,7 @@ def associations_of(view: View, known: Sequence[Association]) -> Associations:
     return Associations(found.tree(), tuple(found.known), tuple(nodes))
 
 
-class _Growing:
+class _GrowingTree:
     """A tree to which users are added as jobs name them."""
 
     def __init__(self, known: Sequence[Association]) -> None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from perdure.scheduling.slurm.eligible import Eligible
 from perdure.scheduling.slurm.limits import LimitCounts
-from perdure.scheduling.slurm.reasons import Hold
-from perdure.scheduling.slurm.requests import Requests
-from perdure.scheduling.slurm.usage import Usage
+from perdure.scheduling.slurm.reasons import WaitReason
+from perdure.scheduling.slurm.requests import JobRequests
+from perdure.scheduling.slurm.usage import DecayedUsage
 from perdure.scheduling.view import View
 
 
@@ -17,13 +17,13 @@ class Ledger:
     """Of one run."""
 
     view: View
-    requests: Requests
-    usage: Usage | None  # None: no priority depends on it
+    requests: JobRequests
+    usage: DecayedUsage | None  # None: no priority depends on it
     eligible: Eligible
     counts: LimitCounts = field(default_factory=LimitCounts)
 
     @property
-    def holds(self) -> dict[int, Hold]:
+    def holds(self) -> dict[int, WaitReason]:
         """What holds each job that waits, as the last pass found it."""
         return self.eligible.holds
 

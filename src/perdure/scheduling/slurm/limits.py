@@ -18,7 +18,7 @@ GPU = "GRES"
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LimitHolder:
     """What has limits: a QOS or an association; `user` is who counts for those of one user."""
 
     kind: str  # "QOS" or "Assoc"
@@ -34,14 +34,14 @@ class LimitCounts:
     gpus: Counter[Hashable] = field(default_factory=Counter)
     jobs: Counter[Hashable] = field(default_factory=Counter)
 
-    def hold(self, holders: tuple[Holder, ...], gpus: int) -> None:
+    def hold(self, holders: tuple[LimitHolder, ...], gpus: int) -> None:
         """A job starts; or ends, where `gpus` is negative."""
         for holder in holders:
             for key in (holder.key, (holder.key, holder.user)):
                 self.gpus[key] += gpus
                 self.jobs[key] += 1 if gpus > 0 else -1
 
-    def reason(self, holders: tuple[Holder, ...], gpus: int) -> str | None:
+    def reason(self, holders: tuple[LimitHolder, ...], gpus: int) -> str | None:
         """What a job waits for that would exceed a limit by starting now; None for one that may start."""
         for holder in holders:
             limits, whole, own = holder.limits, holder.key, (holder.key, holder.user)
@@ -56,12 +56,12 @@ class LimitCounts:
         return None
 
 
-def refusal(holders: tuple[Holder, ...], gpus: int, limit_s: float) -> str | None:
+def refusal(holders: tuple[LimitHolder, ...], gpus: int, limit_s: float) -> str | None:
     """What keeps a job from ever starting; `limit_s` is its time limit, 0 for none."""
     return next(_refusals(holders, gpus, limit_s), None)
 
 
-def _refusals(holders: tuple[Holder, ...], gpus: int, limit_s: float) -> Iterator[str]:
+def _refusals(holders: tuple[LimitHolder, ...], gpus: int, limit_s: float) -> Iterator[str]:
     for holder in holders:
         limits, kind = holder.limits, holder.kind
         if _above(gpus, limits.max_gpus_per_job):

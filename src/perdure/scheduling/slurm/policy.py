@@ -25,10 +25,10 @@ from perdure.scheduling.slurm.ledger import Ledger
 from perdure.scheduling.slurm.main_pass import main_pass
 from perdure.scheduling.slurm.node_space import OnNodes
 from perdure.scheduling.slurm.priorities import Priorities
-from perdure.scheduling.slurm.reasons import Hold
-from perdure.scheduling.slurm.requests import Requests, requests_of
+from perdure.scheduling.slurm.reasons import WaitReason
+from perdure.scheduling.slurm.requests import JobRequests, requests_of
 from perdure.scheduling.slurm.settings import SlurmSettings
-from perdure.scheduling.slurm.space import Counted, Space
+from perdure.scheduling.slurm.space import CountedSpace, Space
 from perdure.scheduling.view import View
 
 
@@ -65,7 +65,7 @@ class SlurmRanking(Ranking):
 
     def arrive(self, row: int) -> None:
         if row in self.requests.refused:
-            self.eligible.holds[row] = Hold(self.requests.refused[row], forever=True)
+            self.eligible.holds[row] = WaitReason(self.requests.refused[row], forever=True)
         elif self.eligible.arrive(row):
             self.changed = True
 
@@ -119,7 +119,7 @@ class SlurmRanking(Ranking):
         """The tick from which an eligible job accrues age."""
         return self.eligible.since[row]
 
-    def hold(self, row: int) -> Hold | None:
+    def hold(self, row: int) -> WaitReason | None:
         """What holds a waiting job; None for one that does not wait."""
         return self.eligible.holds.get(row)
 
@@ -134,7 +134,7 @@ class SlurmRanking(Ranking):
         return sorted(self.eligible.since, key=lambda row: (-tier(row), -self.priority(row), came[row], row))
 
 
-def _space(view: View, room: Placed | None, settings: SlurmSettings, requests: Requests) -> Space:
+def _space(view: View, room: Placed | None, settings: SlurmSettings, requests: JobRequests) -> Space:
     """Where GPUs are only counted, one that takes a whole node stands for that node. Raises `ConfigError`."""
     if settings.on_nodes and room is not None:
         return OnNodes(view, room, requests.partitions, requests.partition.tolist())
@@ -142,4 +142,4 @@ def _space(view: View, room: Placed | None, settings: SlurmSettings, requests: R
         if each.nodes is not None:
             what = f"partition {each.name} has nodes of its own, and GPUs are only counted"
             raise ConfigError("policy slurm", what, "Choose a placement, such as first-fit")
-    return Counted(len(requests.partitions))
+    return CountedSpace(len(requests.partitions))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from perdure.errors import ConfigError
 from perdure.scheduling.slurm.fair_tree import fair_shares
 from perdure.scheduling.slurm.priority import age_factor, priority
-from perdure.scheduling.slurm.requests import Requests
+from perdure.scheduling.slurm.requests import JobRequests
 from perdure.scheduling.slurm.settings import PrioritySettings
-from perdure.scheduling.slurm.usage import Usage, decay_of
+from perdure.scheduling.slurm.usage import DecayedUsage, decay_of
 from perdure.scheduling.view import View
 
 
@@ -17,17 +17,17 @@ from perdure.scheduling.view import View
 class Priorities:
     """Of one run. `usage` is None where no priority depends on it."""
 
-    requests: Requests
+    requests: JobRequests
     age_weight: int
     fair_share_weight: int
     max_age: float  # ticks
     period: int
-    usage: Usage | None
+    usage: DecayedUsage | None
     calculated: int = 0  # the tick of the last calculation
     shares: list[float] = field(default_factory=list)  # the fair-share factor of each association
 
     @classmethod
-    def of(cls, view: View, requests: Requests, settings: PrioritySettings) -> Priorities:
+    def of(cls, view: View, requests: JobRequests, settings: PrioritySettings) -> Priorities:
         weights, per_s = settings.weights, view.ticks_per_s
         period = max(1, round(settings.calc_period_s * per_s))
         if not settings.multifactor:
@@ -39,7 +39,7 @@ class Priorities:
         if weights.fairshare:
             decay = decay_of(settings.calc_period_s, settings.decay_half_life_s)
             known = requests.associations.known
-            usage = Usage(len(known), period, decay, tuple(each.usage_s * per_s for each in known))
+            usage = DecayedUsage(len(known), period, decay, tuple(each.usage_s * per_s for each in known))
         return cls(requests, weights.age, weights.fairshare, settings.max_age_s * per_s, period, usage)
 
     def calculate(self, now: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.scheduling.slurm.associations import Associations, associations_of
-from perdure.scheduling.slurm.limits import Holder, refusal
+from perdure.scheduling.slurm.limits import LimitHolder, refusal
 from perdure.scheduling.slurm.priority import Sizes, normalised, size_factor
 from perdure.scheduling.slurm.reasons import PARTITION_DOWN, PARTITION_NODES, PARTITION_TIME
 from perdure.scheduling.slurm.settings import Limits, Partition, SlurmSettings
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class JobRequests:
     """Columns of shape (n_jobs,), and what they refer to."""
 
     partitions: tuple[Partition, ...]
@@ -30,14 +30,14 @@ class Requests:
     limit: NDArray[np.int64]  # ticks; 0 where neither the job nor its partition has one
     fixed: Floats  # of its priority: all but age and fair share
     associations: Associations
-    holders: tuple[tuple[Holder, ...], ...]  # of each job those whose limits hold for it
+    holders: tuple[tuple[LimitHolder, ...], ...]  # of each job those whose limits hold for it
     refused: Mapping[int, str]  # jobs that can never start, and why
 
     def tier(self, row: int) -> int:
         return self.partitions[int(self.partition[row])].priority_tier
 
 
-def requests_of(view: View, settings: SlurmSettings, sizes: Sequence[int] = ()) -> Requests:
+def requests_of(view: View, settings: SlurmSettings, sizes: Sequence[int] = ()) -> JobRequests:
     """The requests of all jobs of a view; `sizes` are the GPUs of each node, where jobs run on nodes."""
     partitions = settings.partitions or (_EVERYTHING,)
     partition = _partition_of(view, partitions)
@@ -46,7 +46,7 @@ def requests_of(view: View, settings: SlurmSettings, sizes: Sequence[int] = ()) 
     associations = associations_of(view, settings.associations)
     qos = _qos_of(view, settings)
     holders = _holders(view, settings, partitions, partition, qos, associations)
-    return Requests(
+    return JobRequests(
         partitions,
         partition,
         limit,
@@ -141,18 +141,18 @@ def _holders(
     partition: NDArray[np.int32],
     qos: NDArray[np.int64],
     associations: Associations,
-) -> tuple[tuple[Holder, ...], ...]:
+) -> tuple[tuple[LimitHolder, ...], ...]:
     """Those that have a limit at all; jobs of one user, account, QOS and partition share a tuple."""
     known = {each.name: each for each in settings.qos}
-    made: dict[tuple[int, int, int, int], tuple[Holder, ...]] = {}
+    made: dict[tuple[int, int, int, int], tuple[LimitHolder, ...]] = {}
 
-    def holders(node: int, place: int, named: int, user: int) -> tuple[Holder, ...]:
+    def holders(node: int, place: int, named: int, user: int) -> tuple[LimitHolder, ...]:
         found = []
         of_part = known.get(partitions[place].qos)
         for each in (of_part, settings.qos[named] if named >= 0 else None):
             if each is not None:
-                found.append(Holder("QOS", ("qos", each.name), user, each.limits))
-        found += [Holder("Assoc", ("assoc", above), user, associations.known[above].limits)
+                found.append(LimitHolder("QOS", ("qos", each.name), user, each.limits))
+        found += [LimitHolder("Assoc", ("assoc", above), user, associations.known[above].limits)
                   for above in associations.above(node)]  # fmt: skip
         return tuple(dict.fromkeys(each for each in found if each.limits != Limits()))
 
@@ -171,7 +171,7 @@ def _refused(
     partition: NDArray[np.int32],
     limit: NDArray[np.int64],
     whole: Sequence[int],
-    holders: Sequence[tuple[Holder, ...]],
+    holders: Sequence[tuple[LimitHolder, ...]],
 ) -> dict[int, str]:
     found: dict[int, str] = {}
     for row, (place, ticks) in enumerate(zip(partition.tolist(), limit.tolist(), strict=True)):

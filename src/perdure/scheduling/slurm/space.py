@@ -1,6 +1,6 @@
 """The room that passes give out: what is free now, and, for a backfill cycle, what will be free when.
 
-`Counted` counts GPUs, wherever they are; all partitions share them. `node_space` knows nodes.
+`CountedSpace` counts GPUs, wherever they are; all partitions share them. `node_space` knows nodes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from perdure.scheduling.backfill import Forecast
 from perdure.scheduling.slurm.ledger import Ledger
 
 
-class Plan(Protocol):
+class BackfillPlan(Protocol):
     """Slurm's node_space: what is free beside running jobs and reservations, during one backfill cycle."""
 
     def earliest(self, row: int, partition: int, length: int) -> int | None:
@@ -41,11 +41,11 @@ class Space(Protocol):
     def closed_by(self, partition: int) -> Set[int]:
         """The partitions in which nobody is started any more in a pass in which a job of this one found no room."""
 
-    def plan(self, ledger: Ledger, resolution: int) -> Plan: ...
+    def plan(self, ledger: Ledger, resolution: int) -> BackfillPlan: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedSpace:
     """One pool of GPUs for all partitions."""
 
     partitions: int
@@ -59,7 +59,7 @@ class Counted:
     def closed_by(self, partition: int) -> Set[int]:  # noqa: ARG002
         return set(range(self.partitions))
 
-    def plan(self, ledger: Ledger, resolution: int) -> Plan:
+    def plan(self, ledger: Ledger, resolution: int) -> BackfillPlan:
         return CountedPlan(ledger, resolution)
 
 

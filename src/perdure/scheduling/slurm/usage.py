@@ -17,7 +17,7 @@ def decay_of(period_s: float, half_life_s: float) -> float:
 
 
 @dataclass(slots=True)
-class Usage:
+class DecayedUsage:
     """Usage of so many users."""
 
     users: int

@@ -15,7 +15,7 @@ from perdure.simulation.retries import retry_named
 from perdure.simulation.sweep import RECORDED
 from perdure.traces.read import FORMATS
 
-MAX_POLICIES = 16
+MAX_POLICIES = 20
 MAX_RETRIES = 6
 MAX_SEEDS = 20
 MAX_RUNS = 200  # policies times retry policies times seeds

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.scheduling.slurm.fair_tree import ROOT, ShareTree, fair_shares
-from perdure.scheduling.slurm.usage import Usage
+from perdure.scheduling.slurm.usage import DecayedUsage
 from perdure.simulation.compiled.kernel import FLAG, LONG, Records, kernel, records
 
 
@@ -24,7 +24,7 @@ class FairShares(NamedTuple):
     tally: Records  # one record
 
 
-def fair_shares_of(tree: ShareTree, usage: Usage | None) -> FairShares:
+def fair_shares_of(tree: ShareTree, usage: DecayedUsage | None) -> FairShares:
     """Before the first event; without nodes where no priority depends on them."""
     n = 0 if usage is None else len(tree.parent)
     node = records(
@@ -43,7 +43,7 @@ def fair_shares_of(tree: ShareTree, usage: Usage | None) -> FairShares:
         tied=FLAG,  # with the one above it on the stack
         merged=FLAG,  # with the account above it on the stack
         like=LONG,  # the next of the accounts that are taken together; -1 for none
-        held=LONG,  # as in `Usage`, like the next two
+        held=LONG,  # as in `DecayedUsage`, like the next two
         added=LONG,
         since=LONG,
     )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.scheduling.slurm.limits import Holder
+from perdure.scheduling.slurm.limits import LimitHolder
 from perdure.simulation.compiled.event_heap import NEVER
 from perdure.simulation.compiled.kernel import LONG, Records, kernel, records
 
@@ -25,9 +25,9 @@ class LimitTable(NamedTuple):
     counts: Records  # running jobs and their GPUs, of all users of a holder or of one
 
 
-def limit_table(holders: Sequence[tuple[Holder, ...]]) -> LimitTable:
+def limit_table(holders: Sequence[tuple[LimitHolder, ...]]) -> LimitTable:
     """Nobody runs. Where no job has a limit, it has no rows."""
-    stretches: dict[tuple[Holder, ...], int] = {}
+    stretches: dict[tuple[LimitHolder, ...], int] = {}
     stretch = [stretches.setdefault(each, len(stretches)) for each in holders] if any(holders) else []
     places: dict[Hashable, int] = {}
     rows = []

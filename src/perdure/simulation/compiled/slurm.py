@@ -1,4 +1,4 @@
-"""Slurm, compiled (`perdure.scheduling.slurm` defines it): GPUs in one pool, without dependencies.
+"""Slurm, compiled (`perdure.scheduling.slurm` defines it): GPUs in one pool.
 
 A pass is left out where fewer GPUs are free than any of the waiting jobs asks for, as it could start nobody.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from perdure.scheduling.slurm.policy import Slurm
+from perdure.simulation.compiled.dependencies import defer, depends, is_met, next_met
 from perdure.simulation.compiled.event_heap import first_tick, pop, push
 from perdure.simulation.compiled.expected_ends import expect, strike
 from perdure.simulation.compiled.fair_shares import count_from, hold
@@ -22,20 +23,54 @@ from perdure.simulation.workload import Workload
 
 
 def prepare(policy: Slurm, jobs: Workload, total_gpus: int) -> SlurmPart | None:
-    """The part before the first event; None also where a job would never start: the plain loop tells which, and why."""
-    part = part_of(policy, jobs, total_gpus)
+    """The part before the first event; None for what the plain policy alone knows.
+
+    None also where jobs depend on others, on whose ends a retry policy may be asked, and where one would never start:
+    the plain loop tells which, and why.
+    """
+    part = None if jobs.asks.needs is not None else part_of(policy, jobs, total_gpus)
     return None if part is None or part.job["refused"].any() else part
 
 
 @kernel
 def _arrive(state, part, row):  # type: ignore[no-untyped-def]
-    """A job that came waits for its begin time, or stands in the queue; or is refused for ever."""
+    """A job that came waits for others, for its begin time, or in the queue; or is refused for ever."""
+    part.job[row].waits = True
     if part.job[row].refused:
         return
-    if part.how[0].later and part.job[row].eligible > state.tally[0].now:
+    if not depends(part.dependencies, row):
+        _begin(state, part, row)
+    elif is_met(state, part, row):
+        _begin_dependent(state, part, row)
+    else:
+        defer(part.dependencies, row)
+
+
+@kernel
+def _begin_dependent(state, part, row):  # type: ignore[no-untyped-def]
+    """A job that waits for no other any more accrues age from now on at the earliest."""
+    part.job[row].eligible = max(state.tally[0].now, part.job[row].eligible)
+    _begin(state, part, row)
+
+
+@kernel
+def _begin(state, part, row):  # type: ignore[no-untyped-def]
+    """Let a job wait for its begin time, or stand in the queue."""
+    if part.job[row].eligible > state.tally[0].now:
         push(part.begins, row, part.job[row].eligible)
     else:
         join(state, part, row)
+
+
+@kernel
+def _become_eligible(state, part):  # type: ignore[no-untyped-def]
+    """Let those stand in the queue whose dependencies are met, or whose begin time has come."""
+    row, place = next_met(state, part, 0)
+    while row >= 0:
+        _begin_dependent(state, part, row)
+        row, place = next_met(state, part, place)
+    while first_tick(part.begins) <= state.tally[0].now:
+        join(state, part, pop(part.begins))
 
 
 @kernel
@@ -65,8 +100,7 @@ def _next_change(state, part):  # type: ignore[no-untyped-def]  # noqa: ARG001
 def _give(state, part):  # type: ignore[no-untyped-def]
     """The main pass, and a backfill cycle if one is due."""
     how, tally, now = part.how[0], part.tally[0], state.tally[0].now
-    while first_tick(part.begins) <= now:
-        join(state, part, pop(part.begins))
+    _become_eligible(state, part)
     depth = how.depth
     if now >= tally.next_whole_pass:
         tally.next_whole_pass = now + how.between_passes

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from perdure.scheduling.slurm.backfill import CycleTimes
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.priorities import Priorities
-from perdure.scheduling.slurm.requests import Requests, requests_of
+from perdure.scheduling.slurm.requests import JobRequests, requests_of
 from perdure.scheduling.slurm.settings import SlurmSettings
 from perdure.scheduling.view import View
-from perdure.simulation.compiled.event_heap import Ticks, empty_ticks
+from perdure.simulation.compiled.dependencies import Dependencies, dependencies_of
+from perdure.simulation.compiled.event_heap import NEVER, Ticks, empty_ticks
 from perdure.simulation.compiled.expected_ends import Agenda, empty_agenda
 from perdure.simulation.compiled.fair_shares import FairShares, fair_shares_of
 from perdure.simulation.compiled.free_gpus import Forecast, empty_forecast
@@ -37,6 +38,7 @@ class SlurmPart(NamedTuple):
     of_size: NDArray[np.int64]  # eligible jobs that ask for so many GPUs
     fair: FairShares
     limits: LimitTable
+    dependencies: Dependencies
     begins: Ticks  # jobs whose begin time lies ahead
     agenda: Agenda
     forecast: Forecast
@@ -49,14 +51,14 @@ class SlurmPart(NamedTuple):
 def part_of(policy: Slurm, jobs: Workload, total_gpus: int) -> SlurmPart | None:
     """Nobody waits, nobody runs. None for what the plain policy alone knows; who is refused never starts."""
     settings, view = policy.settings, view_of(jobs, total_gpus)
-    if view.asks.needs is not None or any(each.nodes is not None for each in settings.partitions):
+    if any(each.nodes is not None for each in settings.partitions):
         return None
     asked = requests_of(view, settings)
     n, most = len(jobs), min(len(jobs), total_gpus)
     bounded = _bounds(settings)
     users, partitions, nodes = len(view.users), len(asked.partitions), len(asked.associations.known)
     counts = partitions + users + users * partitions + nodes if any(bounded) else 0
-    later = n if view.asks.eligible is not None else 0
+    later = n if view.asks.eligible is not None or view.asks.needs is not None else 0
     return SlurmPart(
         _how(settings, view, partitions, users),
         _jobs(view, asked),
@@ -64,6 +66,7 @@ def part_of(policy: Slurm, jobs: Workload, total_gpus: int) -> SlurmPart | None:
         np.zeros(total_gpus + 2, np.int64),
         fair_shares_of(asked.associations.tree, Priorities.of(view, asked, settings.priority).usage),
         limit_table(asked.holders),
+        dependencies_of(view.asks.needs, n),
         empty_ticks(n, later),
         empty_agenda(most),
         empty_forecast(most + 3 * min(n, settings.backfill.max_job_test) + 8),
@@ -107,7 +110,6 @@ def _how(settings: SlurmSettings, view: View, partitions: int, users: int) -> Re
         "enabled": backfill.enabled,
         "accrue_always": "ACCRUE_ALWAYS" in priority.flags,
         "bounded": any(_bounds(settings)),
-        "later": view.asks.eligible is not None,
     }
     how = records(1, max_age=np.float64, **dict.fromkeys(values, LONG), **dict.fromkeys(flags, FLAG))
     for name, value in {**values, **flags, "max_age": priority.max_age_s * per_s}.items():
@@ -115,7 +117,7 @@ def _how(settings: SlurmSettings, view: View, partitions: int, users: int) -> Re
     return how
 
 
-def _jobs(view: View, asked: Requests) -> Records:
+def _jobs(view: View, asked: JobRequests) -> Records:
     """A record for each job, none of which has come yet."""
     job = records(
         len(view.gpus),
@@ -126,16 +128,16 @@ def _jobs(view: View, asked: Requests) -> Records:
         user=LONG,
         node=LONG,  # its association
         limit=LONG,  # 0 where there is none
-        eligible=LONG,
+        eligible=LONG,  # long ago where there is no begin time
         since=LONG,  # from when it accrues age
         ends=LONG,  # expected
         refused=FLAG,  # it never starts
+        waits=FLAG,
     )
     tiers = np.array([each.priority_tier for each in asked.partitions], np.int64)
     job["fixed"] = asked.fixed
     job["partition"], job["tier"] = asked.partition, tiers[asked.partition]
     job["user"], job["node"], job["limit"] = view.user, list(asked.associations.of_job), asked.limit
-    if view.asks.eligible is not None:
-        job["eligible"] = view.asks.eligible
+    job["eligible"] = -NEVER if view.asks.eligible is None else view.asks.eligible
     job["refused"][list(asked.refused)] = True
     return job

@@ -116,6 +116,7 @@ def start_at(state, part, place):  # type: ignore[no-untyped-def]
     count_running(part.limits, row, 1, gpus)
     if part.how[0].fair_weight:
         hold(part.fair, part.job[row].node, gpus, state.tally[0].now)
+    part.job[row].waits = False
     _quit(state, part, place)
     return True
 
