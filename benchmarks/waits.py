@@ -92,7 +92,6 @@ OTHERS: Mapping[str, Any] = {
     "constant": Constant(0.5, "constant"),
     "constant (8th percentile)": Constant(0.08, "constant (8th percentile)"),
     "TROUT's recipe": Recipe("TROUT's recipe"),
-    "TROUT as shipped": Recipe(True),
 }
 
 
