@@ -6,7 +6,6 @@ which the settings were chosen. Rows measured before are kept in --keep, so that
 
 - *constant*: the median of all waits known at the cut; *constant (8th percentile)*: what has the least MAPE.
 - *TROUT's recipe*: its network on minutes, learned once at the cut from waits over 10 minutes, inputs scaled to 0..1.
-- *TROUT as shipped*: the same served as its command does: inputs not scaled, the last day of the account always 0.
 - *random rows*: `blend`'s models learned from a random 80% of the rows and asked about the rest. It is what a random
   split shows, and worth nothing: batches of equal jobs lie on both sides.
 """
@@ -32,18 +31,17 @@ from perdure.traces.snapshots import read_looks
 from perdure.waits.blend import Blend
 from perdure.waits.evaluate import DAY_S, Answers, score, walk
 from perdure.waits.features import wait_table
-from perdure.waits.network import Layers, Training, run, smooth_l1
+from perdure.waits.network import Training, run, smooth_l1
 from perdure.waits.protocol import LEVELS
 from perdure.waits.registry import NAMES, predictor_named
 from perdure.waits.table import WaitTable
-from perdure.waits.trout import INPUTS, SHORT_S, inputs_of
+from perdure.waits.trout import SHORT_S, inputs_of
 
 COLUMNS = (
     "predictor", "MSE(log10)", "within 2x", "80% holds", "worst day", "width, decades", "pinball .1 / .5 / .9",
     "MdAE, h", "balanced accuracy 10 min / 1 h / 6 h", "MAPE", "s",
 )  # fmt: skip
-ONLY_POINTS = ("constant", "constant (8th percentile)", "TROUT's recipe", "TROUT as shipped", "random rows")
-ACCOUNT = [i for i, name in enumerate(INPUTS) if name.endswith("recent_account")]
+ONLY_POINTS = ("constant", "constant (8th percentile)", "TROUT's recipe", "random rows")
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,6 @@ class Constant:
 class Recipe:
     """TROUT's regression, learned once."""
 
-    as_shipped: bool
     name: str
 
     def learn(self, seen: WaitTable, now: float, rng: Generator, before: Any = None) -> Any:
@@ -77,13 +74,7 @@ class Recipe:
         inputs = inputs_of(known)
         low, span = inputs.min(axis=0), np.maximum(np.ptp(inputs, axis=0), 1e-9)
         layers = Training().fit((inputs - low) / span, known.wait_s / 60, smooth_l1, rng)
-        return Point(lambda asked: self._minutes(layers, asked, low, span) * 60)
-
-    def _minutes(self, layers: Layers, asked: WaitTable, low: Any, span: Any) -> Any:
-        inputs = inputs_of(asked)
-        if self.as_shipped:
-            inputs[:, ACCOUNT] = 0.0
-        return np.maximum(run(layers, inputs if self.as_shipped else (inputs - low) / span), 1 / 60)
+        return Point(lambda asked: np.maximum(run(layers, (inputs_of(asked) - low) / span), 1 / 60) * 60)
 
 
 @dataclass(frozen=True)
@@ -100,8 +91,7 @@ class Point:
 OTHERS: Mapping[str, Any] = {
     "constant": Constant(0.5, "constant"),
     "constant (8th percentile)": Constant(0.08, "constant (8th percentile)"),
-    "TROUT's recipe": Recipe(False, "TROUT's recipe"),
-    "TROUT as shipped": Recipe(True, "TROUT as shipped"),
+    "TROUT's recipe": Recipe("TROUT's recipe"),
 }
 
 

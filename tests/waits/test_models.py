@@ -84,6 +84,16 @@ def test_the_ridge_learns_from_waits_that_go_on():
     assert with_all > with_ended
 
 
+def test_the_median_is_what_the_models_say(table):
+    """Past errors set how far the interval reaches; they do not move the median."""
+    learned = predictor_named("blend").learn(table, 9.5 * DAY_S, default_rng(0))
+    assert isinstance(learned, Calibrated)
+    assert len(learned.errors.scores) > 50
+    asked = table.take(table.poll_s == 9.5 * DAY_S)
+    middle = learned.centre.answer(asked)[0]
+    assert np.allclose(np.log10(learned.quantiles(asked, [0.5])[:, 0]), middle)
+
+
 def test_gbdt_says_what_to_install(no_lightgbm, table):
     with pytest.raises(MissingExtra) as caught:
         predictor_named("gbdt").learn(table, 8 * DAY_S, default_rng(0))

@@ -76,12 +76,13 @@ class Calibrated:
         return np.asarray(10 ** np.clip(found, np.log10(LEAST_WAIT_S), LONGEST_LOG10), np.float64)
 
     def _reach(self, levels: Sequence[float]) -> Column:
-        """(n_levels,) how many spreads a level lies from the centre."""
+        """(n_levels,) how many spreads a level lies from the centre, which is the median."""
         if len(self.errors.scores) < FEWEST:
             low, high = np.log(np.asarray(levels)), np.log1p(-np.asarray(levels))
             return np.asarray(FIRST_SPREAD * (low - high) / np.log(INTERVAL[1] / INTERVAL[0]), np.float64)
-        stretched = 0.5 + (np.asarray(levels) - 0.5) * STRETCH
-        return self.errors.at(stretched.tolist()) * self.widened
+        side = np.asarray(levels) - 0.5
+        reach = self.errors.at((0.5 + side * STRETCH).tolist()) * self.widened
+        return np.where(side < 0, np.minimum(reach, 0.0), np.where(side > 0, np.maximum(reach, 0.0), 0.0))
 
 
 def learn_calibrated(
