@@ -110,9 +110,12 @@ class Catalogue(Struct, frozen=True, dict=True):
         bare = "|".join(f"(?:{family.table.whole})" for family in self.families)
         return re2.compile(f"(?m){bare}".encode(), options(_MAX_MEM, never_capture=True))
 
+    def may_know(self, line: bytes) -> bool:
+        return self.screen.search(line) is not None
+
     def find(self, line: bytes, general: bool = False) -> Known | None:
         """What the first family says that knows the line: of those that name a cause, or of the `general` ones."""
-        if self.screen.search(line) is None:
+        if not self.may_know(line):
             return None
         found = (family.find(line) for family in self.families if family.table.general is general)
         return next((known for known in found if known is not None), None)

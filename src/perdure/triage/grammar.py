@@ -85,7 +85,7 @@ class Grammar(Struct, frozen=True, dict=True):
         """
         line = line[:MAX_BYTES]
         raised = capturing(_CLASS).search(line)
-        if raised is None and not asserted and compiled(_MARK).search(line) is None:
+        if raised is None and not asserted and not self.alarms(line):
             return None
         name, message = (raised[1], line[raised.end() :]) if raised else (b"", line)
         kind = self._kinds.first(message) or self._kinds_of_class.first(name)
@@ -94,6 +94,10 @@ class Grammar(Struct, frozen=True, dict=True):
         thing = self._things.first(message) or self._things.first(b" ".join(compiled(_WORD).findall(name)))
         program = raised or capturing(_PROGRAM).search(line)
         return Parsed(program[1].decode("latin-1") if program else "", kind, thing)
+
+    def alarms(self, line: bytes) -> bool:
+        """Whether a line has a word of failure."""
+        return compiled(_MARK).search(line[:MAX_BYTES]) is not None
 
     def means(self, parsed: Parsed) -> Known:
         """What a line that was taken apart says of the cause."""

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from perdure.model.jobs import Attempt
 from perdure.model.output import Output
+from perdure.triage.answered import OF_SERVICES, answered_before
 from perdure.triage.broken_pipes import with_ended_readers
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
@@ -161,6 +162,8 @@ def examine(
     context = context or Context()
     if attempt is not None and context.gpus is None:
         context = replace(context, gpus=attempt.gpus)
+    if isinstance(primary, Hit) and primary.cause.wider in OF_SERVICES:
+        context = replace(context, answered=answered_before(primary))
     surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context)
     leaning = _leaning(weights.pulls[(named or primary).cause.rank], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))

@@ -233,6 +233,8 @@ def _end_of(window: TextWindow) -> TextBlock:
 
 def _asserts(line: _Line) -> bool:
     """Whether a line may say that something failed; a help text, a setting or a remark does not."""
+    if not (own_grammar().alarms(line.text) or own_catalogue().may_know(line.text)):
+        return False
     if is_advice(line.text) or line.text.startswith(FRAME_OF_CPP):
         return False
     return not any(compiled(pattern).search(line.text) for pattern in _IDLE_LINES)
