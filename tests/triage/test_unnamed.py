@@ -104,6 +104,17 @@ def test_chatter_at_the_end_of_a_log_is_no_cause(line: str) -> None:
     assert said(f"{STEPS}{line}\n").label is Label.UNSURE
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "OSError: Unable to open file (unable to lock file, another process holds it, errno = 35)",
+        "ERROR: unsupported state: the metadata server stopped responding",
+    ],
+)
+def test_words_of_passing_trouble_are_not_stopped_by_a_word_that_any_program_uses(message: str) -> None:
+    assert said(f"{STEPS}{RAISED}{message}\n").label is not Label.DETERMINISTIC
+
+
 def test_what_work_follows_is_not_read() -> None:
     assert said(f"error: the quota server could not be reached\n{STEPS}").category == "unknown"
 

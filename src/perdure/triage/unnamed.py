@@ -130,8 +130,15 @@ def _of_root(primary: Hit) -> Hit | None:
         return replace(primary, cause=_undecided(cause))
     if cause.name in COARSE and (found := _known(lines, asserted=True)) is not None:
         return found if found.cause.category != cause.category else None
-    listed = _listed(lines) if cause.force is Force.FAINT else None
-    return listed if listed is not None and listed.cause.p_transient >= PASSING else None
+    return _passing(lines) if cause.force is Force.FAINT and cause.p_transient < PASSING else None
+
+
+def _passing(lines: Sequence[_Line]) -> Hit | None:
+    """What mostly passes, by a table, or by the words of a line: those alone do not retry a job."""
+    found = _listed(lines) or _known(lines, asserted=True)
+    if found is None or found.cause.p_transient < PASSING:
+        return None
+    return found if found.cause.name != BY else replace(found, cause=_undecided(found.cause))
 
 
 def _new(cause: Cause) -> Cause:
