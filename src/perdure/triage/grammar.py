@@ -78,8 +78,8 @@ class Grammar(Struct, frozen=True, dict=True):
 
         `asserted`: something else says that it tells of a failure.
 
-        >>> own_grammar().parse(b"OSError: could not reach the licence server")
-        Parsed(speaker='OSError', kind='unreachable', thing='license')
+        >>> own_grammar().parse(b"OSError: could not reach the catalogue server")
+        Parsed(speaker='OSError', kind='unreachable', thing='service')
         >>> own_grammar().parse(b"epoch 3 finished") is None
         True
         """

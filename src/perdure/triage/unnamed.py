@@ -68,7 +68,7 @@ _OF_LOGIN = rf"(?i)^\s*{_LOGIN}"
 
 _IDLE = (
     rf"(?i)^\s*(?:usage: |\[-{{1,2}}\w|-{{1,2}}[a-z][\w-]*[ =,]|{_LOGIN}"
-    r"|module(?:cmd)?: |(?:Lmod|ModuleCmd)|\++ |#|//|\*+ |>>> )"
+    r"|module(?:cmd)?: |(?:Lmod|ModuleCmd)|\++ |#|//|\*+ |>{3} )"
     r"|^\s*[\w.\[\]'\"-]{1,60}\s*(?:=|:|=>|\|)\s*(?:true|false|none|null|-?\d[\d.e+-]*|'[^']*'|\"[^\"]*\")[\s,;]*$"
     r"|\b(?:0|no|without|zero) (?:errors?|failures?|warnings?)\b|\b(?:errors?|failures?) ?[:=] ?0\b"
     r"|\b(?:info|debug|trace|notice|verbose)\b[\]:| -]"
