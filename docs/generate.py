@@ -145,8 +145,8 @@ def catalogue() -> str:
         "",
         f"{len(families)} families of messages, {count:,} codes, each from the documentation that is named. Only a",
         "line that no [signature rule](rules.md) decides is looked up here. `p` is the chance that a retry passes;",
-        "fault is whose a failure is: the job's, a peer's (another task of it), a tenant's (another job), the site's, the",
-        "hardware's or a service's outside the cluster. A * stands for some words.",
+        "fault is whose a failure is: the job's, a peer's (another task of it), a tenant's (another job), the site's,",
+        "the hardware's or a service's outside the cluster. A * stands for some words.",
     ]
     for family in families:
         parts += ["", f"## {family.name}", "", f"{family.source}.", "", "```text", family.example, "```", ""]
