@@ -1,7 +1,8 @@
 """Write the generated part of the reference: ``python docs/generate.py``.
 
-Commands come from the command line's own help, settings from their dataclasses, signature rules from their file, the
-API from its OpenAPI description, metrics from what `/metrics` answers. A test compares the pages with what this prints.
+Commands come from the command line's own help, settings from their dataclasses, signature rules and the catalogue from
+their files, the API from its OpenAPI description, metrics from what `/metrics` answers. A test compares the pages with
+what this prints.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from perdure.service.store.schema import metadata
 from perdure.service.web.app import create_app
 from perdure.service.web.metrics import ServiceMetrics
 from perdure.service.workers.operations import Status
+from perdure.triage.catalogue import own_catalogue
 from perdure.triage.rule import Force, TriageRule
 from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Bound
@@ -134,6 +136,27 @@ def _rule(rule: TriageRule) -> Iterator[str]:
         yield f"See <{rule.see}>."
 
 
+def catalogue() -> str:
+    """What is known of systems' messages by their documentation: each family with its codes."""
+    families = [family.table for family in own_catalogue().families]
+    count = sum(1 for family in families for _ in family.keys)
+    parts = [
+        "# Catalogue",
+        "",
+        f"{len(families)} families of messages, {count:,} codes, each from the documentation that is named. Only a",
+        "line that no [signature rule](rules.md) decides is looked up here. `p` is the chance that a retry passes;",
+        "fault is whose a failure is: the job's, a peer's (another task of it), a tenant's (another job), the site's,",
+        "the hardware's or a service's outside the cluster. A * stands for some words.",
+    ]
+    for family in families:
+        parts += ["", f"## {family.name}", "", f"{family.source}.", "", "```text", family.example, "```", ""]
+        parts += ["| it means | category | p | fault | codes |", "|---|---|---|---|---|"]
+        for key, (category, p, fault, means) in family.codes.items():
+            codes = ", ".join(f"`` {code} ``" if "`" in code else f"`{code}`" for code in key.split("|"))
+            parts.append(f"| {means} | {category} | {p:.2f} | {fault} | {codes} |")
+    return "\n".join(parts) + "\n"
+
+
 def _sentence(half: str) -> str:
     return f"{half[:1].upper()}{half[1:]}."
 
@@ -212,6 +235,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "commands.md": commands,
     "settings.md": settings,
     "rules.md": rules,
+    "catalogue.md": catalogue,
     "api.md": api,
     "metrics.md": metrics,
 }

@@ -88,8 +88,8 @@ def test_a_traceback_that_is_cut_off_says_nothing_of_the_cause(end: str) -> None
 def test_the_last_line_of_a_traceback_is_the_exception_whatever_its_name(message: str, prefix: str) -> None:
     lines = [*CUT.splitlines()[1:], message]
     verdict = judge("".join(f"{prefix}{line}\n" for line in lines).encode())
-    assert verdict.summary.startswith("the program raised an error of its own")
-    assert prefix or verdict.label is Label.DETERMINISTIC  # of a rank in a gang the model is less sure
+    assert verdict.summary.startswith("an error whose like was not seen before")
+    assert verdict.label is Label.UNSURE
     (root,) = [line for line in verdict.evidence if line.role is CauseRole.ROOT]
     assert (root.line, root.text) == (4, message)
     assert FRAME in [line.rule for line in verdict.evidence]

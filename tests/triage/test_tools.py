@@ -53,7 +53,7 @@ TERMINATE = "terminate called after throwing an instance of '{}'\n  what():  {}\
         ("ssh: connect to host n3 port 22: Host is down", RETRY, "net"),
         ("Connection closed by 10.0.0.2 port 22\nscp: Connection closed", RETRY, "net"),
         ("srun: error: Only allocated 1 nodes asked for 2", STOP, "dist_config"),
-        ("thread 'main' panicked at src/main.rs:14:10:\ncalled `Option::unwrap()` on a `None` value", STOP, "unknown"),
+        ("thread 'main' panicked at src/main.rs:14:10:\ncalled `Option::unwrap()` on a `None` value", STOP, "api"),
         ("thread 'main' panicked at src/main.rs:14:10:\ncalled `Result::unwrap()` on an `Err` value: Os { code: 111,"
          ' kind: ConnectionRefused, message: "Connection refused" }', RETRY, "net"),
         ("==123==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x602000000014", STOP, "index"),

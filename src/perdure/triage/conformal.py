@@ -55,6 +55,15 @@ class Thresholds:
             return Label.UNSURE
         return Label.TRANSIENT if transient else Label.DETERMINISTIC
 
+    def unsure(self, p: float) -> float:
+        """The nearest p at which the label is unsure.
+
+        >>> [Thresholds(0.2, 0.5).unsure(p) for p in (0.1, 0.3, 0.9)]
+        [0.2, 0.3, 0.5]
+        """
+        low, high = sorted((self.transient_from, self.deterministic_to))
+        return min(max(p, low), high)
+
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"
 

@@ -34,6 +34,7 @@ class Context(Struct, frozen=True):
     free_bytes: int | None = None  # where the job's log is written
     saved_since_start: bool | None = None  # was a checkpoint?
     gpus: int | None = None  # that the job has
+    answered: str = ""  # the host that failed, if it had answered this job before
 
 
 class TrainingProgress(Struct, frozen=True):
@@ -112,6 +113,11 @@ def _room_on_disk(cause: Cause, progress: TrainingProgress, context: Context) ->
             yield Circumstance("disk-free", f"the disk that its log is on has {context.free_bytes >> 20} MiB free", 0.3)
 
 
+def _answered(cause: Cause, progress: TrainingProgress, context: Context) -> Iterator[Circumstance]:  # noqa: ARG001
+    if context.answered:
+        yield Circumstance("answered-before", f"{context.answered} had answered it before", 1.2)
+
+
 def _gpus_asked_for(cause: Cause, progress: TrainingProgress, context: Context) -> Iterator[Circumstance]:  # noqa: ARG001
     if cause.name in _NO_GPU_FOUND and context.gpus == 0:
         yield Circumstance("no-gpus", "the job asked for no GPU", -2.5)
@@ -125,6 +131,7 @@ _RULES: tuple[Callable[[Cause, TrainingProgress, Context], Iterator[Circumstance
     _how_far,
     _who_else,
     _room_on_disk,
+    _answered,
     _gpus_asked_for,
 )
 

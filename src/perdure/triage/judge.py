@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from perdure.model.jobs import Attempt
 from perdure.model.output import Output
+from perdure.triage.answered import OF_SERVICES, answered_before
 from perdure.triage.broken_pipes import with_ended_readers
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
@@ -49,6 +50,7 @@ from perdure.triage.rule import Cause, Force
 from perdure.triage.rules import own_rules
 from perdure.triage.scheduler import Fact, facts
 from perdure.triage.survived_steps import after_steps, as_guess, is_of_step
+from perdure.triage.unnamed import NEW, explained, is_open
 from perdure.triage.verdict import MAX_LOGS, CauseRole, Evidence, Label, Verdict
 
 Sign = Hit | Fact | LauncherReport
@@ -159,18 +161,23 @@ def examine(
     says_nothing = named is None or (isinstance(named, LauncherReport) and named.cause.category == NOTHING.category)
     if says_nothing and (word := last_word(text, attempt)) is not None:
         return Finding(_with_output(_of_last_word(word, weights), output, remarks), reading)
-    if named is None:
+    ruled = _raised(named, hits, rules) if named is not None else None
+    primary = (explained(ruled, hits, _passed(in_order.hits, hits, report), text) if is_open(ruled) else None) or ruled
+    if primary is None:
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
         nothing = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, NOTHING.says)
         return Finding(_with_output(nothing, output, remarks), reading)
-    primary = _raised(named, hits, rules)
     context = context or Context()
     if attempt is not None and context.gpus is None:
         context = replace(context, gpus=attempt.gpus)
+    if isinstance(primary, Hit) and primary.cause.wider in OF_SERVICES:
+        context = replace(context, answered=answered_before(primary))
     surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context)
-    leaning = _leaning(weights.pulls[named.cause.rank], model, reading, weights.cap)
+    leaning = _leaning(weights.pulls[(named or primary).cause.rank], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
-    seen = _Signs(replace(in_order, hits=tuple(hits)), known, report)
+    if primary.cause.name == NEW:
+        p = weights.thresholds.unsure(p)
+    seen = _Signs(replace(in_order, hits=tuple(hits)), known, report, ruled)
     verdict = _verdict(primary, p, seen, surroundings, weights)
     verdict = replace(
         verdict,
@@ -180,6 +187,12 @@ def examine(
     if survives and is_of_step(primary, report):
         verdict = as_guess(verdict)
     return Finding(_with_output(verdict, output, remarks if isinstance(primary, Fact) else ()), reading)
+
+
+def _passed(found: Sequence[Hit], counted: Sequence[Hit], report: LauncherReport | None) -> set[int]:
+    """Numbers of lines that are no cause: what was survived, and a launcher's report."""
+    told = range(report.first_line, report.last_line + 1) if report is not None else ()
+    return {hit.line for hit in found} - {hit.line for hit in counted} | set(told)
 
 
 def _text_of(log: bytes | LogText | Output) -> LogText:
@@ -274,6 +287,7 @@ class _Signs(Struct, frozen=True):
     merged: Merged
     known: Sequence[Fact]
     report: LauncherReport | None
+    ruled: Sign | None  # what the rules believe, before it was read
 
 
 def _verdict(primary: Sign, p: float, seen: _Signs, surroundings: Sequence[Circumstance], weights: Weights) -> Verdict:
@@ -309,7 +323,8 @@ def _culprit(primary: Sign, seen: _Signs) -> tuple[str, str, str]:
         who = f"{report.who} {report.how} first, as {report.launcher} tells" if report.is_known else ""
         return report.rank or report.local_rank, report.named_node, who
     if isinstance(primary, Hit) and primary.cause.role is not CauseRole.CASCADE:
-        return primary.rank, "", seen.merged.told(primary)
+        first = seen.ruled if isinstance(seen.ruled, Hit) else primary
+        return primary.rank, "", seen.merged.told(first)
     return "", "", ""  # who complains of another's end did not fail first
 
 
@@ -337,7 +352,7 @@ def _evidence(primary: Sign, seen: _Signs, most: int) -> tuple[Evidence, ...]:
     chosen: list[Sign] = [primary, *(sign for sign in others if sign is not primary)]
     names = {sign.cause.name for sign in chosen}
     for hit in sorted(seen.merged.hits, key=lambda hit: (hit.cause.rank, hit.order)):
-        told = seen.report is not None and seen.report.tells(hit)
+        told = (seen.report is not None and seen.report.tells(hit)) or _is_line_of(primary, hit)
         idle = hit.cause.force is Force.FAINT and primary.cause.force is Force.PLAIN
         if hit.cause.name not in names and len(chosen) < most and not (told or idle):
             names.add(hit.cause.name)
@@ -351,6 +366,11 @@ def _evidence(primary: Sign, seen: _Signs, most: int) -> tuple[Evidence, ...]:
         for sign, told in shown
         for line in ((*_frame(sign, seen.merged), told, *_rest(told, sign, shown)) if sign is primary else (told,))
     )
+
+
+def _is_line_of(primary: Sign, hit: Hit) -> bool:
+    """Whether a hit is the line of the primary cause, as a rule has it that the cause was read anew of."""
+    return isinstance(primary, Hit) and primary.line == hit.line and primary.block.window is hit.block.window
 
 
 def _frame(primary: Sign, merged: Merged) -> tuple[Evidence, ...]:

@@ -98,7 +98,13 @@ class Vocabulary:
 @lru_cache(maxsize=1)
 def own_rules() -> RuleBook:
     """The rules that come with Perdure."""
-    return read_rules(_own_text(), "rules.toml")
+    return _book_of(_own_file(), "rules.toml", Vocabulary())
+
+
+@lru_cache(maxsize=1)
+def own_categories() -> Mapping[str, CategoryTable]:
+    """What is said of each category, by its name."""
+    return {name: _read(CategoryTable, table, "rules.toml: ") for name, table in _own_file().category.items()}
 
 
 def with_site_rules(path: Path) -> RuleBook:
@@ -114,12 +120,20 @@ def with_site_rules(path: Path) -> RuleBook:
 
 def read_rules(text: str, source: str, known: Vocabulary | None = None) -> RuleBook:
     """Read rules from TOML. Raises `ConfigError` that names the file, the rule and what to fix."""
+    return _book_of(_file_of(text, source), source, known or Vocabulary())
+
+
+def _file_of(text: str, source: str) -> RulesFile:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as err:
         raise ConfigError(source, f"not TOML ({err})", "Fix the line that is named") from err
     file: RulesFile = _read(RulesFile, document, f"{source}: ")
-    words = (known or Vocabulary()) | _vocabulary(file, source)
+    return file
+
+
+def _book_of(file: RulesFile, source: str, known: Vocabulary) -> RuleBook:
+    words = known | _vocabulary(file, source)
     rules = tuple(_rule(entry, number, source, words) for number, entry in enumerate(file.rule, 1))
     _check_names(rules, source)
     book = RuleBook(rules)
@@ -128,12 +142,13 @@ def read_rules(text: str, source: str, known: Vocabulary | None = None) -> RuleB
     return book
 
 
-def _own_text() -> str:
-    return (resources.files("perdure.triage") / "rules.toml").read_text("utf-8")
+@lru_cache(maxsize=1)
+def _own_file() -> RulesFile:
+    return _file_of((resources.files("perdure.triage") / "rules.toml").read_text("utf-8"), "rules.toml")
 
 
 def _own_vocabulary() -> Vocabulary:
-    return _vocabulary(_read(RulesFile, tomllib.loads(_own_text()), "rules.toml: "), "rules.toml")
+    return _vocabulary(_own_file(), "rules.toml")
 
 
 def _vocabulary(file: RulesFile, source: str) -> Vocabulary:

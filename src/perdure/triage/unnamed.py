@@ -1,0 +1,250 @@
+"""What a failure is that no rule names: its decisive line looked up in the catalogue, then read by the grammar.
+
+It is asked only where the rules found nothing, a mere confirmation, a class of exceptions, or a line that scripts print
+and go on after: what a rule names is never read anew. Where neither knows the line, nothing like it was seen before,
+and the verdict is unsure: a wrong stop costs more than one probing retry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.triage.catalogue import Fault, Known, own_catalogue
+from perdure.triage.clean import (
+    CLEARED,
+    INFORMED,
+    MENTIONED,
+    QUOTED,
+    SURVIVED,
+    WARNED,
+    decode,
+    is_advice,
+    tidy,
+)
+from perdure.triage.context import progress_of
+from perdure.triage.deaths import ASKS_AGAIN
+from perdure.triage.frames import companions
+from perdure.triage.grammar import BY, own_grammar
+from perdure.triage.launchers import LauncherReport
+from perdure.triage.logtext import END_BLOCK_BYTES, LogText, TextBlock, TextWindow
+from perdure.triage.matching import FRAME_OF_CPP, Hit
+from perdure.triage.patterns import compiled
+from perdure.triage.prefixes import rank_of
+from perdure.triage.rule import Cause, Force
+from perdure.triage.rules import own_categories
+from perdure.triage.scheduler import Fact
+from perdure.triage.verdict import Bound, CauseRole
+
+MOST_HITS, END_LINES = 16, 40
+"""So many lines that confirm a failure, and so many of a log's end, are read at most."""
+
+NEAR = 4
+"""Within so many lines the next one of a task is looked for."""
+
+UNKNOWN = "unknown"
+
+COARSE = frozenset({"python-value", "python-os", "timeout-python"})
+"""Rules of no more than the class of an exception: its message is read."""
+
+PASSING = 0.5
+"""What a table knows to pass is believed before a word that any script prints."""
+
+NEW = "not-seen-before"
+"""What the evidence of an error is called that no rule, no table and no wording of the grammar knows."""
+
+LEAST_BY_THE_END = 0.3
+"""What only stands near the end of a log, where nothing says that it ended the job, does not stop it."""
+
+MOST_UNDECIDED = 0.38
+"""What was dealt with does not retry it either, whatever way the model leans."""
+
+_LOGIN = r".{0,60}\.(?:bashrc|bash_profile|profile|login|cshrc|tcshrc|zshrc|zprofile)\b"
+_OF_LOGIN = rf"(?i)^\s*{_LOGIN}"
+"""What the files say that a shell reads when it starts: the job goes on."""
+
+_IDLE = (
+    rf"(?i)^\s*(?:usage: |\[-{{1,2}}\w|-{{1,2}}[a-z][\w-]*[ =,]|{_LOGIN}"
+    r"|module(?:cmd)?: |(?:Lmod|ModuleCmd)|\++ |#|//|\*+ |>{3} )"
+    r"|^\s*[\w.\[\]'\"-]{1,60}\s*(?:=|:|=>|\|)\s*(?:true|false|none|null|-?\d[\d.e+-]*|'[^']*'|\"[^\"]*\")[\s,;]*$"
+    r"|\b(?:0|no|without|zero) (?:errors?|failures?|warnings?)\b|\b(?:errors?|failures?) ?[:=] ?0\b"
+    r"|\b(?:info|debug|trace|notice|verbose)\b[\]:| -]"
+)
+"""Lines that alarm by a word and assert nothing: help texts, settings, noise of login files, counts of nothing."""
+
+_OF_LAUNCHER = r"^\s*(?:srun|sbatch|slurmstepd|mpirun|mpiexec|prterun|prted|orted|flux-\w+|torchrun)\b.{0,20}: "
+"""Who speaks of another's end: tables know what they say, and their wording says nothing of its cause."""
+
+_UNREAD = Cause("", UNKNOWN, LEAST_BY_THE_END)
+
+Sign = Hit | Fact | LauncherReport
+
+
+class _Line(Struct, frozen=True):
+    """A line that may be decisive."""
+
+    number: int
+    text: bytes  # tidied
+    like: Hit  # of the same task and stretch of the log
+
+
+def is_open(primary: Sign | None) -> bool:
+    """Whether the sign that is believed leaves the cause open."""
+    if primary is None:
+        return True
+    cause = primary.cause
+    if not isinstance(primary, Hit):
+        return cause.category == UNKNOWN and cause not in ASKS_AGAIN
+    if cause.role is CauseRole.ROOT:
+        return cause.force in (Force.GENERIC, Force.FAINT)
+    return cause.role is CauseRole.CONFIRMATION
+
+
+def explained(primary: Sign | None, hits: Sequence[Hit], passed: Container[int], text: LogText) -> Hit | None:
+    """The decisive line with what catalogue or grammar say of it; None where they say no more than `primary`.
+
+    `hits` are those that count; lines of the numbers `passed` were found to be no cause.
+    """
+    if isinstance(primary, Hit) and primary.cause.role is CauseRole.ROOT:
+        return _of_root(primary)
+    if isinstance(primary, Hit) and primary.cause.force is Force.FAINT:  # it was dealt with
+        return replace(primary, cause=_undecided(primary.cause))
+    told = [hit for hit in hits if hit.cause.category == UNKNOWN]
+    others = {hit.line for hit in hits} - {hit.line for hit in told}
+    lines = [*chain.from_iterable(map(_own_lines, told[:MOST_HITS])), *_end_lines(text, hits)]
+    found = _known([line for line in lines if not (line.number in others or line.number in passed) and _asserts(line)])
+    if found is None or isinstance(primary, LauncherReport | Fact):  # which says that it failed
+        return found
+    return replace(found, cause=_careful(found.cause))
+
+
+def _of_root(primary: Hit) -> Hit | None:
+    """What is known of a line that a rule took for the cause, and of which it says little."""
+    lines, cause = list(_own_lines(primary)), primary.cause
+    if cause.category == UNKNOWN:
+        return _known(lines, asserted=True) or replace(primary, cause=_new(cause))
+    if cause.force is Force.FAINT and compiled(_OF_LOGIN).search(lines[0].text):
+        return replace(primary, cause=_undecided(cause))
+    if cause.name in COARSE and (found := _known(lines, asserted=True)) is not None:
+        return found if found.cause.category != cause.category else None
+    return _passing(lines) if cause.force is Force.FAINT and cause.p_transient < PASSING else None
+
+
+def _passing(lines: Sequence[_Line]) -> Hit | None:
+    """What mostly passes, by a table, or by the words of a line: those alone do not retry a job."""
+    found = _listed(lines) or _known(lines, asserted=True)
+    if found is None or found.cause.p_transient < PASSING:
+        return None
+    return found if found.cause.name != BY else replace(found, cause=_undecided(found.cause))
+
+
+def _new(cause: Cause) -> Cause:
+    says, advice = "an error whose like was not seen before", "Read the line; a site can add a rule for it."
+    return replace(cause, name=NEW, says=says, advice=advice)
+
+
+def _undecided(cause: Cause) -> Cause:
+    """What was dealt with, or stands in a login file, decides nothing."""
+    return replace(cause, p_transient=min(max(cause.p_transient, LEAST_BY_THE_END), MOST_UNDECIDED))
+
+
+def _careful(cause: Cause) -> Cause:
+    return replace(cause, p_transient=max(cause.p_transient, LEAST_BY_THE_END))
+
+
+def _listed(lines: Sequence[_Line]) -> Hit | None:
+    """The first line that the catalogue knows."""
+    found = ((line, own_catalogue().find(line.text)) for line in lines)
+    return next((_hit(line, known) for line, known in found if known is not None), None)
+
+
+def _known(lines: Sequence[_Line], asserted: bool = False) -> Hit | None:
+    """The first line that the catalogue knows, else that the grammar reads, else whose class a table knows."""
+    if (listed := _listed(lines)) is not None:
+        return listed
+    catalogue, grammar = own_catalogue(), own_grammar()
+    for line in lines:
+        if compiled(_OF_LAUNCHER).search(line.text):
+            continue
+        if parsed := grammar.parse(line.text, asserted):
+            return _hit(line, grammar.means(parsed))
+        if known := catalogue.find(line.text, general=True):
+            return _hit(line, known)
+    return None
+
+
+def _hit(line: _Line, known: Known) -> Hit:
+    return replace(line.like, cause=_cause(known), line=line.number, text=decode(line.text).strip())
+
+
+def _cause(known: Known) -> Cause:
+    of = own_categories()[known.category]
+    read = known.by == BY
+    says = f"{known.means}, by the words of its line" if read else f"{known.means}, as {known.speaker} says"
+    bound = {Fault.HARDWARE: Bound.NODE, Fault.SERVICE: Bound.SERVICE}.get(known.fault, Bound.NOTHING)
+    return Cause(
+        known.by,
+        known.category,
+        known.p_transient,
+        CauseRole.ROOT,
+        Force.GENERIC,
+        says,
+        of.advice,
+        bound,
+        of.infrastructure and not read and known.fault is not Fault.JOB,
+        of.wait_s,
+        part_of=of.part_of,
+    )
+
+
+def _own_lines(hit: Hit) -> Iterator[_Line]:
+    """A hit's line, with the next where it ends in a colon, and those that go on with its message."""
+    text = hit.text.encode()
+    yield _Line(hit.line, text, hit)
+    if text.endswith(b":") and (after := _line_after(hit)).strip():
+        yield _Line(hit.line, text + b" " + after.strip(), hit)
+    for frame in companions(hit):
+        yield _Line(frame.line, frame.text.encode(), hit)
+
+
+def _line_after(hit: Hit) -> bytes:
+    """The next line of the task that wrote a hit; b"" where its block ends before."""
+    lines = hit.block.scrubbed().split(b"\n")[hit.line - hit.block.first_line + 1 :][:NEAR]
+    return next((tidy(raw) for raw in lines if rank_of(raw) == hit.rank), b"")
+
+
+def _end_lines(text: LogText, hits: Sequence[Hit]) -> Iterator[_Line]:
+    """The last lines of the log, or of the file that the hits stand in, the last first, back to where work was done."""
+    if not text.windows:
+        return
+    source = (hits[-1].block.window if hits else text.windows[0]).source
+    block = _end_of(next(window for window in reversed(text.windows) if window.source is source))
+    lines = block.scrubbed().split(b"\n")
+    run, order = max(((hit.run, hit.order) for hit in hits), default=(0, 0))
+    for index in range(len(lines) - 1, max(-1, len(lines) - 1 - END_LINES), -1):
+        line = tidy(lines[index])
+        if b"%|" in lines[index] or progress_of(decode(line)).steps is not None:
+            return
+        if line.strip():
+            yield _Line(block.first_line + index, line, Hit(_UNREAD, 0, "", order, rank_of(lines[index]), block, run))
+
+
+def _end_of(window: TextWindow) -> TextBlock:
+    data = window.data
+    start = data.rfind(b"\n", 0, max(0, len(data) - END_BLOCK_BYTES)) + 1
+    return TextBlock(window, start, len(data), window.first_line + data.count(b"\n", 0, start))
+
+
+def _asserts(line: _Line) -> bool:
+    """Whether a line may say that something failed; a help text, a setting or a remark does not."""
+    if not (own_grammar().alarms(line.text) or own_catalogue().may_know(line.text)):
+        return False
+    if is_advice(line.text) or line.text.startswith(FRAME_OF_CPP):
+        return False
+    return not any(compiled(pattern).search(line.text) for pattern in _IDLE_LINES)
+
+
+_IDLE_LINES = (_IDLE, CLEARED, INFORMED, MENTIONED, QUOTED, SURVIVED, WARNED)

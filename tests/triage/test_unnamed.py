@@ -1,0 +1,124 @@
+"""What no rule names: read by the catalogue or the grammar, or new and so unsure; what rules name stays as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+import perdure.triage.judge as judging
+from perdure.triage.judge import judge
+from perdure.triage.logtext import LogText
+from perdure.triage.rules import own_rules
+from perdure.triage.unnamed import NEW, is_open
+from perdure.triage.verdict import CauseRole, Label, Verdict
+
+RAISED = 'Traceback (most recent call last):\n  File "/home/ada/train.py", line 3, in <module>\n    run()\n'
+STEPS = "".join(f"step {step} loss 0.{step}\n" for step in range(30))
+LINES = [line for rule in own_rules().rules for line in rule.yes]
+
+
+def said(text: str) -> Verdict:
+    return judge(text.encode())
+
+
+def test_what_a_rule_decides_is_never_read_anew() -> None:
+    decided = [hit for line in LINES for hit in own_rules().hits(LogText.of(line.encode()))]
+    sharp = [hit for hit in decided if hit.cause.rank in (0, 1, 3)]
+    assert len(sharp) > 500
+    assert not any(is_open(hit) for hit in sharp)
+
+
+@pytest.mark.parametrize("line", LINES[::7])
+def test_no_verdict_of_a_sharp_rule_changes(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a rule leaves the cause open it may; nowhere else."""
+    opened: list[bool] = []
+    monkeypatch.setattr(judging, "is_open", lambda primary: opened.append(is_open(primary)))
+    ruled = said(f"{STEPS}{line}\n")
+    monkeypatch.undo()
+    if not any(opened):
+        assert said(f"{STEPS}{line}\n") == ruled
+
+
+@pytest.mark.parametrize(
+    ("message", "label", "category"),
+    [
+        (
+            "RuntimeError: stack expects each tensor to be equal size, but got [3] at entry 0",
+            Label.DETERMINISTIC,
+            "shape",
+        ),
+        (
+            "ValueError: Found input variables with inconsistent numbers of samples: [3, 4]",
+            Label.DETERMINISTIC,
+            "shape",
+        ),
+        ("mylib.LeaseLost: the catalogue server stopped responding", Label.TRANSIENT, "net"),
+        ("ray.exceptions.ObjectFetchTimedOutError: object 3", Label.TRANSIENT, "ray_node"),
+        ("pydantic_core.ValidationError: 2 validation errors for Settings", Label.DETERMINISTIC, "config"),
+    ],
+)
+def test_the_message_of_an_exception_is_read(message: str, label: Label, category: str) -> None:
+    verdict = said(f"{STEPS}{RAISED}{message}\n")
+    assert (verdict.label, verdict.category) == (label, category)
+    assert [line.text for line in verdict.evidence if line.role is CauseRole.ROOT] == [message]
+
+
+def test_what_nobody_has_seen_is_unsure_and_says_so() -> None:
+    verdict = said(f"{STEPS}{RAISED}BadShard: shard 7 has odd parts\n")
+    assert (verdict.label, verdict.category) == (Label.UNSURE, "unknown")
+    assert "not seen before" in verdict.summary
+    assert NEW in [line.rule for line in verdict.evidence]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "node12 SEL: Power Supply 2 failure detected, asserted",
+        "mmfs: Disk lease period expired in cluster x. Attempting to reacquire the lease. Disk lease overdue.",
+        "JobId=7 JobState=NODE_FAIL Reason=NodeDown",
+        "Warning  FailedCreatePodSandBox  3s  kubelet  Failed to create pod sandbox",
+        "fatal: early EOF",
+    ],
+)
+def test_terse_words_at_the_end_of_a_log_stop_nothing(line: str) -> None:
+    verdict = said(f"{STEPS}{line}\n")
+    assert verdict.label is not Label.DETERMINISTIC
+    assert verdict.category != "unknown"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "usage: train.py [-h] [--timeout TIMEOUT] [--fail-on-error]",
+        "  --timeout SECONDS     seconds until a request failed for lack of an answer",
+        "DEBUG: connection refused by 10.0.0.2, error 111",
+        "INFO:jax._src.xla_bridge: Unable to initialize backend 'rocm': module has no attribute 'GpuAllocatorConfig'",
+        "fail_on_timeout: false",
+        "error_threshold = 0.5",
+        "/home/ada/.bashrc: line 3: error: cannot open the file of colours",
+        "WARNING: could not find the library libfoo.so, going on without",
+        "no uncorrectable ECC errors",
+        "found 0 errors",
+    ],
+)
+def test_chatter_at_the_end_of_a_log_is_no_cause(line: str) -> None:
+    assert said(f"{STEPS}{line}\n").label is Label.UNSURE
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "OSError: Unable to open file (unable to lock file, another process holds it, errno = 35)",
+        "ERROR: unsupported state: the metadata server stopped responding",
+    ],
+)
+def test_words_of_passing_trouble_are_not_stopped_by_a_word_that_any_program_uses(message: str) -> None:
+    assert said(f"{STEPS}{RAISED}{message}\n").label is not Label.DETERMINISTIC
+
+
+def test_what_work_follows_is_not_read() -> None:
+    assert said(f"error: the quota server could not be reached\n{STEPS}").category == "unknown"
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\x00\xff" * 99, b"Error:", b"Error: \n" * 40, b"FATAL:" + b"a" * 9000])
+def test_nothing_makes_it_fail(garbage: bytes) -> None:
+    assert judge(garbage).label in Label
