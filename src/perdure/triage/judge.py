@@ -50,6 +50,7 @@ from perdure.triage.rules import own_rules
 from perdure.triage.scheduler import Fact, facts
 from perdure.triage.survived_steps import after_steps, as_guess, is_of_step
 from perdure.triage.verdict import MAX_LOGS, CauseRole, Evidence, Label, Verdict
+from perdure.triage.warning_lines import without_overruled
 
 Sign = Hit | Fact | LauncherReport
 
@@ -140,7 +141,7 @@ def examine(
     text = _text_of(log)
     remarks = remarks_on(output)
     rules = rules or own_rules()
-    in_order = merged(with_ended_readers(rules.hits(text), rules))
+    in_order = merged(without_overruled(with_ended_readers(rules.hits(text), rules)))
     known = facts(attempt, output.absent) if attempt is not None else ()
     if attempt is not None:
         of_this = without_other_jobs(without_older(in_order.hits, attempt.start_s, attempt.end_s), attempt)
