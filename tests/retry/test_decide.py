@@ -854,3 +854,12 @@ def test_what_the_manager_saw_of_a_node_stands_whatever_others_share():
         fleet = blamed(fleet, JOB, down, HUB_DOWN, 1e9, at_s)
     assert fleet.absolved("hub", 0.0).suspects(NOW, 3600.0) == {"n2"}
     assert decided(HUB_DOWN, attempt=down, fleet=fleet).exclude == ("n2",)
+
+
+def test_a_job_whose_work_was_done_is_not_run_again():
+    done = replace(TRANSIENT, work_done=True, ending="the work was done (line 7: 'Training complete')")
+    decision = decided(done)
+    assert decision.kind is DecisionKind.STOP
+    assert "connection lost: the work was done (line 7: 'Training complete'), and do by hand" in decision.reason
+    assert decided(done, attempt=replace(TRIED, state=AttemptState.NODE_FAIL)).retries  # what is left ran on that node
+    assert decided(done, attempt=replace(TRIED, exit_code=75)).retries  # its program asks for it

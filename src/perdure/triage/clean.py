@@ -84,8 +84,8 @@ SURVIVED = (
     r"(?i)\b(?:re-?trying(?: \(Retry\(total=[1-9]| \([^R]| [^(]|[^ ]|$)"  # the last of urllib3's retries is spent
     r"|will (?:be )?re-?(?:try|tried)|re-?connecting|retry (?:\d+|in|after)"
     r"|attempt \d+ ?(?:/|of) ?\d+"
-    r"|falling back|fall back|logging (?:locally|offline)|entering retry loop|ignor(?:ed|ing)|skipp(?:ed|ing)|continuing|running offline"
-    r"|using (?:the |its )?(?:\w+ )?(?:default|cache|local|fallback|loopback)"
+    r"|falling back|fall back|entering retry loop|ignor(?:ed|ing)|skipp(?:ed|ing)|continuing|running offline"
+    r"|logging (?:locally|offline)|using (?:the |its )?(?:\w+ )?(?:default|cache|local|fallback|loopback)"
     r"|trying (?:the )?(?:next|another|other|again|smaller|half|(?:(?:micro|mini)?[ _-]?batch[ _-]?size|with|only) \w)"
     r"|halving|caught,? and (?:ignored|handled)|backing off|using tcp instead"
     r"|non-fatal|harmless|recovered|resum(?:ed|ing))"

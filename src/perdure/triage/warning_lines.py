@@ -23,6 +23,7 @@ _TOOL = r"^(?:cp|mv|rm|ls|ln|cat|mkdir|rmdir|stat|touch|chmod|chown|du|df|find):
 _OF_OWN_CODE = frozenset({"syntax", "api", "index", "shape"})
 """Categories of errors that no file which a tool could not handle brings about."""
 
+_EVEN_P = 0.5
 _OF_RENDEZVOUS, _TRACEBACK = "rdzv_store", "traceback"
 
 
@@ -39,7 +40,9 @@ def without_overruled(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _may_yield(hit: Hit) -> bool:
-    return hit.warns or compiled(_TOOL).search(hit.text.encode()) is not None
+    """Whether it warns by its level, or a tool tells of trouble that passes; a full disk explains what follows."""
+    passes = hit.cause.p_transient > _EVEN_P
+    return hit.warns or (passes and compiled(_TOOL).search(hit.text.encode()) is not None)
 
 
 def _ends_a_program(hit: Hit, lines: Set[tuple[int, int]]) -> bool:
