@@ -86,7 +86,7 @@ def test_other_failures_and_names_that_say_nothing_are_left_alone():
 
 
 def test_what_is_remembered_is_bounded():
-    ends = ()
+    ends: tuple[NodeEnd, ...] = ()
     for _ in range(MAX_ENDS + 5):
         ends = with_end(ends, JOB, FAILED, True, NOW)
     assert len(ends) == MAX_ENDS
