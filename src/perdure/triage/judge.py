@@ -168,7 +168,7 @@ def examine(
     context = context or Context()
     if attempt is not None and context.gpus is None:
         context = replace(context, gpus=attempt.gpus)
-    surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context)
+    surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context, primary.text)
     leaning = _leaning(weights.pulls[named.cause.rank], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
     seen = _Signs(replace(in_order, hits=tuple(hits)), known, report)
