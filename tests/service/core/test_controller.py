@@ -646,3 +646,15 @@ def test_jobs_of_three_users_that_lack_something_on_one_node_alone():
         run.judge(missing, attempt.id, 3615.0 + number * 10)
         kinds.append(run.noted.decision.kind)
     assert kinds == [DecisionKind.STOP, DecisionKind.STOP, DecisionKind.RETRY]
+
+
+@pytest.mark.parametrize("by_person", [True, False])
+def test_a_job_that_ended_with_a_node_which_a_person_set_down_says_so(by_person):
+    down = Node("n2", NodeState.DOWN, reason="replacing DIMM in slot B2", is_set_down=by_person)
+    lost = replace(FAILED, state=AttemptState.NODE_FAIL, exit_code=0, failed_nodes=("n2",))
+    run = Run()
+    run.look(3611.0, [JOB], [lost], nodes=(*NODES[:1], down, *NODES[2:]))
+    run.judge(judge(b"step 1\n", lost))
+    said = run.noted.verdict.summary
+    assert (said == "a person set n2 down under the job: replacing DIMM in slot B2") is by_person
+    assert run.noted.decision.retries

@@ -66,6 +66,7 @@ from perdure.service.core.messages import (
 from perdure.service.core.requeue_loop import counted, loop_of
 from perdure.service.core.requeue_loop import settled as loops_settled
 from perdure.service.core.scope import OUTSIDE
+from perdure.service.core.set_down import of_set_down
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.core.view import SiteView
 from perdure.service.core.waiting_retry import after_change, after_giving_back, given_back
@@ -435,7 +436,8 @@ def _judged(
     failure = case.failure if case else None
     if case is None or failure is None or failure.attempt.id != event.attempt or not failure.awaits_verdict:
         return state, [Journalled(event)]  # an older attempt, or judged before: known, and nothing to do
-    verdict = of_one_node(event.verdict, case.job, failure.attempt, state.ends, event.time_s)
+    verdict = of_set_down(event.verdict, failure.attempt, state.known.nodes)
+    verdict = of_one_node(verdict, case.job, failure.attempt, state.ends, event.time_s)
     if is_of_place(verdict):
         state = replace(state, ends=with_end(state.ends, case.job, failure.attempt, False, event.time_s))
     event = replace(event, verdict=verdict)
