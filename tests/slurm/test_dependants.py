@@ -240,11 +240,15 @@ def test_who_came_between_the_look_and_the_requeue_is_repaired_as_well(quiet_clu
     with acting(cluster, tmp_path, settings) as site:
         job = cluster.submit(ONCE, "--requeue")
         await_ends(cluster, job, "FAILED")
-        waiting = []
+        waiting, killed = [], []
         while not cluster.job(job).get("Restarts", "0") > "0":
             waiting.append(cluster.submit("true", "-d", f"afterok:{job}"))
+            killed.append(cluster.submit("true", "-d", f"afterok:{job}", "--kill-on-invalid-dep=yes"))
         await_ends(cluster, job, "COMPLETED")
         assert waiting
         for each in waiting:
             await_ends(cluster, each, "COMPLETED")
-        assert f"job {waiting[-1]} depends on it again" in str(site.actions(job))
+        said = str(site.actions(job))
+        assert f"job {waiting[-1]} depends on it again" in said
+        cancelled = [each for each in killed if cluster.job(each)["JobState"] == "CANCELLED"]
+        assert f"job {cancelled[-1]} was cancelled at this failure (afterok)" in said
