@@ -140,3 +140,20 @@ def test_the_users_are_those_whose_attempts_failed():
     sick = next(one for one in rows if one.failed)
     (found,) = accused([*rows, replace(sick, user="zoe", job="fine", failed=False)])
     assert found.users == 6
+
+
+def test_a_node_without_a_mount_is_accused_and_no_user_is():
+    """Four users whose files the node lost: the words are those of a mistake of their own, and all pass elsewhere."""
+    rows = [row(float(n), f"u{n % 4}", f"n{3 + n % 2}", job=f"j{n % 4}") for n in range(0, 3000, 49)]
+    lost = [(33, "u0"), (13, "u1"), (9, "u2"), (28, "u3")]
+    for times, user in lost:
+        rows += [
+            replace(row(100.0 + 2800.0 * n / times, user, "n2", True, f"j{user[1:]}"), deterministic=True, lacked=True)
+            for n in range(times)
+        ]
+    rows += [replace(row(50.0 + n, "u3", "n3", True, f"old{n}"), deterministic=True) for n in range(2)]
+    named = {one for each in accused(rows) for one in each.components}
+    assert ("node", "n2") in named
+    assert not {name for tier, name in named if tier == "user"}
+    mistakes = [replace(each, lacked=False) for each in rows]
+    assert ("node", "n2") not in {one for each in accused(mistakes) for one in each.components}

@@ -27,7 +27,9 @@ from perdure.retry.history import (
     usable_nodes,
 )
 from perdure.retry.rules import RetryRules
+from perdure.service.core.triage_context import context_of
 from perdure.triage.judge import judge
+from perdure.triage.likeness import Likeness
 from perdure.triage.verdict import Bound, CauseRole, Evidence, Label, Verdict
 from tests.copying import replace
 
@@ -852,5 +854,47 @@ def test_what_the_manager_saw_of_a_node_stands_whatever_others_share():
     down = replace(TRIED, failed_nodes=("n2",))
     for at_s in (NOW - 20, NOW - 10):
         fleet = blamed(fleet, JOB, down, HUB_DOWN, 1e9, at_s)
-    assert fleet.absolved("hub", 0.0).suspects(NOW, 3600.0) == {"n2"}
+    assert fleet.absolved(Likeness("hub"), 0.0).suspects(NOW, 3600.0) == {"n2"}
     assert decided(HUB_DOWN, attempt=down, fleet=fleet).exclude == ("n2",)
+
+
+def test_a_job_whose_work_was_done_is_not_run_again():
+    done = replace(TRANSIENT, work_done=True, ending="the work was done (line 7: 'Training complete')")
+    decision = decided(done)
+    assert decision.kind is DecisionKind.STOP
+    assert "connection lost: the work was done (line 7: 'Training complete'), and do by hand" in decision.reason
+    assert decided(done, attempt=replace(TRIED, state=AttemptState.NODE_FAIL)).retries  # what is left ran on that node
+    assert decided(done, attempt=replace(TRIED, exit_code=75)).retries  # its program asks for it
+
+
+STALE = "OSError: [Errno 116] Stale file handle"
+
+
+def judged(line):
+    return judge(f"{line}\n".encode(), TRIED)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_alike"),
+    [
+        (f"{STALE}: '/proj/x'", f"{STALE}: '/proj/y'", True),
+        ("OSError: [Errno 107] Transport endpoint is not connected: '/s3fs/a.tar'",
+         f"{STALE}: '/proj/x'", False),
+        (f"{STALE}: '/mnt/a/x'", f"{STALE}: '/mnt/b/x'", False),
+        (STALE, f"{STALE}: '/proj/x'", True),
+        ("requests.exceptions.HTTPError: 504 Server Error: Gateway Time-out for url: https://huggingface.co/api/x",
+         "requests.exceptions.HTTPError: 504 Server Error: Gateway Time-out for url: https://huggingface.co/y", True),
+        ("requests.exceptions.HTTPError: 504 Server Error: Gateway Time-out for url: https://huggingface.co/api/x",
+         "requests.exceptions.HTTPError: 504 Server Error: Gateway Time-out for url: https://pypi.org/y", False),
+        ("ConnectionRefusedError: [Errno 111] Connection refused: ('db.site.org', 5432)",
+         "[c10d] The client socket has failed to connect to [node1]:29500 (errno: 111 - Connection refused).", False),
+    ],
+)  # fmt: skip
+def test_only_failures_of_one_thing_are_alike(one, other, are_alike):
+    mine = replace(judged(one), bound=Bound.SERVICE, infrastructure=True)
+    fleet = charged(("bob", "n1", 60), verdict=replace(judged(other), bound=Bound.SERVICE, infrastructure=True))
+    assert is_shared(fleet, TRIED, mine, NOW) is are_alike
+    context = context_of(TRIED, None, fleet, None, NOW)
+    told = judge(f"{one}\n".encode(), TRIED, context)
+    said = any(each.rule == "others-alike" for each in told.evidence)
+    assert said is (are_alike and judged(one).bound is Bound.SERVICE)

@@ -230,3 +230,25 @@ def test_a_retry_that_was_broken_off_is_left_to_a_person_by_a_service_that_may_n
     assert action["state"] == "refused"
     site.cluster.run("scontrol", "release", job)
     await_ends(site.cluster, job, "COMPLETED")
+
+
+def test_who_came_between_the_look_and_the_requeue_is_repaired_as_well(quiet_cluster, tmp_path):
+    """Jobs that are submitted every quarter of a second wait for one that fails, is seen, and is put back."""
+    (tmp_path / "spool").mkdir(mode=0o700)
+    cluster = quiet_cluster
+    settings = {"PERDURE_SLURM_SPOOL": str(tmp_path / "spool"), "PERDURE_SERVICE_POLL_S": "3"}
+    with acting(cluster, tmp_path, settings) as site:
+        job = cluster.submit(ONCE, "--requeue")
+        await_ends(cluster, job, "FAILED")
+        waiting, killed = [], []
+        while not cluster.job(job).get("Restarts", "0") > "0":
+            waiting.append(cluster.submit("true", "-d", f"afterok:{job}"))
+            killed.append(cluster.submit("true", "-d", f"afterok:{job}", "--kill-on-invalid-dep=yes"))
+        await_ends(cluster, job, "COMPLETED")
+        assert waiting
+        for each in waiting:
+            await_ends(cluster, each, "COMPLETED")
+        said = str(site.actions(job))
+        assert f"job {waiting[-1]} depends on it again" in said
+        cancelled = [each for each in killed if cluster.job(each)["JobState"] == "CANCELLED"]
+        assert f"job {cancelled[-1]} was cancelled at this failure (afterok)" in said

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.context import MAX_SHIFT, Context, TrainingProgress, circumstances, progress_of, shift_of
 from perdure.triage.judge import NoModel, judge
+from perdure.triage.likeness import Likeness
 from perdure.triage.rule import Cause
 from perdure.triage.verdict import Bound
 
@@ -42,11 +43,16 @@ def test_a_timeout_at_the_first_collective_is_less_of_an_accident_than_a_late_on
 @pytest.mark.parametrize("p", [0.02, 0.99])
 def test_a_sure_cause_is_left_alone(p):
     cause = Cause("x", "net", p, bound=Bound.SERVICE)
-    assert circumstances(cause, TrainingProgress(5000, 5000), Context(9000.0, 1, 3, {"net": 3}, 0, True)) == ()
+    assert (
+        circumstances(
+            cause, TrainingProgress(5000, 5000), Context(9000.0, 1, 3, (("bob", Likeness("net", "x")),), 0, True)
+        )
+        == ()
+    )
 
 
 def test_others_speak_only_of_what_is_shared():
-    alike = Context(others_alike={"obj_store": 2})
+    alike = Context(others_elsewhere=(("bob", Likeness("obj_store", "x")),))
     service, own = (Cause("x", "obj_store", 0.5, bound=bound) for bound in (Bound.SERVICE, Bound.NOTHING))
     assert shift_of(circumstances(service, TrainingProgress(), alike)) > 0
     assert circumstances(own, TrainingProgress(), alike) == ()
@@ -72,7 +78,7 @@ def test_the_room_on_a_disk_is_told_in_mib():
         st.none() | st.floats(0, 1e7),
         st.none() | st.integers(1, 99),
         st.integers(0, 99),
-        st.dictionaries(st.sampled_from(["net", "fs"]), st.integers(0, 99)),
+        st.lists(st.tuples(st.text(max_size=2), st.builds(Likeness, st.sampled_from(["net", "fs"])))).map(tuple),
         st.none() | st.integers(0, 2**50),
         st.none() | st.booleans(),
     ),

@@ -7,6 +7,7 @@ from perdure.triage import context
 from perdure.triage.context import Circumstance, Context, TrainingProgress, circumstances, shift_of
 from perdure.triage.ending import ending
 from perdure.triage.gpu_memory import GIB, GpuMemory, gpu_memory
+from perdure.triage.likeness import Likeness
 from perdure.triage.logtext import LogText
 from perdure.triage.reached import reached
 from perdure.triage.remarks import MOST_REMARKS, remarks_on
@@ -62,9 +63,9 @@ def test_only_a_cause_that_is_not_sure_of_itself_is_moved(p, bears):
 
 def test_others_count_by_the_category_and_where_the_cause_is_a_service():
     assert named(others_on_node=1) == ["neighbours"]
-    assert named(others_alike={"net": 1}, bound=Bound.SERVICE) == ["others-alike"]
-    assert named(others_alike={"fs": 1}, bound=Bound.SERVICE) == []
-    assert named(others_alike={"net": 1}, bound=Bound.NODE) == []
+    assert named(others_elsewhere=(("bob", Likeness("net", "x")),), bound=Bound.SERVICE) == ["others-alike"]
+    assert named(others_elsewhere=(("bob", Likeness("fs", "x")),), bound=Bound.SERVICE) == []
+    assert named(others_elsewhere=(("bob", Likeness("net", "x")),), bound=Bound.NODE) == []
 
 
 @pytest.mark.parametrize(

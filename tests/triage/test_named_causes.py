@@ -217,3 +217,38 @@ def test_advice_is_about_what_happened(line: str, not_told: str) -> None:
 def test_of_a_gigantic_line_its_words_are_shown() -> None:
     verdict = judge(b"x" * 70_000 + b" AssertionError: batch must be even\n")
     assert any(each.text.endswith("batch must be even") and len(each.text) < 400 for each in verdict.evidence)
+
+
+EXPIRED = "License checkout failed.\nLicense Manager Error -10\nYour license for MATLAB has expired.\n"
+RSYNC = "rsync: [sender] write error: Broken pipe (32)\nrsync error: unexplained error (code 255) at io.c(848)\n"
+LFS = (
+    "batch response: This repository is over its data quota. Account responsible for LFS bandwidth should purchase more"
+    " data packs to restore access.\nerror: failed to fetch some objects from 'https://github.com/a/b.git/info/lfs'\n"
+)
+RESET = "ConnectionError: ('Connection aborted.', ConnectionResetError(104, 'Connection reset by peer'))\n"
+HERE = "slurm_script: line 9: cannot create temp file for here-document: {}\n"
+NO_TMP = "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/home/eli']\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "label", "bound", "says"),
+    [
+        (HERE.format("No space left on device"), RETRY, Bound.NODE, "the node's own directory for temporary files"),
+        (HERE.format("Read-only file system"), RETRY, Bound.NODE, "the node's own directory for temporary files"),
+        (NO_TMP, RETRY, Bound.NODE, "the node's own directory for temporary files"),
+        (HERE.format("Disk quota exceeded"), STOP, Bound.NOTHING, "the disk, the quota"),
+        (EXPIRED, STOP, Bound.NOTHING, "the licence does not cover"),
+        (RSYNC, RETRY, Bound.NOTHING, "closed the connection"),
+        ("cat: write error: Broken pipe\n", STOP, Bound.NOTHING, "as head does"),
+        ("In 'config': Could not find 'model/resnet52'\n\nmodel/a\n", STOP, Bound.NOTHING, "Hydra"),
+        (LFS, STOP, Bound.NOTHING, "git lfs"),
+        ("fatal: detected dubious ownership in repository at '/proj/x'\n", STOP, Bound.NOTHING, "does not trust"),
+        ("kinit: Client's credentials have been revoked while getting initial credentials\n", STOP, Bound.NOTHING,
+         "Kerberos"),
+        (RESET, RETRY, Bound.SERVICE, "a service closed the connection"),
+    ],
+)  # fmt: skip
+def test_a_message_of_a_tool_is_known_by_its_own_words(log: str, label: Label, bound: Bound, says: str) -> None:
+    verdict = judge(log.encode())
+    assert (verdict.label, verdict.bound) == (label, bound), verdict.summary
+    assert says in verdict.summary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from perdure.blame.builders.attempts import AttemptRow, attempt_window, path_of
+from perdure.blame.builders.attempts import AttemptRow, attempt_window, path_of, with_places
 from perdure.blame.builders.named import Component, Named
 from perdure.blame.greedy import Greedy
 from perdure.blame.protocol import Solver
@@ -45,6 +45,7 @@ def accused(rows: Sequence[AttemptRow], solver: Solver = LIVE) -> tuple[Accusati
     """Whom these attempts accuse, the surest first."""
     if not any(row.failed for row in rows):
         return ()
+    rows = with_places(rows)
     found = attempt_window(rows)
     return tuple(_accusations(found, solver.solve(found.window), rows))
 

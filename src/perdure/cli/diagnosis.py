@@ -49,7 +49,7 @@ class Diagnosis:
 
 def diagnoser(settings: Settings, good: GoodRun | None = None) -> Callable[[str | int, LogText | bytes], Diagnosis]:
     """What judges a log, under a name, by the site's rules; `good` is the job's last good run."""
-    from perdure.triage.ending import WORK_DONE, ending
+    from perdure.triage.ending import WORK_DONE, with_ending
     from perdure.triage.judge import judge
     from perdure.triage.logtext import LogText
 
@@ -57,8 +57,7 @@ def diagnoser(settings: Settings, good: GoodRun | None = None) -> Callable[[str 
 
     def diagnose(name: str | int, log: LogText | bytes) -> Diagnosis:
         text = LogText.of(log) if isinstance(log, bytes) else log
-        verdict = judge(text, rules=rules, good=good)
-        verdict = replace(verdict, ending=ending(text, verdict))
+        verdict = with_ending(judge(text, rules=rules, good=good), text)
         has_failed = bool(verdict.evidence) or not verdict.ending.startswith(WORK_DONE)
         return dataclasses.replace(diagnosis_of(name, verdict, settings.retry), has_failed=has_failed)
 

@@ -183,6 +183,8 @@ def _is_no_use(case: _Weighed) -> str:
         return ""
     if again := _what_comes_again(job, attempt, verdict, case.rules):
         return f"{verdict.summary}: {again}{case.costs}{_although(case.retry_cost < case.stop_cost)}"
+    if verdict.work_done and attempt.state not in OF_THE_SITE:
+        return f"{verdict.summary}: {verdict.ending}, and do by hand what is missing{case.costs}"
     if attempt.state in OF_THE_SITE:  # however long it ran: that was not the job
         return ""
     return f"{verdict.summary}: a retry is not worth it{case.costs}" if case.retry_cost >= case.stop_cost else ""

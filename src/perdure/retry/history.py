@@ -13,6 +13,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import Node
 from perdure.model.output import LogMark
+from perdure.triage.likeness import Likeness, likeness_of
 from perdure.triage.verdict import Bound, Label, Verdict
 
 HOUR_S = 3600.0
@@ -84,6 +85,12 @@ class NodeTrouble(Struct, frozen=True):
     witnessed: bool
     hardware: str = ""  # the line of a job's log that shows broken hardware of this node
     shared: bool = False  # others failed alike elsewhere: what they share is at fault, not this node
+    rule: str = ""  # that recognised the cause
+    objects: tuple[str, ...] = ()  # hosts and file systems that its line names
+
+    @property
+    def likeness(self) -> Likeness:
+        return Likeness(self.category, self.rule, self.objects)
 
 
 class Spent(Struct, frozen=True):
@@ -123,11 +130,11 @@ class Fleet(Struct, frozen=True):
             kept[name] = (*kept.get(name, ()), trouble)[-MAX_TROUBLES:]
         return replace(self, troubles=kept)
 
-    def absolved(self, category: str, since_s: float) -> Fleet:
+    def absolved(self, like: Likeness, since_s: float) -> Fleet:
         """No node is charged with what failed alike on several since then, unless the resource manager saw it there."""
         charged = {
             name: tuple(
-                replace(t, shared=True) if t.category == category and t.time_s >= since_s and not t.witnessed else t
+                replace(t, shared=True) if t.time_s >= since_s and not t.witnessed and t.likeness.is_like(like) else t
                 for t in troubles
             )
             for name, troubles in self.troubles.items()
@@ -161,9 +168,10 @@ def is_shared(fleet: Fleet, attempt: Attempt, verdict: Verdict, now: float) -> b
         return True
     if verdict.bound is not Bound.SERVICE:
         return False
+    like = likeness_of(verdict)
     elsewhere = (troubles for name, troubles in fleet.troubles.items() if name not in attempt.nodes)
     return any(
-        trouble.user != attempt.user and trouble.category == verdict.category and now - trouble.time_s <= NEARBY_S
+        trouble.user != attempt.user and now - trouble.time_s <= NEARBY_S and trouble.likeness.is_like(like)
         for troubles in elsewhere
         for trouble in troubles
     )
@@ -182,10 +190,13 @@ def blamed(fleet: Fleet, job: Job, attempt: Attempt, verdict: Verdict, memory_s:
     of_no_node = attempt.state in _OF_NO_NODE or verdict.bound is Bound.CALLER
     if not witnessed and (not verdict.infrastructure or of_no_node):
         return fleet
+    like = likeness_of(verdict)
     shared = not witnessed and is_shared(fleet, attempt, verdict, now)
     if shared:
-        fleet = fleet.absolved(verdict.category, now - NEARBY_S)
-    trouble = NodeTrouble(now, job.job_id, job.user, verdict.category, witnessed, shared=shared)
+        fleet = fleet.absolved(like, now - NEARBY_S)
+    trouble = NodeTrouble(
+        now, job.job_id, job.user, verdict.category, witnessed, shared=shared, rule=like.rule, objects=like.objects
+    )
     nodes = attempt.failed_nodes or attempt.nodes
     if attempt.state is AttemptState.NODE_FAIL and fleet.set_down.intersection(nodes):
         nodes = tuple(name for name in attempt.failed_nodes if name not in fleet.set_down)

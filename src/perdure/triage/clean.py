@@ -85,7 +85,7 @@ SURVIVED = (
     r"|will (?:be )?re-?(?:try|tried)|re-?connecting|retry (?:\d+|in|after)"
     r"|attempt \d+ ?(?:/|of) ?\d+"
     r"|falling back|fall back|entering retry loop|ignor(?:ed|ing)|skipp(?:ed|ing)|continuing|running offline"
-    r"|using (?:the |its )?(?:\w+ )?(?:default|cache|local|fallback|loopback)"
+    r"|logging (?:locally|offline)|using (?:the |its )?(?:\w+ )?(?:default|cache|local|fallback|loopback)"
     r"|trying (?:the )?(?:next|another|other|again|smaller|half|(?:(?:micro|mini)?[ _-]?batch[ _-]?size|with|only) \w)"
     r"|halving|caught,? and (?:ignored|handled)|backing off|using tcp instead"
     r"|non-fatal|harmless|recovered|resum(?:ed|ing))"
@@ -167,6 +167,9 @@ INFORMED = (
 
 WARNED = r"(?i:\bwarn(?:ing)?\b|\blevel=debug\b)|(?:^|[\[ |(])DEBUG[\]:) |]"
 """Words of a line that only warns, or that nobody reads; some programs have no other word for their errors."""
+
+WARNS = r"(?:^|[\s:\]])\[?W(?:\d{4} \d\d:\d\d:\d\d\.\d+ +(?:\d+ )?| )[\w./-]+\.(?:cpp|cc|cu|h|hpp|py):\d+\]"
+"""The level and the place of a warning, as glog and loggers of PyTorch put them before a line."""
 
 
 _BAR = (

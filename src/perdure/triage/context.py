@@ -7,14 +7,15 @@ disk, or a mount that everybody has lost. Each circumstance moves the log-odds o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
 import re2
-from msgspec import Struct, field
+from msgspec import Struct
 
 from perdure.model.output import FULL_BYTES
+from perdure.triage.likeness import Likeness, objects_of
 from perdure.triage.rule import Cause
 from perdure.triage.verdict import Bound
 
@@ -30,7 +31,7 @@ class Context(Struct, frozen=True):
     ran_s: float | None = None
     attempt_number: int | None = None  # from 1
     others_on_node: int = 0  # users whose jobs the site failed on these nodes within minutes
-    others_alike: Mapping[str, int] = field(default_factory=dict)  # the same on other nodes, by category of the cause
+    others_elsewhere: tuple[tuple[str, Likeness], ...] = ()  # users of jobs that failed on other nodes, and of what
     free_bytes: int | None = None  # where the job's log is written
     saved_since_start: bool | None = None  # was a checkpoint?
     gpus: int | None = None  # that the job has
@@ -62,11 +63,14 @@ _NO_GPU_FOUND = frozenset({"gpu-unavailable", "jax-backend", "gpu-taken-from-con
 _AMBIGUOUS = (0.1, 0.97)  # a cause whose prior lies outside is sure of itself
 
 
-def circumstances(cause: Cause, progress: TrainingProgress, context: Context) -> tuple[Circumstance, ...]:
-    """Those that bear on a failure of this cause."""
+def circumstances(
+    cause: Cause, progress: TrainingProgress, context: Context, text: str = ""
+) -> tuple[Circumstance, ...]:
+    """Those that bear on a failure of this cause, which `text` tells of."""
     if not _AMBIGUOUS[0] <= cause.p_transient <= _AMBIGUOUS[1]:
         return ()
-    return tuple(found for rule in _RULES for found in rule(cause, progress, context))
+    found = (each for rule in _RULES for each in rule(cause, progress, context))
+    return (*found, *_who_failed_alike(cause, context, text))
 
 
 def shift_of(found: tuple[Circumstance, ...]) -> float:
@@ -100,8 +104,13 @@ def _who_else(cause: Cause, progress: TrainingProgress, context: Context) -> Ite
         yield Circumstance(
             "neighbours", f"jobs of {_users(context.others_on_node)} failed on the same node within minutes", 1.2
         )
-    alike = context.others_alike.get(cause.category, 0)
-    if alike and cause.bound in (Bound.SERVICE, Bound.CALLER):
+
+
+def _who_failed_alike(cause: Cause, context: Context, text: str) -> Iterator[Circumstance]:
+    if cause.bound not in (Bound.SERVICE, Bound.CALLER):
+        return
+    own = Likeness(cause.category, cause.name, objects_of(text))
+    if alike := len({user for user, other in context.others_elsewhere if other.is_like(own)}):
         yield Circumstance("others-alike", f"jobs of {_users(alike)} failed alike elsewhere within minutes", 1.5)
 
 

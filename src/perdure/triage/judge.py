@@ -52,6 +52,7 @@ from perdure.triage.scheduler import Fact, facts
 from perdure.triage.survived_steps import after_steps, as_guess, is_of_step
 from perdure.triage.unnamed import NEW, explained, is_open
 from perdure.triage.verdict import MAX_LOGS, CauseRole, Evidence, Label, Verdict
+from perdure.triage.warning_lines import without_overruled
 
 Sign = Hit | Fact | LauncherReport
 
@@ -142,7 +143,7 @@ def examine(
     text = _text_of(log)
     remarks = remarks_on(output)
     rules = rules or own_rules()
-    in_order = merged(with_ended_readers(rules.hits(text), rules))
+    in_order = merged(without_overruled(with_ended_readers(rules.hits(text), rules)))
     known = facts(attempt, output.absent) if attempt is not None else ()
     if attempt is not None:
         of_this = without_other_jobs(without_older(in_order.hits, attempt.start_s, attempt.end_s), attempt)
@@ -172,7 +173,7 @@ def examine(
         context = replace(context, gpus=attempt.gpus)
     if isinstance(primary, Hit) and primary.cause.wider in OF_SERVICES:
         context = replace(context, answered=answered_before(primary))
-    surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context)
+    surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context, primary.text)
     leaning = _leaning(weights.pulls[(named or primary).cause.rank], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
     if primary.cause.name == NEW:

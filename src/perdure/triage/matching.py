@@ -35,6 +35,7 @@ from perdure.triage.clean import (
     TESTED,
     TOLD,
     WARNED,
+    WARNS,
     decode,
     indent,
     tidy,
@@ -72,6 +73,7 @@ class Hit(Struct, frozen=True):
     rank: str  # of the task that wrote it; "" where nothing tells
     block: TextBlock  # that it stands in
     run: int  # of failure lines; a later run of one file has a higher number
+    warns: bool = False  # by the level that its program gave it
 
 
 @dataclass(slots=True)  # not frozen: there can be millions of them
@@ -95,7 +97,8 @@ class Match:
 
     def read(self, order: int, run: int) -> Hit:
         words = self.tidied if self.at < LONG_BYTES else b"... " + self.piece[self.at - WORDS_BEFORE :]
-        return Hit(self.cause, self.line, decode(words).strip(), order, self.rank, self.block, run)
+        warns = compiled(WARNS).search(self.piece) is not None
+        return Hit(self.cause, self.line, decode(words).strip(), order, self.rank, self.block, run, warns)
 
 
 class Kept:

@@ -112,6 +112,7 @@ class Verdict(Struct, frozen=True):
     first_step: int | None = None  # the first that it tells of
     reached: Reached | None = None  # how far it came, as far as its log tells
     ending: str = ""  # what the end of its log says, where no line names a cause
+    work_done: bool = False  # its log says that all of the work was done before it failed
     full_store: str = ""  # where the file system is mounted that was full as it failed, if that is the cause
 
     @property

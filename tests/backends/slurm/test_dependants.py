@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends.slurm.dependants import dependants, of_job, parts, repaired_dependency, word_on
+from perdure.backends.slurm.dependants import dependants, is_dependant, of_job, parts, repaired_dependency, word_on
 from tests.backends.slurm.test_plans import record
 from tests.copying import replace
 
@@ -100,3 +100,11 @@ def test_a_task_that_ran_after_its_own_counterpart_did_not_run_at_the_failure_of
     before = "aftercorr:7_*(unfulfilled)"
     assert word_on(before, replace(ran, job_id="9_3"), failed, 100) == ""
     assert word_on(before, replace(ran, job_id="9_5"), failed, 100) == "job 9_5 ran at this failure (aftercorr)"
+
+
+@pytest.mark.parametrize(
+    ("expression", "waits"),
+    [("afterok:7(failed)", True), ("afterany:8,afterok:7", True), ("afterok:77", False), ("", False), ("x:7:", False)],
+)
+def test_who_waits_for_a_job_is_told_by_its_expression(expression, waits):
+    assert is_dependant(expression, "7") is waits

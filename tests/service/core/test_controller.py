@@ -617,3 +617,44 @@ def test_a_start_that_was_forgotten_is_not_judged_once_its_job_has_gone_on(state
     assert run.acts() == []
     (noted,) = [effect for effect in run.effects if isinstance(effect, Noted)]
     assert "the job has gone on since" in noted.record.verdicts[-1].note
+
+
+def test_a_node_that_lost_what_the_others_have_is_avoided_and_no_user_is_at_fault():
+    missing = judge(b"FileNotFoundError: [Errno 2] No such file or directory: '/datasets/a'\n", FAILED)
+    run = Run()
+    passed = replace(FAILED, id=AttemptId("c", "9", 1), state=AttemptState.COMPLETED, nodes=("n3",), exit_code=0)
+    run.look(3000.0, [replace(JOB, job_id="9", state=JobState.COMPLETED)], [passed])
+    run.look(3611.0, [JOB], [FAILED])
+    effects = run.judge(missing)
+    assert run.noted.decision.kind is DecisionKind.PROBE
+    assert run.noted.decision.exclude == ("n2",)
+    (journalled,) = [each.event for each in effects if isinstance(each, Journalled) and isinstance(each.event, Judged)]
+    assert journalled.verdict.label is Label.UNSURE  # blame counts what is not deterministic against the node
+
+
+def test_jobs_of_three_users_that_lack_something_on_one_node_alone():
+    missing = judge(b"FileNotFoundError: [Errno 2] No such file or directory: '/datasets/a'\n", FAILED)
+    run = Run()
+    kinds = []
+    for number, user in enumerate(["ada", "ben", "cho"], 1):
+        job = replace(JOB, job_id=str(number), user=user)
+        attempt = replace(FAILED, id=AttemptId("c", str(number), 1), user=user)
+        good = replace(
+            attempt, id=AttemptId("c", f"9{number}", 1), state=AttemptState.COMPLETED, nodes=("n3",), user="eli"
+        )
+        run.look(3611.0 + number * 10, [job, replace(job, job_id=f"9{number}", user="eli", name="b")], [attempt, good])
+        run.judge(missing, attempt.id, 3615.0 + number * 10)
+        kinds.append(run.noted.decision.kind)
+    assert kinds == [DecisionKind.STOP, DecisionKind.STOP, DecisionKind.RETRY]
+
+
+@pytest.mark.parametrize("by_person", [True, False])
+def test_a_job_that_ended_with_a_node_which_a_person_set_down_says_so(by_person):
+    down = Node("n2", NodeState.DOWN, reason="replacing DIMM in slot B2", is_set_down=by_person)
+    lost = replace(FAILED, state=AttemptState.NODE_FAIL, exit_code=0, failed_nodes=("n2",))
+    run = Run()
+    run.look(3611.0, [JOB], [lost], nodes=(*NODES[:1], down, *NODES[2:]))
+    run.judge(judge(b"step 1\n", lost))
+    said = run.noted.verdict.summary
+    assert (said == "a person set n2 down under the job: replacing DIMM in slot B2") is by_person
+    assert run.noted.decision.retries

@@ -4,6 +4,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.history import NEARBY_S, Fleet, NodeTrouble
 from perdure.service.core.triage_context import context_of
+from perdure.triage.likeness import Likeness
 
 MINE = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 5000.0, user="ada")
 NOW = 6000.0
@@ -26,11 +27,12 @@ def test_other_users_on_the_node_are_counted_once_each():
 def test_others_elsewhere_are_told_by_what_befell_them():
     fleet = _fleet(("n2", "bob", 60, "fs"), ("n3", "eve", 60, "fs"), ("n3", "eve", 60, "net"), ("n2", "ada", 1, "fs"))
     context = context_of(MINE, None, fleet, 7, NOW)
-    assert (context.others_alike, context.others_on_node, context.free_bytes) == ({"fs": 2, "net": 1}, 0, 7)
+    told = {("bob", Likeness("fs")), ("eve", Likeness("fs")), ("eve", Likeness("net"))}
+    assert (set(context.others_elsewhere), context.others_on_node, context.free_bytes) == (told, 0, 7)
 
 
 def test_what_is_long_past_is_no_surroundings():
     context = context_of(
         MINE, None, _fleet(("n1", "bob", NEARBY_S + 1, "fs"), ("n2", "bob", NEARBY_S + 1, "fs")), None, NOW
     )
-    assert (context.others_on_node, context.others_alike, context.ran_s) == (0, {}, 5000.0)
+    assert (context.others_on_node, context.others_elsewhere, context.ran_s) == (0, (), 5000.0)

@@ -23,7 +23,7 @@ from perdure.backends.rank_files import home_of, rivals, with_ranks
 from perdure.backends.slurm import accounting, picture, plans
 from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.config import Config, read_config
-from perdure.backends.slurm.dependants import MAX_TASKS, Dependants, dependants, of_job
+from perdure.backends.slurm.dependants import MAX_TASKS, Dependants, dependants, is_dependant, of_job
 from perdure.backends.slurm.het import component_numbers, merge_records, merge_rows, plain_id, read_one_job, whole_of
 from perdure.backends.slurm.outputs import (
     JobOutputs,
@@ -44,6 +44,7 @@ from perdure.backends.slurm.records import (
     ended_badly,
     read_jobs,
     read_nodes,
+    read_one_answer,
     repair,
     waits_again,
 )
@@ -89,6 +90,8 @@ LINES_AFTER_S = 6.0  # slurmctld tells accounting every five seconds how the job
 LINES_WAIT_S = 0.8  # for that, while epilogs wait
 LINES_PAUSES_S = (0.0, 0.4, 0.8, 1.6, 3.2)
 MAX_SCRIPTS = 100  # asked for in one look
+MAX_NEW_DEPENDANTS, UNKNOWN_NUMBERS = 50, 2
+"""So many numbers after the newest known one are asked about before a job is let go, until so many stand for no job."""
 MAX_NEWCOMERS = 10  # jobs that are asked about before a log is believed
 MAX_OUTPUTS = 5000  # jobs that failed of which it is remembered where they write to
 
@@ -703,13 +706,27 @@ class SlurmBackend:
 
     def _waiting_for(self, scontrol: Dialog, job: JobRecord) -> tuple[plans.Dependant, ...]:
         """What waits for a job that is held after it was put back, as it stands now."""
-        known = of_job(job, self._dependants)
-        if not known or job.priority or not job.restarts:
+        if job.priority or not job.restarts:
+            return ()
+        known = {**of_job(job, self._dependants), **self._newcomers(scontrol, job)}
+        if not known:
             return ()
         array, _, task = job.job_id.partition("_")
         tasks = self._tasks_of(scontrol, array) if task else ()
         records = ((before, self._record(scontrol, job_id)) for job_id, before in known.items())
         return tuple(plans.Dependant(before, now, tasks) for before, now in records if now is not None)
+
+    def _newcomers(self, scontrol: Dialog, job: JobRecord) -> dict[str, str]:
+        """Jobs that were submitted since the last look and wait for this one; Slurm counts its numbers up."""
+        found: dict[str, str] = {}
+        newest, unknown = max((each.raw_id for each in self._records.values()), default=0), 0
+        for number in range(newest + 1, newest + 1 + MAX_NEW_DEPENDANTS if newest else 0):
+            records = read_one_answer(self._ask_job(scontrol, str(number)).out, scontrol.mark)
+            found |= {each.job_id: each.dependency for each in records if is_dependant(each.dependency, job.job_id)}
+            unknown += not records
+            if unknown == UNKNOWN_NUMBERS:
+                break
+        return found
 
     def _tasks_of(self, scontrol: Dialog, array: str) -> tuple[int, ...]:
         """The tasks of an array that the controller knows; none where they are too many to be named one by one."""

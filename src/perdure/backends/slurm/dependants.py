@@ -99,6 +99,14 @@ def repaired_dependency(expression: str, job_id: str, tasks: Iterable[int]) -> s
     return "".join(text + separator for text, separator in zip(texts, separators, strict=True))
 
 
+def is_dependant(expression: str, job_id: str) -> bool:
+    """Whether a job with this expression waits for that one."""
+    try:
+        return bool(expression) and any(part.waits_for(job_id) for part in parts(expression))
+    except ValueError:
+        return False
+
+
 def is_singleton(expression: str) -> bool:
     """Whether it waits for jobs of its user and name."""
     return "singleton" in expression

@@ -13,6 +13,7 @@ from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import Known
 from perdure.retry.decide import Decision
 from perdure.retry.history import Fleet, PastFailure, fingerprint_of
+from perdure.retry.one_node import NodeEnd
 from perdure.service.core.requeue_loop import PutBack
 from perdure.triage.verdict import Verdict
 
@@ -88,6 +89,7 @@ class ControllerState(Struct, frozen=True):
     fleet: Fleet = field(default_factory=Fleet)
     chain: Chain = field(default_factory=Chain)
     put_back: Mapping[str, PutBack] = field(default_factory=dict)  # by others, by job id; not written down
+    ends: tuple[NodeEnd, ...] = ()  # of the last half hour, the oldest first; not written down
 
     def with_case(self, case: Case, most: int) -> ControllerState:
         """The state with a case as it is now; beyond `most` one is forgotten."""

@@ -40,6 +40,7 @@ from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import GONE, Known, Observation, changes
 from perdure.retry.decide import Decision, is_free
 from perdure.retry.history import Fleet, Spent, blamed, usable_nodes
+from perdure.retry.one_node import is_of_place, of_one_node, with_end
 from perdure.service.core.case import Case, ControllerState, Failure
 from perdure.service.core.comments import commented, line_of
 from perdure.service.core.consequences import LEAVES_IT_TO_A_PERSON, consequences
@@ -65,6 +66,7 @@ from perdure.service.core.messages import (
 from perdure.service.core.requeue_loop import counted, loop_of
 from perdure.service.core.requeue_loop import settled as loops_settled
 from perdure.service.core.scope import OUTSIDE
+from perdure.service.core.set_down import of_set_down
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.core.view import SiteView
 from perdure.service.core.waiting_retry import after_change, after_giving_back, given_back
@@ -290,6 +292,8 @@ def _attempt_ended(
     if event.job is not None and _is_of_another(attempt, event.job):
         return state, []  # the resource manager lost its state, and gave the id to another's job
     if not attempt.state.is_failure:
+        if attempt.state is AttemptState.COMPLETED:
+            state = replace(state, ends=with_end(state.ends, event.job, attempt, True, event.time_s))
         state, effects = _settle(state, old, attempt, settings, event.time_s)
         state, looping = _count_put_back(state, event, settings)
         return state, [*effects, *looping, *_worth_study(event, old, settings)]
@@ -432,6 +436,11 @@ def _judged(
     failure = case.failure if case else None
     if case is None or failure is None or failure.attempt.id != event.attempt or not failure.awaits_verdict:
         return state, [Journalled(event)]  # an older attempt, or judged before: known, and nothing to do
+    verdict = of_set_down(event.verdict, failure.attempt, state.known.nodes)
+    verdict = of_one_node(verdict, case.job, failure.attempt, state.ends, event.time_s)
+    if is_of_place(verdict):
+        state = replace(state, ends=with_end(state.ends, case.job, failure.attempt, False, event.time_s))
+    event = replace(event, verdict=verdict)
     record = replace(failure.record, type=_typed(failure, event.verdict))
     attempt = replace(failure.attempt, resubmits=event.verdict.resubmits)
     failure = replace(failure, attempt=attempt, record=record, verdict=event.verdict)

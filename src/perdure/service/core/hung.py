@@ -33,4 +33,6 @@ def of_hang(verdict: Verdict, attempt: Attempt, notes: Sequence[str]) -> Verdict
     if not notes or attempt.exit_code != RETRY_ME or any(line.role is CauseRole.ROOT for line in verdict.evidence):
         return verdict
     found = judge(f"{HANG_ENDED}{notes[-1]}".encode("utf-8", "replace"), attempt)
-    return replace(found, logs=verdict.logs, reached=verdict.reached, ending=verdict.ending)
+    return replace(
+        found, logs=verdict.logs, reached=verdict.reached, ending=verdict.ending, work_done=verdict.work_done
+    )

@@ -13,14 +13,11 @@ from perdure.triage.context import Context
 def context_of(attempt: Attempt, case: Case | None, fleet: Fleet, free_bytes: int | None, now: float) -> Context:
     """The surroundings of the failure of `attempt`; `free_bytes` is the room on its log's disk, None if unknown."""
     near, far = _troubles(attempt, fleet, now)
-    others_alike: dict[str, set[str]] = {}
-    for trouble in far:
-        others_alike.setdefault(trouble.category, set()).add(trouble.user)
     return Context(
         ran_s=attempt.elapsed_s,
         attempt_number=len(case.past) + 1 if case else None,
         others_on_node=len({trouble.user for trouble in near}),
-        others_alike={category: len(users) for category, users in others_alike.items()},
+        others_elsewhere=tuple(dict.fromkeys((trouble.user, trouble.likeness) for trouble in far)),
         free_bytes=free_bytes,
     )
 

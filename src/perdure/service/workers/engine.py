@@ -46,7 +46,7 @@ from perdure.service.workers.good_run_queue import GOOD_BYTES, GoodRunQueue
 from perdure.service.workers.kept_logs import KeptLogs
 from perdure.service.workers.log_queue import LogQueue
 from perdure.triage.context import OF_STORAGE, Context
-from perdure.triage.ending import ending
+from perdure.triage.ending import with_ending
 from perdure.triage.logtext import LogText
 from perdure.triage.reached import reached
 from perdure.triage.verdict import Label, Verdict
@@ -276,9 +276,9 @@ class Engine:
         try:
             context = context_of(attempt, case, state.fleet, output.free_bytes, self.clock())
             verdict = self._triage(output, attempt, context)
-            ends = ending(LogText.of_output(output), verdict, attempt)
+            verdict = with_ending(verdict, LogText.of_output(output), attempt)
             full = output.full_store if verdict.category in OF_STORAGE else ""
-            verdict = replace(verdict, reached=reached(output), ending=ends, full_store=full)
+            verdict = replace(verdict, reached=reached(output), full_store=full)
             said = (*state.chain.ended.values(), *state.chain.open.values())
             verdict = of_hang(verdict, attempt, notes_of(HANG, attempt, said))
             walltime_s, notes = case.job.walltime_s if case else None, notes_of(WALLTIME, attempt, said)

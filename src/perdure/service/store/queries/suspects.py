@@ -10,6 +10,7 @@ from perdure.blame.builders.attempts import AttemptRow
 from perdure.blame.builders.topology import NO_SWITCHES, Topology
 from perdure.blame.standing import Standing
 from perdure.model.jobs import Attempt, AttemptState
+from perdure.retry.one_node import is_of_place
 from perdure.service.store import codec
 from perdure.service.store.codec import Codec
 from perdure.service.store.queries.reader import Reader, as_text
@@ -85,10 +86,11 @@ def row_of(
     if not passed and verdict is None and not attempt.failed_nodes:
         return None
     judged = verdict is not None and verdict.label is Label.DETERMINISTIC and not attempt.failed_nodes
+    lacked = verdict is not None and is_of_place(verdict)
     return AttemptRow(
         attempt.end_s, user, job, _nodes_of(attempt, verdict), not passed,
-        deterministic=judged and not passed, down=attempt.failed_nodes, switches=topology.crossed(attempt.nodes),
-        storage=storage_of(attempt, mounts),
+        deterministic=judged and not passed, lacked=lacked, down=attempt.failed_nodes,
+        switches=topology.crossed(attempt.nodes), storage=storage_of(attempt, mounts),
     )  # fmt: skip
 
 
