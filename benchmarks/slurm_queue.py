@@ -18,13 +18,13 @@ import numpy as np
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.slurm.policy import Slurm
-from perdure.scheduling.slurm.settings import BackfillSettings, PrioritySettings, PriorityWeights, SlurmSettings
+from perdure.scheduling.slurm.settings import BackfillSettings, PrioritySettings, PriorityWeights, SchedulerSettings
 from perdure.simulation.simulate import simulate
 from perdure.traces.read import read
 
 DAY_S = 86_400.0
 REPLAYS = 5
-SITE = SlurmSettings(
+SITE = SchedulerSettings(
     priority=PrioritySettings(weights=PriorityWeights(age=1000, job_size=1000)),
     backfill=BackfillSettings(window_s=4 * DAY_S),
 )

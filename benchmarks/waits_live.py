@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perdure.cli.live_queue import keep_fit, live_queue
-from perdure.waits.answer import Site
+from perdure.waits.answer import AnswerBasis
 from perdure.waits.answer import forecasts as answers_of
 from perdure.waits.hindcast import fit
 from perdure.waits.queue import Queue
@@ -62,7 +62,7 @@ class Drive:
         argv = ("sbatch", "-Q", "-o", "/dev/null", *nodes, f"-t{minutes}", "--wrap", f"sleep {run_s}")
         subprocess.run(argv, check=True, capture_output=True)
 
-    def ask(self, queue: Queue, site: Site) -> None:
+    def ask(self, queue: Queue, site: AnswerBasis) -> None:
         for job, forecast in answers_of(queue, site, self.rng):
             low_s, high_s = forecast.interval_s
             planned = job.start_s if job.start_s and job.start_s > queue.now_s else None

@@ -15,13 +15,13 @@ from perdure.scheduling.slurm.policy import Slurm, SlurmRanking
 from perdure.scheduling.slurm.settings import (
     Association,
     BackfillSettings,
-    Limits,
     MainSettings,
     Partition,
     PrioritySettings,
     PriorityWeights,
     Qos,
-    SlurmSettings,
+    RunningLimits,
+    SchedulerSettings,
 )
 from perdure.simulation.allocation import Passes, PolicyError
 from perdure.simulation.result import Result
@@ -37,11 +37,11 @@ BUILTIN = BackfillSettings(enabled=False)
 
 def run(table: JobTable, cluster: Cluster = EIGHT, **settings: object) -> Result:
     """Under these settings; the plain loop, cycles each second, times not rounded."""
-    how = SlurmSettings(**{"backfill": FINE, **settings})  # type: ignore[arg-type]
+    how = SchedulerSettings(**{"backfill": FINE, **settings})  # type: ignore[arg-type]
     return simulate(table, cluster, Slurm(how), engine="plain")
 
 
-def at_once(table: JobTable, settings: SlurmSettings) -> SlurmRanking:
+def at_once(table: JobTable, settings: SchedulerSettings) -> SlurmRanking:
     """The ranking after the events of the first instant."""
     work = Workload.of(table)
     world = world_of(work, Counted(8), None, None)
@@ -69,7 +69,7 @@ def test_the_age_is_counted_up_to_the_last_calculation() -> None:
     how = PrioritySettings(weights=PriorityWeights(age=864_000), max_age_s=86_400, calc_period_s=300)
     table = jobs((8, 0, 700), (8, 0, 1), (8, 350, 1), (8, 650, 1))
     world = world_of(Workload.of(table), Counted(8), None, None)
-    passes = Passes(world, Slurm(SlurmSettings(priority=how)))
+    passes = Passes(world, Slurm(SchedulerSettings(priority=how)))
     for now in (0, 350, 650):
         world.view.now = now
         world.admit()
@@ -79,7 +79,7 @@ def test_the_age_is_counted_up_to_the_last_calculation() -> None:
 
 
 def test_factors_add_up_by_their_weights() -> None:
-    settings = SlurmSettings(
+    settings = SchedulerSettings(
         priority=PrioritySettings(
             weights=PriorityWeights(job_size=1000, partition=100, qos=10, assoc=400, tres={"gres/gpu": 80})
         ),
@@ -113,7 +113,7 @@ def test_the_size_counts_for_large_or_small_jobs(favor_small: bool, flags: tuple
     """Limits are 10 and 2 minutes."""
     how = PrioritySettings(weights=PriorityWeights(job_size=1000), favor_small=favor_small, flags=frozenset(flags))
     table = jobs((8, 0, 9), (2, 0, 9), walltime_s=np.array([600.0, 120.0]))
-    assert at_once(table, SlurmSettings(priority=how)).requests.fixed.tolist() == wanted
+    assert at_once(table, SchedulerSettings(priority=how)).requests.fixed.tolist() == wanted
 
 
 def test_a_tier_goes_before_any_priority() -> None:
@@ -167,7 +167,7 @@ def test_the_end_of_a_reservation_is_rounded_down_to_the_resolution() -> None:
     """The second job is due from 100 to 150; with a resolution of 60 s the third is planned for 120."""
     table = jobs((6, 0, 100), (8, 0, 50), (8, 0, 50))
     for resolution_s, planned in ((1, 150), (60, 120)):
-        settings = SlurmSettings(backfill=replace(FINE, resolution_s=resolution_s))
+        settings = SchedulerSettings(backfill=replace(FINE, resolution_s=resolution_s))
         hold = at_once(table, settings).hold(2)
         assert hold is not None
         assert hold.planned == planned
@@ -192,7 +192,7 @@ def test_a_cycle_starts_at_most_so_many_and_goes_on_in_the_next() -> None:
 
 
 def test_the_quick_pass_ends_at_its_depth_and_the_whole_one_goes_on() -> None:
-    limited = Qos("one", limits=Limits(max_jobs_per_user=1))
+    limited = Qos("one", limits=RunningLimits(max_jobs_per_user=1))
     table = jobs((1, 0, 500), *[(2, 5, 100)] * 3)
     found = run(table, backfill=BUILTIN, main=MainSettings(default_queue_depth=2), qos=(limited,))
     assert found.start_s.tolist() == [0, 5, 5, 60]
@@ -202,13 +202,13 @@ def test_the_quick_pass_ends_at_its_depth_and_the_whole_one_goes_on() -> None:
 
 
 def test_a_limit_holds_the_job_and_nobody_behind_it() -> None:
-    qos = Qos("small", limits=Limits(max_gpus_per_user=4))
+    qos = Qos("small", limits=RunningLimits(max_gpus_per_user=4))
     table = jobs((4, 0, 100), (2, 1, 10), (2, 2, 10), user=["a", "a", "b"], qos=np.array(["small"] * 3))
     assert run(table, qos=(qos,)).start_s.tolist() == [0, 100, 2]
 
 
 def test_the_account_above_limits_all_its_users() -> None:
-    tree = Association("lab", limits=Limits(grp_jobs=1)), Association("lab", "a"), Association("lab", "b")
+    tree = Association("lab", limits=RunningLimits(grp_jobs=1)), Association("lab", "a"), Association("lab", "b")
     table = jobs((1, 0, 100), (1, 1, 10), (1, 2, 10), user=["a", "b", "c"], account=np.array(["lab", "lab", ""]))
     assert run(table, associations=tree).start_s.tolist() == [0, 100, 2]
 
@@ -252,9 +252,9 @@ def test_singletons_of_a_user_run_one_after_another() -> None:
 
 
 def test_each_job_that_waits_knows_what_holds_it() -> None:
-    settings = SlurmSettings(
+    settings = SchedulerSettings(
         backfill=FINE, partitions=(Partition("p", max_time_s=1000),),
-        qos=(Qos("none", limits=Limits(max_gpus_per_job=1)), Qos("one", limits=Limits(grp_jobs=1))),
+        qos=(Qos("none", limits=RunningLimits(max_gpus_per_job=1)), Qos("one", limits=RunningLimits(grp_jobs=1))),
     )  # fmt: skip
     table = jobs(
         (6, 0, 100), (8, 0, 10), (2, 0, 200), (3, 0, 10), (1, 0, 9), (1, 0, 9), (2, 0, 9), (2, 0, 9), (1, 0, 9),
@@ -275,7 +275,7 @@ def test_each_job_that_waits_knows_what_holds_it() -> None:
 
 
 def on_nodes(table: JobTable, spec: str, *partitions: Partition, placement: str = "first-fit") -> Result:
-    how = SlurmSettings(backfill=FINE, partitions=partitions)
+    how = SchedulerSettings(backfill=FINE, partitions=partitions)
     return simulate(table, Cluster.parse(spec), Slurm(how), placement, spans=True)
 
 
@@ -300,7 +300,7 @@ def test_a_job_that_finds_no_room_closes_the_nodes_of_its_partition_for_the_pass
     """To others too: the last job waits, though node 1 is idle, unless it may have node 2."""
     table = jobs((2, 0, 99), (4, 0, 10), (2, 0, 10), partition=np.array(["a", "a", "b"]))
     for nodes, start_s in (((1,), 109), ((2,), 0), ((1, 2), 0)):
-        how = SlurmSettings(backfill=BUILTIN, partitions=(A, Partition("b", nodes=nodes)))
+        how = SchedulerSettings(backfill=BUILTIN, partitions=(A, Partition("b", nodes=nodes)))
         assert simulate(table, Cluster.parse("3x2"), Slurm(how), "first-fit").start_s.tolist() == [0, 99, start_s]
 
 

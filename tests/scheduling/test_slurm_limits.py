@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from perdure.scheduling.slurm.limits import LimitCounts, LimitHolder, refusal
-from perdure.scheduling.slurm.settings import Limits
+from perdure.scheduling.slurm.settings import RunningLimits
 
 
 def qos(**limits: int) -> LimitHolder:
-    return LimitHolder("QOS", "q", 1, Limits(**limits))
+    return LimitHolder("QOS", "q", 1, RunningLimits(**limits))
 
 
 def assoc(**limits: int) -> LimitHolder:
-    return LimitHolder("Assoc", 3, 1, Limits(**limits))
+    return LimitHolder("Assoc", 3, 1, RunningLimits(**limits))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_the_first_limit_that_would_be_exceeded_is_named(holder: LimitHolder, re
 
 
 def test_what_is_of_a_user_counts_that_users_jobs_alone() -> None:
-    limits = Limits(max_jobs_per_user=1, grp_gpus=6)
+    limits = RunningLimits(max_jobs_per_user=1, grp_gpus=6)
     one, other = LimitHolder("QOS", "q", 1, limits), LimitHolder("QOS", "q", 2, limits)
     counts = LimitCounts()
     counts.hold((one,), 4)
@@ -49,7 +49,10 @@ def test_what_is_of_a_user_counts_that_users_jobs_alone() -> None:
 
 def test_what_no_job_of_that_shape_can_meet_refuses_it() -> None:
     assert refusal((qos(max_gpus_per_job=4),), 5, 0.0) == "QOSMaxGRESPerJob"
-    assert refusal((LimitHolder("Assoc", 1, 1, Limits(max_wall_s=60.0)),), 1, 61.0) == "AssocMaxWallDurationPerJobLimit"
+    assert (
+        refusal((LimitHolder("Assoc", 1, 1, RunningLimits(max_wall_s=60.0)),), 1, 61.0)
+        == "AssocMaxWallDurationPerJobLimit"
+    )
     assert refusal((assoc(grp_gpus=4),), 5, 0.0) == "AssocGrpGRES"
     assert refusal((assoc(grp_jobs=0),), 1, 0.0) == "AssocMaxJobsLimit"
     assert refusal((qos(max_gpus_per_job=4, grp_gpus=4),), 4, 0.0) is None

@@ -19,13 +19,13 @@ from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.scheduling.slurm.settings import (
     Association,
     BackfillSettings,
-    Limits,
     MainSettings,
     Partition,
     PrioritySettings,
     PriorityWeights,
     Qos,
-    SlurmSettings,
+    RunningLimits,
+    SchedulerSettings,
 )
 from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.faults import NodeFaults
@@ -108,7 +108,7 @@ def _asking(table: JobTable, rng: np.random.Generator) -> JobTable:
     return replace(table, **columns)
 
 
-def _site(rng: np.random.Generator) -> SlurmSettings:
+def _site(rng: np.random.Generator) -> SchedulerSettings:
     """A site's Slurm whose every setting matters to jobs of a few seconds."""
 
     def some(*values: float) -> int:
@@ -125,18 +125,20 @@ def _site(rng: np.random.Generator) -> SlurmSettings:
     partitions = Partition("p", priority_job_factor=3), Partition("q", is_default=True, priority_tier=some(1, 2))
     named = partitions if rng.random() < 0.8 else ()
     main = MainSettings(some(1, 3, 100), some(3, 60), some(0, 0, 1))
-    few = Limits(grp_jobs=some(3, 99))
+    few = RunningLimits(grp_jobs=some(3, 99))
     tree = (
         Association("lab", shares=some(0, 1, 3), limits=few), Association("lab", "x"),
         Association("lab", "y", shares=2),
         Association("team", parent="lab", shares=some(1, 2)), Association("team", "z", usage_s=some(0, 900)),
         Association("other"), Association("other", "x", shares=some(1, 4)),
     )  # fmt: skip
-    low = Limits()
+    low = RunningLimits()
     if rng.random() < 0.7:
-        low = Limits(some(14, 40), some(2, 5, 99), max_gpus_per_user=some(12, 20, 99), max_jobs_per_user=some(2, 99))
+        low = RunningLimits(
+            some(14, 40), some(2, 5, 99), max_gpus_per_user=some(12, 20, 99), max_jobs_per_user=some(2, 99)
+        )
     known = tree if rng.random() < 0.7 else ()
-    return SlurmSettings(how, main, backfill, named, (Qos("high", 10), Qos("low", 3, low)), known)
+    return SchedulerSettings(how, main, backfill, named, (Qos("high", 10), Qos("low", 3, low)), known)
 
 
 def _attempts(n: int, rng: np.random.Generator) -> Attempts:

@@ -15,12 +15,12 @@ from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.settings import (
     BackfillSettings,
-    Limits,
     Partition,
     PrioritySettings,
     PriorityWeights,
     Qos,
-    SlurmSettings,
+    RunningLimits,
+    SchedulerSettings,
 )
 from perdure.simulation.live import LiveQueue
 from perdure.simulation.simulate import Engine, simulate
@@ -28,7 +28,7 @@ from tests.simulation.tables import jobs
 
 EIGHT = Cluster.parse("1x8")
 POLICY = Slurm(
-    SlurmSettings(
+    SchedulerSettings(
         priority=PrioritySettings(weights=PriorityWeights(age=500, job_size=300), max_age_s=600, calc_period_s=20),
         backfill=BackfillSettings(interval_s=10, resolution_s=20),
     )
@@ -161,9 +161,9 @@ def test_a_picture_that_cannot_be_is_refused() -> None:
 
 def test_a_refused_probe_never_starts_and_limits_hold_in_both_engines() -> None:
     pytest.importorskip("numba")
-    site = SlurmSettings(
+    site = SchedulerSettings(
         partitions=(Partition("p", max_time_s=1000),),
-        qos=(Qos("normal", limits=Limits(max_jobs_per_user=2)),),
+        qos=(Qos("normal", limits=RunningLimits(max_jobs_per_user=2)),),
         backfill=BackfillSettings(interval_s=10, resolution_s=20),
     )
     probes = replace(PROBES, walltime_s=np.array([60.0, 2000.0]))
@@ -180,7 +180,7 @@ def test_a_refused_probe_never_starts_and_limits_hold_in_both_engines() -> None:
 
 def test_a_queue_on_nodes_knows_the_nodes_of_its_partitions() -> None:
     """The probe needs two GPUs of node 0, which are free at 90."""
-    site = SlurmSettings(partitions=(Partition("a", nodes=(0,)), Partition("b", nodes=(1,))))
+    site = SchedulerSettings(partitions=(Partition("a", nodes=(0,)), Partition("b", nodes=(1,))))
     table = jobs((2, 0, 90), (1, 0, 20), partition=np.array(["a", "b"]), start_s=np.array([0.0, 10.0]))
     probe = jobs((2, 0, 50), partition=np.array(["a"]))
     queue = LiveQueue.at(table, 15.0, Cluster.parse("2x2"), Slurm(site), probe, placement=placement_named("first-fit"))

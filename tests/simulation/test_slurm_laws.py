@@ -19,7 +19,7 @@ from perdure.scheduling.slurm.settings import (
     Partition,
     PrioritySettings,
     PriorityWeights,
-    SlurmSettings,
+    SchedulerSettings,
 )
 from perdure.simulation.allocation import Passes
 from perdure.simulation.checks import (
@@ -65,7 +65,7 @@ def test_laws_hold_for_every_site(law: Callable[[Replay], None]) -> None:
 def test_no_reservation_is_ever_delayed_where_jobs_run_as_long_as_their_limits(table: JobTable, depth: int) -> None:
     """Jobs stand in the order in which they came, so that all who come later have a lower priority."""
     table = replace(table, duration_s=table.duration_s + 1)
-    policy = Slurm(SlurmSettings(backfill=replace(EVERY_SECOND, max_job_test=depth)))
+    policy = Slurm(SchedulerSettings(backfill=replace(EVERY_SECOND, max_job_test=depth)))
     loop = PlainLoop.of(Workload.of(table), Counted(8), policy, None)
     assert isinstance(loop.giver, Passes)
     assert isinstance(loop.giver.ranking, SlurmRanking)
@@ -87,7 +87,7 @@ def test_without_backfill_a_job_starts_no_earlier_than_one_of_a_higher_priority(
     """Of jobs that came at one instant; ages are then equal."""
     table = replace(table, submit_s=np.zeros(len(table)))
     how = PrioritySettings(weights=PriorityWeights(age=500, job_size=weight))
-    site = SlurmSettings(priority=how, backfill=BackfillSettings(enabled=False))
+    site = SchedulerSettings(priority=how, backfill=BackfillSettings(enabled=False))
     start_s = simulate(table, Cluster.parse("1x8"), Slurm(site), engine="plain").start_s
     order = np.argsort(-table.gpus if weight else np.zeros(len(table)), kind="stable")
     assert (np.diff(start_s[order]) >= 0).all()
@@ -110,7 +110,7 @@ def test_jobs_stay_on_the_nodes_of_their_partition_and_share_none_that_one_has_f
     )
     assert set(names) <= set("abc")
     table = replace(table, partition=table.vc, duration_s=table.duration_s + 1)
-    policy = Slurm(SlurmSettings(backfill=EVERY_SECOND, partitions=partitions))
+    policy = Slurm(SchedulerSettings(backfill=EVERY_SECOND, partitions=partitions))
     spans = simulate(table, Cluster.parse("3x4+1x8"), policy, placement, spans=True).spans
     assert spans is not None
     of_name = {each.name: each for each in partitions}
@@ -125,7 +125,7 @@ def test_jobs_stay_on_the_nodes_of_their_partition_and_share_none_that_one_has_f
 
 def test_jobs_that_slurm_refuses_are_left_out_and_counted_or_named() -> None:
     table = jobs((1, 0, 10), (1, 1, 10), (1, 2, 10), walltime_s=np.array([60.0, 7200.0, 9000.0]))
-    site = SlurmSettings(partitions=(Partition("short", max_time_s=3600),))
+    site = SchedulerSettings(partitions=(Partition("short", max_time_s=3600),))
     cluster, found = Cluster.parse("1x8"), Trace(table, "perdure", {"others": 1})
     left = accepted(found, "jobs.csv", cluster, True, Slurm(site))
     assert left.table.job_id.tolist() == ["j0"]

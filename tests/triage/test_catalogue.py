@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.triage.catalogue import ANY_WORDS, Family, own_catalogue
+from perdure.triage.catalogue import ANY_WORDS, MessageFamily, own_catalogue
 from perdure.triage.rules import own_categories
 
 FAMILIES = own_catalogue().families
@@ -12,14 +12,14 @@ WORDS = "of some kind"
 """What may stand in the place of a *."""
 
 
-def lines_of(family: Family) -> list[tuple[str, str]]:
+def lines_of(family: MessageFamily) -> list[tuple[str, str]]:
     """Each code of a family in its example, with its key."""
     table = family.table
     return [(table.example.replace("{code}", code.replace("*", WORDS)), key) for code, key in table.keys]
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.table.name)
-def test_each_code_is_found_in_the_form_that_is_documented(family: Family) -> None:
+def test_each_code_is_found_in_the_form_that_is_documented(family: MessageFamily) -> None:
     for line, key in lines_of(family):
         category, p, fault, means = family.table.codes[key]
         known = family.find(line.encode())
@@ -28,20 +28,20 @@ def test_each_code_is_found_in_the_form_that_is_documented(family: Family) -> No
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.table.name)
-def test_what_looks_alike_is_not_found(family: Family) -> None:
+def test_what_looks_alike_is_not_found(family: MessageFamily) -> None:
     assert family.table.near
     for line in family.table.near:
         assert family.find(line.encode()) is None, line
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.table.name)
-def test_the_screen_of_all_stops_where_a_family_does(family: Family) -> None:
+def test_the_screen_of_all_stops_where_a_family_does(family: MessageFamily) -> None:
     for line, _ in lines_of(family):
         assert own_catalogue().find(line.encode(), family.table.general) is not None, line
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.table.name)
-def test_each_entry_says_whence_it_is_and_what_it_means(family: Family) -> None:
+def test_each_entry_says_whence_it_is_and_what_it_means(family: MessageFamily) -> None:
     assert family.table.source
     assert family.table.of
     for category, p, _, means in family.table.codes.values():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.waits.forecast import LEVELS, Forecast, blended, of_quantiles, of_samples
+from perdure.waits.forecast import LEVELS, WaitForecast, blended, of_quantiles, of_samples
 
 waits = st.lists(st.floats(0, 1e7), min_size=1, max_size=50).map(np.array)
 
@@ -54,4 +54,4 @@ def test_quantiles_that_cross_are_put_in_order() -> None:
 
 def test_a_forecast_has_all_its_quantiles() -> None:
     with pytest.raises(ValueError, match="11 quantiles"):
-        Forecast(0.0, (1.0,))
+        WaitForecast(0.0, (1.0,))

@@ -10,7 +10,7 @@ import pytest
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.slurm.policy import Slurm
-from perdure.scheduling.slurm.settings import SlurmSettings
+from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.simulation.simulate import simulate
 from perdure.waits.forecast import LEVELS, of_samples
 from perdure.waits.hindcast import ENOUGH, FLOOR_S, Fit, before, fit, queue_at, shifts_of
@@ -65,7 +65,7 @@ def test_what_came_later_is_not_known_before() -> None:
 
 def test_a_site_that_uses_fewer_gpus_than_it_has_is_found_out() -> None:
     past = recorded(13)  # of 16
-    made = fit(QUEUE, SlurmSettings(), past, np.random.default_rng(0), instants=24, samples=4)
+    made = fit(QUEUE, SchedulerSettings(), past, np.random.default_rng(0), instants=24, samples=4)
     assert made.is_known
     assert made.gpus_share <= 0.9
 
@@ -101,7 +101,7 @@ def test_a_correction_keeps_the_quantiles_in_order() -> None:
 
 def test_too_little_history_corrects_nothing() -> None:
     forecast = of_samples(0.0, np.array([10.0, 600.0, 7200.0]))
-    made = fit(QUEUE, SlurmSettings(), Past(), np.random.default_rng(0))
+    made = fit(QUEUE, SchedulerSettings(), Past(), np.random.default_rng(0))
     assert not made.is_known
     assert made.corrected(forecast) == forecast
     assert FLOOR_S == 60

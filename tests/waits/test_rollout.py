@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from perdure.model.jobs import JobState
-from perdure.scheduling.slurm.settings import PrioritySettings, PriorityWeights, SlurmSettings
+from perdure.scheduling.slurm.settings import PrioritySettings, PriorityWeights, SchedulerSettings
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition
 from perdure.waits.rollout import Scene, dependency_of, fixed_part, scene_of
@@ -39,7 +39,7 @@ def asking(job_id: str, gpus: int, **more: Any) -> QueuedJob:
 
 def scene(job: QueuedJob, *others: QueuedJob, history: Past | None = None, samples: int = 4) -> Scene:
     queue = Queue(NOW_S, (*others, *([job] if job.job_id else [])), NODES, PARTITIONS)
-    return scene_of(job, queue, SlurmSettings(), history or Past(), np.random.default_rng(0), samples)
+    return scene_of(job, queue, SchedulerSettings(), history or Past(), np.random.default_rng(0), samples)
 
 
 def waits(job: QueuedJob, *others: QueuedJob, history: Past | None = None) -> np.ndarray:
@@ -80,7 +80,7 @@ def test_nodes_out_of_service_give_nothing_back() -> None:
     nodes = (QueuedNode("n0", ("main",), gpus=4), QueuedNode("n1", ("main",), is_usable=False, gpus=4))
     job, busy = asking("9", 4), running("1", 8, 0.0, 600.0)
     queue = Queue(NOW_S, (job, busy), nodes, PARTITIONS)
-    found = scene_of(job, queue, SlurmSettings(), Past(), np.random.default_rng(0), 4)
+    found = scene_of(job, queue, SchedulerSettings(), Past(), np.random.default_rng(0), 4)
     assert found.total_gpus == 4
     assert (found.starts([job])[0] > NOW_S).all()
 
@@ -125,7 +125,7 @@ def test_the_same_generator_gives_the_same_futures() -> None:
 
 
 def test_age_is_taken_out_of_the_priority_that_is_shown() -> None:
-    aged = SlurmSettings(PrioritySettings(weights=PriorityWeights(age=1000), max_age_s=1000.0))
+    aged = SchedulerSettings(PrioritySettings(weights=PriorityWeights(age=1000), max_age_s=1000.0))
     job = waiting("1", priority=1600, eligible_s=NOW_S - 500)
     assert fixed_part(job, aged, NOW_S) == pytest.approx(1100)
 

@@ -7,7 +7,7 @@ import pytest
 
 from perdure.model.queue_looks import STATE
 from perdure.waits import checks, features
-from perdure.waits.ahead import Work, work_ahead
+from perdure.waits.ahead import WorkAhead, work_ahead
 from perdure.waits.features import DAY_S, wait_table
 from perdure.waits.table import WaitTable
 
@@ -99,7 +99,7 @@ def test_work_ahead_is_that_of_a_higher_priority():
 
 def test_running_work_is_counted_for_a_live_queue():
     looks = checks.made_up_looks(days=1, jobs=2)
-    asked = replace(Work.of(looks), priority=np.array([1.0, 3.0]), partition=np.array([0, 1]))
+    asked = replace(WorkAhead.of(looks), priority=np.array([1.0, 3.0]), partition=np.array([0, 1]))
     running = replace(asked, priority=np.array([2.0, 5.0]), cpus=np.array([4.0, 8.0]), hours=np.array([0.5, 2.0]))
     found = work_ahead(asked, running, "running")
     assert found["running_cpus"].tolist() == [12, 8]

@@ -16,13 +16,13 @@ MAX_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptFolder:
     """A folder of files; None where no folder can be had that is the user's alone: then nothing is kept."""
 
     folder: Path | None
 
     @classmethod
-    def below(cls, *names: str) -> Kept:
+    def below(cls, *names: str) -> KeptFolder:
         """A folder of the user's cache, made if need be."""
         try:
             folder = cache_folder().joinpath(*names)

@@ -10,11 +10,11 @@ import msgspec
 from perdure.backends.slurm.past_jobs import read_past_jobs
 from perdure.backends.slurm.queue import read_queue
 from perdure.backends.slurm.tools import Tools
-from perdure.cli.kept import Kept
+from perdure.cli.kept import KeptFolder
 from perdure.errors import PerdureError
 from perdure.scheduling.slurm.conf import settings_of
 from perdure.traces.read import read
-from perdure.waits.answer import Site
+from perdure.waits.answer import AnswerBasis
 from perdure.waits.hindcast import Fit
 from perdure.waits.past import DAY_S, Past
 from perdure.waits.queue import Queue
@@ -32,7 +32,7 @@ class _Look(msgspec.Struct, frozen=True):
     config: dict[str, str]
 
 
-def live_queue() -> tuple[Queue, Site]:
+def live_queue() -> tuple[Queue, AnswerBasis]:
     """The queue, and what else answers rest on. Raises `ConfigError` or `ClusterBusy` where Slurm does not answer."""
     tools = Tools()
     tools.check()
@@ -41,7 +41,7 @@ def live_queue() -> tuple[Queue, Site]:
     look = _look(kept, tools)
     settings, _ = settings_of(look.config)
     past, remarks = _past(kept, tools, look)
-    return look.queue, Site(settings, past, _kept_fit(kept), remarks)
+    return look.queue, AnswerBasis(settings, past, _kept_fit(kept), remarks)
 
 
 def keep_fit(made: Fit) -> None:
@@ -49,12 +49,12 @@ def keep_fit(made: Fit) -> None:
     _kept().write(_FIT, msgspec.json.encode(made))
 
 
-def _kept() -> Kept:
+def _kept() -> KeptFolder:
     """What is kept of the Slurm that this environment names."""
-    return Kept.below("when", hashlib.sha256(os.environ.get("SLURM_CONF", "").encode()).hexdigest()[:16])
+    return KeptFolder.below("when", hashlib.sha256(os.environ.get("SLURM_CONF", "").encode()).hexdigest()[:16])
 
 
-def _kept_fit(kept: Kept) -> Fit | None:
+def _kept_fit(kept: KeptFolder) -> Fit | None:
     found = kept.read(_FIT)
     if found is None or found[1] > FIT_DAYS * DAY_S:
         return None
@@ -64,7 +64,7 @@ def _kept_fit(kept: Kept) -> Fit | None:
         return None
 
 
-def _look(kept: Kept, tools: Tools) -> _Look:
+def _look(kept: KeptFolder, tools: Tools) -> _Look:
     def ask() -> bytes:
         queue, config = read_queue(tools)
         return msgspec.json.encode(_Look(queue, {key.lower(): value for key, value in config.values.items()}))
@@ -76,7 +76,7 @@ def _look(kept: Kept, tools: Tools) -> _Look:
         return msgspec.json.decode(ask(), type=_Look)
 
 
-def _past(kept: Kept, tools: Tools, look: _Look) -> tuple[Past, tuple[str, ...]]:
+def _past(kept: KeptFolder, tools: Tools, look: _Look) -> tuple[Past, tuple[str, ...]]:
     """The jobs of the last weeks, and what is to be said where they cannot be had."""
     if look.config.get("accountingstoragetype", "") in ("", "accounting_storage/none"):
         return Past(), ("this Slurm keeps no accounting",)

@@ -62,10 +62,10 @@ def job(
 
     Exit codes: 0 answered, 1 it never starts as it is, 2 usage or bad input.
     """
-    from perdure.cli.when_answer import Question, ask
+    from perdure.cli.when_answer import WhenOptions, ask
 
     given = {"gpus": gpus, "nodes": nodes, "time": time, "partition": partition}
-    return ask(Question(what, by, {name: text for name, text in given.items() if text}, watch), as_json, wide=wide)
+    return ask(WhenOptions(what, by, {name: text for name, text in given.items() if text}, watch), as_json, wide=wide)
 
 
 @app.command("fit")
@@ -106,6 +106,6 @@ def bench(
 
     Exit codes: 0 measured, 2 usage or bad input.
     """
-    from perdure.cli.when_bench import Asked, bench_predictor
+    from perdure.cli.when_bench import BenchOptions, bench_predictor
 
-    return bench_predictor(Asked(data, form, cut, predictor, refit_days, seed), predictions_out, as_json=as_json)
+    return bench_predictor(BenchOptions(data, form, cut, predictor, refit_days, seed), predictions_out, as_json=as_json)

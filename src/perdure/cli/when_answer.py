@@ -19,9 +19,9 @@ from perdure.cli.table import clock as clock_at
 from perdure.cli.text import plain
 from perdure.errors import InputError, NotFound
 from perdure.installation import user_name
-from perdure.waits.answer import Answer, Site, answer
+from perdure.waits.answer import AnswerBasis, WaitAnswer, answer
 from perdure.waits.board import BoardRow, board
-from perdure.waits.forecast import Forecast
+from perdure.waits.forecast import WaitForecast
 from perdure.waits.past import DAY_S
 from perdure.waits.queue import Queue, QueuedJob
 from perdure.waits.rollout import HORIZON_S
@@ -41,7 +41,7 @@ SOONER = (text("INSTEAD"), word("STARTS"), word("SOONER BY"), word("OPTION OF SB
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class WhenOptions:
     """What was asked, in the user's words."""
 
     what: str | None  # a job, a script, or None for the board
@@ -50,7 +50,7 @@ class Question:
     watch: bool = False
 
 
-def ask(question: Question, as_json: bool, *, wide: bool) -> int:
+def ask(question: WhenOptions, as_json: bool, *, wide: bool) -> int:
     """Answer, once or until the job starts. Raises `InputError`, `NotFound`, and what reading Slurm raises."""
     while True:
         queue, site = live_queue()
@@ -64,7 +64,9 @@ def ask(question: Question, as_json: bool, *, wide: bool) -> int:
         time.sleep(WATCH_S)
 
 
-def _tell_of_job(question: Question, queue: Queue, site: Site, as_json: bool, *, wide: bool) -> tuple[int, bool]:
+def _tell_of_job(
+    question: WhenOptions, queue: Queue, site: AnswerBasis, as_json: bool, *, wide: bool
+) -> tuple[int, bool]:
     """The exit code, and whether the job still waits."""
     job = _asked(question, queue)
     by_s = None if question.by is None else instant_of(question.by, queue.now_s)
@@ -78,7 +80,7 @@ def _tell_of_job(question: Question, queue: Queue, site: Site, as_json: bool, *,
     return (ANSWERED if found.hold.can_start else NEVER), job.is_waiting
 
 
-def _asked(question: Question, queue: Queue) -> QueuedJob:
+def _asked(question: WhenOptions, queue: Queue) -> QueuedJob:
     """The job of an id, or the one that a script would be. Raises `NotFound`, `InputError`."""
     what = question.what or ""
     if _JOB_ID.fullmatch(what) and not Path(what).exists():
@@ -123,7 +125,7 @@ def instant_of(words: str, now_s: float) -> float:
 # ---------------------------------------------------------------- one job
 
 
-def _print_answer(found: Answer, now_s: float, by_s: float | None, chance: float | None, *, wide: bool) -> None:
+def _print_answer(found: WaitAnswer, now_s: float, by_s: float | None, chance: float | None, *, wide: bool) -> None:
     for label, said in _card(found, now_s, by_s, chance):
         print_line(_labelled(label, said) if label else said)
     if found.sooner:
@@ -137,7 +139,7 @@ def _print_answer(found: Answer, now_s: float, by_s: float | None, chance: float
         print_line(_labelled("NOTE", remark))
 
 
-def _card(found: Answer, now_s: float, by_s: float | None, chance: float | None) -> Iterator[tuple[str, str]]:
+def _card(found: WaitAnswer, now_s: float, by_s: float | None, chance: float | None) -> Iterator[tuple[str, str]]:
     """Labels, each with what is said beside it."""
     job, forecast = found.job, found.forecast
     yield "", _headline(job, now_s)
@@ -171,7 +173,7 @@ def _headline(job: QueuedJob, now_s: float) -> str:
     return f"{name}: {gpus}{nodes}, {limit}, in {' or '.join(job.partitions)}{since}"
 
 
-def _starts(forecast: Forecast, now_s: float) -> str:
+def _starts(forecast: WaitForecast, now_s: float) -> str:
     low_s, high_s = forecast.interval_s
     if forecast.median_s < 1 and high_s < 60:
         return "at once"
@@ -191,7 +193,7 @@ def _about(seconds: float, now_s: float) -> str:
 # ---------------------------------------------------------------- the board
 
 
-def _print_board(rows: Sequence[BoardRow], queue: Queue, site: Site, as_json: bool, *, wide: bool) -> None:
+def _print_board(rows: Sequence[BoardRow], queue: Queue, site: AnswerBasis, as_json: bool, *, wide: bool) -> None:
     if as_json:
         told = [row.to_json() for row in rows]
         print_json("when-board", 1, now_s=queue.now_s, partitions=told, remarks=list(site.remarks))

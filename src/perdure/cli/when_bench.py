@@ -16,7 +16,7 @@ from perdure.cli.table import word
 from perdure.errors import InputError
 from perdure.model.queue_looks import QueueLooks
 from perdure.traces.snapshots import read_looks
-from perdure.waits.evaluate import DAY_S, Answers, Score, score, walk
+from perdure.waits.evaluate import DAY_S, Answers, WaitScore, score, walk
 from perdure.waits.features import wait_table
 from perdure.waits.registry import DEFAULT, predictor_named
 
@@ -25,7 +25,7 @@ DAYS = (word("DAY"), word("JOBS"), word("MSE"), word("COVERED"))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BenchOptions:
     """What to measure on what."""
 
     data: Path
@@ -36,7 +36,7 @@ class Asked:
     seed: int
 
 
-def bench_predictor(asked: Asked, out: Path | None, *, as_json: bool) -> int:
+def bench_predictor(asked: BenchOptions, out: Path | None, *, as_json: bool) -> int:
     """Measure one predictor, and print it. Raises `InputError` and `ConfigError`."""
     if asked.form not in FORMATS:
         raise InputError(f"format {asked.form!r}", "no such form of looks", f"Use one of: {', '.join(FORMATS)}")
@@ -86,7 +86,7 @@ def _date(looks: QueueLooks, day: int) -> str:
     return str(looks.day_zero + timedelta(days=day))
 
 
-def _print(looks: QueueLooks, name: str, found: Score, remarks: tuple[str, ...]) -> None:
+def _print(looks: QueueLooks, name: str, found: WaitScore, remarks: tuple[str, ...]) -> None:
     low, middle, high = found.pinball_log10
     print_line(f"{name}: {found.n} waits on {len(found.days)} days")
     print_line(f"mean squared error of log10: {found.mse_log10:.3f}; within a factor of 2: {found.within_2x:.1%}")

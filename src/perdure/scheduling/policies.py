@@ -17,7 +17,7 @@ from perdure.scheduling.philly import Philly
 from perdure.scheduling.protocol import Policy
 from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaining, ShortestService
 from perdure.scheduling.slurm.policy import Slurm
-from perdure.scheduling.slurm.settings import SlurmSettings
+from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.scheduling.tetris import Tetris
 
 Compat = Literal["tiresias"]
@@ -31,7 +31,7 @@ class PolicyOptions:
     gittins_samples: tuple[float, ...] = ()  # services of past jobs in GPU-seconds; empty: those of the trace
     quotas: Mapping[str, float] = field(default_factory=dict)  # GPUs of each virtual cluster; empty: by demand
     compat: Compat | None = None
-    slurm: SlurmSettings = field(default_factory=SlurmSettings)
+    slurm: SchedulerSettings = field(default_factory=SchedulerSettings)
 
     @property
     def like_tiresias(self) -> bool:

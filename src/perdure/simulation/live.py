@@ -22,7 +22,7 @@ from perdure.model.table import JobTable
 from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import room_of
 from perdure.scheduling.slurm.policy import Slurm, SlurmRanking
-from perdure.scheduling.slurm.reasons import WaitReason
+from perdure.scheduling.slurm.reasons import SlurmReason
 from perdure.simulation.allocation import Passes
 from perdure.simulation.plain import PlainLoop
 from perdure.simulation.simulate import Engine
@@ -138,10 +138,10 @@ class LiveQueue:
         fork = self.fork()
         return fork.start_of(fork.submit(probe, at_s), until_s)
 
-    def hold(self, row: int) -> WaitReason | None:
+    def hold(self, row: int) -> SlurmReason | None:
         """What holds a waiting job, as the last pass found it; the engine must be "plain".
 
-        None for one that does not wait; `WaitReason.planned` is a tick: `jobs.seconds` tells the instant.
+        None for one that does not wait; `SlurmReason.planned` is a tick: `jobs.seconds` tells the instant.
         """
         if not isinstance(self.simulation, PlainLive):
             raise TypeError('LiveQueue.hold needs engine="plain": the compiled loop keeps no reasons')

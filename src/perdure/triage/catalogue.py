@@ -25,7 +25,7 @@ ANY_WORDS = r"[^\n]{0,80}?"
 _MAX_MEM = 64 << 20
 
 
-class Fault(StrEnum):
+class WhoseFault(StrEnum):
     """Whose fault a failure is."""
 
     JOB = "job"  # its code, settings or data
@@ -36,14 +36,14 @@ class Fault(StrEnum):
     SERVICE = "service"  # something outside the cluster
 
 
-class Known(Struct, frozen=True):
+class KnownMessage(Struct, frozen=True):
     """What a code or a line means."""
 
     by: str  # the family that it is of
     speaker: str
     category: str
     p_transient: float
-    fault: Fault
+    fault: WhoseFault
     means: str  # half a sentence
 
 
@@ -55,7 +55,7 @@ class FamilyTable(Struct, frozen=True, forbid_unknown_fields=True):
     source: str
     pattern: str
     example: str
-    codes: dict[str, tuple[str, Annotated[float, Meta(gt=0, lt=1)], Fault, str]]
+    codes: dict[str, tuple[str, Annotated[float, Meta(gt=0, lt=1)], WhoseFault, str]]
     near: tuple[str, ...] = ()
     general: bool = False
 
@@ -71,7 +71,7 @@ class FamilyTable(Struct, frozen=True, forbid_unknown_fields=True):
         return self.pattern.replace("{codes}", "|".join(map(_pattern_of, codes)))
 
 
-class Family(Struct, frozen=True, dict=True):
+class MessageFamily(Struct, frozen=True, dict=True):
     """A family that lines can be looked up in."""
 
     table: FamilyTable
@@ -85,12 +85,12 @@ class Family(Struct, frozen=True, dict=True):
         """The key of each code, in lower case."""
         return {code.lower().encode(): key for code, key in self.table.keys}
 
-    def find(self, line: bytes) -> Known | None:
+    def find(self, line: bytes) -> KnownMessage | None:
         """What the line's code means; None where it holds none."""
         if (found := self.pattern.search(line)) is None:
             return None
         category, p, fault, means = self.table.codes[self._key_of(found[1])]
-        return Known(self.table.name, self.table.of, category, p, fault, means)
+        return KnownMessage(self.table.name, self.table.of, category, p, fault, means)
 
     def _key_of(self, code: bytes) -> str:
         if (key := self.literal.get(code.lower())) is not None:
@@ -102,7 +102,7 @@ class Family(Struct, frozen=True, dict=True):
 class Catalogue(Struct, frozen=True, dict=True):
     """All families."""
 
-    families: tuple[Family, ...]
+    families: tuple[MessageFamily, ...]
 
     @cached_property
     def screen(self) -> Any:
@@ -113,7 +113,7 @@ class Catalogue(Struct, frozen=True, dict=True):
     def may_know(self, line: bytes) -> bool:
         return self.screen.search(line) is not None
 
-    def find(self, line: bytes, general: bool = False) -> Known | None:
+    def find(self, line: bytes, general: bool = False) -> KnownMessage | None:
         """What the first family says that knows the line: of those that name a cause, or of the `general` ones."""
         if not self.may_know(line):
             return None
@@ -126,7 +126,7 @@ def own_catalogue() -> Catalogue:
     """The catalogue that comes with Perdure."""
     text = (resources.files("perdure.triage") / "catalogue.toml").read_text("utf-8")
     tables = tomllib.loads(text)["family"]
-    return Catalogue(tuple(Family(read(FamilyTable, table, "catalogue.toml: ")) for table in tables))
+    return Catalogue(tuple(MessageFamily(read(FamilyTable, table, "catalogue.toml: ")) for table in tables))
 
 
 def _pattern_of(code: str) -> str:

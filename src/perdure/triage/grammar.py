@@ -17,7 +17,7 @@ import re2
 from msgspec import Meta, Struct
 
 from perdure.model.validation import read
-from perdure.triage.catalogue import Fault, Known
+from perdure.triage.catalogue import KnownMessage, WhoseFault
 from perdure.triage.patterns import capturing, compiled, options
 
 BY = "grammar"
@@ -28,7 +28,7 @@ MAX_BYTES = 600
 
 _MAX_MEM = 64 << 20
 
-_CLASS = r"^\s*(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failure|Fault|Exit|Interrupt))(?:: |:?\s*$)"
+_CLASS = r"^\s*(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failure|WhoseFault|Exit|Interrupt))(?:: |:?\s*$)"
 _PROGRAM = r"^\s*(?:\[[^\]]{1,60}\]:? ?)*([A-Za-z][\w.+/-]{1,40})(?:\[\d+\])?: "
 _WORD = r"[A-Z]?[a-z]+|[A-Z]+"
 _MARK = (
@@ -57,7 +57,7 @@ class GrammarFile(Struct, frozen=True, forbid_unknown_fields=True):
 
     kind: tuple[WordTable, ...]
     thing: tuple[WordTable, ...]
-    meaning: dict[str, dict[str, tuple[str, Annotated[float, Meta(gt=0, lt=1)], Fault]]]
+    meaning: dict[str, dict[str, tuple[str, Annotated[float, Meta(gt=0, lt=1)], WhoseFault]]]
 
 
 class Parsed(Struct, frozen=True):
@@ -99,13 +99,13 @@ class Grammar(Struct, frozen=True, dict=True):
         """Whether a line has a word of failure."""
         return compiled(_MARK).search(line[:MAX_BYTES]) is not None
 
-    def means(self, parsed: Parsed) -> Known:
+    def means(self, parsed: Parsed) -> KnownMessage:
         """What a line that was taken apart says of the cause."""
         of_kind = self.file.meaning[parsed.kind]
         category, p, fault = of_kind.get(parsed.thing, of_kind[""])
         said = self._kinds.says[parsed.kind]
         thing = f" ({self._things.says[parsed.thing]})" if parsed.thing else ""
-        return Known(BY, parsed.speaker, category, p, fault, said + thing)
+        return KnownMessage(BY, parsed.speaker, category, p, fault, said + thing)
 
     @cached_property
     def _kinds(self) -> _Words:

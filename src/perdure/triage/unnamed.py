@@ -13,7 +13,7 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.triage.catalogue import Fault, Known, own_catalogue
+from perdure.triage.catalogue import KnownMessage, WhoseFault, own_catalogue
 from perdure.triage.clean import (
     CLEARED,
     INFORMED,
@@ -176,15 +176,15 @@ def _known(lines: Sequence[_Line], asserted: bool = False) -> Hit | None:
     return None
 
 
-def _hit(line: _Line, known: Known) -> Hit:
+def _hit(line: _Line, known: KnownMessage) -> Hit:
     return replace(line.like, cause=_cause(known), line=line.number, text=decode(line.text).strip())
 
 
-def _cause(known: Known) -> Cause:
+def _cause(known: KnownMessage) -> Cause:
     of = own_categories()[known.category]
     read = known.by == BY
     says = f"{known.means}, by the words of its line" if read else f"{known.means}, as {known.speaker} says"
-    bound = {Fault.HARDWARE: Bound.NODE, Fault.SERVICE: Bound.SERVICE}.get(known.fault, Bound.NOTHING)
+    bound = {WhoseFault.HARDWARE: Bound.NODE, WhoseFault.SERVICE: Bound.SERVICE}.get(known.fault, Bound.NOTHING)
     return Cause(
         known.by,
         known.category,
@@ -194,7 +194,7 @@ def _cause(known: Known) -> Cause:
         says,
         of.advice,
         bound,
-        of.infrastructure and not read and known.fault is not Fault.JOB,
+        of.infrastructure and not read and known.fault is not WhoseFault.JOB,
         of.wait_s,
         part_of=of.part_of,
     )

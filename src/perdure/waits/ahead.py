@@ -15,7 +15,7 @@ Column = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkAhead:
     """Jobs as they are at instants, pending or running; columns of shape (n,)."""
 
     poll_s: Column
@@ -28,7 +28,7 @@ class Work:
     hours: Column  # by the limit: all of it for a pending job, what is left of it for a running one
 
     @classmethod
-    def of(cls, looks: QueueLooks) -> Work:
+    def of(cls, looks: QueueLooks) -> WorkAhead:
         """The pending jobs that were looked at."""
         return cls(
             looks.poll_s, looks.priority, looks.partition, looks.account, looks.cpus, looks.mem_mib, looks.gpus,
@@ -44,7 +44,7 @@ class Work:
         return {name: np.nan_to_num(values) for name, values in each.items()}
 
 
-def work_ahead(asked: Work, others: Work, which: Literal["pending", "running"]) -> dict[str, Column]:
+def work_ahead(asked: WorkAhead, others: WorkAhead, which: Literal["pending", "running"]) -> dict[str, Column]:
     """(n_asked,) each: the work of `others` of a higher priority in the same instant, by the names of `STATE`."""
 
     def both(name: str) -> NDArray[np.generic]:

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from perdure.scheduling.slurm.settings import SlurmSettings
+from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.waits.alternatives import Sooner, alternatives, sooner
-from perdure.waits.forecast import Forecast, of_samples
+from perdure.waits.forecast import WaitForecast, of_samples
 from perdure.waits.hindcast import Fit, with_share
-from perdure.waits.holds import Hold, HoldKind, hold_of
+from perdure.waits.holds import HeldBy, HoldKind, hold_of
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob
 from perdure.waits.rollout import HORIZON_S, Scene, counted_by, scene_of
@@ -25,22 +25,22 @@ FEW_DAYS = 7  # of history: with fewer, arrivals of other weekdays are not known
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class AnswerBasis:
     """What answers rest on beside the queue."""
 
-    settings: SlurmSettings
+    settings: SchedulerSettings
     past: Past
     fit: Fit | None = None  # how far earlier answers were off; None while nobody has looked
     remarks: tuple[str, ...] = ()  # what could not be had, one sentence each
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WaitAnswer:
     """What is said of one job that waits, or would."""
 
     job: QueuedJob
-    hold: Hold
-    forecast: Forecast | None  # None where nothing will start it as it is
+    hold: HeldBy
+    forecast: WaitForecast | None  # None where nothing will start it as it is
     planned_s: float | None  # the resource manager's own plan
     sooner: tuple[Sooner, ...] = ()
 
@@ -76,25 +76,31 @@ class Answer:
 
 
 def answer(
-    job: QueuedJob, queue: Queue, site: Site, rng: Generator, zone: tzinfo = UTC, *, with_alternatives: bool = True
-) -> Answer:
+    job: QueuedJob,
+    queue: Queue,
+    site: AnswerBasis,
+    rng: Generator,
+    zone: tzinfo = UTC,
+    *,
+    with_alternatives: bool = True,
+) -> WaitAnswer:
     """Ask the futures of the queue about a job of it, or about one that is not submitted yet (its id is "")."""
     hold = hold_of(job, queue, zone)
     planned = job.start_s if job.is_waiting and job.start_s is not None and job.start_s > queue.now_s else None
     if not hold.can_start or job.is_running:
-        return Answer(job, hold, None, planned)
+        return WaitAnswer(job, hold, None, planned)
     scene = _scene(job, queue, site, rng)
     (start_s,) = scene.starts([counted_by(job, gpus=job.gpus > 0)])
     forecast = _forecast(start_s, queue, site, scene, hold)
     if forecast is None:
         never = replace(hold, kind=HoldKind.NEVER, can_start=False, says="it does not fit: no future starts it")
-        return Answer(job, never, None, planned)
+        return WaitAnswer(job, never, None, planned)
     may_change = hold.kind in (HoldKind.PRIORITY, HoldKind.RESOURCES, HoldKind.NOTHING, HoldKind.LIMIT)
     better = _sooner(job, queue, site, scene, start_s, rng) if with_alternatives and may_change else []
-    return Answer(job, hold, forecast, planned, tuple(better))
+    return WaitAnswer(job, hold, forecast, planned, tuple(better))
 
 
-def forecasts(queue: Queue, site: Site, rng: Generator) -> Iterator[tuple[QueuedJob, Forecast]]:
+def forecasts(queue: Queue, site: AnswerBasis, rng: Generator) -> Iterator[tuple[QueuedJob, WaitForecast]]:
     """All waiting jobs that can start by themselves, those that compete with each other in the same futures."""
     left = {job: hold for job in queue.waiting() if (hold := hold_of(job, queue)).can_start}
     while left:
@@ -110,7 +116,9 @@ def forecasts(queue: Queue, site: Site, rng: Generator) -> Iterator[tuple[Queued
                 yield job, forecast
 
 
-def _forecast(start_s: NDArray[np.float64], queue: Queue, site: Site, scene: Scene, hold: Hold) -> Forecast | None:
+def _forecast(
+    start_s: NDArray[np.float64], queue: Queue, site: AnswerBasis, scene: Scene, hold: HeldBy
+) -> WaitForecast | None:
     """None where no future starts the job."""
     if np.isinf(start_s).all():
         return None
@@ -121,12 +129,12 @@ def _forecast(start_s: NDArray[np.float64], queue: Queue, site: Site, scene: Sce
     return told if site.fit is None else site.fit.corrected(told)
 
 
-def _scene(job: QueuedJob, queue: Queue, site: Site, rng: Generator) -> Scene:
+def _scene(job: QueuedJob, queue: Queue, site: AnswerBasis, rng: Generator) -> Scene:
     scene = scene_of(job, queue, site.settings, site.past, rng)
     return scene if site.fit is None else with_share(scene, site.fit.gpus_share)
 
 
-def _doubts(site: Site, scene: Scene, hold: Hold) -> list[str]:
+def _doubts(site: AnswerBasis, scene: Scene, hold: HeldBy) -> list[str]:
     """What the reader should know of this answer."""
     found = []
     if not scene.has_arrivals:
@@ -147,7 +155,7 @@ def _doubts(site: Site, scene: Scene, hold: Hold) -> list[str]:
 
 
 def _sooner(
-    job: QueuedJob, queue: Queue, site: Site, scene: Scene, start_s: NDArray[np.float64], rng: Generator
+    job: QueuedJob, queue: Queue, site: AnswerBasis, scene: Scene, start_s: NDArray[np.float64], rng: Generator
 ) -> list[Sooner]:
     """Alternatives in the same futures; those that compete on other nodes in futures of these."""
     found = []
@@ -158,7 +166,7 @@ def _sooner(
     return sooner(start_s[:FEW_SAMPLES], found, queue.now_s)
 
 
-def _start_json(forecast: Forecast) -> dict[str, Any]:
+def _start_json(forecast: WaitForecast) -> dict[str, Any]:
     low_s, high_s = forecast.interval_s
     at = forecast.asked_s
     return {

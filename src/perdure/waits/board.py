@@ -9,8 +9,8 @@ import numpy as np
 from numpy.random import Generator
 
 from perdure.model.jobs import JobState
-from perdure.waits.answer import Site, answer
-from perdure.waits.forecast import Forecast
+from perdure.waits.answer import AnswerBasis, answer
+from perdure.waits.forecast import WaitForecast
 from perdure.waits.past import DAY_S, Past
 from perdure.waits.queue import Queue, QueuedJob, QueuedPartition
 
@@ -32,7 +32,7 @@ class BoardRow:
     waiting_gpus: int
     started_last_day: int  # jobs
     wait_last_day_s: float | None  # median of those; None where none started
-    next: Forecast | None  # of a job with one GPU (one node, where there are none), submitted now
+    next: WaitForecast | None  # of a job with one GPU (one node, where there are none), submitted now
 
     def to_json(self) -> dict[str, Any]:
         told = {name: value for name, value in asdict(self).items() if name != "next"}
@@ -42,12 +42,12 @@ class BoardRow:
         return told
 
 
-def board(queue: Queue, site: Site, rng: Generator) -> list[BoardRow]:
+def board(queue: Queue, site: AnswerBasis, rng: Generator) -> list[BoardRow]:
     """All partitions, in the order in which the manager tells of them."""
     return [_row(each, queue, site, rng) for each in queue.partitions]
 
 
-def _row(partition: QueuedPartition, queue: Queue, site: Site, rng: Generator) -> BoardRow:
+def _row(partition: QueuedPartition, queue: Queue, site: AnswerBasis, rng: Generator) -> BoardRow:
     nodes = queue.nodes_of((partition.name,))
     usable = [node for node in nodes if node.is_usable]
     total = sum(node.gpus for node in usable)
@@ -86,7 +86,9 @@ def _last_day(past: Past, partition: str, now_s: float) -> tuple[int, float | No
     return int(recent.sum()), float(np.median((jobs.start_s - came)[recent]))
 
 
-def _next(partition: QueuedPartition, queue: Queue, site: Site, rng: Generator, gpus: int) -> Forecast | None:
+def _next(
+    partition: QueuedPartition, queue: Queue, site: AnswerBasis, rng: Generator, gpus: int
+) -> WaitForecast | None:
     waiting = [job.priority for job in queue.waiting() if partition.name in job.partitions]
     probe = QueuedJob(
         job_id="",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from perdure.waits.conformal import PROMISED, ScoreQuantiles, score_quantiles, widening
 from perdure.waits.protocol import INTERVAL, LEAST_WAIT_S, LEVELS, Learned
-from perdure.waits.spread import Spread, learn_spread
+from perdure.waits.spread import SpreadModel, learn_spread
 from perdure.waits.table import WaitTable
 
 Column = NDArray[np.float64]
@@ -64,7 +64,7 @@ class Calibrated:
     now: float
     centre: Centre
     errors: ScoreQuantiles
-    spread: Spread = field(default_factory=Spread)
+    spread: SpreadModel = field(default_factory=SpreadModel)
     widened: float = 1.0
     earlier: tuple[Calibrated, ...] = ()  # oldest first, none with earlier ones of its own
     remarks: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ def learn_calibrated(
     ends = [*(each.now for each in earlier), now][1:]
     held = [_held(each, known, end) for each, end in zip(earlier, ends, strict=True)]
     rows = known.take(np.concatenate([each.rows for each in held]) if held else np.zeros(0, np.intp))
-    spread, seed = Spread(), int(rng.integers(1 << 30))
+    spread, seed = SpreadModel(), int(rng.integers(1 << 30))
     if memory.learn_spread and len(rows) >= FEWEST:
         spread = _spread(rows, held, seed)
     errors = _errors(rows, held, spread, now, memory)
@@ -156,14 +156,14 @@ def _held(said: Calibrated, known: WaitTable, until: float) -> _Held:
     return _Held(rows, error, np.abs(wait - middle) / np.maximum(reach, 1e-6))
 
 
-def _spread(rows: WaitTable, held: Sequence[_Held], seed: int) -> Spread:
+def _spread(rows: WaitTable, held: Sequence[_Held], seed: int) -> SpreadModel:
     """From the errors of all waits that have ended, and of those that go on beyond what was said."""
     error = np.concatenate([each.error for each in held])
     told = rows.started | (error > 0)
     return learn_spread(rows.take(told), error[told], seed)
 
 
-def _errors(rows: WaitTable, held: Sequence[_Held], spread: Spread, now: float, memory: Memory) -> ScoreQuantiles:
+def _errors(rows: WaitTable, held: Sequence[_Held], spread: SpreadModel, now: float, memory: Memory) -> ScoreQuantiles:
     if not held:
         return score_quantiles(*_nothing())
     scores = np.concatenate([each.error for each in held]) / spread.of(rows)

@@ -54,7 +54,7 @@ class DayScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class WaitScore:
     """Of the looks whose waits are known. Logarithms are to base 10, of seconds."""
 
     n: int
@@ -112,7 +112,7 @@ def unanswered(asked: WaitTable) -> WaitTable:
     )  # fmt: skip
 
 
-def score(answers: Answers) -> Score:
+def score(answers: Answers) -> WaitScore:
     """Hold answers against what came. Raises `InputError` where nothing did."""
     known = answers.scored
     if not known.any():
@@ -129,7 +129,7 @@ def score(answers: Answers) -> Score:
         for one in np.unique(day).tolist()
     )
     abs_error_s = np.abs(said_s[:, 1] - wait_s)
-    return Score(
+    return WaitScore(
         n=len(truth),
         mse_log10=float((error**2).mean()),
         within_2x=float((np.abs(error) <= np.log10(2)).mean()),

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.model.queue_looks import FAIR, SCOPES, STATE, QueueLooks
-from perdure.waits.ahead import Work, sum_above, work_ahead
+from perdure.waits.ahead import WorkAhead, sum_above, work_ahead
 from perdure.waits.grouping import codes, grouped
 from perdure.waits.table import WaitTable
 
@@ -66,7 +66,7 @@ def _request(looks: QueueLooks) -> dict[str, Column]:
 def _state(looks: QueueLooks) -> dict[str, Column]:
     """What the source counted; the pending jobs ahead are counted here where it did not."""
     unknown = np.full(len(looks), np.nan)
-    own = Work.of(looks)
+    own = WorkAhead.of(looks)
     counted = {} if "pending_jobs" in looks.state else work_ahead(own, own, "pending")
     return {name: looks.state.get(name, counted.get(name, unknown)) for name in (*STATE, *FAIR)}
 

@@ -14,7 +14,7 @@ SHORTEST_S = 1.0  # waits are averaged by their logarithm: none is shorter
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class WaitForecast:
     """The remaining wait at `asked_s`: quantile by quantile, in seconds, rising with `LEVELS`."""
 
     asked_s: float
@@ -49,22 +49,22 @@ class Forecast:
         rising = np.maximum.accumulate(logs + np.arange(len(logs)) * 1e-9)  # equal quantiles: the highest level counts
         return float(np.interp(asked, rising, LEVELS))
 
-    def noting(self, *remarks: str) -> Forecast:
+    def noting(self, *remarks: str) -> WaitForecast:
         """The same, with remarks more."""
         return replace(self, remarks=(*self.remarks, *(each for each in remarks if each not in self.remarks)))
 
 
-def of_samples(asked_s: float, samples_s: NDArray[np.float64], remarks: Sequence[str] = ()) -> Forecast:
+def of_samples(asked_s: float, samples_s: NDArray[np.float64], remarks: Sequence[str] = ()) -> WaitForecast:
     """The forecast that equally likely waits make, shape (n_samples,), at least one."""
-    return Forecast(asked_s, tuple(np.maximum(0.0, np.quantile(samples_s, LEVELS)).tolist()), tuple(remarks))
+    return WaitForecast(asked_s, tuple(np.maximum(0.0, np.quantile(samples_s, LEVELS)).tolist()), tuple(remarks))
 
 
-def of_quantiles(asked_s: float, quantiles_s: NDArray[np.float64], remarks: Sequence[str] = ()) -> Forecast:
+def of_quantiles(asked_s: float, quantiles_s: NDArray[np.float64], remarks: Sequence[str] = ()) -> WaitForecast:
     """The forecast of quantiles at `LEVELS`, shape (n_levels,); those that fall are put in order."""
-    return Forecast(asked_s, tuple(np.maximum.accumulate(np.maximum(0.0, quantiles_s)).tolist()), tuple(remarks))
+    return WaitForecast(asked_s, tuple(np.maximum.accumulate(np.maximum(0.0, quantiles_s)).tolist()), tuple(remarks))
 
 
-def blended(forecasts: Sequence[Forecast], weights: Sequence[float]) -> Forecast:
+def blended(forecasts: Sequence[WaitForecast], weights: Sequence[float]) -> WaitForecast:
     """The average of forecasts of one instant, quantile by quantile, by the logarithm of the wait."""
     total = np.average([_logs(each.wait_s) for each in forecasts], axis=0, weights=weights)
     remarks = tuple(dict.fromkeys(remark for each in forecasts for remark in each.remarks))

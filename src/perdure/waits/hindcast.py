@@ -17,8 +17,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from perdure.model.jobs import JobState
-from perdure.scheduling.slurm.settings import SlurmSettings
-from perdure.waits.forecast import LEVELS, Forecast, of_quantiles, of_samples
+from perdure.scheduling.slurm.settings import SchedulerSettings
+from perdure.waits.forecast import LEVELS, WaitForecast, of_quantiles, of_samples
 from perdure.waits.past import DAY_S, Past
 from perdure.waits.queue import Queue, QueuedJob
 from perdure.waits.rollout import HORIZON_S, Scene, scene_of
@@ -47,7 +47,7 @@ class Fit(Struct, frozen=True):
     def is_known(self) -> bool:
         return self.answers >= ENOUGH
 
-    def corrected(self, forecast: Forecast) -> Forecast:
+    def corrected(self, forecast: WaitForecast) -> WaitForecast:
         """The forecast with each quantile moved; a wait below a minute is never made shorter, and longer by minutes."""
         if not self.is_known:
             return forecast
@@ -72,7 +72,7 @@ class _Said:
 
 
 def fit(
-    queue: Queue, settings: SlurmSettings, past: Past, rng: Generator, instants: int = 40, samples: int = 16
+    queue: Queue, settings: SchedulerSettings, past: Past, rng: Generator, instants: int = 40, samples: int = 16
 ) -> Fit:
     """Ask at `instants` of the last weeks, each time about a few jobs. Without enough history nothing is corrected."""
     seed = int(rng.integers(2**32))
@@ -101,7 +101,7 @@ def shifts_of(truth_s: Floats, quantiles_s: Floats) -> tuple[float, ...]:
 
 
 def _ask(
-    queue: Queue, settings: SlurmSettings, past: Past, rng: Generator, instants: int, samples: int, share: float
+    queue: Queue, settings: SchedulerSettings, past: Past, rng: Generator, instants: int, samples: int, share: float
 ) -> _Said:
     truths: list[float] = []
     quantiles: list[Floats] = []

@@ -34,7 +34,7 @@ class HoldKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class HeldBy:
     """What holds a job, and how many stand before it."""
 
     kind: HoldKind
@@ -93,15 +93,15 @@ _CONDITIONS = {
 }
 
 
-def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC) -> Hold:
+def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC) -> HeldBy:
     """What holds the job. Times in sentences are told in `zone`."""
     if job.is_running:
-        return Hold(HoldKind.NOTHING, "it runs")
+        return HeldBy(HoldKind.NOTHING, "it runs")
     if job.dependency and job.reason in ("Dependency", "", "None"):
-        return Hold(HoldKind.DEPENDENCY, f"it waits for {depends_on(job.dependency)}")
+        return HeldBy(HoldKind.DEPENDENCY, f"it waits for {depends_on(job.dependency)}")
     if job.reason == "BeginTime" or (job.eligible_s or 0) > queue.now_s:
         when = f"before {_clock(job.eligible_s, queue.now_s, zone)}" if job.eligible_s else "yet"
-        return Hold(
+        return HeldBy(
             HoldKind.BEGIN_TIME,
             f"it is not to start {when} (--begin, or the delay after a requeue)",
             until_s=job.eligible_s,
@@ -109,9 +109,9 @@ def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC) -> Hold:
     for reason, (kind, says) in _FIXED.items():
         if job.reason == reason or job.reason.startswith(f"{reason}("):
             may = kind not in (HoldKind.NEVER, HoldKind.HELD, HoldKind.PARTITION)
-            return Hold(kind, says.format(**_names(job)), can_start=may)
+            return HeldBy(kind, says.format(**_names(job)), can_start=may)
     if job.state is JobState.HELD:
-        return Hold(
+        return HeldBy(
             HoldKind.HELD,
             f"it is held ({job.reason or 'no reason given'}): `scontrol release {job.job_id}`",
             can_start=False,
@@ -119,7 +119,7 @@ def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC) -> Hold:
     if job.reason.startswith(_NODES_OUT):
         return _without_nodes(job, queue)
     if job.reason.startswith(("QOS", "Assoc")):
-        return Hold(HoldKind.LIMIT, limit_in_words(job))
+        return HeldBy(HoldKind.LIMIT, limit_in_words(job))
     return _in_line(job, queue, zone)
 
 
@@ -157,7 +157,7 @@ def depends_on(dependency: str) -> str:
     return joined.join(parts[:MAX_NAMED]) + (" ..." if len(parts) > MAX_NAMED else "") if parts else dependency
 
 
-def _in_line(job: QueuedJob, queue: Queue, zone: tzinfo) -> Hold:
+def _in_line(job: QueuedJob, queue: Queue, zone: tzinfo) -> HeldBy:
     """It waits for its turn: behind others, or as the next one."""
     before = ahead_of(job, queue)
     gpus = sum(each.gpus for each in before)
@@ -166,29 +166,29 @@ def _in_line(job: QueuedJob, queue: Queue, zone: tzinfo) -> Hold:
         first = before[0]
         count = "1 job is" if len(before) == 1 else f"{len(before)} jobs are"
         what = f"; the first, {first.job_id} of {first.user}, waits for {_size(first)}"
-        return Hold(
+        return HeldBy(
             HoldKind.PRIORITY, f"{count} considered before it in {where} ({_total(before)}){what}", len(before), gpus
         )
     if job.reason in ("Resources", "Priority"):
         until, when = _enough_free(job, queue), ""
         if until is not None and until > queue.now_s:
             when = f"; by the time limits of what runs there, enough is free at {_clock(until, queue.now_s, zone)}"
-        return Hold(HoldKind.RESOURCES, f"it needs {_size(job)}, and {_free(job, queue)}{when}", len(before), gpus)
+        return HeldBy(HoldKind.RESOURCES, f"it needs {_size(job)}, and {_free(job, queue)}{when}", len(before), gpus)
     if job.reason in ("", "None"):
-        return Hold(HoldKind.NOTHING, "Slurm has not considered it yet, or has just done so", len(before), gpus)
-    return Hold(HoldKind.OTHER, f"Slurm says {job.reason}", len(before), gpus)
+        return HeldBy(HoldKind.NOTHING, "Slurm has not considered it yet, or has just done so", len(before), gpus)
+    return HeldBy(HoldKind.OTHER, f"Slurm says {job.reason}", len(before), gpus)
 
 
-def _without_nodes(job: QueuedJob, queue: Queue) -> Hold:
+def _without_nodes(job: QueuedJob, queue: Queue) -> HeldBy:
     """Nodes that it needs are out of service, or kept for others."""
     if "reserved" in job.reason.lower() or "eserv" in job.reason:
         says = "it would still run when a reservation of its nodes begins: with a shorter --time it may start"
-        return Hold(HoldKind.RESERVATION, says)
+        return HeldBy(HoldKind.RESERVATION, says)
     wanted = job.required or tuple(node.name for node in queue.nodes_of(job.partitions))
     out = [node.name for node in queue.nodes if node.name in wanted and not node.is_usable]
     named = ", ".join(out[:MAX_NAMED]) + (f" and {len(out) - MAX_NAMED} more" if len(out) > MAX_NAMED else "")
     says = f"nodes that it needs are down, drained or reserved{f' ({named})' if named else ''}"
-    return Hold(HoldKind.NODES, says)
+    return HeldBy(HoldKind.NODES, says)
 
 
 def _enough_free(job: QueuedJob, queue: Queue) -> float | None:

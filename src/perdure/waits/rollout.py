@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.slurm.policy import Slurm
-from perdure.scheduling.slurm.settings import Partition, PriorityWeights, SlurmSettings
+from perdure.scheduling.slurm.settings import Partition, PriorityWeights, SchedulerSettings
 from perdure.simulation.live import LiveQueue
 from perdure.simulation.simulate import Engine
 from perdure.waits.past import DAY_S, Past
@@ -42,7 +42,7 @@ class Scene:
     now_s: float
     jobs: tuple[QueuedJob, ...]  # by submit; those that run, and those that wait and nobody holds
     total_gpus: int
-    settings: SlurmSettings
+    settings: SchedulerSettings
     fixed: Mapping[str, float]  # the priority without age that new jobs get, by user; "" is anybody
     futures: tuple[JobTable, ...]  # who is to come, one table a sample
     duration_s: Floats  # (n_jobs, n_samples) whole running times
@@ -136,7 +136,7 @@ class Scene:
 
 
 def scene_of(
-    job: QueuedJob, queue: Queue, settings: SlurmSettings, past: Past, rng: Generator, samples: int = SAMPLES
+    job: QueuedJob, queue: Queue, settings: SchedulerSettings, past: Past, rng: Generator, samples: int = SAMPLES
 ) -> Scene:
     """The nodes and jobs with which `job` competes, and `samples` futures of them, drawn from the past."""
     partitions = _connected(job.partitions, queue)
@@ -160,7 +160,7 @@ def counted_by(job: QueuedJob, *, gpus: bool) -> QueuedJob:
     return job if gpus else structs.replace(job, gpus=job.cpus)
 
 
-def age_alone(settings: SlurmSettings, queue: Queue, partitions: Iterable[str]) -> SlurmSettings:
+def age_alone(settings: SchedulerSettings, queue: Queue, partitions: Iterable[str]) -> SchedulerSettings:
     """The settings with age as the only factor: all others stand in the priorities that the queue shows."""
     weights = PriorityWeights(age=settings.priority.weights.age)
     known = tuple(
@@ -181,7 +181,7 @@ def age_alone(settings: SlurmSettings, queue: Queue, partitions: Iterable[str]) 
     )
 
 
-def fixed_part(job: QueuedJob, settings: SlurmSettings, now_s: float) -> float:
+def fixed_part(job: QueuedJob, settings: SchedulerSettings, now_s: float) -> float:
     """The priority that the queue shows, less what age has added to it."""
     since_s = min(job.eligible_s if job.eligible_s is not None else now_s, now_s)
     age = min(1.0, (now_s - since_s) / settings.priority.max_age_s) if settings.priority.max_age_s else 1.0
@@ -205,7 +205,7 @@ def dependency_of(text: str) -> str:
     return ",".join(found)
 
 
-def _fixed_by_user(jobs: Iterable[QueuedJob], settings: SlurmSettings, now_s: float) -> dict[str, float]:
+def _fixed_by_user(jobs: Iterable[QueuedJob], settings: SchedulerSettings, now_s: float) -> dict[str, float]:
     """The median of what the jobs of each user show; "" is the median of all."""
     found: dict[str, list[float]] = {"": []}
     for job in jobs:

@@ -24,7 +24,7 @@ LEAST, MOST = 0.15, 1.5  # decades
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SpreadModel:
     """The mean error to expect of an answer, in decades."""
 
     typical: float = 1.0
@@ -39,7 +39,7 @@ class Spread:
         return np.asarray((1 - SHARE) * typical + SHARE * own, np.float64)
 
 
-def learn_spread(asked: WaitTable, error: Column, seed: int) -> Spread:
+def learn_spread(asked: WaitTable, error: Column, seed: int) -> SpreadModel:
     """Learn from how far answers were off, in decades, in the order of the looks; without LightGBM the same for all.
 
     The b jobs of an account that asked for the same in one instant weigh as much as ``sqrt(b)`` others.
@@ -47,6 +47,6 @@ def learn_spread(asked: WaitTable, error: Column, seed: int) -> Spread:
     size = np.abs(error)
     typical = float(np.clip(size.mean(), LEAST, MOST)) if len(size) else 1.0
     if len(size) < FEWEST_ROWS or not has_library():
-        return Spread(typical)
+        return SpreadModel(typical)
     batch = np.maximum(np.nan_to_num(asked.feature("peers_request").astype(np.float64), nan=1.0), 1.0)
-    return Spread(typical, TREES.grow(asked.columns(NAMES), size, "regression", 0.5, seed, weight=batch**-0.5))
+    return SpreadModel(typical, TREES.grow(asked.columns(NAMES), size, "regression", 0.5, seed, weight=batch**-0.5))

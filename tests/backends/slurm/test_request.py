@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.backends.slurm.request import Request, request_of
+from perdure.backends.slurm.request import SbatchRequest, request_of
 from perdure.errors import InputError
 from perdure.waits.queue import Queue, QueuedPartition
 
 QUEUE = Queue(0.0, (), (), (QueuedPartition("main", is_default=True, default_time_s=600.0), QueuedPartition("big")))
 
 
-def asked(*lines: str) -> Request:
+def asked(*lines: str) -> SbatchRequest:
     return request_of("\n".join(("#!/bin/bash", *lines)).encode())
 
 

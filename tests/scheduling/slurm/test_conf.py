@@ -8,7 +8,7 @@ import pytest
 
 from perdure.errors import InputError
 from perdure.scheduling.slurm.conf import Lines, SlurmSite, read_conf, settings_of, site_of
-from perdure.scheduling.slurm.settings import BackfillSettings, MainSettings, PrioritySettings, SlurmSettings
+from perdure.scheduling.slurm.settings import BackfillSettings, MainSettings, PrioritySettings, SchedulerSettings
 
 NODES = (
     "NodeName=DEFAULT CPUs=64 Gres=gpu:a100:4\nNodeName=n[1-4]\nNodeName=big CPUs=128 Gres=gpu:8,tmp:2 Feature=fat\n"
@@ -26,7 +26,7 @@ def site(text: str, files: Mapping[str, str] | None = None) -> SlurmSite:
 
 
 def test_what_is_not_said_has_slurms_own_default() -> None:
-    assert site("ClusterName=c\n").settings == SlurmSettings()
+    assert site("ClusterName=c\n").settings == SchedulerSettings()
 
 
 def test_priorities_have_weights_flags_and_times() -> None:

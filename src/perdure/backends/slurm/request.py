@@ -26,7 +26,7 @@ _COUNT = re2.compile(r"(\d{1,9})(?:[kK])?(?:-\d{1,9})?")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SbatchRequest:
     """What a job would ask for."""
 
     nodes: int = 1
@@ -70,7 +70,7 @@ class Request:
         )
 
 
-def request_of(script: bytes, options: Sequence[str] = (), where: str = "script") -> Request:
+def request_of(script: bytes, options: Sequence[str] = (), where: str = "script") -> SbatchRequest:
     """Read a script's ``#SBATCH`` lines, and the options of a command line, which win. Raises `InputError`.
 
     >>> request_of(b"#!/bin/sh\\n#SBATCH -N 2 --gres=gpu:4\\n#SBATCH -t 1-0\\n").gpus
@@ -117,13 +117,13 @@ def _options(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _request(given: Mapping[str, str], where: str) -> Request:
+def _request(given: Mapping[str, str], where: str) -> SbatchRequest:
     per_node = _count(given, "ntasks-per-node", where)
     nodes = _count(given, "nodes", where) or 1
     tasks = _count(given, "ntasks", where) or (per_node or 1) * nodes
     if per_node and "nodes" not in given:
         nodes = -(-tasks // per_node)
-    return Request(
+    return SbatchRequest(
         nodes=nodes,
         gpus=_gpus(given, nodes, tasks),
         cpus=tasks * (_count(given, "cpus-per-task", where) or 1),

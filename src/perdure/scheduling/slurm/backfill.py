@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from perdure.scheduling.slurm.ledger import Ledger
-from perdure.scheduling.slurm.reasons import PRIORITY, RESERVATION, WaitReason
+from perdure.scheduling.slurm.reasons import PRIORITY, RESERVATION, SlurmReason
 from perdure.scheduling.slurm.settings import BackfillSettings
 from perdure.scheduling.slurm.space import Space
 
@@ -81,7 +81,7 @@ def _reserves(settings: BackfillSettings, times: CycleTimes, priority: int, age:
     return (most == 0 or reserved < most) and priority >= settings.min_prio_reserve and age >= times.min_age_reserve
 
 
-def _hold(ledger: Ledger, row: int, start: int, ahead: int) -> WaitReason:
+def _hold(ledger: Ledger, row: int, start: int, ahead: int) -> SlurmReason:
     hold = ledger.holds[row]
     reason = hold.reason
     if reason == PRIORITY and ledger.view.free_gpus >= ledger.view.gpus[row]:

@@ -19,7 +19,7 @@ from perdure.scheduling.slurm.settings import (
     Partition,
     PrioritySettings,
     PriorityWeights,
-    SlurmSettings,
+    SchedulerSettings,
 )
 from perdure.scheduling.slurm.times import time_s
 
@@ -79,7 +79,7 @@ class ConfText:
 class SlurmSite:
     """What a slurm.conf says of scheduling, and what of it is not modelled."""
 
-    settings: SlurmSettings
+    settings: SchedulerSettings
     node_names: tuple[str, ...] = ()
     node_gpus: tuple[int, ...] = ()
     node_cpus: tuple[int, ...] = ()
@@ -101,7 +101,7 @@ def site_of(text: ConfText) -> SlurmSite:
     names, gpus, cpus = _nodes(text)
     partitions, lost = _partitions(text, names)
     settings, unknown = settings_of(text.values)
-    settings = SlurmSettings(
+    settings = SchedulerSettings(
         settings.priority, settings.main, settings.backfill, partitions, nodes=len(names), cpus=sum(cpus)
     )
     others = [key for key in text.values if key not in _READ]
@@ -135,10 +135,10 @@ def on_any_nodes(site: SlurmSite) -> SlurmSite:
     return replace(site, settings=replace(site.settings, partitions=partitions), unmodelled=unmodelled)
 
 
-def settings_of(values: Mapping[str, str]) -> tuple[SlurmSettings, tuple[str, ...]]:
+def settings_of(values: Mapping[str, str]) -> tuple[SchedulerSettings, tuple[str, ...]]:
     """Settings without partitions, of keys in lower case; and the SchedulerParameters that are not modelled."""
     main, backfill, unknown = _parameters(values)
-    return SlurmSettings(_priority(values), main, backfill), unknown
+    return SchedulerSettings(_priority(values), main, backfill), unknown
 
 
 def _logical(lines: Lines, include: Include, opened: list[int]) -> Iterator[tuple[str, str]]:

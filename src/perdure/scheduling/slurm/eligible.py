@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from perdure.scheduling.asks import After
-from perdure.scheduling.slurm.reasons import BEGIN_TIME, DEPENDENCY, NEVER_SATISFIED, PRIORITY, WaitReason
+from perdure.scheduling.slurm.reasons import BEGIN_TIME, DEPENDENCY, NEVER_SATISFIED, PRIORITY, SlurmReason
 from perdure.scheduling.view import View
 
 
@@ -21,7 +21,7 @@ class Eligible:
 
     view: View
     accrue_always: bool
-    holds: dict[int, WaitReason] = field(default_factory=dict)  # what holds each waiting job, as far as it is known
+    holds: dict[int, SlurmReason] = field(default_factory=dict)  # what holds each waiting job, as far as it is known
     since: dict[int, int] = field(default_factory=dict)
     came: dict[int, int] = field(default_factory=dict)  # the tick at which each of them came
     begins: list[tuple[int, int]] = field(default_factory=list)  # tick and row, a heap
@@ -41,7 +41,7 @@ class Eligible:
         self.came[row] = self.view.now
         if row in self.needs:
             self.unmet[row] = self.needs[row]
-            self.holds[row] = WaitReason(DEPENDENCY)
+            self.holds[row] = SlurmReason(DEPENDENCY)
             return self._meet(row)
         return self._begin(row, self.view.now)
 
@@ -72,7 +72,7 @@ class Eligible:
             elif ended is None or (ended != (kind == After.OK) and kind in (After.OK, After.NOTOK)):
                 left.append((on, kind))
                 if ended is not None:
-                    self.holds[row] = WaitReason(NEVER_SATISFIED, forever=True)
+                    self.holds[row] = SlurmReason(NEVER_SATISFIED, forever=True)
         self.unmet[row] = left
         if left:
             return False
@@ -85,8 +85,8 @@ class Eligible:
         begin = met if eligible is None else max(met, int(eligible[row]))
         if begin > self.view.now:
             heappush(self.begins, (begin, row))
-            self.holds[row] = WaitReason(BEGIN_TIME)
+            self.holds[row] = SlurmReason(BEGIN_TIME)
             return False
         self.since[row] = self.came[row] if self.accrue_always else begin
-        self.holds[row] = WaitReason(PRIORITY)  # until a pass has seen it
+        self.holds[row] = SlurmReason(PRIORITY)  # until a pass has seen it
         return True

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from perdure.scheduling.slurm.eligible import Eligible
 from perdure.scheduling.slurm.limits import LimitCounts
-from perdure.scheduling.slurm.reasons import WaitReason
+from perdure.scheduling.slurm.reasons import SlurmReason
 from perdure.scheduling.slurm.requests import JobRequests
 from perdure.scheduling.slurm.usage import DecayedUsage
 from perdure.scheduling.view import View
@@ -23,7 +23,7 @@ class Ledger:
     counts: LimitCounts = field(default_factory=LimitCounts)
 
     @property
-    def holds(self) -> dict[int, WaitReason]:
+    def holds(self) -> dict[int, SlurmReason]:
         """What holds each job that waits, as the last pass found it."""
         return self.eligible.holds
 

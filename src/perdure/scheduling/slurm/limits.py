@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
-from perdure.scheduling.slurm.settings import Limits
+from perdure.scheduling.slurm.settings import RunningLimits
 
 GPU = "GRES"
 
@@ -24,7 +24,7 @@ class LimitHolder:
     kind: str  # "QOS" or "Assoc"
     key: Hashable
     user: int
-    limits: Limits
+    limits: RunningLimits
 
 
 @dataclass(slots=True)

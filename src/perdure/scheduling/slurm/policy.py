@@ -25,9 +25,9 @@ from perdure.scheduling.slurm.ledger import Ledger
 from perdure.scheduling.slurm.main_pass import main_pass
 from perdure.scheduling.slurm.node_space import OnNodes
 from perdure.scheduling.slurm.priorities import Priorities
-from perdure.scheduling.slurm.reasons import WaitReason
+from perdure.scheduling.slurm.reasons import SlurmReason
 from perdure.scheduling.slurm.requests import JobRequests, requests_of
-from perdure.scheduling.slurm.settings import SlurmSettings
+from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.scheduling.slurm.space import CountedSpace, Space
 from perdure.scheduling.view import View
 
@@ -36,7 +36,7 @@ from perdure.scheduling.view import View
 class Slurm:
     """Slurm with a site's settings."""
 
-    settings: SlurmSettings = field(default_factory=SlurmSettings)
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     name: str = "slurm"
     blocks: bool = False
     preemptive: bool = False
@@ -48,7 +48,7 @@ class Slurm:
 class SlurmRanking(Ranking):
     """Slurm at work in one run."""
 
-    def __init__(self, view: View, settings: SlurmSettings) -> None:
+    def __init__(self, view: View, settings: SchedulerSettings) -> None:
         self.view, self.settings = view, settings
         room = view.room if isinstance(view.room, Placed) else None
         self.requests = requests_of(view, settings, room.nodes.size if room is not None else ())
@@ -65,7 +65,7 @@ class SlurmRanking(Ranking):
 
     def arrive(self, row: int) -> None:
         if row in self.requests.refused:
-            self.eligible.holds[row] = WaitReason(self.requests.refused[row], forever=True)
+            self.eligible.holds[row] = SlurmReason(self.requests.refused[row], forever=True)
         elif self.eligible.arrive(row):
             self.changed = True
 
@@ -119,7 +119,7 @@ class SlurmRanking(Ranking):
         """The tick from which an eligible job accrues age."""
         return self.eligible.since[row]
 
-    def hold(self, row: int) -> WaitReason | None:
+    def hold(self, row: int) -> SlurmReason | None:
         """What holds a waiting job; None for one that does not wait."""
         return self.eligible.holds.get(row)
 
@@ -134,7 +134,7 @@ class SlurmRanking(Ranking):
         return sorted(self.eligible.since, key=lambda row: (-tier(row), -self.priority(row), came[row], row))
 
 
-def _space(view: View, room: Placed | None, settings: SlurmSettings, requests: JobRequests) -> Space:
+def _space(view: View, room: Placed | None, settings: SchedulerSettings, requests: JobRequests) -> Space:
     """Where GPUs are only counted, one that takes a whole node stands for that node. Raises `ConfigError`."""
     if settings.on_nodes and room is not None:
         return OnNodes(view, room, requests.partitions, requests.partition.tolist())

@@ -16,7 +16,7 @@ PARTITION_NODES = "PartitionNodeLimit"
 
 
 @dataclass(frozen=True, slots=True)
-class WaitReason:
+class SlurmReason:
     """What holds a waiting job."""
 
     reason: str

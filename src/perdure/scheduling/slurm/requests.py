@@ -12,7 +12,7 @@ from perdure.scheduling.slurm.associations import Associations, associations_of
 from perdure.scheduling.slurm.limits import LimitHolder, refusal
 from perdure.scheduling.slurm.priority import Sizes, normalised, size_factor
 from perdure.scheduling.slurm.reasons import PARTITION_DOWN, PARTITION_NODES, PARTITION_TIME
-from perdure.scheduling.slurm.settings import Limits, Partition, SlurmSettings
+from perdure.scheduling.slurm.settings import Partition, RunningLimits, SchedulerSettings
 from perdure.scheduling.view import View
 
 _EVERYTHING = Partition("")
@@ -37,7 +37,7 @@ class JobRequests:
         return self.partitions[int(self.partition[row])].priority_tier
 
 
-def requests_of(view: View, settings: SlurmSettings, sizes: Sequence[int] = ()) -> JobRequests:
+def requests_of(view: View, settings: SchedulerSettings, sizes: Sequence[int] = ()) -> JobRequests:
     """The requests of all jobs of a view; `sizes` are the GPUs of each node, where jobs run on nodes."""
     partitions = settings.partitions or (_EVERYTHING,)
     partition = _partition_of(view, partitions)
@@ -80,7 +80,7 @@ def _gpus_of(partition: Partition, total: int, sizes: Sequence[int]) -> int:
     return total if partition.nodes is None or not sizes else sum(sizes[node] for node in partition.nodes)
 
 
-def _qos_of(view: View, settings: SlurmSettings) -> NDArray[np.int64]:
+def _qos_of(view: View, settings: SchedulerSettings) -> NDArray[np.int64]:
     """The row of each job's QOS in the settings; -1 where it has none that is known."""
     place = {each.name: i for i, each in enumerate(settings.qos)}
     if view.asks.qos is None:
@@ -90,7 +90,7 @@ def _qos_of(view: View, settings: SlurmSettings) -> NDArray[np.int64]:
 
 def _fixed(
     view: View,
-    settings: SlurmSettings,
+    settings: SchedulerSettings,
     partitions: Sequence[Partition],
     partition: NDArray[np.int32],
     limit: NDArray[np.int64],
@@ -123,7 +123,7 @@ def _fixed(
     return total if view.asks.nice is None else total - view.asks.nice
 
 
-def _sizes(view: View, settings: SlurmSettings) -> Sizes:
+def _sizes(view: View, settings: SchedulerSettings) -> Sizes:
     """Nodes and processors where the settings tell how many there are, and the trace what is asked for; else GPUs."""
     gpus, total = np.array(view.gpus, np.float64), float(view.total_gpus)
     nodes, all_nodes, cpus, all_cpus = gpus, total, gpus, total
@@ -136,7 +136,7 @@ def _sizes(view: View, settings: SlurmSettings) -> Sizes:
 
 def _holders(
     view: View,
-    settings: SlurmSettings,
+    settings: SchedulerSettings,
     partitions: Sequence[Partition],
     partition: NDArray[np.int32],
     qos: NDArray[np.int64],
@@ -154,7 +154,7 @@ def _holders(
                 found.append(LimitHolder("QOS", ("qos", each.name), user, each.limits))
         found += [LimitHolder("Assoc", ("assoc", above), user, associations.known[above].limits)
                   for above in associations.above(node)]  # fmt: skip
-        return tuple(dict.fromkeys(each for each in found if each.limits != Limits()))
+        return tuple(dict.fromkeys(each for each in found if each.limits != RunningLimits()))
 
     keys = zip(associations.of_job, partition.tolist(), qos.tolist(), view.user, strict=True)
     rows = []

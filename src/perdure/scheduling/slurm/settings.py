@@ -66,7 +66,7 @@ class BackfillSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RunningLimits:
     """Limits of a QOS or an association; None is no limit. TRES are GPUs, or processors where a trace has no GPUs."""
 
     grp_gpus: int | None = None  # of all its running jobs together
@@ -101,7 +101,7 @@ class Qos:
 
     name: str
     priority: int = 0
-    limits: Limits = field(default_factory=Limits)
+    limits: RunningLimits = field(default_factory=RunningLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +114,11 @@ class Association:
     shares: int = 1
     priority: int = 0
     usage_s: float = 0.0  # of a user: GPU-seconds that it has used, decayed, before the first event
-    limits: Limits = field(default_factory=Limits)
+    limits: RunningLimits = field(default_factory=RunningLimits)
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmSettings:
+class SchedulerSettings:
     """All of it. Without partitions there is one, of all nodes; without associations each user is one of root's."""
 
     priority: PrioritySettings = field(default_factory=PrioritySettings)

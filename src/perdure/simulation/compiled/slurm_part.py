@@ -11,7 +11,7 @@ from perdure.scheduling.slurm.backfill import CycleTimes
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.priorities import Priorities
 from perdure.scheduling.slurm.requests import JobRequests, requests_of
-from perdure.scheduling.slurm.settings import SlurmSettings
+from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.scheduling.view import View
 from perdure.simulation.compiled.dependencies import Dependencies, dependencies_of
 from perdure.simulation.compiled.event_heap import NEVER, Ticks, empty_ticks
@@ -79,12 +79,12 @@ def part_of(policy: Slurm, jobs: Workload, total_gpus: int) -> SlurmPart | None:
     )
 
 
-def _bounds(settings: SlurmSettings) -> tuple[int, ...]:
+def _bounds(settings: SchedulerSettings) -> tuple[int, ...]:
     each = settings.backfill
     return each.max_job_part, each.max_job_user, each.max_job_user_part, each.max_job_assoc
 
 
-def _how(settings: SlurmSettings, view: View, partitions: int, users: int) -> Records:
+def _how(settings: SchedulerSettings, view: View, partitions: int, users: int) -> Records:
     backfill, main, priority, per_s = settings.backfill, settings.main, settings.priority, view.ticks_per_s
     times = CycleTimes.of(backfill, per_s)
     values = {
