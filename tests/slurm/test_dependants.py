@@ -1,5 +1,6 @@
 """Dependants of a job that fails and is retried: with the hook none hears of it; without it, they are repaired."""
 
+import time
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -233,7 +234,7 @@ def test_a_retry_that_was_broken_off_is_left_to_a_person_by_a_service_that_may_n
 
 
 def test_who_came_between_the_look_and_the_requeue_is_repaired_as_well(quiet_cluster, tmp_path):
-    """Jobs that are submitted every quarter of a second wait for one that fails, is seen, and is put back."""
+    """Jobs that are submitted twice a second wait for one that fails, is seen, and is put back."""
     (tmp_path / "spool").mkdir(mode=0o700)
     cluster = quiet_cluster
     settings = {"PERDURE_SLURM_SPOOL": str(tmp_path / "spool"), "PERDURE_SERVICE_POLL_S": "3"}
@@ -244,6 +245,7 @@ def test_who_came_between_the_look_and_the_requeue_is_repaired_as_well(quiet_clu
         while not cluster.job(job).get("Restarts", "0") > "0":
             waiting.append(cluster.submit("true", "-d", f"afterok:{job}"))
             killed.append(cluster.submit("true", "-d", f"afterok:{job}", "--kill-on-invalid-dep=yes"))
+            time.sleep(0.5)
         await_ends(cluster, job, "COMPLETED")
         assert waiting
         for each in waiting:

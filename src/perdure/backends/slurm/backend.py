@@ -717,8 +717,12 @@ class SlurmBackend:
         return tuple(plans.Dependant(before, now, tasks) for before, now in records if now is not None)
 
     def _newcomers(self, scontrol: Dialog, job: JobRecord) -> dict[str, str]:
-        """Jobs that were submitted since the last look and wait for this one; Slurm counts its numbers up."""
-        found: dict[str, str] = {}
+        """Jobs that wait for this one and were submitted since the last look, or cancelled before it saw them wait.
+
+        Slurm counts its numbers up.
+        """
+        ended = (each for each in self._records.values() if each.dependency and each.state == "CANCELLED")
+        found = {each.job_id: each.dependency for each in ended if is_dependant(each.dependency, job.job_id)}
         newest, unknown = max((each.raw_id for each in self._records.values()), default=0), 0
         for number in range(newest + 1, newest + 1 + MAX_NEW_DEPENDANTS if newest else 0):
             records = read_one_answer(self._ask_job(scontrol, str(number)).out, scontrol.mark)
