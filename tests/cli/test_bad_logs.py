@@ -116,7 +116,8 @@ def test_of_several_logs_those_that_can_be_read_are_judged(perdure, home):
 
 def test_a_tar_archive_is_not_one_log(perdure, home):
     (home / "a.log").write_text(ROOT)
-    for mode, name in (("w", "a.tar"), ("w:gz", "a.tgz")):
-        with tarfile.open(home / name, mode) as archive:
-            archive.add(home / "a.log", "a.log")
+    with tarfile.open(home / "a.tar", "w") as archive:
+        archive.add(home / "a.log", "a.log")
+    (home / "a.tgz").write_bytes(gzip.compress((home / "a.tar").read_bytes()))
+    for name in ("a.tar", "a.tgz"):
         assert perdure("why", name).complaint.startswith(f"{name}: is an archive")
