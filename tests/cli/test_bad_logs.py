@@ -2,6 +2,7 @@
 
 import gzip
 import random
+import tarfile
 
 import pytest
 
@@ -97,3 +98,26 @@ def test_the_log_of_a_good_run_clears_what_it_says_as_well(perdure, home):
         "port-busy"
     ]
     assert perdure("why", "a.log", "--good", "none.log").complaint.startswith("none.log: cannot be read")
+
+
+def test_of_several_logs_those_that_can_be_read_are_judged(perdure, home):
+    (home / "a.log").write_text(ROOT)
+    (home / "b.log").write_text("")
+    (home / "c.log").write_text("OSError: [Errno 98] Address already in use\n")
+    ran = perdure("why", "a.log", "b.log", "none.log", "c.log")
+    assert ran.code == 2
+    assert ran.out.index("a.log") < ran.out.index("c.log")
+    assert ran.err.splitlines()[0] == "perdure: b.log: is empty. Name the file that holds the job's output."
+    assert ran.err.splitlines()[1].startswith("perdure: none.log: cannot be read")
+    assert ran.err.splitlines()[2] == "perdure: 2 of 4 were not judged."
+    ran = perdure("why", "b.log", "c.log", "--json")
+    assert (ran.code, ran.json["id"]) == (2, "c.log")
+
+
+def test_a_tar_archive_is_not_one_log(perdure, home):
+    (home / "a.log").write_text(ROOT)
+    with tarfile.open(home / "a.tar", "w") as archive:
+        archive.add(home / "a.log", "a.log")
+    (home / "a.tgz").write_bytes(gzip.compress((home / "a.tar").read_bytes()))
+    for name in ("a.tar", "a.tgz"):
+        assert perdure("why", name).complaint.startswith(f"{name}: is an archive")

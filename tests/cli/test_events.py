@@ -68,16 +68,42 @@ def told(time_s, **more):
     return {"time": time_s, "component": "operator:root", "key": "k", "value": "v", **more}
 
 
+@pytest.mark.parametrize(
+    ("state", "outcome", "now"),
+    [
+        ("escalated", "", "now: escalated; a person is needed, then: perdure events 'a b' --close \"what you did\""),
+        ("escalated", "recovered", "now: recovered"),
+        ("stopped", "stopped", "now: stopped"),
+        ("in_chain", "", "now: in_chain"),
+    ],
+)
+def test_a_journey_ends_with_how_it_stands(capsys, state, outcome, now):
+    record = {
+        "id": "a b", "type": "app.nan", "severity": 1, "time": 100.0, "note": "", "detected_by": "user:ada",
+        "annotations": [], "verdicts": [], "state": state, "outcome": outcome,
+    }  # fmt: skip
+    _journeys([record])
+    assert capsys.readouterr().out.splitlines()[-1].strip() == now
+
+
+def test_what_the_service_lists_is_replayed_as_it_was_recorded(perdure, tmp_path):
+    listed = [{**encode(record), "state": record.standing, "chain_state": record.state.value} for record in history()]
+    listed[0] = {**listed[0], "state": "stopped", "outcome": "stopped"}
+    (tmp_path / "past.json").write_text(json.dumps({"exceptions": listed}))
+    ran = perdure("events", "--replay", str(tmp_path / "past.json"))
+    assert (ran.code, ran.out.strip()) == (0, "3 exceptions replayed, 0 would have gone otherwise")
+
+
 def test_a_journey_begins_with_the_raising_whatever_its_clock_said(capsys):
     """The machine of who raised it was 40 s ahead of the one that answered."""
     record = {
         "id": "x", "type": "app.nan", "severity": 1, "time": 100.0, "note": "", "detected_by": "user:ada",
         "annotations": [told(61.0)], "verdicts": [
             told(60.5, verdict="declined", note="no", handler="", actions=[]),
-        ],
+        ], "state": "in_chain", "outcome": "",
     }  # fmt: skip
     _journeys([record])
-    steps = [line.strip() for line in capsys.readouterr().out.splitlines()[1:]]
+    steps = [line.strip() for line in capsys.readouterr().out.splitlines()[1:-1]]
     assert steps == [
         "+     0.0 s  raised by user:ada",
         "+     0.0 s  operator:root declined: no",

@@ -33,16 +33,35 @@ def test_a_revoked_token_is_worthless(perdure, state):
     assert TokenBook(state).find(minted) is None
 
 
+def test_a_token_that_was_minted_can_be_found_and_revoked(perdure, state):
+    assert perdure("token", "--list", "--state", "state").out.strip() == "No tokens."
+    first = perdure("token", "ada", "--state", "state")
+    second = perdure("token", "bob", "--role", "operator", "--state", "state", "--json").json
+    assert second["id"] == TokenBook(state).find(second["token"]).token_id
+    told = TokenBook(state).find(first.out.strip()).token_id
+    assert f"its id is {told}. Revoke it with: perdure token --revoke {told}" in first.err
+    listed = perdure("token", "--list", "--state", "state").out
+    assert [line.split()[:3] for line in listed.splitlines()[1:]] == [
+        [told, "ada", "viewer"],
+        [second["id"], "bob", "operator"],
+    ]
+    assert first.out.strip() not in listed
+    assert perdure("token", "--revoke", told, "--state", "state").code == 0
+    kept = perdure("token", "--list", "--state", "state", "--json").json["tokens"]
+    assert [each["id"] for each in kept] == [second["id"]]
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ((), "token: give a user, or --revoke ID. "),
-        (("ada", "--revoke", "x"), "token: give a user, or --revoke ID. "),
+        ((), "token: give a user, --revoke ID or --list. "),
+        (("ada", "--revoke", "x"), "token: give a user, --revoke ID or --list. "),
+        (("ada", "--list"), "token: give a user, --revoke ID or --list. "),
         (("ada", "--role", "root"), "--role: 'root' is not a role. Give viewer or operator."),
         (("a\nb", "--state", "state"), "user: 'a\\nb' is not a user name. "),
         (("a b", "--state", "state"), "user: 'a b' is not a user name. Give a name without blanks"),
         ((" ", "--state", "state"), "user: ' ' is not a user name. "),
-        (("--revoke", "x", "--state", "state"), "x: no such token. "),
+        (("--revoke", "x", "--state", "state"), "x: no such token. See the ids: perdure token --list."),
     ],
 )
 def test_what_cannot_be_minted_is_refused(perdure, state, words, complaint):

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from perdure.coordination.chain import (
     MAX_BUDGETS,
+    MAX_ENDED,
     MAX_HANDLERS_OF_ONE_GUEST,
     MAX_OF_GUESTS,
     MAX_OF_ONE_GUEST,
@@ -461,11 +462,44 @@ def test_what_waits_for_a_person_is_closed_by_one_once():
 
 
 @pytest.mark.parametrize("job", ["7", ""])
-def test_nobody_closes_what_has_an_owner_or_is_a_jobs(job):
-    handlers = Bench({} if job else {Component.RESOURCE_MANAGER: drain()})
+def test_nobody_closes_what_has_an_owner(job):
+    handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     chain, _ = advance(Chain(), [ExceptionRaised(record(job=job))], handlers, 0.0)
     after, (refused,) = advance(chain, [seen_to()], handlers, 1.0)
     assert (after, refused.what) == (chain, "it does not wait for a person")
+
+
+def test_what_nobody_took_of_a_job_is_closed_like_any_other():
+    chain, _ = advance(Chain(), [ExceptionRaised(record())], Bench(), 0.0)
+    assert chain.ended["x"].is_unanswered
+    chain, _ = advance(chain, [seen_to()], Bench(), 1.0)
+    assert (chain.ended["x"].outcome, chain.ended["x"].is_unanswered) == (ExceptionOutcome.RECOVERED, False)
+
+
+def test_what_nobody_took_ends_with_what_it_is_about():
+    chain, _ = advance(Chain(), [ExceptionRaised(record(incarnation=3))], Bench(), 0.0)
+    same, effects = advance(chain, [Ticked()], Bench(), 1.0)
+    assert (same, effects) == (chain, [])
+    chain, _ = advance(chain, [Ticked()], Bench(stale=(3,)), 2.0)
+    assert (chain.ended["x"].outcome, chain.ended["x"].needs_a_person) == (ExceptionOutcome.WITHDRAWN, False)
+    same, effects = advance(chain, [Ticked()], Bench(stale=(3,)), 3.0)
+    assert (same, effects) == (chain, [])
+
+
+def test_what_needs_a_person_is_forgotten_last_and_not_left_open():
+    many = [ExceptionRaised(record(f"x{n}", incarnation=n), own=True) for n in range(MAX_ENDED)]
+    chain, _ = advance(Chain(), many[:1], Bench(), 0.0)  # nobody took it
+    owned = Bench(fall_back=handled("done"))
+    chain, _ = advance(chain, [*many[1:], ExceptionRaised(record("last"), own=True)], owned, 1.0)
+    assert (len(chain.ended), "x0" in chain.ended, "x1" in chain.ended) == (MAX_ENDED, True, False)
+    chain, effects = advance(restored(many_open(), [], {}), [ExceptionRaised(record("last"), own=True)], Bench(), 2.0)
+    (forgotten,) = [e.record for e in effects if isinstance(e, Changed) and e.record.id == "y0"]
+    assert ("y0" in chain.ended, forgotten.outcome) == (False, ExceptionOutcome.WITHDRAWN)
+
+
+def many_open():
+    """As many as are kept, of which each needs a person."""
+    return [replace(record(f"y{n}", incarnation=n), state=ExceptionState.ESCALATED) for n in range(MAX_ENDED)]
 
 
 def test_users_are_asked_about_their_own_jobs_alone():

@@ -309,8 +309,9 @@ class Programs:
         others = [r.id for r in shown if r.subject.job_id and not self._owns(by, r.subject.job_id)]
         must(not others, "each reads his own", by, others)
         chain = life.coordinator.chain()
-        mine = [r for r in chain.open.values() if not r.subject.job_id or self._owns(by, r.subject.job_id)]
-        count = life.coordinator.count_open(by, len(chain.open))
+        known = [r for r in (*chain.open.values(), *chain.ended.values()) if r.is_unanswered]
+        mine = [r for r in known if not r.subject.job_id or self._owns(by, r.subject.job_id)]
+        count = life.coordinator.count_open(by, len(known))
         must(count <= len(mine), "what is counted is his own", by, count, len(mine))
         return f"{by.user}: {len(shown)}"
 

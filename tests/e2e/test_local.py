@@ -83,6 +83,16 @@ def test_a_deterministic_failure_is_explained_and_stopped(cluster, service):
     assert service.actions(job) == []
 
 
+def test_a_job_whose_working_directory_is_missing_is_stopped_at_once(cluster, service):
+    job = submit(cluster, SHAPE, workdir="/nowhere/at/all")
+    stopped = service.await_exception(job, "stopped")
+    assert "working directory does not exist" in stopped["reason"]
+    (attempt,) = service.attempts(job)
+    told = [line["text"] for line in json.loads(attempt["verdict"])["evidence"]]
+    assert told == ["state LAUNCH_FAILED: launch failed: working directory '/nowhere/at/all' does not exist"]
+    assert service.actions(job) == []
+
+
 def test_a_transient_failure_goes_elsewhere_and_succeeds(cluster, service):
     job = submit(cluster, PEER_LOST.format(bad="n1"), require=("n1",))
     service.await_job(job, JobState.COMPLETED)

@@ -127,9 +127,9 @@ CHDIR = "slurmstepd: error: couldn't chdir to `/data/u': No such file or directo
             "tracker",
         ),
         ("Exception: The wandb backend process has shutdown\n", RETRY, Bound.SERVICE, "tracker"),
-        ("Abaqus Error: all licenses are in use\n", RETRY, Bound.SERVICE, "licence"),
-        ("gurobipy.GurobiError: No tokens available\n", RETRY, Bound.SERVICE, "licence"),
-        ("ERROR 10009: Failed to connect to token server 'lic1' (port 41954)\n", RETRY, Bound.SERVICE, "licence"),
+        ("Abaqus Error: all licenses are in use\n", RETRY, Bound.CALLER, "licence"),
+        ("gurobipy.GurobiError: No tokens available\n", RETRY, Bound.CALLER, "licence"),
+        ("ERROR 10009: Failed to connect to token server 'lic1' (port 41954)\n", RETRY, Bound.CALLER, "licence"),
         (
             "distributed.scheduler.KilledWorker: Attempted to run task f on 3 different workers\n",
             UNSURE,

@@ -4,7 +4,7 @@ import pytest
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
-from perdure.model.output import Absent, Output, Why
+from perdure.model.output import IS_NOT_THERE, Absent, Output, Why
 from perdure.model.signals import SENT_BY_PERSONS
 from perdure.triage.context import Context
 from perdure.triage.judge import judge
@@ -77,6 +77,23 @@ def test_a_failed_launch_is_the_sites(attempt: Attempt) -> None:
     fact = facts(attempt)[0]
     assert fact.cause.category == "launcher"
     assert fact.cause.infrastructure
+
+
+def test_a_missing_working_directory_is_said_in_the_managers_words_and_is_not_tried_elsewhere() -> None:
+    told = "launch failed: working directory '/nope' does not exist"
+    attempt = replace(FAILED, state=AttemptState.LAUNCH_FAILED, exit_code=0, reason=told)
+    absent = Absent("/state/logs/63-3.log", Why.MISSING, IS_NOT_THERE)
+    verdict = judge(Output((), (absent,)), attempt)
+    assert (verdict.label, verdict.category, verdict.infrastructure) == (Label.DETERMINISTIC, "missing_file", False)
+    assert [line.text for line in verdict.evidence] == [f"state LAUNCH_FAILED: {told}"]
+    assert verdict.summary == "the job was not started, as its working directory does not exist"
+    other = judge(Output((), (absent,)), replace(attempt, reason="launch failed: [Errno 11] Try again"))
+    assert (other.category, other.label) == ("launcher", Label.TRANSIENT)
+
+
+def test_a_signal_is_told_without_an_exit_code_that_there_was_not() -> None:
+    (fact,) = facts(replace(FAILED, exit_code=0, signal=9))
+    assert fact.text == "signal 9"
 
 
 def test_a_log_directory_that_went_during_a_run_is_no_reason_to_start_again() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 import sys
 from collections.abc import Iterable
@@ -128,6 +129,15 @@ def _journeys(found: Iterable[dict[str, Any]]) -> None:
         print_line(f"{instant(record['time'])}  {record['type']}  severity {record['severity']}  {record['id']}")
         for time_s, text in _steps(record):
             print_line(f"  +{_after_s(record, time_s):8.1f} s  {text}")
+        print_line(f"  now: {_stands(record)}")
+
+
+def _stands(record: dict[str, Any]) -> str:
+    """How it stands, in the word of the table; what waits for a person says how to end that."""
+    standing = str(record["outcome"] or record["state"])
+    needs_a_person = standing == "escalated"
+    close = f'perdure events {shlex.quote(record["id"])} --close "what you did"'
+    return f"{standing}; a person is needed, then: {close}" if needs_a_person else standing
 
 
 def _after_s(record: dict[str, Any], time_s: float) -> float:

@@ -32,6 +32,8 @@ MOST_ODD = 0.3
 NO_LOGS = (b"\x7fELF", b"\x89PNG", b"\x89HDF", b"\x93NUMPY", b"PK\x03\x04", b"SQLite format 3\0")
 """Programs, pictures, arrays, checkpoints and databases begin so; their texts match rules by accident."""
 NAME_THE_LOG = "Name the file that holds the job's output"
+TAR_MARK, TAR_MARK_AT = b"ustar", 257
+"""Where the first member of a tar archive has it."""
 PICKLES = tuple(b"\x80" + bytes([protocol]) for protocol in range(2, 6))
 DUMPS = "Dumps of a flight recorder are read from their folder: perdure why --ranks DIR"
 TEXT_CONTROLS = frozenset("\t\n\r\f\b\a\x1b\0")  # a log that was cut short while it was written starts with zeros
@@ -106,6 +108,8 @@ def _gathered(
         raise InputError(name, "is not text, but a pickle", DUMPS)
     if start.startswith(NO_LOGS):
         raise InputError(name, "is not text", NAME_THE_LOG)
+    if start[TAR_MARK_AT:].startswith(TAR_MARK):
+        raise InputError(name, "is an archive", "Unpack it, and name the file that holds the job's output")
     return GivenLog(gatherer.text(), note, _oddness(start))
 
 

@@ -53,10 +53,18 @@ def _records(file: Path) -> list[object]:
     try:
         whole = json.loads(text)
         if isinstance(whole, dict) and isinstance(whole.get("exceptions"), list):
-            return list(whole["exceptions"])
-        return whole if isinstance(whole, list) else [whole]
+            return [_as_recorded(each) for each in whole["exceptions"]]
+        return [_as_recorded(each) for each in whole] if isinstance(whole, list) else [_as_recorded(whole)]
     except ValueError:
-        return [_line(line, n, file) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+        return [_as_recorded(_line(line, n, file)) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+
+
+def _as_recorded(value: object) -> object:
+    """A record as it is raised: lists have its outcome as its state, and say beside it where its chain ended."""
+    if not isinstance(value, dict) or "chain_state" not in value:
+        return value
+    own = {name: each for name, each in value.items() if name != "chain_state"}
+    return {**own, "state": value["chain_state"]}
 
 
 def _line(line: str, number: int, file: Path) -> object:

@@ -14,9 +14,11 @@ import typer
 from perdure.cli.options import AsJson, ConfigFile, StateDir, Wide, load_settings, service
 from perdure.cli.progress import progress
 from perdure.cli.text import plain
-from perdure.errors import InputError
+from perdure.errors import InputError, LogRefused, NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from perdure.cli.diagnosis import Diagnosis
     from perdure.cli.logs import GivenLog, Tell
     from perdure.service.settings import Settings
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from perdure.triage.logtext import LogText
 
 Label = Literal["transient", "deterministic", "none"]
+BAD_INPUT = 2
 EXIT_CODES = {"stop": 1, "probe": 3}
 JOB_LETTERS = frozenset("0123456789_+.")
 _STEP = re.compile(r"(\d+(?:[_+]\d+)?)\.(?:\d+|batch|extern|interactive)")
@@ -100,7 +103,7 @@ def why(
          with --batch: all records were judged; with --follow: no trouble
       1  stop: at least one would fail again, and needs a person
          with --follow: trouble; with --ranks: a rank stopped first
-      2  usage or bad input, as what is empty or no text
+      2  usage or bad input, as what is empty or no text; of several logs the others are judged
       3  probe: none is to be stopped, and at least one gets one retry
     """
     if sum(map(bool, (targets, batch, follow, ranks, report))) != 1:
@@ -134,7 +137,22 @@ def why(
         for target in targets:
             _print_excerpt(_read(target, settings).text, settings, good_run)
         return 0
-    return exit_code([_explain(target, settings, good_run, as_json, wide=wide) for target in targets])
+    return _explain_all(targets, lambda target: _explain(target, settings, good_run, as_json, wide=wide))
+
+
+def _explain_all(targets: Sequence[str], explain: Callable[[str], Diagnosis | None]) -> int:
+    """Explain each; of several, one that is no log, or whose job is not known, is said and passed over."""
+    if len(targets) == 1:
+        return exit_code([explain(targets[0])])
+    found: list[Diagnosis | None] = []
+    for target in targets:
+        try:
+            found.append(explain(target))
+        except (InputError, LogRefused, NotFound) as err:
+            typer.echo(f"perdure: {plain(str(err))}", err=True)
+    if passed_over := len(targets) - len(found):
+        typer.echo(f"perdure: {passed_over} of {len(targets)} were not judged.", err=True)
+    return BAD_INPUT if passed_over else exit_code(found)
 
 
 def exit_code(diagnoses: list[Diagnosis | None]) -> int:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from itertools import islice
 
 from msgspec.structs import replace
 
@@ -115,10 +114,12 @@ class _Draft:
     def done(self) -> tuple[Chain, list[Effect]]:
         self._count_folded()
         self._write_let_go()
+        surplus = [self._ended.pop(exception_id) for exception_id in self._surplus()]
+        self._withdraw([record for record in surplus if record.needs_a_person])
         changed = [Changed(record, self._actions.get(record.id, ())) for record in self._changed.values()]
-        for exception_id in self._surplus():
-            equal = equal_of(self._ended.pop(exception_id))
-            if self._equals.get(equal) == exception_id:
+        for record in surplus:
+            equal = equal_of(record)
+            if self._equals.get(equal) == record.id:
                 del self._equals[equal]
         return self._before if self._is_idle() else self._chain, [*changed, *self._effects]
 
@@ -129,11 +130,17 @@ class _Draft:
         return self._turns == self._before.turns and self._handlers == self._before.handlers
 
     def _surplus(self) -> list[str]:
-        """The oldest that ended; those that hold jobs back are kept until they release them."""
+        """The oldest that ended, those that need a person last; what holds jobs back is kept until it releases them."""
         too_many = len(self._ended) - MAX_ENDED
         if too_many <= 0:
             return []
-        return list(islice((i for i, record in self._ended.items() if not record.is_in_force), too_many))
+        free = [record for record in self._ended.values() if not record.is_in_force]
+        return [record.id for record in sorted(free, key=lambda record: record.needs_a_person)[:too_many]]
+
+    def _withdraw(self, records: Iterable[ExceptionRecord]) -> None:
+        """End those of which no person will be told any more."""
+        for record in records:
+            self._changed[record.id] = replace(record, outcome=ExceptionOutcome.WITHDRAWN)
 
     def take(self, given: Input) -> None:
         self._given = given
@@ -460,6 +467,9 @@ class _Draft:
                 self._put(without_holds(record, over, self._now))
 
     def _tick(self) -> None:
+        waiting = [record for record in self._ended.values() if record.needs_a_person]
+        for gone in filter(self._own_handlers.is_stale, waiting):
+            self._put(replace(gone, outcome=ExceptionOutcome.WITHDRAWN))
         for handler in [h.id for h in self._handlers.values() if h.until_s <= self._now]:
             self._leave(handler)
         passed_on = 0

@@ -251,9 +251,13 @@ class ExceptionRecord(Struct, frozen=True):
 
     @property
     def needs_a_person(self) -> bool:
-        """Whether nobody could see to it, and nobody has since. A job that failed tells its owner by itself."""
-        is_waiting = self.state is ExceptionState.ESCALATED and self.outcome is ExceptionOutcome.OPEN
-        return is_waiting and (not self.subject.job_id or self.type == REQUEUE_LOOP)
+        """Whether nobody could see to it, and nobody has since."""
+        return self.state is ExceptionState.ESCALATED and self.outcome is ExceptionOutcome.OPEN
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether it is open to whoever looks: somebody is being asked, or a person is needed."""
+        return self.state is ExceptionState.IN_CHAIN or self.needs_a_person
 
     @property
     def read_back_s(self) -> float | None:

@@ -28,6 +28,8 @@ _DONE = (
     r"(?i)\b(?:training|fine-?tuning|fit|fitting|evaluation|run|job|experiment|all (?:epochs|steps|work)|everything)\b"
     r"[^\n]{0,30}\b(?:complete|completed|finished|done|ended successfully)\b"
     r"|\b(?:finished|completed|done) (?:training|successfully|all)\b|\bsaved? (?:the )?final\b"
+    r"|`Trainer\.fit` stopped: `max_\w+=\S+` reached"  # Lightning
+    r"|^\s*(?:\{'train_runtime': |\*\*\*\*\* train metrics \*\*\*\*\*|train_runtime +=)"  # Hugging Face's Trainer
 )
 _BARE = (
     r"(?i)^(?:.{0,80}\bINFO\b)?\W*(?:all |job |run |we are )?(?:done|finished|completed?|success(?:ful(?:ly)?)?)"

@@ -48,7 +48,7 @@ from perdure.triage.ranks import Merged, merged
 from perdure.triage.remarks import remarks_on
 from perdure.triage.rule import Cause, Force
 from perdure.triage.rules import own_rules
-from perdure.triage.scheduler import Fact, facts
+from perdure.triage.scheduler import Fact, facts, names_missing_workdir
 from perdure.triage.survived_steps import after_steps, as_guess, is_of_step
 from perdure.triage.unnamed import NEW, explained, is_open
 from perdure.triage.verdict import MAX_LOGS, CauseRole, Evidence, Label, Verdict
@@ -187,7 +187,12 @@ def examine(
     )
     if survives and is_of_step(primary, report):
         verdict = as_guess(verdict)
-    return Finding(_with_output(verdict, output, remarks if isinstance(primary, Fact) else ()), reading)
+    return Finding(_with_output(verdict, output, _that_matter(remarks, primary)), reading)
+
+
+def _that_matter(remarks: Sequence[str], primary: Sign) -> Sequence[str]:
+    """What to say of reading the output: a line of it that names the cause was read, and no directory is no log."""
+    return remarks if isinstance(primary, Fact) and not names_missing_workdir(primary) else ()
 
 
 def _passed(found: Sequence[Hit], counted: Sequence[Hit], report: LauncherReport | None) -> set[int]:

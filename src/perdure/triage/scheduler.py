@@ -37,6 +37,8 @@ def facts(attempt: Attempt, absent: Sequence[Absent] = ()) -> tuple[Fact, ...]:
     """
     if not attempt.state.is_failure and attempt.state not in _OF_STATE:
         return ()
+    if (workdir := _of_workdir(attempt)) is not None:
+        return (workdir,)
     found = [
         _of_output(attempt, absent),
         _of_state(attempt),
@@ -90,6 +92,26 @@ _OF_STATE: dict[AttemptState, Cause] = {
         "The resource manager may have lost its latest state; no node is blamed.", Bound.NOTHING, True,
     ),
 }  # fmt: skip
+
+
+_WORKDIR_MISSING = Cause(
+    "working-directory-missing", "missing_file", 0.03, CauseRole.ROOT, Force.DECISIVE,
+    "the job was not started, as its working directory does not exist",
+    "Create the directory or name another, then submit the job again.",
+)  # fmt: skip
+
+
+def names_missing_workdir(fact: Fact) -> bool:
+    """Whether it says all: where a job has no place to start in, it has no log either."""
+    return fact.cause is _WORKDIR_MISSING
+
+
+def _of_workdir(attempt: Attempt) -> Fact | None:
+    """The manager looked for the directory itself; it is missing on every node alike."""
+    said = attempt.reason.partition("working directory ")[2]
+    if attempt.state is not AttemptState.LAUNCH_FAILED or not said.endswith(" does not exist"):
+        return None
+    return Fact(_WORKDIR_MISSING, f"state {attempt.state.value.upper()}: {attempt.reason}")
 
 
 def _of_state(attempt: Attempt) -> Fact | None:
@@ -170,7 +192,8 @@ def _of_signal(attempt: Attempt) -> Fact | None:
         return Fact(cause, f"the script ended by {in_words(number)}, exit code {attempt.exit_code}")
     signal = attempt.signal or (attempt.exit_code - 128 if attempt.exit_code > 128 else 0)
     found = OF_SIGNAL.get(signal)
-    return Fact(found, f"exit code {attempt.exit_code}, signal {signal}") if found is not None else None
+    code = f"exit code {attempt.exit_code}, " if attempt.exit_code else ""
+    return Fact(found, f"{code}signal {signal}") if found is not None else None
 
 
 def _of_exit_code(attempt: Attempt) -> Fact | None:

@@ -40,7 +40,7 @@ class Bound(StrEnum):
     NOTHING = "nothing"
     NODE = "node"  # go elsewhere
     SERVICE = "service"  # wait until it is back
-    CALLER = "caller"  # a remote service refuses whoever asks too often, from any node: wait
+    CALLER = "caller"  # what lies outside of all nodes refuses whoever asks, or cannot be reached by name: wait
 
 
 class Evidence(Struct, frozen=True):
@@ -114,6 +114,11 @@ class Verdict(Struct, frozen=True):
     ending: str = ""  # what the end of its log says, where no line names a cause
     work_done: bool = False  # its log says that all of the work was done before it failed
     full_store: str = ""  # where the file system is mounted that was full as it failed, if that is the cause
+
+    def lost_gpu_hours(self, gpu_hours: float) -> float:
+        """Of an attempt's `gpu_hours` those that the next must run again: all, where its log names no checkpoint."""
+        share = self.reached.lost_frac if self.reached else None
+        return gpu_hours if share is None else share * gpu_hours
 
     @property
     def headline(self) -> str:

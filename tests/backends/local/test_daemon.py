@@ -381,7 +381,9 @@ def test_the_end_of_the_daemon_is_the_end_of_its_jobs_processes(own):
     until(lambda: not cluster_answers(own))
     until(lambda: _is_gone(pid))
     start(own.state)
-    assert own.ended(attempt.id.job_id).reason == "cluster daemon stopped"
+    ended = own.ended(attempt.id.job_id)
+    assert (ended.state, ended.reason) == (AttemptState.REQUEUED, "cluster daemon stopped")
+    assert own.running(attempt.id.job_id, 2).id.incarnation == 2
 
 
 def _is_gone(pid):

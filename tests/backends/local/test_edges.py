@@ -362,3 +362,8 @@ def test_an_attempt_that_ends_takes_no_new_reason_s_time():
     world.core.end_attempt(world.core.running[job_id], AttemptState.PREEMPTED, "first", 0.0)
     world.core.end_attempt(world.core.running[job_id], AttemptState.CANCELLED, "second", 1.5)
     assert world.core.running[job_id].ending == LocalEnding(AttemptState.CANCELLED, "second", TIMING.kill_wait_s)
+
+
+def test_a_limit_that_is_too_low_is_named():
+    with pytest.raises(InputError, match=r"walltime_s=-5 is not above 0"):
+        JobSpec(("true",), walltime_s=-5.0)

@@ -66,6 +66,12 @@ def test_failures_are_put_down_to_the_nodes_that_failed(world, reader):
     assert [f.job_id for f in failures["gpu02"]] == ["102"]
 
 
+def test_failures_of_infrastructure_are_told_from_those_of_jobs(reader):
+    failures = nodes.recent_failures(reader, 0.0)
+    told = {failure.category: failure.infrastructure for found in failures.values() for failure in found}
+    assert (told["node_loss"], told["shape"]) == (True, False)
+
+
 def test_another_clusters_rows_are_not_seen(world):
     other = Reader(world.journal.engine, "borealis")
     assert jobs.find_jobs(other).items == ()

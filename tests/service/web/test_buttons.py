@@ -1,10 +1,14 @@
 """What each button of the pages does, in whose name, and where it leads back to."""
 
+import re
+
 import pytest
 
+from perdure.model.nodes import NodeState
 from perdure.service.access.sessions import SESSION_LIFE_S
 from perdure.service.store.journal import ActionState
 from perdure.service.web.pages.login import own_path
+from tests.copying import replace
 from tests.service.web_world import csrf_of, fill, site
 
 
@@ -90,6 +94,41 @@ def test_a_planned_action_is_withheld_and_a_finished_one_taken_back(place):
     assert press(browser, "/do/undo", key=row.key).status_code == 303
     assert planned(place) == [("undrain", "gpu02", f"undo of {row.key}")]
     assert press(browser, "/do/undo", key="drain:gpu01:x").status_code == 404
+
+
+def offers_undo(browser):
+    """The rows of the page of actions that offer it, by what they ask."""
+    return re.findall(r'action="/do/undo[^"]*"[^>]*data-confirm="([^"]*)"', browser.get("/actions").text)
+
+
+def test_what_is_over_is_not_taken_back_and_the_question_names_what_is(place):
+    browser, world = logged_in(place), place.world
+    press(browser, "/do/nodes/gpu02", kind="drain")
+    world.carry_out()
+    assert "Return gpu02 to service?" in offers_undo(browser)
+    press(browser, "/do/nodes/gpu02", kind="undrain")
+    world.carry_out()
+    world.nodes["gpu02"] = replace(world.nodes["gpu02"], state=NodeState.UP)
+    world.look()
+    assert not [question for question in offers_undo(browser) if "gpu02" in question]
+    press(browser, "/do/nodes/gpu02", kind="drain")
+    world.carry_out()
+    assert offers_undo(browser).count("Return gpu02 to service?") == 1  # and not for the drain before
+
+
+def test_a_hold_is_taken_back_while_its_job_waits(place):
+    browser, world = logged_in(place), place.world
+    world.submit("77")
+    press(browser, "/do/jobs/77", kind="hold")
+    world.carry_out()
+    assert "Let job 77 start?" in offers_undo(browser)
+    world.start("77")
+    assert not [question for question in offers_undo(browser) if "77" in question]
+
+
+def test_freezing_a_node_asks_first(place):
+    page = logged_in(place).get("/nodes").text
+    assert "Let gpu01 hang? Its processes stop until it thaws." in page
 
 
 def test_faults_and_the_kill_switch(place):

@@ -1,13 +1,15 @@
 """Exceptions over HTTP: who may raise and see what, who is asked, and what is refused, each with its fix."""
 
 import re
+from typing import get_args
 
 import pytest
 
 from perdure.coordination.chain import MAX_ENDED
 from perdure.coordination.messages import Failed, Ticked
-from perdure.coordination.record import ExceptionState
+from perdure.coordination.record import ExceptionOutcome, ExceptionState
 from perdure.model.jobs import AttemptState, JobState
+from perdure.service.web.api.exceptions import Standing
 from tests.copying import replace
 from tests.service.web_world import Site, fill, site
 
@@ -57,6 +59,22 @@ def test_an_operator_closes_what_waits_for_a_person(place):
     assert (record["outcome"], said["component"], said["value"]) == ("recovered", "operator:root", "looked at it")
     assert post(place, place.operator, "/closings/odd", {}).status_code == 409
     assert post(place, place.operator, "/annotations/odd", {"key": "closed", "value": "again"}).status_code == 422
+
+
+def test_the_state_that_is_shown_is_the_one_that_filters(place):
+    client = place.client(place.operator)
+    for one in client.get("/api/v1/exceptions?limit=200").json()["items"]:
+        found_by = client.get("/api/v1/exceptions", params={"state": one["state"], "limit": 200}).json()["items"]
+        assert one["id"] in [each["id"] for each in found_by]
+        assert one["chain_state"] in list(ExceptionState)
+    assert set(get_args(Standing)) == {*ExceptionState, *(str(each) for each in ExceptionOutcome if each)}
+
+
+def test_a_state_that_there_is_not_is_refused(place):
+    for path in ("/exceptions?state=nope", "/exceptions?state=open", "/actions?state=zzz", "/actions?kind=explode"):
+        refused = place.client(place.operator).get(f"/api/v1{path}")
+        assert refused.status_code == 422, path
+    assert "requeue" in refused.json()["fix"]
 
 
 def test_of_a_job_that_ended_long_ago_the_refusal_says_when(place):

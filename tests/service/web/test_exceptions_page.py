@@ -19,6 +19,8 @@ from perdure.coordination.record import (
     Scope,
     Subject,
 )
+from perdure.model.jobs import AttemptState, JobState
+from perdure.service.store.journal import ActionState
 from perdure.service.web.pages import labels
 from perdure.service.web.pages.decision_timeline import (
     AFTER,
@@ -118,7 +120,7 @@ def test_what_keeps_jobs_from_starting_is_shown_until_it_works_again(tmp_path):
 def test_closed_ones_tell_what_differs(browser):
     ended = card(browser.get("/exceptions").text, "ended")
     assert re.search(r"Process failed: exit .* resnet 200 mira .*rank 3 died Owned mira\+airflow as workflow", ended)
-    assert re.search(r"GPU fault: ecc .* Needs a person", ended)
+    assert "GPU fault: ecc" not in ended  # a person is needed: that is open
     assert re.search(r"Process failed: exit .* bert 300 jonas .*Withdrawn over: what it was about is gone", ended)
     assert "Recovered over" in ended
 
@@ -261,7 +263,8 @@ def test_listings_are_filtered_and_paged(tmp_path):
     assert "process.n0," in found(older)[0]
     assert "process.n7," in found("/exceptions?job=104&type=process.n7")[0]
     assert "No open exception matches" in found("/exceptions?type=gpu")[0]
-    assert found("/exceptions?state=nonsense")[0].count("<h2 id") == 3  # open, ended, who is asked
+    refused = browser.get("/exceptions?state=nonsense")
+    assert (refused.status_code, "Use in_chain, handled, escalated" in refused.text) == (422, True)
 
 
 def test_pages_are_read_from_every_database(where, tmp_path):
@@ -497,19 +500,19 @@ def counted(text):
 
 def test_what_is_on_its_way_is_counted_no_further_than_asked(place):
     count_open = Told(place.world).coordinator.count_open
-    assert [count_open(MIRA, most) for most in (1, 2, 100)] == [1, 2, 2]
+    assert [count_open(MIRA, most) for most in (1, 2, 100)] == [1, 2, 3]
 
 
 def test_the_navigation_counts_what_is_open_for_whom_may_see_it(place):
     """On every page, and in what keeps it alive; as many as the list of open ones has."""
     for token, path in ((place.operator, "/jobs"), (place.mira, "/"), (place.jonas, "/nodes")):
         browser = browser_of(place, token)
-        listed = len(browser.get("/api/v1/exceptions?state=in_chain&limit=200").json()["items"])
+        listed = len(browser.get("/api/v1/exceptions?state=in_chain&state=escalated&limit=200").json()["items"])
         assert counted(browser.get(path).text) == (str(listed) if listed else "")
         alive = browser.get(path, headers={"HX-Request": "true"}).text
         assert counted(alive) == counted(browser.get(path).text)
         assert 'id="nav-exceptions" hx-swap-oob="true"' in alive
-    assert counted(browser_of(place).get("/").text) == "2"
+    assert counted(browser_of(place).get("/").text) == "3"
 
 
 def test_more_than_can_be_read_at_a_glance_are_not_counted(tmp_path):
@@ -538,6 +541,64 @@ def test_what_nobody_could_see_to_is_open_on_every_page(tmp_path):
     assert "One exception needs a person." in browser.get("/").text
     told.raise_("odder", "app.inf")
     assert "2 exceptions need a person." in browser.get("/").text
+
+
+def asked_for_a_job(tmp_path):
+    """A site where nobody took what a program raised about its job, which runs."""
+    place = site(tmp_path)
+    place.world.submit("7")
+    place.world.start("7")
+    told = Told(place.world)
+    told.raise_("died", "process.exit", job="7", note="rank 3 died")
+    told.pass_time(1000.0)
+    return place, told
+
+
+def open_over_the_api(browser):
+    return [each["id"] for each in browser.get("/api/v1/exceptions?open=true").json()["items"]]
+
+
+def test_what_nobody_took_of_a_job_is_open_everywhere_until_it_is_closed(tmp_path):
+    place, told = asked_for_a_job(tmp_path)
+    browser = browser_of(place)
+    for path in ("/exceptions", "/exceptions?state=in_chain", "/exceptions?state=escalated"):
+        assert re.search(r"Process failed: exit .* Needs a person", card(browser.get(path).text, "open"))
+    assert "Process failed: exit" not in card(browser.get("/exceptions").text, "ended")
+    assert counted(browser.get("/").text) == "1"
+    assert "One exception needs a person." in browser.get("/").text
+    assert open_over_the_api(browser) == ["died"]
+    assert "its job is past it or gone, or you close it" in browser.get("/exceptions/died").text
+    told.coordinator.close("died", "looked at it", ROOT)
+    assert counted(browser.get("/").text) == ""
+    assert "Nothing is open" in card(browser.get("/exceptions").text, "open")
+    assert "Recovered" in card(browser.get("/exceptions").text, "ended")
+    assert open_over_the_api(browser) == []
+
+
+@pytest.mark.parametrize("end", [AttemptState.COMPLETED, AttemptState.CANCELLED])
+def test_what_nobody_took_of_a_job_is_over_when_its_job_is(tmp_path, end):
+    place, told = asked_for_a_job(tmp_path)
+    browser = browser_of(place)
+    place.world.end("7", b"", end, to=JobState(end.value))
+    told.pass_time(1.0)
+    assert "Withdrawn" in card(browser.get("/exceptions").text, "ended")
+    assert (counted(browser.get("/").text), open_over_the_api(browser)) == ("", [])
+
+
+def test_a_retry_that_was_refused_waits_for_a_person_until_its_job_goes_on(tmp_path):
+    place = site(tmp_path)
+    place.world.submit("7")
+    place.world.start("7")
+    place.world.end("7", RESET)
+    place.world.carry_out(ActionState.REFUSED, "no such job")
+    browser = browser_of(place)
+    (name,) = open_over_the_api(browser)
+    assert "Needs a person" in card(browser.get("/exceptions").text, "open")
+    place.world.start("7")
+    assert open_over_the_api(browser) == [name]
+    place.world.end("7", b"", AttemptState.COMPLETED, to=JobState.COMPLETED)
+    assert open_over_the_api(browser) == []
+    assert browser.get(f"/api/v1/exceptions/{quote(name, safe='')}").json()["state"] == "recovered"
 
 
 def test_an_operator_closes_on_its_page_what_waits_for_a_person(tmp_path):

@@ -67,13 +67,14 @@ def rows_of(client, path, **asked):
 
 HAS_TABS = ("/jobs", "/nodes", "/exceptions", "/actions", "/notices")
 OWN = {"/jobs": ("q",), "/exceptions": ("type", "job"), "/actions": ("job",), "/notices": ("target",)}
+SORT = {"/exceptions": "-what", "/blame": "-since", "/learning": "-by"}
 SHARED = ("user", "partition", "from", "to")
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_each_link_of_a_listing_keeps_all_filters_and_changes_one(operator, values, path):
     own = tuple(name for name in PAGES[path] if name not in (*SHARED, *SEVERAL, "last", "like"))
-    asked = {name: values[name] for name in (*SHARED, *own)} | {"sort": "-nothing"}
+    asked = {name: values[name] for name in (*SHARED, *own)} | {"sort": SORT.get(path, "-state")}
     for narrowed in (asked, {**asked, "last": "24h"}):
         text = operator.get(f"{path}?{urlencode(narrowed)}").text
         links = [link for link in links_of(text, path) if "sort" in link]
@@ -197,6 +198,32 @@ def test_pages_of_an_answer_add_up_to_the_whole_with_and_without_a_filter(operat
             cursor = {"cursor": page["next_cursor"]}
         assert found == whole
         assert found, (path, name)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/jobs?state=banana", "/jobs?sort=banana", "/jobs?last=banana", "/actions?state=banana",
+        "/actions?sort=-banana", "/exceptions?state=open", "/nodes?state=banana", "/blame?sort=banana",
+        "/learning?sort=banana", "/whatif?sort=banana",
+    ],
+)  # fmt: skip
+def test_what_a_listing_cannot_filter_or_sort_by_is_refused(operator, path):
+    answer = operator.get(path)
+    assert answer.status_code == 422
+    assert "is not known. Use " in " ".join(re.sub(r"<[^>]+>", " ", answer.text).split())
+
+
+def test_the_tabs_of_actions_count_what_is_listed(operator, values):
+    def counted(path):
+        return sum(int(number) for number in re.findall(r'<span class="count">(\d+)</span>', operator.get(path).text))
+
+    assert counted("/actions") > counted("/actions?user=mira") == len(rows_of(operator, "/actions", user="mira"))
+
+
+def test_the_jobs_page_says_what_it_is_narrowed_to(operator):
+    text = operator.get("/jobs?user=mira&partition=gpu&last=24h").text
+    assert "The latest first, of mira, in gpu, of the last 24 hours</p>" in text
 
 
 @pytest.mark.usefixtures("kolkata")

@@ -174,8 +174,17 @@ class Core:
         if attempt is not None and attempt.incarnation == incarnation:
             self._finish(attempt, AttemptState.LAUNCH_FAILED, reason, now)
 
+    def stop(self, reason: str, now: float) -> None:
+        """End all that runs, as the daemon's owner ends it: no node failed, and what may start again goes back."""
+        for attempt in tuple(self.running.values()):
+            if attempt.ending is not None:
+                self._finish_by_exits(attempt, now)
+            else:
+                goes_back = self.jobs[attempt.job_id].may_restart
+                self._finish(attempt, AttemptState.REQUEUED if goes_back else AttemptState.CANCELLED, reason, now)
+
     def all_lost(self, reason: str, now: float) -> None:
-        """Nothing runs any more: the daemon ends, or has been restarted after a crash."""
+        """Nothing runs any more: the daemon has been restarted after a crash."""
         for attempt in tuple(self.running.values()):
             self._finish(attempt, AttemptState.NODE_FAIL, reason, now)
         for node in tuple(self.nodes.values()):
@@ -314,7 +323,7 @@ class Core:
         self.put_job(self._job_after(self.jobs[attempt.job_id], state, reason, now))
 
     def _job_after(self, job: LocalJob, state: AttemptState, reason: str, now: float) -> LocalJob:
-        requeued = state is AttemptState.PREEMPTED or (
+        requeued = state in (AttemptState.PREEMPTED, AttemptState.REQUEUED) or (
             state is AttemptState.NODE_FAIL and job.spec.requeue_on_node_fail
         )
         if requeued and job.may_restart:

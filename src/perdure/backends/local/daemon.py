@@ -103,7 +103,7 @@ class Daemon:
     def shut_down(self, reason: str) -> None:
         """End every process, remember that, and release the state directory."""
         self._tasks.kill_all()
-        self._core.all_lost(reason, self._clock())
+        self._core.stop(reason, self._clock())
         self._store.save(self._core.take())
         deadline = time.monotonic() + END_WAIT_S
         while len(self._tasks) and time.monotonic() < deadline:

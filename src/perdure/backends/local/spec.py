@@ -46,7 +46,8 @@ class JobSpec(Struct, frozen=True):
             raise InputError("job", fault, "Correct the job and submit it again")
 
     def _faults(self) -> tuple[tuple[bool, str], ...]:
-        limits = (self.walltime_s, self.memory_mib, self.file_size_mib)
+        limits = {"walltime_s": self.walltime_s, "memory_mib": self.memory_mib, "file_size_mib": self.file_size_mib}
+        low = next((f"{name}={value:g}" for name, value in limits.items() if value is not None and value <= 0), "")
         texts = (*self.argv, self.name, self.user, self.workdir, *self.env, *self.env.values())
         return (
             (not self.argv or not self.argv[0], "no program to run"),
@@ -55,7 +56,7 @@ class JobSpec(Struct, frozen=True):
             (self.node_count < 1, f"node_count={self.node_count} is below 1"),
             (not 0 <= self.min_nodes <= self.node_count, f"min_nodes={self.min_nodes} is not in 0-{self.node_count}"),
             (self.gpus_per_node < 0, f"gpus_per_node={self.gpus_per_node} is below 0"),
-            (any(limit is not None and limit <= 0 for limit in limits), "a limit is not above 0"),
+            (bool(low), f"{low} is not above 0"),
             (self.delay_s < 0 or self.signal_before_s < 0, "a time is below 0"),
             (self.max_requeues is not None and self.max_requeues < 0, f"max_requeues={self.max_requeues} is below 0"),
             (len(self.require) > self.node_count, f"{len(self.require)} nodes required, {self.node_count} asked for"),

@@ -108,8 +108,12 @@ class TokenBook:
         with self._changing() as entries:
             kept = [entry for entry in entries if entry.id != token_id]
             if len(kept) == len(entries):
-                raise NotFound(token_id, "no such token", "See the ids in tokens.json")
+                raise NotFound(token_id, "no such token", "See the ids: perdure token --list")
             entries[:] = kept
+
+    def entries(self) -> tuple[TokenEntry, ...]:
+        """Every token that is kept, the oldest first. Raises `StateError`."""
+        return tuple(self._read())
 
     def find(self, token: str) -> Identity | None:
         """Whose token this is; None for one that is not known."""
@@ -183,6 +187,12 @@ class TokenBook:
             write_secret(self.path, {"tokens": [asdict(entry) for entry in entries]})
         finally:
             os.close(fd)
+
+
+def id_of(book: TokenBook, token: str) -> str:
+    """The id of a token that was just minted; "" where it has been revoked since."""
+    found = book.find(token)
+    return found.token_id if found else ""
 
 
 def digest(secret: str) -> str:

@@ -28,7 +28,6 @@ from perdure.coordination.record import (
     Component,
     ExceptionOutcome,
     ExceptionRecord,
-    ExceptionState,
     Scope,
     about,
 )
@@ -344,7 +343,7 @@ def _failed_again(
 ) -> tuple[ControllerState, list[Effect]]:
     """End the story of the latest failure: its job was put back, and fails once more."""
     record = case.failure.record if case and case.failure else None
-    if record is None or record.state is not ExceptionState.HANDLED or record.outcome is not ExceptionOutcome.OPEN:
+    if record is None or not record.state.is_over or record.outcome is not ExceptionOutcome.OPEN:
         return state, []
     return _advance(state.in_chain(record), [Settled(record.id, ExceptionOutcome.FAILED_AGAIN)], settings, now)
 

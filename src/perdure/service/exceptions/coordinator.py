@@ -10,7 +10,7 @@ from typing import Any
 from perdure.coordination.chain_state import Chain
 from perdure.coordination.folding import equal_of, is_same, open_equal, taken
 from perdure.coordination.messages import ExceptionRaised, Input, Left, Refused
-from perdure.coordination.record import ExceptionRecord, ExceptionState
+from perdure.coordination.record import ExceptionRecord
 from perdure.coordination.record_changes import is_of_a_guest
 from perdure.coordination.ruling import Registration
 from perdure.errors import ClusterError, NotFound, PerdureError
@@ -71,10 +71,10 @@ class Coordinator:
         return self._view().state.chain
 
     def count_open(self, by: Identity, most: int) -> int:
-        """How many exceptions on their way `by` may see; counted no further than `most`."""
+        """How many exceptions `by` may see that are on their way or need a person; counted no further than `most`."""
         view = self._view()
-        on_their_way = (record for record in view.state.chain.open.values() if record.state is ExceptionState.IN_CHAIN)
-        return sum(1 for _ in islice((record for record in on_their_way if may_see(record, by, view)), most))
+        known = (*view.state.chain.open.values(), *view.state.chain.ended.values())
+        return sum(1 for _ in islice((each for each in known if each.is_unanswered and may_see(each, by, view)), most))
 
     def raise_exceptions(self, values: Sequence[Any], by: Identity) -> list[ExceptionRecord | PerdureError]:
         """Raise exceptions as `coordination.wire` has them; for each the record it became, or why it was refused."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.coordination.chain_state import Chain
 from perdure.coordination.messages import Refused
-from perdure.coordination.record import ExceptionRecord, ExceptionState
+from perdure.coordination.record import ExceptionRecord
 from perdure.model.actions import Action, NodeAction
 from perdure.model.events import (
     ActionEnded,
@@ -203,7 +203,7 @@ def exception_row(record: ExceptionRecord, payload: str) -> Row:
         "said": len(record.verdicts),
         "payload": payload,
         "of_attempt": False,
-        "is_open": record.state is ExceptionState.IN_CHAIN or record.is_in_force or record.needs_a_person,
+        "is_open": record.is_unanswered or record.is_in_force,
     }
 
 
@@ -216,13 +216,14 @@ def _add_failure(rows: Rows, noted: Noted) -> None:
 
 def failure_row(noted: Noted, row: Row | None = None) -> Row:
     """`row` is that of its exception, where it is there already."""
-    failure, decision = noted.failure, noted.failure.decision
+    failure, decision, verdict = noted.failure, noted.failure.decision, noted.failure.verdict
+    gpu_hours = failure.attempt.gpu_hours
     return {
         **(row or exception_row(noted.record, codec.EXCEPTION.encode(noted.record))),
         "of_attempt": True,
         "decision": decision.kind.value if decision else "",
         "reason": clean(decision.reason) if decision else "",
-        "wasted_gpu_h": failure.attempt.gpu_hours,
+        "wasted_gpu_h": verdict.lost_gpu_hours(gpu_hours) if verdict else gpu_hours,
         "saved_gpu_h": decision.saved_gpu_h(failure.attempt) if decision else 0.0,
         "limit_gpu_h": decision.limit_cost_gpu_h if decision else 0.0,
         "limited": bool(decision and decision.limit),

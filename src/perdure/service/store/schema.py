@@ -101,7 +101,7 @@ exceptions = Table(  # of failed attempts, and raised ones: who owns the recover
     Column("owner", String, nullable=False, default=""),  # component that recovers; "" while nobody does
     Column("decision", String, nullable=False, default=""),  # retry.decide.DecisionKind; "" while open
     Column("reason", Text, nullable=False, default=""),
-    Column("wasted_gpu_h", Float, nullable=False, default=0.0),  # burnt by the failed attempt
+    Column("wasted_gpu_h", Float, nullable=False, default=0.0),  # of the failed attempt, but for what it saved
     Column("saved_gpu_h", Float, nullable=False, default=0.0),  # not burnt thanks to the decision
     Column("limit_gpu_h", Float, nullable=False, default=0.0),  # lost, since a limit stopped what was worth a retry
     Column("limited", Boolean, nullable=False, default=False),  # a limit stopped it, or made its retry later

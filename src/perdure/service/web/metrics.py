@@ -181,7 +181,7 @@ COUNTERS = (
     ("failures", "Failed attempts by cause.", ("category",)),
     (
         "gpu_seconds",
-        "GPU time of failed attempts; what stops kept from being burnt again; what limits that stop jobs cost.",
+        "GPU time that failed attempts lost; what stops kept from being burnt again; what limits that stop jobs cost.",
         ("fate",),
     ),
     ("limited", "Retries that a limit or budget refused or made later.", ()),

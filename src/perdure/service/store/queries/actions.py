@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 
 from perdure.errors import NotFound
 from perdure.model.actions import Action
@@ -18,6 +18,7 @@ from perdure.service.store.schema import actions
 
 MAX_OF_JOB = 100
 MAX_LOOKED_AT = 5_000  # actions, the latest, looked through for those on a node
+OPPOSED = ("requeue", "hold", "release", "cancel", "drain", "down", "undrain")
 HOLD_OR_LET_GO = ("hold", "release", "requeue")
 SORTED_BY = {
     "action": actions.c.kind,
@@ -121,9 +122,24 @@ def holding(reader: Reader, job_ids: Sequence[str]) -> tuple[ListedAction, ...]:
     return tuple(_row(row) for row in reader.all(query.order_by(actions.c.seq)))
 
 
-def counts(reader: Reader) -> dict[str, int]:
-    """How many actions stand in each state."""
-    query = select(actions.c.state, func.count()).where(reader.owns(actions))
+def latest_done(reader: Reader, nodes: Iterable[str], job_ids: Iterable[str]) -> frozenset[str]:
+    """Keys of the latest action that was done on each of these nodes and jobs, of those that take one another back."""
+    a = actions.c
+    done = select(func.max(a.seq)).where(reader.owns(actions), a.state == "done", a.kind.in_(OPPOSED))
+    of_nodes = done.where(a.node.in_([codec.clean(name) for name in nodes])).group_by(a.node)
+    of_jobs = done.where(a.node == "", a.job_id.in_([codec.clean(i) for i in job_ids])).group_by(a.job_id)
+    query = select(a.key).where(or_(a.seq.in_(of_nodes), a.seq.in_(of_jobs)))
+    return frozenset(row.key for row in reader.all(query))
+
+
+def counts(
+    reader: Reader, *, job_id: str = "", user: str = "", partition: str = "", decided: Within = ALWAYS
+) -> dict[str, int]:
+    """How many actions stand in each state, of those that `find_actions` finds."""
+    query = select(actions.c.state, func.count()).where(reader.owns(actions), *decided.of(actions.c.created_s))
+    query = query.where(*of_jobs(reader, actions.c.job_id, user, partition))
+    if job_id:
+        query = query.where(actions.c.job_id == codec.clean(job_id), of_this_job(actions))
     return {row[0]: row[1] for row in reader.all(query.group_by(actions.c.state))}
 
 

@@ -129,7 +129,7 @@ def _names(texts: Iterable[str]) -> NDArray[np.str_]:
 
 
 def _ending(state: AttemptState) -> TableEnding:
-    """What the service counts as a failure failed, so that the same GPU-hours are wasted here as on its page."""
+    """What the service counts as a failure failed, so that the same attempts fail here as on its page."""
     if state.is_failure:
         return TableEnding.FAILED
     known = slurm_ending(state.value.upper())

@@ -30,6 +30,7 @@ SORTED_BY = {
     "submitted": jobs.c.submit_s,
 }
 LIVE = tuple(state.value for state in JobState if not state.is_over)
+WAITING = tuple(state.value for state in JobState if state.is_waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,9 +344,9 @@ def running_attempts(reader: Reader, job_ids: Iterable[str]) -> dict[str, Attemp
     return {row.job_id: codec.ATTEMPT.decode(row.payload) for row in reader.all(query)}
 
 
-def live_among(reader: Reader, job_ids: Iterable[str]) -> frozenset[str]:
-    """Those of these jobs that are not over."""
+def waiting_among(reader: Reader, job_ids: Iterable[str]) -> frozenset[str]:
+    """Those of these jobs that wait."""
     query = select(jobs.c.job_id).where(
-        jobs.c.cluster == reader.cluster, jobs.c.job_id.in_(list(job_ids)), jobs.c.state.in_(LIVE)
+        jobs.c.cluster == reader.cluster, jobs.c.job_id.in_(list(job_ids)), jobs.c.state.in_(WAITING)
     )
     return frozenset(row.job_id for row in reader.all(query))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from sqlalchemy import Select, and_, or_, select
 
 from perdure.errors import NotFound
 from perdure.model.jobs import Attempt
-from perdure.model.nodes import Node
+from perdure.model.nodes import Node, NodeState
 from perdure.service.store import codec
 from perdure.service.store.queries.jobs import category_of, same_attempt, same_job
 from perdure.service.store.queries.order import SortOrder
@@ -18,10 +19,10 @@ from perdure.service.store.queries.reader import MAX_LIMIT, Page, Reader, as_tex
 from perdure.service.store.schema import attempts, exceptions, jobs, nodes
 
 MAX_FAILURES = 400  # attempts looked through for what failed recently
-MAX_PER_NODE = 4
 MAX_ON_ONE = 5_000  # failures looked through for those on one node
 MAX_RUNNING = 20_000  # attempts looked through for the GPUs in use
 OCCUPYING = ("running", "suspended")
+_OUT = (NodeState.DRAINING.value, NodeState.DRAINED.value, NodeState.DOWN.value)
 SORTED_BY = {"name": nodes.c.name, "state": nodes.c.state, "since": nodes.c.changed_s}
 
 
@@ -43,6 +44,7 @@ class NodeFailure:
     time_s: float
     category: str
     decision: str = ""  # "" while open
+    infrastructure: bool = False  # the site's, not the user's, as far as it was judged
 
 
 def find_nodes(
@@ -110,6 +112,14 @@ def all_nodes(reader: Reader) -> tuple[Node, ...]:
     return tuple(codec.NODE.decode(row.payload) for row in reader.all(query.order_by(nodes.c.name)))
 
 
+def out_of_service(reader: Reader, names: Iterable[str]) -> frozenset[str]:
+    """Those of these nodes that take no new work."""
+    query = select(nodes.c.name).where(
+        nodes.c.cluster == reader.cluster, nodes.c.name.in_([codec.clean(n) for n in names]), nodes.c.state.in_(_OUT)
+    )
+    return frozenset(row.name for row in reader.all(query))
+
+
 def partitions(reader: Reader) -> tuple[str, ...]:
     """The partitions that any node belongs to, by name."""
     return tuple(sorted({name for node in all_nodes(reader) for name in node.partitions}))
@@ -125,13 +135,12 @@ def gpus_in_use(reader: Reader) -> Mapping[str, int]:
 
 
 def recent_failures(reader: Reader, since_s: float) -> Mapping[str, tuple[NodeFailure, ...]]:
-    """What failed on each node since an instant, the latest first; a few of each."""
-    found: dict[str, tuple[NodeFailure, ...]] = {}
+    """What failed on each node since an instant, the latest first, of the latest failures of the cluster."""
+    found: defaultdict[str, list[NodeFailure]] = defaultdict(list)
     for attempt, failure in _failures(reader, since_s, MAX_FAILURES):
         for name in attempt.failed_nodes or attempt.nodes:
-            if len(found.get(name, ())) < MAX_PER_NODE:
-                found[name] = (*found.get(name, ()), failure)
-    return found
+            found[name].append(failure)
+    return {name: tuple(failures) for name, failures in found.items()}
 
 
 def failures_on(reader: Reader, name: str, since_s: float) -> tuple[NodeFailure, ...]:
@@ -158,8 +167,17 @@ def _occupying(reader: Reader) -> list[Attempt]:
 def _failures(reader: Reader, since_s: float, limit: int) -> list[tuple[Attempt, NodeFailure]]:
     """The latest failures, each with its attempt."""
     e = exceptions.c
+    payload, infrastructure = as_text(attempts.c.payload), attempts.c.verdict["infrastructure"].as_boolean()
     query = (
-        select(e.job_id, e.incarnation, e.time_s, e.type, e.decision, as_text(attempts.c.payload).label("payload"))
+        select(
+            e.job_id,
+            e.incarnation,
+            e.time_s,
+            e.type,
+            e.decision,
+            payload.label("payload"),
+            infrastructure.label("infrastructure"),
+        )
         .join_from(exceptions, attempts, same_attempt(exceptions, attempts))
         .where(reader.owns(exceptions), e.time_s >= since_s, e.of_attempt)
         .order_by(e.time_s.desc())
@@ -168,7 +186,9 @@ def _failures(reader: Reader, since_s: float, limit: int) -> list[tuple[Attempt,
     return [
         (
             codec.ATTEMPT.decode(row.payload),
-            NodeFailure(row.job_id, row.incarnation, row.time_s, category_of(row.type), row.decision),
+            NodeFailure(
+                row.job_id, row.incarnation, row.time_s, category_of(row.type), row.decision, bool(row.infrastructure)
+            ),
         )
         for row in reader.all(query)
     ]

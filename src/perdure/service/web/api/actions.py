@@ -9,8 +9,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from perdure.errors import InputError
+from perdure.model.actions import KINDS
 from perdure.service.access.auth import Identity
 from perdure.service.core.orders import NODE_KINDS, job_order, node_order, one_line
+from perdure.service.store.journal import ActionState
 from perdure.service.store.queries import actions, jobs, nodes
 from perdure.service.web.api.models import ActionItem, Listing, Order, Planned, StatusItem, Switch
 from perdure.service.web.api.params import Cursor, IdempotencyKey, Limit, Word
@@ -19,6 +21,8 @@ from perdure.service.web.state import Here, Operator, Viewer, WebState
 
 router = APIRouter(tags=["actions"])
 
+RETRY_IS = "requeue"
+"""The kind of action that an order to retry plans."""
 ActionKey = Annotated[str, Path(min_length=1, max_length=600)]
 
 
@@ -26,13 +30,16 @@ ActionKey = Annotated[str, Path(min_length=1, max_length=600)]
 def list_actions(
     web: Here,
     identity: Viewer,  # noqa: ARG001
-    state: Annotated[list[Word] | None, Query(description="Only actions that stand so; repeatable")] = None,
-    kind: Word = "",
+    state: Annotated[list[ActionState] | None, Query(description="Only actions that stand so; repeatable")] = None,
+    kind: Annotated[Word, Query(description=f"Only of this kind: {', '.join(KINDS)}, or retry, which is requeue")] = "",
     job_id: Word = "",
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Listing[ActionItem]:
     """Actions, the latest first."""
+    kind = RETRY_IS if kind == "retry" else kind
+    if kind and kind not in KINDS:
+        raise InputError("query.kind", f"no action is called {kind[:80]!r}", f"Use {', '.join(KINDS)}")
     page = actions.find_actions(web.reader, states=state or (), kind=kind, job_id=job_id, cursor=cursor, limit=limit)
     return Listing(items=[ActionItem.of(row) for row in page.items], next_cursor=page.next_cursor)
 
@@ -81,7 +88,8 @@ def _placed(web: WebState, identity: Identity, order: Order, key: str | None) ->
             raise InputError("job_id", f"{order.kind} is about one job and no node", "Give job_id, and no node")
         found = jobs.job_detail(web.reader, order.job_id)
         latest = found.attempts[0].attempt if found.attempts else None
-        action = job_order(order.kind, found.job, latest, tuple(map(one_line, order.exclude)))
+        kind = "retry" if order.kind == RETRY_IS else order.kind
+        action = job_order(kind, found.job, latest, tuple(map(one_line, order.exclude)))
     return Planned(key=web.operations.order(action, identity.user, reason))
 
 

@@ -26,6 +26,12 @@ from perdure.service.web.state import Here, Operator, Owner, Viewer, WebState
 
 router = APIRouter(tags=["exceptions"])
 
+Standing = Literal[
+    "raised", "in_chain", "handled", "clearing", "recovered", "failed_again", "stopped", "escalated", "expired",
+    "withdrawn",
+]  # fmt: skip
+"""How an exception stands, in one word: `ExceptionRecord.standing`."""
+
 MAX_BATCH = 1000
 TYPE = r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*"
 Name = Annotated[str, Field(min_length=1, max_length=128)]
@@ -145,7 +151,7 @@ def list_exceptions(
     identity: Owner,
     job_id: Word = "",
     type: Annotated[list[Word] | None, Query(description="Dotted, with all below it; repeatable")] = None,
-    state: Annotated[list[Word] | None, Query(description="Only those that stand so; repeatable")] = None,
+    state: Annotated[list[Standing] | None, Query(description="Only those that stand so; repeatable")] = None,
     only_open: Annotated[bool, Query(alias="open", description="Only those that need an answer, or a person")] = False,
     cursor: Cursor = None,
     limit: Limit = 50,
@@ -166,7 +172,7 @@ def list_exceptions(
         cursor=cursor,
         limit=limit,
     )
-    return Listing(items=[encode(record) for record in page.items], next_cursor=page.next_cursor)
+    return Listing(items=[_shown(record) for record in page.items], next_cursor=page.next_cursor)
 
 
 @router.post("/exceptions", status_code=201)
@@ -211,7 +217,12 @@ def _of_ended_job(web: WebState, identity: Identity, refused: PerdureError) -> P
 @router.get("/exceptions/{exception_id:path}")
 def get_exception(web: Here, identity: Owner, exception_id: ExceptionId) -> dict[str, Any]:
     """One exception, with all that was said of it."""
-    return encode(visible(web, identity, exception_id))
+    return _shown(visible(web, identity, exception_id))
+
+
+def _shown(record: ExceptionRecord) -> dict[str, Any]:
+    """A record whose `state` is the one word that filters, tables and pages have; `chain_state` tells no outcome."""
+    return {**encode(record), "state": record.standing, "chain_state": record.state.value}
 
 
 @router.post("/answers/{exception_id:path}", status_code=204)

@@ -353,7 +353,7 @@ class _Asked(BaseModel):
 class Order(_Asked):
     """What an operator asks for: of a job (`job_id`), or of a node (`node`)."""
 
-    kind: Literal["hold", "release", "cancel", "retry", "drain", "undrain"]
+    kind: Literal["hold", "release", "cancel", "retry", "requeue", "drain", "undrain"]
     job_id: Annotated[str, Field(max_length=256)] = ""
     node: Annotated[str, Field(max_length=256)] = ""
     exclude: Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Field(max_length=1000)] = []
@@ -388,8 +388,9 @@ class LoginCode(BaseModel):
 
 
 class Minted(BaseModel):
-    """A token, shown this once."""
+    """A token, shown this once, and the id by which it is listed and revoked."""
 
+    id: str
     user: str
     role: str
     token: str

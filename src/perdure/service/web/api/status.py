@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 import perdure
-from perdure.service.access.auth import Role
+from perdure.service.access.auth import Role, id_of
 from perdure.service.web.api.models import LoginCode, Minted, NewToken, StatusItem
 from perdure.service.web.state import Here, Operator, Owner, Viewer, WebState
 
@@ -22,7 +22,7 @@ def status(web: Here, identity: Owner) -> StatusItem:  # noqa: ARG001
 def mint(web: Here, identity: Operator, body: NewToken) -> Minted:  # noqa: ARG001
     """Make a token for a person or a program. It is shown this once; only its hash is kept."""
     token = web.tokens.mint(body.user, Role(body.role))
-    return Minted(user=body.user, role=body.role, token=token)
+    return Minted(id=id_of(web.tokens, token), user=body.user, role=body.role, token=token)
 
 
 @router.post("/login-codes", status_code=201)

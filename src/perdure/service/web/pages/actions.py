@@ -9,11 +9,11 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from perdure.service.store.journal import ActionState
-from perdure.service.store.queries import actions, jobs
+from perdure.service.store.queries import actions, jobs, nodes
 from perdure.service.store.queries.actions import ListedAction
 from perdure.service.store.queries.reader import MAX_LIMIT, Page, Reader
 from perdure.service.web.pages.labels import BADGES
-from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, Word, at, csv_file, every
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, Word, at, csv_file, every, known_value
 from perdure.service.web.pages.render import page
 from perdure.service.web.state import Here, Viewer
 
@@ -47,7 +47,7 @@ def actions_page(
     job: Word = "",
 ) -> Response:
     """The journal of actions, as a page or as CSV."""
-    state, job = state if state in BADGES["action"] else "", job.strip()
+    state, job = known_value("state", state, BADGES["action"]), job.strip()
     within, order = asked.within(web.now()), asked.order(actions.SORTED_BY)
 
     def read(cursor: str | None, limit: int = MAX_LIMIT) -> Page[ListedAction]:
@@ -71,12 +71,14 @@ def actions_page(
         more=listing.onward(found),
         tabs=[(name, listing.link(state=name)) for name in ("", *BADGES["action"])],
         state=state,
-        counts=actions.counts(web.reader),
+        counts=actions.counts(web.reader, job_id=job, user=asked.user, partition=asked.partition, decided=within),
     )
 
 
 def undoable(reader: Reader, rows: Sequence[ListedAction]) -> frozenset[str]:
-    """Keys of those that can be taken back: done, and their job is not over."""
+    """Keys of those that can be taken back: done, and what they did has not passed since."""
     done = [row for row in rows if row.state == ActionState.DONE and row.action.undo() is not None]
-    live = jobs.live_among(reader, {row.job_id for row in done if row.job_id})
-    return frozenset(row.key for row in done if not row.job_id or row.job_id in live)
+    named, job_ids = {row.node for row in done if row.node}, {row.job_id for row in done if row.job_id}
+    latest = actions.latest_done(reader, named, job_ids)
+    still = nodes.out_of_service(reader, named) | jobs.waiting_among(reader, job_ids)
+    return frozenset(row.key for row in done if row.key in latest and (row.node or row.job_id) in still)

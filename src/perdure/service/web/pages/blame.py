@@ -15,7 +15,7 @@ from perdure.blame.grid import Grid, grid
 from perdure.service.blame.announce import in_words
 from perdure.service.store.queries import suspects
 from perdure.service.store.queries.suspects import SuspectRow
-from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, arranged, at, csv_file
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, arranged, at, csv_file, known_value
 from perdure.service.web.pages.render import page
 from perdure.service.web.state import Here, Viewer
 
@@ -90,6 +90,7 @@ SORTED_BY: Mapping[str, Callable[[SuspectRow], Any]] = {
 @router.get("/blame")
 def blame_page(request: Request, web: Here, identity: Viewer, asked: Wanted) -> Response:  # noqa: ARG001
     """Who stands accused, who was cleared, and the attempts that say so; suspects and cleared ones as CSV."""
+    known_value("sort", asked.sort.removeprefix("-"), SORTED_BY)
     standing = arranged(suspects.standing(web.reader), SORTED_BY, asked)
     cleared = arranged(suspects.cleared(web.reader), SORTED_BY, asked)
     if asked.is_csv:

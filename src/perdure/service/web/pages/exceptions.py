@@ -18,7 +18,7 @@ from perdure.service.store.queries.jobs import JobName, JudgedLine
 from perdure.service.store.queries.reader import MAX_LIMIT, Page
 from perdure.service.web.api.exceptions import ExceptionId, visible
 from perdure.service.web.pages.decision_timeline import decided_after_s, decided_s, stages, stretches
-from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, Word, at, csv_file, every
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, Word, at, csv_file, every, known_value
 from perdure.service.web.pages.render import done, page
 from perdure.service.web.state import Here, Operator, Viewer, WebState
 
@@ -85,7 +85,7 @@ def exceptions_page(
     job: Word = "",
 ) -> Response:
     """Exceptions, open ones first, then those that were decided recently, over or not; all of them as CSV."""
-    own = {"state": state if state in (OPEN, *ENDED) else "", "type": type.strip(), "job": job.strip()}
+    own = {"state": known_value("state", state, (OPEN, *ENDED)), "type": type.strip(), "job": job.strip()}
     within, order = asked.within(web.now()), asked.order(exceptions.SORTED_BY)
     chain = web.operations.coordinator.chain()
 
@@ -100,10 +100,10 @@ def exceptions_page(
     if asked.is_csv:
         found = list(every(lambda cursor: read((own["state"],) if own["state"] else (), cursor)))
         return csv_file("exceptions", COLUMNS, rows_of(web, identity, found))
-    narrow = own["state"] or asked.cursor
-    opened = read((OPEN,), asked.cursor, ROWS) if own["state"] == OPEN or not narrow else None
-    ended = read((own["state"],) if own["state"] else ENDED, asked.cursor, ROWS) if own["state"] != OPEN else None
-    unanswered = {record.id for record in opened.items} if opened else set()
+    narrow, decided = own["state"] or asked.cursor, [name for name in ENDED if name not in UNANSWERED]
+    is_of_open = own["state"] in UNANSWERED
+    opened = read((own["state"] or OPEN,), asked.cursor, ROWS) if is_of_open or not narrow else None
+    ended = read((own["state"],) if own["state"] else decided, asked.cursor, ROWS) if not is_of_open else None
     listing = ListingAddress("/exceptions", asked, own, tuple(exceptions.SORTED_BY))
     shows_all = not (listing.is_narrowed or asked.cursor)
     return page(
@@ -112,8 +112,10 @@ def exceptions_page(
         "exceptions",
         "Exceptions",
         opened=rows_of(web, identity, opened.items) if opened else None,
-        ended=rows_of(web, identity, [each for each in ended.items if each.id not in unanswered]) if ended else None,
-        older_open=listing.link(state=OPEN, cursor=opened.next_cursor) if opened and opened.next_cursor else "",
+        ended=rows_of(web, identity, ended.items) if ended else None,
+        older_open=listing.link(state=own["state"] or OPEN, cursor=opened.next_cursor)
+        if opened and opened.next_cursor
+        else "",
         older_ended=listing.onward(ended),
         turns=chain.turns,
         outages=_outages(chain) if shows_all else (),

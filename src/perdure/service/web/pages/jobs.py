@@ -18,7 +18,7 @@ from perdure.service.web.api.jobs import read_log
 from perdure.service.web.api.params import JobId
 from perdure.service.web.pages import labels
 from perdure.service.web.pages.actions import undoable
-from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, at, csv_file, every
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, at, csv_file, every, known_value
 from perdure.service.web.pages.logview import log_lines
 from perdure.service.web.pages.render import page
 from perdure.service.web.pages.timeline import Stripe, Timeline, timeline
@@ -58,7 +58,7 @@ def jobs_page(
     q: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """The list of jobs, as a page or as CSV."""
-    state, within, order = state if state in STATES else "", asked.within(web.now()), asked.order(jobs.SORTED_BY)
+    state, within, order = known_value("state", state, STATES), asked.within(web.now()), asked.order(jobs.SORTED_BY)
 
     def read(cursor: str | None, limit: int = MAX_LIMIT) -> Page[JobRow]:
         return jobs.find_jobs(

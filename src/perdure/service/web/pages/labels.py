@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from perdure.backends.registry import BACKENDS
-from perdure.model.actions import KINDS
+from perdure.model.actions import KINDS, Action, Cancel, Hold, Release, Undrain
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
@@ -252,6 +252,20 @@ def component(name: str) -> str:
 
 def backend(name: str) -> str:
     return BACKENDS[name].label if name in BACKENDS else name
+
+
+def undo_question(inverse: Action) -> str:
+    """What is asked before an action is taken back: what is done then, and to what."""
+    match inverse:
+        case Undrain(node=node):
+            return f"Return {node} to service?"
+        case Release(attempt=attempt):
+            return f"Let job {attempt.job_id} start?"
+        case Hold(attempt=attempt):
+            return f"Hold job {attempt.job_id} back?"
+        case Cancel(attempt=attempt):
+            return f"Take job {attempt.job_id} out of the queue? It is cancelled."
+    return f"{inverse.label}?"
 
 
 def kind(name: str) -> str:

@@ -13,7 +13,7 @@ from perdure.service.store.queries import learning
 from perdure.service.store.queries.learning import CorrectionRow, TermRow
 from perdure.service.web.api.learning import Incarnation, Word, learner_of, put_right
 from perdure.service.web.api.params import JobId
-from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, arranged, at, csv_file
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, arranged, at, csv_file, known_value
 from perdure.service.web.pages.render import done, page
 from perdure.service.web.state import Here, Operator, Viewer
 
@@ -62,6 +62,7 @@ def learning_page(
     request: Request, web: Here, identity: Viewer, asked: Wanted, table: Annotated[str, Query(max_length=20)] = ""
 ) -> Response:
     """The training runs and the corrections; one of the two tables as CSV."""
+    known_value("sort", asked.sort.removeprefix("-"), {**ROUNDS_BY, **CORRECTIONS_BY})
     every = learning.all_corrections(web.reader)
     said = arranged(
         [c for c in every if identity.role is Role.OPERATOR or c.by == identity.user], CORRECTIONS_BY, asked

@@ -53,14 +53,14 @@ class ListingQuery:
 
     def within(self, now: float) -> Within:
         """The stretch of time. Raises `InputError` for what is not a date and time."""
-        if self.last in LAST:
+        if known_value("last", self.last, LAST):
             return Within(now - LAST[self.last][1])
         return Within(_instant("from", self.since), _instant("to", self.until))
 
     def order(self, names: Collection[str]) -> SortOrder | None:
-        """How to sort; None where nothing, or nothing that can be sorted by, is asked for."""
-        name = self.sort.removeprefix("-")
-        return SortOrder(name, self.sort.startswith("-")) if name in names else None
+        """How to sort; None where nothing is asked for. Raises `InputError` for what cannot be sorted by."""
+        name = known_value("sort", self.sort.removeprefix("-"), names)
+        return SortOrder(name, self.sort.startswith("-")) if name else None
 
 
 Wanted = Annotated[ListingQuery, Depends()]
@@ -105,6 +105,16 @@ class ListingAddress:
         return "descending" if self.asked.sort.startswith("-") else "ascending"
 
     @property
+    def narrowed_to(self) -> str:
+        """The filters that all listings share, in words that end a sentence; "" where none is set."""
+        a = self.asked
+        said = [f"of {a.user}" if a.user else "", f"in {a.partition}" if a.partition else ""]
+        if a.last:
+            said.append(f"of the {LAST[a.last][0].lower()}")
+        said += [f"from {a.since}" if a.since else "", f"to {a.until}" if a.until else ""]
+        return "".join(f", {visible(words)}" for words in said if words)
+
+    @property
     def csv(self) -> str:
         return self.link(format=CSV)
 
@@ -125,6 +135,13 @@ class ListingAddress:
     def onward(self, found: Page[Any] | None) -> str:
         """The next page; "" where there is none."""
         return self.link(cursor=found.next_cursor) if found is not None and found.next_cursor else ""
+
+
+def known_value(where: str, value: str, known: Collection[str]) -> str:
+    """`value`, or "" where nothing is asked for. Raises `InputError` for what would filter by nothing, or by all."""
+    if value and value not in known:
+        raise InputError(where, f"{visible(value)!r} is not known", f"Use {', '.join(known)}")
+    return value
 
 
 Columns = Sequence[tuple[str, Callable[[T], object]]]
@@ -171,9 +188,9 @@ def every(read: Callable[[str | None], Page[T]]) -> Iterable[T]:
 
 
 def arranged(rows: Sequence[T], keys: Mapping[str, Callable[[T], Any]], asked: ListingQuery) -> list[T]:
-    """Rows that are all at hand, sorted as asked; as they came where nothing is asked for."""
-    order = asked.order(keys)
-    return list(rows) if order is None else sorted(rows, key=keys[order.column], reverse=order.falling)
+    """Rows that are all at hand, sorted as asked; as they came where another table of the page is to be sorted."""
+    name = asked.sort.removeprefix("-")
+    return sorted(rows, key=keys[name], reverse=asked.sort.startswith("-")) if name in keys else list(rows)
 
 
 def without_page(asked: ListingQuery) -> ListingQuery:

@@ -18,7 +18,7 @@ from perdure.service.web.api.params import NodeName
 from perdure.service.web.pages.actions import undoable
 from perdure.service.web.pages.exceptions import shown_to
 from perdure.service.web.pages.labels import BADGES, DAY_S
-from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, at, csv_file, every
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, at, csv_file, every, known_value
 from perdure.service.web.pages.render import page
 from perdure.service.web.state import Here, Viewer, WebState
 
@@ -48,7 +48,7 @@ def nodes_page(
     state: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
     """The nodes of the cluster, as a page or as CSV."""
-    state, order = state if state in BADGES["node"] else "", asked.order(nodes.SORTED_BY)
+    state, order = known_value("state", state, BADGES["node"]), asked.order(nodes.SORTED_BY)
 
     def read(cursor: str | None, limit: int = MAX_LIMIT) -> Page[NodeRow]:
         states = [state] if state else []

@@ -11,7 +11,7 @@ from perdure.service.notices import queries as notices
 from perdure.service.notices.queries import MessageRow
 from perdure.service.store.queries.reader import MAX_LIMIT, Page
 from perdure.service.web.pages.labels import BADGES
-from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, Word, at, csv_file, every
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, Word, at, csv_file, every, known_value
 from perdure.service.web.pages.render import page
 from perdure.service.web.state import Here, Operator
 
@@ -46,7 +46,7 @@ def notices_page(
     target: Word = "",
 ) -> Response:
     """Messages to targets, as a page or as CSV. For operators: they name all users' jobs."""
-    state = state if state in BADGES["message"] else ""
+    state = known_value("state", state, BADGES["message"])
 
     def read(cursor: str | None, limit: int = MAX_LIMIT) -> Page[MessageRow]:
         return notices.find_messages(web.reader, state=state, target=target, cursor=cursor, limit=limit)

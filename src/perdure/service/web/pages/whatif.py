@@ -16,7 +16,7 @@ from perdure.service.access.auth import Identity
 from perdure.service.store.queries import history
 from perdure.service.web.api.models import ComparisonItem
 from perdure.service.web.api.whatif import SIM, ComparisonId, comparison_queue_of, item, listed, put
-from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, arranged, at, csv_file
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, arranged, at, csv_file, known_value
 from perdure.service.web.pages.policies import POLICY_WORDS, RETRY_WORDS, policy_title
 from perdure.service.web.pages.render import done, is_htmx, page
 from perdure.service.web.state import Here, Viewer, WebState
@@ -117,6 +117,7 @@ def whatif_page(
     queue = web.whatif
     if queue is None:
         return page(request, web, "whatif_off", "What if")
+    known_value("sort", asked.sort.removeprefix("-"), SORTED_BY)
     rows = arranged(listed(queue, identity), SORTED_BY, asked)
     if asked.is_csv:
         return csv_file("comparisons", COLUMNS, rows)
@@ -154,6 +155,7 @@ def comparison_page(
     queue = comparison_queue_of(web)
     found = item(queue, queue.find(comparison_id, identity))
     asked = found.ask
+    known_value("sort", wanted.sort.removeprefix("-"), FIGURES_BY)
     figures = arranged(found.summary.compared if found.summary else [], FIGURES_BY, wanted)
     if wanted.is_csv:
         return csv_file("figures", FIGURES, figures)
