@@ -78,6 +78,8 @@ class Bench:
     def is_stale(self, record):
         return record.incarnation in self.stale
 
+    is_past = is_stale
+
     def owner_of(self, record):
         return "ada"
 

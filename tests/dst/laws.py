@@ -303,6 +303,13 @@ class Auditor:
         brakes = [record["id"] for record in standing if not record["outcome"]]
         clearing = [record["id"] for record in standing if record["outcome"] == "clearing"]
         must(brakes or not clearing, "what an all-clear was given for is over", clearing)
+        failures = {name for (name,) in self._db.execute("SELECT id FROM exceptions WHERE of_attempt")}
+        for record in standing:
+            job = self.view().state.known.jobs.get(record["subject"]["job_id"])
+            plan = self.view().playbook.plan_for(record["type"])
+            outlives = record["id"] in failures or (plan is not None and plan.outlives_job)
+            is_left = record["state"] == "escalated" and not record["outcome"] and not outlives
+            must(not (is_left and job and job.state.is_over), "what is about a job ends with it", record["id"])
 
     def _knows(self, job_id: str) -> bool:
         return job_id in self.view().state.known.jobs

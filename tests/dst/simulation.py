@@ -353,6 +353,7 @@ class _Run:
         for number in range(PATIENCE):
             self._round(ROUND_S if number < 10 else 10 * ROUND_S)
             if self._is_quiet():
+                self._round(ROUND_S)  # what ended with the last look is settled by the next
                 self.auditor.check_end()
                 if self.rival:
                     self.rival.auditor.check_end()

@@ -468,7 +468,7 @@ class _Draft:
 
     def _tick(self) -> None:
         waiting = [record for record in self._ended.values() if record.needs_a_person]
-        for gone in filter(self._own_handlers.is_stale, waiting):
+        for gone in filter(self._own_handlers.is_past, waiting):
             self._put(replace(gone, outcome=ExceptionOutcome.WITHDRAWN))
         for handler in [h.id for h in self._handlers.values() if h.until_s <= self._now]:
             self._leave(handler)

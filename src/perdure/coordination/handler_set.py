@@ -98,13 +98,23 @@ class PlaybookHandlers(Struct, frozen=True):
 
     def is_stale(self, record: ExceptionRecord) -> bool:
         """A failed attempt that a newer one has replaced is its manager's recovery, and not stale."""
-        if not record.subject.job_id or self._plan(record).outlives_job or self.site.is_of_attempt(record):
-            return False
-        if record.incarnation and self.site.latest(record.subject.job_id) > record.incarnation:
+        if self._is_replaced(record):
             return True
+        return self.is_past(record) and not (record.attempt and self.site.failure_of(record.attempt))
+
+    def is_past(self, record: ExceptionRecord) -> bool:
+        """Whether the job that it is about is over or has started anew; its own failure, if any, is told apart."""
+        if self._outlives(record):
+            return False
         job = self.site.job(record.subject.job_id)
-        over = job is not None and job.state.is_over
-        return over and not (record.attempt and self.site.failure_of(record.attempt))
+        return self._is_replaced(record) or (job is not None and job.state.is_over)
+
+    def _outlives(self, record: ExceptionRecord) -> bool:
+        return not record.subject.job_id or self._plan(record).outlives_job or self.site.is_of_attempt(record)
+
+    def _is_replaced(self, record: ExceptionRecord) -> bool:
+        newest = self.site.latest(record.subject.job_id) if record.incarnation and not self._outlives(record) else 0
+        return newest > record.incarnation
 
     def owner_of(self, record: ExceptionRecord) -> str:
         job = self.site.job(record.subject.job_id) if record.subject.job_id else None

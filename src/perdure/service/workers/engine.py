@@ -141,8 +141,9 @@ class Engine:
         return [effect for effect in effects if isinstance(effect, Refused)]
 
     def tick(self) -> None:
-        """Let time pass on the chain of exceptions: leases and deadlines run out."""
-        if self._state.chain.open or self._state.chain.handlers:
+        """Let time pass on the chain of exceptions: leases and deadlines run out, and what needs a person may be past."""
+        chain = self._state.chain
+        if chain.open or chain.handlers or any(record.needs_a_person for record in chain.ended.values()):
             self.absorb([ChainInput(self.clock())])
 
     def view(self) -> SiteView:
