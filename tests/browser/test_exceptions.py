@@ -55,9 +55,9 @@ def test_the_count_of_open_ones_follows_on_every_page(open_site):
     place, visit = open_site(stir)
     visit.go("/jobs")
     count = visit.page.locator("#nav-exceptions")
-    assert count.inner_text().split() == ["2", "open"]
+    assert count.inner_text().split() == ["3", "open"]
     Told(place.world).answer("mira+turn", "trainer", "handled", "restarted the data loader")
-    visit.page.wait_for_selector("#nav-exceptions:has-text('1')")
+    visit.page.wait_for_selector("#nav-exceptions:has-text('2')")
     assert visit.page.locator("#nav-exceptions").count() == 1
     assert visit.hits() == []
 

@@ -207,6 +207,7 @@ def test_draining_a_node_and_breaking_one(open_site):
     (row,) = [row for row in place.world.journal.planned() if row.by == "root"]
     assert (row.action.node, row.reason) == ("gpu01", "fan is loud")
     card.locator("button:has-text('Freeze')").click()
+    page.click("dialog button:has-text('Yes')")
     page.wait_for_selector(".toast:has-text('gpu01: freeze')")
     assert place.commands.faults == [("gpu01", "freeze")]
 
@@ -223,6 +224,7 @@ def test_a_refusal_is_told_in_words(open_site):
 
     page.route("**/do/faults/**", too_late)
     page.locator(".node", has_text="gpu02").locator("button:has-text('Freeze')").click()
+    page.click("dialog button:has-text('Yes')")
     page.wait_for_selector(".toast-bad:has-text('only the embedded cluster')")
 
 

@@ -141,7 +141,7 @@ class Engine:
         return [effect for effect in effects if isinstance(effect, Refused)]
 
     def tick(self) -> None:
-        """Let time pass on the chain of exceptions: leases and deadlines run out, and what needs a person may be past."""
+        """Let time pass on the chain of exceptions: leases and deadlines run out, what needs a person is past."""
         chain = self._state.chain
         if chain.open or chain.handlers or any(record.needs_a_person for record in chain.ended.values()):
             self.absorb([ChainInput(self.clock())])
