@@ -202,7 +202,8 @@ class Auditor:
         return shown
 
     def _owns(self, exception_id: str, key: str) -> bool:
-        owned = {key, f"requeue:{key.removeprefix('lift:')}"}  # who owns a requeue may take back a part of it
+        attempt = key.removeprefix("lift:")  # who owns a requeue or an exclusion may take back a part of it
+        owned = {key, f"requeue:{attempt}", f"exclude:{attempt}"}
         answers = self._record(exception_id)["verdicts"]
         return any(v["kind"] == "handled" and owned & set(v["action_keys"]) for v in answers)
 

@@ -39,7 +39,7 @@ def test_one_seed_replays_one_run(simulation, seed):
     assert len(runs.pop().splitlines()) > LEAST_EVENTS
 
 
-@pytest.mark.parametrize("seed", [96783, 110162, 129424, 224335, 236743, 312169])
+@pytest.mark.parametrize("seed", [96783, 110162, 129424, 224335, 236743, 1701, 312169])
 def test_a_seed_that_once_broke_a_law_holds(simulation, seed):
     """A clock ahead, a restart, what another service did of what this one gave up, a retry of what went well."""
     told = simulation.run(seed)
