@@ -20,6 +20,7 @@ from perdure.waits.queue import Queue, QueuedJob
 from perdure.waits.rollout import HORIZON_S, Scene, counted_by, scene_of
 
 FEW_SAMPLES = 16  # futures in which alternatives are tried
+MOST_JOBS = 500  # that are answered for in one go
 FEW_DAYS = 7  # of history: with fewer, arrivals of other weekdays are not known
 
 
@@ -31,6 +32,7 @@ class Site:
     past: Past
     fit: Fit | None = None  # how far earlier answers were off; None while nobody has looked
     remarks: tuple[str, ...] = ()  # what could not be had, one sentence each
+    is_watched: bool = False  # what is said is held against what comes, and shown beside it
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +81,57 @@ def answer(
 ) -> Answer:
     """Ask the futures of the queue about a job of it, or about one that is not submitted yet (its id is "")."""
     hold = hold_of(job, queue, zone)
-    planned = job.start_s if job.is_waiting and job.start_s is not None and job.start_s > queue.now_s else None
     if not hold.can_start or job.is_running:
-        return Answer(job, hold, None, planned)
+        return Answer(job, hold, None, _planned(job, queue))
     scene = _scene(job, queue, site, rng)
     (start_s,) = scene.starts([counted_by(job, gpus=job.gpus > 0)])
-    forecast = _forecast(start_s, queue, site, scene, hold)
-    if forecast is None:
-        never = replace(hold, kind=HoldKind.NEVER, can_start=False, says="it does not fit: no future starts it")
-        return Answer(job, never, None, planned)
+    found = _answered(job, hold, (scene, start_s), queue, site)
+    if found.forecast is None:
+        return found
     may_change = hold.kind in (HoldKind.PRIORITY, HoldKind.RESOURCES, HoldKind.NOTHING, HoldKind.LIMIT)
     better = _sooner(job, queue, site, scene, start_s, rng) if with_alternatives and may_change else []
-    return Answer(job, hold, forecast, planned, tuple(better))
+    return replace(found, sooner=tuple(better))
+
+
+def answers(queue: Queue, site: Site, rng: Generator, zone: tzinfo = UTC, most: int = MOST_JOBS) -> list[Answer]:
+    """What is said of each job that waits or is held, the first `most` that came; alternatives are not tried.
+
+    Jobs that compete on the same nodes are asked about in the same futures.
+    """
+    waiting = sorted((job for job in queue.jobs if job.is_waiting or job.is_held), key=lambda job: job.submit_s)[:most]
+    holds = {job: hold_of(job, queue, zone) for job in waiting}
+    starts: dict[QueuedJob, tuple[Scene, NDArray[np.float64]]] = {}
+    for job in waiting:
+        if job in starts or not holds[job].can_start:
+            continue
+        scene = _scene(job, queue, site, rng)
+        alike = [each for each in waiting if holds[each].can_start and _competes_in(each, scene)]
+        asked = [counted_by(each, gpus=scene.counts_gpus) for each in alike]
+        starts |= {each: (scene, row) for each, row in zip(alike, scene.starts(asked), strict=True)}
+    return [_answered(job, holds[job], starts.get(job), queue, site) for job in waiting]
+
+
+def _competes_in(job: QueuedJob, scene: Scene) -> bool:
+    return scene.counts_gpus == (job.gpus > 0) and scene.partitions.issuperset(job.partitions)
+
+
+def _answered(
+    job: QueuedJob, hold: Hold, found: tuple[Scene, NDArray[np.float64]] | None, queue: Queue, site: Site
+) -> Answer:
+    planned = _planned(job, queue)
+    if found is None:
+        return Answer(job, hold, None, planned)
+    scene, start_s = found
+    forecast = _forecast(start_s, queue, site, scene, hold)
+    return Answer(job, hold if forecast is not None else _never(hold), forecast, planned)
+
+
+def _planned(job: QueuedJob, queue: Queue) -> float | None:
+    return job.start_s if job.is_waiting and job.start_s is not None and job.start_s > queue.now_s else None
+
+
+def _never(hold: Hold) -> Hold:
+    return replace(hold, kind=HoldKind.NEVER, can_start=False, says="it does not fit: no future starts it")
 
 
 def _forecast(start_s: NDArray[np.float64], queue: Queue, site: Site, scene: Scene, hold: Hold) -> Forecast | None:
@@ -118,7 +159,7 @@ def _doubts(site: Site, scene: Scene, hold: Hold) -> list[str]:
         found.append(f"by a history of {site.past.span_s / 60:.0f} minutes alone")
     elif site.past.days < FEW_DAYS:
         found.append(f"by a history of {site.past.days} days alone: weekdays are not told apart")
-    if site.fit is None or not site.fit.is_known:
+    if not site.is_watched and (site.fit is None or not site.fit.is_known):
         found.append("not yet held against this site's past starts: perdure when fit does that")
     if hold.kind is HoldKind.LIMIT:
         found.append("limits of QOS and account are not simulated: it may take longer")
