@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from perdure.waits.forecast import INTERVAL, LEVELS
 
-ENOUGH = 20  # starts; a share of fewer says little
+ENOUGH = 20  # answers; a share of fewer says little
 FLOOR_S = 60.0  # differences of shorter waits are the scheduler's cycles
 
 

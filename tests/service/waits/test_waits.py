@@ -10,14 +10,16 @@ import pytest
 
 from perdure.backends.protocol import PastJobs, Queued
 from perdure.errors import ClusterBusy, ForecastFailed
+from perdure.service.store.queries.reader import Reader
 from perdure.service.waits import process, promise_store
 from perdure.service.waits.order import ForecastOrder
 from perdure.service.waits.process import forecasts_of
 from perdure.service.waits.promise_store import PromiseStore
 from perdure.service.waits.watch import FIRST_S, PROMISE_EVERY_S, WaitsWatch
 from perdure.service.waits.worker import forecasts
+from perdure.service.web.metrics import ServiceMetrics
 from perdure.service.web.pages.labels import percent
-from perdure.waits.calibration import Promise
+from perdure.waits.calibration import Calibration, Promise
 from perdure.waits.forecast import LEVELS
 from perdure.waits.queue import QueueLook
 from tests.copying import replace
@@ -261,7 +263,7 @@ def test_how_often_promises_were_kept_is_drawn_once_there_are_enough(place, tmp_
     watch.turn()
     assert (watch.calibration.answers, watch.calibration.within) == (20, 1.0)
     text = place.client(place.mira).get("/waits").text
-    assert f"<strong>{percent(1.0)}</strong> of 20 starts lay within" in text
+    assert f"<strong>{percent(1.0)}</strong> of 20 answers held" in text
     assert text.count('class="kept-point"') == len(LEVELS)
     levels = place.client(place.mira).get("/api/v1/waits").json()["calibration"]["levels"]
     assert {each["promised"]: each["kept"] for each in levels} == {
@@ -284,3 +286,15 @@ def test_what_users_named_is_text_alone(place, tmp_path):
     assert "<b>mira" not in text
     assert "<i>x" not in text
     assert "<u>" not in text
+
+
+def test_metrics_tell_how_often_promises_were_kept_once_there_are_enough(place, tmp_path):
+    def told(kept):
+        metrics = ServiceMetrics()
+        metrics.watch(Reader(place.world.journal.engine, CLUSTER), place.commands, kept=lambda: kept)
+        return metrics.render().decode()
+
+    assert "\nperdure_waits_answers 19.0\n" in told(Calibration(19, 0.75))
+    assert "\nperdure_waits_coverage_ratio 0" not in told(Calibration(19, 0.75))
+    assert "\nperdure_waits_coverage_ratio 0.75\n" in told(Calibration(20, 0.75))
+    assert "\nperdure_waits_answers 0.0\n" in place.client(place.operator).get("/metrics").text
