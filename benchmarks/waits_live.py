@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perdure.cli.live_queue import keep_fit, live_queue
-from perdure.waits.answer import AnswerBasis
-from perdure.waits.answer import forecasts as answers_of
+from perdure.waits.answer import AnswerBasis, answers
 from perdure.waits.hindcast import fit
 from perdure.waits.queue import Queue
 
@@ -63,10 +62,11 @@ class Drive:
         subprocess.run(argv, check=True, capture_output=True)
 
     def ask(self, queue: Queue, site: AnswerBasis) -> None:
-        for job, forecast in answers_of(queue, site, self.rng):
-            low_s, high_s = forecast.interval_s
-            planned = job.start_s if job.start_s and job.start_s > queue.now_s else None
-            self.said.append(_Said(job.job_id, queue.now_s, low_s, forecast.median_s, high_s, planned))
+        for found in answers(queue, site, self.rng):
+            if found.forecast is not None and found.job.is_waiting:
+                low_s, high_s = found.forecast.interval_s
+                median_s = found.forecast.median_s
+                self.said.append(_Said(found.job.job_id, queue.now_s, low_s, median_s, high_s, found.planned_s))
 
 
 def run(minutes: float, load: float, seed: int) -> dict[str, object]:

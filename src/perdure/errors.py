@@ -78,6 +78,10 @@ class MissingExtra(PerdureError, ImportError):
     """A command needs an optional part that is not installed."""
 
 
+class ForecastFailed(PerdureError):
+    """It could not be said when waiting jobs start; trying again may help."""
+
+
 class Fenced(PerdureError):
     """A newer incarnation of this job has taken over; this one must not write."""
 

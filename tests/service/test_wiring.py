@@ -23,6 +23,7 @@ from perdure.service.notices.channels.ntfy import Ntfy
 from perdure.service.notices.secrets import Secret
 from perdure.service.notices.settings import NoticesSettings, Targets
 from perdure.service.settings import Settings, _type_of, known_names, load, value_of
+from perdure.service.waits.watch import FIRST_S
 from perdure.service.workers.kept_logs import Retention
 
 STORE = SimpleNamespace(engine="engine", probe=lambda every_s: None)
@@ -251,6 +252,13 @@ def test_suspects_are_looked_for_as_is_set(made, tmp_path):
     assert "Watch" not in made(of(blame={"enabled": False}))
     with pytest.raises(ConfigError, match=r"blame\.switches"):
         made(of(blame={"switches": tmp_path / "none"}))
+
+
+def test_starts_are_forecast_on_slurm_as_often_as_is_set(made):
+    found = made(of(service=SLURM, waits={"every_s": 66.0}))
+    assert found["thread waits"] == FIRST_S  # until the queue is known
+    assert "thread waits" not in made(of(service=SLURM, waits={"every_s": 0.0}))
+    assert "thread waits" not in made(of())
 
 
 def test_nodes_are_watched_where_their_agents_write(made):

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from perdure.backends.slurm.backend import SlurmBackend
+from perdure.backends.slurm.queue import read_queue
+from perdure.backends.slurm.tools import Tools
 from tests.slurm.cluster import SlurmCluster, await_
 
 pytestmark = pytest.mark.slurm
@@ -135,3 +138,28 @@ def test_the_board_tells_of_each_partition(quiet_cluster: SlurmCluster, when: As
     table = when(json_too=False)
     assert table.returncode == 0
     assert "0 of 16" in table.stdout
+
+
+def test_the_service_has_the_queue_of_its_last_look_without_asking_again(quiet_cluster: SlurmCluster) -> None:
+    """As ``perdure when`` reads it, but for what changed in between: the instant."""
+    cluster = quiet_cluster
+    fill(cluster)
+    job = cluster.submit("sleep 600", "--gres=gpu:4", "--time=10")
+    reason(cluster, job, "")
+    tools = Tools(environment=cluster.env)
+    backend = SlurmBackend("here", tools)
+    assert backend.queue() is None  # from now on looks ask for what it needs
+    backend.observe(0.0)
+    look = backend.queue()
+    asked = read_queue(tools)
+    assert look is not None
+    assert abs(look.queue.now_s - asked.queue.now_s) < 5
+    assert {one.job_id for one in look.queue.running()} == {one.job_id for one in asked.queue.running()}
+    assert [one.job_id for one in look.queue.waiting()] == [job]
+    assert look.queue.nodes == asked.queue.nodes
+    assert look.queue.partitions == asked.queue.partitions
+    assert look.config == asked.config
+    past = backend.past_jobs(look, look.queue.now_s - 3600)
+    assert past.text is not None
+    assert past.text.startswith(b"JobID|User")
+    backend.close()

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from perdure.model.actions import Action, Comment, Outcome
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
 from perdure.model.output import LogMark, Output
+from perdure.waits.queue import QueueLook
 
 TAIL_BYTES = 4 * 1024 * 1024
+
+
+class PastJobs(NamedTuple):
+    """Jobs of past weeks as a trace file, and what is to be said of them, one sentence each."""
+
+    text: bytes | None  # None where none are kept
+    form: str  # a name of `perdure.traces.read`
+    remarks: tuple[str, ...] = ()
 
 
 class Backend(Protocol):
@@ -56,6 +65,17 @@ class Commented(Protocol):
 
     def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
         """Carry out comments, all together; the result of each. From any thread. Raises `ClusterBusy`."""
+
+
+@runtime_checkable
+class Queued(Protocol):
+    """A cluster that tells of its whole queue, and of the past that forecasts rest on. From any thread."""
+
+    def queue(self) -> QueueLook | None:
+        """The queue as the last look saw it, without a question; None where it is not known yet."""
+
+    def past_jobs(self, look: QueueLook, since_s: float) -> PastJobs:
+        """Ask for all jobs that ran since an instant. Raises `ClusterBusy`, `ConfigError`."""
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ import os
 
 import msgspec
 
-from perdure.backends.slurm.past_jobs import read_past_jobs
+from perdure.backends.slurm.past_jobs import keeps_past_jobs, read_past_jobs, remarks_on
 from perdure.backends.slurm.queue import read_queue
 from perdure.backends.slurm.tools import Tools
 from perdure.cli.kept import KeptFolder
@@ -17,19 +17,12 @@ from perdure.traces.read import read
 from perdure.waits.answer import AnswerBasis
 from perdure.waits.hindcast import Fit
 from perdure.waits.past import DAY_S, Past
-from perdure.waits.queue import Queue
+from perdure.waits.queue import Queue, QueueLook
 
 QUEUE_S, HISTORY_S = 60.0, 3600.0  # how old what is kept may be
 HISTORY_DAYS = 28
 FIT_DAYS = 14  # an older one is forgotten
 _QUEUE, _HISTORY, _FIT = "queue.json", "history.txt", "fit.json"
-
-
-class _Look(msgspec.Struct, frozen=True):
-    """The queue as it is kept, with the settings that are in force."""
-
-    queue: Queue
-    config: dict[str, str]
 
 
 def live_queue() -> tuple[Queue, AnswerBasis]:
@@ -64,21 +57,20 @@ def _kept_fit(kept: KeptFolder) -> Fit | None:
         return None
 
 
-def _look(kept: KeptFolder, tools: Tools) -> _Look:
+def _look(kept: KeptFolder, tools: Tools) -> QueueLook:
     def ask() -> bytes:
-        queue, config = read_queue(tools)
-        return msgspec.json.encode(_Look(queue, {key.lower(): value for key, value in config.values.items()}))
+        return msgspec.json.encode(read_queue(tools))
 
     text, _ = kept.fresh(_QUEUE, QUEUE_S, ask)
     try:
-        return msgspec.json.decode(text, type=_Look)
+        return msgspec.json.decode(text, type=QueueLook)
     except msgspec.MsgspecError:  # another version kept it
-        return msgspec.json.decode(ask(), type=_Look)
+        return msgspec.json.decode(ask(), type=QueueLook)
 
 
-def _past(kept: KeptFolder, tools: Tools, look: _Look) -> tuple[Past, tuple[str, ...]]:
+def _past(kept: KeptFolder, tools: Tools, look: QueueLook) -> tuple[Past, tuple[str, ...]]:
     """The jobs of the last weeks, and what is to be said where they cannot be had."""
-    if look.config.get("accountingstoragetype", "") in ("", "accounting_storage/none"):
+    if not keeps_past_jobs(look.config):
         return Past(), ("this Slurm keeps no accounting",)
     since_s = look.queue.now_s - HISTORY_DAYS * DAY_S
     try:
@@ -89,6 +81,4 @@ def _past(kept: KeptFolder, tools: Tools, look: _Look) -> tuple[Past, tuple[str,
         table = read(path, "sacct", skip_bad=True).table
     except PerdureError as err:
         return Past(), (f"no history: {err.args[1]}",)
-    private = "jobs" in look.config.get("privatedata", "").lower()
-    remarks = ("this Slurm shows a user no jobs of others: what they hold is not known",) if private else ()
-    return Past.of(table, look.queue.now_s), remarks
+    return Past.of(table, look.queue.now_s), remarks_on(look.config)

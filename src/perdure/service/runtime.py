@@ -20,7 +20,7 @@ import uvicorn
 
 from perdure.backends.kind import CallBudget
 from perdure.backends.local import JobSpec
-from perdure.backends.protocol import Backend, Commented, Hooked, Playground
+from perdure.backends.protocol import Backend, Commented, Hooked, Playground, Queued
 from perdure.blame.builders.topology import NO_SWITCHES, Topology, read_topology
 from perdure.coordination.messages import Input
 from perdure.coordination.playbook import MAX_CHARACTERS, Playbook, own_playbook, site_playbook
@@ -44,6 +44,8 @@ from perdure.service.notices.notifier import READ_EVERY_S, Notifier, turns
 from perdure.service.notices.outbox import Outbox
 from perdure.service.settings import CoordinationSettings, ServiceSettings, Settings
 from perdure.service.store.journal import Journal
+from perdure.service.waits.promise_store import PromiseStore
+from perdure.service.waits.watch import WaitsWatch
 from perdure.service.web.app import create_app
 from perdure.service.web.connections import (
     BACKLOG,
@@ -182,6 +184,10 @@ def run(settings: Settings) -> int:
         if settings.blame.enabled:
             watch = watch_of(settings, journal, engine)
             hands.append(forever("blame", stop, watch.turn, lambda: stop.wait(settings.blame.step_s)))
+        waits = waits_of(settings, backend, journal, state)
+        if waits is not None:
+            every_s = settings.waits.every_s
+            hands.append(forever("waits", stop, waits.turn, lambda: stop.wait(waits.pause_s(every_s))))
         url = f"http://{_spoken(service.host)}:{sock.getsockname()[1]}"
         hands += notifiers(settings, journal, state, url, metrics, stop)
         stack.callback(end, hands, stop, engine)
@@ -190,7 +196,7 @@ def run(settings: Settings) -> int:
         queue = comparison_queue_of(settings, journal, state)
         if queue is not None:
             stack.enter_context(at_work(queue))
-        return serve(settings, engine, learner, metrics, sock, url, state, queue)
+        return serve(settings, engine, learner, metrics, sock, url, state, queue, waits)
 
 
 def keep_room(engine: Engine, switch: KillSwitch) -> None:
@@ -263,6 +269,13 @@ def watch_of(settings: Settings, journal: Journal, engine: Engine) -> Watch:
 
     store = SuspectStore(journal.store, journal.cluster, topology_of(settings), settings.blame.storage)
     return Watch(store, settings.blame, time.time, tell)
+
+
+def waits_of(settings: Settings, backend: Backend, journal: Journal, state: Path) -> WaitsWatch | None:
+    """What says when waiting jobs start; None where it is turned off, or this cluster tells of no queue."""
+    if not settings.waits.every_s or not isinstance(backend, Queued):
+        return None
+    return WaitsWatch(backend, PromiseStore(journal.store, journal.cluster), state / "waits", time.time)
 
 
 def topology_of(settings: Settings) -> Topology:
@@ -367,6 +380,7 @@ def serve(
     url: str,
     state: Path,
     queue: ComparisonQueue | None,
+    waits: WaitsWatch | None = None,
 ) -> int:
     """Serve the pages until a signal ends it."""
     service = settings.service
@@ -375,7 +389,7 @@ def serve(
     web = WebSettings(hosts=service.hosts, notices=settings.notices.limits, proxy=settings.proxy)
     app = create_app(
         engine.journal.engine, commands, tokens, web,
-        metrics=metrics, queue=queue, learner=learner, suspicion=settings.blame,
+        metrics=metrics, queue=queue, learner=learner, suspicion=settings.blame, starts=waits,
     )  # fmt: skip
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=END_S, http=BoundedProtocol,

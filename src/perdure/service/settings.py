@@ -31,6 +31,7 @@ from perdure.service.core.caps import Caps
 from perdure.service.core.scope import ScopeSettings
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.notices.settings import NoticesSettings, check_rules, check_targets
+from perdure.service.waits.settings import WaitsSettings
 from perdure.service.whatif.limits import WhatifSettings
 
 SYSTEM_FILE = Path("/etc/perdure/config.toml")
@@ -133,6 +134,7 @@ class Settings:
     caps: Caps = field(default_factory=Caps)
     whatif: WhatifSettings = field(default_factory=WhatifSettings)
     blame: BlameSettings = field(default_factory=BlameSettings)
+    waits: WaitsSettings = field(default_factory=WaitsSettings)
     coordination: CoordinationSettings = field(default_factory=CoordinationSettings)
     scope: ScopeSettings = field(default_factory=ScopeSettings)
     notices: NoticesSettings = field(default_factory=NoticesSettings)
@@ -194,6 +196,7 @@ _GROUPS: Mapping[str, type] = {
     "triage": TriageSettings,
     "whatif": WhatifSettings,
     "blame": BlameSettings,
+    "waits": WaitsSettings,
     "notices": NoticesSettings,
     "proxy": ProxySettings,
 }

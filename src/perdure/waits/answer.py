@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from typing import Any
@@ -21,6 +20,7 @@ from perdure.waits.queue import Queue, QueuedJob
 from perdure.waits.rollout import HORIZON_S, Scene, counted_by, scene_of
 
 FEW_SAMPLES = 16  # futures in which alternatives are tried
+MOST_JOBS = 500  # that are answered for in one go
 FEW_DAYS = 7  # of history: with fewer, arrivals of other weekdays are not known
 
 
@@ -32,6 +32,7 @@ class AnswerBasis:
     past: Past
     fit: Fit | None = None  # how far earlier answers were off; None while nobody has looked
     remarks: tuple[str, ...] = ()  # what could not be had, one sentence each
+    is_watched: bool = False  # what is said is held against what comes, and shown beside it
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,34 +87,59 @@ def answer(
 ) -> WaitAnswer:
     """Ask the futures of the queue about a job of it, or about one that is not submitted yet (its id is "")."""
     hold = hold_of(job, queue, zone)
-    planned = job.start_s if job.is_waiting and job.start_s is not None and job.start_s > queue.now_s else None
     if not hold.can_start or job.is_running:
-        return WaitAnswer(job, hold, None, planned)
+        return WaitAnswer(job, hold, None, _planned(job, queue))
     scene = _scene(job, queue, site, rng)
     (start_s,) = scene.starts([counted_by(job, gpus=job.gpus > 0)])
-    forecast = _forecast(start_s, queue, site, scene, hold)
-    if forecast is None:
-        never = replace(hold, kind=HoldKind.NEVER, can_start=False, says="it does not fit: no future starts it")
-        return WaitAnswer(job, never, None, planned)
+    found = _answered(job, hold, (scene, start_s), queue, site)
+    if found.forecast is None:
+        return found
     may_change = hold.kind in (HoldKind.PRIORITY, HoldKind.RESOURCES, HoldKind.NOTHING, HoldKind.LIMIT)
     better = _sooner(job, queue, site, scene, start_s, rng) if with_alternatives and may_change else []
-    return WaitAnswer(job, hold, forecast, planned, tuple(better))
+    return replace(found, sooner=tuple(better))
 
 
-def forecasts(queue: Queue, site: AnswerBasis, rng: Generator) -> Iterator[tuple[QueuedJob, WaitForecast]]:
-    """All waiting jobs that can start by themselves, those that compete with each other in the same futures."""
-    left = {job: hold for job in queue.waiting() if (hold := hold_of(job, queue)).can_start}
-    while left:
-        first = next(iter(left))
-        scene = _scene(first, queue, site, rng)
-        alike = [
-            job for job in left if scene.partitions.issuperset(job.partitions) and bool(job.gpus) == bool(first.gpus)
-        ]
-        starts = scene.starts([counted_by(job, gpus=bool(first.gpus)) for job in alike])
-        for job, start_s in zip(alike, starts, strict=True):
-            forecast = _forecast(start_s, queue, site, scene, left.pop(job))
-            if forecast is not None:
-                yield job, forecast
+def answers(
+    queue: Queue, site: AnswerBasis, rng: Generator, zone: tzinfo = UTC, most: int = MOST_JOBS
+) -> list[WaitAnswer]:
+    """What is said of each job that waits or is held, the first `most` that came; alternatives are not tried.
+
+    Jobs that compete on the same nodes are asked about in the same futures.
+    """
+    waiting = sorted((job for job in queue.jobs if job.is_waiting or job.is_held), key=lambda job: job.submit_s)[:most]
+    holds = {job: hold_of(job, queue, zone) for job in waiting}
+    starts: dict[QueuedJob, tuple[Scene, NDArray[np.float64]]] = {}
+    for job in waiting:
+        if job in starts or not holds[job].can_start:
+            continue
+        scene = _scene(job, queue, site, rng)
+        alike = [each for each in waiting if holds[each].can_start and _competes_in(each, scene)]
+        asked = [counted_by(each, gpus=scene.counts_gpus) for each in alike]
+        starts |= {each: (scene, row) for each, row in zip(alike, scene.starts(asked), strict=True)}
+    return [_answered(job, holds[job], starts.get(job), queue, site) for job in waiting]
+
+
+def _competes_in(job: QueuedJob, scene: Scene) -> bool:
+    return scene.counts_gpus == (job.gpus > 0) and scene.partitions.issuperset(job.partitions)
+
+
+def _answered(
+    job: QueuedJob, hold: HeldBy, found: tuple[Scene, NDArray[np.float64]] | None, queue: Queue, site: AnswerBasis
+) -> WaitAnswer:
+    planned = _planned(job, queue)
+    if found is None:
+        return WaitAnswer(job, hold, None, planned)
+    scene, start_s = found
+    forecast = _forecast(start_s, queue, site, scene, hold)
+    return WaitAnswer(job, hold if forecast is not None else _never(hold), forecast, planned)
+
+
+def _planned(job: QueuedJob, queue: Queue) -> float | None:
+    return job.start_s if job.is_waiting and job.start_s is not None and job.start_s > queue.now_s else None
+
+
+def _never(hold: HeldBy) -> HeldBy:
+    return replace(hold, kind=HoldKind.NEVER, can_start=False, says="it does not fit: no future starts it")
 
 
 def _forecast(
@@ -143,7 +169,7 @@ def _doubts(site: AnswerBasis, scene: Scene, hold: HeldBy) -> list[str]:
         found.append(f"by a history of {site.past.span_s / 60:.0f} minutes alone")
     elif site.past.days < FEW_DAYS:
         found.append(f"by a history of {site.past.days} days alone: weekdays are not told apart")
-    if site.fit is None or not site.fit.is_known:
+    if not site.is_watched and (site.fit is None or not site.fit.is_known):
         found.append("not yet held against this site's past starts: perdure when fit does that")
     if hold.kind is HoldKind.LIMIT:
         found.append("limits of QOS and account are not simulated: it may take longer")

@@ -101,6 +101,13 @@ class Queue(Struct, frozen=True):
         return tuple(node for node in self.nodes if not set(partitions).isdisjoint(node.partitions))
 
 
+class QueueLook(Struct, frozen=True):
+    """A queue, and the settings of its manager that are in force: by their names in lower case, as text."""
+
+    queue: Queue
+    config: dict[str, str]
+
+
 def ahead_of(job: QueuedJob, queue: Queue) -> list[QueuedJob]:
     """The waiting jobs that the manager considers before this one, in its order: tier, priority, submit, id.
 

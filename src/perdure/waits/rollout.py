@@ -60,12 +60,12 @@ class Scene:
         A job that is not in the queue yet is asked about alone: as if it, and none of the others, were submitted now.
         The first `samples` futures are asked, or all.
         """
-        there = [row for job in asked if (row := self._row(job)) is not None]
+        rows = [self._row(job) for job in asked]
+        there = [row for row in rows if row is not None]
         found = np.empty((len(asked), samples or len(self.futures)))
         for sample in range(found.shape[1]):
             known = dict(zip(there, self._first_starts(sample, there), strict=True))
-            for place, job in enumerate(asked):
-                row = self._row(job)
+            for place, (job, row) in enumerate(zip(asked, rows, strict=True)):
                 found[place, sample] = (
                     self._first_starts(sample, [len(self.jobs)], job)[0] if row is None else known[row]
                 )

@@ -12,13 +12,14 @@ import threading
 import time
 from collections import ChainMap, Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import re2
 from msgspec.structs import replace
 
 from perdure.backends.owner_reader import OwnerReader
 from perdure.backends.ownership import with_owner
-from perdure.backends.protocol import TAIL_BYTES
+from perdure.backends.protocol import TAIL_BYTES, PastJobs
 from perdure.backends.rank_files import home_of, rivals, with_ranks
 from perdure.backends.slurm import accounting, picture, plans
 from perdure.backends.slurm.accounting import AccountingRow
@@ -34,7 +35,9 @@ from perdure.backends.slurm.outputs import (
     request_of,
 )
 from perdure.backends.slurm.partitions import Partitions
+from perdure.backends.slurm.past_jobs import PAST_FORM, keeps_past_jobs, read_past_jobs, remarks_on
 from perdure.backends.slurm.paths import expand_patterns
+from perdure.backends.slurm.queue import ask_partitions, look_of, queue_of
 from perdure.backends.slurm.records import (
     JobRecord,
     JobRecords,
@@ -76,10 +79,12 @@ from perdure.model.nodes import Node
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, LogMark, Output, OutputFile, OutputKind, Why
 from perdure.triage.scheduler import has_failed_to_launch
+from perdure.waits.queue import QueuedPartition, QueueLook
 
 log = logging.getLogger("perdure")
 
 MAKES_DIRECTORIES = "24.11"  # the first version known to make those that an output needs
+PARTITIONS_EVERY_S = 600.0  # what an administrator changes by hand is asked for so often
 MAX_DONE = 10_000  # outcomes, and ends that hooks told of, that are remembered
 COMPLETED_S = 1.0  # that a job which was put back is waited for while its epilogs end
 MAX_ASKED = 500  # jobs that accounting is asked about by id; where there are more, it is asked for all
@@ -101,6 +106,16 @@ _JOB_ID = re2.compile(r"\d{1,10}(?:[_+]\d{1,10})?")
 _VERSION = re2.compile(r"(\d+\.\d+(?:\.\d+)?)")
 _DENIED = "permission denied"
 _NO_SUCH = ("Invalid job id", "not found")
+
+
+@dataclass(frozen=True, slots=True)
+class _QueueRest:
+    """What a queue has beside jobs and nodes, as it was told at an instant."""
+
+    asked_s: float
+    partitions: tuple[QueuedPartition, ...]
+    config: Config
+    ahead_s: float  # by how much slurmctld's clock is ahead of this machine's
 
 
 class SlurmBackend:
@@ -137,6 +152,9 @@ class SlurmBackend:
         self._proved: frozenset[int] = frozenset()  # of those, the ones that accounting's word has settled
         self._by_text: Mapping[bytes, JobRecord] = {}  # records of the last look, by what stands for their text
         self._records: dict[str, JobRecord] = {}  # by job id, as last seen
+        self._seen: tuple[float, tuple[JobRecord, ...], tuple[NodeRecord, ...]] | None = None  # by the last look
+        self._tells_queue = False  # whether anybody has asked for it
+        self._queue_rest: _QueueRest | None = None
         self._components: frozenset[int] = frozenset()  # numbers of jobs that are a part of a heterogeneous one
         self._gaps: dict[str, Gap] = {}  # that accounting is to fill, by job id
         self._whole_rows_s = -math.inf  # when accounting was last asked for all
@@ -181,6 +199,32 @@ class SlurmBackend:
     def records(self) -> tuple[JobRecord, ...]:
         """The controller's jobs as the last look saw them."""
         return tuple(self._records.values())
+
+    def queue(self) -> QueueLook | None:
+        """The queue as the last look saw it, from any thread; None before the look that follows the first question."""
+        self._tells_queue = True
+        seen, rest = self._seen, self._queue_rest
+        if seen is None or rest is None:
+            return None
+        at_s, records, nodes = seen
+        queue = queue_of(at_s + rest.ahead_s, records, nodes, rest.partitions, rest.config.cluster)
+        return look_of(queue, rest.config)
+
+    def past_jobs(self, look: QueueLook, since_s: float) -> PastJobs:
+        """What accounting tells of the jobs that ran since an instant. From any thread."""
+        if not keeps_past_jobs(look.config):
+            return PastJobs(None, PAST_FORM, ("this Slurm keeps no accounting",))
+        return PastJobs(read_past_jobs(self._tools, since_s), PAST_FORM, remarks_on(look.config))
+
+    def _note_queue_rest(self, now: float) -> None:
+        """Learn, now and then, what of a queue no look tells: partitions, settings, and slurmctld's clock."""
+        if not self._tells_queue or (self._queue_rest and now < self._queue_rest.asked_s + PARTITIONS_EVERY_S):
+            return
+        with contextlib.suppress(PerdureError), self._dialog() as scontrol:
+            partitions = ask_partitions(scontrol)
+            config = read_config(_answered(scontrol, "show config"), scontrol.mark)
+            ahead_s = 0.0 if config.time_s is None else config.time_s - math.floor(time.time())
+            self._queue_rest = _QueueRest(now, partitions, config, ahead_s)
 
     def clocks_ahead(self, ctld_s: float | None) -> tuple[str, ...]:
         """Nodes whose daemon, by its own clock, started later than it is by slurmctld's."""
@@ -279,6 +323,8 @@ class SlurmBackend:
         self._nodes = frozenset(record.node.name for record in nodes) or self._nodes
         if jobs is not None:
             self._records = {job.job_id: job for job in jobs}
+            self._note_queue_rest(now)
+            self._seen = now, tuple(jobs), nodes
         start_s = max((r.start_s or 0.0 for r in merged if r.job_id.partition("_")[0] in late), default=0.0)
         failed = self._note_outputs(merged, scripts, (*rows, *self._submit_lines(late, start_s + LINES_AFTER_S)))
         self._note_siblings(failed, self._records.values())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from perdure.backends.slurm.accounting import ran_since
 from perdure.backends.slurm.tools import Tools
 from perdure.errors import ClusterBusy
 
+PAST_FORM = "sacct"  # as `perdure.traces.read` calls it
 FIELDS = (
     "JobID", "User", "Account", "Partition", "QOS", "Submit", "Eligible", "Start", "ElapsedRaw", "TimelimitRaw",
     "State", "NNodes", "ReqCPUS", "AllocTRES", "ReqTRES",
@@ -21,3 +24,14 @@ def read_past_jobs(tools: Tools, since_s: float) -> bytes:
     if answer.code:
         raise ClusterBusy("sacct", answer.complaint or "accounting does not answer", "Run `sacctmgr ping`")
     return answer.out
+
+
+def keeps_past_jobs(config: Mapping[str, str]) -> bool:
+    """Whether there is accounting to ask; `config` by names in lower case."""
+    return config.get("accountingstoragetype", "") not in ("", "accounting_storage/none")
+
+
+def remarks_on(config: Mapping[str, str]) -> tuple[str, ...]:
+    """What is to be said of a past that was read: others' jobs may be missing in it."""
+    private = "jobs" in config.get("privatedata", "").lower()
+    return ("this Slurm shows a user no jobs of others: what they hold is not known",) if private else ()

@@ -10,10 +10,10 @@ from perdure.backends.slurm.tools import Dialog, Tools
 from perdure.backends.slurm.words import duration_s, job_state
 from perdure.errors import ClusterBusy
 from perdure.model.jobs import JobState
-from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition
+from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueueLook
 
 
-def read_queue(tools: Tools) -> tuple[Queue, Config]:
+def read_queue(tools: Tools) -> QueueLook:
     """Ask Slurm once. Raises `ConfigError` without its tools, `ClusterBusy` where slurmctld does not answer."""
     tools.check()
     with tools.dialog() as scontrol:
@@ -22,8 +22,12 @@ def read_queue(tools: Tools) -> tuple[Queue, Config]:
             raise ClusterBusy("slurmctld", "it does not answer", "Run `scontrol ping`")
         jobs = read_jobs(_answer(scontrol, "show job"), scontrol.mark)
         nodes = read_nodes(_answer(scontrol, "show node"), scontrol.mark)
-        partitions = read_partitions(_answer(scontrol, "show partition"))
-    return queue_of(config.time_s, jobs.whole, nodes, partitions, config.cluster), config
+        partitions = ask_partitions(scontrol)
+    return look_of(queue_of(config.time_s, jobs.whole, nodes, partitions, config.cluster), config)
+
+
+def look_of(queue: Queue, config: Config) -> QueueLook:
+    return QueueLook(queue, {key.lower(): value for key, value in config.values.items()})
 
 
 def queue_of(
@@ -38,6 +42,11 @@ def queue_of(
     return Queue(
         now_s, tuple(job for job in seen if not job.state.is_over), tuple(map(_node, nodes)), partitions, cluster
     )
+
+
+def ask_partitions(scontrol: Dialog) -> tuple[QueuedPartition, ...]:
+    """What ``show partition`` tells. Raises `ClusterBusy`."""
+    return read_partitions(_answer(scontrol, "show partition"))
 
 
 def read_partitions(text: bytes) -> tuple[QueuedPartition, ...]:

@@ -235,6 +235,20 @@ terms = Table(  # rounds of teaching, and the models they made
     Column("model", LargeBinary),  # of the newest adopted ones
 )
 
+wait_promises = Table(  # when waiting jobs were said to start, and when they did
+    "wait_promises",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("job_id", String, nullable=False),
+    Column("asked_s", Float, nullable=False),
+    Column("start_s", Float),  # empty while it has not started
+    Column("wait_s", JSON, nullable=False),  # a number for each of waits.forecast.LEVELS
+    Index("wait_promises_by_job", "cluster", "job_id", "asked_s"),
+    Index("wait_promises_by_start", "cluster", "start_s"),
+    Index("wait_promises_by_time", "cluster", "asked_s"),
+)
+
 notices = Table(  # what somebody was to be notified of: of a subject, a kind is sent once until another kind is
     "notices",
     metadata,

@@ -19,9 +19,22 @@ from perdure.service.store.queries import events as queries
 from perdure.service.store.queries.events import EventRow
 from perdure.service.store.queries.jobs import owners_of
 from perdure.service.store.queries.reader import Reader
+from perdure.service.waits.watch import WaitsWatch
 from perdure.service.web import metrics as metrics_
 from perdure.service.web import problems
-from perdure.service.web.api import actions, blame, events, exceptions, jobs, learning, nodes, notices, status, whatif
+from perdure.service.web.api import (
+    actions,
+    blame,
+    events,
+    exceptions,
+    jobs,
+    learning,
+    nodes,
+    notices,
+    status,
+    waits,
+    whatif,
+)
 from perdure.service.web.api.event_feed import EventFeed
 from perdure.service.web.api.events import Listeners
 from perdure.service.web.api.params import check_query
@@ -38,6 +51,7 @@ from perdure.service.web.state import Anybody, Here, WebSettings, WebState
 from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.whatif.limits import MIB
 from perdure.service.workers.operations import Operations
+from perdure.waits.calibration import Calibration
 
 API = "/api/v1"
 
@@ -45,6 +59,7 @@ API_ROUTERS = (
     jobs.router,
     nodes.router,
     blame.router,
+    waits.router,
     actions.router,
     events.router,
     exceptions.router,
@@ -66,17 +81,19 @@ def create_app(
     queue: ComparisonQueue | None = None,
     learner: Learner | None = None,
     suspicion: BlameSettings | None = None,
+    starts: WaitsWatch | None = None,
 ) -> FastAPI:
     """The web application of a service.
 
     `journal` is only read. All that is asked to be changed goes through `operations`. `queue` answers what-if
-    questions and `learner` takes corrections; None where there is none. `suspicion` says how suspects are found.
+    questions and `learner` takes corrections; None where there is none. `suspicion` says how suspects are found,
+    `starts` when waiting jobs start.
     Raises `RuntimeError` where a route does not say who may ask it.
     """
     settings = settings or WebSettings()
     metrics = metrics or ServiceMetrics()
     reader = Reader(journal, operations.status().cluster)
-    metrics.watch(reader, operations, settings.clock)
+    metrics.watch(reader, operations, settings.clock, lambda: starts.calibration if starts else Calibration())
     app = FastAPI(
         title="Perdure",
         summary="Why jobs failed, what was decided, what was done about it",
@@ -94,7 +111,7 @@ def create_app(
     app.state.metrics = metrics
     app.state.web = WebState(
         reader, operations, tokens, app.state.sessions, metrics, Replies(), settings, queue, learner,
-        suspicion or BlameSettings(),
+        suspicion or BlameSettings(), starts,
     )  # fmt: skip
     check_every_route_declares((*API_ROUTERS, health, *site.ROUTERS))
     for router in API_ROUTERS:

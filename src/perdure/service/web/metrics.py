@@ -21,6 +21,7 @@ from perdure.service.store.queries import totals
 from perdure.service.store.queries.reader import Reader
 from perdure.service.workers.operations import Operations, Status
 from perdure.triage.verdict import Label
+from perdure.waits.calibration import Calibration
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FRESH_S = 5.0  # totals are recounted no more often than this
@@ -62,9 +63,15 @@ class ServiceMetrics:
         self._latency.observe(max(0.0, seconds))
         self._verdicts.labels(label.value).inc()
 
-    def watch(self, reader: Reader, operations: Operations, clock: Callable[[], float] = time.time) -> None:
-        """Add what the journal and the service say of themselves."""
-        self.registry.register(_Standing(reader, operations, clock, self._playbook))
+    def watch(
+        self,
+        reader: Reader,
+        operations: Operations,
+        clock: Callable[[], float] = time.time,
+        kept: Callable[[], Calibration] = Calibration,
+    ) -> None:
+        """Add what the journal and the service say of themselves; `kept` says how often promised starts have held."""
+        self.registry.register(_Standing(reader, operations, clock, self._playbook, kept))
 
     def render(self) -> bytes:
         return generate_latest(self.registry)
@@ -95,11 +102,19 @@ class _Growing:
 class _Standing(Collector):
     """Reads the journal when Prometheus asks, and once before that: counters are of what came since then."""
 
-    def __init__(self, reader: Reader, operations: Operations, clock: Callable[[], float], playbook: Playbook) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        operations: Operations,
+        clock: Callable[[], float],
+        playbook: Playbook,
+        kept: Callable[[], Calibration],
+    ) -> None:
         self._reader = reader
         self._playbook = playbook
         self._operations = operations
         self._clock = clock
+        self._kept = kept
         self._lock = Lock()
         self._totals: totals.Totals | None = None
         self._counted_s = float("-inf")
@@ -112,6 +127,7 @@ class _Standing(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from _of_status(self._operations.status(), self._clock())
+        yield from _of_waits(self._kept())
         found: totals.Totals | None
         try:
             found = self._fresh_totals()
@@ -157,6 +173,16 @@ def _of_status(status: Status, now: float) -> Iterator[Metric]:
     yield left
     spent = "Budgets of users, nodes and the cluster that make retries start later now (5: five or more)."
     yield GaugeMetricFamily("perdure_retry_budgets_spent", spent, len(status.spent))
+
+
+def _of_waits(kept: Calibration) -> Iterator[Metric]:
+    text = "Answers of the last 30 days to when a job starts, of those that have started: one an hour and job."
+    yield GaugeMetricFamily("perdure_waits_answers", text, kept.answers)
+    text = "Share of these whose start lay in the interval told, which is to hold 0.8; no value below 20 answers."
+    covered = GaugeMetricFamily("perdure_waits_coverage_ratio", text)
+    if kept.is_known:
+        covered.add_metric([], kept.within)
+    yield covered
 
 
 def _of_notices(found: Mapping[str, int]) -> Iterator[Metric]:

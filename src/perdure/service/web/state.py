@@ -16,6 +16,7 @@ from perdure.service.blame.settings import BlameSettings
 from perdure.service.learning.learner import Learner
 from perdure.service.notices.rules import NoticeLimits
 from perdure.service.store.queries.reader import Reader
+from perdure.service.waits.watch import WaitsWatch
 from perdure.service.web.idempotency import Replies
 from perdure.service.web.metrics import ServiceMetrics
 from perdure.service.web.roles import operator, owner, public, viewer
@@ -56,6 +57,7 @@ class WebState:
     whatif: ComparisonQueue | None = None  # None where this service takes no what-if questions
     learner: Learner | None = None  # None where nothing is learnt
     blame: BlameSettings = field(default_factory=BlameSettings)
+    waits: WaitsWatch | None = None  # None where it is not said when waiting jobs start
 
     def now(self) -> float:
         return self.settings.clock()

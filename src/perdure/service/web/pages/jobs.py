@@ -21,6 +21,7 @@ from perdure.service.web.pages.actions import undoable
 from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, at, csv_file, every, known_value
 from perdure.service.web.pages.logview import log_lines
 from perdure.service.web.pages.render import page
+from perdure.service.web.pages.start_words import starts_in_words
 from perdure.service.web.pages.timeline import Stripe, Timeline, timeline
 from perdure.service.web.resubmit_command import command_elsewhere
 from perdure.service.web.state import Here, Viewer, WebState
@@ -131,8 +132,16 @@ def job_page(
         may_read=identity.may_read_logs_of(found.job.user),
         orders=orders(found.job, has_run=bool(found.attempts)),
         waits=waits_of(web.reader, [found.job]).get(job_id, ""),
+        starts=starts_of(web, found.job),
         ordered=next((row for row in acts if row.by != PERDURE), None),
     )
+
+
+def starts_of(web: WebState, job: Job) -> str:
+    """When a waiting job starts, in words; "" where that is not told."""
+    told = web.waits.latest if web.waits and job.state.is_waiting else None
+    found = told.of(job.job_id) if told else None
+    return starts_in_words(found.forecast, web.now()) if found is not None and found.forecast is not None else ""
 
 
 @router.get("/jobs/{job_id}/log")

@@ -325,6 +325,14 @@ def clock(seconds: float | None) -> str:
     return moment.strftime("%H:%M:%S") if moment else "?"
 
 
+def about(seconds: float, now: float) -> str:
+    """The minute of an instant, with its day where that is another one than now's."""
+    then, today = _moment(seconds), _moment(now)
+    if then is None or today is None:
+        return "?"
+    return then.strftime("%H:%M" if then.date() == today.date() else "%b %d %H:%M")
+
+
 def zone(seconds: float | None) -> str:
     """The time zone of this machine at an instant: "UTC", or "CET (UTC+01:00)"."""
     moment = _moment(seconds)

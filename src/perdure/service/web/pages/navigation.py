@@ -19,6 +19,7 @@ class NavigationEntry:
 NAVIGATION = (
     NavigationEntry("now", "Now", "/", "pulse"),
     NavigationEntry("jobs", "Jobs", "/jobs", "list"),
+    NavigationEntry("waits", "Waits", "/waits", "clock"),
     NavigationEntry("nodes", "Nodes", "/nodes", "node"),
     NavigationEntry("exceptions", "Exceptions", "/exceptions", "chain"),
     NavigationEntry("blame", "Blame", "/blame", "probe"),

@@ -18,6 +18,7 @@ from perdure.service.web.pages import (
     notices,
     now,
     reference,
+    waits,
     whatif,
 )
 from perdure.service.web.pages.assets import assets
@@ -28,6 +29,7 @@ fixed = APIRouter()
 ROUTERS = (
     now.router,
     jobs.router,
+    waits.router,
     nodes.router,
     exceptions.router,
     blame.router,
