@@ -12,6 +12,9 @@ CONTEXT: Any = TyperGroup.context_class
 MARGIN = 2  # columns that stay free at the right
 NARROWEST = 20
 ROOMY = 70  # from which on the names of options have the room that they take
+_TYPES = {"<int>": "N", "<int range>": "N", "<float>": "X", "<float range>": "X", "<str>": "TEXT", "<path>": "PATH"}
+"""What the library calls the kind of a value, and what a person reads in its place."""
+_OF_ARGUMENT = re.compile(r"^([A-Z][A-Z|]*) <[a-z \[\]]+>$")  # its name says already what it is
 _PART = re.compile(r" *[^ |]+\|?| *\|")  # a word; of <pending|held|running> each value is one
 
 
@@ -23,11 +26,24 @@ class FittingHelp(CONTEXT.formatter_class):  # type: ignore[misc]
         super().__init__(indent_increment, width or max(NARROWEST, room), max_width)
 
     def write_dl(self, rows: Any, col_max: int = 30, col_spacing: int = 2) -> None:
+        rows = [(_named(term), says) for term, says in rows]
         super().write_dl(rows, col_max if self.width >= ROOMY else self.width // 3, col_spacing)
 
     def getvalue(self) -> str:
         """All that was written; lines that nothing has wrapped yet are folded."""
         return "\n".join(part for line in super().getvalue().split("\n") for part in folded(line, self.width))
+
+
+def _named(term: str) -> str:
+    """An option or argument without the library's words for types.
+
+    >>> _named("--limit <int range>"), _named("LOG|JOBID <list[str]>"), _named("--state <up|down>")
+    ('--limit N', 'LOG|JOBID', '--state <up|down>')
+    """
+    term = _OF_ARGUMENT.sub(r"\1", term).replace("<list[str]>", "TEXT")
+    for kind, name in _TYPES.items():
+        term = term.replace(kind, name)
+    return term
 
 
 class HelpContext(CONTEXT):  # type: ignore[misc]

@@ -164,7 +164,12 @@ def read_directory(directory: Path, signs: Signs, limits: Limits | None = None, 
     if tells_no_rank and len(paths) - passed_over > 1:
         notes.append(f"{len(paths) - passed_over} files that tell no ranks are judged as one job's. {EXPECTED}")
     if passed_over:
-        notes.append(f"{passed_over} files that are not logs, or cannot be read, were passed over")
+        what = (
+            "1 file that is no log, or cannot be read, was"
+            if passed_over == 1
+            else f"{passed_over} files that are not logs, or cannot be read, were"
+        )
+        notes.append(f"{what} passed over")
     return GivenLog(LogText(tuple(windows), skipped), "; ".join(notes) and f"{directory}: {'; '.join(notes)}")
 
 

@@ -3,10 +3,12 @@
 import csv
 import io
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from perdure.service.store.queries.learning import similar
+from perdure.service.web.pages.learning import ROUNDS
 from tests.service.web_world import Site, fill, site
 
 CORRECTION = "/api/v1/jobs/{}/attempts/1/correction"
@@ -100,3 +102,10 @@ def test_what_has_no_fingerprint_is_like_nothing(place):
 
     reader = Reader(place.world.journal.engine, "c")
     assert similar(reader, "", 0.0).failures == 0
+
+
+def test_of_no_examples_of_the_site_no_accuracy_is_told():
+    without = {"balanced_accuracy": 1.0, "examples": 0}
+    row = SimpleNamespace(term={"site_before": without, "site_after": {"balanced_accuracy": 0.9, "examples": 5}})
+    told = {name: cell(row) for name, cell in ROUNDS if name.startswith("site_accuracy")}
+    assert told == {"site_accuracy_before": None, "site_accuracy_after": 0.9}

@@ -349,6 +349,9 @@ def test_an_answer_that_is_lost_spoils_no_other(place):
     assert client.get(f"{WHATIF}/comparisons/{lost.id}").json()["summary"] is None
     assert client.get(f"{WHATIF}/comparisons/{found.id}").json()["summary"]["jobs"] == 1500
     assert "The answer is gone" in logged_in(place).get(f"/whatif/{lost.id}").text
+    mistyped = logged_in(place).get("/whatif/nope")
+    assert mistyped.status_code == 404
+    assert "no such one is known" in mistyped.text
 
 
 def queue_like(queue):

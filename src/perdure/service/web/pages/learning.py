@@ -20,6 +20,12 @@ from perdure.service.web.state import Here, Operator, Viewer
 router = APIRouter()
 
 
+def _site_accuracy(row: TermRow, which: str) -> float | None:
+    """On the site's examples that were held back; none where there were none."""
+    found = row.term[which]
+    return found["balanced_accuracy"] if found["examples"] else None
+
+
 ROUNDS: Columns[TermRow] = (
     ("time", lambda row: at(row.time_s)),
     ("training_examples", lambda row: row.term["lessons"]),
@@ -28,8 +34,8 @@ ROUNDS: Columns[TermRow] = (
     ("reference_accuracy_before", lambda row: row.term["fixed_before"]["balanced_accuracy"]),
     ("reference_accuracy_after", lambda row: row.term["fixed_after"]["balanced_accuracy"]),
     ("site_examples_held_back", lambda row: row.term["site_after"]["examples"]),
-    ("site_accuracy_before", lambda row: row.term["site_before"]["balanced_accuracy"]),
-    ("site_accuracy_after", lambda row: row.term["site_after"]["balanced_accuracy"]),
+    ("site_accuracy_before", lambda row: _site_accuracy(row, "site_before")),
+    ("site_accuracy_after", lambda row: _site_accuracy(row, "site_after")),
     ("adopted", lambda row: row.term["adopted"]),
     ("in_use", lambda row: row.in_use),
     ("reason", lambda row: row.term["reason"]),

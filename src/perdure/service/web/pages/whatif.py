@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import APIRouter, Form, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 
@@ -55,6 +55,11 @@ PICTURE_WORDS: Mapping[str, tuple[str, str]] = {
     "waits": ("Waits by size", "Mean time from submit to first start."),
     "use": ("GPUs in use over time", "Share of all GPUs that jobs held."),
     "gantt": ("Who ran when", "Of jobs that waited longest, those that held the most GPU time, one a line."),
+    "recorded": (
+        "Waits as recorded",
+        "For each time, the share of the jobs that waited no longer, in the runs and as it was. Where a policy that is "
+        "meant to be the recorded one lies apart, the simulation does not describe this cluster.",
+    ),
 }
 USUAL = ("fifo", "srtf", "las-2d")
 
@@ -147,10 +152,12 @@ def whatif_page(
     )
 
 
+AnyId = Annotated[str, Path(max_length=200)]
+"""In an address that a person may have typed: what is no id is not found, and no error of form."""
+
+
 @router.get("/whatif/{comparison_id}")
-def comparison_page(
-    request: Request, web: Here, identity: Viewer, comparison_id: ComparisonId, wanted: Wanted
-) -> Response:
+def comparison_page(request: Request, web: Here, identity: Viewer, comparison_id: AnyId, wanted: Wanted) -> Response:
     """One comparison: how far it is, or its figures; these also as CSV."""
     queue = comparison_queue_of(web)
     found = item(queue, queue.find(comparison_id, identity))
