@@ -203,3 +203,13 @@ def test_completion_names_the_shells(perdure):
     assert perdure("completion").complaint.startswith("completion: name a shell")
     assert perdure("completion", "tcsh").code == 2
     assert perdure("completion", "--jobs").out.strip() == ""  # no service runs here
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [("token --role", "viewer operator"), ("up --cluster", "local slurm"), ("why --correct", "transient deterministic")],
+)
+def test_values_that_help_names_are_completed(perdure, option, values):
+    script = perdure("completion", "bash").out
+    line = next(line for line in script.splitlines() if line.strip().startswith(f"'perdure {option}')"))
+    assert values in line

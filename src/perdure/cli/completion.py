@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from perdure.cli.options import StateDir
 from perdure.errors import InputError, PerdureError
 
 JOB_LETTERS = frozenset("0123456789_+.")  # of ids that are offered: a shell reads them
+_CHOICES = re.compile(r"[a-z][a-z-]*(?:\|[a-z][a-z-]*)+")  # viewer|operator: what may be given, in the help's words
 MOST_JOBS = 50
 WITHIN_S = 1.0  # a person waits for it with a finger on the key
 
@@ -125,6 +127,8 @@ def _takes(parameter: Any) -> tuple[Takes, tuple[str, ...]]:
     kind = get_args(kind)[0] if get_origin(kind) in (list, tuple) else kind
     if get_origin(kind) is Literal:
         return Takes.CHOICE, tuple(map(str, get_args(kind)))
+    if _CHOICES.fullmatch(parameter.metavar or ""):
+        return Takes.CHOICE, tuple(parameter.metavar.split("|"))
     word = (parameter.metavar or parameter.name or "").upper()
     if "JOB" in word:
         return Takes.JOB, ()

@@ -57,7 +57,10 @@ OnPause = Annotated[
 ]
 FrameworkName = Annotated[
     str,
-    typer.Option(metavar="NAME", help="auto, torchrun (TERM), lightning (USR1), submitit (USR2), plain (TERM)."),
+    typer.Option(
+        metavar="auto|torchrun|lightning|submitit|plain",
+        help="torchrun and plain are told by TERM, lightning by USR1, submitit by USR2.",
+    ),
 ]
 
 
