@@ -207,7 +207,11 @@ def test_completion_names_the_shells(perdure):
 
 @pytest.mark.parametrize(
     ("option", "values"),
-    [("token --role", "viewer operator"), ("up --cluster", "local slurm"), ("why --correct", "transient deterministic")],
+    [
+        ("token --role", "viewer operator"),
+        ("up --cluster", "local slurm"),
+        ("why --correct", "transient deterministic"),
+    ],
 )
 def test_values_that_help_names_are_completed(perdure, option, values):
     script = perdure("completion", "bash").out

@@ -13,7 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perdure
-from perdure.cli import actions, comparison, events, job, jobs, learn, node, notices, rules, study, survey, table, who
+from perdure.cli import (
+    actions,
+    comparison,
+    events,
+    job,
+    jobs,
+    learn,
+    node,
+    notices,
+    rules,
+    study,
+    survey,
+    table,
+    token,
+    when_answer,
+    when_bench,
+    who,
+)
 from perdure.cli.config import COLUMNS as SETTINGS
 from perdure.cli.main import main
 from perdure.cli.table import CellKind, Shortened, age, cell_width, clock, instant, lines, names, since, text, wrapped
@@ -26,7 +43,9 @@ TABLES = {
     "rules": rules.COLUMNS, "config check": SETTINGS, "learn": learn.ROUNDS, "corrections": learn.CORRECTIONS,
     "who": who.LIVE_COLUMNS, "who FILE": who.COLUMNS, "who --batch": who.CASE_COLUMNS, "attempts": job.ATTEMPTS,
     "actions of a job": job.ACTIONS, "whatif": (comparison.NAMES[0], *comparison.FIGURES), "report": survey.COLUMNS,
-    "notices": notices.COLUMNS, "study retry": study.RETRY_COLUMNS, "study delay": study.DELAY_COLUMNS,
+    "notices": notices.COLUMNS, "token": token.COLUMNS, "when": when_answer.BOARD, "when JOB": when_answer.SOONER,
+    "when bench": when_bench.DAYS,
+    "study retry": study.RETRY_COLUMNS, "study delay": study.DELAY_COLUMNS,
 }  # fmt: skip
 HOSTILE = st.text(alphabet=st.characters(codec="utf-8"), max_size=60) | st.sampled_from(
     ["", "requeue:local/4711_3#12", "\x1b[31mred\x1b[0m", "a" * 70, "日本語のジョブ" * 6, "\u202eevil", "a b  c\td\n"]
@@ -196,4 +215,4 @@ def test_the_modules_of_tables_are_all_tried():
     folder = Path(table.__file__).parent
     using = {path.stem for path in folder.glob("*.py") if "print_table(" in path.read_text()} - {"output"}
     tried = {"jobs", "node", "actions", "events", "rules", "config", "learn", "notices", "who", "job", "comparison"}
-    assert using == tried | {"study", "survey"}
+    assert using == tried | {"study", "survey", "token", "when_answer", "when_bench"}

@@ -26,7 +26,7 @@ PASSED_P, MANY_P = 0.5, 0.85
 _OF_PLACE = frozenset({"missing_file", "import", "version", "env", "permission"})
 """Categories of what a node may lack."""
 
-_COMMON_NAMES = frozenset({"", "wrap", "interactive", "bash", "sh"})
+_COMMON_NAMES = frozenset({"", "wrap", "sbatch", "interactive", "bash", "sh"})
 """Names that say nothing of what the job runs."""
 
 MOST_NAMED = 4  # nodes in a sentence

@@ -90,12 +90,15 @@ def test_the_api_says_what_each_message_waits_for(place):
         ({"state": "on_its_way"}, {"phone"}),
         ({"target": "phone"}, {"phone"}),
         ({"target": "phone", "state": "sent"}, set()),
-        ({"state": "none of them"}, {"ops", "tickets", "phone"}),
     ],
 )
 def test_it_is_narrowed_by_state_and_target(place, asked, targets):
     assert {row["target"] for row in rows(place, **asked)} == targets
     assert "refused it with 410" in rows(place, target="tickets")[0]["error"]
+
+
+def test_a_state_that_there_is_not_is_refused(place):
+    assert page(place, "/notices?state=none+of+them").status_code == 422
 
 
 def test_it_is_for_operators_alone(place):

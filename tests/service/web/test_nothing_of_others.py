@@ -58,7 +58,7 @@ def lived_in(path, **more):
     world.pass_time(60)
     world.end("1", FAILURE)
     attempt = world.attempts["1"].id
-    failure = next(record.id for record in world.state.chain.open.values() if record.type == "job.data")
+    failure = next(record.id for record in world.state.chain.open.values() if record.type.startswith("job."))
     told.answer(failure, "trainer", "annotated", ASIDE)
     world.tell((Ticked(),))
     world.carry_out()
