@@ -23,6 +23,7 @@ router = APIRouter(tags=["actions"])
 
 RETRY_IS = "requeue"
 """The kind of action that an order to retry plans."""
+OF_KIND = f"Only of this kind: {', '.join(KINDS)}, or retry, which is requeue"
 ActionKey = Annotated[str, Path(min_length=1, max_length=600)]
 
 
@@ -31,7 +32,7 @@ def list_actions(
     web: Here,
     identity: Viewer,  # noqa: ARG001
     state: Annotated[list[ActionState] | None, Query(description="Only actions that stand so; repeatable")] = None,
-    kind: Annotated[Word, Query(description=f"Only of this kind: {', '.join(KINDS)}, or retry, which is requeue")] = "",
+    kind: Annotated[Word, Query(description=OF_KIND, json_schema_extra={"enum": ["", "retry", *KINDS]})] = "",
     job_id: Word = "",
     cursor: Cursor = None,
     limit: Limit = 50,
