@@ -143,11 +143,8 @@ def examine(
     text = _text_of(log)
     remarks = remarks_on(output)
     rules = rules or own_rules()
-    in_order = merged(without_overruled(with_ended_readers(rules.hits(text), rules)))
+    in_order = _in_order(text, rules, attempt)
     known = facts(attempt, output.absent) if attempt is not None else ()
-    if attempt is not None:
-        of_this = without_other_jobs(without_older(in_order.hits, attempt.start_s, attempt.end_s), attempt)
-        in_order = replace(in_order, hits=tuple(of_this))
     hits = last_block(good.unfamiliar(in_order.hits) if good else in_order.hits)
     report = first_failure(text, hits)
     asks_again = any(sign.cause in ASKS_AGAIN for sign in (known if report is None else [report]))
@@ -168,12 +165,8 @@ def examine(
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
         nothing = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, NOTHING.says)
         return Finding(_with_output(nothing, output, remarks), reading)
-    context = context or Context()
-    if attempt is not None and context.gpus is None:
-        context = replace(context, gpus=attempt.gpus)
-    if isinstance(primary, Hit) and primary.cause.wider in OF_SERVICES:
-        context = replace(context, answered=answered_before(primary))
-    surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context, primary.text)
+    around = _around(context or Context(), attempt, primary)
+    surroundings = circumstances(primary.cause, progress_of(reading.excerpt), around, primary.text)
     leaning = _leaning(weights.pulls[(named or primary).cause.rank], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
     if primary.cause.name == NEW:
@@ -193,6 +186,24 @@ def examine(
 def _that_matter(remarks: Sequence[str], primary: Sign) -> Sequence[str]:
     """What to say of reading the output: a line of it that names the cause was read, and no directory is no log."""
     return remarks if isinstance(primary, Fact) and not names_missing_workdir(primary) else ()
+
+
+def _in_order(text: LogText, rules: RuleBook, attempt: Attempt | None) -> Merged:
+    """What the rules find of this attempt, the words of all tasks in one order."""
+    found = merged(without_overruled(with_ended_readers(rules.hits(text), rules)))
+    if attempt is None:
+        return found
+    own = without_other_jobs(without_older(found.hits, attempt.start_s, attempt.end_s), attempt)
+    return replace(found, hits=tuple(own))
+
+
+def _around(context: Context, attempt: Attempt | None, primary: Sign) -> Context:
+    """The context with what the attempt and the line that is believed add to it."""
+    if attempt is not None and context.gpus is None:
+        context = replace(context, gpus=attempt.gpus)
+    if isinstance(primary, Hit) and primary.cause.wider in OF_SERVICES:
+        context = replace(context, answered=answered_before(primary))
+    return context
 
 
 def _passed(found: Sequence[Hit], counted: Sequence[Hit], report: LauncherReport | None) -> set[int]:
