@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from perdure.service.client import ServiceFile
+from perdure.service.access.service_file import ServiceFile
 
 WITHIN_S = 60.0
 

@@ -141,7 +141,7 @@ def test_a_killed_service_leaves_no_token_behind(tmp_path):
 
 
 def test_what_an_older_version_left_behind_is_revoked(tmp_path):
-    from perdure.service.client import ServiceFile
+    from perdure.service.access.service_file import ServiceFile
     from perdure.service.runtime import left_for_commands
 
     book = TokenBook(tmp_path)

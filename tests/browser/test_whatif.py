@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from perdure.service.access.auth import Identity, Role
+from perdure.service.runtime import at_work
 from perdure.service.store.codec import clean
 from perdure.service.whatif.comparison import Progress, Stage, Trouble
-from perdure.service.whatif.comparison_queue import at_work
 from perdure.service.whatif.question import ComparisonQuestion
 from tests.browser.hostile import hostile
 from tests.browser.test_hostile_text import FOREIGN, OWN_TAGS, plain, swap, texts

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from perdure.cli.job import explain_job
+from perdure.cli.service_client import Client
 from perdure.errors import NotFound
-from perdure.service.client import Client
 
 FAILURE = {"category": "net", "decision": "retry", "state": "handled"}
 TASKS = [

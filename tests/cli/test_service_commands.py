@@ -18,7 +18,7 @@ import pytest
 from perdure.cli.jobs import Status
 from perdure.model.jobs import JobState
 from perdure.service.access.auth import Role, TokenBook
-from perdure.service.client import ServiceFile
+from perdure.service.access.service_file import ServiceFile
 
 WITHIN_S = 120.0
 

@@ -10,8 +10,9 @@ from urllib.request import urlopen
 
 import pytest
 
+from perdure.cli.service_client import Client
 from perdure.errors import NotFound
-from perdure.service.client import Client, ServiceFile
+from perdure.service.access.service_file import ServiceFile
 from tests.service.conftest import postgres_database, postgres_url  # noqa: F401, fixtures
 
 PATIENCE_S = 120.0

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from perdure.client import Service, raise_exception
-from perdure.service.client import ServiceFile
+from perdure.service.access.service_file import ServiceFile
 from tests.slurm.cluster import SlurmCluster, await_
 from tests.slurm.history import Story, violations
 

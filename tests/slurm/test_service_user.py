@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.service.client import ServiceFile
+from perdure.service.access.service_file import ServiceFile
 from tests.slurm.cluster import await_
 from tests.slurm.site import QUICK
 

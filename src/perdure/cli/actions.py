@@ -53,7 +53,7 @@ def actions(
 
 
 def _one(key: str, verb: str, state: StateDir) -> int:
-    from perdure.service.client import segment
+    from perdure.cli.service_client import segment
 
     answer = service(state).post(f"/actions/{segment(key)}/{verb}")
     print_line(f"{key}: withheld" if verb == "withhold" else f"{key}: to be undone by {answer['key']}")

@@ -86,7 +86,8 @@ def completion(
 def job_ids(state: Path | None) -> list[str]:
     """The latest jobs of the service of a state directory; none where it does not answer."""
     from perdure.cli.options import load_settings
-    from perdure.service.client import Client, ServiceFile
+    from perdure.cli.service_client import Client
+    from perdure.service.access.service_file import ServiceFile
 
     try:
         found = ServiceFile.read(load_settings(flags={"service.state": state}).settings.service.state)

@@ -55,8 +55,8 @@ def of_cluster(settings: Settings) -> Checkup:
 
 def _status(settings: Settings) -> dict[str, Any]:
     """What the running service says of itself; empty where none runs."""
+    from perdure.cli.service_client import Client
     from perdure.errors import PerdureError
-    from perdure.service.client import Client
 
     try:
         return dict(Client.of(settings.service.state, os.environ).get("/status"))

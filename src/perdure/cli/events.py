@@ -20,7 +20,7 @@ from perdure.cli.table import word
 from perdure.errors import InputError, NotFound
 
 if TYPE_CHECKING:
-    from perdure.service.client import Client
+    from perdure.cli.service_client import Client
 
 COLUMNS = (
     word("RAISED", leave=3), word("SEV", leave=6), word("TYPE"), word("STATE", leave=1), word("OWNER", leave=4),
@@ -84,7 +84,7 @@ def events(
 
 
 def _close(name: str | None, note: str, state: Path | None) -> int:
-    from perdure.service.client import segment
+    from perdure.cli.service_client import segment
 
     if name is None:
         raise InputError("--close", "needs the exception's id", "Write it as in `perdure events ID --close NOTE`")
@@ -95,7 +95,7 @@ def _close(name: str | None, note: str, state: Path | None) -> int:
 
 def _by_id(asked: Client, name: str) -> list[dict[str, Any]]:
     """The exception of that id, if it is one. Raises `NotFound` where it is neither that nor a job."""
-    from perdure.service.client import segment
+    from perdure.cli.service_client import segment
 
     try:
         return [asked.get(f"/exceptions/{segment(name)}")]

@@ -8,12 +8,12 @@ from typing import Any
 from perdure.cli.diagnosis import Diagnosis
 from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.picture import picture_of
+from perdure.cli.service_client import Client, segment
 from perdure.cli.table import names, text, word
 from perdure.cli.text import MAX_JOB_NAME, plain
 from perdure.coordination.record import REQUEUE_LOOP, ExceptionOutcome
 from perdure.errors import NotFound
 from perdure.retry.decide import Decision, DecisionKind
-from perdure.service.client import Client, segment
 from perdure.service.store.queries.places import NodeFailures, in_words
 from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 

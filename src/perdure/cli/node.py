@@ -14,7 +14,7 @@ from perdure.cli.table import text, word
 from perdure.errors import InputError
 
 if TYPE_CHECKING:
-    from perdure.service.client import Client
+    from perdure.cli.service_client import Client
 
 ANSWER_WITHIN_S = 10.0  # that the resource manager has; then the command does not wait any longer
 SEEN_WITHIN_S = 3.0  # a fault is seen by the next look, if it changes how the node stands
@@ -96,7 +96,7 @@ def undrain(node: Node, reason: Reason = "returned by hand", state: StateDir = N
 
 def _path(name: str) -> str:
     """Where the API has a node. Raises `InputError` for what can be no name of one."""
-    from perdure.service.client import segment
+    from perdure.cli.service_client import segment
 
     if not name or "/" in name:
         raise InputError(f"node {name!r}", "is not the name of a node: it is empty or holds a /", "See perdure nodes")

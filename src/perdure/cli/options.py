@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from perdure.service.client import Client
+    from perdure.cli.service_client import Client
     from perdure.service.settings import Loaded
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with the version of its form in `schema`.")]
@@ -32,6 +32,6 @@ def load_settings(config: Path | None = None, flags: Mapping[str, object] | None
 
 def service(state: Path | None) -> Client:
     """The running service. Raises `NotFound` where none runs."""
-    from perdure.service.client import Client
+    from perdure.cli.service_client import Client
 
     return Client.of(load_settings(flags={"service.state": state}).settings.service.state, os.environ)

@@ -12,7 +12,7 @@ from perdure.cli.output import instant
 from perdure.cli.text import plain
 
 if TYPE_CHECKING:
-    from perdure.service.client import Client
+    from perdure.cli.service_client import Client
 
 LOOKS = 2  # a picture older than so many looks is old
 LEAST_S = 5.0  # and older than this

@@ -30,10 +30,10 @@ from perdure.errors import ConfigError, InputError, InUse, NotFound, StateError
 from perdure.installation import program
 from perdure.job.agent import check_share
 from perdure.service.access.auth import Identity, Role, TokenBook
+from perdure.service.access.service_file import ServiceFile
 from perdure.service.access.trust import check_directory
 from perdure.service.blame.suspect_store import SuspectStore
 from perdure.service.blame.watch import Watch
-from perdure.service.client import ServiceFile
 from perdure.service.core.comments import instance_mark, journal_place
 from perdure.service.core.loglines import log_to_stderr
 from perdure.service.core.messages import ChainInput
@@ -56,7 +56,7 @@ from perdure.service.web.connections import (
 )
 from perdure.service.web.metrics import ServiceMetrics
 from perdure.service.web.state import WebSettings
-from perdure.service.whatif.comparison_queue import ComparisonQueue, at_work
+from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.workers.commands import ServiceCommands
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import STOP_FILE, Executor, ExecutorSettings
@@ -67,7 +67,7 @@ from perdure.service.workers.hooks import LISTEN_EVERY_S, Hooks
 from perdure.service.workers.instance import lock_dir, only_one
 from perdure.service.workers.kept_logs import KeptLogs, Retention
 from perdure.service.workers.kill_switch import KillSwitch
-from perdure.service.workers.threads import end, forever, threads
+from perdure.service.workers.threads import ENDING_S, end, forever, threads
 from perdure.triage.matching import RuleBook
 from perdure.triage.rules import own_rules, with_site_rules
 
@@ -75,6 +75,7 @@ log = logging.getLogger("perdure")
 
 END_S = 3  # that requests have to end in; streams of events take one
 PROBE_EVERY_S = 5.0  # whether the journal can be written
+COMPARISON_WAIT_S = 0.5  # for a what-if question, before the end of the service is noticed
 STANDBY_S = 0.5  # from one try to take over to the next
 SOCKET_FILE = "perdure.sock"  # in the state directory
 
@@ -312,6 +313,18 @@ def comparison_queue_of(settings: Settings, journal: Journal, state: Path) -> Co
         return None
     database = journal.engine.url.render_as_string(hide_password=False)
     return ComparisonQueue(state / "whatif", database, settings.service.cluster_id, settings.whatif, time.time)
+
+
+@contextmanager
+def at_work(queue: ComparisonQueue) -> Iterator[ComparisonQueue]:
+    """While this runs, a thread works off what is asked; leaving it ends the process that simulates."""
+    thread = forever("what-if", queue.stop, lambda: queue.work_next(COMPARISON_WAIT_S), lambda: None)
+    thread.start()
+    try:
+        yield queue
+    finally:
+        queue.stop.set()
+        thread.join(ENDING_S)
 
 
 def notifiers(

@@ -26,6 +26,7 @@ from perdure.model.actions import KINDS
 from perdure.model.validation import in_words, read, shown
 from perdure.retry.rules import RetryRules
 from perdure.service.access.proxy.settings import ProxySettings, check_proxy
+from perdure.service.access.service_file import base_directory, default_state_dir
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.core.caps import Caps
 from perdure.service.core.scope import ScopeSettings
@@ -39,11 +40,6 @@ MAX_FILE_BYTES = 1 << 20
 BUILT_IN = "built in"
 DEFAULT_BACKEND = "local"
 _CLUSTER_NAME = re2.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-
-
-def default_state_dir(env: Mapping[str, str]) -> Path:
-    """Where the journal lives unless told otherwise: ``$XDG_STATE_HOME/perdure``."""
-    return _base(env, "XDG_STATE_HOME", ".local/state") / "perdure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +226,7 @@ def load(env: Mapping[str, str], config: Path | None = None, flags: Mapping[str,
 
 def config_files(env: Mapping[str, str], config: Path | None) -> tuple[Path, ...]:
     """The files that are read, the weakest first. Only `config` must exist."""
-    usual = (SYSTEM_FILE, _base(env, "XDG_CONFIG_HOME", ".config") / "perdure" / "config.toml")
+    usual = (SYSTEM_FILE, base_directory(env, "XDG_CONFIG_HOME", ".config") / "perdure" / "config.toml")
     found = tuple(path for path in usual if _is_there(path))
     return found if config is None else (*found, config)
 
@@ -460,12 +456,6 @@ def _check_kinds(scope: ScopeSettings, origin: Mapping[str, str]) -> None:
         if unknown := sorted(set(getattr(scope, key)) - KINDS.keys()):
             fix = f"Use {', '.join(sorted(KINDS))}"
             raise ConfigError(f"{origin[f'scope.{key}']}: {key}", f"{unknown[0]!r} is not a kind of action", fix)
-
-
-def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:
-    """A base directory of the XDG rules; a relative one there is to be ignored."""
-    named = Path(env.get(variable, ""))
-    return named if named.is_absolute() else Path(env.get("HOME") or os.path.expanduser("~")) / below_home
 
 
 _FLAGS = {"service.act": "--act/--shadow", "local.demo": "--no-demo"}

@@ -25,12 +25,13 @@ from perdure.installation import install_command
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.service.access.auth import Identity, Role
+from perdure.service.runtime import at_work
 from perdure.service.web.host_guard import MAX_BODY_BYTES, POLICY
 from perdure.service.web.pages import whatif as pages
 from perdure.service.web.pages.policies import POLICY_WORDS, RETRY_WORDS
 from perdure.service.whatif import uploads as uploads_module
 from perdure.service.whatif.comparison import ComparisonRequest, Progress, Stage, Summary
-from perdure.service.whatif.comparison_queue import ComparisonQueue, at_work
+from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.whatif.comparison_store import RECORD, SUMMARY
 from perdure.service.whatif.limits import WhatifSettings
 from perdure.service.whatif.question import (
@@ -489,7 +490,8 @@ import sys, threading, time
 from pathlib import Path
 from perdure.service.access.auth import Identity, Role
 from perdure.service.whatif.question import ComparisonQuestion, policy_names
-from perdure.service.whatif.comparison_queue import ComparisonQueue, at_work
+from perdure.service.runtime import at_work
+from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.whatif.limits import WhatifSettings
 home, database = Path(sys.argv[1]), sys.argv[2]
 with at_work(ComparisonQueue(home, database, "aurora", WhatifSettings(), time.time)) as queue:

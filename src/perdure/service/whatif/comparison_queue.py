@@ -7,8 +7,7 @@ import secrets
 import shutil
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,11 +31,8 @@ from perdure.service.whatif.limits import MIB, WhatifSettings
 from perdure.service.whatif.process import Halted, carry_out
 from perdure.service.whatif.question import ComparisonQuestion, check
 from perdure.service.whatif.uploads import Uploads
-from perdure.service.workers.threads import ENDING_S, forever
 
 log = logging.getLogger("perdure")
-
-REST_S = 0.5
 
 
 class ComparisonQueue:
@@ -200,18 +196,6 @@ class ComparisonQueue:
     def _end(self, comparison: Comparison, stage: Stage, trouble: Trouble | None = None) -> None:
         shutil.rmtree(self._work / comparison.id, ignore_errors=True)
         self.store.put(replace(comparison, stage=stage, ended_s=self._clock(), trouble=trouble))
-
-
-@contextmanager
-def at_work(queue: ComparisonQueue) -> Iterator[ComparisonQueue]:
-    """While this runs, a thread works off what is asked; leaving it ends the process that simulates."""
-    thread = forever("what-if", queue.stop, lambda: queue.work_next(REST_S), lambda: None)
-    thread.start()
-    try:
-        yield queue
-    finally:
-        queue.stop.set()
-        thread.join(ENDING_S)
 
 
 def _unexpected(err: Exception) -> Trouble:

@@ -9,9 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from perdure.cli.service_client import Client, segment
 from perdure.client import Service
 from perdure.errors import ClusterBusy, ClusterError, InputError, NotFound, NotPermitted, StateError
-from perdure.service.client import Client, ServiceFile, segment
+from perdure.service.access.service_file import ServiceFile
 
 FILE = ServiceFile("http://127.0.0.1:1", 42, "secret")
 

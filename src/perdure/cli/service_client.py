@@ -1,13 +1,10 @@
-"""How a command finds the running service and talks to it: a small file in the state directory, and HTTP."""
+"""How a command talks to the running service: HTTP, at the address that the service's file names."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -15,66 +12,11 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from perdure.client import Service
 from perdure.errors import ClusterBusy, ClusterError, InputError, NotFound, NotPermitted, PerdureError, StateError
-from perdure.service.access.trust import check_secret
-from perdure.service.settings import default_state_dir
+from perdure.service.access.service_file import ServiceFile, how_to_start
 
-FILE_NAME = "service.json"
 MACHINE_SOCKET = Path("/run/perdure/perdure.sock")  # where a site lets all its users ask: service.socket
 LOCAL_URL = "http://localhost"
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
-MAX_FILE_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceFile:
-    """What a running service leaves for the commands of its own user. Holds a token: nobody else may read it."""
-
-    url: str  # "http://127.0.0.1:8470"
-    pid: int
-    token: str  # of role operator
-
-    def write(self, state: Path) -> Path:
-        """Put the file in place at once, readable for its owner alone. Raises `StateError`."""
-        path = state / FILE_NAME
-        try:
-            handle, name = tempfile.mkstemp(prefix=f".{FILE_NAME}.", dir=state)  # made with mode 0600
-            with os.fdopen(handle, "w") as file:
-                json.dump(asdict(self), file)
-            os.replace(name, path)
-        except OSError as err:
-            raise StateError(str(path), f"cannot be written: {err.strerror}", "Make the directory writable") from err
-        return path
-
-    @classmethod
-    def read(cls, state: Path) -> ServiceFile:
-        """Raises `NotFound` where no service has left one, `StateError` where it cannot be used."""
-        path = state / FILE_NAME
-        try:
-            with path.open("rb") as file:
-                check_secret(path, os.fstat(file.fileno()))
-                found = json.loads(file.read(MAX_FILE_BYTES))
-            return cls(str(found["url"]), int(found["pid"]), str(found["token"]))
-        except FileNotFoundError as err:
-            raise NotFound(str(state), "no service runs with this state directory", _start(state)) from err
-        except OSError as err:
-            raise StateError(str(path), f"cannot be read: {err.strerror}", "Ask as the user who runs it") from err
-        except (ValueError, KeyError, TypeError) as err:
-            raise StateError(str(path), "is not a service's file", f"Remove it. {_start(state)}") from err
-
-    def remove(self, state: Path) -> None:
-        """Take the file away, unless another service has put its own there since."""
-        try:
-            if ServiceFile.read(state) == self:
-                (state / FILE_NAME).unlink()
-        except (PerdureError, OSError):
-            return
-
-
-def _start(state: Path) -> str:
-    """What starts the service of that directory. Nobody may have named the default one: another may be meant."""
-    if state == default_state_dir(os.environ):
-        return "Start it: perdure up. Where it runs with another state directory, name that: --state DIR"
-    return f"Start it: perdure up --state {state}"
 
 
 class Client:
@@ -108,7 +50,7 @@ class Client:
             if not MACHINE_SOCKET.is_socket():
                 raise
             return cls(LOCAL_URL, token, fix="Ask the operator of the service", socket_path=str(MACHINE_SOCKET))
-        return cls(found.url, token or found.token, fix=_start(state))
+        return cls(found.url, token or found.token, fix=how_to_start(state))
 
     def get(self, path: str, **query: str | int | None) -> Any:
         """The JSON answer to a GET of ``/api/v1`` + `path`; each segment must be quoted by `segment`."""
