@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from perdure.blame.accuse import RECENTLY, accused_by
-from perdure.blame.failing_paths import Speaking
+from perdure.blame.failing_paths import FailingPaths
 from perdure.blame.grid import MOST_ROWS, grid
 from perdure.blame.sliding import Sliding
 from perdure.blame.standing import Standing, SuspectPatience, follow
@@ -179,14 +179,14 @@ def test_the_interval_is_clopper_pearsons():
 
 def test_failing_paths_are_kept_and_all_others_are_totals():
     paths = [((0, 1), 10, 2), ((0,), 10, 0), ((1,), 4, 4), ((1,), 0, 0), ((0, 1), 10, 2)]
-    speaking = Speaking(window(paths, ["node", "user"]))
-    assert speaking.rows.tolist() == [0, 2, 4]
-    assert (speaking.n.tolist(), speaking.e.tolist()) == ([10, 4, 10], [2, 4, 2])
-    assert (speaking.units.tolist(), speaking.paths.tolist(), speaking.failures.tolist()) == ([30, 24], [3, 3], [4, 8])
-    assert (speaking.sizes.tolist(), speaking.counts.tolist()) == ([4, 10], [1, 3])
-    assert (speaking.pair.tolist()[0], speaking.n_pairs) == (speaking.pair.tolist()[2], 2)
-    assert speaking.overall == 8 / 34
-    assert (speaking.of(0).tolist(), speaking.of(1).tolist()) == ([0, 2], [0, 1, 2])
+    failing = FailingPaths(window(paths, ["node", "user"]))
+    assert failing.rows.tolist() == [0, 2, 4]
+    assert (failing.n.tolist(), failing.e.tolist()) == ([10, 4, 10], [2, 4, 2])
+    assert (failing.units.tolist(), failing.paths.tolist(), failing.failures.tolist()) == ([30, 24], [3, 3], [4, 8])
+    assert (failing.sizes.tolist(), failing.counts.tolist()) == ([4, 10], [1, 3])
+    assert (failing.pair.tolist()[0], failing.n_pairs) == (failing.pair.tolist()[2], 2)
+    assert failing.overall == 8 / 34
+    assert (failing.of(0).tolist(), failing.of(1).tolist()) == ([0, 2], [0, 1, 2])
 
 
 # -- the picture

@@ -1,4 +1,9 @@
-"""Whom a window of attempts accuses, by name, after everybody's word was weighed."""
+"""Accusations: the suspects of a window of attempts, by name, that more than one source attests.
+
+Three steps, all pure: build the window from attempts (`builders.attempts`), let a solver name suspects, and drop every
+name that rests on the word of one user (`witnesses`). Whether people see a name is decided over several windows
+(`standing`).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,12 @@ RECENTLY = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Accusation:
-    """A suspect of a window of attempts."""
+    """A suspect of a window of attempts.
+
+    The rates are of attempts that cross the component (partial: of those concerned) and fail by its fault, with a 95 %
+    interval. `failed`, `passed` and `users` count the attempts on the first component, whatever they failed of: they
+    are what an operator can check in the accounting. `strength` is in the unit of the solver (nats for `LIVE`).
+    """
 
     components: tuple[Component, ...]  # that nothing tells apart; the first stands for all
     kind: Kind
@@ -34,15 +44,26 @@ class Accusation:
 
     @property
     def tier(self) -> str:
+        """Of the first component: ``code``, ``user``, ``node``, ``gpu``, ``storage``, ``image``, or a switch tier."""
         return self.components[0][0]
 
     @property
     def name(self) -> str:
+        """Of the first component, as its source writes it (``gpu03``; of a code, ``USER/JOB``)."""
         return self.components[0][1]
 
 
 def accused(rows: Sequence[AttemptRow], solver: Solver = LIVE) -> tuple[Accusation, ...]:
-    """Whom these attempts accuse, the surest first."""
+    """The suspects of these attempts that are attested, the surest first; none without a failure.
+
+    Of components that cross the same attempts, those that are not attested are left out one by one: a node on which one
+    user alone ran is equivalent to that user, and only the user remains.
+
+    >>> from perdure.blame.builders.attempts import AttemptRow
+    >>> def row(k, node): return AttemptRow(float(k), f"user{k % 5}", "train", (node,), failed=node == "n1")
+    >>> [(one.tier, one.name, one.failed, one.users) for one in accused([row(k, f"n{k % 4}") for k in range(80)])]
+    [('node', 'n1', 20, 5)]
+    """
     if not any(row.failed for row in rows):
         return ()
     rows = with_places(rows)
@@ -51,7 +72,11 @@ def accused(rows: Sequence[AttemptRow], solver: Solver = LIVE) -> tuple[Accusati
 
 
 def accused_by(now: float, length_s: float, rows: Sequence[AttemptRow], solver: Solver = LIVE) -> list[Accusation]:
-    """Whom the window that ends `now` accuses, or its second half; of what both accuse, the stronger accusation."""
+    """The accusations of the window that ends `now` and of its second half; of what both accuse, the stronger one.
+
+    A component that began to fail ten minutes ago passed most attempts of an hour: its rate in the second half alone is
+    twice that of the whole window. `now` and `length_s` are in seconds, on the clock of `AttemptRow.end_s`.
+    """
     recently = [row for row in rows if row.end_s > now - RECENTLY * length_s]
     both = [*accused(rows, solver), *accused(recently, solver)]
     found: list[Accusation] = []
@@ -62,6 +87,7 @@ def accused_by(now: float, length_s: float, rows: Sequence[AttemptRow], solver: 
 
 
 def _accusations(found: Named, suspects: Sequence[Suspect], rows: Sequence[AttemptRow]) -> Iterator[Accusation]:
+    """Give suspects their names and counts, and keep the attested ones."""
     for suspect in suspects:
         alike = [found.components[one] for one in (suspect.component, *suspect.equivalent)]
         components = tuple(one for one in alike if attested(one, rows))

@@ -28,7 +28,11 @@ Draw = Callable[["Figure"], None]
 
 
 def picture(draw: Draw, form: Format, size: tuple[float, float] = (8.0, 4.5)) -> bytes:
-    """What `draw` draws, as a file. Raises `MissingExtra` without Matplotlib."""
+    """Draw into a file of 8 by 4.5 inches at 130 dpi, unless told otherwise, and return its bytes.
+
+    The bytes are the same for the same drawing: no date, no version, a fixed salt for the ids of SVG. Raises
+    `MissingExtra` without Matplotlib, which is imported here and not with the module.
+    """
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -43,7 +47,11 @@ def picture(draw: Draw, form: Format, size: tuple[float, float] = (8.0, 4.5)) ->
 
 
 def draw_grid(grid: Grid, names: Sequence[str], culprits: Collection[int]) -> Draw:
-    """The failure rate of every pair as its colour. `names` by column of the window; culprits are framed and named."""
+    """The failure rate of every pair as its colour, in logarithms from 0.01 %: gray failures show next to outages.
+
+    `names` are by column of the window; culprits (columns of the window) are framed and named, whatever room there is.
+    Pairs without units stay white.
+    """
 
     def draw(figure: Figure) -> None:
         from matplotlib.colors import LogNorm
@@ -83,7 +91,7 @@ def draw_grid(grid: Grid, names: Sequence[str], culprits: Collection[int]) -> Dr
 
 
 def _ticks(places: Sequence[int], names: Sequence[str], culprits: Collection[int]) -> tuple[list[int], list[str]]:
-    """Where names stand: at culprits always, at others where there is room."""
+    """Positions and texts of the labels: every culprit, and others at an even step that keep clear of the culprits."""
     step = max(1, -(-len(places) // _MOST_NAMED))
     at = [k for k, place in enumerate(places) if place in culprits]
     at += [k for k in range(0, len(places), step) if all(abs(k - other) >= step for other in at)]
@@ -92,7 +100,7 @@ def _ticks(places: Sequence[int], names: Sequence[str], culprits: Collection[int
 
 
 def draw_tor(study: TorStudy) -> Draw:
-    """The time a ToR is down a year, by how many fail a month and how many of the failures are hard."""
+    """The share of time that a ToR is down against the share that fails a month: all soft, this mix, all hard."""
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
@@ -126,7 +134,7 @@ def _availability(down: float) -> str:
 
 
 def draw_colocation(days: Days, found: ColocationResult) -> Draw:
-    """The daily failure rates of both distances, and what lies between them."""
+    """The daily failure rates of both distances, and the excess of the far one with its 95 % interval."""
 
     def draw(figure: Figure) -> None:
         left, right = figure.subplots(1, 2, width_ratios=[3, 1])
@@ -150,6 +158,7 @@ def draw_colocation(days: Days, found: ColocationResult) -> Draw:
 
 
 def _plain(axes: Axes, x: str, y: str) -> None:
+    """Name the axes and take the frame away where it holds no data."""
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.spines[["top", "right"]].set_visible(False)

@@ -36,7 +36,20 @@ def lasso(
 ) -> Floats:
     """Minimise ``sum_i w_i (y_i - x_i b)^2 + 2 penalty sum(b)`` over ``b >= 0``; the weights are 1 if not given.
 
-    Returns (n_components,) b. Of components alike one takes it all. Raises `InputError` if the sweeps run out.
+    Parameters
+    ----------
+    incidence : (n_paths, n_components) 0 and 1.
+    target : (n_paths,) y, 0 or more: for `Deepview` the loss ``-log(1 - e / n)``.
+    penalty : in the unit of ``w y``; from ``max(X.T (w y))`` upwards all of b is 0.
+    tolerance : sweeps end where no coefficient moves by more than this share of the largest.
+
+    Returns (n_components,) b, in the unit of y. At the optimum the slope ``x_j.T w (y - X b)`` is the penalty where b_j
+    > 0 and at most the penalty elsewhere; columns are admitted until that holds. Of equal columns one takes the whole
+    coefficient. Raises `InputError` if 10,000 sweeps do not settle it.
+
+    >>> one_column = sparse.csr_array(np.ones((2, 1)))
+    >>> lasso(one_column, np.array([0.5, 0.3]), 0.2).round(6)  # (0.5 + 0.3 - 0.2) / 2
+    array([0.3])
     """
     return _Regression(incidence, target, np.ones(len(target)) if weights is None else weights).solve(
         penalty, tolerance
@@ -46,8 +59,11 @@ def lasso(
 class _Regression:
     """One Lasso, solved for smaller and smaller penalties, each from where the last one ended.
 
-    Coordinate descent with the products of the active columns at hand; a column outside them joins where its slope is
-    above the penalty.
+    Coordinate descent with the products of the active columns at hand: a sweep costs ``n_active^2``, not the entries of
+    X. A column outside them joins where its slope is above the penalty, up to 50 at once, the steepest first; once none
+    does, the optimality conditions hold for all columns. Any order of penalties is right, a falling one is fast.
+
+    Invariants: ``b`` is 0 outside `active`; ``_gram[p, q]`` is ``x_p.T w x_q`` of the active columns in their order.
 
     Source: J. Friedman, T. Hastie, R. Tibshirani, J. Stat. Software 33, 2010 (covariance updates).
     """
@@ -78,6 +94,7 @@ class _Regression:
             self._admit(entering[np.argsort(-slope[entering], kind="stable")[:_ENTERING]])
 
     def _admit(self, entering: NDArray[np.intp]) -> None:
+        """Append columns to the active ones and extend their products; the old block is kept."""
         old, self.active = len(self.active), np.append(self.active, entering)
         gram = np.zeros((len(self.active),) * 2)
         gram[:old, :old] = self._gram
@@ -89,6 +106,7 @@ class _Regression:
 
 
 def _descend(gram: Floats, moment: Floats, penalty: float, b: Floats, tolerance: float) -> Floats:
+    """Sweep in place until b settles. Raises `InputError` if it does not."""
     if _sweep()(gram, moment, penalty, b, tolerance, _SWEEPS):
         return b
     raise InputError("deepview", f"still moving after {_SWEEPS} sweeps", "Use --solver greedy for this window")
@@ -96,7 +114,7 @@ def _descend(gram: Floats, moment: Floats, penalty: float, b: Floats, tolerance:
 
 @cache
 def _sweep() -> _Sweep:
-    """The descent, compiled where numba is there (extra `sim`)."""
+    """The descent, compiled where numba is installed (extra `sim`), else as plain Python."""
     if find_spec("numba") is None:
         return _plain_sweep
     import numba
@@ -108,7 +126,12 @@ def _sweep() -> _Sweep:
 
 
 def _plain_sweep(gram: Floats, moment: Floats, penalty: float, b: Floats, tolerance: float, sweeps: int) -> bool:
-    """Move each coefficient to its best until none moves; False where they still do. Written for numba too."""
+    """Move each coefficient to its best until none moves by more than `tolerance` of the largest; False if sweeps run
+    out.
+
+    `slope` is kept at ``moment - gram @ b`` through every move, so a coefficient that stays costs one comparison.
+    Written in the part of Python that numba compiles.
+    """
     slope = moment - gram @ b
     for _ in range(sweeps):
         largest, top = 0.0, 1e-300
@@ -150,6 +173,11 @@ class Deepview:
     name: str = "deepview"
 
     def solve(self, window: Window) -> tuple[Suspect, ...]:
+        """The suspects by t, the largest first.
+
+        Of components that cross the same paths the first alone is a column: equal columns have no coefficients of their
+        own.
+        """
         used = np.flatnonzero(window.units > 0)
         n, e = window.units[used], np.minimum(window.failures[used], window.units[used] - 0.5)
         loss = -np.log1p(-e / n)
@@ -183,7 +211,13 @@ class Deepview:
         return [whole.solve(penalty, _ROUGH) for penalty in ladder[: last + 1]][-1]
 
     def _tested(self, X: sparse.csr_array, y: Floats, w: Floats, active: NDArray[np.intp]) -> list[tuple[int, float]]:
-        """Which of the active components fail the test, with how much: (place, t)."""
+        """Which of the active components pass the test, and their t: (place among the active, t).
+
+        Ordinary (weighted) least squares on the active columns. The mean is over all components, of which the inactive
+        count as 0, so a component is compared with a healthy network and not with the other suspects. The bound divides
+        `level` by the number of components (Bonferroni): a fixed 1 % over hundreds of components blames several of them
+        by chance.
+        """
         among, free = X[:, active], len(y) - len(active)
         if not len(active) or free <= 0:
             return []
@@ -196,4 +230,5 @@ class Deepview:
 
 
 def _error(X: sparse.csr_array, y: Floats, w: Floats, b: Floats) -> float:
+    """Weighted mean square of the residuals, for paths that the coefficients were not fitted to."""
     return float(np.average((y - X @ b) ** 2, weights=w))

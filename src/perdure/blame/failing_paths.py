@@ -12,12 +12,16 @@ from perdure.blame.window import Window
 Rows = NDArray[np.integer[Any]]
 
 
-class Speaking:
+class FailingPaths:
     """The failing paths of a window, and totals over all paths.
+
+    Together they are all that a likelihood of `background` needs, whatever is blamed, so that no evaluation touches the
+    clean paths.
 
     Attributes: `rows` (f,) path rows with failures, `n` and `e` (f,) of them, `incidence` (f, n_components) and
     `by_component` the same by columns; `units`, `paths` and `failures` (n_components,) over all used paths; `sizes` and
-    `counts` how many used paths have how many units; `pair` (f,) which distinct (n, e) a failing path has.
+    `counts` how many used paths have how many units; `pair` (f,) which distinct (n, e) a failing path has, below
+    `n_pairs`.
     """
 
     def __init__(self, window: Window) -> None:
@@ -39,7 +43,7 @@ class Speaking:
         return float(self.e.sum() / (self.sizes @ self.counts))
 
     def of(self, column: int) -> Rows:
-        """The failing paths of a component, as positions in `rows`."""
+        """The failing paths of a component, ascending, as positions in `rows` (not as rows of the window)."""
         by = self.by_component
         found: Rows = by.indices[by.indptr[column] : by.indptr[column + 1]]
         return found

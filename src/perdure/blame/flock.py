@@ -21,9 +21,18 @@ class Flock:
     largest gain ``sum over its untouched paths of e log(bad/good) + (n - e) log((1 - bad)/(1 - good))`` while that
     is above `prior` nats. Paths are known here; the averaging over unknown ones is left out.
 
-    Do not use it where culprits fail at rates far apart or the ground is near `bad`: set both rates for the site first.
+    A step is one sparse product, so a solve costs (culprits + 1) times the entries of the window. Strength is the gain
+    in nats when the component was added.
+
+    Do not use it where culprits fail at rates far apart or the background is near `bad`: set both rates for the site
+    first.
 
     Source: V. Harsh et al., "Flock", CoNEXT 2023 (arXiv 2305.03348).
+
+    >>> from perdure.blame.window import window
+    >>> paths = window([0, 2, 4, 6], [0, 1, 0, 2, 3, 2], [300, 300, 300], [12, 9, 0])
+    >>> [(found.component, f"{found.strength:.0f}") for found in Flock().solve(paths)]
+    [(0, '40')]
     """
 
     good: float = 2e-3
@@ -32,6 +41,7 @@ class Flock:
     name: str = "flock"
 
     def solve(self, window: Window) -> tuple[Suspect, ...]:
+        """The suspects by their gain when added. Touched paths are set to 0 and speak for no further component."""
         e, n = window.failures, window.units
         told = e * np.log(self.bad / self.good) + (n - e) * np.log((1 - self.bad) / (1 - self.good))
         duplicate = representatives(window) != np.arange(window.n_components)

@@ -21,7 +21,11 @@ _COLUMN_TIERS = ("storage", "store", "user", "spine", "core")  # in this order, 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Units and failures by row and column; components as columns of the window they come from."""
+    """Units and failures by row and column; components as columns of the window they come from.
+
+    A path that crosses several rows counts in each of them, so sums over the grid may be larger than those of the
+    window.
+    """
 
     row_tier: str
     column_tier: str
@@ -48,7 +52,17 @@ def grid(
 ) -> Grid:
     """The grid of two tiers; those not given are chosen. `culprits` (columns of the window) always find a place.
 
+    Columns are storage, users or spines where the window has them, rows the largest other tier of at most 300
+    components. Of a tier with more than `most` components those with the most failures are shown, in the order of the
+    window.
+
     Raises `InputError` for a tier that the window has not, and for a window of one tier alone.
+
+    >>> from perdure.blame.window import window
+    >>> tiers = ["tor", "spine", "spine"]
+    >>> paths = window([0, 2, 4], [0, 1, 0, 2], [10, 10], [0, 4], component_ids=range(3), tiers=tiers)
+    >>> grid(paths).rate  # a ToR below two spines
+    array([[0. , 0.4]])
     """
     tiers = window.tiers.tolist()
     for wanted in (row_tier, column_tier):
@@ -65,11 +79,13 @@ def grid(
 
 
 def _crossed(left: sparse.csr_array, right: sparse.csr_array, of_paths: Floats) -> Floats:
+    """(n_rows, n_columns) the sum of a quantity of paths over those that cross both."""
     both: Floats = (left.T @ right.multiply(of_paths[:, None]).tocsr()).toarray()
     return both
 
 
 def _columns_of(window: Window, row_tier: str | None) -> str:
+    """The first of the usual column tiers that the window has; else the smallest."""
     sizes = _sizes(window)
     sizes.pop(row_tier or "", None)
     if not sizes or len(_sizes(window)) < 2:
@@ -87,6 +103,7 @@ def _rows_of(window: Window, column_tier: str) -> str:
 
 
 def _sizes(window: Window) -> dict[str, int]:
+    """How many components each tier has."""
     names, counts = np.unique(window.tiers, return_counts=True)
     return dict(zip(names.tolist(), counts.tolist(), strict=True))
 

@@ -24,6 +24,11 @@ class NetBouncer:
     cut to [0, 1]. Components all of whose paths are clean stay at 1. The paper's check of whole devices is left out:
     devices are components here.
 
+    The second term is 0 at x = 0 and x = 1 and largest between: of two explanations it prefers few bad components to
+    many slightly bad ones. A sweep costs the entries of the components with failures; products are kept as sums of
+    logarithms. Strength is ``1 - x_j``. The objective is not convex: the start, everything healthy, is part of the
+    method.
+
     Do not use it for VMs or jobs: a path of one unit counts as much as one of 300.
 
     Source: C. Tan et al., "NetBouncer", NSDI 2019.
@@ -35,6 +40,7 @@ class NetBouncer:
     name: str = "netbouncer"
 
     def solve(self, window: Window) -> tuple[Suspect, ...]:
+        """The suspects by ``1 - x_j``, at most `sweeps` sweeps; it ends early where no x moves by 1e-5."""
         y = 1 - window.failures / np.maximum(window.units, 1)
         failing = window.totals((window.failures > 0).astype(np.float64)) > 0
         columns = np.flatnonzero(failing & (representatives(window) == np.arange(window.n_components)))
@@ -52,6 +58,7 @@ class NetBouncer:
         return tuple(suspect(window, column, strength) for strength, column in sorted(found, reverse=True))
 
     def _best(self, t: Floats, y: Floats) -> float:
+        """The x in [1e-6, 1] of the least objective, all others held; never 0, for its logarithm is kept."""
         first, second = float(t @ y), float(t @ t)
         if second <= self.weight:  # concave: the better end
             return 1.0 if first * 2 > second else _LEAST

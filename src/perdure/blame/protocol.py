@@ -9,11 +9,17 @@ from perdure.blame.window import Window
 
 
 class Solver(Protocol):
-    """Names the components of a window that are to blame; a pure function of the window and its own settings."""
+    """Names the components of a window that are to blame; a pure function of the window and its own settings.
+
+    Paths without units are no evidence. A solver changes nothing in the window and draws no random numbers.
+    """
 
     @property
     def name(self) -> str:
-        """As in the registry."""
+        """The key in the registry, and the value of ``--solver``."""
 
     def solve(self, window: Window) -> tuple[Suspect, ...]:
-        """The suspects, the surest first; none where nobody is to blame. Of components alike only one is named."""
+        """The suspects, the surest first; none where nobody is to blame. Of equivalent components only one is named.
+
+        May raise `InputError` for a window that is beyond the method.
+        """

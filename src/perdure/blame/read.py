@@ -33,7 +33,7 @@ _GLOB = {ord(letter): f"[{letter}]" for letter in "*?["}
 
 @dataclass(frozen=True, slots=True)
 class BlameCase:
-    """One window of a folder of windows."""
+    """One window of a folder of windows; without a file of components all are of one tier."""
 
     name: str
     paths: Path
@@ -42,6 +42,10 @@ class BlameCase:
 
 def read_window(paths: Path | str, components: Path | str | None = None) -> Window:
     """The window of a Parquet file, with the tiers of another if there is one.
+
+    `paths` has the columns ``path``, ``components`` (a list of ids), ``n`` and ``e``, whole numbers all; `components`
+    has ``component`` and ``tier``, and names components that no path crosses too, for they count in the price of a
+    name.
 
     Raises `InputError`, naming file and row, and `MissingExtra` without DuckDB.
     """
@@ -72,6 +76,10 @@ def cases(folder: Path | str) -> list[BlameCase]:
 
 
 def _read_paths(path: Path) -> tuple[NDArray[np.int64], NDArray[Any], dict[str, NDArray[Any]]]:
+    """Where each path's components begin, the components of all paths, and the columns path, n and e.
+
+    The number of components is checked before their list is made: a file of a few MiB can hold lists of many GiB.
+    """
     file = str(path).translate(_GLOB)
     with _database(path) as db:
         _check_columns(db, path, file, _PATHS)
@@ -87,6 +95,7 @@ def _read_paths(path: Path) -> tuple[NDArray[np.int64], NDArray[Any], dict[str, 
 
 
 def _read_components(path: Path) -> tuple[NDArray[Any], NDArray[np.str_]]:
+    """Component ids and their tiers, in the order of the file; each id once."""
     file = str(path).translate(_GLOB)
     with _database(path) as db:
         _check_columns(db, path, file, _COMPONENTS)
@@ -108,7 +117,7 @@ def _at(path: Path, row: int) -> str:
 
 
 def _filled(values: NDArray[Any]) -> NDArray[Any]:
-    """Without a mask; what is missing becomes NaN."""
+    """The values without a mask; what is missing becomes NaN, which `window` refuses with its row."""
     masked = np.ma.getmaskarray(values)
     plain = np.ma.getdata(values)
     return np.where(masked, np.nan, plain) if masked.any() else plain
@@ -121,6 +130,7 @@ def _refuse_missing(missing: NDArray[np.bool_], starts: NDArray[np.int64], path:
 
 
 def _check_columns(db: duckdb.DuckDBPyConnection, path: Path, file: str, wanted: Mapping[str, str]) -> None:
+    """Refuse a file whose columns are missing or of another type, before their rows are read."""
     described = db.execute("DESCRIBE SELECT * FROM read_parquet(?)", [file]).fetchall()
     types = {str(name): str(kind) for name, kind, *_ in described}
     for name, kind in wanted.items():
@@ -133,7 +143,10 @@ def _check_columns(db: duckdb.DuckDBPyConnection, path: Path, file: str, wanted:
 
 @contextmanager
 def _database(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in memory that fetches nothing from anywhere; rows keep the order of the file."""
+    """A database in memory that fetches nothing from anywhere; rows keep the order of the file.
+
+    Errors of DuckDB become `InputError` with the file's name; memory that runs out stays `MemoryError`.
+    """
     try:
         import duckdb
     except ImportError as err:

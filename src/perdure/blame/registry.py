@@ -21,7 +21,11 @@ SOLVERS: Mapping[str, Solver] = {solver.name: solver for solver in _ALL}
 
 
 def localise(window: Window, solver: str = DEFAULT) -> tuple[Suspect, ...]:
-    """The components of a window to blame, the surest first; none where nobody is. Raises `ConfigError` for a name."""
+    """The components of a window to blame, the surest first; none where nobody is.
+
+    The solver runs with its defaults; for others make it yourself: ``Greedy(surcharge=8.0).solve(window)``. Raises
+    `ConfigError` for a name that is not in `SOLVERS`.
+    """
     if solver not in SOLVERS:
         raise ConfigError("solver", f"{solver!r} is not known", f"Use one of: {', '.join(SOLVERS)}")
     return SOLVERS[solver].solve(window)

@@ -18,7 +18,10 @@ class Score:
     Claim: right where failures are hard and paths have units enough to be called good or bad.
 
     Path i is bad where ``e_i / n_i > bad``. Of the components with a share of bad paths of `hit_ratio` or more, the
-    one that covers most bad paths not yet covered is blamed, until none covers any. One bad path is not a pattern.
+    one that covers most bad paths not yet covered is blamed, until none covers two. One bad path is not a pattern.
+
+    Without the two bounds it is the greedy set cover, which takes at most ``1 + log(bad paths)`` times as many
+    components as needed. Strength is the number of bad paths that it newly covers.
 
     Do not use it for gray failures: most of their paths are clean.
 
@@ -30,6 +33,9 @@ class Score:
     name: str = "score"
 
     def solve(self, window: Window) -> tuple[Suspect, ...]:
+        """The suspects by the bad paths that each newly covers; of equal cover, the larger share of bad paths is taken
+        first.
+        """
         used = window.units > 0
         left = (used & (window.failures > self.bad * window.units)).astype(np.float64)
         ratio = window.totals(left) / np.maximum(window.totals(used.astype(np.float64)), 1)

@@ -1,4 +1,4 @@
-"""Who stands accused from window to window: named after some windows in a row, cleared after some without.
+"""Suspects over time: named after some windows in a row, cleared after some without.
 
 One window may err, and a culprit at the edge of what can be seen comes and goes. Nobody is named for one weak window,
 and nobody is cleared for one quiet one: the list that people act on does not flap.
@@ -15,7 +15,7 @@ from perdure.blame.builders.named import Component
 
 @dataclass(frozen=True, slots=True)
 class SuspectPatience:
-    """How many windows in a row it takes."""
+    """How many windows in a row it takes to name a suspect, and to clear it."""
 
     confirm: int = 2  # to be named; 1 where the evidence is overwhelming
     release: int = 3  # to be cleared
@@ -24,7 +24,11 @@ class SuspectPatience:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One suspect over time."""
+    """One suspect over time. Instants are the ends of windows, in seconds.
+
+    `first` is its identity: the components that equal it may change from window to window, as attempts come and go.
+    `seen` and `missed` are never both above 0.
+    """
 
     first: Component  # that it was first accused as
     accusation: Accusation  # of the last window that accused it
@@ -50,7 +54,12 @@ def follow(
     now: float,
     patience: SuspectPatience = SuspectPatience(),
 ) -> WindowChange:
-    """Lay the accusations of the window that ends `now` over those that stood before."""
+    """Update the suspects with the accusations of the window that ends `now`.
+
+    An accusation continues a suspect with which it shares a component; each continues one at most, in the order given.
+    A suspect that was never named is forgotten in the first window without it. One that was named stays named, and a
+    window that accuses it again resets its misses.
+    """
     left = list(accusations)
     kept: list[Standing] = []
     cleared: list[Standing] = []
@@ -71,4 +80,5 @@ def follow(
 
 
 def _is_sure(standing: Standing, patience: SuspectPatience) -> bool:
+    """Whether enough windows in a row accuse it, or one with overwhelming strength."""
     return standing.seen >= patience.confirm or standing.accusation.strength >= patience.at_once

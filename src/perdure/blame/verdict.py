@@ -1,4 +1,4 @@
-"""What a solver says of one component: how sure, how bad, and by which paths."""
+"""Verdicts: how sure a solver is of one component, how bad it is, and by which paths."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class Suspect:
 
 
 def kind_of(rate: float) -> Kind:
+    """``hard`` from a failure rate of 15 % on, else ``gray``."""
     return "hard" if rate >= HARD else "gray"
 
 
@@ -49,25 +50,32 @@ def suspect(
 ) -> Suspect:
     """The verdict on a column.
 
-    `rates` are rate, low and high; if not given, the share of failed units and its Clopper-Pearson interval. `hot` are
-    the path rows concerned, of a component that fails on a part of its paths only.
+    `rates` are rate, low and high; if not given, the share of failed units and its Clopper-Pearson interval, which does
+    not subtract the background or other suspects on the same paths. `hot` are the path rows concerned, of a component
+    that fails on a part of its paths only; clean paths are counted against it nevertheless.
+
+    >>> from perdure.blame.window import window
+    >>> found = suspect(window([0, 1, 2], [7, 7], [10, 40], [5, 0]), 0, strength=3.0)
+    >>> found.component, found.rate, round(found.rate_high, 2), found.paths_for, found.paths_against
+    (7, 0.1, 0.22, (0,), (1,))
     """
     rows = window.rows(column)
     concerned = rows if hot is None else hot
     n, e = int(window.units[concerned].sum()), int(window.failures[concerned].sum())
     rate, low, high = rates or (e / n, *_interval(e, n))
-    speaking = concerned[np.argsort(-window.failures[concerned], kind="stable")[:_PATHS]]
-    silent = rows[(window.failures[rows] == 0) & (window.units[rows] > 0)]
-    silent = silent[np.argsort(-window.units[silent], kind="stable")[:_PATHS]]
+    worst = concerned[np.argsort(-window.failures[concerned], kind="stable")[:_PATHS]]
+    clean = rows[(window.failures[rows] == 0) & (window.units[rows] > 0)]
+    clean = clean[np.argsort(-window.units[clean], kind="stable")[:_PATHS]]
     component, *others = (int(window.component_ids[c]) for c in alike(window, column))
     return Suspect(
         component, str(window.tiers[column]), tuple(others), "partial" if hot is not None else kind_of(rate),
         rate, low, high, e, strength,
-        tuple(window.path_ids[speaking[window.failures[speaking] > 0]].tolist()),
-        tuple(window.path_ids[silent].tolist()),
+        tuple(window.path_ids[worst[window.failures[worst] > 0]].tolist()),
+        tuple(window.path_ids[clean].tolist()),
     )  # fmt: skip
 
 
 def _interval(e: int, n: int) -> tuple[float, float]:
+    """The 95 % interval of Clopper and Pearson for e of n, by quantiles of the beta law."""
     low = 0.0 if e == 0 else float(betaincinv(e, n - e + 1, _TAIL))
     return low, 1.0 if e == n else float(betaincinv(e + 1, n - e, 1 - _TAIL))

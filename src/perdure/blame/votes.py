@@ -18,7 +18,7 @@ class Votes:
     Claim: finds the links with most failures in a millisecond, without a model.
 
     The component with most votes is blamed and its paths leave the count, until the top has less than `threshold` of
-    all votes ever cast.
+    all votes ever cast. Strength is its votes, in failed units, when it was taken.
 
     Do not use it to be sure: votes do not ask how many units a component had, so large ones are blamed for ordinary
     failures.
@@ -30,6 +30,7 @@ class Votes:
     name: str = "007"
 
     def solve(self, window: Window) -> tuple[Suspect, ...]:
+        """The suspects by their votes when taken; of equal votes the least column first."""
         cast = window.failures / np.diff(window.incidence.indptr)
         duplicate = representatives(window) != np.arange(window.n_components)
         bound = self.threshold * window.failures.sum()

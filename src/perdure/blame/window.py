@@ -26,6 +26,9 @@ class Window:
     """Paths as rows, components as columns. Build it with `window`, which checks what it is given.
 
     A unit is whatever can fail on a path: a VM, a probe, a training step, an attempt of a job.
+
+    Invariants: ``0 <= failures <= units``; every path crosses a component, and none twice; ids are distinct. A path may
+    have no units, a component no path.
     """
 
     incidence: sparse.csr_array  # (n_paths, n_components), 1.0 where the path crosses the component
@@ -37,10 +40,12 @@ class Window:
 
     @property
     def n_paths(self) -> int:
+        """Used or not."""
         return len(self.units)
 
     @property
     def n_components(self) -> int:
+        """All that could be blamed, crossed or not: the price of a name counts them."""
         return len(self.component_ids)
 
     @cached_property
@@ -81,8 +86,16 @@ def window(
     path_ids : (n_paths,) whole and distinct; 0, 1, ... if not given.
     component_ids : all components there are; those that occur, if not given.
     tiers : (n_components,) one name each, in the order of `component_ids`.
+    source : what an error names, such as the file.
+
+    Whole numbers may come as floats. Columns are numbered by ascending id, whatever order the ids have. Time and memory
+    are linear in the entries, sorting apart; at most 2^28 entries.
 
     Raises `InputError` with the first row that breaks this.
+
+    >>> paths = window([0, 2, 3], [9, 4, 9], [10, 20], [1, 0])  # path 0 crosses 9 and 4, path 1 crosses 9
+    >>> paths.component_ids.tolist(), paths.rows(1).tolist(), paths.totals(paths.failures).tolist()
+    ([4, 9], [0, 1], [1.0, 1.0])
     """
 
     def at(row: int) -> str:
@@ -114,7 +127,7 @@ def window(
 
 
 def _whole(values: ArrayLike, name: str, at: At) -> Ints:
-    """Whole numbers, perhaps written as floats."""
+    """Whole numbers as int64, perhaps written as floats below 2^53, where each whole number has one float."""
     array = np.asarray(values)
     if array.dtype.kind in "iu":
         return array.astype(np.int64, copy=False)
@@ -127,6 +140,7 @@ def _whole(values: ArrayLike, name: str, at: At) -> Ints:
 
 
 def _counts(values: ArrayLike, name: str, at: At) -> Floats:
+    """Whole numbers of 0 or more, as floats: products with the incidence stay exact and need no conversion."""
     found = _whole(values, name, at)
     _refuse(found < 0, at, f"{name} is negative", "Write a count of units")
     return found.astype(np.float64)
@@ -156,7 +170,7 @@ def _known(
 
 
 def _columns(ids: Ints, flat: Ints) -> NDArray[np.int32]:
-    """The column of each id; -1 of an unknown one."""
+    """The column of each id; -1 of an unknown one. Ids that are 0, 1, ... are columns already: no search."""
     if len(ids) and ids[0] == 0 and ids[-1] == len(ids) - 1:  # ids are columns
         known = (flat >= 0) & (flat < len(ids))
         return np.where(known, flat, -1).astype(np.int32)
@@ -166,11 +180,13 @@ def _columns(ids: Ints, flat: Ints) -> NDArray[np.int32]:
 
 
 def _refuse(wrong: NDArray[np.bool_], at: At, what: str, fix: str) -> None:
+    """Raise `InputError` for the first row that is wrong."""
     if wrong.any():
         raise InputError(at(int(np.argmax(wrong))), what, fix)
 
 
 def _refuse_repeated(paths: Ints, at: At) -> None:
+    """Refuse a path id that stands in two rows, naming the first row that repeats one; ascending ids need no sort."""
     if (np.diff(paths) > 0).all():
         return
     order = np.argsort(paths, kind="stable")

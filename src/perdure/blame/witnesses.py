@@ -15,10 +15,20 @@ CHANCE = 0.01
 
 
 def attested(component: Component, rows: Sequence[AttemptRow]) -> bool:
-    """May this component be blamed for what befell these attempts?
+    """May this component be blamed for what happened to these attempts?
 
-    A user and his code may, by his own attempts. All else needs a second source: the resource manager's own word on
+    A user and its code may, by their own attempts. All else needs a second source: the resource manager's own word on
     the node, or failures of others than the user with the most failures on it, more of them than chance would bring.
+
+    Chance is binomial: at least as many failures of the others, at the share of failures of attempts that do not cross
+    the component, must have a probability below `CHANCE`. The loudest user is left out whole, so no number of failures
+    that one user forges moves a node; two users in league can.
+
+    >>> from perdure.blame.builders.attempts import AttemptRow
+    >>> def ran(user, node, failed): return AttemptRow(0.0, user, "train", (node,), failed)
+    >>> rows = [ran("eve", "n1", True)] * 50 + [ran("ada", "n2", False)] * 50
+    >>> attested(("node", "n1"), rows), attested(("node", "n1"), [*rows, ran("bob", "n1", True)])
+    (False, True)
     """
     tier, name = component
     if tier in OWN_TIERS:
@@ -32,8 +42,8 @@ def attested(component: Component, rows: Sequence[AttemptRow]) -> bool:
         return False
     loudest = failed.most_common(1)[0][0]
     others = [row for row in here if row.user != loudest]
-    ground = _share(row for row, path in zip(rows, paths, strict=True) if component not in path)
-    return bool(bdtrc(sum(row.failed for row in others) - 1, len(others), ground) < CHANCE)
+    background = _share(row for row, path in zip(rows, paths, strict=True) if component not in path)
+    return bool(bdtrc(sum(row.failed for row in others) - 1, len(others), background) < CHANCE)
 
 
 def _share(rows: Iterable[AttemptRow]) -> float:

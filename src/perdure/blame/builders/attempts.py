@@ -1,8 +1,10 @@
-"""Attempts of jobs: where they ran, and the code that they ran.
+"""Windows of attempts of jobs: a path is where an attempt ran and the code that it ran.
 
-A user whose code always fails is a component like any node: he is blamed instead of the nodes he ran on. An attempt
-that triage calls deterministic would have failed anywhere: it counts against its code and says nothing of the places,
-unless it lacked something, and the same code passed elsewhere since it last passed here.
+A user whose code always fails is a component like any node, and is blamed instead of the nodes that it ran on. An
+attempt that triage calls deterministic would have failed anywhere: it counts against its code and says nothing about
+the places, unless it lacked something, and the same code passed elsewhere since it last passed here.
+
+Cancelled and preempted attempts say nothing about anybody: leave them out of the rows.
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ LOCAL_TIERS = frozenset({*OWN_TIERS, NODE, GPU})
 
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
-    """One attempt that is over."""
+    """One attempt that is over. Instants are seconds since the epoch.
+
+    Names are compared as they are: write a node in one way. `deterministic` and `lacked` mean something for failed
+    attempts only.
+    """
 
     end_s: float
     user: str
@@ -39,9 +45,16 @@ class AttemptRow:
 
 
 def with_places(rows: Sequence[AttemptRow]) -> list[AttemptRow]:
-    """The rows by their ends; what lacked something speaks of its places, if its code passed elsewhere since.
+    """The rows by their ends; one that lacked something counts against its places if its code passed elsewhere since.
 
-    A node that lost a mount or its software ends jobs of all users by words that read like their own mistakes.
+    A node that lost a mount or its software ends jobs of all users with messages that read like mistakes of their own.
+    The test is made per code: it passed on some other node after it last passed on any of the nodes here. Until then
+    the code may be broken everywhere, and the row stays deterministic.
+
+    >>> def row(end_s, node, lacked): return AttemptRow(end_s, "eve", "train", (node,), lacked, lacked, lacked)
+    >>> rows = [row(1.0, "n1", False), row(2.0, "n2", False), row(3.0, "n1", True), row(4.0, "n2", True)]
+    >>> [(each.nodes, each.deterministic) for each in with_places(rows) if each.failed]
+    [(('n1',), False), (('n2',), True)]
     """
     passed_s: dict[tuple[str, str], dict[str, float]] = {}  # by code and node: the last time
     told = []
@@ -58,12 +71,12 @@ def with_places(rows: Sequence[AttemptRow]) -> list[AttemptRow]:
 
 
 def attempt_window(rows: Iterable[AttemptRow]) -> Named:
-    """The window of attempts, a path each. Raises `InputError` where there are none."""
+    """The window of attempts, a path of one unit each, in their order. Raises `InputError` where there are none."""
     return named(((path_of(row), 1, int(row.failed)) for row in rows), "<attempts>")
 
 
 def path_of(row: AttemptRow) -> Path:
-    """What an attempt's end speaks of."""
+    """The components that an attempt is evidence about: its user and code, and unless deterministic all its places."""
     own = frozenset({(CODE, f"{row.user}/{row.job}"), (USER, row.user)})
     if row.failed and row.deterministic:
         return own

@@ -17,12 +17,16 @@ _KEYS = ("switchname", "nodes", "switches", "linkspeed")
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A tree of switches; `above` has the switch right above each node and switch."""
+    """A tree of switches; `above` maps each node and switch to the switch right above it. Roots are keys of nothing."""
 
     above: Mapping[Component, Component] = field(default_factory=dict)
 
     def crossed(self, nodes: Iterable[str]) -> tuple[Component, ...]:
-        """The switches between these nodes, up to the one where all meet; that right above, of a single node.
+        """The switches between these nodes, up to the one where all meet; of a single node, the switch right above it.
+
+        Climbs all nodes at once, tier by tier, and stops at the first tier with one switch. Nodes that the tree does
+        not know are left out; nodes whose trees never meet give all switches above them. The order is that of tier and
+        name.
 
         >>> lines = "SwitchName=l1 Nodes=n[1-2]", "SwitchName=l2 Nodes=n3", "SwitchName=s Switches=l[1-2]"
         >>> found = read_topology(lines)
@@ -45,6 +49,9 @@ NO_SWITCHES = Topology()
 def read_topology(lines: Iterable[str], source: str = "<topology>") -> Topology:
     """Read ``SwitchName=leaf1 Nodes=gpu[01-16]`` and ``SwitchName=spine Switches=leaf[1-4]``, a switch a line.
 
+    Keys are read in any case, ``LinkSpeed`` is allowed and means nothing here, ``#`` begins a comment. A switch names
+    either nodes or switches.
+
     Raises `InputError`, naming the line: for what is neither, for a node or switch below two others, and for switches
     that are not a tree of at most three tiers.
     """
@@ -65,6 +72,7 @@ def read_topology(lines: Iterable[str], source: str = "<topology>") -> Topology:
 
 
 def _entries(line: str, at: str) -> dict[str, str]:
+    """The KEY=VALUE words of a line, keys in lower case; empty for a blank line."""
     found = {}
     for word in line.split():
         key, equals, value = word.partition("=")
@@ -77,6 +85,11 @@ def _entries(line: str, at: str) -> dict[str, str]:
 def _above(
     nodes: Mapping[str, tuple[str, ...]], switches: Mapping[str, tuple[str, ...]], source: str
 ) -> dict[Component, Component]:
+    """Number the switches by their height above the nodes, bottom up, and point every node and switch at its parent.
+
+    A switch gets its height once all that is below it has one; a round that places none has met a cycle or a name that
+    no line defines.
+    """
     height = dict.fromkeys(nodes, 0)
     while missing := [name for name in switches if name not in height]:
         known = [name for name in missing if all(below in height for below in switches[name])]

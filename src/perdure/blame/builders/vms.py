@@ -22,7 +22,7 @@ Uplinks = Mapping[str, Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class VmRow:
-    """VMs under one ToR with their disks in one storage cluster, and how many of them failed."""
+    """VMs under one ToR with their disks in one storage cluster: how many there are, and how many of them failed."""
 
     cluster: str  # of compute
     tor: str
@@ -32,7 +32,9 @@ class VmRow:
 
 
 def vm_window(rows: Iterable[VmRow], uplinks: Uplinks, view: View = "tor") -> Named:
-    """The window of VM rows. In the cluster view a compute cluster stands for its ToRs.
+    """The window of VM rows; rows of one path are added up. In the cluster view a compute cluster stands for its ToRs.
+
+    Use the ``tor`` view to find a switch of a rack, the ``cluster`` view where units are so few that no ToR has enough.
 
     Raises `InputError` where compute and storage do not meet above, and where there are no rows.
     """
@@ -40,6 +42,7 @@ def vm_window(rows: Iterable[VmRow], uplinks: Uplinks, view: View = "tor") -> Na
 
 
 def _paths(rows: Iterable[VmRow], uplinks: Uplinks, view: View) -> Iterator[Counted]:
+    """One counted path a row; the network between a ToR and a storage cluster is folded once for each pair."""
     known: dict[tuple[str, str], tuple[Component, ...]] = {}
     for row in rows:
         pair = row.tor, row.storage
@@ -51,6 +54,9 @@ def _paths(rows: Iterable[VmRow], uplinks: Uplinks, view: View) -> Iterator[Coun
 
 def folded(one: str, other: str, uplinks: Uplinks) -> tuple[Component, ...]:
     """The groups of devices between two ends, each a component: up to the first tier that both reach, and down.
+
+    ECMP spreads the flows of a pair over all shortest ways, so no observation of the pair tells the devices of one
+    group apart: a group is the most that can be blamed, and its name lists all of them.
 
     >>> up = {"t1": ["a1", "a2"], "s1": ["b1"], "a1": ["c1"], "a2": ["c1", "c2"], "b1": ["c1", "c2"]}
     >>> folded("t1", "s1", up)
@@ -71,4 +77,5 @@ def _above(devices: frozenset[str], uplinks: Uplinks) -> frozenset[str]:
 
 
 def _group(tier: int, devices: frozenset[str]) -> Component:
+    """A group of devices as one component: its tier counted from the ends, its name the sorted names."""
     return f"tier {tier}", "+".join(sorted(devices))
