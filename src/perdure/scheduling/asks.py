@@ -1,4 +1,7 @@
-"""What jobs asked for beside GPUs and a time limit, as far as a trace tells it."""
+"""What jobs asked for besides GPUs and a time limit, as far as a trace tells.
+
+The policy `slurm` reads it; the others see GPUs, time limits, users and virtual clusters alone.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ Ints = NDArray[np.integer]
 
 
 class After(IntEnum):
-    """What a job waits for, in the words of sbatch(1)."""
+    """The condition of a dependency, in the words of sbatch(1): ``afterany``, ``afterok``, ``afternotok``, ``after``.
+
+    The numbers are those in the column `Needs.kind`.
+    """
 
     ANY = 0  # that the other has ended
     OK = 1  # that it has ended well
@@ -24,7 +30,10 @@ class After(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Dependencies among jobs, one a row: the job `of` waits for the job `on`."""
+    """Dependencies among jobs as columns of one length: the job in row `of` waits for the job in row `on`.
+
+    A job with several rows waits for all of them. The order of the rows means nothing.
+    """
 
     of: Ints
     on: Ints
@@ -33,7 +42,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A column of texts as numbers: job i has ``words[of[i]]``."""
+    """A column of texts as numbers: job i has ``words[of[i]]``. A million jobs of ten partitions hold ten texts."""
 
     of: Ints
     words: Sequence[str]

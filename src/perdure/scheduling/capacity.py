@@ -14,7 +14,8 @@ from perdure.scheduling.view import View
 class Capacity:
     """The virtual cluster that uses the least of its capacity starts its oldest job; nobody is preempted.
 
-    `gpus` names the capacity of each; see `shares.quotas` for the default.
+    `gpus` names the capacity of each; see `shares.quotas` for the default. Capacity is a weight, not a limit: idle GPUs
+    go to whoever has jobs, and come back only as those end. Use `philly` for quotas that are enforced by preemption.
     """
 
     gpus: Mapping[str, float] = field(default_factory=dict)

@@ -19,7 +19,9 @@ from perdure.scheduling.view import View
 class DominantShare:
     """The user with the smallest dominant share, over its weight, starts its oldest job; nobody is preempted.
 
-    A trace tells GPUs only, so that GPUs are every job's dominant resource; `fill` does it for any resources.
+    A trace tells GPUs only, so that GPUs are every job's dominant resource: this is max-min fairness of GPUs among
+    users. `fill` does it for any resources. Running jobs count, so a user whose jobs run long waits while others catch
+    up.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)  # of users; 1 for those not named
@@ -36,8 +38,11 @@ def fill(
 ) -> NDArray[np.int64]:
     """Tasks that each user gets when tasks are given one by one to the smallest weighted dominant share.
 
-    `capacity` has shape (n_resources,), `demand` of one task (n_users, n_resources), positive in some resource.
-    A user whose next task does not fit gets no more. The lower row wins a tie.
+    `capacity` has shape (n_resources,), `demand` of one task (n_users, n_resources), positive in some resource; both in
+    any unit, one a resource. `weight` (n_users,) is 1 unless given. A user whose next task does not fit gets no more.
+    The lower row wins a tie. One step a task: for counts in the thousands, not the millions.
+
+    The example: 9 CPUs and 18 GB, tasks of 1 CPU and 4 GB, and of 3 CPUs and 1 GB; both users end at two thirds.
 
     >>> fill(np.array([9.0, 18.0]), np.array([[1.0, 4.0], [3.0, 1.0]]))
     array([3, 2])

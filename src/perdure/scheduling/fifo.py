@@ -13,7 +13,9 @@ from perdure.scheduling.view import View
 class Fifo(StatelessPolicy):
     """Start jobs in the order in which they came.
 
-    With `blocks` a job that does not fit holds up all behind it; else it is passed over (first that fits).
+    With `blocks` a job that does not fit holds up all behind it (``fifo``): no job starves, GPUs stay idle in front of
+    wide jobs. Else it is passed over (``fjf``, first that fits): GPUs are used, and wide jobs can starve. `backfill` is
+    the middle way, where time limits are known.
     """
 
     blocks: bool = True

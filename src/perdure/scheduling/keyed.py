@@ -15,9 +15,17 @@ Key = Callable[[View, int], float | tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True)
 class KeyedPolicy(ABC):
-    """A preemptive policy in one class: its `name`, and the `key` of a job; those with the least run.
+    """A preemptive policy in one class: its `name`, and the `key` of a job; the jobs with the least key run.
 
-    `inert`: see `AllByKey`.
+    `inert`: see `AllByKey`. For keys that change with time between events no pass is made: a running job is preempted
+    at the next event, not at the instant at which another one passes it.
+
+    >>> class YoungestFirst(KeyedPolicy):
+    ...     name = "youngest-first"
+    ...     def key(self, view, row):
+    ...         return -view.submit[row]
+    >>> YoungestFirst().preemptive
+    True
     """
 
     inert: bool = False
@@ -26,7 +34,9 @@ class KeyedPolicy(ABC):
 
     @abstractmethod
     def key(self, view: View, row: int) -> float | tuple[float, ...]:
-        """By what the job is ranked now, running or waiting."""
+        """By what the job is ranked now, running or waiting; the least first. Asked for each job at each event: keep it
+        cheap.
+        """
 
     def ranking(self, view: View) -> Ranking:
         return AllByKey(view, self.key, self.inert)
@@ -38,7 +48,10 @@ class AllByKey(Ranking):
 
     Among equal ones those that run come first, so that no job is preempted for its equal; then the order of arrival.
     With `inert` equal jobs stay as they stood after the last event instead, newcomers last, as in simulators that
-    keep one list and sort it again and again.
+    keep one list and sort it again and again (Tiresias').
+
+    `stood` is the last order, sorted again stably: two sorts of a nearly sorted list, ``O(n)`` comparisons of n active
+    jobs and n keys an event. `came` numbers arrivals; a preempted job keeps its number, a next attempt gets a new one.
     """
 
     view: View

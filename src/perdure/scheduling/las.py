@@ -24,10 +24,12 @@ class LeastAttained:
     """Queues by attained service; in each, jobs that run precede those that wait, who keep the order they came in.
 
     A job starts in the top queue and sinks one queue each time its service reaches the queue's limit. All GPUs are
-    given again after each event, queue by queue; a job that does not fit is passed over.
+    given again after each event, queue by queue; a job that does not fit is passed over. Short jobs end in the top
+    queue without anybody knowing that they are short; few queues, rather than the exact least service, keep jobs of
+    about the same service from preempting each other in turns.
 
     With a `promote_knob` of K a job that sank, and has waited K times as long as it had run since it was last in
-    the top queue, returns there with its service forgotten; 0 never promotes.
+    the top queue, returns there with its service forgotten; 0 never promotes, and then jobs at the bottom can starve.
 
     `late_demotion` looks for demotions at the instants at which Tiresias' public simulator does: jobs of several
     GPUs then sink late, whenever another event fell in between.
@@ -43,6 +45,7 @@ class LeastAttained:
 
     @property
     def name(self) -> str:
+        """``las-2d``, or ``las`` where time alone counts; with the knob behind a colon."""
         knob = f":{self.promote_knob:g}" if self.promote_knob else ""
         return ("las-2d" if self.counts_gpus else "las") + knob
 
@@ -56,8 +59,9 @@ class Gittins2D(LeastAttained):
 
     The index is that at the last sample that the job's service passed.
 
-    `samples` are services of past jobs, in GPU-seconds; without any, those of the trace at hand. With
-    `late_demotion` indices are those of the public simulator's table, else exact.
+    `samples` are services of past jobs, in GPU-seconds; without any, those of the trace at hand: then it knows the law
+    of the very jobs that it schedules, which flatters it. With `late_demotion` indices are those of the public
+    simulator's table, else exact.
     """
 
     samples: tuple[float, ...] = ()
@@ -71,7 +75,11 @@ class Gittins2D(LeastAttained):
         return Sinking(view, self, rank=self.steps(view).at)
 
     def steps(self, view: View) -> Steps:
-        """The index as a function of attained service in GPU-ticks."""
+        """The index as a function of attained service in GPU-ticks.
+
+        A trace that is its own sample is thinned to 1,000 quantiles, so that looking up a rank does not depend on its
+        length.
+        """
         tick = view.ticks_per_s
         samples = np.array(self.samples)
         if not len(samples) and len(view.gpus):
@@ -84,7 +92,14 @@ class Gittins2D(LeastAttained):
 
 @dataclass(slots=True)
 class Sinking(Ranking):
-    """The queues at work."""
+    """The queues at work.
+
+    Times are in ticks. `served` and `waited` are exact up to the tick in `settled`, and counted on when asked for: an
+    event costs ``O(active jobs)``. `queues` hold each job that is there once, in the queue of its `level`. A job
+    between two attempts is in no queue; only its `served` stays.
+
+    A preempted job keeps its level; a next attempt enters the queue of its service (`resets_on_retry`: the top one).
+    """
 
     view: View
     policy: LeastAttained
@@ -120,6 +135,11 @@ class Sinking(Ranking):
         return [row for queue in self.queues for row in queue]
 
     def next_change(self) -> int | None:
+        """The next tick at which a running job sinks or a waiting one rises, were all to stay as it is.
+
+        All running jobs are looked at: the price of a definition that can be read. The compiled loop keeps them in a
+        heap.
+        """
         changes = [self._demotion(row) for row in self.view.running if self.level[row] < len(self.queues) - 1]
         if self.policy.promote_knob:
             changes += [t for row in self.view.waiting if (t := self._promotion(row)) is not None]
@@ -137,6 +157,7 @@ class Sinking(Ranking):
                 self.view.promotions[row] += 1
 
     def _count(self, row: int) -> None:
+        """Add the ticks since the last count to what the job was served, or, once it has run, to what it waited."""
         elapsed, self.settled[row] = self.view.now - self.settled[row], self.view.now
         if row in self.view.running:
             self.served[row] = self.served.get(row, 0) + elapsed
@@ -144,6 +165,9 @@ class Sinking(Ranking):
             self.waited[row] += elapsed
 
     def _demote(self, row: int, level: int) -> None:
+        """Sink to the queue of its service. From the instants of `next_change` that is one queue down, unless limits
+        are equal.
+        """
         bottom = len(self.queues) - 1
         while level < bottom and self._service(row) >= self._limit(level):
             level += 1
@@ -152,16 +176,22 @@ class Sinking(Ranking):
                 return
 
     def _is_due_up(self, row: int) -> bool:
+        """Whether it waited `promote_knob` times what it was served; never in the top queue, or before it has run."""
         served = self.served.get(row, 0)
         knob = self.policy.promote_knob
         return bool(knob and served and self.level[row]) and self.waited[row] >= int(served * knob)
 
     def _move(self, row: int, level: int) -> None:
+        """To the tail of another queue."""
         self.queues[self.level[row]].remove(row)
         self.queues[level].append(row)
         self.level[row] = level
 
     def _demotion(self, row: int) -> int:
+        """The tick at which a running job reaches its queue's limit: ``now + ceil((limit - width * served) / width)``.
+
+        As Tiresias' simulator has it, the service counts as if it were not times the width: too late for wide jobs.
+        """
         width = self.view.gpus[row] if self.policy.counts_gpus else 1
         limit, served = self._limit(self.level[row]), self.served.get(row, 0)
         if self.policy.late_demotion:
@@ -169,17 +199,21 @@ class Sinking(Ranking):
         return self.view.now - (width * served - limit) // width
 
     def _promotion(self, row: int) -> int | None:
+        """The tick at which a waiting job rises, if it is to rise and goes on waiting."""
         served = self.served.get(row, 0)
         left = int(served * self.policy.promote_knob) - self.waited[row]
         return self.view.now + left if served and self.level[row] and left > 0 else None
 
     def _precedence(self, row: int) -> tuple[float, int]:
+        """The greatest index first, then the earlier submit."""
         assert self.rank is not None
         then = self.view.submit[row] if self.policy.late_demotion else row  # rows are in the order of submit
         return -self.rank(self.view.gpus[row] * self.served.get(row, 0)), then
 
     def _service(self, row: int) -> int:
+        """Attained service in ticks, or GPU-ticks where GPUs count."""
         return self.served.get(row, 0) * (self.view.gpus[row] if self.policy.counts_gpus else 1)
 
     def _limit(self, level: int) -> int:
+        """A queue's limit in ticks, or GPU-ticks."""
         return round(self.policy.queue_limits[level] * self.view.ticks_per_s)

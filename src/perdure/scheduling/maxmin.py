@@ -14,6 +14,8 @@ from perdure.scheduling.view import View
 def maxmin_shares(asked: list[int], total: float) -> list[float]:
     """Shares of `total` that maximise the smallest, then the next smallest, none above what is asked.
 
+    By water-filling in the order of what is asked: each takes an even part of what is left, or less if it asks less.
+
     >>> maxmin_shares([1, 4, 8], 8.0)
     [1.0, 3.5, 3.5]
     """
@@ -28,7 +30,9 @@ def maxmin_shares(asked: list[int], total: float) -> list[float]:
 class MaxMin:
     """Each round, the jobs that were given least of their max-min share so far run, as far as they fit.
 
-    A job that ends within a round leaves its GPUs idle until the next.
+    A gang cannot run on 3.5 GPUs of 8: it runs with all of them in some rounds and not in others, so that the average
+    is its share. A job that ends within a round leaves its GPUs idle until the next; shorter rounds (`round_s`,
+    seconds) preempt more.
     """
 
     round_s: float = 360.0
@@ -40,7 +44,11 @@ class MaxMin:
 
 @dataclass(slots=True)
 class Deficits:
-    """Max-min fairness at work: what each job is owed, in GPU-ticks."""
+    """Max-min fairness at work: what each job is owed, in GPU-ticks.
+
+    A job is owed its share for each tick since it came, less what it ran; `share` is that of the last round, in GPUs. A
+    next attempt starts with nothing owed.
+    """
 
     view: View
     owed: dict[int, float] = field(default_factory=dict)
@@ -55,6 +63,11 @@ class Deficits:
         del self.owed[row], self.share[row], self.seen[row]
 
     def plan(self) -> list[int]:
+        """Settle what is owed, share out again, and take the gangs that are owed most for each of their GPUs while they
+        fit.
+
+        Among equals, the order of arrival.
+        """
         view, rows = self.view, list(self.owed)
         elapsed, self.counted = view.now - self.counted, view.now
         for row in rows:

@@ -18,9 +18,12 @@ from perdure.scheduling.view import View
 class Philly:
     """Jobs within their virtual cluster's quota come first, in the order of arrival; the others borrow what is left.
 
-    Nobody is preempted until `crowded` of all GPUs are busy. Then who borrowed, the last to start first, makes room
-    for jobs within quota. A job that does not fit is passed over. `gpus` names the quotas; see `shares.quotas` for
-    the default.
+    Nobody is preempted until `crowded` (a share) of all GPUs are busy. Then who borrowed, the last to start first,
+    makes room for jobs within quota. A job that does not fit is passed over. `gpus` names the quotas; see
+    `shares.quotas` for the default.
+
+    A quota is a right, not a limit: a job of four GPUs does not fit a quota of which three are left, and borrows all
+    four.
     """
 
     gpus: Mapping[str, float] = field(default_factory=dict)
@@ -35,13 +38,20 @@ class Philly:
 
 @dataclass(slots=True)
 class Lending(Ranking):
-    """Philly's scheduler at work."""
+    """Philly's scheduler at work. It keeps no record: who is within quota follows from when jobs started.
+
+    Of running jobs the earlier started use up a quota first, whoever was within it when it started; of waiting jobs the
+    earlier arrived, from what those leave.
+    """
 
     view: View
     quota: list[float]
     crowded: float
 
     def order(self) -> list[int]:
+        """Running within quota, then lent out, entitled and borrowing; once crowded the entitled go before those lent
+        out.
+        """
         view = self.view
         waiting = list(view.waiting)
         if sum(view.gpus[row] for row in waiting) <= view.free_gpus:
@@ -65,6 +75,7 @@ class Lending(Ranking):
         return left
 
     def _by_start(self, rows: Iterable[int]) -> list[int]:
+        """By the tick of the last start, then by row."""
         return sorted(rows, key=lambda row: (self.view.running[row], row))
 
     def _split(self, rows: list[int], left: list[float]) -> tuple[list[int], list[int]]:

@@ -25,7 +25,11 @@ Compat = Literal["tiresias"]
 
 @dataclass(frozen=True, slots=True)
 class PolicyOptions:
-    """Settings that policies share; each takes those that concern it."""
+    """Settings that policies share; each takes those that concern it, and ignores the others.
+
+    `compat` "tiresias" makes policies repeat the schedules of Tiresias' public simulator, its late demotions and its
+    order of equals included.
+    """
 
     queue_limits: tuple[float, ...] = QUEUE_LIMITS  # (GPU-)seconds of service at which a job sinks a queue
     gittins_samples: tuple[float, ...] = ()  # services of past jobs in GPU-seconds; empty: those of the trace
@@ -48,6 +52,8 @@ def _sjf(argument: str, options: PolicyOptions) -> Policy:
 
 
 def _las(counts_gpus: bool) -> Maker:
+    """A maker that reads the promote knob from the argument."""
+
     def make(argument: str, options: PolicyOptions) -> Policy:
         return LeastAttained(counts_gpus, options.queue_limits, _knob(argument), options.like_tiresias)
 
@@ -62,6 +68,8 @@ def _gittins(argument: str, options: PolicyOptions) -> Policy:
 
 
 def _plain(name: str, make: Callable[[PolicyOptions], Policy]) -> Maker:
+    """A maker that refuses an argument."""
+
     def checked(argument: str, options: PolicyOptions) -> Policy:
         _none(name, argument)
         return make(options)
@@ -100,6 +108,8 @@ ALIASES = {
 def policy_named(text: str, options: PolicyOptions | None = None) -> Policy:
     """The policy that "srtf", "las-2d:8" or an alias such as "dlas-gpu-8" names. Raises `ConfigError`.
 
+    What stands behind a colon is the policy's argument: the knob of ``las`` and ``las-2d``, ``skip`` for ``sjf``.
+
     >>> policy_named("dlas-gpu-8").name
     'las-2d:8'
     """
@@ -113,6 +123,7 @@ def policy_named(text: str, options: PolicyOptions | None = None) -> Policy:
 
 
 def _knob(argument: str) -> float:
+    """The promote knob, 0 unless given. Raises `ConfigError`."""
     try:
         knob = float(argument or 0)
     except ValueError:

@@ -11,8 +11,13 @@ from perdure.scheduling.view import View
 def quotas(view: View, given: Mapping[str, float], where: str) -> list[float]:
     """GPUs of each virtual cluster, in the order of `view.groups`.
 
-    `given` names GPUs a virtual cluster; without any, each gets the share that its jobs have in all service asked
-    for. Raises `ConfigError` for one that `given` leaves out.
+    `given` names GPUs a virtual cluster; without any, each gets the share that its jobs have in all service (GPUs times
+    running time) of the whole trace: no real scheduler knows that, so compare policies under given quotas where they
+    are known. Quotas need not be whole, nor sum to the cluster. Raises `ConfigError` for one that `given` leaves out.
+
+    >>> view = View([1, 3], [0, 0], [10, 10], [0, 0], [0, 1], [0, 0], ("nlp", "vision"), ("ada",), 8, ticks_per_s=1)
+    >>> quotas(view, {}, "policy philly")
+    [2.0, 6.0]
     """
     if given:
         missing = [name for name in view.groups if name not in given]
@@ -27,7 +32,7 @@ def quotas(view: View, given: Mapping[str, float], where: str) -> list[float]:
 
 
 def used(view: View, owner: Sequence[int], owners: int) -> list[int]:
-    """GPUs that the running jobs of each owner hold."""
+    """GPUs that the running jobs of each owner hold, shape (owners,); `owner` gives the owner of each row."""
     held = [0] * owners
     for row in view.running:
         held[owner[row]] += view.gpus[row]

@@ -14,7 +14,8 @@ from perdure.scheduling.view import View
 class ShortestJob(StatelessPolicy):
     """Start the job with the least running time, known beforehand; nobody is preempted.
 
-    With `blocks` a job that does not fit holds up all longer ones; else it is passed over.
+    With `blocks` a job that does not fit holds up all longer ones; else it is passed over. Running time is that of the
+    present attempt, as the trace has it: a bound for what a predictor of running times can win, not a scheduler.
     """
 
     blocks: bool = True
@@ -26,7 +27,11 @@ class ShortestJob(StatelessPolicy):
 
 @dataclass(frozen=True, slots=True)
 class ShortestRemaining(KeyedPolicy):
-    """Run the jobs with the least running time left (SRTF), preempting others."""
+    """Run the jobs with the least running time left (SRTF), preempting others.
+
+    With jobs of one GPU on one GPU it has the least mean JCT of all policies; with gangs it need not, for a long narrow
+    job may cost less than a short wide one (`ShortestService`). Clairvoyant; preemption costs nothing in the simulator.
+    """
 
     name: str = "srtf"
 
@@ -36,7 +41,10 @@ class ShortestRemaining(KeyedPolicy):
 
 @dataclass(frozen=True, slots=True)
 class ShortestService(KeyedPolicy):
-    """Run the jobs with the least service, GPUs times running time, left (SRSF), preempting others."""
+    """Run the jobs with the least service, GPUs times running time, left (SRSF), preempting others.
+
+    Clairvoyant; ``shortest-gpu`` in Tiresias' simulator. Long wide jobs starve while shorter ones keep coming.
+    """
 
     name: str = "srsf"
 
@@ -46,7 +54,9 @@ class ShortestService(KeyedPolicy):
 
 @dataclass(frozen=True, slots=True)
 class FewestGpus(KeyedPolicy):
-    """Run the jobs with the fewest GPUs, preempting others."""
+    """Run the jobs with the fewest GPUs, preempting others. Needs no running times; what Tiresias' simulator calls
+    ``sjf``.
+    """
 
     name: str = "fewest-gpus"
 

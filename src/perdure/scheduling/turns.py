@@ -1,4 +1,8 @@
-"""Taking turns: the owner with the smallest share of its due goes next, with its oldest job."""
+"""Turns: the owner that holds the smallest share of its due goes next, with its oldest job.
+
+Progressive filling: repeated turns raise the smallest share first, so the shares that result are max-min fair as far as
+whole gangs allow. `capacity` (owners are virtual clusters) and `drf` (users) differ by owner and due alone.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,12 @@ from perdure.scheduling.view import View
 
 @dataclass(slots=True)
 class Turns(Ranking):
-    """One queue an owner. An owner whose oldest job does not fit has no further turn in this pass."""
+    """One queue an owner. An owner whose oldest job does not fit has no further turn in this pass.
+
+    So a wide job holds up later jobs of its own owner, never those of others. GPUs are not kept free for it: it starts
+    once enough are free at its turn. A pass costs the waiting jobs once, then ``log(owners)`` a turn; of equal shares
+    the owner with the lower number goes first.
+    """
 
     view: View
     owner: Sequence[int]  # of each job

@@ -1,4 +1,4 @@
-"""What a policy may see of the cluster and its jobs, kept up to date by whoever runs the jobs."""
+"""The view: what a policy may see of the cluster and its jobs, kept up to date by whoever runs the jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ from perdure.scheduling.placement.room import Room
 class View:
     """The jobs that are there, at `now`. Jobs are named by their row; all times are whole ticks.
 
-    A policy reads it. It changes while a pass goes on: a job that has just been started is among `running`.
+    A policy reads it. It changes while a pass goes on: a job that has just been started is among `running`. Rows are in
+    the order of submit. Columns have one entry a job, also for jobs that have not come yet: a policy that reads those
+    looks into the future (`shares.quotas` does, on purpose).
+
+    Invariants: no job is both in `waiting` and in `running`; `free_gpus` is `total_gpus` less the gangs that run.
+
+    >>> view = View([2, 1], [0, 5], [60, 10], [0, 0], [0, 0], [0, 0], ("vc",), ("ada",), total_gpus=4, ticks_per_s=1)
+    >>> view.running[0], view.now = 20, 50  # job 0 runs since tick 20
+    >>> view.executed(0), view.remaining(0), view.expected_end(0)
+    (30, 30, 80)
     """
 
     gpus: Sequence[int]  # of each job's gang
@@ -43,18 +52,21 @@ class View:
         self.free_gpus = self.total_gpus
 
     def executed(self, row: int) -> int:
-        """Ticks that the present attempt has run."""
+        """Ticks that the present attempt has run, those before a preemption included: preempted work is kept."""
         since = self.running.get(row)
         return self.before[row] if since is None else self.before[row] + self.now - since
 
     def remaining(self, row: int) -> int:
-        """Ticks that the present attempt must still run."""
+        """Ticks that the present attempt must still run: the truth, which only a clairvoyant policy (SRTF, SRSF) may
+        use.
+        """
         return self.work[row] - self.executed(row)
 
     def expected_end(self, row: int) -> int:
-        """When the attempt of a job that runs, or would start now, is over as far as is known beforehand.
+        """The tick at which the attempt of a job that runs, or would start now, is over as far as is known beforehand.
 
         By its walltime if it has one, else by its true running time; a job past its limit is expected to end next.
+        Always after `now`, so that a reservation is never in the past.
         """
         limit = self.walltime[row] or self.work[row]
         return max(self.now + 1, self.now + limit - self.executed(row))

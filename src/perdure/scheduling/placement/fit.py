@@ -11,7 +11,10 @@ from perdure.scheduling.placement.room import Shares
 
 @dataclass(frozen=True, slots=True)
 class FirstFit:
-    """The first node that holds the gang; if none does, the first free GPUs in the order of the nodes."""
+    """The first node that holds the gang; if none does, the first free GPUs in the order of the nodes.
+
+    ``O(n)`` in the nodes, with no thought for locality or for the gaps that it leaves.
+    """
 
     name: str = "first-fit"
     relax_s: float = 0.0
@@ -26,7 +29,11 @@ class FirstFit:
 
 @dataclass(frozen=True, slots=True)
 class BestFit:
-    """The node with the fewest free GPUs that holds the gang; if none does, as few as possible, emptiest first."""
+    """The node with the fewest free GPUs that holds the gang; if none does, as few as possible, emptiest first.
+
+    Small gangs fill gaps, so that whole nodes stay free for large ones; a gang that fits no node is split rather than
+    refused. For gangs that must not be split use `consolidate`.
+    """
 
     name: str = "best-fit"
     relax_s: float = 0.0
@@ -44,7 +51,8 @@ class BestFit:
 class RandomFit:
     """Free GPUs of nodes in an order that is redrawn for each start of a job, by `seed`, row and start.
 
-    What locality is worth shows against it.
+    The baseline that shows what locality is worth: a gang is spread over nodes as chance has it, even where one would
+    hold it.
     """
 
     seed: int = 0

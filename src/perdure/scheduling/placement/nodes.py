@@ -11,7 +11,7 @@ from perdure.scheduling.placement.room import Shares
 
 @dataclass(slots=True)
 class Nodes:
-    """Nodes as columns, shape (n_nodes,)."""
+    """Nodes as columns, shape (n_nodes,): GPUs, those of them that are free, and the rack. ``0 <= free <= size``."""
 
     size: list[int]
     free: list[int]
@@ -19,6 +19,7 @@ class Nodes:
 
     @property
     def largest(self) -> int:
+        """GPUs of the largest node, free or not."""
         return max(self.size)
 
     def without(self, barred: Iterable[int]) -> Nodes:
@@ -31,7 +32,10 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A gang that needs a place. `rung` counts how often locality was relaxed for it; `launch` its earlier starts."""
+    """A gang that needs a place. `rung` counts how often locality was relaxed for it; `launch` its earlier starts.
+
+    `row` and `launch` are there for placements that draw: the same start draws the same place.
+    """
 
     row: int
     gpus: int
@@ -40,7 +44,10 @@ class Ask:
 
 
 class Placement(Protocol):
-    """Chooses nodes for a gang, or refuses; changes nothing."""
+    """Chooses nodes for a gang, or refuses; changes nothing. A frozen value, a pure function of its arguments.
+
+    A new placement is one file and a line in `registry.PLACEMENTS`.
+    """
 
     @property
     def name(self) -> str: ...
@@ -50,20 +57,36 @@ class Placement(Protocol):
         """Seconds after which a refused gang may try one rung looser; 0 where there are no rungs."""
 
     @property
-    def rungs(self) -> int: ...
+    def rungs(self) -> int:
+        """How many degrees of locality there are, from 0, the strictest, on; 1 for a placement that never relaxes."""
 
-    def choose(self, nodes: Nodes, ask: Ask) -> Shares | None: ...
+    def choose(self, nodes: Nodes, ask: Ask) -> Shares | None:
+        """Shares of distinct nodes that make up the gang, at most what is free on each; None to refuse.
+
+        Called only where enough GPUs are free in all. The order is kept: the log of attempts names
+        the first node. Of equal nodes choose the lowest, so that replays agree.
+        """
 
 
 def has_place(placement: Placement, empty: Nodes, ask: Ask, barred: Iterable[int] = ()) -> bool:
-    """Whether a gang finds a place off the barred nodes in an empty cluster, if only on the placement's last rung."""
+    """Whether a gang finds a place off the barred nodes in an empty cluster, if only on the placement's last rung.
+
+    What has no place in an empty cluster never starts: a replay would not end.
+    """
     last = replace(ask, rung=placement.rungs - 1)
     left = empty.without(barred)
     return sum(left.free) >= ask.gpus and placement.choose(left, last) is not None
 
 
 def tightest(free: list[int], gpus: int, among: Iterable[int]) -> int | None:
-    """The node that holds all of `gpus` and has the fewest free; of equals the first, which is the lowest."""
+    """The node that holds all of `gpus` and has the fewest free; of equals the first, which is the lowest. None if none
+    does.
+
+    Stops at an exact fit.
+
+    >>> tightest([8, 3, 4, 3], 3, among=range(4))
+    1
+    """
     best, fewest = None, 1 << 62
     for node in among:
         if gpus <= free[node] < fewest:
@@ -74,7 +97,11 @@ def tightest(free: list[int], gpus: int, among: Iterable[int]) -> int | None:
 
 
 def gather(free: list[int], gpus: int, among: Iterable[int]) -> Shares | None:
-    """All that is free on one node after the other until `gpus` are together."""
+    """All that is free on one node after the other until `gpus` are together; None where they do not suffice.
+
+    >>> gather([0, 2, 8, 8], 5, among=range(4))
+    ((1, 2), (2, 3))
+    """
     shares = []
     for node in among:
         take = min(gpus, free[node])
@@ -87,4 +114,5 @@ def gather(free: list[int], gpus: int, among: Iterable[int]) -> Shares | None:
 
 
 def emptiest_first(free: list[int], among: Iterable[int]) -> list[int]:
+    """Nodes by free GPUs, the most first; of equals the lowest first."""
     return sorted(among, key=lambda node: (-free[node], node))

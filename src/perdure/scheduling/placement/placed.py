@@ -13,12 +13,19 @@ from perdure.scheduling.placement.room import Shares
 
 
 class PlacementError(PerdureError):
-    """A placement chose GPUs that are not free."""
+    """A placement chose GPUs that are not free, or not as many as were asked for: a fault of the placement."""
 
 
 @dataclass(slots=True)
 class Placed:
-    """The GPUs of a cluster's nodes. A gang that is refused although enough are free climbs the placement's rungs."""
+    """The GPUs of a cluster's nodes. A gang that is refused although enough are free climbs the placement's rungs.
+
+    Invariants: `free_gpus` is the sum of ``nodes.free``; a node's free GPUs and the shares in `held` make up its size.
+
+    The clock of a gang's rungs begins with its first refusal for want of a place, not of GPUs, and ends when it starts.
+    Each refusal sets a timer for every rung; a timer whose gang has started since is dropped when it comes up
+    (`next_change`), which is cheaper than searching the heap.
+    """
 
     nodes: Nodes
     placement: Placement
@@ -32,6 +39,7 @@ class Placed:
 
     @classmethod
     def on(cls, cluster: Cluster, placement: Placement, ticks_per_s: int) -> Placed:
+        """An empty cluster."""
         size = cluster.gpus.tolist()
         nodes = Nodes(size, size.copy(), cluster.rack.tolist())
         return cls(nodes, placement, round(placement.relax_s * ticks_per_s), sum(size))
@@ -41,6 +49,7 @@ class Placed:
         return len(self.nodes.size)
 
     def take(self, row: int, gpus: int, now: int) -> bool:
+        """As `Room.take`; a gang that avoids nodes sees nothing free on them. Raises `PlacementError`."""
         nodes, free_gpus = self.nodes, self.free_gpus
         if row in self.avoided:
             nodes = nodes.without(self.avoided[row])
@@ -83,6 +92,7 @@ class Placed:
         return self.timers[0][0] if self.timers else None
 
     def _rung(self, row: int, now: int) -> int:
+        """How many times `relax` ticks have passed since its first refusal, up to the last rung."""
         if row not in self.refused:
             return 0
         return min(self.placement.rungs - 1, (now - self.refused[row]) // self.relax)
@@ -100,6 +110,7 @@ class Placed:
             self.free_gpus -= gpus
 
     def _check(self, nodes: Nodes, ask: Ask, shares: Shares) -> None:
+        """Refuse what a placement of somebody's own got wrong, with the job and what was chosen."""
         whole = sum(gpus for _, gpus in shares) == ask.gpus and len({node for node, _ in shares}) == len(shares)
         if not whole or any(not 0 < gpus <= nodes.free[node] for node, gpus in shares):
             what = f"it gives the job in row {ask.row} {shares}, for {ask.gpus} GPUs"

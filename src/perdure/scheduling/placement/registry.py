@@ -41,7 +41,7 @@ def placement_named(text: str, seed: int = 0) -> Placement | None:
 
 
 def room_of(cluster: Cluster, placement: Placement | None, ticks_per_s: int) -> Room:
-    """An empty cluster."""
+    """An empty cluster; without a placement its GPUs are only counted, and no gang waits for a place."""
     return Counted(cluster.total_gpus) if placement is None else Placed.on(cluster, placement, ticks_per_s)
 
 
@@ -50,6 +50,7 @@ def _ladder(relax_s: float | None, spreads: bool) -> Placement:
 
 
 def _number(text: str, name: str, argument: str) -> float:
+    """The argument as a number above 0 (of ``skew`` up to 1). Raises `ConfigError`."""
     try:
         number = float(argument)
     except ValueError:

@@ -11,7 +11,11 @@ Shares = tuple[Share, ...]
 
 
 class Room(Protocol):
-    """The GPUs of a cluster in one run, and who has them."""
+    """The GPUs of a cluster in one run, and who has them.
+
+    The loop alone changes it. A preemptive pass gives back the gangs that are to yield and takes gangs in the new
+    order; one that yields retakes its very GPUs at its turn if nobody took them, as if nothing had happened.
+    """
 
     @property
     def free_gpus(self) -> int: ...
@@ -29,13 +33,15 @@ class Room(Protocol):
         """0 where GPUs are only counted."""
 
     def take(self, row: int, gpus: int, now: int) -> bool:
-        """Give the job its gang, all of it or nothing."""
+        """Give the job its gang, all of it or nothing; whether it got it. `now` is the tick, for what waits for
+        locality.
+        """
 
     def avoid(self, row: int, gpus: int, nodes: Iterable[int]) -> None:
-        """Keep the job off these nodes too, unless it then had no place in an empty cluster."""
+        """Keep the job off these nodes too; nothing changes if it then had no place in an empty cluster."""
 
     def retake(self, row: int, shares: Shares) -> bool:
-        """Give the job these very GPUs, if they are free."""
+        """Give the job these very GPUs, if they are free; whether they were."""
 
     def give_back(self, row: int) -> Shares:
         """Take back what the job has, and say what it was."""
@@ -46,7 +52,7 @@ class Room(Protocol):
 
 @dataclass(slots=True)
 class Counted:
-    """GPUs that are only counted: any free ones will do."""
+    """GPUs that are only counted: any free ones will do. Nodes cannot be avoided, for there are none."""
 
     free_gpus: int
     held: dict[int, Shares] = field(default_factory=dict)

@@ -14,7 +14,9 @@ from perdure.scheduling.placement.room import Shares
 class Skew:
     """A gang with a skewed model is consolidated or waits; any other fills the smallest gaps, which hurts others least.
 
-    Traces do not tell skew: a `share` of the jobs, drawn by `seed` and row, counts as skewed.
+    A model is skewed where one tensor is large next to the whole: its messages then suffer from being spread. Traces do
+    not tell skew: a `share` of the jobs, drawn by `seed` and row, counts as skewed. A job keeps its draw over all its
+    attempts.
 
     Source: J. Gu et al., "Tiresias", NSDI 2019.
     """

@@ -18,14 +18,14 @@ _ROOT = Association("root")
 
 @dataclass(frozen=True, slots=True)
 class Associations:
-    """The tree; the association behind each of its nodes; and the node of each job."""
+    """The tree of shares; the association behind each of its nodes; and the node of each job, shape (n_jobs,)."""
 
     tree: ShareTree
     known: tuple[Association, ...]
     of_job: tuple[int, ...]
 
     def above(self, node: int) -> list[int]:
-        """The node and the accounts above it, up to the root."""
+        """The node and the accounts above it, up to the root: all whose limits hold for its jobs."""
         chain = [node]
         while chain[-1] != ROOT:
             chain.append(self.tree.parent[chain[-1]])
@@ -33,7 +33,16 @@ class Associations:
 
 
 def associations_of(view: View, known: Sequence[Association]) -> Associations:
-    """The associations of all jobs of a view."""
+    """The associations of all jobs of a view.
+
+    A job without an account belongs to the first association of its user, which stands for the default account; one
+    whose account is not known counts below the root.
+
+    >>> view = View([1], [0], [9], [0], [0], [0], ("",), ("ada",), total_gpus=8, ticks_per_s=1)
+    >>> found = associations_of(view, [Association("physics"), Association("physics", "ada", shares=3)])
+    >>> found.tree.parent, found.tree.shares, found.of_job
+    ((0, 0, 1), (1, 1, 3), (2,))
+    """
     found = _GrowingTree(known)
     account = view.asks.account
     cache: dict[tuple[str, str], int] = {}
@@ -47,7 +56,11 @@ def associations_of(view: View, known: Sequence[Association]) -> Associations:
 
 
 class _GrowingTree:
-    """A tree to which users are added as jobs name them."""
+    """A tree to which users are added as jobs name them.
+
+    Parents come before their children, whatever the order in the accounting database: `fair_tree` sums usage from the
+    last node to the first.
+    """
 
     def __init__(self, known: Sequence[Association]) -> None:
         self.known, self.parent = [_ROOT], [ROOT]
@@ -62,6 +75,7 @@ class _GrowingTree:
             left = [each for each in left if each not in ready] if ready else []
 
     def node(self, account: str, user: str) -> int:
+        """The node of a user in an account, made with one share where the accounting database has none."""
         if not account and user in self.default:
             return self.default[user]
         account = account if account in self.accounts else _ROOT.account

@@ -1,7 +1,9 @@
 """A backfill cycle: jobs start early where, by the limits known, they delay no reservation of a job before them.
 
 Jobs are tested in order, at most `max_job_test` of them. One that fits now, for as long as its limit is, starts;
-another one reserves the earliest stretch in which it fits, unless that begins after the window.
+another one reserves the earliest stretch in which it fits, unless that begins after the window. By default every tested
+job gets a reservation: conservative backfilling of the first 500 jobs, not EASY. Where limits are longer than the
+window, large jobs are not reserved and can starve (set bf_window to MaxTime at least).
 
 Source: plugins/sched/backfill/backfill.c of SchedMD/slurm 284c3b9, ``_attempt_backfill``.
 """
@@ -28,6 +30,7 @@ class CycleTimes:
 
     @classmethod
     def of(cls, settings: BackfillSettings, ticks_per_s: int) -> CycleTimes:
+        """Rounded to ticks; a resolution of one tick at least."""
         resolution = max(1, round(settings.resolution_s * ticks_per_s))
         window, age = (round(s * ticks_per_s) for s in (settings.window_s, settings.min_age_reserve_s))
         return cls(window, resolution, age)
@@ -42,7 +45,15 @@ def backfill_cycle(
     priority: Callable[[int], int],
     since: Callable[[int], int],
 ) -> Generator[int, None, bool]:
-    """Name the jobs to start, in order; returns whether `max_job_start` ended it before all had been tested."""
+    """Name the jobs to start, in order; returns whether `max_job_start` ended it before all had been tested.
+
+    A generator, as `Ranking.order`: after each name the ledger tells whether the job was started. One that was named
+    and found no room is treated as one that cannot start now. Writes to ``ledger.holds`` when each tested job is
+    planned to start (`planned`, a tick) and how many are before it. `priority` and `since` are asked for waiting jobs
+    only.
+
+    Costs a search in the plan for each tested job, ``O(max_job_test * (running + max_job_test))``.
+    """
     view, started, tested = ledger.view, 0, 0
     bounds, reserved = _Bounds(ledger, settings), Counter[int]()
     plan = space.plan(ledger, times.resolution)
@@ -82,6 +93,9 @@ def _reserves(settings: BackfillSettings, times: CycleTimes, priority: int, age:
 
 
 def _hold(ledger: Ledger, row: int, start: int, ahead: int) -> SlurmReason:
+    """What holds a job that was tested and not started. ``Reservation`` where enough GPUs are free: others have
+    reserved them.
+    """
     hold = ledger.holds[row]
     reason = hold.reason
     if reason == PRIORITY and ledger.view.free_gpus >= ledger.view.gpus[row]:
@@ -90,7 +104,9 @@ def _hold(ledger: Ledger, row: int, start: int, ahead: int) -> SlurmReason:
 
 
 class _Bounds:
-    """How many jobs of a partition, a user and an association are tested at most in a cycle."""
+    """How many jobs of a partition, a user and an association are tested at most in a cycle (bf_max_job_part and its
+    like).
+    """
 
     def __init__(self, ledger: Ledger, settings: BackfillSettings) -> None:
         self.ledger, self.tested = ledger, Counter[Hashable]()

@@ -17,7 +17,11 @@ from perdure.scheduling.view import View
 
 @dataclass(slots=True)
 class Eligible:
-    """The waiting jobs of a view; `since` has those that are eligible, each with the tick from which it accrues age."""
+    """The waiting jobs of a view; `since` has those that are eligible, each with the tick from which it accrues age.
+
+    A waiting job is in one of three: `since`; `begins`, a heap, with its begin time ahead; `unmet`, waiting for others.
+    A dependency that was met once stays met. One that can no longer be met holds the job for ever.
+    """
 
     view: View
     accrue_always: bool
@@ -51,7 +55,7 @@ class Eligible:
         self.holds.pop(row, None)
 
     def go_on(self) -> bool:
-        """Let jobs become eligible that are due; whether any did."""
+        """Make the jobs eligible that are due; whether any was. Looks at each job with an unmet dependency."""
         found = [self._meet(row) for row in list(self.unmet)]
         while self.begins and self.begins[0][0] <= self.view.now:
             begin, row = heappop(self.begins)
@@ -59,6 +63,7 @@ class Eligible:
         return any(found)
 
     def next_begin(self) -> int | None:
+        """The tick of the next begin time; dependencies need none, for they change at ends and starts only."""
         return self.begins[0][0] if self.begins else None
 
     def _meet(self, row: int) -> bool:

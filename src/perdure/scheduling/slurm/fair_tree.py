@@ -19,13 +19,17 @@ ROOT = 0
 
 @dataclass(frozen=True, slots=True)
 class ShareTree:
-    """Accounts and users, parents before their children; entry 0 is the root."""
+    """Accounts and users, parents before their children; entry 0 is the root. Columns of shape (n_nodes,).
+
+    Shares are compared among siblings only: 3 and 1 are the same as 30 and 10.
+    """
 
     parent: tuple[int, ...]
     shares: tuple[int, ...]
     is_user: tuple[bool, ...]
 
     def children(self) -> list[list[int]]:
+        """The nodes right below each node, in ascending order."""
         found: list[list[int]] = [[] for _ in self.parent]
         for node, parent in enumerate(self.parent):
             if node != ROOT:
@@ -34,7 +38,16 @@ class ShareTree:
 
 
 def fair_shares(tree: ShareTree, usage: Sequence[float]) -> list[float]:
-    """The factor of each user, shape (n_nodes,), 0 for accounts; `usage` is that of each user."""
+    """The factor of each user, shape (n_nodes,), 0 for accounts; `usage` is that of each user, 0 for accounts.
+
+    Usage may be in any unit, as only its shares count. An account that has had less of its share than a sibling puts
+    all of its users before those of the sibling, whatever they used themselves: this is what sets the tree apart from a
+    product of factors.
+
+    >>> tree = ShareTree(parent=(0, 0, 0, 1, 2), shares=(1, 1, 1, 1, 1), is_user=(False, False, False, True, True))
+    >>> fair_shares(tree, [0, 0, 0, 50.0, 200.0])  # one user in each of two accounts
+    [0.0, 0.0, 0.0, 1.0, 0.5]
+    """
     levels, children = level_fs(tree, usage), tree.children()
     factors, users = [0.0] * len(tree.parent), sum(tree.is_user)
     rank = shared = users
@@ -64,7 +77,11 @@ def fair_shares(tree: ShareTree, usage: Sequence[float]) -> list[float]:
 
 
 def level_fs(tree: ShareTree, usage: Sequence[float]) -> list[float]:
-    """LevelFS of each account and user; infinite for who has used nothing, 0 for who has no share."""
+    """LevelFS of each account and user, shape (n_nodes,); infinite for one that has used nothing, 0 for one without a
+    share.
+
+    Above 1 a node has had less than its share among its siblings, below 1 more.
+    """
     used = list(usage)
     for node in range(len(used) - 1, ROOT, -1):
         used[tree.parent[node]] += used[node]

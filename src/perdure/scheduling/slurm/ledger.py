@@ -1,4 +1,4 @@
-"""What a pass of slurmctld reads and writes: who holds what, how long jobs may run, and what holds those that wait."""
+"""What a pass of slurmctld reads and writes: what jobs hold, how long they may run, and why the others wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from perdure.scheduling.view import View
 
 @dataclass(slots=True)
 class Ledger:
-    """Of one run."""
+    """The state of one run, shared by the main pass and the backfill cycles.
+
+    A pass names a job; whether it was started the view tells afterwards, and `take_note` books it: counts of limits and
+    usage change there and in `leave` alone.
+    """
 
     view: View
     requests: JobRequests

@@ -19,7 +19,7 @@ GPU = "GRES"
 
 @dataclass(frozen=True, slots=True)
 class LimitHolder:
-    """What has limits: a QOS or an association; `user` is who counts for those of one user."""
+    """A QOS or an association that has limits; `user` counts for those that hold for each user."""
 
     kind: str  # "QOS" or "Assoc"
     key: Hashable
@@ -42,7 +42,19 @@ class LimitCounts:
                 self.jobs[key] += 1 if gpus > 0 else -1
 
     def reason(self, holders: tuple[LimitHolder, ...], gpus: int) -> str | None:
-        """What a job waits for that would exceed a limit by starting now; None for one that may start."""
+        """The reason for which a job that would exceed a limit by starting now waits, in squeue's words; None if it may
+        start.
+
+        Holders are asked in order: the partition's QOS, the job's QOS, the association, the accounts above it.
+        The first limit that would be exceeded gives the reason.
+
+        >>> from perdure.scheduling.slurm.settings import RunningLimits
+        >>> debug = LimitHolder("QOS", ("qos", "debug"), 0, RunningLimits(grp_gpus=8))
+        >>> counts = LimitCounts()
+        >>> counts.hold((debug,), 6)
+        >>> counts.reason((debug,), 2), counts.reason((debug,), 4)
+        (None, 'QOSGrpGRES')
+        """
         for holder in holders:
             limits, whole, own = holder.limits, holder.key, (holder.key, holder.user)
             if _above(self.jobs[whole] + 1, limits.grp_jobs):
@@ -57,11 +69,16 @@ class LimitCounts:
 
 
 def refusal(holders: tuple[LimitHolder, ...], gpus: int, limit_s: float) -> str | None:
-    """What keeps a job from ever starting; `limit_s` is its time limit, 0 for none."""
+    """The reason for which a job can never start; None if there is none. `limit_s` is its time limit in seconds, 0 for
+    none.
+
+    In a replay it comes and waits for ever; `PolicyError` names it and the reason.
+    """
     return next(_refusals(holders, gpus, limit_s), None)
 
 
 def _refusals(holders: tuple[LimitHolder, ...], gpus: int, limit_s: float) -> Iterator[str]:
+    """The limits that the job exceeds by itself, with nobody else running."""
     for holder in holders:
         limits, kind = holder.limits, holder.kind
         if _above(gpus, limits.max_gpus_per_job):

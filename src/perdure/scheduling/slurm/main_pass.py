@@ -19,7 +19,12 @@ from perdure.scheduling.slurm.space import Space
 def main_pass(
     queue: Sequence[int], ledger: Ledger, space: Space, depth: int, partition_depth: int
 ) -> Generator[int, None, bool]:
-    """Name the jobs to start, in order; returns whether the depth ended it. A depth of 0 is none."""
+    """Name the jobs to start, in order; returns whether the depth ended it. A depth of 0 is none.
+
+    A generator, as `Ranking.order`. `queue` has the eligible jobs in the order of tier and priority. Jobs behind a
+    closed partition are not attempted and do not count for the depth. Every job that was looked at and not started gets
+    its reason in the ledger.
+    """
     closed: set[int] = set()
     attempts: Counter[int] = Counter()
     for ahead, row in enumerate(queue):

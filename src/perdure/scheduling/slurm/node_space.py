@@ -23,7 +23,11 @@ Counts = NDArray[np.int64]
 
 
 class OnNodes:
-    """The nodes of all partitions, as they are now."""
+    """The nodes of all partitions, as they are now.
+
+    A job is kept on its partition's nodes by barring it from all others (`Room.avoided`), from `offer` or `restrict`
+    until `settle`, which puts back what it was kept off before. Arrays are (n_nodes,).
+    """
 
     def __init__(self, view: View, room: Placed, partitions: Sequence[Partition], partition: Sequence[int]) -> None:
         every = frozenset(range(room.n_nodes))
@@ -92,6 +96,13 @@ class NodePlan:
                     self.free[i][node] += gpus
 
     def earliest(self, row: int, partition: int, length: int) -> int | None:
+        """The first tick from which a placement finds the job its nodes for so long; None if none does by what is
+        known.
+
+        A stretch offers on each node the least that is free on it from then until the job ends, and nothing on a
+        reserved node. The nodes found are kept for `offer` and `reserve`. Costs the stretches times those that the job
+        spans, times the nodes.
+        """
         barred = self.space.room.avoided.get(row, frozenset())
         allowed = np.zeros(self.space.room.n_nodes, bool)
         allowed[sorted(self.space.nodes[partition] - barred)] = True
@@ -116,6 +127,7 @@ class NodePlan:
                 self.free[i][node] -= gpus
 
     def reserve(self, row: int, start: int, end: int) -> None:
+        """Reserve the nodes that were found, whole, as slurmctld does; both ends are rounded down to the resolution."""
         begin, rounded = max(self.view.now, start - start % self.resolution), end - end % self.resolution
         first = self._cut(begin)
         last = self._cut(rounded if rounded > start else end)

@@ -34,7 +34,13 @@ from perdure.scheduling.view import View
 
 @dataclass(frozen=True, slots=True)
 class Slurm:
-    """Slurm with a site's settings."""
+    """Slurm with a site's settings.
+
+    Use it to ask what a change of slurm.conf does to waits, or to forecast them. Starts are to the tick of the trace;
+    slurmctld's own delays (sched_min_interval, the time that a cycle takes) are left out. GPUs alone are allocated:
+    jobs that wait for memory or processors start too early here. Raises `ConfigError` from `ranking` for settings that
+    are not modelled.
+    """
 
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     name: str = "slurm"
@@ -46,7 +52,7 @@ class Slurm:
 
 
 class SlurmRanking(Ranking):
-    """Slurm at work in one run."""
+    """Slurm at work in one run. The state is in `ledger` and `eligible`; ticks say when the next passes may be."""
 
     def __init__(self, view: View, settings: SchedulerSettings) -> None:
         self.view, self.settings = view, settings
@@ -74,6 +80,11 @@ class SlurmRanking(Ranking):
         self.changed = True
 
     def order(self) -> Iterator[int]:
+        """The main pass, then a backfill cycle if one is due.
+
+        A pass that is due sees all jobs; between, a quick one sees `default_queue_depth`. `changed` is set by whatever
+        may let a job start that could not before: without it a cycle would find what the last one found.
+        """
         view, settings = self.view, self.settings
         self.changed |= self.eligible.go_on()
         depth = settings.main.default_queue_depth
@@ -102,6 +113,7 @@ class SlurmRanking(Ranking):
         self.next_cycle = self.next_whole_pass = now
 
     def next_change(self) -> int | None:
+        """The next begin time, whole pass or backfill cycle; the latter two only where there is something to see."""
         begin = self.eligible.next_begin()
         ticks = [] if begin is None else [begin]
         if self.eligible.since:

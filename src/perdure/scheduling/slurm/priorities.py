@@ -15,7 +15,11 @@ from perdure.scheduling.view import View
 
 @dataclass(slots=True)
 class Priorities:
-    """Of one run. `usage` is None where no priority depends on it."""
+    """The priorities of one run. `usage` is None where no priority depends on it.
+
+    Between two calculations the priority of a job stands still: the order of the queue changes at multiples of the
+    period only.
+    """
 
     requests: JobRequests
     age_weight: int
@@ -28,6 +32,7 @@ class Priorities:
 
     @classmethod
     def of(cls, view: View, requests: JobRequests, settings: PrioritySettings) -> Priorities:
+        """From the settings; times in ticks. Raises `ConfigError` for NO_FAIR_TREE, as only Fair Tree is modelled."""
         weights, per_s = settings.weights, view.ticks_per_s
         period = max(1, round(settings.calc_period_s * per_s))
         if not settings.multifactor:

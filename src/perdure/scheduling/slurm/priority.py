@@ -38,7 +38,11 @@ def age_factor(now: float, since: float, most: float) -> float:
 
 
 def size_factor(sizes: Sizes, settings: PrioritySettings, limit_min: Floats) -> Floats:
-    """Large jobs first, or small ones (PriorityFavorSmall), or small ones for their limit (SMALL_RELATIVE_TO_TIME)."""
+    """The factor of a job's size, shape (n_jobs,), in [0, 1]; `limit_min` is the time limit in minutes.
+
+    Large jobs first; or small ones (PriorityFavorSmall); or, with SMALL_RELATIVE_TO_TIME, processors over the limit:
+    that factor is at most 1 divided by the minutes, so its weight must be large.
+    """
     if "SMALL_RELATIVE_TO_TIME" in settings.flags:
         per_node = sizes.nodes * sizes.all_cpus / sizes.all_nodes
         share = np.maximum(per_node, sizes.cpus) / np.maximum(limit_min, 1.0) / sizes.all_cpus

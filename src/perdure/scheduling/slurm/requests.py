@@ -1,4 +1,4 @@
-"""What each job asks of a site's Slurm, worked out once: its partition, limits, and the fixed part of its priority."""
+"""The requests of jobs to a site's Slurm, worked out once: partition, limits, and the fixed part of the priority."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class JobRequests:
     refused: Mapping[int, str]  # jobs that can never start, and why
 
     def tier(self, row: int) -> int:
+        """The PriorityTier of a job's partition: the larger goes first, whatever the priorities."""
         return self.partitions[int(self.partition[row])].priority_tier
 
 
@@ -77,6 +78,7 @@ def _limits(view: View, partitions: Sequence[Partition], partition: NDArray[np.i
 
 
 def _gpus_of(partition: Partition, total: int, sizes: Sequence[int]) -> int:
+    """GPUs that a partition has: of the whole cluster where its nodes are not known."""
     return total if partition.nodes is None or not sizes else sum(sizes[node] for node in partition.nodes)
 
 
@@ -173,6 +175,7 @@ def _refused(
     whole: Sequence[int],
     holders: Sequence[tuple[LimitHolder, ...]],
 ) -> dict[int, str]:
+    """The jobs that can never start, each with the reason that squeue would show."""
     found: dict[int, str] = {}
     for row, (place, ticks) in enumerate(zip(partition.tolist(), limit.tolist(), strict=True)):
         each, limit_s, gpus = partitions[place], ticks / view.ticks_per_s, view.gpus[row]

@@ -13,7 +13,11 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class PriorityWeights:
-    """Weights of the factors of priority/multifactor; each factor lies in [0, 1]. All are 0 by default: then FIFO."""
+    """Weights of the factors of priority/multifactor; each factor lies in [0, 1]. All are 0 by default: then FIFO.
+
+    A weight is thus the most that its factor adds to a priority, which is a whole number: keep weights in the
+    thousands, or factors that differ by little round to the same.
+    """
 
     age: int = 0
     assoc: int = 0

@@ -1,4 +1,4 @@
-"""The room that passes give out: what is free now, and, for a backfill cycle, what will be free when.
+"""The room that passes give out: what is free now, and, for a backfill cycle, how much will be free at each tick.
 
 `CountedSpace` counts GPUs, wherever they are; all partitions share them. `node_space` knows nodes.
 """
@@ -17,7 +17,7 @@ class BackfillPlan(Protocol):
     """Slurm's node_space: what is free beside running jobs and reservations, during one backfill cycle."""
 
     def earliest(self, row: int, partition: int, length: int) -> int | None:
-        """The first tick from which a job fits for so long; None where nothing that is known makes room for it."""
+        """The first tick from which a job fits for `length` ticks; None if nothing that is known makes room for it."""
 
     def offer(self, row: int) -> bool:
         """Let the job be given what was found for it, if it is named next; False where that is not free."""
@@ -46,7 +46,7 @@ class Space(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CountedSpace:
-    """One pool of GPUs for all partitions."""
+    """One pool of GPUs for all partitions: one that finds no room closes all, for there is no room elsewhere."""
 
     partitions: int
 

@@ -1,4 +1,4 @@
-"""What each user has used, in GPU-ticks that decay: the past counts for less the longer it is over.
+"""The usage of each user, in GPU-ticks that decay: the past counts for less the longer it is over.
 
 Usage is brought up to date when priorities are calculated: what was there decays by the factor of a period, and what
 was held since is added. slurmctld multiplies the former by 1 - 0.693 / half-life for each second.
@@ -12,13 +12,21 @@ _LN2 = 0.693  # as in the source
 
 
 def decay_of(period_s: float, half_life_s: float) -> float:
-    """What is left of a usage after a period; a half-life of 0 is none."""
+    """The share of a usage that is left after a period; a half-life of 0 never decays. Both are in seconds.
+
+    >>> round(decay_of(7 * 86_400, 7 * 86_400), 4)  # 0.693 is a little less than ln 2
+    0.5001
+    """
     return (1.0 - _LN2 / half_life_s) ** period_s if half_life_s else 1.0
 
 
 @dataclass(slots=True)
 class DecayedUsage:
-    """Usage of so many users."""
+    """The decayed usage of each user, shape (users,), and what they hold now.
+
+    Usage at an instant is `used`, as of the last calculation: what was held since is in `added` and counts from the
+    next one on. `calculated` is a multiple of `period`.
+    """
 
     users: int
     period: int  # ticks
@@ -41,7 +49,9 @@ class DecayedUsage:
         self.held[user] += gpus
 
     def calculate(self, now: int) -> None:
-        """Make the calculations that are due."""
+        """Make the calculations that are due, one for each period that has passed: decay is compounded, usage added
+        undecayed.
+        """
         while self.calculated + self.period <= now:
             self.calculated += self.period
             for user in range(self.users):
@@ -56,5 +66,6 @@ class DecayedUsage:
         self.calculated = now - now % self.period
 
     def _count(self, user: int, now: int) -> None:
+        """Add what a user held since it was last counted."""
         self.added[user] += self.held[user] * (now - self.since[user])
         self.since[user] = now
