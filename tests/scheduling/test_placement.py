@@ -54,6 +54,16 @@ def test_the_ladder_relaxes_rung_by_rung(
     assert Ladder().choose(nodes(*free, racks=racks), Ask(0, gpus, rung, 0)) == wanted
 
 
+@pytest.mark.parametrize(("relax_s", "ticks"), [(0.01, [1, 2]), (2.0, [2, 4])])
+def test_a_rung_lasts_a_tick_at_least(relax_s: float, ticks: list[int]) -> None:
+    room = Placed.on(Cluster.parse("2x8/1"), Ladder(relax_s), ticks_per_s=1)
+    assert [room.take(row, 6, 0) for row in (0, 1)] == [True, True]
+    assert not room.take(2, 4, 0)
+    assert [tick for tick, _, _ in sorted(room.timers)] == ticks
+    assert not room.take(2, 4, ticks[1] - 1)
+    assert room.take(2, 4, ticks[1])  # anywhere
+
+
 @pytest.mark.parametrize("spreads", [False, True])
 def test_a_gang_for_one_large_node_waits_before_it_takes_several_small_ones(spreads: bool) -> None:
     mixed = Nodes([8, 2, 2, 2, 2], [6, 2, 2, 2, 2], [0, 1, 1, 1, 1])

@@ -202,3 +202,10 @@ def test_the_compiled_loop_runs_as_python_too() -> None:
     )
     assert ran.returncode == 0, ran.stdout
     assert f"{len(POLICIES)} passed" in ran.stdout
+
+
+@pytest.mark.parametrize("engine", ["plain", "compiled"])
+def test_a_rung_that_is_shorter_than_a_tick_lasts_one(engine: Engine) -> None:
+    short, tick = (replace(world(4), placement=f"ladder:{relax_s}") for relax_s in (0.01, 1))
+    assert (short.table.submit_s == np.rint(short.table.submit_s)).all()  # so that a tick is a second
+    assert np.array_equal(short.replay("fjf", engine).start_s, tick.replay("fjf", engine).start_s)

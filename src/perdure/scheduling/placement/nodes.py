@@ -68,6 +68,11 @@ class Placement(Protocol):
         """
 
 
+def relax_ticks(placement: Placement, ticks_per_s: int) -> int:
+    """Whole ticks after which a refused gang may try one rung looser, at least one; 0 where there are no rungs."""
+    return max(1, round(placement.relax_s * ticks_per_s)) if placement.rungs > 1 else 0
+
+
 def has_place(placement: Placement, empty: Nodes, ask: Ask, barred: Iterable[int] = ()) -> bool:
     """Whether a gang finds a place off the barred nodes in an empty cluster, if only on the placement's last rung.
 

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 from perdure.errors import PerdureError
 from perdure.model.cluster import Cluster
-from perdure.scheduling.placement.nodes import Ask, Nodes, Placement, has_place
+from perdure.scheduling.placement.nodes import Ask, Nodes, Placement, has_place, relax_ticks
 from perdure.scheduling.placement.room import Shares
 
 
@@ -42,7 +42,7 @@ class Placed:
         """An empty cluster."""
         size = cluster.gpus.tolist()
         nodes = Nodes(size, size.copy(), cluster.rack.tolist())
-        return cls(nodes, placement, round(placement.relax_s * ticks_per_s), sum(size))
+        return cls(nodes, placement, relax_ticks(placement, ticks_per_s), sum(size))
 
     @property
     def n_nodes(self) -> int:

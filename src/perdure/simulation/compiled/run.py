@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from perdure.model.cluster import Cluster
-from perdure.scheduling.placement.nodes import Placement
+from perdure.scheduling.placement.nodes import Placement, relax_ticks
 from perdure.scheduling.placement.registry import room_of
 from perdure.scheduling.placement.room import Room
 from perdure.scheduling.protocol import Policy
@@ -55,7 +55,7 @@ def replay(
 ) -> ReplayOutcome:
     """Replay all jobs; as `plain.replay`, to the tick."""
     kind = COUNT if placement is None else KINDS[placement.name]
-    relax = 0 if placement is None else round(placement.relax_s * jobs.ticks_per_s)
+    relax = 0 if placement is None else relax_ticks(placement, jobs.ticks_per_s)
     state = state_of(jobs, empty_places(cluster, kind, relax, len(jobs)), faults)
     empty = room_of(cluster, placement, jobs.ticks_per_s)  # knows which nodes a job can be kept off
     asks, resumed = retry is not None, False
