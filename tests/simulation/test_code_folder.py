@@ -1,11 +1,15 @@
 """Compiled code is kept apart for each state of the source, where nobody else can write."""
 
+import ast
 import os
 import time
+from enum import EnumType
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from perdure.simulation import faults
 from perdure.simulation.compiled import cache
 
 DAY_S = 86_400
@@ -36,6 +40,26 @@ def test_another_source_has_another_folder(
     before = folder()
     (tmp_path / edited).write_text("a = 2\n")
     assert folder() != before
+
+
+def test_another_constant_of_another_package_has_another_folder(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = folder()
+    edited = tmp_path / "faults.py"
+    edited.write_text(Path(faults.__file__).read_text().replace("MOST_MET = ", "MOST_MET = 1 + "))
+    monkeypatch.setattr(faults, "__file__", str(edited))
+    assert folder() != before
+
+
+def test_no_constant_that_kernels_read_is_forgotten() -> None:
+    found = set()
+    for path in Path(cache.__file__).parent.glob("*.py"):
+        for line in ast.parse(path.read_text()).body:
+            if isinstance(line, ast.ImportFrom) and line.module and ".compiled" not in line.module:
+                values = (getattr(import_module(line.module), each.name) for each in line.names)
+                found |= {line.module for each in values if isinstance(each, int | float | EnumType)}
+    assert found == {module.__name__ for module in cache._CONSTANTS_OF}
 
 
 def test_code_is_not_read_from_where_others_can_write(kept: Path) -> None:

@@ -11,8 +11,13 @@ from pathlib import Path
 
 from perdure import __version__
 from perdure.installation import cache_folder
+from perdure.scheduling import asks
+from perdure.scheduling.slurm import fair_tree, priority
+from perdure.simulation import faults
 
 _KEPT_S = 30 * 86_400.0
+_CONSTANTS_OF = (asks, fair_tree, faults, priority)
+"""Modules elsewhere of which kernels read constants."""
 
 
 @cache
@@ -37,7 +42,8 @@ def code_folder() -> Path | None:
 
 def _source_hash() -> str:
     seen = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    elsewhere = (Path(str(module.__file__)) for module in _CONSTANTS_OF)
+    for path in (*sorted(Path(__file__).parent.glob("*.py")), *elsewhere):
         seen.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return seen.hexdigest()[:16]
 
