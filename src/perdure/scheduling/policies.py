@@ -7,18 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from perdure.errors import ConfigError
-from perdure.scheduling.backfill import Conservative, Easy
-from perdure.scheduling.capacity import Capacity
-from perdure.scheduling.drf import DominantShare
-from perdure.scheduling.fifo import Fifo
-from perdure.scheduling.las import QUEUE_LIMITS, Gittins2D, LeastAttained
-from perdure.scheduling.maxmin import MaxMin
-from perdure.scheduling.philly import Philly
+from perdure.scheduling import backfill, capacity, drf, fifo, las, maxmin, philly, shortest, tetris
 from perdure.scheduling.protocol import Policy
-from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaining, ShortestService
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.settings import SchedulerSettings
-from perdure.scheduling.tetris import Tetris
 
 Compat = Literal["tiresias"]
 
@@ -31,7 +23,7 @@ class PolicyOptions:
     order of equals included.
     """
 
-    queue_limits: tuple[float, ...] = QUEUE_LIMITS  # (GPU-)seconds of service at which a job sinks a queue
+    queue_limits: tuple[float, ...] = las.QUEUE_LIMITS  # (GPU-)seconds of service at which a job sinks a queue
     gittins_samples: tuple[float, ...] = ()  # services of past jobs in GPU-seconds; empty: those of the trace
     quotas: Mapping[str, float] = field(default_factory=dict)  # GPUs of each virtual cluster; empty: by demand
     compat: Compat | None = None
@@ -47,22 +39,22 @@ Maker = Callable[[str, PolicyOptions], Policy]
 
 def _sjf(argument: str, options: PolicyOptions) -> Policy:
     if options.like_tiresias:  # there "sjf" is fewest GPUs first
-        return FewestGpus(inert=True)
-    return ShortestJob(blocks=_flag("sjf", argument, "skip"))
+        return shortest.FewestGpus(inert=True)
+    return shortest.ShortestJob(blocks=_flag("sjf", argument, "skip"))
 
 
 def _las(counts_gpus: bool) -> Maker:
     """A maker that reads the promote knob from the argument."""
 
     def make(argument: str, options: PolicyOptions) -> Policy:
-        return LeastAttained(counts_gpus, options.queue_limits, _knob(argument), options.like_tiresias)
+        return las.LeastAttained(counts_gpus, options.queue_limits, _knob(argument), options.like_tiresias)
 
     return make
 
 
 def _gittins(argument: str, options: PolicyOptions) -> Policy:
     _none("gittins-2d", argument)
-    return Gittins2D(
+    return las.Gittins2D(
         queue_limits=options.queue_limits, late_demotion=options.like_tiresias, samples=options.gittins_samples
     )
 
@@ -78,22 +70,22 @@ def _plain(name: str, make: Callable[[PolicyOptions], Policy]) -> Maker:
 
 
 POLICIES: dict[str, Maker] = {
-    "fifo": _plain("fifo", lambda _: Fifo()),
-    "fjf": _plain("fjf", lambda _: Fifo(blocks=False)),
+    "fifo": _plain("fifo", lambda _: fifo.Fifo()),
+    "fjf": _plain("fjf", lambda _: fifo.Fifo(blocks=False)),
     "sjf": _sjf,
-    "fewest-gpus": _plain("fewest-gpus", lambda options: FewestGpus(options.like_tiresias)),
-    "srtf": _plain("srtf", lambda options: ShortestRemaining(options.like_tiresias)),
-    "srsf": _plain("srsf", lambda options: ShortestService(options.like_tiresias)),
+    "fewest-gpus": _plain("fewest-gpus", lambda options: shortest.FewestGpus(options.like_tiresias)),
+    "srtf": _plain("srtf", lambda options: shortest.ShortestRemaining(options.like_tiresias)),
+    "srsf": _plain("srsf", lambda options: shortest.ShortestService(options.like_tiresias)),
     "las": _las(counts_gpus=False),
     "las-2d": _las(counts_gpus=True),
     "gittins-2d": _gittins,
-    "philly": _plain("philly", lambda options: Philly(options.quotas)),
-    "capacity": _plain("capacity", lambda options: Capacity(options.quotas)),
-    "drf": _plain("drf", lambda _: DominantShare()),
-    "tetris": _plain("tetris", lambda _: Tetris()),
-    "easy": _plain("easy", lambda _: Easy()),
-    "conservative": _plain("conservative", lambda _: Conservative()),
-    "maxmin": _plain("maxmin", lambda _: MaxMin()),
+    "philly": _plain("philly", lambda options: philly.Philly(options.quotas)),
+    "capacity": _plain("capacity", lambda options: capacity.Capacity(options.quotas)),
+    "drf": _plain("drf", lambda _: drf.DominantShare()),
+    "tetris": _plain("tetris", lambda _: tetris.Tetris()),
+    "easy": _plain("easy", lambda _: backfill.Easy()),
+    "conservative": _plain("conservative", lambda _: backfill.Conservative()),
+    "maxmin": _plain("maxmin", lambda _: maxmin.MaxMin()),
     "slurm": _plain("slurm", lambda options: Slurm(options.slurm)),
 }
 ALIASES = {

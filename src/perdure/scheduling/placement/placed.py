@@ -68,6 +68,9 @@ class Placed:
         return True
 
     def avoid(self, row: int, gpus: int, nodes: Iterable[int]) -> None:
+        """As `Room.avoid`. A later call adds nodes; none is ever taken back, for what spoke against a node is not known
+        to be over.
+        """
         barred = self.avoided.get(row, frozenset()).union(nodes)
         empty = Nodes(self.nodes.size, self.nodes.size, self.nodes.rack)
         if has_place(self.placement, empty, Ask(row, gpus, 0, self.launches.get(row, 0)), barred):
@@ -87,6 +90,9 @@ class Placed:
         return shares
 
     def next_change(self, now: int) -> int | None:
+        """The next tick at which a gang that still waits reaches a rung. Timers that are over or outdated are dropped
+        first.
+        """
         while self.timers and (self.timers[0][0] <= now or self.refused.get(self.timers[0][1]) != self.timers[0][2]):
             heappop(self.timers)
         return self.timers[0][0] if self.timers else None
@@ -98,12 +104,14 @@ class Placed:
         return min(self.placement.rungs - 1, (now - self.refused[row]) // self.relax)
 
     def _refuse(self, row: int, now: int) -> None:
+        """Start the clock of a gang's rungs, if it does not run yet, and set a timer for each rung."""
         if self.placement.rungs > 1 and row not in self.refused:
             self.refused[row] = now
             for rung in range(1, self.placement.rungs):
                 heappush(self.timers, (now + rung * self.relax, row, now))
 
     def _hold(self, row: int, shares: Shares) -> None:
+        """Book the shares; the only place, with `give_back`, that changes what is free."""
         self.held[row] = shares
         for node, gpus in shares:
             self.nodes.free[node] -= gpus

@@ -1,6 +1,10 @@
-"""Reading slurm.conf: the settings that decide who starts when, and which of its keys are left out of account.
+"""Reading slurm.conf: the settings that decide which jobs start when, and the keys of it that are not modelled.
 
 ``scontrol show config`` prints the same names, so that both are read by the same functions. Source: slurm.conf(5).
+
+Nothing is dropped without a word: a key is read (`_READ`), or may change starts and is named as unmodelled
+(`_CHANGES_STARTS`), or is named as ignored. A value that cannot be read counts as not given, as the file belongs to a
+slurmctld that runs with it: only lines that are not KEY=VALUE, and endless includes, are refused.
 """
 
 from __future__ import annotations
@@ -88,7 +92,11 @@ class SlurmSite:
 
 
 def read_conf(lines: Lines, include: Include) -> ConfText:
-    """Take a file apart, with those that it includes. Raises `InputError`, naming the line."""
+    """Parse a file, with those that it includes, in their place. Raises `InputError`, naming the line.
+
+    Pure: `include` opens files. Keys are kept in lower case, the last value of a key counts; NodeName, PartitionName
+    and NodeSet may have many lines.
+    """
     text = ConfText()
     opened = [0]
     for where, line in _logical(lines, include, opened):
@@ -97,7 +105,13 @@ def read_conf(lines: Lines, include: Include) -> ConfText:
 
 
 def site_of(text: ConfText) -> SlurmSite:
-    """The settings of a slurm.conf, with Slurm's own defaults for what it does not say. Raises `InputError`."""
+    """The settings of a slurm.conf, with Slurm's own defaults for what it does not say. Raises `InputError`.
+
+    >>> lines = "NodeName=g[1-2] Gres=gpu:8 CPUs=64", "PartitionName=a Nodes=ALL MaxTime=1-0", "PreemptMode=OFF"
+    >>> site = site_of(read_conf(((f"line {i}", line) for i, line in enumerate(lines, 1)), include=None))
+    >>> site.node_gpus, site.settings.partitions[0].max_time_s, site.unmodelled
+    ((8, 8), 86400.0, ('PreemptMode',))
+    """
     names, gpus, cpus = _nodes(text)
     partitions, lost = _partitions(text, names)
     settings, unknown = settings_of(text.values)
@@ -111,7 +125,11 @@ def site_of(text: ConfText) -> SlurmSite:
 
 
 def on_gpu_nodes(site: SlurmSite) -> SlurmSite:
-    """The same with the nodes that have GPUs alone, as a simulation of GPU jobs knows no others."""
+    """The same with the nodes that have GPUs alone, as a simulation of GPU jobs knows no others.
+
+    Rows of nodes are numbered again, in partitions too. ``settings.nodes`` and ``settings.cpus`` stay those of all
+    nodes, by which slurmctld measures the size of a job.
+    """
     kept = [row for row, gpus in enumerate(site.node_gpus) if gpus]
     place = {row: new for new, row in enumerate(kept)}
     partitions = tuple(
@@ -136,7 +154,10 @@ def on_any_nodes(site: SlurmSite) -> SlurmSite:
 
 
 def settings_of(values: Mapping[str, str]) -> tuple[SchedulerSettings, tuple[str, ...]]:
-    """Settings without partitions, of keys in lower case; and the SchedulerParameters that are not modelled."""
+    """Settings without partitions, of keys in lower case; and the SchedulerParameters that are not modelled.
+
+    For what ``scontrol show config`` prints of a live slurmctld, where partitions are asked for apart.
+    """
     main, backfill, unknown = _parameters(values)
     return SchedulerSettings(_priority(values), main, backfill), unknown
 
@@ -165,6 +186,7 @@ def _logical(lines: Lines, include: Include, opened: list[int]) -> Iterator[tupl
 
 
 def _take(text: ConfText, where: str, line: str) -> None:
+    """Put a line's words where they belong: a table of nodes, partitions or node sets, or keys of the whole file."""
     words = [(key, value.strip("\"'")) for key, value in _WORD.findall(line)]
     if not words:
         raise InputError(where, f"{line[:60]!r} is not KEY=VALUE", "Fix the line, or comment it out")
@@ -206,11 +228,13 @@ def _with_defaults(rows: Iterable[dict[str, str]], key: str) -> Iterator[dict[st
 
 
 def _gpus(gres: str) -> int:
+    """GPUs of a node's Gres, of all types together: ``gpu:a100:4,gpu:2`` is 6, ``gpu`` alone is 1."""
     found = (_GPU.fullmatch(part) for part in gres.split(","))
     return sum(int(each[1] or 1) for each in found if each)
 
 
 def _cpus(own: Mapping[str, str]) -> int:
+    """Processors of a node: CPUs, else the product of boards, sockets, cores and threads, each 1 unless given."""
     if own.get("cpus", "").isdecimal():
         return int(own["cpus"])
     total = 1
@@ -220,6 +244,10 @@ def _cpus(own: Mapping[str, str]) -> int:
 
 
 def _partitions(text: ConfText, names: tuple[str, ...]) -> tuple[tuple[Partition, ...], list[str]]:
+    """The partitions, and what of them is not modelled: keys that are not read, and any Allow* list but ALL.
+
+    A partition of all nodes gets None for its nodes, so that a cluster of another size can stand in for the site's.
+    """
     place = {name: i for i, name in enumerate(names)}
     sets = {own["nodeset"]: own for own in text.node_sets}
     features = {
@@ -254,6 +282,7 @@ def _rows(
 
 
 def _partition(own: Mapping[str, str], rows: tuple[int, ...] | None) -> Partition:
+    """A PartitionName line, DEFAULT's words included; `rows` are its nodes, None for all."""
     shared = own.get("oversubscribe", own.get("shared", "")).upper()
     most = own.get("maxnodes", "")
     return Partition(
@@ -272,6 +301,7 @@ def _partition(own: Mapping[str, str], rows: tuple[int, ...] | None) -> Partitio
 
 
 def _priority(values: Mapping[str, str]) -> PrioritySettings:
+    """The keys Priority*. With an unreadable half-life, or 0, usage never decays; a missing one is seven days."""
     weights = {name: _whole(values.get(key, ""), 0) for key, name in _WEIGHTS.items()}
     flags = frozenset(word.strip().upper() for word in values.get("priorityflags", "").split(",") if word.strip())
     half_life = values.get("prioritydecayhalflife", "")
@@ -295,6 +325,9 @@ def _tres(text: str) -> dict[str, int]:
 
 
 def _parameters(values: Mapping[str, str]) -> tuple[MainSettings, BackfillSettings, tuple[str, ...]]:
+    """SchedulerParameters as settings of the main pass and of backfill, bf_window from minutes; and those that are not
+    read.
+    """
     main: dict[str, float] = {}
     backfill: dict[str, float] = {}
     unknown: list[str] = []
@@ -319,4 +352,5 @@ def _time(text: str) -> float | None:
 
 
 def _whole(text: str, otherwise: int) -> int:
+    """A whole number of at most eleven digits; `otherwise` for anything else."""
     return int(text) if text.isdecimal() and len(text) < 12 else otherwise

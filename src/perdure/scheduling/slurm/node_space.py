@@ -81,7 +81,11 @@ class OnNodes:
 
 
 class NodePlan:
-    """GPUs that will be free on each node, beside running jobs and reservations."""
+    """The GPUs that will be free on each node, besides running jobs and reservations, stretch by stretch.
+
+    ``free[i]`` and ``reserved[i]``, (n_nodes,) each, hold from ``ticks[i]`` to the next tick. A reservation bars its
+    nodes instead of counting GPUs: slurmctld's table has a bit for each node.
+    """
 
     def __init__(self, space: OnNodes, ledger: Ledger, resolution: int) -> None:
         self.space, self.view, self.resolution = space, ledger.view, resolution

@@ -23,7 +23,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class JobRequests:
-    """Columns of shape (n_jobs,), and what they refer to."""
+    """Columns of shape (n_jobs,), and what they refer to.
+
+    Worked out once a run, for nothing in it changes while jobs wait. `fixed` is in units of priority; `refused` are
+    rows.
+    """
 
     partitions: tuple[Partition, ...]
     partition: NDArray[np.int32]
@@ -39,7 +43,11 @@ class JobRequests:
 
 
 def requests_of(view: View, settings: SchedulerSettings, sizes: Sequence[int] = ()) -> JobRequests:
-    """The requests of all jobs of a view; `sizes` are the GPUs of each node, where jobs run on nodes."""
+    """The requests of all jobs of a view; `sizes` are the GPUs of each node, where jobs run on nodes.
+
+    Names that the settings do not know are no error, for traces outlive settings: an unknown partition means the
+    default one, an unknown QOS none, an unknown account the root.
+    """
     partitions = settings.partitions or (_EVERYTHING,)
     partition = _partition_of(view, partitions)
     limit = _limits(view, partitions, partition)
@@ -100,7 +108,11 @@ def _fixed(
     qos: NDArray[np.int64],
     associations: Associations,
 ) -> Floats:
-    """The sum of the weighted factors that never change while a job waits, less its nice value."""
+    """The sum of the weighted factors that never change while a job waits, less its nice value; shape (n_jobs,).
+
+    Association, size, partition, QOS and TRES. Zeros under priority/basic, where jobs go in the order in which they
+    came. Weights of TRES that are not known here (memory) are left out.
+    """
     n, how = len(view.gpus), settings.priority
     if not how.multifactor or not n:
         return np.zeros(n)
@@ -126,7 +138,10 @@ def _fixed(
 
 
 def _sizes(view: View, settings: SchedulerSettings) -> Sizes:
-    """Nodes and processors where the settings tell how many there are, and the trace what is asked for; else GPUs."""
+    """Nodes and processors where the settings tell how many there are, and the trace what is asked for; else GPUs.
+
+    So the size factor of a trace without nodes compares shares of the GPUs.
+    """
     gpus, total = np.array(view.gpus, np.float64), float(view.total_gpus)
     nodes, all_nodes, cpus, all_cpus = gpus, total, gpus, total
     if settings.nodes and view.asks.nodes is not None:

@@ -52,7 +52,10 @@ class MainSettings:
 
 @dataclass(frozen=True, slots=True)
 class BackfillSettings:
-    """sched/backfill; `enabled` is False for sched/builtin."""
+    """sched/backfill; `enabled` is False for sched/builtin.
+
+    Each field is the parameter ``bf_*`` of its name, but `window_s`, which slurm.conf has in minutes.
+    """
 
     enabled: bool = True
     interval_s: float = 30.0
@@ -71,14 +74,17 @@ class BackfillSettings:
 
 @dataclass(frozen=True, slots=True)
 class RunningLimits:
-    """Limits of a QOS or an association; None is no limit. TRES are GPUs, or processors where a trace has no GPUs."""
+    """Limits of a QOS or an association; None is no limit. TRES are GPUs, or processors where a trace has no GPUs.
+
+    `grp_*` hold for all running jobs of the holder together, `max_*_per_user` for those of one user in it, the others
+    for each job by itself.
+    """
 
     grp_gpus: int | None = None  # of all its running jobs together
     grp_jobs: int | None = None
     max_gpus_per_job: int | None = None
     max_gpus_per_user: int | None = None
     max_jobs_per_user: int | None = None
-    max_submit_jobs_per_user: int | None = None
     max_wall_s: float | None = None
 
 

@@ -14,7 +14,7 @@ from perdure.scheduling.slurm.ledger import Ledger
 
 
 class BackfillPlan(Protocol):
-    """Slurm's node_space: what is free beside running jobs and reservations, during one backfill cycle."""
+    """Slurm's node_space: what is free besides running jobs and reservations, during one backfill cycle."""
 
     def earliest(self, row: int, partition: int, length: int) -> int | None:
         """The first tick from which a job fits for `length` ticks; None if nothing that is known makes room for it."""
@@ -33,7 +33,7 @@ class Space(Protocol):
     """What is free now."""
 
     def offer(self, row: int, partition: int, closed: Set[int]) -> bool:
-        """Let a job be given what its partition has beside that of the closed ones; False where that is not enough."""
+        """Give the job access to what its partition has besides the closed ones; False where that is not enough."""
 
     def settle(self, row: int) -> None:
         """A job that was offered room has been started, or not."""

@@ -43,7 +43,7 @@ class DecayedUsage:
         self.held, self.added, self.since = [0] * self.users, [0] * self.users, [0] * self.users
 
     def hold(self, user: int, gpus: int, now: int) -> None:
-        """The user holds so many GPUs more, or fewer, from now on."""
+        """Change by `gpus` what the user holds from now on; negative where a job ends."""
         self.calculate(now)
         self._count(user, now)
         self.held[user] += gpus
