@@ -1,10 +1,12 @@
 """Backfilling, compiled: EASY and conservative (`perdure.scheduling.backfill` defines them).
 
-Waiting jobs stand in lines by size, running ones in an agenda. Lengths are those known beforehand: the walltime of a
-job, or else its true running time.
+Waiting jobs are in lines by size (`tournament_tree`), running ones in an agenda (`expected_ends`). Lengths are those
+known beforehand: the walltime of a job, or else its true running time.
 
 The plain policies look at each waiting job after each event. Here only those are looked at that can start: of each size
-the first one that is short enough, and of these the one that came first. GPUs are counted for reservations, wherever
+the first one that is short enough, and of these the one that came first. That is the order of the plain pass with the
+jobs left out that it would pass over: within a pass fewer GPUs come to be free and the gap before the reservation does
+not grow, so a job that was too long or too wide stays so. GPUs are counted for reservations, wherever
 they are; a job that finds no place for its gang, though enough GPUs are free, is passed over as in the plain pass.
 
 Sources: D. Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995 (EASY); A. Mu'alem and D. Feitelson, IEEE TPDS 12,
@@ -40,7 +42,7 @@ from perdure.simulation.workload import Workload
 
 
 class Backfill(NamedTuple):
-    """Who waits and who runs.
+    """The waiting and the running jobs of a backfilling policy.
 
     Between passes the agenda has one entry for each running job, at its start plus its length, and `lines` has each
     waiting job once. `forecast` and `started` mean something within a pass only.
@@ -103,7 +105,11 @@ def _length(state, backfill, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _give_with_one_reserving(state, backfill):  # type: ignore[no-untyped-def]
-    """EASY: in the order of arrival; the first that does not fit has a reservation, which later ones must not delay."""
+    """EASY: in the order of arrival; the first that does not fit has a reservation, which later ones must not delay.
+
+    Two parts: start jobs until one does not fit; then those that end before its reservation, or fit into the `spare`
+    GPUs next to it. A size of which one found no place is done with, unless each job looks for itself.
+    """
     lines, now = backfill.lines, state.tally[0].now
     _look_from_the_beginning(lines)
     while True:
@@ -199,7 +205,7 @@ def _look_from_the_beginning(lines):  # type: ignore[no-untyped-def]
 
 @kernel
 def _look_on(lines, longest, widest):  # type: ignore[no-untyped-def]
-    """Go on in all lines to the next job that is no longer and no wider, if the present one is longer or wider.
+    """Advance in all lines to the next job that is no longer and no wider, if the present one is longer or wider.
 
     `longest` is in ticks. A size without such a job is done with for this pass.
     """
@@ -211,7 +217,7 @@ def _look_on(lines, longest, widest):  # type: ignore[no-untyped-def]
 
 @kernel
 def _look_beside(lines, longest, spare, free):  # type: ignore[no-untyped-def]
-    """As `_look_on`; who fits beside the reservation (`spare` GPUs) may be as long as it likes."""
+    """As `_look_on`; a job that fits into the `spare` GPUs next to the reservation may be of any length."""
     for i in range(len(lines.sizes)):
         size = lines.sizes[i]
         if size.candidate >= 0:

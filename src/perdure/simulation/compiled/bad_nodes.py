@@ -83,9 +83,10 @@ def left_by(bad, row, record, ran, noted, until, now):  # type: ignore[no-untype
 
 @kernel
 def lasts(bad, places, row, remaining, now):  # type: ignore[no-untyped-def]
-    """Ticks that a job runs that has just been given its GPUs, if it is let: until it ends, or a fault strikes.
+    """Ticks that a job runs that has just been given its GPUs: until it ends, or a fault strikes.
 
-    Of several faults the one that strikes first is its `doom`.
+    Of several faults the one that strikes first is its `doom`; of equal ones the one that it met first. Walks along the
+    faults of this job alone, and the nodes that it holds for each.
     """
     if not len(bad.of):
         return remaining

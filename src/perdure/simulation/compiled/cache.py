@@ -1,4 +1,4 @@
-"""Where the code of compiled loops is kept from one run to the next."""
+"""The folder in which the code of compiled loops is kept from one run to the next."""
 
 from __future__ import annotations
 
@@ -41,6 +41,11 @@ def code_folder() -> Path | None:
 
 
 def _source_hash() -> str:
+    """Sixteen hexadecimal digits over all sources that compiled code is made of.
+
+    That is this package, and the modules elsewhere of which kernels read constants: numba writes their values into the
+    code. Kernels call no function of another package.
+    """
     seen = hashlib.sha256()
     elsewhere = (Path(str(module.__file__)) for module in _CONSTANTS_OF)
     for path in (*sorted(Path(__file__).parent.glob("*.py")), *elsewhere):
@@ -49,12 +54,13 @@ def _source_hash() -> str:
 
 
 def _is_own(folder: Path) -> bool:
+    """Whether this user owns the folder, and neither group nor others may write to it."""
     found = folder.stat()
     return found.st_uid == os.getuid() and not found.st_mode & 0o022
 
 
 def _drop_unused(kept: Path) -> None:
-    """Throw away what nobody has loaded for a month."""
+    """Delete the folders that nobody has used for a month. `code_folder` renews the time of the one that it returns."""
     for folder in kept.iterdir():
         if folder.stat().st_mtime < time.time() - _KEPT_S:
             shutil.rmtree(folder, ignore_errors=True)

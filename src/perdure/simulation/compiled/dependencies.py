@@ -18,7 +18,10 @@ _OK, _NOTOK, _START = int(After.OK), int(After.NOTOK), int(After.START)
 
 
 class Dependencies(NamedTuple):
-    """What each job waits for, and the jobs that have come and whose dependencies are not met."""
+    """The dependencies of each job, and the jobs that have come and whose dependencies are not met.
+
+    `unmet` keeps the order of arrival, in which jobs become eligible at one instant.
+    """
 
     first: NDArray[np.int64]  # those of job i are rows first[i]:first[i + 1] of `need`; empty where nobody waits
     need: Records
@@ -27,7 +30,13 @@ class Dependencies(NamedTuple):
 
 
 def dependencies_of(needs: Needs | None, n: int) -> Dependencies:
-    """Nobody has come yet."""
+    """The table of dependencies, sorted by the job that waits; nobody has come yet.
+
+    >>> needs = Needs(np.array([2, 1]), np.array([0, 0]), np.array([After.OK, After.ANY], np.int8))
+    >>> table = dependencies_of(needs, n=3)
+    >>> table.first.tolist(), table.need.tolist()  # job 1 waits for 0, and job 2 for 0 to end well
+    ([0, 0, 1, 2], [(0, 0), (0, 1)])
+    """
     many = 0 if needs is None else len(needs.of)
     need = records(many, on=LONG, kind=LONG)
     first = np.zeros(0 if needs is None else n + 1, np.int64)
@@ -46,14 +55,17 @@ def depends(dependencies, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def defer(dependencies, row):  # type: ignore[no-untyped-def]
-    """Let a job wait for others."""
+    """Add a job to those whose dependencies are not met."""
     dependencies.unmet[dependencies.many[0]] = row
     dependencies.many[0] += 1
 
 
 @kernel
 def next_met(state, part, place):  # type: ignore[no-untyped-def]
-    """Take the next job out whose dependencies are met, from a place of `unmet` on; -1 for none. And where to go on."""
+    """Take the next job out whose dependencies are met, from a position of `unmet` on; -1 for none. And where to go on.
+
+    All deferred jobs are looked at after each event: meant for traces in which few jobs depend on others.
+    """
     dependencies = part.dependencies
     while place < dependencies.many[0]:
         row = dependencies.unmet[place]
@@ -68,7 +80,11 @@ def next_met(state, part, place):  # type: ignore[no-untyped-def]
 
 @kernel
 def is_met(state, part, row):  # type: ignore[no-untyped-def]
-    """Whether a job has to wait for no other any more."""
+    """Whether a job no longer has to wait for another.
+
+    A job is over if it has been tried, and neither runs, waits, nor is on its way to a next attempt. ``afterok`` of one
+    that failed is never met: the job waits for ever.
+    """
     dependencies = part.dependencies
     for i in range(dependencies.first[row], dependencies.first[row + 1]):
         need = dependencies.need[i]

@@ -1,8 +1,9 @@
 """A heap of job rows by the tick at which something happens to them.
 
-The binary heap of textbooks, with the place of each row kept beside it, so that a row in the middle can leave in the
+The binary heap of textbooks, with the place of each row kept next to it, so that a row in the middle can leave in the
 logarithm of the heap's size: a job that is preempted no longer ends when it was going to. Ties go to the lower row,
-which is the order in which the plain loop ends jobs of one tick.
+which is the order in which the plain loop ends jobs of one tick: the order of (tick, row) is total, so what comes out
+does not depend on what went in when.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ class Ticks(NamedTuple):
 
 
 def empty_ticks(rows: int, most: int) -> Ticks:
-    """A heap for at most `most` of the first `rows` rows, which none of the kernels below may exceed."""
+    """A heap for at most `most` of the first `rows` rows, which none of the kernels below may exceed.
+
+    >>> heap = empty_ticks(rows=3, most=2)
+    >>> len(heap.entry), heap.place.tolist()  # entry 0 counts
+    (3, [0, 0, 0])
+    """
     return Ticks(records(most + 1, tick=LONG, row=SHORT), np.zeros(rows, np.int32))
 
 
@@ -46,7 +52,7 @@ def first_tick(ticks):  # type: ignore[no-untyped-def]
 
 @kernel
 def push(ticks, row, tick):  # type: ignore[no-untyped-def]
-    """Put a row in that is not there, at a tick that may lie in the past: it is then due at once."""
+    """Put a row in that is not there, at a tick that may be in the past: it is then due at once. ``O(log n)``."""
     ticks.entry[0].tick += 1
     _up(ticks, ticks.entry[0].tick, row, tick)
 
@@ -61,7 +67,11 @@ def pop(ticks):  # type: ignore[no-untyped-def]
 
 @kernel
 def discard(ticks, row):  # type: ignore[no-untyped-def]
-    """Take a row out, if it is there; else nothing happens, as for a job that no limit awaits any more."""
+    """Take a row out, if it is there; else nothing happens, as for a job that has no limit ahead of it.
+
+    The last entry moves to the free place, up or down from there: it may come from another branch, so it need not be
+    later than what is above that place.
+    """
     i = np.int64(ticks.place[row])
     if i == 0:
         return

@@ -1,9 +1,10 @@
-"""When running jobs are expected to end, compiled: GPUs that come free, in the order of the ticks.
+"""The ends of running jobs that a scheduler expects, compiled: GPUs that come free, in the order of the ticks.
 
 What is expected is what a scheduler can know: the start plus the walltime, or plus the true running time for a job
 without a limit (`View.expected_end`). A job may end earlier; one that outstays its limit is expected from tick to tick.
 
-A sorted array: no more jobs run than there are GPUs, and a pass reads it from the front.
+A sorted array: no more jobs run than there are GPUs, and a pass reads it from the front. Insertion moves what is
+behind, ``O(running jobs)``, in one stretch of memory.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ class Agenda(NamedTuple):
 
 
 def empty_agenda(most: int) -> Agenda:
-    """An agenda of at most so many ends: of the jobs that can run at the same time."""
+    """An agenda of at most `most` ends: of the jobs that can run at the same time."""
     return Agenda(np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(1, np.int64))
 
 
 @kernel
 def expect(agenda, tick, gpus):  # type: ignore[no-untyped-def]
-    """Expect so many GPUs to come free at a tick, before those that are expected at the same tick already."""
+    """Expect `gpus` to come free at a tick, before those that are expected at the same tick already."""
     place, i = _place(agenda, tick), agenda.many[0]
     while i > place:
         agenda.tick[i] = agenda.tick[i - 1]
@@ -47,7 +48,8 @@ def expect(agenda, tick, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def strike(agenda, tick, gpus):  # type: ignore[no-untyped-def]
-    """Strike out what is no longer expected: an end at this tick of so many GPUs, which is there.
+    """Remove an end that is no longer expected: at this tick, of so many GPUs. It must be there, for the search has no
+    end.
 
     Of equal entries any may go, as they mean the same.
     """
@@ -63,10 +65,10 @@ def strike(agenda, tick, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def reservation(agenda, now, free, gpus):  # type: ignore[no-untyped-def]
-    """When so many GPUs are free by what is known, and how many more are free then; `free` are now.
+    """The tick at which `gpus` are free by what is known, and how many more are free then; `free` are now.
 
     The same as `perdure.scheduling.backfill.reservation`: ends of one tick are counted together, and what should have
-    ended by now is expected at the next tick. `gpus` is at most what the cluster has.
+    ended by now is expected at the next tick. `gpus` is at most what the cluster has. Stops as soon as enough are free.
     """
     tick = now
     for i in range(agenda.many[0]):
@@ -80,7 +82,7 @@ def reservation(agenda, now, free, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def _place(agenda, tick):  # type: ignore[no-untyped-def]
-    """How many ends are expected before a tick: where the first one of that tick stands, or would stand.
+    """How many ends are expected before a tick: the position of the first end of that tick, or where it would be.
 
     A binary search.
     """

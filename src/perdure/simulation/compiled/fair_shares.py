@@ -1,7 +1,11 @@
 """Fair Tree, compiled: `perdure.scheduling.slurm.fair_tree` and `usage` define it.
 
 The recursion over accounts is a stack of siblings, sorted, the first on top. Where accounts have the same LevelFS the
-one below is marked to be taken together with the one above it.
+one below is marked to be taken together with the one above it. The stack never holds a node twice, so it is as long as
+the tree.
+
+Sums run in the order of the plain form, so that factors are the same to the last bit: ranks depend on whether two
+levels are equal.
 """
 
 from __future__ import annotations
@@ -17,7 +21,11 @@ from perdure.simulation.compiled.kernel import FLAG, LONG, Records, kernel, reco
 
 
 class FairShares(NamedTuple):
-    """What users hold and have used, and the factor of each of them, as last calculated."""
+    """The shares and the usage of users, and the factor of each of them, as last calculated.
+
+    `used` is in GPU-ticks that decay, `added` in GPU-ticks since the last calculation, counted up to `since` for the
+    `held` GPUs. Factors of accounts mean nothing.
+    """
 
     node: Records  # of the tree, parents before their children
     stack: NDArray[np.int64]
@@ -64,7 +72,7 @@ def fair_shares_of(tree: ShareTree, usage: DecayedUsage | None) -> FairShares:
 
 @kernel
 def hold(fair, user, gpus, now):  # type: ignore[no-untyped-def]
-    """A user holds so many GPUs more, or fewer, from now on."""
+    """Change by `gpus` what a user holds from now on; negative where a job ends."""
     add_up(fair, now)
     _count(fair, user, now)
     fair.node[user].held += gpus
@@ -72,7 +80,10 @@ def hold(fair, user, gpus, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def add_up(fair, now):  # type: ignore[no-untyped-def]
-    """Bring the usage of all up to date, period by period."""
+    """Bring the usage of all up to date, period by period: each multiplies by `decay`, then adds what was held in it.
+
+    Costs the users for each period that has passed; a long idle stretch costs as much as a busy one.
+    """
     tally = fair.tally[0]
     while tally.calculated + tally.period <= now:
         tally.calculated += tally.period
@@ -94,7 +105,12 @@ def count_from(fair, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def rank(fair, now):  # type: ignore[no-untyped-def]
-    """Calculate the factors of all users."""
+    """Calculate the factors of all users: rank from the number of users down to 1, over that number; equals share a
+    rank.
+
+    Siblings are sorted by insertion, which is quadratic in the users of one account: meant for hundreds, not for tens
+    of thousands.
+    """
     add_up(fair, now)
     _levels(fair)
     users, rank, shared = fair.tally[0].users, fair.tally[0].users, fair.tally[0].users
@@ -125,6 +141,7 @@ def rank(fair, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def _count(fair, user, now):  # type: ignore[no-untyped-def]
+    """Add what a user has held since it was last counted."""
     fair.node[user].added += fair.node[user].held * (now - fair.node[user].since)
     fair.node[user].since = now
 

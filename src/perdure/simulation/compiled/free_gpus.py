@@ -1,4 +1,4 @@
-"""How many GPUs will be free when, compiled; see `perdure.scheduling.backfill.Forecast`.
+"""The GPUs that will be free at each tick, compiled; see `perdure.scheduling.backfill.Forecast`.
 
 Conservative backfilling makes all reservations again after each event. What is free is a step function of the tick:
 stretches, each from its own tick to that of the next one, the last one without end. Only as much of it is worked out
@@ -16,8 +16,8 @@ from perdure.simulation.compiled.kernel import LONG, Records, kernel, records
 class Forecast(NamedTuple):
     """What is free from now on, known as far as it has been asked for.
 
-    Stretches are in ascending order of their ticks and hold everywhere what is free beside running jobs and
-    reservations. It is made again in each pass.
+    Stretches are in ascending order of their ticks and hold everywhere what is free besides running jobs and
+    reservations. Reservations lie in what has been worked out. It is made again in each pass.
     """
 
     stretch: Records  # from each tick to that of the next, so many GPUs are free
@@ -25,7 +25,7 @@ class Forecast(NamedTuple):
 
 
 def empty_forecast(most: int) -> Forecast:
-    """A forecast of at most so many stretches: one for each end that is expected, and two for each reservation."""
+    """A forecast of at most `most` stretches: one for each end that is expected, and two for each reservation."""
     tally = records(1, many=LONG, ends=LONG, free=LONG)  # stretches; ends of the agenda in them, and free by these
     return Forecast(records(most, tick=LONG, free=LONG), tally)
 
@@ -43,8 +43,9 @@ def forecast_from(forecast, now, free):  # type: ignore[no-untyped-def]
 def place_in(forecast, agenda, gpus, length, needed, horizon):  # type: ignore[no-untyped-def]
     """Reserve the earliest stretch before the horizon in which so many GPUs are free for so long.
 
-    Its tick, `NEVER` if there is none; and the horizon then, the first tick at which less is free than `needed`, the
-    least that any waiting job asks for. What lies beyond the horizon may not have been worked out, and nobody needs it.
+    Returns its tick, `NEVER` if there is none; and the horizon then, the first tick at which less is free than
+    `needed`, the least that any waiting job asks for. What lies beyond the horizon may not have been worked out, and
+    nobody needs it. The horizon only comes nearer, for reservations only take.
     """
     begin, end = find_in(forecast, agenda, gpus, length, horizon)
     if begin < 0:
@@ -70,9 +71,10 @@ def widest_before(forecast, horizon):  # type: ignore[no-untyped-def]
 
 @kernel
 def find_in(forecast, agenda, gpus, length, horizon):  # type: ignore[no-untyped-def]
-    """Where the stretch begins that is looked for, and where it ends, as places of stretches; -1 for none.
+    """The first and the end position of the stretches that hold the reservation; -1 for none.
 
-    The last one of these may have to be cut. Stretches are worked out from the agenda as the search comes to them.
+    The last one of these may have to be cut. Stretches are worked out from the agenda as the search comes to them. One
+    walk: wherever too few are free, the search begins again behind that stretch.
     """
     begin, i = 0, 0
     while i < forecast.tally[0].many or go_on(forecast, agenda):

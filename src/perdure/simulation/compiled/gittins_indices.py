@@ -2,7 +2,7 @@
 
 A job that waits is not served, so that its index stands still. Of each running one it is kept at which tick it reaches
 the next step (`until`), and only those that have are re-sorted: before a pass, not when it happens, as nobody looks
-in between.
+in between. A pass costs one comparison for each running job, and a heap operation for each that has passed a step.
 
 Source of the index: `perdure.scheduling.gittins`.
 """
@@ -19,7 +19,8 @@ from perdure.simulation.compiled.running_jobs import enter, is_out, last_running
 def watch(state, levels, row):  # type: ignore[no-untyped-def]
     """Follow the index of a job that begins to run, its service being counted.
 
-    Its service at a tick is ``(tick - origin) * gpus``, whatever was counted meanwhile.
+    Its service at a tick is ``(tick - origin) * gpus``, whatever was counted meanwhile: `origin` is the tick at which
+    it would have begun, had it run all of its service without a break.
     """
     if levels.rules.by != GITTINS:
         return
@@ -84,7 +85,7 @@ def _until(levels, one):  # type: ignore[no-untyped-def]
 
 @kernel
 def _keep_order(state, levels):  # type: ignore[no-untyped-def]
-    """Let running jobs that come to tie stand as they stood after the last pass, as in the public simulator's lists.
+    """Keep running jobs that come to tie in the order of the last pass, as in the public simulator's lists.
 
     Takes all of them out, the last first, and relabels them. Only replays like Tiresias' simulator pay for it.
     """

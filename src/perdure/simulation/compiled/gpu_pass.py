@@ -1,9 +1,12 @@
-"""One pass of a preemptive policy, compiled: who is to run, who must yield, who gets which GPUs.
+"""One pass of a preemptive policy, compiled: which jobs are to run, which must yield, and which GPUs they get.
 
 It does what `Passes` does, without looking at jobs whose lot cannot change. Jobs are chosen in the order of precedence
-as long as there are GPUs for them, and who does not fit is passed over. So of the running jobs only the last ones can
-lose their GPUs, and only as many as there are to be had by a waiting job that comes before them; and of the waiting
-ones of one size the first is chosen before the second.
+as long as there are GPUs for them, and a job that does not fit is passed over. So of the running jobs only the last
+ones can lose their GPUs, and only as many as a waiting job that comes before them can use; and of the waiting ones of
+one size the first is chosen before the second.
+
+A pass looks at the heads of all sizes for each job that it chooses or lifts; the plain pass looks at all jobs that
+wait or run.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ def give(state, levels):  # type: ignore[no-untyped-def]
 
 @kernel
 def all_fit(state):  # type: ignore[no-untyped-def]
-    """Whether all that wait fit beside all that run, so that nobody must yield and nothing must be chosen."""
+    """Whether all waiting jobs fit next to all running ones, so that nobody must yield and nothing must be chosen."""
     return state.tally[0].waiting_gpus <= state.places.tally[0].total_free
 
 
@@ -45,12 +48,13 @@ def all_fit(state):  # type: ignore[no-untyped-def]
 def _choose(state, levels):  # type: ignore[no-untyped-def]
     """Put the running jobs that are not chosen into `lifted`. Whether a waiting one was chosen.
 
-    `free` is what is left for whoever comes next if all running jobs are chosen but those in the margin and those
-    lifted. Nobody from `too_wide` on is chosen any more: so many were not free for one who came earlier.
+    `free` is what is left for the jobs that come next if all running jobs are chosen but those in the margin and those
+    lifted. Nobody from `too_wide` GPUs on is chosen any more: so many could not be had for one that came earlier, and
+    from there on ever fewer can.
 
     Goes through waiting jobs in the order of precedence. Running ones that come behind the present one are put into the
     margin, the last first, until it fits; those of the margin that come before the next one are chosen or lifted for
-    good.
+    good. `margin` is a stack: its top is the first in precedence of those withdrawn.
     """
     free, too_wide, margin, chosen = state.places.tally[0].total_free, NEVER, 0, 0
     for level in range(len(levels.heads)):
@@ -105,6 +109,8 @@ def _start(state, levels):  # type: ignore[no-untyped-def]
 
     A size of which one job found no place is closed for the rest of the pass, unless each job looks for itself; those
     that did so without success are put aside, level by level, and back into line afterwards.
+
+    Only placements make this more than counting: fragments may be free in the sum and useless to a gang.
     """
     i, yielding = 0, 0
     for level in range(len(levels.heads)):
@@ -136,10 +142,7 @@ def _start(state, levels):  # type: ignore[no-untyped-def]
 
 @kernel
 def _is_next(state, levels, row, level, waiter):  # type: ignore[no-untyped-def]
-    """Whether a lifted job comes before the first waiting one of this level that may fit.
-
-    Both get their turn in order.
-    """
+    """Whether a lifted job comes before the first waiting one of this level that may fit."""
     if waiter < 0:
         return levels.job[row].level == level
     return runs_before(state, levels, row, waiter)

@@ -1,9 +1,9 @@
-"""Who has which GPUs, compiled: the room of the plain loop, with nodes kept by how many of their GPUs are free.
+"""The GPUs of each node and who has them, compiled: the room of the plain loop, with nodes by how many GPUs are free.
 
 `perdure.scheduling.placement` defines the placements. Nodes of one rack that have equally many free GPUs form a level;
 of each level its size is known and a lower bound of its lowest node, so that a fitting node is found by looking at a
 few levels, not at all nodes. What a job has is a list of shares, one for each node, in the order in which they were
-given.
+given; lists are linked through one array, and so are the unused shares.
 
 Where GPUs are only counted (`COUNT`), nothing is kept but how many are free.
 """
@@ -50,8 +50,14 @@ class Places(NamedTuple):
 def empty_places(cluster: Cluster, kind: int, relax: int, jobs: int) -> Places:
     """A cluster of which nothing is taken. Only ladders look at racks: for other placements all nodes are in one.
 
-    Shares suffice for each GPU to be one of its own, twice: in a pass jobs are started before lifted ones are
-    forgotten.
+    `relax` is in ticks. Shares suffice for each GPU to be one of its own, twice: in a pass jobs are started before
+    lifted ones are forgotten.
+
+    >>> places = empty_places(Cluster.parse("2x4+1x8"), BEST_FIT, relax=0, jobs=3)
+    >>> places.levels["at_level"].tolist()  # one rack: two nodes with 4 free, one with 8
+    [[0, 0, 0, 0, 2, 0, 0, 0, 1]]
+    >>> places.levels["lowest"].tolist()  # 3, behind the last node, where there is none
+    [[3, 3, 3, 3, 0, 3, 3, 3, 2]]
     """
     n, largest, total = len(cluster), int(cluster.gpus.max()), cluster.total_gpus
     rack = np.unique(cluster.rack, return_inverse=True)[1].astype(np.int64) if relax else np.zeros(n, np.int64)
@@ -85,7 +91,8 @@ def empty_places(cluster: Cluster, kind: int, relax: int, jobs: int) -> Places:
 def keep_off(places: Places, row: int, nodes: Collection[int]) -> Places:
     """The same places, the job being kept off these nodes alone; what it was kept off before no longer counts.
 
-    Called between two runs of the loop, so that it may make longer arrays.
+    Called between two runs of the loop, so that it may make longer arrays. The old stretch of `avoided` stays unused:
+    the array doubles as it fills, and a retry policy adds nodes a few at a time.
     """
     begin = int(places.tally[0]["avoided"])
     end = begin + len(nodes)
@@ -107,7 +114,10 @@ def is_kept_off(places, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def hide(places, row):  # type: ignore[no-untyped-def]
-    """Let nothing be free on the nodes that the job is kept off, while it looks for a place; `show` follows."""
+    """Let nothing be free on the nodes that the job is kept off, while it looks for a place; `show` follows.
+
+    The nodes go to level 0, so that no search has to know of it.
+    """
     for i in range(places.holders[row].avoids, places.holders[row].avoids_to):
         node = np.int64(places.avoided[i])
         places.nodes[node].hidden = places.nodes[node].free
@@ -116,7 +126,7 @@ def hide(places, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def show(places, row):  # type: ignore[no-untyped-def]
-    """Let be free there again what was, as nobody gave any of it away meanwhile."""
+    """Make free again what `hide` hid: nobody gave any of it away meanwhile, as it was not free."""
     for i in range(places.holders[row].avoids, places.holders[row].avoids_to):
         node = np.int64(places.avoided[i])
         set_free(places, node, places.nodes[node].hidden)
@@ -124,7 +134,10 @@ def show(places, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def hold(places, row, node, gpus):  # type: ignore[no-untyped-def]
-    """Give the job so many GPUs of a node that has them free, behind the shares that it has already."""
+    """Give the job GPUs of a node that has them free, as a share behind those that it has already.
+
+    `gpus` is above 0, and the node is in none of its other shares.
+    """
     share = places.tally[0].unused
     places.tally[0].unused = places.shares[share].after
     places.shares[share].node = node
@@ -140,7 +153,7 @@ def hold(places, row, node, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def release(places, row, gpus):  # type: ignore[no-untyped-def]
-    """Take back what the job has; its first node, -1 where GPUs are only counted."""
+    """Take back what the job has; return its first node, -1 where GPUs are only counted. Costs its shares."""
     if places.kind == COUNT:
         places.tally[0].total_free += gpus
         return -1
@@ -168,7 +181,10 @@ def lift(places, row, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def put_back(places, row, gpus):  # type: ignore[no-untyped-def]
-    """Give a lifted job the same GPUs, if they are still free: all of them or none. Whether it has them again."""
+    """Give a lifted job the same GPUs, if they are still free: all of them or none. Whether it has them again.
+
+    Two walks along its shares: look at all before taking any.
+    """
     if gpus > places.tally[0].total_free:
         return False
     if places.kind == COUNT:
@@ -212,10 +228,10 @@ def has_node(places, row, node):  # type: ignore[no-untyped-def]
 
 @kernel
 def lowest_at(places, rack, level):  # type: ignore[no-untyped-def]
-    """The lowest node of a rack with so many free; there is one.
+    """The lowest node of a rack with so many free; there is one, or the search would run off the end.
 
     It is looked for from the bound upwards, and the bound moves with it: each node is passed once for each time that a
-    lower one comes to that level.
+    lower one comes to that level. Right, because `set_free` lowers the bound whenever a lower node comes.
     """
     node = places.levels[rack, level].lowest
     while places.nodes[node].free != level or places.nodes[node].rack != rack:
@@ -226,7 +242,7 @@ def lowest_at(places, rack, level):  # type: ignore[no-untyped-def]
 
 @kernel
 def set_free(places, node, free):  # type: ignore[no-untyped-def]
-    """Let a node have so many GPUs free, and keep its level, its rack and the sum right.
+    """Change how many GPUs of a node are free, and keep its level, its rack and the sum right. Constant time.
 
     The only place that changes them.
     """

@@ -30,6 +30,12 @@ def records(n: int, **fields: type[np.generic]) -> Records:
 
     Memory is taken by the system as they are first written to, so that what a replay does not use costs nothing.
     ``a[i]`` is a view: to set its fields sets those of the array.
+
+    >>> job = records(2, gpus=SHORT, start=LONG)
+    >>> job["start"] = -1
+    >>> job[1].gpus = 8
+    >>> job.tolist()
+    [(0, -1), (8, -1)]
     """
     return np.zeros(n, np.dtype((np.record, list(fields.items()))))  # fields are attributes, for Python as for numba
 
@@ -37,7 +43,8 @@ def records(n: int, **fields: type[np.generic]) -> Records:
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function that only compiled ones call.
 
-    The machine code has no wrapper for Python: it cannot be called from there but with the compiler off.
+    The machine code has no wrapper for Python: it cannot be called from there but with the compiler off. So kernels are
+    tested through entries, or with ``NUMBA_DISABLE_JIT=1``; their docstrings hold no examples that run.
     """
     return _jit(function, no_cpython_wrapper=True)
 
@@ -70,5 +77,8 @@ def code_for(loop: Callable[..., Any], *arguments: object) -> Callable[..., Any]
 
 
 def _jit(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
+    """Compile with the options that all functions here share: a kernel compiled otherwise could not be called by the
+    others.
+    """
     compiled: Callable[..., Any] = cast("Any", njit)(**OPTIONS, **options)(function)
     return compiled

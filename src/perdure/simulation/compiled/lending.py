@@ -1,8 +1,8 @@
-"""Philly's virtual clusters, compiled: who is within the quota of which, and who borrows.
+"""Philly's virtual clusters, compiled: which jobs are within the quota of theirs, and which borrow.
 
-Of each virtual cluster the running jobs, in the order of their start, use up the quota; who finds too little left
+Of each virtual cluster the running jobs, in the order of their start, use up the quota; one that finds too little left
 borrows. That is worked out again only where it can have changed: when a job within quota leaves while others borrow, or
-a job is put before others. Waiting jobs are chained twice: by virtual cluster and size, to find the next one within
+a job is put before others. Waiting jobs are in two lists: by virtual cluster and size, to find the next one within
 quota, and by size alone, to find the next one that borrows.
 """
 
@@ -21,12 +21,17 @@ UNKNOWN = -2  # in the place of a job that has not been looked for yet; -1 is no
 
 
 class Lending(NamedTuple):
-    """Who runs and waits in which virtual cluster. Quotas are in GPUs, and need not be whole."""
+    """The running and waiting jobs of each virtual cluster. Quotas are in GPUs, and need not be whole.
+
+    Kept true between passes: a waiting job is in the list of its virtual cluster and size in `lines`, and in that of
+    its size in `common`; a running one is in `running` of its virtual cluster. Unless `changed`, ``groups.within`` is
+    the quota less the GPUs of the running jobs that do not borrow, and ``groups.borrowers`` counts those that do.
+    """
 
     crowded_gpus: float  # that must be busy before anybody is preempted
     total_gpus: int
     quota: NDArray[np.float64]  # GPUs of each virtual cluster
-    left: NDArray[np.float64]  # of that, beside the running jobs; in a pass, beside those who came before
+    left: NDArray[np.float64]  # of that, besides the running jobs; in a pass, besides those that came before
     job: Records  # see `lending_of`
     groups: Records  # virtual clusters, likewise
     sizes: Records  # of gangs, ascending, likewise
@@ -59,7 +64,7 @@ def lending_of(jobs: Workload, quota: NDArray[np.float64], crowded: float, total
         changed=FLAG,  # which of its running jobs borrow must be found out again
         waiting=LONG,  # jobs
         borrowers=LONG,  # running jobs
-        within=np.float64,  # GPUs left of the quota beside the running jobs
+        within=np.float64,  # GPUs left of the quota besides the running jobs
         borrower=LONG,  # the last running job that borrows and is not in the margin
         unseen=LONG,  # borrowers before that one
         entitled=LONG,  # the first waiting job within quota that the pass has not come to
@@ -104,7 +109,7 @@ def begin_to_run(state, lending, row):  # type: ignore[no-untyped-def]
     """Put a job that waited, and was just started, among the running ones, in the order of start, then of rows.
 
     If it is the last one, it is known at once whether it borrows; else `split` finds out for all of its virtual
-    cluster.
+    cluster. Only jobs of the same instant are compared, for all others started before.
     """
     job = lending.job[row]
     unlink(lending.near, lending.lines[job.group, job.size_of], row)
@@ -125,7 +130,8 @@ def begin_to_run(state, lending, row):  # type: ignore[no-untyped-def]
 def cease_to_run(state, lending, row):  # type: ignore[no-untyped-def]
     """Take a job out from among the running ones.
 
-    Those behind it may stop borrowing, if anybody borrows: see `split`.
+    If it was within quota and others borrow, those behind it may stop borrowing: `split` finds out. Else the quota it
+    used is free, or, if it borrowed, nothing changes for anybody.
     """
     job = lending.job[row]
     unlink(lending.near, lending.running[job.group], row)
@@ -169,7 +175,7 @@ def _use(state, lending, group, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def forget_entitled(lending):  # type: ignore[no-untyped-def]
-    """Go through the quotas from their beginning again: what is left of each beside the running jobs within it."""
+    """Go through the quotas from their beginning again: what is left of each besides the running jobs within it."""
     lending.tally[0].passes += 1
     for i in range(len(lending.groups)):
         lending.left[i] = lending.groups[i].within
@@ -180,7 +186,8 @@ def forget_entitled(lending):  # type: ignore[no-untyped-def]
 def next_entitled(state, lending):  # type: ignore[no-untyped-def]
     """The next waiting job within its virtual cluster's quota, in the order in which they came; -1 for none.
 
-    It uses up quota as it is named, whether or not it is started then, as in the plain order.
+    It uses up quota as it is named, whether or not it is started then, as in the plain order. Costs the virtual
+    clusters, and the sizes of the one that was named last: the answers of the others are kept.
     """
     best = np.int64(-1)
     for i in range(len(lending.groups)):
@@ -212,7 +219,7 @@ def is_entitled(lending, row):  # type: ignore[no-untyped-def]
 def _first_entitled(lending, group):  # type: ignore[no-untyped-def]
     """The first waiting job of a virtual cluster that what is left of the quota holds; -1 for none.
 
-    Of each size one is looked at.
+    One job of each size is looked at: within a size the first to come is the first to be within quota.
     """
     best = np.int64(-1)
     for size in range(len(lending.sizes)):
@@ -271,7 +278,10 @@ def into_margin(lending, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _borrower_up_to(lending, group, row):  # type: ignore[no-untyped-def]
-    """The last borrower among a running job and those before it; -1 for none. `unseen` says how many there are."""
+    """The last borrower among a running job and those before it; -1 for none.
+
+    `unseen` says how many there are still, so that the walk never runs off the front of the list.
+    """
     if not group.unseen:
         return np.int64(-1)
     group.unseen -= 1

@@ -1,8 +1,9 @@
-"""How jobs move in a preemptive policy, compiled: they come, run, sink as they are served, and rise as they wait.
+"""Moves of jobs in a preemptive policy, compiled: they come, run, sink as they are served, and rise as they wait.
 
 `perdure.scheduling.las.Sinking` defines it. It looks at all jobs after each event; here each running job has a tick at
 which it reaches its level's limit (`sinks`), each waiting one a tick at which it has waited long enough (`rises`), and
-only those that are due move.
+only those that are due move. That is enough, for what a job was served grows by one a tick while it runs, and stands
+still while it waits: the tick is known when it begins to run, or to wait.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ def come(state, levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def begin_to_run(state, levels, row):  # type: ignore[no-untyped-def]
-    """Let a job run that waited, behind its equals among those that run. It no longer rises, and sinks later."""
+    """Let a job run that waited, behind its equals among those that run. It no longer rises, and sinks later.
+
+    What it waited counts only once it has been served: a job that has never run is owed nothing.
+    """
     take_out(levels, row)
     if levels.rules.knob:
         discard(levels.rises, row)
@@ -58,7 +62,10 @@ def begin_to_run(state, levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def cease_to_run(state, levels, row):  # type: ignore[no-untyped-def]
-    """Forget that a job runs which is no longer among the running ones; its service is counted up to now."""
+    """Drop what is kept of a running job that ends or is preempted; its service is counted up to now.
+
+    It has been withdrawn from the heap of running jobs already.
+    """
     count(state, levels, row)
     if len(levels.rules.limits):
         discard(levels.sinks, row)
@@ -69,8 +76,8 @@ def cease_to_run(state, levels, row):  # type: ignore[no-untyped-def]
 def yield_place(state, levels, lifted):  # type: ignore[no-untyped-def]
     """Let preempted jobs wait, the first of `lifted` first: ahead of others, unless they just sank.
 
-    In the plain policy those that ran are sorted before those that wait, and keep that place when they are preempted.
-    So they get labels below all others, from the last one on.
+    In the plain policy running jobs are sorted before waiting ones, and keep that place when they are preempted.
+    So they get labels below all others (`front` counts down from 0, `back` up), from the last one on.
     """
     for i in range(lifted - 1, -1, -1):
         row = levels.lifted[i]
@@ -164,7 +171,8 @@ def sink(state, levels):  # type: ignore[no-untyped-def]
 def come_down(state, levels, sinking):  # type: ignore[no-untyped-def]
     """Put the jobs in `moved` among the running ones of their new level, in this pass behind all that wait there.
 
-    The plain policy appends a job that sinks to its new queue. So its label is above all that this pass can give.
+    The plain policy appends a job that sinks to its new queue. So its label is above all that this pass can give: at
+    most `total_gpus` jobs start in it, each of which takes one turn.
     """
     if levels.rules.by >= ATTAINED:
         levels.tally[0].sunk = levels.tally[0].turn + levels.total_gpus  # jobs started in this pass get turns below
@@ -188,6 +196,7 @@ def rise(state, levels):  # type: ignore[no-untyped-def]
     """Move waiting jobs to the top that waited long enough, in the order in which they came.
 
     What they were served, and how long they waited, is forgotten: both count from the last time in the top level.
+    ``state.job.promoted`` counts it; what the job has run of its attempt stays.
     """
     if not levels.rules.knob:
         return
@@ -211,7 +220,7 @@ def rise(state, levels):  # type: ignore[no-untyped-def]
 def _sink_later(state, levels, row):  # type: ignore[no-untyped-def]
     """Note when a running job, its service counted up to now, reaches its level's limit.
 
-    The first whole tick at which it has.
+    The first whole tick at which it has: ``now + ceil((limit - service) / width)``, written as a floor of the negative.
     """
     level = np.int64(levels.job[row].level)
     if level < len(levels.rules.limits):

@@ -8,8 +8,21 @@ within a level is kept with each job as ``(key, then, label)``, the least first:
 - ``then`` decides between equal keys where a policy says so.
 - ``label`` numbers jobs in the order in which they came, or took their present place.
 
-Waiting jobs are in skew heaps, one for each level and size of gang; running ones in heaps of `runners`. A job is in one
-of both, or, in the middle of a pass, in one of the lists at the end of `Levels`.
+Waiting jobs are in skew heaps, one for each level and size of gang; running ones in the heaps of `running_jobs`. A job
+is in one of both, or, in the middle of a pass, in one of the lists at the end of `Levels`.
+
+The level is part of the key (times `stride`, which no rank reaches), so that one comparison orders running jobs across
+levels.
+
+====================  ==========================================  =========================================
+policy                key of a waiting job                        key of a running job
+====================  ==========================================  =========================================
+srtf                  ticks left                                  tick of the end
+srsf                  GPU-ticks left                              tick of the end (order within one size)
+fewest-gpus           GPUs                                        GPUs
+las, las-2d           level times stride                          the same
+gittins-2d            level times stride, plus rank of its index  the same, as of the last `refresh`
+====================  ==========================================  =========================================
 """
 
 from __future__ import annotations
@@ -29,9 +42,10 @@ REMAINING, REMAINING_SERVICE, GPUS, ATTAINED, GITTINS = range(5)
 
 
 class Rules(NamedTuple):
-    """What the policy is.
+    """The parameters of the policy, as numba reads them.
 
-    Limits and steps are in ticks, or in GPU-ticks where `widths` says that service counts GPUs.
+    `by` is one of the five constants above. Limits and steps are in ticks, or in GPU-ticks where `widths` says that
+    service counts GPUs.
     """
 
     by: int
@@ -58,9 +72,9 @@ class Levels(NamedTuple):
     order: Records  # precedence, and skew heaps of the waiting jobs
     sizes: Records  # of gangs, ascending: GPUs, and whether no place was found for it in this pass
     heads: NDArray[np.int64]  # (levels, sizes): the first waiting job; -1 for none
-    running: Records  # see `runners`
+    running: Records  # see `running_jobs`
     classes: Records  # likewise
-    indices: Records  # Gittins: of the running jobs, see `indices`
+    indices: Records  # Gittins: of the running jobs, see `gittins_indices`
     sinks: Ticks  # of running jobs: when they are demoted
     rises: Ticks  # of waiting jobs: when they are promoted
     owed: NDArray[np.int32]  # lists of rows: to be promoted at the next event,
@@ -73,7 +87,9 @@ class Levels(NamedTuple):
 
 
 def levels_of(jobs: Workload, rules: Rules, total_gpus: int) -> Levels:
-    """Levels without jobs. At one time no more jobs run than there are GPUs."""
+    """Levels without jobs. At one time no more jobs run than there are GPUs, nor of one size than fit side by side: so
+    long are the heaps of running jobs, with a place to spare.
+    """
     n, levels, most = len(jobs), len(rules.limits) + 1, min(len(jobs), total_gpus)
     widths, size_of = np.unique(jobs.gpus, return_inverse=True)
     job = records(
@@ -144,7 +160,7 @@ def count(state, levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def waiting_key(state, levels, row):  # type: ignore[no-untyped-def]
-    """The key of a job that waits, its service counted up to now. It stands still while the job waits."""
+    """The key of a job that waits, its service counted up to now. It does not change while the job waits."""
     by = levels.rules.by
     if by == REMAINING:
         return remaining(state, row)
@@ -163,7 +179,7 @@ def running_key(state, levels, row):  # type: ignore[no-untyped-def]
     """The key of a job that runs, its service counted up to now.
 
     Of what remains, all keys of running jobs fall alike. So the tick of the end stands for it, whose order does not
-    change.
+    change: a heap need not be touched as time goes on.
     """
     if levels.rules.by == REMAINING or levels.rules.by == REMAINING_SERVICE:
         return state.tally[0].now + remaining(state, row)
@@ -199,7 +215,7 @@ def steps_taken(state, levels, row):  # type: ignore[no-untyped-def]
 def runs_before(state, levels, runner, waiter):  # type: ignore[no-untyped-def]
     """Whether a running job comes before a waiting one: among equals it does, unless it has just sunk.
 
-    So nobody is preempted for an equal; see `perdure.scheduling.keyed.AllByKey`.
+    So no job is preempted for an equal one; see `perdure.scheduling.keyed.AllByKey`.
     """
     key = key_now(state, levels, runner)
     if key != levels.order[waiter].key:
@@ -233,7 +249,7 @@ def take_out(levels, row):  # type: ignore[no-untyped-def]
 def first_waiting(levels, level, below):  # type: ignore[no-untyped-def]
     """The first waiting job of a level with fewer GPUs than `below`, of a size that is not closed; -1 for none.
 
-    Looks at the head of each size: sizes are few, whatever the number of jobs.
+    Looks at the head of each size, from the narrowest on: sizes are few, whatever the number of jobs.
     """
     best = np.int64(-1)
     for size in range(len(levels.sizes)):

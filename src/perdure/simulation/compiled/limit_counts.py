@@ -17,7 +17,11 @@ from perdure.simulation.compiled.kernel import LONG, Records, kernel, records
 
 
 class LimitTable(NamedTuple):
-    """The limits, and what counts for them."""
+    """The limits, and what counts for them.
+
+    Jobs of one user, account, QOS and partition share a stretch: the table grows with those, not with the jobs. Each
+    entry counts for a holder as a whole and for one user of it.
+    """
 
     stretch: NDArray[np.int64]  # of each job; those of stretch i are rows first[i]:first[i + 1] of `entry`
     first: NDArray[np.int64]
@@ -46,7 +50,7 @@ def limit_table(holders: Sequence[tuple[LimitHolder, ...]]) -> LimitTable:
 
 @kernel
 def limited(table, row, gpus):  # type: ignore[no-untyped-def]
-    """Whether a job would exceed a limit by starting now."""
+    """Whether a job would exceed a limit by starting now. Reaching a limit is allowed."""
     if len(table.stretch) == 0:
         return False
     for i in range(table.first[table.stretch[row]], table.first[table.stretch[row] + 1]):
@@ -61,7 +65,7 @@ def limited(table, row, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def count_running(table, row, jobs, gpus):  # type: ignore[no-untyped-def]
-    """A job starts (1) or ends (-1) that holds so many GPUs more, or fewer."""
+    """Count a job that starts (`jobs` 1) or ends (-1) for its holders; `gpus` has the same sign."""
     if len(table.stretch) == 0:
         return
     for i in range(table.first[table.stretch[row]], table.first[table.stretch[row] + 1]):

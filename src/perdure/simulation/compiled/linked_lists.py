@@ -1,7 +1,9 @@
-"""Chains of jobs, compiled: lists in which a job can be put and from which it can be taken anywhere, in constant time.
+"""Doubly linked lists of jobs, compiled: a job can be put in and taken out anywhere, in constant time.
 
-Chains of one kind share their links, so that a job is in at most one of them. -1 is not a job: before the first and
-behind the last one.
+Lists of one kind share their links, so that a job is in at most one of them. -1 is not a job: before the first and
+behind the last one. The kinds here are those of `lending`: by virtual cluster, and across them.
+
+Kept true: ``links[links[row].after].before == row`` and the reverse; `first` and `last` are both -1 or both jobs.
 """
 
 from __future__ import annotations
@@ -12,7 +14,11 @@ from perdure.simulation.compiled.kernel import LONG, SHORT, Records, kernel, rec
 
 
 def empty_chains(many: int) -> Records:
-    """So many chains: the first and the last job of each."""
+    """The first and the last job of `many` lists without jobs.
+
+    >>> empty_chains(1).tolist()
+    [(-1, -1)]
+    """
     chains = records(many, first=LONG, last=LONG)
     chains["first"], chains["last"] = -1, -1
     return chains
@@ -41,9 +47,9 @@ def append(links, chain, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def unlink(links, chain, row):  # type: ignore[no-untyped-def]
-    """Take a job out of the chain that it is in.
+    """Take a job out of the list that it is in.
 
-    Its own links stay, so that who goes through the chain can go on from it.
+    Its own links stay, so that a walk that stands at it can go on; they are right until a neighbour moves too.
     """
     _join(links, chain, np.int64(links[row].before), np.int64(links[row].after))
 

@@ -3,7 +3,7 @@
 The plain loop and the plain policy define. A compiled policy only repeats their schedule, to the tick, where replays of
 a hundred thousand jobs would take too long without it. It is a module that `registry` names, and has
 
-- a *part*: a named tuple class of arrays with all that the policy remembers beside the `State`;
+- a *part*: a named tuple class of arrays with all that the policy remembers besides the `State`;
 - ``prepare(policy, jobs, total_gpus)``: the part before the first event, or None for a variant that is not compiled;
 - four kernels, given to `kernels`, with the names and the duties of `perdure.scheduling.protocol.Ranking`:
 
@@ -51,7 +51,9 @@ def never(state, part):  # type: ignore[no-untyped-def]  # noqa: ARG001
 
 
 class Kernels(NamedTuple):
-    """What a policy does, beside its part; see above."""
+    """What a policy does, besides its part: `arrive`, `leave`, `give` and `next_change`; the module says when each is
+    called.
+    """
 
     arrive: Kernel
     leave: Kernel
@@ -63,14 +65,17 @@ _OF_PART: dict[type, Kernels] = {}
 
 
 def kernels(part: type, arrive: Kernel, leave: Kernel, give: Kernel, next_change: Kernel = never) -> None:
-    """Let `run` do this with parts of a class. Called once a class, before anything is compiled."""
+    """Register the kernels of a policy: `run` calls them with parts of this class. Once a class, before anything is
+    compiled.
+    """
     _OF_PART[part] = Kernels(arrive, leave, give, next_change)
 
 
 def _of_part(name: str) -> Kernel:
     """The kernel of that name which belongs to the class of its second argument.
 
-    numba chooses it when it compiles a call, from the type alone; a replay pays nothing for the choice.
+    numba chooses it when it compiles a call, from the type alone; a replay pays nothing for the choice. (numba cannot
+    keep code on disk that was given functions as values: so they are found by the type of a value instead.)
     """
 
     def call(state: Any, part: Any, *row: Any) -> Any:
@@ -89,12 +94,12 @@ _arrive, _leave, _give, _next_change = map(_of_part, Kernels._fields)
 
 @kernel
 def run(state, part, asks, resumed):  # type: ignore[no-untyped-def]
-    """Go on until nothing is left to happen (`DONE`), or attempts failed about which somebody must be asked (`ASKS`).
+    """Advance until nothing is left to happen (`DONE`), or attempts failed about which somebody must be asked (`ASKS`).
 
     Or up to where `state.tally` says that it is to stop (`PAUSED`); it can go on from there.
 
     At one instant attempts end first, then jobs come, then GPUs are given out once, as in `perdure.simulation.plain`.
-    `asks`: whether to ask at all. `resumed`: the answers stand in `state.questions`; it goes on behind the ends of the
+    `asks`: whether to ask at all. `resumed`: the answers are in `state.questions`; it goes on behind the ends of the
     same instant. The state is whole whenever it returns.
     """
     while True:

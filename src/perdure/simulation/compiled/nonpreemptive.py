@@ -26,9 +26,13 @@ from perdure.simulation.world import view_of
 
 
 class Queues(NamedTuple):
-    """Waiting jobs in queues; in each the first goes first, and who does not fit holds up its queue.
+    """Waiting jobs in queues; in each the first goes first, and a job that does not fit holds up its queue.
 
     Between passes every waiting job is in the queue that it belongs to, and no other job is in any.
+
+    Three uses. One queue, which a job that does not fit holds up (`Fifo`, `ShortestJob`). A queue for each size of
+    gang, where jobs are passed over: a job that does not fit says the same of all of its size, so the rest of its queue
+    need not be tried. A queue for each owner (`Capacity`, `DominantShare`), where `due` says which is next.
     """
 
     queue: NDArray[np.int32]  # of each job
@@ -45,8 +49,7 @@ class Queues(NamedTuple):
 def prepare(policy: Fifo | ShortestJob | Capacity | DominantShare, jobs: Workload, total_gpus: int) -> Queues:
     """Empty queues: of owners who take turns; or one, where a job that does not fit holds up all.
 
-    Where such a job is passed over, one for each size of gang: of those that are passed over only jobs of its size need
-    not be tried.
+    Where such a job is passed over, one for each size of gang.
     """
     if isinstance(policy, Capacity | DominantShare):
         turns = policy.ranking(view_of(jobs, total_gpus))
@@ -102,8 +105,9 @@ def _out(queues, row):  # type: ignore[no-untyped-def]
 def _give(state, queues):  # type: ignore[no-untyped-def]
     """One pass: start the first of the queue whose turn it is, until all queues are held up or empty.
 
-    Where a queue is that of a size, a job that looks for its own place (it is kept off nodes, or climbs a ladder) does
-    not hold up the others; it is put aside until the pass is over.
+    Each step looks at the heads of all queues and starts a job, closes a queue, or puts a job aside: the waiting jobs
+    behind the heads cost nothing. Where a queue is that of a size, a job that looks for its own place (it is kept off
+    nodes, or climbs a ladder) does not hold up the others; it is put aside until the pass is over.
     """
     queues.closed[:] = False
     aside = 0
@@ -129,8 +133,8 @@ def _give(state, queues):  # type: ignore[no-untyped-def]
 def _whose_turn(state, queues):  # type: ignore[no-untyped-def]
     """The queue whose first job is tried next; -1 if all are held up, empty, or too wide for what is free.
 
-    Of queues that hold equally much of what they are due, and so of equal jobs, the lower one goes first, as in the
-    plain policies.
+    Of queues that hold equally much of what they are due the lower one goes first, as in the plain policies. Shares are
+    compared as the quotients that the plain policy compares, so that rounding decides alike.
     """
     best = -1
     for queue in range(len(queues.root)):

@@ -4,6 +4,9 @@
 of their virtual cluster and those beyond, after each event. Here it is kept (`lending`) who borrows, and a pass looks
 only at jobs that can gain or lose GPUs: waiting ones that may fit, and running borrowers, the last to start first.
 
+Running jobs within quota come first in the order and all fit, as they run: none of them can lose its GPUs. So it
+suffices to choose among the others.
+
 Source: M. Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for DNN training workloads", USENIX ATC 2019.
 """
 
@@ -90,10 +93,10 @@ def _open_sizes(lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def _choose(state, lending):  # type: ignore[no-untyped-def]
-    """Put borrowers into `lifted` that must yield to jobs within quota, by counting GPUs; see `passes`.
+    """Put borrowers into `lifted` that must yield to jobs within quota, by counting GPUs; see `gpu_pass._choose`.
 
-    Borrowers go into the margin, the last to start first, until the job within quota fits; whoever of them still fits
-    in the end, the first to start first, stays.
+    Borrowers go into the margin, the last to start first, until the job within quota fits; whichever of them still fits
+    in the end, the first to start first, stays. Waiting borrowers come last in the order and displace nobody.
     """
     free, too_wide, margin, may_lift = state.places.tally[0].total_free, NEVER, 0, True
     narrowest = _narrowest(lending)
@@ -131,7 +134,10 @@ def _choose(state, lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def _start_entitled(state, lending):  # type: ignore[no-untyped-def]
-    """Start waiting jobs within quota, in the order in which they came to wait; who does not fit is passed over."""
+    """Start waiting jobs within quota, in the order in which they came to wait; a job that does not fit is passed over.
+
+    The quota is gone through again from its beginning: `_choose` used it up.
+    """
     forget_entitled(lending)
     while state.places.tally[0].total_free >= _narrowest(lending):
         row = next_entitled(state, lending)
@@ -142,7 +148,11 @@ def _start_entitled(state, lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def _start_others(state, lending):  # type: ignore[no-untyped-def]
-    """Start waiting jobs that borrow, in the order in which they came to wait; who does not fit is passed over."""
+    """Start waiting jobs that borrow, in the order in which they came to wait; a job that does not fit is passed over.
+
+    Of each size the next job is kept (`size.waiting`), and the one that came first of these is tried: as in a merge of
+    sorted lists.
+    """
     while True:
         best = np.int64(-1)
         for i in range(len(lending.sizes)):
@@ -164,7 +174,7 @@ def _start_others(state, lending):  # type: ignore[no-untyped-def]
 def _try(state, lending, row):  # type: ignore[no-untyped-def]
     """Start a waiting job if it finds a place.
 
-    Where it finds none, no other gang of its size will in this pass, unless the job looks with eyes of its own (it is
+    Where it finds none, no other gang of its size will in this pass, unless the job looks for itself (it is
     kept off nodes, or has climbed a ladder): the size is closed.
     """
     size = lending.sizes[lending.job[row].size_of]
@@ -180,7 +190,8 @@ def _try(state, lending, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _put_back(state, lending):  # type: ignore[no-untyped-def]
-    """Give lifted jobs their GPUs if they are still free; of how many they are not, the first ones of `lifted` then.
+    """Give lifted jobs their GPUs if they are still free; the number of those for which they are not, the first of
+    `lifted` then.
 
     Counted in GPUs they would all fit; where GPUs have places, others may have been given some of theirs.
     """
@@ -195,9 +206,8 @@ def _put_back(state, lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def _preempt(state, lending, yielding):  # type: ignore[no-untyped-def]
-    """Let the first `yielding` of `lifted` wait, the first in precedence first.
-
-    That is the order in which they wait then.
+    """Make the first `yielding` of `lifted` wait, the first in precedence first: that is the order in which they wait
+    then.
     """
     for i in range(yielding):
         row = lending.lifted[i]

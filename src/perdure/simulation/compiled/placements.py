@@ -1,7 +1,9 @@
-"""Where a gang finds its GPUs: the placements, compiled.
+"""The placements, compiled: where a gang gets its GPUs.
 
 Each function chooses the same nodes as its namesake in `perdure.scheduling.placement`, ties included: of equal nodes
-and racks the lower one. A gang gets all its GPUs at once or none.
+and racks the lower one. A gang gets all its GPUs at once or none. What a search looks at are levels (as many as the
+largest node has GPUs), racks and the nodes used; first fit alone walks along the nodes. `skew` and `random`, which
+draw, are left to the plain loop.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from perdure.simulation.compiled.kernel import kernel
 
 @kernel
 def take(places, row, gpus, now):  # type: ignore[no-untyped-def]
-    """Give the job its gang, all of it or nothing. Whether it has it.
+    """Give the job its gang, all of it or nothing. Whether it has it. `now` is the tick, for the rungs of a ladder.
 
     Nodes that the job is kept off are empty to it, and only to it.
     """
@@ -55,9 +57,10 @@ def _place(places, row, gpus, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def looks_for_itself(places, row):  # type: ignore[no-untyped-def]
-    """Whether others of the same size may find a place where this job finds none.
+    """Whether others of the same size may find a place where this job finds none: it is kept off nodes, or climbs a
+    ladder.
 
-    It is kept off nodes, or climbs a ladder.
+    Where not, one refusal speaks for all jobs of the size until GPUs come free, and passes need not try them.
     """
     return places.relax > 0 or is_kept_off(places, row)
 
@@ -147,7 +150,8 @@ def _consolidate(places, row, gpus):  # type: ignore[no-untyped-def]
 def _climb(places, row, gpus, now):  # type: ignore[no-untyped-def]
     """Philly's ladder, as far up as the job may.
 
-    The tightest rung: the fewest nodes of one rack. Then any nodes of one rack, then any nodes at all.
+    The tightest rung: the fewest nodes of one rack. Then any nodes of one rack, then any nodes at all. The rung is how
+    many times `relax` ticks have passed since the first refusal.
 
     Source: M. Jeon et al., USENIX ATC 2019 (locality that is relaxed as a job waits).
     """
@@ -171,7 +175,7 @@ def _climb(places, row, gpus, now):  # type: ignore[no-untyped-def]
 def _next_rack(places, gpus, last):  # type: ignore[no-untyped-def]
     """The rack to try after the last one, or first (-1), of those that have so many GPUs free; -1 for none.
 
-    Racks are few: each call looks at all, and nothing is sorted.
+    Racks are few: each call looks at all, and nothing is sorted. The order is total, so none is tried twice.
     """
     best = -1
     for rack in range(places.levels.shape[0]):
@@ -196,7 +200,10 @@ def _is_tried_before(places, a, b):  # type: ignore[no-untyped-def]
 
 @kernel
 def _fewest_nodes(places, row, gpus, rack):  # type: ignore[no-untyped-def]
-    """Give the gang the fewest nodes of this rack that could hold it if all were empty, if so many are free in it."""
+    """Give the gang the fewest nodes of this rack that could hold it if all were empty, if that many are free in it.
+
+    Looks before it takes: whether there are enough whole nodes, and one that holds the rest and is not one of them.
+    """
     largest = places.racks[rack].largest
     if gpus > largest and largest < places.levels.shape[1] - 1:
         return False  # nodes of another rack are larger: fewer of them would do
@@ -229,9 +236,11 @@ def _emptiest(places, rack):  # type: ignore[no-untyped-def]
 
 @kernel
 def _gather(places, row, gpus, first_rack, end_rack):  # type: ignore[no-untyped-def]
-    """All that is free on one node after the other, the emptiest first, of equal ones the lowest.
+    """All that is free on one node after the other, the emptiest first, of equal ones the lowest; the racks have
+    enough.
 
-    The racks have enough.
+    A node that was given whole goes to level 0, and one that was given in part was the last: so the emptiest level only
+    falls.
     """
     level = places.levels.shape[1] - 1
     while gpus:

@@ -53,7 +53,7 @@ def prepare(policy: KeyedPolicy | LeastAttained, jobs: Workload, total_gpus: int
 
 
 def _rules(policy: LeastAttained, jobs: Workload) -> Rules:
-    """What a Tiresias policy is, in ticks and GPU-ticks.
+    """The rules of a Tiresias policy, in ticks and GPU-ticks.
 
     Ranks are made whole numbers that keep the order of the indices, so that keys of jobs compare exactly: the greatest
     index becomes 0.
@@ -79,7 +79,11 @@ def _leave(state, levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _give(state, levels):  # type: ignore[no-untyped-def]
-    """Move jobs between levels, and give out GPUs."""
+    """Move jobs between levels, and give out GPUs.
+
+    In the plain policy's order: running jobs are sorted to the front of their queue, those that sank go to the tail of
+    the next one, and those that waited long enough to the tail of the first; then the pass.
+    """
     sinking = sink(state, levels)
     if not all_fit(state) or (levels.rules.late and levels.rules.by == GITTINS):
         refresh(state, levels)  # else nobody looks at the order of the running jobs

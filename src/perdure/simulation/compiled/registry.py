@@ -1,30 +1,29 @@
-"""Which policies have a compiled form, and where. `loop` says what such a form is; numba is not loaded here."""
+"""The policies that have a compiled form, and the module of each. `loop` says what such a form is; numba is not loaded
+here.
+
+A policy belongs here if replays of it are too slow without: 100,000 jobs in about a second is what the loops are for.
+Each stays a second text of the same policy, and `tests/simulation/test_compiled.py` holds it to the plain one.
+"""
 
 from __future__ import annotations
 
-from perdure.scheduling.backfill import Conservative, Easy
-from perdure.scheduling.capacity import Capacity
-from perdure.scheduling.drf import DominantShare
-from perdure.scheduling.fifo import Fifo
-from perdure.scheduling.las import Gittins2D, LeastAttained
-from perdure.scheduling.philly import Philly
+from perdure.scheduling import backfill, capacity, drf, fifo, las, philly, shortest
 from perdure.scheduling.protocol import Policy
-from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaining, ShortestService
 from perdure.scheduling.slurm.policy import Slurm
 
 COMPILED: dict[type[Policy], str] = {
-    Fifo: "nonpreemptive",
-    ShortestJob: "nonpreemptive",
-    Capacity: "nonpreemptive",
-    DominantShare: "nonpreemptive",
-    ShortestRemaining: "preemptive",
-    ShortestService: "preemptive",
-    FewestGpus: "preemptive",
-    LeastAttained: "preemptive",
-    Gittins2D: "preemptive",
-    Easy: "backfill",
-    Conservative: "backfill",
-    Philly: "philly",
+    fifo.Fifo: "nonpreemptive",
+    shortest.ShortestJob: "nonpreemptive",
+    capacity.Capacity: "nonpreemptive",
+    drf.DominantShare: "nonpreemptive",
+    shortest.ShortestRemaining: "preemptive",
+    shortest.ShortestService: "preemptive",
+    shortest.FewestGpus: "preemptive",
+    las.LeastAttained: "preemptive",
+    las.Gittins2D: "preemptive",
+    backfill.Easy: "backfill",
+    backfill.Conservative: "backfill",
+    philly.Philly: "philly",
     Slurm: "slurm",
 }
 """The module of this package for each policy, by its very class: what derives from one may schedule otherwise."""

@@ -1,4 +1,4 @@
-"""What the compiled loop has to ask a retry policy; see `perdure.simulation.retry_hook`.
+"""The questions of the compiled loop to a retry policy; see `perdure.simulation.retry_hook`.
 
 A retry policy is Python. So the loop returns when attempts failed at an instant, with all questions of that instant,
 and goes on with the answers (`loop.run`): the policy is asked once an instant, not in the middle of the loop.
@@ -29,7 +29,7 @@ class Questions(NamedTuple):
 
 
 def no_questions(total_gpus: int) -> Questions:
-    """None yet."""
+    """Room for the questions of one instant: as many attempts can end at it, on as many nodes, as there are GPUs."""
     about = records(
         total_gpus,
         row=LONG,

@@ -28,14 +28,18 @@ from perdure.simulation.workload import Workload
 
 
 class Loop(NamedTuple):
-    """A compiled loop, and what it knows beside the state: the part of its policy."""
+    """A compiled loop, and the part of its policy: what it knows besides the state."""
 
     advance: Callable[..., Any]
     part: tuple[Any, ...]
 
 
 def compiled(jobs: Workload, cluster: Cluster, policy: Policy, placement: Placement | None) -> Loop | None:
-    """The compiled loop for a policy, or None where only the plain loop knows it, or knows the placement."""
+    """The compiled loop for a policy, or None where only the plain loop knows it, or knows the placement.
+
+    None is no failure: the caller takes the plain loop, whose schedule is the same. The policy's very class decides,
+    for one that derives from it may schedule otherwise.
+    """
     if type(policy) not in COMPILED or (placement is not None and placement.name not in KINDS):
         return None
     if placement is not None and isinstance(policy, Slurm) and policy.settings.on_nodes:
@@ -53,7 +57,11 @@ def replay(
     retry: Retry | None,
     faults: NodeFaults | None = None,
 ) -> ReplayOutcome:
-    """Replay all jobs; as `plain.replay`, to the tick."""
+    """Replay all jobs; as `plain.replay`, to the tick.
+
+    `retry` None goes through the recorded attempts as they are. With a retry policy the loop returns at each instant at
+    which attempts failed, and goes on with the answers to all of them.
+    """
     kind = COUNT if placement is None else KINDS[placement.name]
     relax = 0 if placement is None else relax_ticks(placement, jobs.ticks_per_s)
     state = state_of(jobs, empty_places(cluster, kind, relax, len(jobs)), faults)
@@ -68,7 +76,7 @@ def replay(
 
 
 def _outcome(state: State) -> ReplayOutcome:
-    """What the log and the jobs tell, once all is over; times are still ticks."""
+    """The outcome from the log and the jobs, once all is over; times are still ticks."""
     log = state.log[: int(state.tally[0]["logged"])]
     start, end, preempted, promoted = (state.job[name] for name in ("start", "end", "preempted", "promoted"))
     return ReplayOutcome(

@@ -1,8 +1,11 @@
-"""The running jobs of a preemptive policy, compiled: who is the last in precedence, and so the first to yield.
+"""The running jobs of a preemptive policy, compiled: which is the last in precedence, and so the first to yield.
 
 They are in a heap, the last one on top. Where keys of jobs of several sizes change at several speeds (service left:
-GPUs times time), each size is a class with a heap of its own, in which the order stands still; the last of all is then
-the last of the tops at this instant.
+GPUs times time), each size is a class with a heap of its own, in which the order stands still, for all its keys fall at
+one speed; the last of all is then the last of the tops at this instant.
+
+A class is a stretch of ``levels.running``, from `begin` on, `many` jobs long: a binary heap from 0, as in textbooks.
+``levels.job[row].place`` is a job's position in it, -1 for one that is not there.
 """
 
 from __future__ import annotations
@@ -53,7 +56,10 @@ def is_out(levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def last_running(state, levels):  # type: ignore[no-untyped-def]
-    """The last in precedence, first to yield; -1 if nobody runs. Of equal ones it is the one with the highest label."""
+    """The last in precedence, first to yield; -1 if nobody runs. Of equal ones it is the one with the highest label.
+
+    One look a class: as many as there are sizes of gangs under SRSF, else one.
+    """
     last = np.int64(-1)
     for i in range(len(levels.classes)):
         one = levels.classes[i]

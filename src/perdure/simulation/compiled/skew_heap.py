@@ -2,7 +2,7 @@
 
 A pass needs the first of each queue, and moves jobs between queues whose sizes nobody knows beforehand. So a heap is
 nothing but links between rows, in one array for all heaps. Adding and removing take the logarithm of the heap's size
-on average over many operations; a heap keeps no balance and needs no room of its own.
+on average over many operations (one alone may take all of it); a heap keeps no balance and needs no room of its own.
 
 The order is total: labels differ, so that what comes out first does not depend on the shape of the heap.
 
@@ -19,7 +19,10 @@ from perdure.simulation.compiled.kernel import LONG, SHORT, Records, kernel, rec
 def empty_skew(n: int) -> Records:
     """Skew heaps of rows below `n` by ``(key, then, label)``; each is named by its root, -1 where it is empty.
 
-    A row's key, `then` and label stand as long as it is in a heap. Whoever changes them takes it out first.
+    A row's key, `then` and label stand as long as it is in a heap. To change them, take it out first.
+
+    Kept true for a row in a heap: it precedes its children `left` and `right` (-1: none), and is `above` of both. What
+    the links of other rows say means nothing.
     """
     return records(n, key=LONG, label=LONG, then=SHORT, left=SHORT, right=SHORT, above=SHORT)
 
@@ -46,7 +49,10 @@ def add(skew, root, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def remove(skew, root, row):  # type: ignore[no-untyped-def]
-    """The root after a row was taken out, wherever in the heap it is. The row's own links are left as they were."""
+    """The root after a row was taken out, wherever in the heap it is: its two subtrees, melded, take its place.
+
+    The row's own links are left as they were. Right, because all that was below the row comes after what is above it.
+    """
     joined = _meld(skew, np.int64(skew[row].left), np.int64(skew[row].right))
     above = np.int64(skew[row].above)
     if joined >= 0:
@@ -64,8 +70,9 @@ def remove(skew, root, row):  # type: ignore[no-untyped-def]
 def _meld(skew, a, b):  # type: ignore[no-untyped-def]
     """The root of the heap that both heaps become; one of them may be empty.
 
-    Goes down the right edges of both and swaps the children of each row on the way, as skew heaps do. The link `above`
-    of the root is left to the caller.
+    Goes down the right edges of both and swaps the children of each row on the way: the long right edge that this takes
+    time for is a left edge afterwards, which is why it is fast on average. The link `above` of the root is left to the
+    caller.
     """
     if a < 0:
         return b

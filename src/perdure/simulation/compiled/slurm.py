@@ -98,7 +98,11 @@ def _next_change(state, part):  # type: ignore[no-untyped-def]  # noqa: ARG001
 
 @kernel
 def _give(state, part):  # type: ignore[no-untyped-def]
-    """The main pass, and a backfill cycle if one is due."""
+    """The main pass, and a backfill cycle if one is due.
+
+    As in the plain policy: a cycle is due once the interval has passed since the last one, if a job came, became
+    eligible, started or ended since; `changed` keeps that. A pass that no waiting job is narrow enough for is left out.
+    """
     how, tally, now = part.how[0], part.tally[0], state.tally[0].now
     _become_eligible(state, part)
     depth = how.depth
@@ -123,7 +127,8 @@ def _give(state, part):  # type: ignore[no-untyped-def]
 def _main_pass(state, part, depth):  # type: ignore[no-untyped-def]
     """Start jobs in their order until one finds no room; whether the depth ended it.
 
-    The bound on jobs of a partition lets those behind them be attempted, and so do limits.
+    The bound on jobs of a partition lets those behind them be attempted, and so do limits. All partitions share the
+    GPUs here, so that one that finds no room closes all of them.
     """
     attempts, place, bound = 0, 0, part.how[0].partition_depth
     part.reserved[:] = 0

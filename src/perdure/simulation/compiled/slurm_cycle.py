@@ -1,7 +1,9 @@
 """A backfill cycle of compiled Slurm.
 
 A job that finds no place before the `horizon` is passed over: from there on fewer GPUs are free than anybody needs, so
-that no reservation begins before and ends behind it, and none behind it can keep a job from starting now.
+that no reservation begins before and ends behind it, and none behind it can keep a job from starting now. The schedule
+is therefore the plain one; only the planned starts behind the horizon are not known. Where reservations are counted
+(bf_job_part_count_reserve) they would matter, and nothing is passed over.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from perdure.simulation.compiled.slurm_queue import length_of, start_at
 def backfill_cycle(state, part):  # type: ignore[no-untyped-def]
     """A backfill cycle; whether it ended as it had started as many jobs as it may.
 
-    It ends early where nobody can start any more.
+    It ends early where nobody can start any more. At most `max_job_test` jobs are tested; a test walks along the
+    stretches up to the horizon.
     """
     how, tally, now = part.how[0], part.tally[0], state.tally[0].now
     exact = how.part_count_reserve > 0  # then each reservation counts
@@ -68,7 +71,10 @@ def backfill_cycle(state, part):  # type: ignore[no-untyped-def]
 
 @kernel
 def _take(part, first, last, gpus, horizon):  # type: ignore[no-untyped-def]
-    """Take GPUs from one tick to another; the horizon then: where less is left than anybody asks for."""
+    """Take GPUs from one tick to another; return the new horizon, from which on less is left than anybody asks for.
+
+    Stretches are worked out up to the end of the reservation first: what comes free later is not touched.
+    """
     forecast, tally = part.forecast, part.forecast.tally[0]
     while forecast.stretch[tally.many - 1].tick < last and go_on(forecast, part.agenda):
         pass
@@ -106,7 +112,10 @@ def _reserves(state, part, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _one_too_many(part, row):  # type: ignore[no-untyped-def]
-    """Whether so many jobs of its partition, user or association have been tested; else it is counted."""
+    """Whether the bound on jobs of its partition, user or association is reached; else the job is counted.
+
+    `tested` is four tables in one array: by partition, by user, by user and partition, by association.
+    """
     how, job, tested = part.how[0], part.job[row], part.tested
     of_user = how.partitions + job.user
     of_both = how.partitions + how.users + job.user * how.partitions + job.partition

@@ -1,4 +1,4 @@
-"""What compiled Slurm remembers beside the state: the settings, who waits in which order, and who runs."""
+"""The part of compiled Slurm: the settings, the queue, the running jobs, shares, limits and dependencies."""
 
 from __future__ import annotations
 
@@ -13,35 +13,30 @@ from perdure.scheduling.slurm.priorities import Priorities
 from perdure.scheduling.slurm.requests import JobRequests, requests_of
 from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.scheduling.view import View
-from perdure.simulation.compiled.dependencies import Dependencies, dependencies_of
-from perdure.simulation.compiled.event_heap import NEVER, Ticks, empty_ticks
-from perdure.simulation.compiled.expected_ends import Agenda, empty_agenda
-from perdure.simulation.compiled.fair_shares import FairShares, fair_shares_of
-from perdure.simulation.compiled.free_gpus import Forecast, empty_forecast
+from perdure.simulation.compiled import dependencies, event_heap, expected_ends, fair_shares, free_gpus, limit_counts
 from perdure.simulation.compiled.kernel import FLAG, LONG, Records, records
-from perdure.simulation.compiled.limit_counts import LimitTable, limit_table
 from perdure.simulation.workload import Workload
 from perdure.simulation.world import view_of
 
 
 class SlurmPart(NamedTuple):
-    """Who waits in which order, and who runs.
+    """The settings, the queue and the running jobs of compiled Slurm.
 
     Between passes the agenda has one entry for each running job, and `queue` each eligible job once, in the order of
-    the priorities of the last calculation. `forecast`, `started` and the counts of `tested` mean something within a
-    cycle only.
+    the priorities of the last calculation; ``of_size[g]`` counts those that ask for g GPUs, and ``tally.narrowest`` is
+    the least of their sizes. `forecast`, `started` and the counts of `tested` mean something within a cycle only.
     """
 
     how: Records  # one record: the settings, times in ticks
     job: Records
     queue: NDArray[np.int64]  # rows; the first `tally.many`
     of_size: NDArray[np.int64]  # eligible jobs that ask for so many GPUs
-    fair: FairShares
-    limits: LimitTable
-    dependencies: Dependencies
-    begins: Ticks  # jobs whose begin time lies ahead
-    agenda: Agenda
-    forecast: Forecast
+    fair: fair_shares.FairShares
+    limits: limit_counts.LimitTable
+    dependencies: dependencies.Dependencies
+    begins: event_heap.Ticks  # jobs whose begin time lies ahead
+    agenda: expected_ends.Agenda
+    forecast: free_gpus.Forecast
     started: NDArray[np.int64]  # in this cycle
     reserved: NDArray[np.int64]  # reservations of each partition in this cycle
     tested: NDArray[np.int64]  # jobs tested in this cycle: of each partition, user, user in a partition, association
@@ -64,12 +59,12 @@ def part_of(policy: Slurm, jobs: Workload, total_gpus: int) -> SlurmPart | None:
         _jobs(view, asked),
         np.zeros(n, np.int64),
         np.zeros(total_gpus + 2, np.int64),
-        fair_shares_of(asked.associations.tree, Priorities.of(view, asked, settings.priority).usage),
-        limit_table(asked.holders),
-        dependencies_of(view.asks.needs, n),
-        empty_ticks(n, later),
-        empty_agenda(most),
-        empty_forecast(most + 3 * min(n, settings.backfill.max_job_test) + 8),
+        fair_shares.fair_shares_of(asked.associations.tree, Priorities.of(view, asked, settings.priority).usage),
+        limit_counts.limit_table(asked.holders),
+        dependencies.dependencies_of(view.asks.needs, n),
+        event_heap.empty_ticks(n, later),
+        expected_ends.empty_agenda(most),
+        free_gpus.empty_forecast(most + 3 * min(n, settings.backfill.max_job_test) + 8),
         np.zeros(most, np.int64),
         np.zeros(partitions, np.int64),
         np.zeros(counts, np.int64),
@@ -80,11 +75,15 @@ def part_of(policy: Slurm, jobs: Workload, total_gpus: int) -> SlurmPart | None:
 
 
 def _bounds(settings: SchedulerSettings) -> tuple[int, ...]:
+    """The bounds on the jobs of one partition, user, user in a partition and association that a cycle tests; 0 for
+    none.
+    """
     each = settings.backfill
     return each.max_job_part, each.max_job_user, each.max_job_user_part, each.max_job_assoc
 
 
 def _how(settings: SchedulerSettings, view: View, partitions: int, users: int) -> Records:
+    """The settings as one record, times in ticks; weights are 0 without priority/multifactor."""
     backfill, main, priority, per_s = settings.backfill, settings.main, settings.priority, view.ticks_per_s
     times = CycleTimes.of(backfill, per_s)
     values = {
@@ -138,6 +137,6 @@ def _jobs(view: View, asked: JobRequests) -> Records:
     job["fixed"] = asked.fixed
     job["partition"], job["tier"] = asked.partition, tiers[asked.partition]
     job["user"], job["node"], job["limit"] = view.user, list(asked.associations.of_job), asked.limit
-    job["eligible"] = -NEVER if view.asks.eligible is None else view.asks.eligible
+    job["eligible"] = -event_heap.NEVER if view.asks.eligible is None else view.asks.eligible
     job["refused"][list(asked.refused)] = True
     return job

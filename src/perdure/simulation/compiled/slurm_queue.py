@@ -1,6 +1,7 @@
 """The eligible jobs of compiled Slurm, in the order of their priorities.
 
-The order is that of the last calculation: between two of them jobs only come and go.
+The order is that of the last calculation: between two of them jobs only come and go. A sorted array: a pass reads it
+from the front, and coming and going move what is behind, in one stretch of memory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from perdure.simulation.compiled.state import start
 
 @kernel
 def join(state, part, row):  # type: ignore[no-untyped-def]
-    """A job becomes eligible: it stands where its priority of the last calculation puts it."""
+    """Insert a job that becomes eligible where its priority of the last calculation puts it.
+
+    A binary search, then a shift. Its age counts from when it came (ACCRUE_ALWAYS), else from when it was eligible.
+    """
     job, tally = part.job[row], part.tally[0]
     came = state.job[row].since
     job.since = came if part.how[0].accrue_always else max(came, job.eligible)
@@ -79,7 +83,11 @@ def _priority(part, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def calculate(state, part):  # type: ignore[no-untyped-def]
-    """Calculate the priorities, if that is due, and put the queue in order: it nearly is."""
+    """Calculate the priorities, if that is due, and put the queue in order, by insertion: it nearly is in order.
+
+    An instant counts as the last multiple of the period. Without a weight for age or fair share no priority ever
+    changes.
+    """
     how, tally = part.how[0], part.tally[0]
     calculated = state.tally[0].now - state.tally[0].now % how.period
     if calculated == tally.calculated:

@@ -40,6 +40,10 @@ class State(NamedTuple):
 
     Everything but the first four, which are read only, changes as a replay goes on; a copy of the arrays is a copy of
     the world.
+
+    Kept true between instants: a job is in `returns`, or has not come (row >= `tally.arrived`), or waits, or is in
+    `ends` with ``resumed >= 0``, or is over; `tally.waiting` and `tally.waiting_gpus` count those that wait; the GPUs
+    of those in `ends` and ``places.tally.total_free`` make up the cluster.
     """
 
     submit: NDArray[np.int64]
@@ -58,7 +62,7 @@ class State(NamedTuple):
 
 
 def state_of(jobs: Workload, places: Places, faults: NodeFaults | None) -> State:
-    """The world before the first event: nobody has come, all GPUs are free."""
+    """The world before the first event: nobody has come, all GPUs are free. Arrays are as long as they can ever get."""
     n, total_gpus = len(jobs), int(places.tally[0]["total_free"])
     return State(
         jobs.submit,
@@ -143,7 +147,8 @@ def _tally() -> Records:
 def next_event(state):  # type: ignore[no-untyped-def]
     """The tick of the next end or arrival, or at which a refused job may look elsewhere; `NEVER` if there is none.
 
-    Rungs that passed unused, as nobody gave out GPUs to that job, are moved on first.
+    Rungs that passed unused, as nobody gave out GPUs to that job, are moved on first. Three tops of heaps and one entry
+    of `submit`, which is sorted: no search.
     """
     tick = min(first_tick(state.ends), first_tick(state.returns))
     while first_tick(state.rungs) <= state.tally[0].now:
@@ -226,9 +231,11 @@ def remaining(state, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def start(state, row):  # type: ignore[no-untyped-def]
-    """Start a waiting job, if there is room; else nothing changes but when it may look one rung looser.
+    """Start a waiting job if there is room, and return whether it was started.
 
-    The only way to let a job run. Who calls it takes the job out from wherever its policy keeps those that wait.
+    The only way to let a job run. If there is no room nothing changes but when it may look one rung looser. The caller
+    takes a started job out of wherever its policy keeps those that wait. ``O(log n)`` in the running jobs, besides the
+    placement.
     """
     if not take(state.places, row, np.int64(state.job[row].gpus), state.tally[0].now):
         if state.places.relax and not holds(state.rungs, row):
@@ -267,7 +274,11 @@ def _run(state, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def preempt(state, row):  # type: ignore[no-untyped-def]
-    """Let a job wait whose GPUs have been taken. What it ran is kept: it goes on from there."""
+    """Make a job wait whose GPUs have been taken (`gpu_places.lift` and `forget`). What it ran is kept: it goes on from
+    there.
+
+    The end that was expected leaves the heap at once, unlike in the plain loop, which skips it when it comes up.
+    """
     discard(state.ends, row)
     _stop(state, row)
     _wait(state, row)
@@ -290,6 +301,8 @@ def finish(state, row, asks):  # type: ignore[no-untyped-def]
     Its GPUs are free then, and the attempt is in the log. An attempt that a fault of a node ended is written as the
     recorded one that brought the fault, and the job's own record waits for the next try. With `asks` the retry policy
     says later whether and when it comes back.
+
+    The last recorded attempt of a job ends it, passed or not: of a further one the trace knows nothing.
     """
     state.tally[0].events += 1
     until = note_nodes(state.questions, state.places, row)

@@ -1,9 +1,10 @@
 """Lines of waiting jobs, compiled: one for each size of gang, searched for the first job that is short enough.
 
 Backfilling asks again and again for the next job, in the order of arrival, that is no longer than the gap before a
-reservation. A line is a row of slots, filled in the order in which jobs come. Above the slots stands a tournament: each
-node knows the shortest job below it, so that the answer takes the logarithm of the line. A full line is moved together,
-which makes at least half of it free: a line has twice as many slots as jobs can ever wait in it.
+reservation. A line is a row of slots, filled in the order in which jobs come. Above the slots is a tournament tree:
+each node knows the shortest job below it, so that the answer takes the logarithm of the line. A full line is compacted,
+which frees at least half of it, for a line has twice as many slots as jobs can ever wait in it: so n arrivals pay for a
+compaction of n slots, a constant number of slots an arrival.
 
 Lengths are in ticks, as known beforehand: the walltime, or else the true running time.
 """
@@ -37,7 +38,12 @@ class Lines(NamedTuple):
 def empty_lines(gpus: NDArray[np.int64]) -> Lines:
     """Lines for jobs of these sizes, without any job in them.
 
-    All tournaments lie one after another in the same array.
+    All trees lie one after another in the same array, each as in a binary heap: the children of node i are 2i and 2i +
+    1.
+
+    >>> lines = empty_lines(np.array([8, 1, 8, 8]))  # one job of one GPU, three of eight
+    >>> lines.sizes["gpus"].tolist(), lines.sizes["slots"].tolist(), lines.sizes["begin"].tolist()
+    ([1, 8], [2, 8], [0, 2])
     """
     widths, size_of, counts = np.unique(gpus, return_inverse=True, return_counts=True)
     job = records(len(gpus), size_of=SHORT, slot=SHORT)
@@ -60,7 +66,10 @@ def empty_lines(gpus: NDArray[np.int64]) -> Lines:
 
 @kernel
 def stand(lines, row, length):  # type: ignore[no-untyped-def]
-    """Let a job of some length wait, behind all others of its size, also where it waited before: it has come again."""
+    """Let a job of some length wait, behind all others of its size, also where it waited before: it has come again.
+
+    ``O(log n)``, and the whole line where it is full.
+    """
     size = lines.sizes[lines.job[row].size_of]
     if size.used == size.slots:
         _move_together(lines, size)
@@ -81,10 +90,11 @@ def leave(lines, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def first_in(lines, size, begin, longest):  # type: ignore[no-untyped-def]
-    """The first slot from `begin` on whose job is no longer than `longest`; -1 for none.
+    """The first slot from `begin` on whose job is no longer than `longest`; -1 for none. ``O(log n)``.
 
-    Goes up from the slot until the shortest of a subtree to the right will do, then down to its first slot. An empty
-    slot is longer than all.
+    Goes up from the slot until the shortest of a subtree to the right is short enough, then down to its first slot.
+    From a right child the next subtree to the right is that of an ancestor, hence the shifts; shifted to 0 there is
+    none left. An empty slot is longer than all.
     """
     if begin >= size.used:
         return -1
@@ -146,7 +156,7 @@ def _set(lines, size, slot, length):  # type: ignore[no-untyped-def]
 
 @kernel
 def _move_together(lines, size):  # type: ignore[no-untyped-def]
-    """Close the gaps of a line. Who stood before another still does; nobody may be in the middle of a pass."""
+    """Close the gaps of a line. The order stays; no pass may hold a slot (`candidate`) meanwhile."""
     kept = 0
     for slot in range(size.used):
         length = length_in(lines, size, slot)
