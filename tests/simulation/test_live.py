@@ -198,3 +198,25 @@ def test_a_probe_may_come_before_all_that_is_to_come_but_not_before_a_trace(engi
     assert alone.start_if_submitted(1, 1000.0) == 1000
     with pytest.raises(InputError, match="it comes before the queue begins"):
         LiveQueue.replaying(later, EIGHT, POLICY, PROBES, engine).submit(0, 1999.0)
+
+
+def test_a_picture_may_tell_which_nodes_running_jobs_have() -> None:
+    """First fit would have put the running job on node 0, and the next one beside it."""
+    site = SchedulerSettings(partitions=(Partition("a", nodes=(0, 1)),))
+    table = jobs((2, 0, 90), (4, 10, 20), (4, 11, 20), start_s=np.array([0.0, np.nan, np.nan]))
+    first_fit, held = placement_named("first-fit"), {0: ((1, 2),)}
+    queue = LiveQueue.at(table, 15.0, Cluster.parse("2x4"), Slurm(site), engine="plain", placement=first_fit, held=held)
+    queue.advance(16.0)
+    assert [queue.nodes_of(row) for row in range(3)] == [{1}, {0}, set()]
+    assert [queue.start_of(row) for row in (1, 2)] == [15, 35]
+    assert queue.nodes_of(2) == {0}
+
+
+def test_priorities_are_calculated_from_the_instant_that_is_told(engine: Engine) -> None:
+    """Each 20 s. At 25 s the second job is as old as it was at 20 s and goes first, or as at 10 s and does not."""
+    table = jobs((8, 0, 25), (8, 1, 50), (7, 24, 50), nice=np.array([0, 50, 0]))
+    starts = {}
+    for began_s in (0.0, -10.0):
+        queue = LiveQueue.replaying(table, EIGHT, POLICY, engine=engine, began_s=began_s)
+        starts[began_s] = [queue.start_of(row) for row in range(3)]
+    assert starts == {0.0: [0, 25, 75], -10.0: [0, 75, 25]}

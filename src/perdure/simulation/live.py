@@ -8,7 +8,8 @@ running times and arrivals. A fork changes nothing in what it was made from.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from math import inf, isinf, nan
 from typing import Protocol
@@ -21,6 +22,7 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import room_of
+from perdure.scheduling.placement.room import Shares
 from perdure.scheduling.slurm.policy import Slurm, SlurmRanking
 from perdure.scheduling.slurm.reasons import SlurmReason
 from perdure.simulation.allocation import Passes
@@ -50,7 +52,8 @@ class LiveSimulation(Protocol):
     def start(self, row: int) -> int:
         """When a job first started; -1 before."""
 
-    def fork(self) -> LiveSimulation: ...
+    def fork(self, into: LiveSimulation | None = None) -> LiveSimulation:
+        """The same once more; `into`, a fork of the same simulation that nobody needs any more, may be used for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class LiveQueue:
     jobs: Workload
     simulation: LiveSimulation
     first_probe: int
+    spare: list[LiveSimulation] = field(default_factory=list)  # a fork that served its purpose, if there is one
 
     @classmethod
     def replaying(
@@ -70,14 +74,16 @@ class LiveQueue:
         probes: JobTable | None = None,
         engine: Engine = "auto",
         placement: Placement | None = None,
+        began_s: float = inf,
     ) -> LiveQueue:
         """Before the first job of a trace comes. `probes` are jobs that come when they are told to (`submit`).
 
+        Priorities are calculated from `began_s` on in their period: from the first submit, where that is earlier.
         A queue on nodes, with a `placement`, is simulated by the plain loop; where partitions have nodes of their own
         it must be one. Raises `InputError` for a job that cannot be simulated.
         """
-        jobs = _with_probes(table, probes)
-        return cls(jobs, _simulation(jobs, cluster, policy, engine, placement), len(table))
+        jobs = _with_probes(table, probes, began_s)
+        return cls(jobs, _simulation(jobs, cluster, policy, engine, placement, {}), len(table))
 
     @classmethod
     def at(
@@ -89,16 +95,20 @@ class LiveQueue:
         probes: JobTable | None = None,
         engine: Engine = "auto",
         placement: Placement | None = None,
+        held: Mapping[int, Shares] | None = None,
+        began_s: float = inf,
     ) -> LiveQueue:
         """A queue as it is at `now_s`: jobs with a `start_s` run, others wait, or come once their `submit_s` is there.
 
         `duration_s` is the whole running time of a job, what it has run included; a job that should be over by now
-        ends next. Raises `InputError` for a job that started before it came or after now, and where more run than fits.
+        ends next. With a `placement`, `held` says what running jobs have of which nodes; it places the others.
+        `began_s` is that of `replaying`.
+        Raises `InputError` for a job that started before it came or after now, and where more run than fits.
         """
         runs = np.isfinite(table.start_s)
         _check_picture(table, runs, now_s, cluster)
-        jobs = _with_probes(_outlasting(table, runs, now_s), probes, now_s)
-        found = cls(jobs, _simulation(jobs, cluster, policy, engine, placement), len(table))
+        jobs = _with_probes(_outlasting(table, runs, now_s), probes, min(now_s, began_s))
+        found = cls(jobs, _simulation(jobs, cluster, policy, engine, placement, held or {}), len(table))
         now, there = found._tick(now_s), table.submit_s <= now_s
         running, waiting = np.flatnonzero(runs), np.flatnonzero(there & ~runs)
         since = np.rint((table.start_s[running] - jobs.origin_s) * jobs.ticks_per_s).astype(np.int64)
@@ -113,7 +123,7 @@ class LiveQueue:
 
     def fork(self) -> LiveQueue:
         """The same queue once more: what happens in one of them changes nothing in the other."""
-        return replace(self, simulation=self.simulation.fork())
+        return replace(self, simulation=self.simulation.fork(), spare=[])
 
     def submit(self, probe: int, at_s: float) -> int:
         """Let a probe, which has not come yet, come at an instant up to which `advance` went; its row.
@@ -134,8 +144,12 @@ class LiveQueue:
         return nan if start < 0 else self.jobs.seconds(start)
 
     def start_if_submitted(self, probe: int, at_s: float, until_s: float = inf) -> float:
-        """When a probe would start that came now, `at_s`; nothing changes here."""
-        fork = self.fork()
+        """When a probe would start that came now, `at_s`; nothing changes here.
+
+        That takes as long as to simulate the probe's wait: `until_s` bounds it.
+        """
+        fork = replace(self, simulation=self.simulation.fork(self.spare.pop() if self.spare else None), spare=[])
+        self.spare.append(fork.simulation)
         return fork.start_of(fork.submit(probe, at_s), until_s)
 
     def hold(self, row: int) -> SlurmReason | None:
@@ -147,6 +161,12 @@ class LiveQueue:
             raise TypeError('LiveQueue.hold needs engine="plain": the compiled loop keeps no reasons')
         return self.simulation.ranking.hold(row)
 
+    def nodes_of(self, row: int) -> set[int]:
+        """The nodes of a job that runs, if there is a placement; the engine must be "plain"."""
+        if not isinstance(self.simulation, PlainLive):
+            raise TypeError('LiveQueue.nodes_of needs engine="plain": the compiled loop only counts')
+        return {node for node, _ in self.simulation.loop.world.room.held.get(row, ())}
+
     def _tick(self, instant_s: float) -> int:
         return NEVER if isinf(instant_s) else round((instant_s - self.jobs.origin_s) * self.jobs.ticks_per_s)
 
@@ -156,10 +176,13 @@ class PlainLive:
     """`LiveSimulation` by the plain loop."""
 
     loop: PlainLoop
+    held: Mapping[int, Shares] = field(default_factory=dict)  # what jobs have that run already, as far as it is told
 
     @classmethod
-    def of(cls, jobs: Workload, cluster: Cluster, policy: Slurm, placement: Placement | None) -> PlainLive:
-        return cls(PlainLoop.of(jobs, room_of(cluster, placement, jobs.ticks_per_s), policy, None))
+    def of(
+        cls, jobs: Workload, cluster: Cluster, policy: Slurm, placement: Placement | None, held: Mapping[int, Shares]
+    ) -> PlainLive:
+        return cls(PlainLoop.of(jobs, room_of(cluster, placement, jobs.ticks_per_s), policy, None), held)
 
     @property
     def ranking(self) -> SlurmRanking:
@@ -182,7 +205,7 @@ class PlainLive:
         for row, tick in zip(running.tolist(), since.tolist(), strict=True):
             world.view.now = tick
             world.come(row)
-            world.start(row)
+            world.start(row, self.held.get(row))
             ranking.resume(row)
         for row, tick in zip(waiting.tolist(), came.tolist(), strict=True):
             world.view.now = tick
@@ -193,13 +216,18 @@ class PlainLive:
     def start(self, row: int) -> int:
         return self.loop.world.trail.start[row]
 
-    def fork(self) -> PlainLive:
+    def fork(self, into: LiveSimulation | None = None) -> PlainLive:  # noqa: ARG002
         shared = self.loop.world.jobs, self.ranking.requests
         return PlainLive(copy.deepcopy(self.loop, {id(each): each for each in shared}))
 
 
 def _simulation(
-    jobs: Workload, cluster: Cluster, policy: Slurm, engine: Engine, placement: Placement | None
+    jobs: Workload,
+    cluster: Cluster,
+    policy: Slurm,
+    engine: Engine,
+    placement: Placement | None,
+    held: Mapping[int, Shares],
 ) -> LiveSimulation:
     if placement is None and engine != "plain" and find_spec("numba") is not None:
         from perdure.simulation.compiled.live import CompiledLive
@@ -207,7 +235,7 @@ def _simulation(
         compiled = CompiledLive.of(jobs, cluster, policy)
         if compiled is not None:
             return compiled
-    return PlainLive.of(jobs, cluster, policy, placement)
+    return PlainLive.of(jobs, cluster, policy, placement, held)
 
 
 def _with_probes(table: JobTable, probes: JobTable | None, before_s: float = inf) -> Workload:

@@ -91,10 +91,10 @@ class World:
         self.since[row] = self.view.now
         self.on_arrival(row)
 
-    def start(self, row: int) -> bool:
-        """Start a waiting job, if there is room."""
-        view = self.view
-        if not self.room.take(row, view.gpus[row], view.now):
+    def start(self, row: int, held: Shares | None = None) -> bool:
+        """Start a waiting job, if there is room; on these very GPUs where they are told."""
+        view, room = self.view, self.room
+        if not (room.take(row, view.gpus[row], view.now) if held is None else room.retake(row, held)):
             return False
         del view.waiting[row]
         view.running[row] = view.now

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from perdure.simulation.compiled.kernel import code_for, entry
 from perdure.simulation.compiled.slurm_part import SlurmPart, part_of
 from perdure.simulation.compiled.state import State, state_of
 from perdure.simulation.workload import Workload
+
+if TYPE_CHECKING:
+    from perdure.simulation.live import LiveSimulation
 
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 Ticks = NDArray[np.int64]
@@ -51,8 +54,11 @@ class CompiledLive(NamedTuple):
     def start(self, row: int) -> int:
         return int(self.state.job[row]["start"])
 
-    def fork(self) -> CompiledLive:
-        return CompiledLive(_copy(self.state), _copy(self.part))
+    def fork(self, into: LiveSimulation | None = None) -> CompiledLive:
+        fork = into if isinstance(into, CompiledLive) else CompiledLive(_room_for(self.state), _room_for(self.part))
+        _copy_into(fork.state, self.state)
+        _copy_into(fork.part, self.part)
+        return fork
 
 
 _COMPILED: dict[Any, Any] = {}
@@ -71,15 +77,25 @@ def _call(function: Any, *arguments: Any) -> None:
     _COMPILED[function](*arguments)
 
 
-def _copy(arrays: Arrays) -> Arrays:
-    """The same arrays once more, but for those that never change."""
+def _room_for(arrays: Arrays) -> Arrays:
+    """Arrays like these, to be copied into; those that never change are the same ones."""
     fields: dict[str, Any] = arrays._asdict()  # type: ignore[attr-defined]
     for name, value in fields.items():
         if isinstance(value, np.ndarray):
-            fields[name] = value if name in _READ_ONLY else value.copy()
+            fields[name] = value if name in _READ_ONLY else np.empty_like(value)
         elif isinstance(value, tuple):
-            fields[name] = _copy(value)
+            fields[name] = _room_for(value)
     return type(arrays)(**fields)
+
+
+def _copy_into(target: tuple[Any, ...], source: tuple[Any, ...]) -> None:
+    """Copy all that changes. Records are copied as they lie in memory: field by field takes eight times as long."""
+    for name, old, new in zip(source._fields, target, source, strict=True):  # type: ignore[attr-defined]
+        if isinstance(new, np.ndarray):
+            if name not in _READ_ONLY:
+                np.copyto(old.view(np.uint8), new.view(np.uint8))
+        elif isinstance(new, tuple):
+            _copy_into(old, new)
 
 
 @entry
