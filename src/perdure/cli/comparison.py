@@ -18,6 +18,7 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.policies import PolicyOptions, policy_named
+from perdure.scheduling.slurm.conf import SlurmSite
 from perdure.simulation.fitting import accepted
 from perdure.simulation.metrics import Metrics, interval
 from perdure.simulation.policy_file import is_policy_file
@@ -82,12 +83,17 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
         check_jobs_out(asked.jobs_out)
     if asked.out is not None and asked.out.exists() and not asked.out.is_dir():
         raise InputError(str(asked.out), "cannot be written (it is not a folder)", "Name a folder that you may write")
-    cluster, options = _cluster(asked)
+    cluster, options, site = _cluster(asked)
     keep = asked.jobs_out is not None or asked.out is not None or asked.replay_error
     wanted = cases(len(asked.traces), asked.policies, asked.retries, asked.seeds)
     check_names(Setting(cluster, asked.placement, options, asked.failures), wanted)
     with progress(what="reading"):
         found = [read_fitting(path, asked.format, asked.skip_bad, cluster, asked.placement) for path in asked.traces]
+    if site is not None and asked.slurm_conf is not None:
+        from perdure.cli.slurm_conf import tell_of_partitions
+
+        for path, trace in zip(asked.traces, found, strict=True):
+            tell_of_partitions(asked.slurm_conf, site, path, trace.table)
     found = [_accepted(trace, path, cluster, asked, options) for trace, path in zip(found, asked.traces, strict=True)]
     tables = [trace.table if asked.load is None else at_load(trace.table, cluster, asked.load) for trace in found]
     spans = asked.out is not None and max(map(len, tables)) <= _MAX_SPANS
@@ -107,16 +113,19 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
         from perdure.simulation.report import write_report
 
         shared = facts(asked.cluster or str(asked.slurm_conf), asked.placement, asked.failures, asked.load)
+        if site is not None:
+            shared |= {"slurm.conf, not modelled": ", ".join(site.unmodelled) or "nothing"}
+            shared |= {"slurm.conf, ignored": ", ".join(site.ignored) or "nothing"}
         write_report(asked.out, shared, [str(path) for path in asked.traces], tables, runs)
     errors = _replay_errors(tables, runs) if asked.replay_error else []
-    _print_runs(asked.traces, runs, errors, as_json, wide=wide)
+    _print_runs(asked.traces, runs, errors, site, as_json, wide=wide)
 
 
-def _cluster(asked: ComparisonOptions) -> tuple[Cluster, PolicyOptions]:
+def _cluster(asked: ComparisonOptions) -> tuple[Cluster, PolicyOptions, SlurmSite | None]:
     """The cluster, and the options of policies with what a slurm.conf says; its keys that are left out are told."""
     if asked.slurm_conf is None:
         assert asked.cluster is not None
-        return cluster_named(asked.cluster), asked.options
+        return cluster_named(asked.cluster), asked.options, None
     from perdure.cli.slurm_conf import cluster_in, site_in, tell_of_site
     from perdure.scheduling.slurm.conf import on_any_nodes
 
@@ -126,7 +135,7 @@ def _cluster(asked: ComparisonOptions) -> tuple[Cluster, PolicyOptions]:
     else:
         cluster, site = cluster_named(asked.cluster), on_any_nodes(site)
     tell_of_site(asked.slurm_conf, site)
-    return cluster, replace(asked.options, slurm=site.settings)
+    return cluster, replace(asked.options, slurm=site.settings), site
 
 
 def _replay_errors(tables: Sequence[JobTable], runs: Sequence[Run]) -> list[ReplayError]:
@@ -159,17 +168,25 @@ def _fitting(found: Sequence[Trace]) -> SweepExecutor:
 
 
 def _print_runs(
-    traces: Sequence[Path], runs: Sequence[Run], errors: Sequence[ReplayError], as_json: bool, *, wide: bool
+    traces: Sequence[Path],
+    runs: Sequence[Run],
+    errors: Sequence[ReplayError],
+    site: SlurmSite | None,
+    as_json: bool,
+    *,
+    wide: bool,
 ) -> None:
     """Every run as JSON, which names the trace where there are several; or a table with the seeds taken together.
 
     In JSON `details` are the further figures of each run, and `replay_error` how far each is from its trace, in the
-    order of the runs.
+    order of the runs; `slurm_conf` are the keys of the file that are left out of account.
     """
     if as_json:
         traced = [{"trace": str(traces[run.case.trace])} if len(traces) > 1 else {} for run in runs]
         told = [{**trace, **run.to_json()} for trace, run in zip(traced, runs, strict=True)]
-        further = {"replay_error": [error.to_json() for error in errors]} if errors else {}
+        further: dict[str, object] = {"replay_error": [error.to_json() for error in errors]} if errors else {}
+        if site is not None:
+            further["slurm_conf"] = {"not_modelled": site.unmodelled, "ignored": site.ignored}
         print_json("whatif", 1, runs=told, details=[run.metrics.details() for run in runs], **further)
         return
     together = [((case.policy, traces[case.trace].name, case.retry), found) for case, found in over_seeds(runs).items()]

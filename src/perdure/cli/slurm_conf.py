@@ -10,9 +10,11 @@ import typer
 
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
 from perdure.scheduling.slurm.conf import SlurmSite, on_gpu_nodes, read_conf, site_of
 
 MAX_BYTES = 16 << 20  # of one file
+MOST_NAMES = 10
 
 
 def site_in(path: Path) -> SlurmSite:
@@ -41,6 +43,22 @@ def tell_of_site(path: Path, site: SlurmSite) -> None:
         typer.echo(f"{path}: not modelled, though they may change starts: {', '.join(site.unmodelled)}", err=True)
     if site.ignored:
         typer.echo(f"{path}: ignored, without effect on starts or unknown: {', '.join(site.ignored)}", err=True)
+
+
+def tell_of_partitions(path: Path, site: SlurmSite, trace: Path, table: JobTable) -> None:
+    """Say on stderr which partitions of a trace the file does not have: their jobs are taken for the default one's."""
+    partitions = site.settings.partitions
+    if not partitions:
+        return
+    known = {each.name for each in partitions}
+    names, jobs = np.unique(table.partition, return_counts=True)
+    strange = {name: count for name, count in zip(names.tolist(), jobs.tolist(), strict=True)
+               if name and not known & set(name.split(","))}  # fmt: skip
+    if strange:
+        default = next((each.name for each in partitions if each.is_default), partitions[0].name)
+        shown = ", ".join(list(strange)[:MOST_NAMES]) + (", ..." if len(strange) > MOST_NAMES else "")
+        what = f"{sum(strange.values())} jobs are of partitions that {path} does not have ({shown})"
+        typer.echo(f"{trace}: {what}: they are taken for jobs of {default}", err=True)
 
 
 def _lines(path: Path, included_at: str) -> Iterator[tuple[str, str]]:

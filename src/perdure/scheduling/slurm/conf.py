@@ -55,12 +55,38 @@ _CHANGES_STARTS = frozenset({
     "jobsubmitplugins", "priorityusageresetperiod", "prioritysitefactorplugin", "prioritysitefactorparameters",
     "prioritydecayhalflife", "overtimelimit", "fairshare", "defmempercpu", "defmempernode", "defcpupergpu",
     "defmempergpu", "suspendtime", "resumetimeout", "federationparameters", "schedulertimeslice", "reservationoverrun",
-    "resvoverrun", "killonbadexit", "burstbuffertype", "downnodes",
+    "resvoverrun", "killonbadexit", "burstbuffertype", "downnodes", "completewait", "priorityparameters",
 })  # fmt: skip
 _PARTITION_READ = frozenset({
     "partitionname", "nodes", "default", "maxtime", "defaulttime", "maxnodes", "prioritytier", "priorityjobfactor",
     "state", "oversubscribe", "shared", "qos",
 })  # fmt: skip
+
+_NODE_READ = frozenset({
+    "nodename", "gres", "cpus", "boards", "sockets", "corespersocket", "threadspercore", "procs",
+})  # fmt: skip
+_NODE_CHANGES_STARTS = frozenset({
+    "weight", "feature", "features", "realmemory", "memspeclimit", "corespeccount", "cpuspeclist", "socketsperboard",
+})  # fmt: skip
+_IN_USE = ("UNKNOWN", "IDLE")  # states with which a file may name a node that takes jobs
+_NOT_SAID = ("", "(null)", "N/A")
+_WHERE = "@"  # in a line of nodes or partitions: where it stands
+_WHOLE, _TIME = "a whole number", "a time such as 1-12:00:00"
+_Kind = str | tuple[str, ...]
+_KINDS: Mapping[str, _Kind] = {
+    **dict.fromkeys(_WEIGHTS, _WHOLE),
+    **dict.fromkeys(("prioritymaxage", "prioritydecayhalflife", "prioritycalcperiod"), _TIME),
+    "prioritytype": ("priority/multifactor", "priority/basic"),
+    "schedulertype": ("sched/backfill", "sched/builtin"),
+    "priorityfavorsmall": ("YES", "NO", "1", "0", "TRUE", "FALSE"),
+}  # fmt: skip
+_PARTITION_KINDS: Mapping[str, _Kind] = {
+    **dict.fromkeys(("maxtime", "defaulttime"), _TIME),
+    **dict.fromkeys(("prioritytier", "priorityjobfactor"), _WHOLE),
+    "maxnodes": ("UNLIMITED", _WHOLE),
+    "state": ("UP", "DOWN", "DRAIN", "INACTIVE"),
+    "default": ("YES", "NO"),
+}  # fmt: skip
 
 Lines = Iterable[tuple[str, str]]
 """Lines of a file, each behind where it stands."""
@@ -74,6 +100,7 @@ class ConfText:
 
     values: dict[str, str] = field(default_factory=dict)
     spelled: dict[str, str] = field(default_factory=dict)  # as they are written
+    where: dict[str, str] = field(default_factory=dict)  # where each key stands
     nodes: list[dict[str, str]] = field(default_factory=list)
     partitions: list[dict[str, str]] = field(default_factory=list)
     node_sets: list[dict[str, str]] = field(default_factory=list)
@@ -112,8 +139,10 @@ def site_of(text: ConfText) -> SlurmSite:
     >>> site.node_gpus, site.settings.partitions[0].max_time_s, site.unmodelled
     ((8, 8), 86400.0, ('PreemptMode',))
     """
+    _must_be_understood(text)
     names, gpus, cpus = _nodes(text)
     partitions, lost = _partitions(text, names)
+    lost += _unmodelled_of_nodes(text)
     settings, unknown = settings_of(text.values)
     settings = SchedulerSettings(
         settings.priority, settings.main, settings.backfill, partitions, nodes=len(names), cpus=sum(cpus)
@@ -191,7 +220,7 @@ def _take(text: ConfText, where: str, line: str) -> None:
     if not words:
         raise InputError(where, f"{line[:60]!r} is not KEY=VALUE", "Fix the line, or comment it out")
     first = words[0][0].lower()
-    own = {key.lower(): value for key, value in words}
+    own = {_WHERE: where, **{key.lower(): value for key, value in words}}
     if first == "nodename":
         text.nodes.append(own)
     elif first == "partitionname":
@@ -202,6 +231,75 @@ def _take(text: ConfText, where: str, line: str) -> None:
         for key, value in words:
             text.values[key.lower()] = value
             text.spelled[key.lower()] = key
+            text.where[key.lower()] = where
+
+
+def _must_be_understood(text: ConfText) -> None:
+    """Raises `InputError` for a value that slurmctld would not take either; none is quietly taken for the default."""
+    for key, value in text.values.items():
+        _check(text.where[key], text.spelled[key], value, _KINDS.get(key))
+    where = text.where.get("schedulerparameters", "")
+    for name, value in _pairs(text.values.get("schedulerparameters", "")):
+        if value and name.lower() in _PARAMETERS:
+            _check(where, f"SchedulerParameters={name}", value, _WHOLE)
+    for name, value in _pairs(text.values.get("priorityweighttres", "")):
+        _check(text.where["priorityweighttres"], f"PriorityWeightTRES={name}", value or "nothing", _WHOLE)
+    for own in text.partitions:
+        for key, value in own.items():
+            _check(own[_WHERE], f"PartitionName={own['partitionname']} {key}", value, _PARTITION_KINDS.get(key))
+    named: set[str] = set()
+    for own in text.nodes:
+        for node in _expand(own, "nodename"):
+            if node in named:
+                raise InputError(own[_WHERE], f"node {node} is named twice", "Name each node in one line")
+            named.add(node)
+
+
+def _check(where: str, what: str, value: str, kind: _Kind | None) -> None:
+    if kind is None or value in _NOT_SAID:
+        return
+    kinds = (kind,) if isinstance(kind, str) else kind
+    if value.upper() in map(str.upper, kinds) or any(_is(value, each) for each in kinds):
+        return
+    known = kind if isinstance(kind, str) else f"one of {', '.join(kind)}"
+    raise InputError(where, f"{what}: {value[:60]!r} is not {known}", "Fix the value, or comment the line out")
+
+
+def _is(value: str, kind: str) -> bool:
+    if kind == _WHOLE:
+        return value.isdecimal() and len(value) < 12
+    if kind != _TIME:
+        return False
+    try:
+        time_s(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Of ``a=1,b,c=2``."""
+    for part in text.split(","):
+        name, _, value = part.strip().partition("=")
+        if name and name not in _NOT_SAID:
+            yield name, value
+
+
+def _expand(own: Mapping[str, str], key: str) -> tuple[str, ...]:
+    """The names of a list of nodes. Raises `InputError`, naming the line."""
+    if own[key].upper() == "DEFAULT":
+        return ()
+    try:
+        return expand(own.get(key, ""))
+    except InputError as err:
+        raise InputError(own[_WHERE], err.args[1], err.args[2]) from err
+
+
+def _unmodelled_of_nodes(text: ConfText) -> list[str]:
+    """What is said of nodes that may change starts: all are taken to be there, and alike but for their GPUs."""
+    found = [f"NodeName.{key}" for own in text.nodes for key in own if key in _NODE_CHANGES_STARTS]
+    states = [own["state"].upper() for own in text.nodes if own.get("state", "UNKNOWN").upper() not in _IN_USE]
+    return [*found, *(f"NodeName.state={state}" for state in states)]
 
 
 def _nodes(text: ConfText) -> tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]:
@@ -210,7 +308,7 @@ def _nodes(text: ConfText) -> tuple[tuple[str, ...], tuple[int, ...], tuple[int,
     gpus: list[int] = []
     cpus: list[int] = []
     for own in _with_defaults(text.nodes, "nodename"):
-        found = expand(own["nodename"])
+        found = _expand(own, "nodename")
         names += found
         gpus += [_gpus(own.get("gres", ""))] * len(found)
         cpus += [_cpus(own)] * len(found)
@@ -253,32 +351,45 @@ def _partitions(text: ConfText, names: tuple[str, ...]) -> tuple[tuple[Partition
     features = {
         name: set(own.get("features", own.get("feature", "")).split(","))
         for own in _with_defaults(text.nodes, "nodename")
-        for name in expand(own["nodename"])
+        for name in _expand(own, "nodename")
     }
-    found, lost = [], []
+    found, lost = [], list[str]()
     for own in _with_defaults(text.partitions, "partitionname"):
-        rows = _rows(own.get("nodes", ""), place, sets, features)
+        rows, unknown = _rows(own, place, sets, features)
+        if unknown:
+            lost.append(f"PartitionName={own['partitionname']} Nodes={unknown[0]} (no such node)")
+        if own.get("qos", "N/A") != "N/A":  # its limits are in the accounting database
+            lost.append(f"PartitionName={own['partitionname']} QOS={own['qos']}")
         found.append(_partition(own, None if len(rows) == len(names) else rows))
-        lost += [f"PartitionName.{key}" for key in own if key not in _PARTITION_READ and not key.startswith("allow")]
+        lost += [
+            f"PartitionName.{key}"
+            for key in own
+            if key not in _PARTITION_READ and not key.startswith(("allow", _WHERE))
+        ]
         lost += [f"PartitionName.{key}" for key in own if key.startswith("allow") and own[key].upper() != "ALL"]
     return tuple(found), lost
 
 
 def _rows(
-    text: str, place: Mapping[str, int], sets: Mapping[str, dict[str, str]], features: Mapping[str, set[str]]
-) -> tuple[int, ...]:
-    """The rows of a list of nodes and node sets; ALL is all."""
-    if text.upper() == "ALL":
-        return tuple(place.values())
+    row: Mapping[str, str],
+    place: Mapping[str, int],
+    sets: Mapping[str, dict[str, str]],
+    features: Mapping[str, set[str]],
+) -> tuple[tuple[int, ...], list[str]]:
+    """The rows of a partition's list of nodes and node sets, and the names that are neither; ALL is all."""
+    if row.get("nodes", "").upper() == "ALL":
+        return tuple(place.values()), []
     chosen: dict[int, None] = {}
-    for name in expand(text):
+    unknown: list[str] = []
+    for name in _expand(row, "nodes") if row.get("nodes") else ():
         own = sets.get(name)
         if own is not None and own.get("feature"):
-            members: Iterable[str] = (node for node, has in features.items() if own["feature"] in has)
+            members = tuple(node for node, has in features.items() if own["feature"] in has)
         else:
             members = expand(own.get("nodes", "")) if own is not None else (name,)
+        unknown += [member for member in members if member not in place]
         chosen.update(dict.fromkeys(place[member] for member in members if member in place))
-    return tuple(chosen)
+    return tuple(chosen), unknown
 
 
 def _partition(own: Mapping[str, str], rows: tuple[int, ...] | None) -> Partition:
