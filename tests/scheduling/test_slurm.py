@@ -163,6 +163,12 @@ def test_a_cycle_comes_an_interval_after_the_last_and_only_upon_a_change() -> No
     assert found.start_s.tolist() == [0, 200, 60, 60, 150]
 
 
+def test_cycles_keep_to_their_interval_also_where_some_were_left_out() -> None:
+    """The last one that something had changed for was at 30: what comes at 75 waits for that of 90."""
+    table = jobs((6, 0, 200), (8, 1, 10), (1, 75, 20))
+    assert run(table, backfill=BackfillSettings(resolution_s=1)).start_s.tolist() == [0, 200, 90]
+
+
 def test_the_end_of_a_reservation_is_rounded_down_to_the_resolution() -> None:
     """The second job is due from 100 to 150; with a resolution of 60 s the third is planned for 120."""
     table = jobs((6, 0, 100), (8, 0, 50), (8, 0, 50))

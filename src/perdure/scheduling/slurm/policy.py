@@ -1,9 +1,10 @@
 """Slurm as a scheduling policy: multifactor priorities, the main pass, and backfill cycles.
 
-At each event there is a main pass. A backfill cycle follows once `interval_s` has passed since the last one, if
-something has changed since: a job came, became eligible, started or ended. Jobs stand in the order of their partitions'
-tiers, then of their priorities, then of the instants at which they came. Priorities are those of the last multiple of
-PriorityCalcPeriod, in ticks of the trace; a job that came since has no age.
+At each event there is a main pass. Backfill cycles begin each `interval_s`; one is left out if nothing has changed
+since the last one: no job came, became eligible, started or ended. What changes between two of them waits for the next.
+Jobs stand in the order of their partitions' tiers, then of their priorities, then of the instants at which they came.
+Priorities are those of the last multiple of PriorityCalcPeriod, in ticks of the trace; a job that came since has no
+age.
 
 What slurmctld does besides, and this does not: preempt, advanced reservations, features and licences; it also begins a
 cycle whenever priorities were calculated, though nothing else changed.
@@ -93,13 +94,19 @@ class SlurmRanking(Ranking):
         queue = self._queue()
         self.cut = yield from main_pass(queue, self.ledger, self.space, depth, settings.main.partition_job_depth)
         self.changed |= len(self.eligible.since) < len(queue)
-        if self.changed and settings.backfill.enabled and view.now >= self.next_cycle:
+        if self.changed and settings.backfill.enabled and self._is_cycle_due():
             self.next_cycle = view.now + self.between_cycles
             self.changed = False
             cycle = backfill_cycle(
                 self._queue(), self.ledger, self.space, settings.backfill, self.times, self.priority, self.since
             )
             self.changed = yield from cycle
+
+    def _is_cycle_due(self) -> bool:
+        """Whether a cycle begins now; else `next_cycle` is when the next one does."""
+        overdue = max(0, self.view.now - self.next_cycle)
+        self.next_cycle += -(-overdue // self.between_cycles) * self.between_cycles
+        return self.view.now == self.next_cycle
 
     def resume(self, row: int) -> None:
         """A job that came runs already, since now: no pass of this run has started it."""

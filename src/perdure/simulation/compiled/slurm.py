@@ -115,12 +115,15 @@ def _give(state, part):  # type: ignore[no-untyped-def]
         waited = tally.many
         tally.cut = _main_pass(state, part, depth)
         tally.changed |= tally.many < waited
-    if tally.changed and how.enabled and now >= tally.next_cycle:
-        tally.next_cycle = now + how.interval
-        tally.changed = False
-        if may_start(state, part):
-            calculate(state, part)
-            tally.changed = backfill_cycle(state, part)
+    if tally.changed and how.enabled:
+        if now > tally.next_cycle:  # cycles that would have seen nothing new were left out
+            tally.next_cycle += -(-(now - tally.next_cycle) // how.interval) * how.interval
+        if now == tally.next_cycle:
+            tally.next_cycle = now + how.interval
+            tally.changed = False
+            if may_start(state, part):
+                calculate(state, part)
+                tally.changed = backfill_cycle(state, part)
 
 
 @kernel
