@@ -15,12 +15,17 @@ PATIENCE_S = 120.0
 STEP_S = 0.2
 
 
-def require_cluster() -> SlurmCluster:
-    """The shared cluster. Skips where none can be started, unless PERDURE_REQUIRE names slurm: then it fails."""
+def require_slurm() -> None:
+    """Skip where no cluster can be started, unless PERDURE_REQUIRE names slurm: then fail."""
     if why := missing():
         if "slurm" in os.environ.get("PERDURE_REQUIRE", "").split(","):
             pytest.fail(why)
         pytest.skip(why)
+
+
+def require_cluster() -> SlurmCluster:
+    """The shared cluster, if there can be one (`require_slurm`)."""
+    require_slurm()
     return shared_cluster()
 
 
