@@ -39,7 +39,7 @@ from tests.slurm.cluster import missing
 
 COMPLETING_S = 1.0  # how long a node is taken to be completing after its job's end
 TOGETHER_S = 0.3  # starts so near to each other are of one pass
-WINDOW_S = 30.0
+CYCLE_S = 0.1
 OTHER_NODES, FOLLOWS, UNKNOWN = "node choice", "follows from an earlier difference", "unknown"
 
 
@@ -51,7 +51,6 @@ class Model:
     placement: Placement
     completing_s: float = 0.0
     recorded_priorities: bool = False
-    windows: bool = False  # whether ends that are expected in one window of time count as the last of them
     recorded_cycles: bool = False  # whether backfill cycles begin when they did
     tolerance: float = 1.0  # backfill intervals
 
@@ -95,7 +94,9 @@ def agreement(recording: Recording, placement: str = "consolidate") -> Agreement
 
 
 def _interval_s(settings: SchedulerSettings) -> float:
-    return settings.backfill.interval_s if settings.backfill.enabled else settings.main.sched_interval_s
+    """From the beginning of one cycle to that of the next: the interval counts from the end of the former."""
+    found_s = settings.backfill.interval_s if settings.backfill.enabled else settings.main.sched_interval_s
+    return found_s + CYCLE_S
 
 
 def _steps(recording: Recording) -> Iterator[tuple[float, float]]:
@@ -151,7 +152,6 @@ def _step(recording: Recording, model: Model, at_s: float, until_s: float) -> tu
         table,
         start_s=np.where(runs, table.start_s, np.nan),
         duration_s=np.array(free_s)[there] - table.start_s,
-        walltime_s=np.where(runs & model.windows, _in_windows(table, runs), table.walltime_s),
         nice=_nice(recording, table, at_s) if model.recorded_priorities else table.nice,
     )
     held = {place: _shares(jobs[row].nodes, jobs[row].gpus) for place, row in enumerate(there.tolist()) if runs[place]}
@@ -196,22 +196,6 @@ def _free_s(recording: Recording, row: int, completing_s: float) -> float:
     return min(job.end_s + completing_s, *taken_s, np.inf) if completing_s else job.end_s
 
 
-def _in_windows(table: JobTable, runs: np.ndarray) -> np.ndarray:
-    """Limits with which running jobs are expected to end with the last of their window.
-
-    Slurm looks for the start of a reservation after the ends of several jobs at once: of those up to 30 s after the
-    first, then 60 s, 120 s and so on (`_will_run_test` of its job_test.c).
-    """
-    ends_s = table.start_s + table.walltime_s
-    if not runs.any():
-        return table.walltime_s
-    first_s = ends_s[runs].min()
-    bound_s = first_s + WINDOW_S - first_s % WINDOW_S + WINDOW_S * 2.0 ** np.arange(20)
-    window = np.searchsorted(bound_s, ends_s)
-    last_s = np.array([ends_s[runs & (window == each)].max(initial=0) for each in window])
-    return np.maximum(table.walltime_s, last_s - table.start_s)
-
-
 def _shares(nodes: Sequence[int], gpus: int) -> Shares:
     return tuple((node, gpus // len(nodes)) for node in nodes)
 
@@ -232,11 +216,10 @@ CHANGES: dict[str, Callable[[Model], Model]] = {
     "COMPLETING nodes": lambda model: replace(model, completing_s=COMPLETING_S),
     "order": lambda model: replace(model, recorded_priorities=True),
     OTHER_NODES: lambda model: replace(model, placement=_other(model.placement)),
-    "windows of expected ends": lambda model: replace(model, windows=True),
     "timing of cycles": lambda model: replace(model, recorded_cycles=True),
     "timing of passes": lambda model: replace(model, tolerance=2.0),
     "several of these": lambda model: replace(
-        model, completing_s=COMPLETING_S, recorded_priorities=True, windows=True, recorded_cycles=True, tolerance=1.5
+        model, completing_s=COMPLETING_S, recorded_priorities=True, recorded_cycles=True, tolerance=1.5
     ),
 }
 

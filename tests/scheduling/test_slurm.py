@@ -31,7 +31,7 @@ from perdure.simulation.world import world_of
 from tests.simulation.tables import jobs
 
 EIGHT = Cluster.parse("1x8")
-FINE = BackfillSettings(interval_s=1, resolution_s=1)
+FINE = BackfillSettings(interval_s=1, resolution_s=1, end_window_s=0)
 BUILTIN = BackfillSettings(enabled=False)
 
 
@@ -335,3 +335,16 @@ def test_an_exclusive_job_has_its_node_for_itself() -> None:
 def test_partitions_of_nodes_need_a_placement() -> None:
     with pytest.raises(ConfigError, match="partition a has nodes of its own, and GPUs are only counted"):
         run(jobs((1, 0, 1)), partitions=(A,))
+
+
+def test_backfill_on_nodes_reserves_from_the_last_end_of_a_window_on() -> None:
+    """Ends are expected at 50 and 58, which are of one window: the wide job is planned for 58, and one that ends by
+    then passes it. End by end it is planned for 50, on nodes 0 and 2.
+    """
+    site = Partition("a", nodes=(0, 1, 2))
+    table = jobs((2, 0, 50), (2, 0, 58), (4, 1, 10), (2, 2, 55), partition=np.array(["a"] * 4))
+    starts = {}
+    for window_s in (0.0, 30.0):
+        how = SchedulerSettings(backfill=replace(FINE, end_window_s=window_s), partitions=(site,))
+        starts[window_s] = simulate(table, Cluster.parse("3x2"), Slurm(how), "first-fit").start_s.tolist()
+    assert starts == {0.0: [0, 0, 50, 58], 30.0: [0, 0, 57, 2]}

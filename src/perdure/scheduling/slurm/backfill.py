@@ -27,13 +27,15 @@ class CycleTimes:
     window: int
     resolution: int
     min_age_reserve: int
+    end_window: int
 
     @classmethod
     def of(cls, settings: BackfillSettings, ticks_per_s: int) -> CycleTimes:
         """Rounded to ticks; a resolution of one tick at least."""
         resolution = max(1, round(settings.resolution_s * ticks_per_s))
-        window, age = (round(s * ticks_per_s) for s in (settings.window_s, settings.min_age_reserve_s))
-        return cls(window, resolution, age)
+        others_s = settings.window_s, settings.min_age_reserve_s, settings.end_window_s
+        window, age, end_window = (round(s * ticks_per_s) for s in others_s)
+        return cls(window, resolution, age, end_window)
 
 
 def backfill_cycle(
@@ -56,7 +58,7 @@ def backfill_cycle(
     """
     view, started, tested = ledger.view, 0, 0
     bounds, reserved = _Bounds(ledger, settings), Counter[int]()
-    plan = space.plan(ledger, times.resolution)
+    plan = space.plan(ledger, times.resolution, times.end_window)
     for ahead, row in enumerate(queue):
         if ledger.limited(row) is not None or bounds.exceeded(row):
             continue

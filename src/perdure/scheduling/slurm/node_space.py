@@ -1,8 +1,9 @@
 """Room on nodes: partitions restrict jobs to theirs, and a reservation takes whole nodes.
 
 Slurm's node_space is a table of stretches of time, each with the nodes that are available. Here a stretch has the GPUs
-that running jobs leave free on each node, and which nodes are reserved. Where in it a job fits is asked of the room's
-own placement, so that what is planned is what the room gives.
+that running jobs leave free on each node, and which nodes are reserved; ends that are expected in one window of time
+count as the last of them. Where in it a job fits is asked of the room's own placement, so that what is planned is what
+the room gives.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class OnNodes:
     def closed_by(self, partition: int) -> Set[int]:
         return {partition}  # others do without its nodes (`offer`)
 
-    def plan(self, ledger: Ledger, resolution: int) -> NodePlan:
-        return NodePlan(self, ledger, resolution)
+    def plan(self, ledger: Ledger, resolution: int, end_window: int) -> NodePlan:
+        return NodePlan(self, ledger, resolution, end_window)
 
     def restrict(self, row: int, nodes: Set[int]) -> None:
         """Let a job be given nothing but of these nodes, and not of those that it is kept off, until it is settled."""
@@ -80,6 +81,26 @@ class OnNodes:
         return np.where(free == self.size, free, 0) if self.whole[partition] else free
 
 
+def taken_together(ends: Sequence[int], window: int) -> list[int]:
+    """For each end that is expected the last one of its window: Slurm looks for room after all of a window at once.
+
+    The first window ends a window's length after the multiple of it that follows the first end; each further one
+    reaches twice as far from there. A length of 0 is no window.
+
+    Source: plugins/select/cons_tres/job_test.c of Slurm 22.05, ``_will_run_test``, without bf_window_scale.
+
+    >>> taken_together([95, 130, 170, 185, 700], 30)
+    [130, 130, 170, 185, 700]
+    """
+    if not window or not ends:
+        return list(ends)
+    first = min(ends)
+    base = first - first % window + window
+    places = [max(0, -(-(end - base) // window) - 1).bit_length() for end in ends]
+    last = dict(sorted(zip(places, ends, strict=True)))  # of equal keys the last one stays
+    return [last[place] for place in places]
+
+
 class NodePlan:
     """The GPUs that will be free on each node, besides running jobs and reservations, stretch by stretch.
 
@@ -87,14 +108,15 @@ class NodePlan:
     nodes instead of counting GPUs: slurmctld's table has a bit for each node.
     """
 
-    def __init__(self, space: OnNodes, ledger: Ledger, resolution: int) -> None:
+    def __init__(self, space: OnNodes, ledger: Ledger, resolution: int, end_window: int) -> None:
         self.space, self.view, self.resolution = space, ledger.view, resolution
         self.ticks = [ledger.view.now]
         self.free = [space.free()]  # of each stretch
         self.reserved = [np.zeros(space.room.n_nodes, bool)]
         self.found: dict[int, list[int]] = {}  # nodes, of each job that was looked for
-        for row in ledger.view.running:
-            first = self._cut(ledger.expected_end(row))
+        rows = list(ledger.view.running)
+        for row, end in zip(rows, taken_together([ledger.expected_end(row) for row in rows], end_window), strict=True):
+            first = self._cut(end)
             for node, gpus in self._held(row):
                 for i in range(first, len(self.free)):
                     self.free[i][node] += gpus

@@ -61,6 +61,7 @@ class BackfillSettings:
     interval_s: float = 30.0
     window_s: float = DAY_S  # starts further away than this are not reserved
     resolution_s: float = 60.0
+    end_window_s: float = 30.0  # no parameter of Slurm's, see `node_space.taken_together`; 0: none
     max_job_test: int = 500
     max_job_start: int = 0  # 0: no limit, here and below
     max_job_part: int = 0

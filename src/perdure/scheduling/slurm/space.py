@@ -41,7 +41,8 @@ class Space(Protocol):
     def closed_by(self, partition: int) -> Set[int]:
         """The partitions in which nobody is started any more in a pass in which a job of this one found no room."""
 
-    def plan(self, ledger: Ledger, resolution: int) -> BackfillPlan: ...
+    def plan(self, ledger: Ledger, resolution: int, end_window: int) -> BackfillPlan:
+        """Reservations are rounded to the resolution; where nodes are known, ends in a window are taken together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class CountedSpace:
     def closed_by(self, partition: int) -> Set[int]:  # noqa: ARG002
         return set(range(self.partitions))
 
-    def plan(self, ledger: Ledger, resolution: int) -> BackfillPlan:
+    def plan(self, ledger: Ledger, resolution: int, end_window: int) -> BackfillPlan:  # noqa: ARG002
         return CountedPlan(ledger, resolution)
 
 
