@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,6 @@ from perdure.simulation.compiled.kernel import code_for, entry
 from perdure.simulation.compiled.slurm_part import SlurmPart, part_of
 from perdure.simulation.compiled.state import State, state_of
 from perdure.simulation.workload import Workload
-
-if TYPE_CHECKING:
-    from perdure.simulation.live import LiveSimulation
 
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 Ticks = NDArray[np.int64]
@@ -54,7 +51,7 @@ class CompiledLive(NamedTuple):
     def start(self, row: int) -> int:
         return int(self.state.job[row]["start"])
 
-    def fork(self, into: LiveSimulation | None = None) -> CompiledLive:
+    def fork(self, into: object = None) -> CompiledLive:
         fork = into if isinstance(into, CompiledLive) else CompiledLive(_room_for(self.state), _room_for(self.part))
         _copy_into(fork.state, self.state)
         _copy_into(fork.part, self.part)
