@@ -121,3 +121,14 @@ def test_a_file_without_gpus_needs_a_cluster(whatif):
     ran = whatif(site="NodeName=n1 CPUs=4\nPartitionName=main Nodes=ALL\n")
     assert (ran.code, ran.out) == (2, "")
     assert ran.complaint.startswith("slurm.conf: it has no node with GPUs (Gres=gpu:N). Name the nodes with --cluster")
+
+
+def test_with_a_placement_reservations_know_nodes(whatif, home):
+    """The third job fits on no node before 100 s. The last one delays it nowhere where nodes are known: it starts on
+    the other node. In the pool two GPUs are free, which are reserved for the third.
+    """
+    rows = "job_id,submit_s,gpus,duration_s,walltime_s\na,0,3,100,100\nb,0,3,100,100\nc,1,2,9,60\nd,2,1,900,900\n"
+    ran = whatif("", "--placement", "consolidate", "--jobs-out", "out.csv", rows=rows)
+    assert (ran.code, ran.err) == (0, "")
+    starts = [line.split(",")[2] for line in (home / "out.csv").read_text().splitlines()[1:]]
+    assert starts == ["0", "0", "100", "30"]

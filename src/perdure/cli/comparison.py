@@ -127,7 +127,7 @@ def _cluster(asked: ComparisonOptions) -> tuple[Cluster, PolicyOptions, SlurmSit
         assert asked.cluster is not None
         return cluster_named(asked.cluster), asked.options, None
     from perdure.cli.slurm_conf import cluster_in, site_in, tell_of_site
-    from perdure.scheduling.slurm.conf import on_any_nodes
+    from perdure.scheduling.slurm.conf import on_any_nodes, on_known_nodes
 
     site = site_in(asked.slurm_conf)
     if asked.cluster is None:
@@ -135,6 +135,8 @@ def _cluster(asked: ComparisonOptions) -> tuple[Cluster, PolicyOptions, SlurmSit
     else:
         cluster, site = cluster_named(asked.cluster), on_any_nodes(site)
     tell_of_site(asked.slurm_conf, site)
+    if placement_named(asked.placement) is not None:
+        site = on_known_nodes(site, len(cluster.gpus))
     return cluster, replace(asked.options, slurm=site.settings), site
 
 

@@ -182,6 +182,14 @@ def on_any_nodes(site: SlurmSite) -> SlurmSite:
     return replace(site, settings=replace(site.settings, partitions=partitions), unmodelled=unmodelled)
 
 
+def on_known_nodes(site: SlurmSite, nodes: int) -> SlurmSite:
+    """The same with partitions that name all of so many nodes, so that passes and reservations know where GPUs are."""
+    every = tuple(range(nodes))
+    partitions = site.settings.partitions or (Partition("", is_default=True),)
+    named = tuple(replace(each, nodes=every) if each.nodes is None else each for each in partitions)
+    return replace(site, settings=replace(site.settings, partitions=named))
+
+
 def settings_of(values: Mapping[str, str]) -> tuple[SchedulerSettings, tuple[str, ...]]:
     """Settings without partitions, of keys in lower case; and the SchedulerParameters that are not modelled.
 
