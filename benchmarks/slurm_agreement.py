@@ -163,6 +163,7 @@ def _step(recording: Recording, model: Model, at_s: float, until_s: float) -> tu
         table, at_s, Cluster.parse(f"{NODES}x{GPUS}"), Slurm(settings), engine="plain", placement=model.placement,
         held=held, began_s=recording.began_s,
     )  # fmt: skip
+    _set_next_cycle(queue, recording, at_s, settings)
     if model.recorded_cycles:
         _advance_by_cycles(queue, recording, at_s, until_s)
     queue.advance(until_s)
@@ -172,6 +173,15 @@ def _step(recording: Recording, model: Model, at_s: float, until_s: float) -> tu
             started[row] = queue.start_of(place, until_s)
             nodes[row] = queue.nodes_of(place)
     return started, nodes
+
+
+def _set_next_cycle(queue: LiveQueue, recording: Recording, at_s: float, settings: SchedulerSettings) -> None:
+    """When the last cycle was belongs to the recorded state: the next one comes an interval later."""
+    assert isinstance(queue.simulation, PlainLive)
+    last_s = max((cycle_s for cycle_s in recording.cycles_s if cycle_s <= at_s), default=None)
+    if last_s is not None:
+        next_s = last_s + settings.backfill.interval_s
+        queue.simulation.ranking.next_cycle = round((next_s - queue.jobs.origin_s) * queue.jobs.ticks_per_s)
 
 
 def _advance_by_cycles(queue: LiveQueue, recording: Recording, at_s: float, until_s: float) -> None:

@@ -26,12 +26,12 @@ def test_without_weights_and_backfill_a_real_slurm_is_fifo(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("site", ["fifo", "weights"])
 def test_most_decisions_of_a_real_slurm_are_those_of_the_simulation(tmp_path: Path, site: str) -> None:
-    """Of six traces of 60 jobs 3% to 8% differed, for what is not modelled: nodes that are completing, instants of
-    passes, the choice of nodes. With 30 jobs, and a busy machine, that is up to 6; without backfill or with another
-    order more than half differ.
+    """Of eight traces of 60 jobs 0 to 4 differed in each (3% of all), for what is not modelled: nodes that are
+    completing, and when passes are made. A busy machine makes more of both, and one such difference often takes a
+    second job with it: 5 of 30 are allowed. The order never differed.
     """
     require_slurm()
     with scheduled(tmp_path / "c", site) as cluster:
         found = agreement(record(cluster, drawn(np.random.default_rng(2), 30, site)))
-    assert len(found.differs) <= 6, "\n".join([str(found.differs), *report([found])])
+    assert len(found.differs) <= 5, "\n".join([str(found.differs), *report([found])])
     assert "order" not in found.differs.values()
