@@ -101,3 +101,12 @@ def test_what_scontrol_prints_is_read_by_the_same_names() -> None:
         {"priorityweightage": "5", "prioritymaxage": "7-00:00:00", "schedulerparameters": "(null)"}
     )
     assert (settings.priority.weights.age, settings.priority.max_age_s, unknown) == (5, 604_800.0, ())
+
+
+def test_what_slurm_writes_for_nothing_said_is_taken() -> None:
+    found = site(
+        "PriorityWeightTRES=(null)\nPartitionName=p MaxTime=INFINITE DefaultTime=NONE MaxNodes=UNLIMITED QOS=N/A\n"
+    )
+    (each,) = found.settings.partitions
+    assert (each.max_time_s, each.default_time_s, each.max_nodes, each.qos) == (None, None, None, "")
+    assert found.unmodelled == ()

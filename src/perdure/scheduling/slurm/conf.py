@@ -81,9 +81,10 @@ _KINDS: Mapping[str, _Kind] = {
     "priorityfavorsmall": ("YES", "NO", "1", "0", "TRUE", "FALSE"),
 }  # fmt: skip
 _PARTITION_KINDS: Mapping[str, _Kind] = {
-    **dict.fromkeys(("maxtime", "defaulttime"), _TIME),
+    "maxtime": _TIME,
+    "defaulttime": ("NONE", _TIME),
     **dict.fromkeys(("prioritytier", "priorityjobfactor"), _WHOLE),
-    "maxnodes": ("UNLIMITED", _WHOLE),
+    "maxnodes": ("UNLIMITED", "INFINITE", _WHOLE),
     "state": ("UP", "DOWN", "DRAIN", "INACTIVE"),
     "default": ("YES", "NO"),
 }  # fmt: skip
