@@ -73,6 +73,7 @@ def told(time_s, **more):
     [
         ("escalated", "", "now: escalated; a person is needed, then: perdure events 'a b' --close \"what you did\""),
         ("escalated", "recovered", "now: recovered"),
+        ("escalated", "closed", "now: closed by operator:root: rebooted the switch"),
         ("stopped", "stopped", "now: stopped"),
         ("in_chain", "", "now: in_chain"),
     ],
@@ -80,7 +81,8 @@ def told(time_s, **more):
 def test_a_journey_ends_with_how_it_stands(capsys, state, outcome, now):
     record = {
         "id": "a b", "type": "app.nan", "severity": 1, "time": 100.0, "note": "", "detected_by": "user:ada",
-        "annotations": [], "verdicts": [], "state": state, "outcome": outcome,
+        "annotations": [told(160.0, key="closed", value="rebooted the switch")] if outcome == "closed" else [],
+        "verdicts": [], "state": state, "outcome": outcome,
     }  # fmt: skip
     _journeys([record])
     assert capsys.readouterr().out.splitlines()[-1].strip() == now

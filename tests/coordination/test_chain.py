@@ -456,7 +456,7 @@ def test_what_waits_for_a_person_is_closed_by_one_once():
     assert chain.ended["x"].needs_a_person
     chain, _ = advance(chain, [seen_to()], Bench(), 1.0)
     assert (chain.ended["x"].outcome, chain.ended["x"].annotations[-1].value) == (
-        ExceptionOutcome.RECOVERED,
+        ExceptionOutcome.CLOSED,
         "rebooted",
     )
     after, (refused,) = advance(chain, [seen_to()], Bench(), 2.0)
@@ -475,7 +475,7 @@ def test_what_nobody_took_of_a_job_is_closed_like_any_other():
     chain, _ = advance(Chain(), [ExceptionRaised(record())], Bench(), 0.0)
     assert chain.ended["x"].is_unanswered
     chain, _ = advance(chain, [seen_to()], Bench(), 1.0)
-    assert (chain.ended["x"].outcome, chain.ended["x"].is_unanswered) == (ExceptionOutcome.RECOVERED, False)
+    assert (chain.ended["x"].outcome, chain.ended["x"].is_unanswered) == (ExceptionOutcome.CLOSED, False)
 
 
 def test_what_nobody_took_ends_with_what_it_is_about():

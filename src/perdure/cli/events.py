@@ -35,7 +35,7 @@ def events(
         typer.Argument(metavar="JOB|ID", help="Only of this job, or this exception by its id; each step of the way."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as they happen, until interrupted.")] = False,
-    kind: Annotated[str | None, typer.Option("--type", help="Only of this dotted type and below.")] = None,
+    kind: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only of this type and below.")] = None,
     only_open: Annotated[bool, typer.Option("--open", help="Only those that need an answer, or a person.")] = False,
     close: Annotated[
         str | None,
@@ -134,9 +134,14 @@ def _journeys(found: Iterable[dict[str, Any]]) -> None:
 
 def _stands(record: dict[str, Any]) -> str:
     """How it stands, in the word of the table; what waits for a person says how to end that."""
+    from perdure.coordination.record import CLOSED
+
     standing = str(record["outcome"] or record["state"])
     needs_a_person = standing == "escalated"
     close = f'perdure events {shlex.quote(record["id"])} --close "what you did"'
+    closing = next((said for said in record["annotations"] if said["key"] == CLOSED), None)
+    if closing is not None and standing == CLOSED:
+        return f"closed by {closing['component']}: {closing['value']}"
     return f"{standing}; a person is needed, then: {close}" if needs_a_person else standing
 
 
@@ -199,7 +204,7 @@ def _about(subject: dict[str, Any]) -> str:
 
 def raise_(
     job: Annotated[
-        str | None, typer.Argument(help="The job that it is about; not given: see --node, --resource.")
+        str | None, typer.Argument(metavar="JOB", help="The job that it is about; not given: see --node, --resource.")
     ] = None,
     context: Annotated[
         list[str] | None, typer.Argument(metavar="[-- JSON]", help='More to know, such as {"rank": 262, "node": "n7"}.')
@@ -207,7 +212,7 @@ def raise_(
     kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="Dotted, like gpu.xid79 or app.nan.")] = "",
     severity: Annotated[int, typer.Option(help="0 is fatal, 7 the least.")] = 0,
     note: Annotated[str, typer.Option(help="In words.")] = "",
-    node: Annotated[list[str] | None, typer.Option(help="A node that it is about; repeatable.")] = None,
+    node: Annotated[list[str] | None, typer.Option(metavar="NODE", help="A node that it is about; repeatable.")] = None,
     resource: Annotated[str, typer.Option(help="What jobs share, such as pfs:/scratch.")] = "",
     from_format: Annotated[
         str, typer.Option("--from", metavar="FORMAT", help="Read FILE (--file) as another program wrote it.")

@@ -437,7 +437,7 @@ class _Draft:
         elif record.is_in_force:
             self._refuse(f"jobs are held until {record.subject.resource} works again", "Raise its all-clear")
         else:
-            self._put(replace(with_annotations(record, (given.annotation,)), outcome=ExceptionOutcome.RECOVERED))
+            self._put(replace(with_annotations(record, (given.annotation,)), outcome=ExceptionOutcome.CLOSED))
 
     def _settle(self, exception_id: str, outcome: ExceptionOutcome, note: str = "") -> None:
         if record := self._ended.get(exception_id):

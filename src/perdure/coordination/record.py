@@ -81,6 +81,7 @@ class ExceptionOutcome(StrEnum):
     FAILED_AGAIN = "failed_again"  # the job was put back, and failed once more
     STOPPED = "stopped"  # the owner chose that the job ends here
     WITHDRAWN = "withdrawn"  # its subject is no more
+    CLOSED = "closed"  # a person says that it is dealt with
 
 
 class Transient(StrEnum):
@@ -270,6 +271,11 @@ class ExceptionRecord(Struct, frozen=True):
         is_about_nodes = bool(self.subject.nodes) and not self.subject.job_id
         is_done = self.state is ExceptionState.HANDLED and self.outcome is ExceptionOutcome.OPEN
         return is_about_nodes and is_done and self.read_back_s is not None
+
+    @property
+    def closing(self) -> Annotation | None:
+        """Who closed it, and with which words; None where no person did."""
+        return next((a for a in self.annotations if a.key == CLOSED), None)
 
     @property
     def is_all_clear(self) -> bool:

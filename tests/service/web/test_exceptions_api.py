@@ -56,7 +56,9 @@ def test_an_operator_closes_what_waits_for_a_person(place):
     assert post(place, place.operator, "/closings/odd", {"note": "looked at it"}).status_code == 204
     record = found(place, "odd")
     (said,) = (each for each in record["annotations"] if each["key"] == "closed")
-    assert (record["outcome"], said["component"], said["value"]) == ("recovered", "operator:root", "looked at it")
+    assert (record["outcome"], said["component"], said["value"]) == ("closed", "operator:root", "looked at it")
+    listed = place.client(place.operator).get("/api/v1/exceptions?state=closed").json()["items"]
+    assert [(each["id"], each["state"]) for each in listed] == [("odd", "closed")]
     assert post(place, place.operator, "/closings/odd", {}).status_code == 409
     assert post(place, place.operator, "/annotations/odd", {"key": "closed", "value": "again"}).status_code == 422
 

@@ -67,7 +67,7 @@ def test_what_is_owned_and_not_over_is_called_decided_and_not_closed(tmp_path):
     assert "State now" in card(text, "ended")
     assert "Owned its outcome is not known yet" in card(text, "ended")
     assert card(text, "ended").startswith("Recently decided")
-    assert "closed" not in text.lower()
+    assert "closed" not in card(text, "ended").lower()
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -571,7 +571,9 @@ def test_what_nobody_took_of_a_job_is_open_everywhere_until_it_is_closed(tmp_pat
     told.coordinator.close("died", "looked at it", ROOT)
     assert counted(browser.get("/").text) == ""
     assert "Nothing is open" in card(browser.get("/exceptions").text, "open")
-    assert "Recovered" in card(browser.get("/exceptions").text, "ended")
+    assert "Closed by a person root , an operator : looked at it" in card(browser.get("/exceptions").text, "ended")
+    journey = card(browser.get("/exceptions/died").text, "journey")
+    assert re.search(r"Closed by root , an operator \S.* looked at it$", journey)
     assert open_over_the_api(browser) == []
 
 
@@ -608,7 +610,7 @@ def test_an_operator_closes_on_its_page_what_waits_for_a_person(tmp_path):
     form = {"csrf": csrf_of(browser.get("/exceptions/odd").text), "exception_id": "odd", "note": "looked at it"}
     assert browser.post("/do/exceptions/closing?back=/exceptions/odd", data=form).status_code == 303
     page = browser.get("/exceptions/odd").text
-    assert "looked at it" in page
+    assert re.search(r"it is about no job Closed by root , an operator \S.* looked at it$", card(page, "journey"))
     assert "A person is needed" not in page
 
 

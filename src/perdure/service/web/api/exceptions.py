@@ -20,7 +20,7 @@ from perdure.service.exceptions.coordinator import Answering, Enlisting
 from perdure.service.exceptions.permissions import NOT_YOURS
 from perdure.service.store.queries import events, exceptions, jobs
 from perdure.service.web.api.models import Item, Listing
-from perdure.service.web.api.params import Cursor, Limit, Word
+from perdure.service.web.api.params import Cursor, Limit, OfJob, Word
 from perdure.service.web.problems import Problem, problem_of
 from perdure.service.web.state import Here, Operator, Owner, Viewer, WebState
 
@@ -28,7 +28,7 @@ router = APIRouter(tags=["exceptions"])
 
 Standing = Literal[
     "raised", "in_chain", "handled", "clearing", "recovered", "failed_again", "stopped", "escalated", "expired",
-    "withdrawn",
+    "withdrawn", "closed",
 ]  # fmt: skip
 """How an exception stands, in one word: `ExceptionRecord.standing`."""
 
@@ -37,8 +37,10 @@ TYPE = r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*"
 Name = Annotated[str, Field(min_length=1, max_length=128)]
 Line = Annotated[str, Field(max_length=4096)]
 Dotted = Annotated[str, Field(max_length=256, json_schema_extra={"pattern": rf"^({TYPE})?$"})]
-HandlerName = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[ -~]+$")]
-ExceptionId = Annotated[str, Path(min_length=1, max_length=600)]
+HandlerName = Annotated[
+    str, Path(min_length=1, max_length=128, pattern=r"^[ -~]+$", description="Of the handler, of its own choice")
+]
+ExceptionId = Annotated[str, Path(min_length=1, max_length=600, description="Of the exception")]
 
 
 def _record_schema() -> dict[str, Any]:
@@ -149,7 +151,7 @@ _ANSWERS = TypeAdapter(list[Raised | Problem])
 def list_exceptions(
     web: Here,
     identity: Owner,
-    job_id: Word = "",
+    job_id: OfJob = "",
     type: Annotated[list[Word] | None, Query(description="Dotted, with all below it; repeatable")] = None,
     state: Annotated[list[Standing] | None, Query(description="Only those that stand so; repeatable")] = None,
     only_open: Annotated[bool, Query(alias="open", description="Only those that need an answer, or a person")] = False,
