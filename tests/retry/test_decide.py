@@ -719,6 +719,10 @@ def test_a_node_that_was_asked_for_by_name_is_kept_unless_the_failure_is_its_own
     two = decided(job=replace(JOB, required=("n1",)), attempt=replace(TRIED, nodes=("n1", "n2")))
     assert two.exclude == ("n2",)
     assert decided(job=job, fleet=Fleet(live_jobs=10)).exclude == ()  # no node is known: it may be had
+    embedded = replace(job, required_by="the job's owner")
+    assert "retry, on n2 as asked for by the job's owner" in decided(job=embedded).reason
+    lost_there = decided(job=embedded, attempt=lost).reason
+    assert "retry away from n2, though n2 was asked for by the job's owner" in lost_there
 
 
 def test_of_two_nodes_asked_for_by_name_the_one_that_did_not_fail_is_kept():

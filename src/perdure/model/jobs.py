@@ -84,6 +84,7 @@ class Job(Struct, frozen=True):
     reason: str = ""  # why it waits, in the resource manager's words
     excluded: tuple[str, ...] = ()  # nodes it must not run on
     required: tuple[str, ...] = ()  # nodes it must run on
+    required_by: str = "-w"  # how its owner asked for these, in the resource manager's words
     restarts: int = 0  # the resource manager's own count; no identity
     eligible_s: float | None = None  # it does not start before this instant
     licences: tuple[str, ...] = ()  # names of what it asks for besides nodes

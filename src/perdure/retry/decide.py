@@ -16,6 +16,7 @@ from perdure.retry.budget import at, room
 from perdure.retry.history import HOUR_S, WALLTIME_FINGERPRINT, Fleet, PastFailure, fingerprint_of, is_shared
 from perdure.retry.rules import RetryRules
 from perdure.retry.size import restart_range, restart_size
+from perdure.triage.scheduler import has_failed_to_launch
 from perdure.triage.verdict import CANCELLED, Bound, CauseRole, Label, Verdict
 
 OF_THE_SITE = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREEMPTED, AttemptState.LOST)
@@ -54,6 +55,14 @@ class Decision(Struct, frozen=True):
     @property
     def retries(self) -> bool:
         return self.kind is not DecisionKind.STOP
+
+    def headline(self, verdict: Verdict) -> str:
+        """The verdict's label as a person reads it: no more hopeful than the chance that its returns have left."""
+        if not 0.0 < self.p_transient < verdict.p_transient or verdict.label is Label.DETERMINISTIC:
+            return verdict.headline
+        if self.p_transient <= _HOPELESS_P:
+            return str(Label.DETERMINISTIC)
+        return str(Label.UNSURE) if self.p_transient < _EVEN_P else verdict.headline
 
     @property
     def told(self) -> str:
@@ -194,7 +203,8 @@ def _is_believed(case: _Weighed) -> bool:
     """Whether a retry is due, and not only one that probes."""
     verdict = case.verdict
     sure = verdict.label is Label.TRANSIENT and not verdict.hearsay and (verdict.infrastructure or case.p >= _EVEN_P)
-    return case.goes_on or case.asked is ExitWish.RETRY or sure
+    launch = has_failed_to_launch(case.attempt) and verdict.bound is Bound.NODE  # it costs little: the budget ends it
+    return case.goes_on or case.asked is ExitWish.RETRY or sure or launch
 
 
 def _retry(case: _Weighed, kind: DecisionKind, fleet: Fleet, now: float) -> Decision:
@@ -443,8 +453,8 @@ def _elsewhere(
     avoid = (*named, *suspects) if may_avoid else tuple(named)
     why = "" if verdict.bound is not Bound.SERVICE else ", once the service had time to come back"
     replaced = [node for node in avoid if node in job.required]
-    why += f", though {', '.join(replaced)} was asked for by -w" if replaced else ""
-    why += f", on {', '.join(sorted(kept))} as asked for by -w" if kept else ""
+    why += f", though {', '.join(replaced)} was asked for by {job.required_by}" if replaced else ""
+    why += f", on {', '.join(sorted(kept))} as asked for by {job.required_by}" if kept else ""
     said = f"retry away from {', '.join(avoid)}{why}" if avoid else f"retry{why}"
     return tuple(node for node in avoid if node not in job.excluded), (), said
 

@@ -294,6 +294,7 @@ def test_nodes_tell_the_gpus_in_use_and_whether_they_are_busy(world):
     world.act(Drain("n1", "fan", "e"))
     told = {each.name: (each.state, each.gpus, each.gpus_used) for each in world.core.told_nodes()}
     assert told == {"n1": (NodeState.DRAINING, 4, 4), "n2": (NodeState.UP, 4, 0), "n3": (NodeState.UP, 4, 0)}
+    assert {each.partitions for each in world.core.told_nodes()} == {("main",)}  # as jobs have it
 
 
 def test_a_job_and_its_attempt_are_told_as_they_stand(world):
@@ -302,6 +303,7 @@ def test_a_job_and_its_attempt_are_told_as_they_stand(world):
     told, ran = world.core.jobs[job_id].told("here"), world.core.running[job_id].told("here")
     assert (told.name, told.user, told.gpus, told.node_count, told.restart_nodes) == ("train", "ada", 4, 2, (1, 2))
     assert (told.cluster, told.walltime_s, told.wish, told.partition) == ("here", 9.0, Wish.NEVER, "main")
+    assert told.required_by == "the job's owner"  # this cluster has no -w
     assert (ran.id, ran.gpus, ran.nodes, ran.user) == (
         name(job_id).__class__("here", job_id, 1),
         4,

@@ -29,6 +29,10 @@ class Timing(Struct, frozen=True):
     requeue_delay_s: float = 0.0  # from the cluster's own requeue to the earliest start
 
 
+PARTITION = "main"
+"""All nodes, and the jobs on them, are of this one."""
+
+
 class LocalNode(Struct, frozen=True):
     """One virtual node."""
 
@@ -55,7 +59,8 @@ class LocalNode(Struct, frozen=True):
         return NodeState.DRAINING if busy else NodeState.DRAINED
 
     def told(self, busy: bool, gpus_used: int) -> Node:
-        return Node(self.name, self.state(busy), self.down or self.drained or "", self.gpus, gpus_used, self.since_s)
+        why = self.down or self.drained or ""
+        return Node(self.name, self.state(busy), why, self.gpus, gpus_used, self.since_s, partitions=(PARTITION,))
 
 
 class LocalJob(Struct, frozen=True):
@@ -102,7 +107,7 @@ class LocalJob(Struct, frozen=True):
             user=spec.user,
             state=self.state,
             submit_s=self.submit_s,
-            partition="main",
+            partition=PARTITION,
             gpus=spec.gpus_per_node * self.node_count,
             node_count=self.node_count,
             restart_nodes=(spec.min_nodes, spec.node_count) if spec.min_nodes else None,
@@ -112,6 +117,7 @@ class LocalJob(Struct, frozen=True):
             reason=self.reason,
             excluded=self.excluded,
             required=self.required,
+            required_by="the job's owner",
             restarts=self.restarts,
             eligible_s=self.eligible_s,
             work_dir=spec.workdir,

@@ -39,6 +39,7 @@ from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import GONE, Known, Observation, changes
 from perdure.retry.decide import Decision, is_free
 from perdure.retry.history import Fleet, Spent, blamed, usable_nodes
+from perdure.retry.launches import of_launches
 from perdure.retry.one_node import is_of_place, of_one_node, with_end
 from perdure.service.core.case import Case, ControllerState, Failure
 from perdure.service.core.comments import commented, line_of
@@ -437,6 +438,7 @@ def _judged(
         return state, [Journalled(event)]  # an older attempt, or judged before: known, and nothing to do
     verdict = of_set_down(event.verdict, failure.attempt, state.known.nodes)
     verdict = of_one_node(verdict, case.job, failure.attempt, state.ends, event.time_s)
+    verdict = of_launches(verdict, failure.attempt, case.past)
     if is_of_place(verdict):
         state = replace(state, ends=with_end(state.ends, case.job, failure.attempt, False, event.time_s))
     event = replace(event, verdict=verdict)

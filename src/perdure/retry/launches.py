@@ -1,0 +1,37 @@
+"""Launches that failed alike on several nodes: none of these nodes is at fault, as far as can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from perdure.model.jobs import Attempt
+from perdure.retry.history import PastFailure
+from perdure.triage.scheduler import has_failed_to_launch
+from perdure.triage.verdict import Bound, Label, Verdict
+
+MOST_NAMED = 4  # nodes in a sentence
+
+
+def of_launches(verdict: Verdict, attempt: Attempt, past: Sequence[PastFailure]) -> Verdict:
+    """The verdict; that on a launch that has failed on other nodes before, with words that send nobody to a node.
+
+    `past` holds the job's earlier failures, oldest first. The chance that a retry passes is left to the decision, which
+    weighs each return.
+    """
+    if not has_failed_to_launch(attempt) or verdict.bound is not Bound.NODE:
+        return verdict
+    nodes = [node for before in past if before.fingerprint == verdict.fingerprint for node in before.nodes]
+    places = list(dict.fromkeys([*nodes, *attempt.nodes]))
+    if len(places) == len(attempt.nodes):
+        return verdict
+    more = f" and {len(places) - MOST_NAMED} more" if len(places) > MOST_NAMED else ""
+    where = ", ".join(places[:MOST_NAMED]) + more
+    return replace(
+        verdict,
+        label=Label.UNSURE,
+        summary=f"{verdict.summary}, on {where} alike",
+        advice=f"It did not start on {where}: look at what the job needs before its program starts (its directories,"
+        " its container image, its prolog) and at what these nodes share.",
+    )

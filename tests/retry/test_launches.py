@@ -1,0 +1,66 @@
+"""Launches that fail alike on several nodes: what is said of them, and of their chance."""
+
+import pytest
+
+from perdure.model.jobs import AttemptState
+from perdure.retry.decide import DecisionKind
+from perdure.retry.launches import of_launches
+from perdure.triage.judge import judge
+from perdure.triage.verdict import Bound, Label
+from tests.copying import replace
+from tests.retry.test_decide import TRANSIENT, TRIED, decided, earlier
+
+NOT_LAUNCHED = replace(TRIED, state=AttemptState.LAUNCH_FAILED, exit_code=0, reason="launch failed: no such user")
+
+
+def failed_before(*nodes):
+    """The same launch failure on each of these nodes, the oldest first."""
+    seen, found = judge(b"", NOT_LAUNCHED), []
+    for node in nodes:
+        (before,) = earlier(1, node, seen.fingerprint)
+        found.append(replace(before, category="launcher", p_transient=found[-1].p_transient / 2 if found else 0.85))
+    return found
+
+
+def said_after(*nodes):
+    past = failed_before(*nodes)
+    verdict = of_launches(judge(b"", NOT_LAUNCHED), NOT_LAUNCHED, past)
+    return verdict, decided(verdict, attempt=NOT_LAUNCHED, past=past)
+
+
+def test_a_first_launch_failure_is_retried_on_another_node():
+    verdict, decision = said_after()
+    assert (verdict.label, decision.headline(verdict), decision.kind) == ("transient", "transient", "retry")
+    assert verdict.advice.startswith("A retry on another node usually starts")
+
+
+def test_what_failed_to_launch_on_several_nodes_is_not_called_transient_nor_sent_to_another():
+    verdict, decision = said_after("n1", "n3")
+    assert verdict.summary == "the job never got as far as its program, on n1, n3, n2 alike"
+    assert "another node" not in verdict.advice
+    assert verdict.advice.startswith("It did not start on n1, n3, n2: look at what the job needs")
+    assert decision.headline(verdict) != Label.TRANSIENT
+    assert decision.kind is DecisionKind.RETRY
+
+
+def test_a_launch_that_failed_twice_on_one_node_may_be_that_node_s():
+    assert said_after("n2")[0] == judge(b"", NOT_LAUNCHED)
+
+
+def test_only_launches_are_spoken_of_so():
+    failed = replace(TRANSIENT, bound=Bound.NODE)
+    assert of_launches(failed, TRIED, earlier(2)) == failed
+
+
+@pytest.mark.parametrize(
+    ("times", "headline"),
+    [(0, "transient"), (1, "transient"), (2, "unsure"), (3, "deterministic"), (4, "deterministic")],
+)
+def test_the_label_follows_the_chance_that_returns_leave(times, headline):
+    decision = decided(past=earlier(times))  # 0.9, 0.69, 0.36, 0.12, 0.03
+    assert decision.headline(TRANSIENT) == headline
+
+
+def test_a_label_that_no_return_has_moved_is_the_verdict_s():
+    unsure = replace(TRANSIENT, label=Label.UNSURE, p_transient=0.1)
+    assert decided(unsure).headline(unsure) == Label.UNSURE
