@@ -313,6 +313,23 @@ def test_a_step_that_somebody_cancelled_is_not_put_back(lines: tuple[str, ...]) 
     assert verdict.summary == "its step was cancelled, as scancel JOB.STEP does"
 
 
+TOLD_TO_END = (
+    "W1120 12:00:11 torch/distributed/elastic/agent/server/api.py:719] Received Signals.SIGTERM death signal, shutting"
+    " down workers",
+    "torch.distributed.elastic.multiprocessing.api.SignalException: Process 2210 got signal: 15",
+)
+
+
+@pytest.mark.parametrize("lines", [(*TOLD_TO_END, CANCELLED), (CANCELLED, *TOLD_TO_END)])
+def test_a_launcher_that_was_told_to_end_as_its_step_was_cancelled_was_not_preempted(lines: tuple[str, ...]) -> None:
+    verdict = judge("\n".join(["step 1 loss 0.5", *lines]).encode())
+    assert (verdict.label, verdict.category) == (Label.UNSURE, "cancelled")
+    alone = judge("\n".join(["step 1 loss 0.5", *TOLD_TO_END]).encode())
+    assert (alone.label, alone.category) == (Label.TRANSIENT, "preempt")
+    preempted = judge("\n".join([*TOLD_TO_END, f"{CANCELLED[:-4]} DUE TO PREEMPTION ***"]).encode())
+    assert preempted.category == "preempt"
+
+
 @pytest.mark.parametrize(
     ("lines", "signal"),
     [

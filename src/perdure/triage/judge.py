@@ -62,6 +62,7 @@ FRAME = "own-frame"
 
 _MODULE_MISSING, _ENVIRONMENT_MISSING = "python-module-missing", "environment-missing"
 _TRACEBACK, _EXCEPTION = "traceback", "python-other-exception"
+_SIGNALLED, _STEP_CANCELLED = "preempt-signal", "slurm-cancelled"
 _NOT_FOUND_LINES = ("command-missing", "command-missing-translated", _ENVIRONMENT_MISSING)
 
 MESSAGE = "message"
@@ -242,7 +243,9 @@ def _primary(hits: Sequence[Hit], known: Sequence[Fact], report: LauncherReport 
 
 
 def _naming(primary: Sign | None, hits: Sequence[Hit]) -> Sign | None:
-    """What tells more than `primary`, where a line does: the node, the command, or why a module is missing."""
+    """What tells more than `primary`, where a line does: the node, the command, who signalled, or why a module is
+    missing.
+    """
     if isinstance(primary, Fact | LauncherReport) and primary.cause is OF_EXIT_CODE[NOT_FOUND]:
         return next((hit for hit in reversed(hits) if hit.cause.name in _NOT_FOUND_LINES), primary)
     if not isinstance(primary, Hit) or lost_nodes(primary.text):
@@ -250,6 +253,8 @@ def _naming(primary: Sign | None, hits: Sequence[Hit]) -> Sign | None:
     if primary.cause.name == _MODULE_MISSING:  # scripts go on without their environment, under another Python
         before = (hit for hit in hits if hit.cause.name == _ENVIRONMENT_MISSING and hit.order < primary.order)
         return next(before, primary)
+    if primary.cause.name == _SIGNALLED:  # a launcher says that it got SIGTERM, Slurm that it cancelled the step
+        return next((hit for hit in hits if hit.cause.name == _STEP_CANCELLED), primary)
     alike = (hit for hit in hits if hit.cause is primary.cause)
     return next((hit for hit in alike if lost_nodes(hit.text)), primary)
 
