@@ -90,7 +90,7 @@ def test_a_folder_that_cannot_be_written_is_an_input_error(tmp_path):
         write_report(tmp_path / "file", {}, ["a"], [table], runs)
 
 
-def test_what_rounding_leaves_is_not_drawn_as_a_wait():
+def test_what_rounding_leaves_is_no_wait_and_said_in_words():
     figure_module = pytest.importorskip("matplotlib.figure")
     table = jobs((1, 0, 10), (4, 1, 10))
     result = simulate(table, CLUSTER, "fifo")
@@ -98,7 +98,8 @@ def test_what_rounding_leaves_is_not_drawn_as_a_wait():
     figure = figure_module.Figure()
     DRAWN["waits"](figure, [Shown("fifo", table, result)], LIGHT)
     (axes,) = figure.axes
-    assert axes.get_ylim() == (0.0, 1.0)
+    assert [text.get_text() for text in axes.texts] == ["No job waited: each started when it was submitted."]
+    assert not axes.axison
 
 
 def test_waits_by_size():

@@ -154,6 +154,9 @@ def _completion(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
 def _waits(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
     axes = figure.subplots()
     waits = [waits_by_size(run.table, run.result) for run in shown]
+    if np.nanmax(waits) < 1.0:  # less than a second is no wait, but what rounding leaves
+        _words(axes, "No job waited: each started when it was submitted.")
+        return
     unit_s, unit = _unit(float(np.nanmax(waits)))
     width = 0.8 / len(shown)
     for place, (run, colour) in enumerate(zip(shown, theme.runs, strict=False)):
@@ -163,7 +166,6 @@ def _waits(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
     axes.set_xticks(range(len(SIZES)), ["1 GPU", *middle, f"{SIZES[-1][0]} and more"])
     axes.grid(visible=False, axis="x")
     axes.set(xlabel="GPUs of the job", ylabel=f"mean wait, {unit}")
-    axes.set_ylim(0, max(1.0, axes.get_ylim()[1]))  # less than a second is no wait, but what rounding leaves
     _legend(axes, len(shown))
 
 
@@ -228,6 +230,12 @@ PICTURES: Mapping[str, Callable[[Figure, Sequence[Shown], Theme], None]] = {
     "gantt": _gantt,
 }
 RECORDED = "recorded"  # a further picture, where starts were recorded
+
+
+def _words(axes: Axes, text: str) -> None:
+    """What there is to say where nothing can be drawn."""
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
 
 
 def _mark_times(axes: Axes) -> None:

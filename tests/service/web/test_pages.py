@@ -133,7 +133,8 @@ def test_every_page_and_listing_is_read_from_every_database(where, tmp_path):
 
 def test_an_empty_cluster_is_explained(tmp_path):
     text = browser_of(site(tmp_path)).get("/").text
-    for words_ in ("Nothing has failed yet", "Nothing runs", "The queue is empty"):
+    assert "data-chart=" not in text
+    for words_ in ("Nothing has failed yet", "No GPU-hours were saved or wasted", "Nothing runs", "The queue is empty"):
         assert words_ in text
 
 

@@ -48,6 +48,21 @@ def test_every_form_that_is_linked_is_on_it_once(page):
     assert sum(link.startswith("model-") for link in links) > 20
 
 
+def test_marks_of_the_description_are_shown_as_code(page):
+    assert "`" not in page
+    assert "<code>/?code=CODE</code>" in page
+
+
+def test_every_parameter_says_what_it_means(document):
+    operations = [operation for group in groups(document) for operation in group.operations]
+    assert [(o.path, p.name) for o in operations for p in o.parameters if not p.about] == []
+
+
+def test_a_table_without_meanings_has_no_column_of_them(page):
+    (table,) = re.findall(r'id="model-Submitted">(.*?)</table>', page, re.DOTALL)
+    assert "Meaning" not in table
+
+
 def test_nothing_comes_from_elsewhere(page):
     assert all(link.startswith(("/", "#")) for link in re.findall(r'(?:href|src|action)="([^"]*)"', page))
 

@@ -87,8 +87,8 @@ class TokenBook:
 
     def mint(self, user: str, role: Role) -> str:
         """Make a token; it is known to the caller alone. Raises `InputError`, `StateError`."""
-        if not user or not user.isprintable() or " " in user or len(user) > 256:
-            fix = "Give a name without blanks, of at most 256 characters"
+        if not user or not user.isprintable() or set(user) & set(" /") or len(user) > 256:
+            fix = "Give a name without blanks and slashes, of at most 256 characters"
             raise InputError("user", f"{user[:40]!r} is not a user name", fix)
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
         entry = TokenEntry(secrets.token_hex(6), digest(token), user, role, time.time())

@@ -15,7 +15,7 @@ from perdure.service.core.orders import NODE_KINDS, job_order, node_order, one_l
 from perdure.service.store.journal import ActionState
 from perdure.service.store.queries import actions, jobs, nodes
 from perdure.service.web.api.models import ActionItem, Listing, Order, Planned, StatusItem, Switch
-from perdure.service.web.api.params import Cursor, IdempotencyKey, Limit, Word
+from perdure.service.web.api.params import Cursor, IdempotencyKey, Limit, OfJob, Word
 from perdure.service.web.api.status import standing
 from perdure.service.web.state import Here, Operator, Viewer, WebState
 
@@ -24,7 +24,7 @@ router = APIRouter(tags=["actions"])
 RETRY_IS = "requeue"
 """The kind of action that an order to retry plans."""
 OF_KIND = f"Only of this kind: {', '.join(KINDS)}, or retry, which is requeue"
-ActionKey = Annotated[str, Path(min_length=1, max_length=600)]
+ActionKey = Annotated[str, Path(min_length=1, max_length=600, description="Of the action, as a listing tells it")]
 
 
 @router.get("/actions")
@@ -33,7 +33,7 @@ def list_actions(
     identity: Viewer,  # noqa: ARG001
     state: Annotated[list[ActionState] | None, Query(description="Only actions that stand so; repeatable")] = None,
     kind: Annotated[Word, Query(description=OF_KIND, json_schema_extra={"enum": ["", "retry", *KINDS]})] = "",
-    job_id: Word = "",
+    job_id: OfJob = "",
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Listing[ActionItem]:

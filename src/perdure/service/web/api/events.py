@@ -19,7 +19,7 @@ from perdure.service.store.queries import events, jobs
 from perdure.service.store.queries.events import EventRow
 from perdure.service.web.api.event_feed import EventFeed, FeedItem
 from perdure.service.web.api.models import EventItem, Listing
-from perdure.service.web.api.params import Limit, Word
+from perdure.service.web.api.params import Limit, OfJob, Word
 from perdure.service.web.roles import is_still_known, operator
 from perdure.service.web.state import Here, Viewer, WebState
 
@@ -28,7 +28,7 @@ router = APIRouter(tags=["events"])
 HEARTBEAT_S = 15.0
 PATIENCE_S = 1.0  # a stream looks this often whether it is to end
 MAX_SEQ = 2**62
-Seq = Annotated[int, Query(ge=0, le=MAX_SEQ)]
+Seq = Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only events of a higher `seq`")]
 
 
 @router.get("/events")
@@ -49,8 +49,10 @@ async def stream(
     identity: Viewer,
     after: Annotated[int | None, Query(ge=0, le=MAX_SEQ, description="Not given: only what is new")] = None,
     kind: Annotated[list[Word] | None, Query(description="Only events of this kind; repeatable")] = None,
-    job_id: Word = "",
-    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+    job_id: OfJob = "",
+    last_event_id: Annotated[
+        str | None, Header(alias="Last-Event-ID", description="The last `seq` that was seen: goes on after it")
+    ] = None,
 ) -> StreamingResponse:
     """Events as they are written down, each with its `seq` as id. `Last-Event-ID` takes a broken stream up again.
 

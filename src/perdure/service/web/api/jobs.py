@@ -43,7 +43,7 @@ def list_jobs(
     web: Here,
     identity: Owner,
     state: Annotated[list[JobState] | None, Query(description="Only jobs that stand so; repeatable")] = None,
-    user: Word = "",
+    user: Annotated[Word, Query(description="Only jobs of this user")] = "",
     q: Annotated[str, Query(description="Part of a name, or an id or user", max_length=200)] = "",
     cursor: Cursor = None,
     limit: Limit = 50,
@@ -83,7 +83,7 @@ def get_log(
     identity: Owner,
     job_id: JobId,
     incarnation: Annotated[int | None, Query(ge=0, le=2**62, description="Not given: the latest")] = None,
-    max_bytes: Annotated[int, Query(ge=1, le=MAX_LOG_BYTES)] = 256 * 1024,
+    max_bytes: Annotated[int, Query(ge=1, le=MAX_LOG_BYTES, description="Of the end of the log")] = 256 * 1024,
 ) -> Response:
     """The end of an attempt's log; of one that failed as it was then. Viewers get those of their own jobs."""
     text = read_log(web, identity, job_id, incarnation, max_bytes)

@@ -377,7 +377,7 @@ class Switch(_Asked):
 
 
 class NewToken(_Asked):
-    user: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[ -~]+$")]
+    user: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[!-.0-~]+$")]  # no blank, no slash
     role: Literal["viewer", "operator"] = "viewer"
 
 

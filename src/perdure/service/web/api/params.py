@@ -26,10 +26,13 @@ _Place = Annotated[str, Field(json_schema_extra={"pattern": f"^[0-9]{{0,{CURSOR_
 _Key = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": MAX_KEY})]
 Cursor = Annotated[_Place | None, Query(description="next_cursor of the page before")]
 LastName = Annotated[str | None, Query(description="next_cursor of the page before", max_length=300)]
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="At most so many rows")]
 Word = Annotated[str, Query(max_length=200)]
-JobId = Annotated[str, Path(min_length=1, max_length=256), AfterValidator(_whole)]
-NodeName = Annotated[str, Path(min_length=1, max_length=256)]
+OfJob = Annotated[Word, Query(description="Only what is about this job")]
+JobId = Annotated[
+    str, Path(min_length=1, max_length=256, description="Of the job, such as 4711 or 4711_3"), AfterValidator(_whole)
+]
+NodeName = Annotated[str, Path(min_length=1, max_length=256, description="Of the node")]
 IdempotencyKey = Annotated[
     _Key | None,
     Header(alias="Idempotency-Key", description="A request that is sent again under it is carried out once"),

@@ -36,8 +36,9 @@ UPLOADS = "/whatif/uploads"
 SIM = ("duckdb", "matplotlib")  # of the optional part `sim`, what a comparison cannot do without in full
 KEPT = {"Cache-Control": "private, max-age=86400, immutable"}  # an answer never changes
 
-ComparisonId = Annotated[str, Path(pattern=ID)]
-PictureWord = Annotated[str, Path(max_length=20)]
+ComparisonId = Annotated[str, Path(pattern=ID, description="Of the comparison")]
+PictureName = Annotated[str, Path(max_length=20, description="One of `pictures` in the result's summary")]
+Theme = Annotated[str, Path(max_length=20, description="light or dark")]
 
 
 @router.get("/whatif")
@@ -139,8 +140,8 @@ def get_picture(
     web: Here,
     identity: Viewer,
     comparison_id: ComparisonId,
-    name: PictureWord,
-    theme: PictureWord,
+    name: PictureName,
+    theme: Theme,
 ) -> Response:
     """A picture of the answer, for light or dark pages."""
     found = _answer(web, identity, comparison_id, f"{name}-{theme}.png")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import unicodedata
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
 MAX_SHOWN = 20_000  # characters of one value; logs have their own bound
 MAX_JOB_NAME = 80
+_BETWEEN_BACKTICKS = re.compile(r"(`{1,2})([^`]+)\1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ _EXCEPTION = {
     "stopped": Badge("Stopped", "stop", "bad"),
     "escalated": Badge("Needs a person", "warn", "warn"),
     "withdrawn": Badge("Withdrawn", "slash", "idle"),
+    "closed": Badge("Closed by a person", "check", "idle"),
     "expired": Badge("Expired", "clock", "idle"),
 }
 _STANDING = {**_EXCEPTION, "handled": Badge("Owned", "check", "busy")}  # of all, also of what is not a failure of a job
@@ -399,6 +402,15 @@ def unbroken(text: str) -> Markup:
     Markup('1 if &lt;stopped&gt; (p&nbsp;=&nbsp;0.1)')
     """
     return Markup(str(escape(shown(text))).replace(" = ", "&nbsp;=&nbsp;"))  # noqa: S704  (escaped here)
+
+
+def marked(text: str) -> Markup:
+    """`text`, escaped, with what stands between backticks as code.
+
+    >>> marked("``GET /?a=<b>``, then `seq`")
+    Markup('<code>GET /?a=&lt;b&gt;</code>, then <code>seq</code>')
+    """
+    return Markup(_BETWEEN_BACKTICKS.sub(r"<code>\2</code>", str(escape(shown(text)))))  # noqa: S704  (escaped here)
 
 
 def job_name(name: str) -> str:

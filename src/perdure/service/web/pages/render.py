@@ -51,6 +51,7 @@ def environment() -> Environment:
         iso=labels.iso,
         job_name=labels.job_name,
         kind=labels.kind,
+        marked=labels.marked,
         undo_question=labels.undo_question,
         percent=labels.percent,
         policy=policy_title,
