@@ -1,16 +1,20 @@
 """Help, manual pages and completion: all made from the commands themselves, and tried in real shells."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.main import get_command
 
 import perdure as package
+from perdure.cli import completion_values
 from perdure.cli.commands import ENTRIES, ENVIRONMENT, app
-from perdure.cli.completion import JOB_LETTERS, Takes, in_bash, in_fish, in_zsh, places
+from perdure.cli.completion import ASKED, Takes, in_bash, in_fish, in_zsh, places
+from perdure.cli.completion_values import LETTERS
 from perdure.cli.manual import every, page, page_name
 from tests.conftest import require_program
 
@@ -134,6 +138,13 @@ WANTED = [
     ("why --correct tr", {"transient"}),
     ("help no", {"node", "nodes", "notices"}),
     ("completion ", {"bash", "zsh", "fish"}),
+    ("whatif --policy fif", {"fifo"}),
+    ("whatif --policy fifo,fj", {"fifo,fjf"}),
+    ("whatif --placement cou", {"count"}),
+    ("whatif --retry alw", {"always:"}),
+    ("raise --type job.req", {"job.requeue-loop"}),
+    ("events --type job.req", {"job.requeue-loop"}),
+    ("rules command-missing-", {"command-missing-translated"}),
 ]
 
 
@@ -195,14 +206,39 @@ def test_each_shell_is_given_every_command_and_option(found):
 
 
 def test_a_shell_is_offered_no_job_whose_id_it_would_run(found):
-    assert not JOB_LETTERS & set("$`(){}[];&|<>*?~!#'\"\\ \t\n=/-")
+    assert not LETTERS & set("$`(){}[];&|<>*?~!#'\"\\ \t\n=/")
     assert {place.takes for place in found if place.words in ("why", "events")} == {Takes.JOB}
 
 
 def test_completion_names_the_shells(perdure):
     assert perdure("completion").complaint.startswith("completion: name a shell")
     assert perdure("completion", "tcsh").code == 2
-    assert perdure("completion", "--jobs").out.strip() == ""  # no service runs here
+    for kind in ("job", "node", "nonsense"):
+        assert perdure("completion", "--values", kind).out.strip() == ""  # no service runs here
+
+
+def test_all_that_takes_a_node_a_rule_or_a_type_is_completed(found):
+    takes = {place.words: place.takes for place in found}
+    takes |= {f"{place.words} {option.names[0]}": option.takes for place in found for option in place.options}
+    nodes = ("node drain", "node undrain", "node fail", "node freeze", "node thaw", "node return")
+    assert {takes[each] for each in (*nodes, "raise --node", "submit --exclude")} == {Takes.NODE}
+    assert (takes["rules"], takes["raise --type"], takes["raise"]) == (Takes.RULE, Takes.TYPE, Takes.JOB)
+    assert set(takes.values()) >= set(ASKED)
+
+
+def test_what_a_shell_asks_for_is_answered_by_the_service(monkeypatch):
+    listed = {"/jobs": [{"job_id": "7_3"}, {"job_id": "$(reboot)"}], "/nodes": [{"name": "n-1.rack2"}, {"name": "-x"}]}
+    asked = SimpleNamespace(pages=lambda path, most: listed[path])
+    monkeypatch.setattr(completion_values, "_client", lambda state: asked)
+    assert completion_values.values("job", None) == ["7_3"]
+    assert completion_values.values("node", None) == ["n-1.rack2"]
+
+
+def test_every_command_names_its_exit_codes_and_no_type_of_the_language(contexts):
+    for context in contexts:
+        told = context.get_help()
+        assert "Exit codes" in told, context.command_path
+        assert not re.search(r"<[a-z]|list\[", re.sub(r"<[a-z_|\s]+\|[a-z_|\s]+>", "", told)), context.command_path
 
 
 @pytest.mark.parametrize(

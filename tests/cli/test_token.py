@@ -60,6 +60,8 @@ def test_a_token_that_was_minted_can_be_found_and_revoked(perdure, state):
         (("ada", "--role", "root"), "--role: 'root' is not a role. Give viewer or operator."),
         (("a\nb", "--state", "state"), "user: 'a\\nb' is not a user name. "),
         (("a b", "--state", "state"), "user: 'a b' is not a user name. Give a name without blanks"),
+        (("a/b", "--state", "state"), "user: 'a/b' is not a user name. Give a name without blanks and slashes, of at"),
+        (("../bob", "--state", "state", "--json"), "user: '../bob' is not a user name. "),
         ((" ", "--state", "state"), "user: ' ' is not a user name. "),
         (("--revoke", "x", "--state", "state"), "x: no such token. See the ids: perdure token --list."),
     ],

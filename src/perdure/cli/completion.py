@@ -1,4 +1,4 @@
-"""``perdure completion``: scripts that complete commands, options and job ids, made from the commands themselves."""
+"""``perdure completion``: scripts that complete commands, options and values, made from the commands themselves."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ import typer
 
 from perdure.cli.manual import every
 from perdure.cli.options import StateDir
-from perdure.errors import InputError, PerdureError
+from perdure.errors import InputError
 
-JOB_LETTERS = frozenset("0123456789_+.")  # of ids that are offered: a shell reads them
 _CHOICES = re.compile(r"[a-z][a-z-]*(?:\|[a-z][a-z-]*)+")  # viewer|operator: what may be given, in the help's words
-MOST_JOBS = 50
-WITHIN_S = 1.0  # a person waits for it with a finger on the key
+_WORD = re.compile(r"\[?([A-Z]+)\b")  # the first that stands for a value in the help
 
 
 class Takes(StrEnum):
@@ -29,8 +27,18 @@ class Takes(StrEnum):
     VALUE = "value"  # nobody can guess it
     FILE = "file"
     CHOICE = "choice"
-    JOB = "job"  # or a file
     COMMAND = "command"
+    JOB = "job"  # or a file; this and what follows is asked for: `completion_values`
+    NODE = "node"
+    RULE = "rule"
+    POLICY = "policy"
+    PLACEMENT = "placement"
+    RETRY = "retry"
+    TYPE = "type"
+
+
+ASKED = tuple(Takes)[tuple(Takes).index(Takes.JOB) :]
+"""What the scripts ask Perdure for when the key is pressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,42 +68,32 @@ def completion(
     shell: Annotated[
         Literal["bash", "zsh", "fish"] | None, typer.Argument(metavar="bash|zsh|fish", show_default=False)
     ] = None,
-    jobs: Annotated[bool, typer.Option("--jobs", help="Instead: the latest job ids, which the scripts offer.")] = False,
+    kind: Annotated[
+        str | None, typer.Option("--values", metavar="KIND", help="Instead: the values that the scripts offer.")
+    ] = None,
     state: StateDir = None,
 ) -> int:
-    """Print a script that completes commands, options and job ids.
+    """Print a script that completes commands, options and their values.
 
     \b
     bash:  eval "$(perdure completion bash)"     in ~/.bashrc
     zsh:   eval "$(perdure completion zsh)"      in ~/.zshrc, below compinit
     fish:  perdure completion fish | source      in ~/.config/fish/config.fish
 
-    Job ids are those of the service of this machine's state directory, where it answers within a second.
+    Job ids and names of nodes are those of the service of this machine's state directory, where it answers within a
+    second.
 
     Exit codes: 0 printed, 2 usage.
     """
-    if jobs:
-        typer.echo("\n".join(job_ids(state)))
+    if kind is not None:
+        from perdure.cli.completion_values import values
+
+        typer.echo("\n".join(values(kind, state)))
         return 0
     if shell is None:
         raise InputError("completion", "name a shell", "Write perdure completion bash, zsh or fish")
     typer.echo({"bash": in_bash, "zsh": in_zsh, "fish": in_fish}[shell](places(context.find_root())))
     return 0
-
-
-def job_ids(state: Path | None) -> list[str]:
-    """The latest jobs of the service of a state directory; none where it does not answer."""
-    from perdure.cli.options import load_settings
-    from perdure.cli.service_client import Client
-    from perdure.service.access.service_file import ServiceFile
-
-    try:
-        found = ServiceFile.read(load_settings(flags={"service.state": state}).settings.service.state)
-        asked = Client(found.url, found.token, timeout_s=WITHIN_S)
-        listed = [str(job["job_id"]) for job in asked.pages("/jobs", MOST_JOBS)]
-    except PerdureError:
-        return []
-    return [job for job in listed if set(job) <= JOB_LETTERS]
 
 
 def places(root: Any) -> list[Place]:
@@ -133,6 +131,8 @@ def _takes(parameter: Any) -> tuple[Takes, tuple[str, ...]]:
     word = (parameter.metavar or parameter.name or "").upper()
     if "JOB" in word:
         return Takes.JOB, ()
+    if (named := _WORD.match(word)) and named[1].lower() in ASKED:
+        return Takes(named[1].lower()), ()
     return (Takes.FILE if kind is Path or "LOG" in word or "CMD" in word else Takes.VALUE), ()
 
 
@@ -160,8 +160,14 @@ def in_bash(found: Sequence[Place]) -> str:
             "# Completion of perdure for bash.",
             '_perdure_words() { COMPREPLY=($(compgen -W "$1" -- "$cur")); }',
             "_perdure_files() { compopt -o default 2>/dev/null; COMPREPLY=(); }",
+            "_perdure_values() {  # after the last comma of a list",
+            '    local before=""',
+            '    [[ $cur == *,* ]] && before="${cur%,*},"',
+            '    local offered="$(perdure completion --values "$1" 2>/dev/null)"',
+            '    COMPREPLY=($(compgen -P "$before" -W "$offered" -- "${cur##*,}"))',
+            "}",
             "_perdure_jobs() {",
-            '    _perdure_words "$(perdure completion --jobs 2>/dev/null)"',
+            "    _perdure_values job",
             "    [[ ${#COMPREPLY[@]} -gt 0 ]] || _perdure_files",
             "}",
             "_perdure() {",
@@ -194,7 +200,8 @@ def in_bash(found: Sequence[Place]) -> str:
 def _bash_offer(takes: Takes, choices: Sequence[str]) -> str:
     if takes is Takes.CHOICE:
         return f"_perdure_words {_quoted(' '.join(choices))}"
-    return {Takes.FILE: "_perdure_files", Takes.JOB: "_perdure_jobs"}.get(takes, "COMPREPLY=()")
+    asked = f"_perdure_values {takes}" if takes in ASKED else "COMPREPLY=()"
+    return {Takes.FILE: "_perdure_files", Takes.JOB: "_perdure_jobs"}.get(takes, asked)
 
 
 # ---------------------------------------------------------------- zsh
@@ -242,8 +249,10 @@ def in_zsh(found: Sequence[Place]) -> str:
 def _zsh_offer(takes: Takes, choices: Sequence[str]) -> str:
     if takes is Takes.CHOICE:
         return f"compadd -- {' '.join(map(_quoted, choices))}"
-    jobs = 'compadd -- ${(f)"$(perdure completion --jobs 2>/dev/null)"}; _files'
-    return {Takes.FILE: "_files", Takes.JOB: jobs}.get(takes, "_message value")
+    if takes in ASKED:
+        asked = f'compset -P "*,"; compadd -- ${{(f)"$({_ask(takes)})"}}'
+        return f"{asked}; _files" if takes is Takes.JOB else asked
+    return "_files" if takes is Takes.FILE else "_message value"
 
 
 # ---------------------------------------------------------------- fish
@@ -271,8 +280,8 @@ def in_fish(found: Sequence[Place]) -> str:
         below = place.below or (found[0].below if place.takes is Takes.COMMAND else ())
         within = f"{place.words} ".lstrip() if place.below else ""
         lines += [f"{at} -f -a {name} -d {_fish_quoted(_told(says[within + name]))}" for name in below]
-        if place.takes is Takes.JOB:
-            lines.append(f"{at} -a '(perdure completion --jobs 2>/dev/null)'")
+        if place.takes in ASKED:
+            lines.append(f"{at}{'' if place.takes is Takes.JOB else ' -f'} -a '({_ask(place.takes)})'")
         if place.choices:
             lines.append(f"{at} -f -a {_fish_quoted(' '.join(place.choices))}")
         lines += [f"{at} {_fish_option(option)}" for option in place.options]
@@ -285,7 +294,7 @@ def _fish_option(option: Option) -> str:
         Takes.NOTHING: "",
         Takes.FILE: " -r -F",
         Takes.CHOICE: f" -x -a {_fish_quoted(' '.join(option.choices))}",
-    }.get(option.takes, " -x")
+    }.get(option.takes, f" -x -a '({_ask(option.takes)})'" if option.takes in ASKED else " -x")
     return f"{names}{takes} -d {_fish_quoted(_told(option.says))}"
 
 
@@ -294,6 +303,11 @@ def _fish_quoted(text: str) -> str:
 
 
 # ---------------------------------------------------------------- all
+
+
+def _ask(takes: Takes) -> str:
+    """The command that the scripts run to be told the values."""
+    return f"perdure completion --values {takes} 2>/dev/null"
 
 
 def _path(place: Place) -> str:

@@ -18,7 +18,10 @@ app = typer.Typer()
 
 @app.callback()
 def config() -> None:
-    """Look at the settings."""
+    """Look at the settings.
+
+    Exit codes: 0 all can be used, 2 the first that cannot is named.
+    """
 
 
 @app.command("check")

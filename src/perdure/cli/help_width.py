@@ -14,7 +14,7 @@ NARROWEST = 20
 ROOMY = 70  # from which on the names of options have the room that they take
 _TYPES = {"<int>": "N", "<int range>": "N", "<float>": "X", "<float range>": "X", "<str>": "TEXT", "<path>": "PATH"}
 """What the library calls the kind of a value, and what a person reads in its place."""
-_OF_ARGUMENT = re.compile(r"^([A-Z][A-Z|]*) <[a-z \[\]]+>$")  # its name says already what it is
+_OF_ARGUMENT = re.compile(r"^([^-<][^<]*) <[A-Za-z \[\]]+>$")  # its name says already what it is
 _PART = re.compile(r" *[^ |]+\|?| *\|")  # a word; of <pending|held|running> each value is one
 
 
@@ -37,8 +37,10 @@ class FittingHelp(CONTEXT.formatter_class):  # type: ignore[misc]
 def _named(term: str) -> str:
     """An option or argument without the library's words for types.
 
-    >>> _named("--limit <int range>"), _named("LOG|JOBID <list[str]>"), _named("--state <up|down>")
-    ('--limit N', 'LOG|JOBID', '--state <up|down>')
+    >>> _named("--limit <int range>"), _named("TRACE <list[Path]>"), _named("[-- JSON] <list[str]>")
+    ('--limit N', 'TRACE', '[-- JSON]')
+    >>> _named("--state <up|down>")
+    '--state <up|down>'
     """
     term = _OF_ARGUMENT.sub(r"\1", term).replace("<list[str]>", "TEXT")
     for kind, name in _TYPES.items():

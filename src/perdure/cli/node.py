@@ -24,7 +24,7 @@ COLUMNS = (word("NODE"), word("STATE"), word("GPUS", leave=2), word("SINCE", lea
 _WORDS = {"superseded": "refused", "shadow": "not done"}
 
 app = typer.Typer()
-Node = Annotated[str, typer.Argument(metavar="NODE")]
+Node = Annotated[str, typer.Argument(metavar="NODE", help="Its name, as perdure nodes shows it.")]
 Reason = Annotated[str, typer.Option(help="Why; the resource manager shows it.")]
 
 
@@ -60,37 +60,55 @@ def node() -> None:
 
 @app.command("fail")
 def fail(node: Node, state: StateDir = None) -> int:
-    """Let a node of the embedded cluster die: its processes are killed."""
+    """Let a node of the embedded cluster die: its processes are killed.
+
+    Exit codes: 0 done, 2 refused, or no service.
+    """
     return _fault(node, "fail", state)
 
 
 @app.command("freeze")
 def freeze(node: Node, state: StateDir = None) -> int:
-    """Let a node of the embedded cluster hang. It stops answering, its processes stand still."""
+    """Let a node of the embedded cluster hang. It stops answering, its processes stand still.
+
+    Exit codes: 0 done, 2 refused, or no service.
+    """
     return _fault(node, "freeze", state)
 
 
 @app.command("thaw")
 def thaw(node: Node, state: StateDir = None) -> int:
-    """Resume a frozen node."""
+    """Resume a frozen node.
+
+    Exit codes: 0 done, 2 refused, or no service.
+    """
     return _fault(node, "thaw", state)
 
 
 @app.command("return")
 def return_(node: Node, state: StateDir = None) -> int:
-    """Bring a node that died back."""
+    """Bring a node that died back.
+
+    Exit codes: 0 done, 2 refused, or no service.
+    """
     return _fault(node, "return", state)
 
 
 @app.command("drain")
 def drain(node: Node, reason: Reason = "drained by hand", state: StateDir = None) -> int:
-    """Give a node no new work; what runs there ends by itself."""
+    """Give a node no new work; what runs there ends by itself.
+
+    Exit codes: 0 done or still planned, 1 the resource manager refused it, 2 usage, or no service.
+    """
     return _order(node, "drain", reason, state)
 
 
 @app.command("undrain")
 def undrain(node: Node, reason: Reason = "returned by hand", state: StateDir = None) -> int:
-    """Give a drained node work again."""
+    """Give a drained node work again.
+
+    Exit codes: 0 done or still planned, 1 the resource manager refused it, 2 usage, or no service.
+    """
     return _order(node, "undrain", reason, state)
 
 

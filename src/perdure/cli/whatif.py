@@ -22,14 +22,14 @@ Traces = Annotated[
 ]
 ClusterSpec = Annotated[str | None, typer.Option("--cluster", metavar="SPEC|FILE", help=CLUSTER_HELP)]
 Policies = Annotated[
-    str | None, typer.Option("--policy", metavar="A,B,...", help="Policies, or one of your own: mine.py:MyPolicy.")
+    str | None, typer.Option("--policy", metavar="POLICY,...", help="Policies, or one of your own: mine.py:MyPolicy.")
 ]
 Placement = Annotated[
-    str, typer.Option("--placement", metavar="P", help="How gangs find nodes; count: GPUs are only counted.")
+    str, typer.Option("--placement", metavar="PLACEMENT", help="How gangs find nodes; count: GPUs are only counted.")
 ]
 Retries = Annotated[
     str,
-    typer.Option("--retry", metavar="R,...", help="never, always:K, oracle, predicted:TPR,FPR, service:TPR,FPR."),
+    typer.Option("--retry", metavar="RETRY,...", help="never, always:K, oracle, predicted:TPR,FPR, service:TPR,FPR."),
 ]
 Failures = Annotated[
     str,
