@@ -52,7 +52,7 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.sim
 
 # Maintainers: resolve the locks anew (needs uv). Hashes, no index addresses.
 UV_COMPILE = uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet
-lock: ## resolve the locks anew (needs uv)
+lock: ## resolve the locks again (needs uv)
 	$(UV_COMPILE) pyproject.toml requirements/build.in -o requirements/base.txt
 	$(UV_COMPILE) pyproject.toml requirements/build.in --extra sim -o requirements/sim.txt
 	$(UV_COMPILE) pyproject.toml requirements/build.in --extra test -o requirements/test.txt
@@ -111,7 +111,7 @@ IN_ROOT = $(if $(ROOT),tests/slurm/in-root $(ROOT))
 FOUNDRY_VENV ?= build/foundry
 FOUNDRY_DATA := src/perdure/triage/data/foundry.jsonl.gz
 SLURM_SANDBOX ?= $(wildcard ../shared/tools/slurm-sandbox)
-foundry: test-tools $(FOUNDRY_VENV)/bin/python ## make the labelled logs anew
+foundry: test-tools $(FOUNDRY_VENV)/bin/python ## make the labelled logs again
 	@$(BIN)/python -m foundry.cast --python $(FOUNDRY_VENV)/bin/python --keep $(FOUNDRY_DATA) \
 	  --out $(FOUNDRY_DATA) $(if $(SLURM_SANDBOX),--slurm-sandbox $(SLURM_SANDBOX)) $(ARGS)
 

@@ -59,7 +59,7 @@ FrameworkName = Annotated[
     str,
     typer.Option(
         metavar="auto|torchrun|lightning|submitit|plain",
-        help="torchrun and plain are told by TERM, lightning by USR1, submitit by USR2.",
+        help="torchrun and plain get TERM, lightning USR1, submitit USR2.",
     ),
 ]
 

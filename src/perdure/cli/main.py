@@ -13,7 +13,7 @@ from typing import Any
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code. Whatever goes wrong is told in one line on stderr."""
+    """Run one command; returns the exit code. Any error is one line on stderr."""
     words = list(sys.argv[1:] if args is None else args)
     if words[:1] == ["exec"]:
         gc.disable()  # nothing of what is loaded now is garbage

@@ -27,7 +27,7 @@ def token(
 ) -> int:
     """Mint a token. It is shown this once: the service keeps only its hash, in tokens.json.
 
-    Standard output is the token alone; its id, by which it is revoked, is told on standard error.
+    The token alone goes to standard output; the id that revokes it goes to standard error.
 
     Exit codes: 0 minted, listed or revoked, 2 refused.
     """

@@ -95,7 +95,7 @@ def bench(
     predictions_out: Annotated[
         Path | None, typer.Option(metavar="FILE.csv", help="Write id, p10, p50, p90, truth, in seconds.")
     ] = None,
-    refit_days: Annotated[int, typer.Option(metavar="N", min=1, help="Learn anew every N days.")] = 1,
+    refit_days: Annotated[int, typer.Option(metavar="N", min=1, help="Learn again every N days.")] = 1,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="The same seed gives the same answers.")] = 0,
     as_json: AsJson = False,
 ) -> int:
