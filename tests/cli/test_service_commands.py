@@ -233,7 +233,9 @@ def test_the_kill_switch_is_turned_and_turned_back(ask, state):
     job_id = ask("submit", "--", "sh", "-c", program).out.strip()
     await_(lambda: "the kill switch is on" in ask("why", job_id).out)
     assert "RESULT" in ask("why", job_id).out
+    assert "the kill switch is on: no action is begun (perdure actions --resume)" in ask("jobs").err
     assert ask("actions --resume").out == "resumed\n"
+    assert "the kill switch is on" not in ask("jobs").err
     await_(lambda: "requeue  done" in ask("why", job_id).out)
     assert not (state / "STOP").exists()
 

@@ -396,15 +396,15 @@ def test_what_is_wrong_with_a_policy_of_ones_own_is_told_by_its_line(perdure, ho
         ("--policy fifo --load much", "--load 'much': not a number. Write it like 0.8."),
         (
             "--policy fifo --load 0.5,0.8",
-            "whatif: give a trace, --cluster (or --slurm-conf) and --policy, and at most one --load; or ",
+            "whatif: 2 loads, and at most one --load is taken. See perdure whatif -h",
         ),
         (
             "",
-            "whatif: give a trace, --cluster (or --slurm-conf) and --policy, and at most one --load; ",
+            "whatif: give --policy. See perdure whatif -h",
         ),
         (
             "--study retry",
-            "whatif: give a trace, --cluster (or --slurm-conf) and --policy, and at most one --load; or ",
+            "whatif: --study is asked for without a trace",
         ),
     ],
 )

@@ -199,7 +199,7 @@ def _owner(record: dict[str, Any]) -> str:
 
 def _about(subject: dict[str, Any]) -> str:
     parts = [f"job {subject['job']}" if subject["job"] else "", ",".join(subject["node"][:4]), subject["resource"]]
-    return " ".join(filter(None, parts)) or subject["cluster"]
+    return " ".join(filter(None, parts)) or f"cluster {subject['cluster']}"
 
 
 def raise_(

@@ -25,10 +25,12 @@ class LookAge:
     last_look_s: float | None
     look_every_s: float
     unseen: dict[str, str] = field(default_factory=dict)
+    stopped: bool = False  # by the kill switch
 
     def doubts(self, now: float) -> list[str]:
         """What a reader must know of it; nothing where it is whole and fresh."""
-        said = [f"{part} cannot be asked: {why}" for part, why in sorted(self.unseen.items())]
+        said = ["the kill switch is on: no action is begun (perdure actions --resume)"] if self.stopped else []
+        said += [f"{part} cannot be asked: {why}" for part, why in sorted(self.unseen.items())]
         is_fresh = self.last_look_s is not None and now - self.last_look_s <= max(LEAST_S, LOOKS * self.look_every_s)
         return said if is_fresh else [self.age(now), *said]
 
@@ -44,7 +46,7 @@ class LookAge:
 def picture_of(client: Client) -> LookAge:
     """Ask the service."""
     found: dict[str, Any] = client.get("/status")
-    return LookAge(found["last_look_s"], found.get("look_every_s") or 0.0, found["unseen"])
+    return LookAge(found["last_look_s"], found.get("look_every_s") or 0.0, found["unseen"], bool(found.get("stopped")))
 
 
 def warn(picture: LookAge) -> None:

@@ -14,7 +14,8 @@ app = typer.Typer()
 CLUSTER_HELP = "Nodes x GPUs: 32x8, 321x2+231x8, 32x8/4 (racks of 4); or a list of machines, CSV or TOML."
 ClusterSpec = Annotated[str, typer.Option(metavar="SPEC|FILE", help=CLUSTER_HELP)]
 TraceFormat = Annotated[
-    str | None, typer.Option("--format", metavar="FORMAT", help="Form of the trace; recognised by its content if not given.")
+    str | None,
+    typer.Option("--format", metavar="FORMAT", help="Form of the trace; recognised by its content if not given."),
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out and count them, instead of stopping.")]
 

@@ -129,10 +129,9 @@ def whatif(
         _must_concern_studies(study, context)
         return run_study(study, loads, seeds, policies, cluster, workers, as_json, wide=wide)
     if study is not None or not traces or not (cluster or slurm_conf) or not policies or len(loads) > 1:
-        what = (
-            "give a trace, --cluster (or --slurm-conf) and --policy, and at most one --load; or --study without a trace"
+        raise InputError(
+            "whatif", _misgiven(traces, cluster or slurm_conf, policies, loads, study), "See perdure whatif -h"
         )
-        raise InputError("whatif", what, "See perdure whatif --help")
     from perdure.cli.comparison import ComparisonOptions, compare
 
     asked = ComparisonOptions(
@@ -142,6 +141,15 @@ def whatif(
     )  # fmt: skip
     compare(asked, as_json, wide=wide)
     return 0
+
+
+def _misgiven(traces: object, cluster: object, policies: object, loads: list[float], study: str | None) -> str:
+    """What is missing, or too much."""
+    if study is not None:
+        return "--study is asked for without a trace"
+    needed = {"a trace": traces, "--cluster (or --slurm-conf)": cluster, "--policy": policies}
+    missing = [name for name, given in needed.items() if not given]
+    return f"give {' and '.join(missing)}" if missing else f"{len(loads)} loads, and at most one --load is taken"
 
 
 def _must_concern_studies(study: str, context: typer.Context) -> None:

@@ -231,6 +231,8 @@ def test_nodes_tell_how_they_stand(place):
     assert nodes["gpu03"]["state"] == "down"
     assert nodes["gpu03"]["reason"] == "Not responding"
     assert [nodes[name]["gpus_used"] for name in ("gpu05", "gpu06", "gpu01")] == [8, 8, 0]
+    assert get(place, "/nodes/gpu05") == nodes["gpu05"]
+    assert place.client(place.operator).get("/api/v1/nodes/zz").status_code == 404
 
 
 def test_nodes_are_paged_by_name(place):
@@ -322,6 +324,11 @@ def test_an_idempotency_key_of_a_drain_outlives_the_service(fresh, tmp_path):
 def test_draining_by_the_nodes_own_address(fresh):
     answer = order(fresh, {"reason": "hot"}, path="/nodes/gpu02/drain")
     assert fresh.world.journal.action(answer.json()["key"]).reason == "hot"
+    client = fresh.client(fresh.operator)  # without a body
+    assert (
+        fresh.world.journal.action(client.post("/api/v1/nodes/gpu01/drain").json()["key"]).reason == "asked for by root"
+    )
+    assert "no such node" in client.post("/api/v1/nodes/zz/undrain").json()["detail"]
 
 
 def test_a_planned_action_can_be_withheld_once(fresh):

@@ -241,6 +241,9 @@ def test_an_unknown_page_is_a_page(browser):
     assert answer.status_code == 404
     assert "<script>alert" not in answer.text
     assert "To the first page" in answer.text
+    main = answer.text.partition("<main")[2]
+    assert "perdure jobs" not in main  # a person at a page has the page
+    assert '<a class="button" href="/jobs">To Jobs</a>' in main
     assert "/api/" not in browser.get("/no-such-page").text.partition("<main")[2]
 
 

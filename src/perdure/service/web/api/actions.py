@@ -24,7 +24,7 @@ router = APIRouter(tags=["actions"])
 RETRY_IS = "requeue"
 """The kind of action that an order to retry plans."""
 OF_KIND = f"Only of this kind: {', '.join(KINDS)}, or retry, which is requeue"
-ActionKey = Annotated[str, Path(min_length=1, max_length=600, description="Of the action, as a listing tells it")]
+ActionKey = Annotated[str, Path(min_length=1, max_length=600, description="Key of the action, from a listing")]
 
 
 @router.get("/actions")

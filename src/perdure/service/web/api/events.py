@@ -51,7 +51,8 @@ async def stream(
     kind: Annotated[list[Word] | None, Query(description="Only events of this kind; repeatable")] = None,
     job_id: OfJob = "",
     last_event_id: Annotated[
-        str | None, Header(alias="Last-Event-ID", description="The last `seq` that was seen: goes on after it")
+        str | None,
+        Header(alias="Last-Event-ID", description="The last `seq` that was seen: the stream goes on after it"),
     ] = None,
 ) -> StreamingResponse:
     """Events as they are written down, each with its `seq` as id. `Last-Event-ID` takes a broken stream up again.

@@ -38,9 +38,9 @@ Name = Annotated[str, Field(min_length=1, max_length=128)]
 Line = Annotated[str, Field(max_length=4096)]
 Dotted = Annotated[str, Field(max_length=256, json_schema_extra={"pattern": rf"^({TYPE})?$"})]
 HandlerName = Annotated[
-    str, Path(min_length=1, max_length=128, pattern=r"^[ -~]+$", description="Of the handler, of its own choice")
+    str, Path(min_length=1, max_length=128, pattern=r"^[ -~]+$", description="Name of the handler, of its own choice")
 ]
-ExceptionId = Annotated[str, Path(min_length=1, max_length=600, description="Of the exception")]
+ExceptionId = Annotated[str, Path(min_length=1, max_length=600, description="Id of the exception")]
 
 
 def _record_schema() -> dict[str, Any]:

@@ -83,7 +83,9 @@ def get_log(
     identity: Owner,
     job_id: JobId,
     incarnation: Annotated[int | None, Query(ge=0, le=2**62, description="Not given: the latest")] = None,
-    max_bytes: Annotated[int, Query(ge=1, le=MAX_LOG_BYTES, description="Of the end of the log")] = 256 * 1024,
+    max_bytes: Annotated[
+        int, Query(ge=1, le=MAX_LOG_BYTES, description="At most so many bytes, of the end of the log")
+    ] = 256 * 1024,
 ) -> Response:
     """The end of an attempt's log; of one that failed as it was then. Viewers get those of their own jobs."""
     text = read_log(web, identity, job_id, incarnation, max_bytes)

@@ -17,7 +17,7 @@ from perdure.service.web.state import Here, Operator, Owner, Viewer, WebState
 
 router = APIRouter(tags=["learning"])
 
-Incarnation = Annotated[int, Path(ge=0, le=2**62, description="Of the attempt that failed, as the job tells it")]
+Incarnation = Annotated[int, Path(ge=0, le=2**62, description="Number of the attempt that failed")]
 Word = Literal["transient", "deterministic", "none"]
 
 

@@ -12,6 +12,8 @@ from perdure.service.web.state import Here, Operator, Viewer
 
 router = APIRouter(tags=["nodes"])
 
+NO_REASON = Reason()
+
 
 @router.get("/nodes")
 def list_nodes(web: Here, identity: Viewer, cursor: LastName = None, limit: Limit = 100) -> Listing[NodeItem]:  # noqa: ARG001
@@ -20,14 +22,24 @@ def list_nodes(web: Here, identity: Viewer, cursor: LastName = None, limit: Limi
     return Listing(items=[NodeItem.of(row) for row in page.items], next_cursor=page.next_cursor)
 
 
+@router.get("/nodes/{name}")
+def get_node(web: Here, identity: Viewer, name: NodeName) -> NodeItem:  # noqa: ARG001
+    """One node, as it stands."""
+    return NodeItem.of(nodes.node_row(web.reader, name))
+
+
 @router.post("/nodes/{name}/drain", status_code=202)
-def drain(web: Here, identity: Operator, name: NodeName, body: Reason, key: IdempotencyKey = None) -> Planned:
+def drain(
+    web: Here, identity: Operator, name: NodeName, body: Reason = NO_REASON, key: IdempotencyKey = None
+) -> Planned:
     """Give a node no new work; what runs there ends by itself."""
     return place(web, identity, Order(kind="drain", node=name, reason=body.reason), key)
 
 
 @router.post("/nodes/{name}/undrain", status_code=202)
-def undrain(web: Here, identity: Operator, name: NodeName, body: Reason, key: IdempotencyKey = None) -> Planned:
+def undrain(
+    web: Here, identity: Operator, name: NodeName, body: Reason = NO_REASON, key: IdempotencyKey = None
+) -> Planned:
     """Give a drained node work again."""
     return place(web, identity, Order(kind="undrain", node=name, reason=body.reason), key)
 

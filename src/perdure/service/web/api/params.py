@@ -30,9 +30,9 @@ Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="At most so many ro
 Word = Annotated[str, Query(max_length=200)]
 OfJob = Annotated[Word, Query(description="Only what is about this job")]
 JobId = Annotated[
-    str, Path(min_length=1, max_length=256, description="Of the job, such as 4711 or 4711_3"), AfterValidator(_whole)
+    str, Path(min_length=1, max_length=256, description="Id of the job, such as 4711 or 4711_3"), AfterValidator(_whole)
 ]
-NodeName = Annotated[str, Path(min_length=1, max_length=256, description="Of the node")]
+NodeName = Annotated[str, Path(min_length=1, max_length=256, description="Name of the node")]
 IdempotencyKey = Annotated[
     _Key | None,
     Header(alias="Idempotency-Key", description="A request that is sent again under it is carried out once"),

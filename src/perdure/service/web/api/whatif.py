@@ -36,7 +36,7 @@ UPLOADS = "/whatif/uploads"
 SIM = ("duckdb", "matplotlib")  # of the optional part `sim`, what a comparison cannot do without in full
 KEPT = {"Cache-Control": "private, max-age=86400, immutable"}  # an answer never changes
 
-ComparisonId = Annotated[str, Path(pattern=ID, description="Of the comparison")]
+ComparisonId = Annotated[str, Path(pattern=ID, description="Id of the comparison")]
 PictureName = Annotated[str, Path(max_length=20, description="One of `pictures` in the result's summary")]
 Theme = Annotated[str, Path(max_length=20, description="light or dark")]
 

@@ -7,6 +7,7 @@ from urllib.parse import urlencode, urlsplit
 from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 
+from perdure.service.web.pages.navigation import NAVIGATION, NavigationEntry
 from perdure.service.web.pages.render import is_htmx, page, plain_page, told
 from perdure.service.web.problems import Problem
 from perdure.service.web.roles import session_of
@@ -20,7 +21,9 @@ def page_of(request: Request, problem: Problem) -> Response | None:
         return None
     if problem.status == 401:
         return _to_login(request)
-    if "/api/" in problem.fix:  # a route is nothing to a person at a page
+    above = _above(request.url.path)
+    is_for_others = "/api/" in problem.fix or (above is not None and "perdure " in problem.fix)
+    if is_for_others:  # a route, or a command, is nothing to a person at a page
         problem = problem.model_copy(update={"fix": ""})
     words = f"{problem.detail[:1].upper()}{problem.detail[1:]}. {problem.fix}".strip()
     if is_htmx(request):
@@ -29,7 +32,14 @@ def page_of(request: Request, problem: Problem) -> Response | None:
     if session is None or problem.status >= 500:
         return plain_page("error", problem.status, title=problem.title, problem=problem)
     request.state.identity = session.identity
-    return page(request, request.app.state.web, "problem", problem.title, code=problem.status, problem=problem)
+    return page(
+        request, request.app.state.web, "problem", problem.title, code=problem.status, problem=problem, above=above
+    )
+
+
+def _above(path: str) -> NavigationEntry | None:
+    """The page that lists what the page at `path` is one of."""
+    return next((entry for entry in NAVIGATION if path.startswith(f"{entry.path}/") and entry.path != "/"), None)
 
 
 def _to_login(request: Request) -> Response:
