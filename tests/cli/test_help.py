@@ -137,6 +137,7 @@ WANTED = [
     ("why --cor", {"--correct"}),
     ("why --correct tr", {"transient"}),
     ("help no", {"node", "nodes", "notices"}),
+    ("help node dr", {"drain"}),
     ("completion ", {"bash", "zsh", "fish"}),
     ("whatif --policy fif", {"fifo"}),
     ("whatif --policy fifo,fj", {"fifo,fjf"}),

@@ -2,6 +2,8 @@
 
 import pytest
 
+from perdure.cli.card import card
+from perdure.cli.diagnosis import Diagnosis
 from perdure.model.jobs import AttemptState
 from perdure.retry.decide import DecisionKind
 from perdure.retry.launches import of_launches
@@ -64,3 +66,10 @@ def test_the_label_follows_the_chance_that_returns_leave(times, headline):
 def test_a_label_that_no_return_has_moved_is_the_verdict_s():
     unsure = replace(TRANSIENT, label=Label.UNSURE, p_transient=0.1)
     assert decided(unsure).headline(unsure) == Label.UNSURE
+
+
+def test_a_card_calls_a_failure_that_came_back_unsure():
+    verdict, decision = said_after("n1")
+    first, *rest = card(Diagnosis("job 7", verdict, decision))
+    assert first.startswith("job 7  UNSURE: nobody can tell yet (p = 0.")
+    assert not any("usually starts" in line for line in rest)

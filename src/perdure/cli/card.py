@@ -60,7 +60,7 @@ def card(diagnosis: Diagnosis, width: int | None = None) -> Iterator[str]:
     verdict, decision = diagnosis.verdict, diagnosis.decision
     word = decision.headline(verdict)
     says = WOULD[word]
-    if word == Label.TRANSIENT and decision.kind is DecisionKind.STOP:
+    if verdict.label is Label.TRANSIENT and decision.kind is DecisionKind.STOP:
         word, says = str(decision.kind), "by its log alone a retry would help, but not for this job"
     p = decision.p_transient or verdict.p_transient
     first = f"{plain(str(diagnosis.id))}  "

@@ -97,8 +97,14 @@ def completion(
 
 
 def places(root: Any) -> list[Place]:
-    """Every command, the program itself first."""
-    return [_place(context) for context in every(root)]
+    """Every command, the program itself first; at the end what follows ``help`` and a command with others below it."""
+    found = [_place(context) for context in every(root)]
+    helped = [
+        Place(f"help {place.words}", place.says, (), (), Takes.CHOICE, place.below)
+        for place in found[1:]
+        if place.below
+    ]
+    return [*found, *helped]
 
 
 def _place(context: Any) -> Place:
