@@ -34,6 +34,9 @@ ENVIRONMENT = (
 )
 
 
+ASK_NO_SERVICE = {("notices", "test")}  # among the commands below one that does
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A command: where it is, and what the list of commands says of it."""
@@ -53,7 +56,7 @@ ENTRIES: Mapping[str, Entry] = {
     "rules": Entry("rules:rules", "Tell what rules look for, and what to do."),
     "learn": Entry("learn:learn", "Show what retries and persons taught the model.", asks=True),
     "whatif": Entry("whatif:whatif", "Replay traces under scheduling policies."),
-    "when": Entry("when:app", "Measure how well waits can be predicted."),
+    "when": Entry("when:app", "Say when jobs will start, and what holds them."),
     "trace": Entry("trace:app", "Draw a trace, or turn one into another form."),
     "jobs": Entry("jobs:jobs", "List jobs, the latest first.", asks=True),
     "submit": Entry("jobs:submit", "Submit a job to the embedded cluster.", asks=True, settings=RUNS_A_PROGRAM),
@@ -114,7 +117,8 @@ def _built(name: str, entry: Entry) -> Any:
         each.short_help = each.short_help or f"{' '.join(each.help.split()).partition('. ')[0].rstrip('.')}."
     for each in (command, *below):
         each.context_class = HelpContext
-        each.epilog = ENVIRONMENT if entry.asks else each.epilog
+        asks = entry.asks and (name, each.name) not in ASK_NO_SERVICE
+        each.epilog = ENVIRONMENT if asks else each.epilog
     return command
 
 
