@@ -47,7 +47,7 @@ def test_who_dealt_with_an_exception_closes_it_at_the_top_of_its_page(open_site)
     page.wait_for_selector("section:has(#notes) code:has-text('swapped the card')")
     record = place.world.state.chain.find("odd")
     (note,) = [note for note in record.annotations if note.key == "closed"]
-    assert (note.value, record.outcome) == ("swapped the card", "recovered")
+    assert (note.value, record.outcome) == ("swapped the card", "closed")
     assert visit.hits() == []
 
 
