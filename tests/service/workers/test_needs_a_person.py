@@ -1,0 +1,28 @@
+"""What needs a person ends with its job, by the engine's own clock, where nothing else is on its way."""
+
+from perdure.backends.simulated import Script
+from perdure.coordination.messages import ExceptionRaised
+from perdure.coordination.record import ExceptionOutcome, ExceptionRecord, ExceptionState, Scope, Subject
+from tests.service.workers.test_holds import Place
+
+
+def test_what_nobody_took_of_a_job_is_over_soon_after_the_job(tmp_path):
+    place = Place(tmp_path)
+    try:
+        job_id = place.cluster.submit(Script(run_s=1000.0))
+        place.round(10.0)
+        place.round()
+        said = ExceptionRecord(
+            "x", "process.exit", 1, Scope.LOCAL, Subject("sim", job_id), place.cluster.now, detected_by="operator:root"
+        )
+        place.engine.tell((ExceptionRaised(said),))
+        place.round(200.0)  # nobody answers until its deadline
+        place.round()
+        assert place.record("x").state is ExceptionState.ESCALATED
+        assert not place.engine.state.chain.open
+        place.round(1000.0)
+        place.round()
+        place.round()
+        assert place.record("x").outcome is ExceptionOutcome.WITHDRAWN
+    finally:
+        place.engine.close()
