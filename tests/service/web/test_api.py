@@ -331,6 +331,22 @@ def test_draining_by_the_nodes_own_address(fresh):
     assert "no such node" in client.post("/api/v1/nodes/zz/undrain").json()["detail"]
 
 
+def test_a_token_that_is_minted_tells_the_id_that_revokes_it(fresh):
+    client = fresh.client(fresh.operator)
+    minted = client.post("/api/v1/tokens", json={"user": "zoe"}).json()
+    assert fresh.client(minted["token"]).get("/api/v1/jobs").status_code == 200
+    fresh.tokens.revoke(minted["id"])
+    assert fresh.client(minted["token"]).get("/api/v1/jobs").status_code == 401
+    assert client.post("/api/v1/tokens", json={"user": "../bob"}).status_code == 422
+
+
+def test_an_order_to_retry_is_listed_under_either_name(fresh):
+    key = order(fresh, {"kind": "retry", "job_id": "101"}).json()["key"]
+    for kind in ("retry", "requeue"):
+        assert key in [action["key"] for action in get(fresh, "/actions", kind=kind)["items"]]
+    assert key not in [action["key"] for action in get(fresh, "/actions", kind="hold")["items"]]
+
+
 def test_a_planned_action_can_be_withheld_once(fresh):
     key = order(fresh, {"kind": "hold", "job_id": "107"}).json()["key"]
     client = fresh.client(fresh.operator)

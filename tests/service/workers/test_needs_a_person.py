@@ -1,15 +1,23 @@
 """What needs a person ends with its job, by the engine's own clock, where nothing else is on its way."""
 
+import pytest
+
 from perdure.backends.simulated import Script
 from perdure.coordination.messages import ExceptionRaised
 from perdure.coordination.record import ExceptionOutcome, ExceptionRecord, ExceptionState, Scope, Subject
+from perdure.triage.verdict import Label, Verdict
+from tests.service.workers import test_holds
 from tests.service.workers.test_holds import Place
 
 
-def test_what_nobody_took_of_a_job_is_over_soon_after_the_job(tmp_path):
+@pytest.mark.parametrize("failures", [0, 1])
+def test_what_nobody_took_of_a_job_is_over_soon_after_the_job(tmp_path, monkeypatch, failures):
+    """Also where the job failed and is left to its owner: that failure is told apart."""
+    final = Verdict(Label.DETERMINISTIC, 0.02, "shape", "shapes do not match", fingerprint="shape")
+    monkeypatch.setattr(test_holds, "judge", lambda *_: final)
     place = Place(tmp_path)
     try:
-        job_id = place.cluster.submit(Script(run_s=1000.0))
+        job_id = place.cluster.submit(Script(run_s=1000.0, failures=failures))
         place.round(10.0)
         place.round()
         said = ExceptionRecord(
