@@ -340,6 +340,12 @@ def test_a_token_that_is_minted_tells_the_id_that_revokes_it(fresh):
     assert client.post("/api/v1/tokens", json={"user": "../bob"}).status_code == 422
 
 
+def test_the_description_names_the_kinds_that_a_listing_takes(place):
+    listed = place.client().get("/api/v1/openapi.json").json()["paths"]["/api/v1/actions"]["get"]["parameters"]
+    (kind,) = (one["schema"]["enum"] for one in listed if one["name"] == "kind")
+    assert {"", "retry", "requeue", "hold", "drain"} <= set(kind)
+
+
 def test_an_order_to_retry_is_listed_under_either_name(fresh):
     key = order(fresh, {"kind": "retry", "job_id": "101"}).json()["key"]
     for kind in ("retry", "requeue"):

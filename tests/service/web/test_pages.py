@@ -819,3 +819,12 @@ def test_what_somebody_cancelled_is_not_said_to_fail_again(tmp_path):
     why = page[page.index('id="why"') :].partition("</div>")[0]
     assert "Cancelled" in why
     assert "Would fail again" not in why
+
+
+def test_on_a_node_s_card_only_failures_of_infrastructure_are_red(browser):
+    """Jobs 101 (its own shapes) and 102 (a reset connection) failed in the last 24 hours."""
+    text = browser.get("/nodes").text
+    found = re.findall(r'class="node-failure( node-failure-of-site)?" href="/jobs/(\d+)', text)
+    assert ("", "101") in found
+    assert all(job != "101" for red, job in found if red)
+    assert any(red for red, _ in found)
