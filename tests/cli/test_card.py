@@ -118,6 +118,16 @@ def test_a_node_that_is_known_is_named_in_the_command():
     assert "away from gpu019, in 10 s" in shown
 
 
+@pytest.mark.parametrize(("job_id", "named"), [("64", "64"), ("64_2", "64_2"), ("", "JOBID"), ("7; rm -rf ~", "JOBID")])
+def test_a_job_that_is_known_is_named_in_the_command(job_id, named):
+    line = "slurmstepd: error: *** JOB 64 ON n1 CANCELLED AT 2026-11-25T20:00:00 DUE TO NODE FAILURE ***"
+    evidence = (Evidence(1, line, CauseRole.ROOT, "slurm-node-failure"),)
+    found = Verdict(Label.TRANSIENT, 0.96, "node_loss", "a node failed", evidence)
+    decision = Decision(DecisionKind.RETRY, "a node failed: retry away from n1, in 10 s", ("n1",))
+    shown = "\n".join(card(Diagnosis("job 64", found, decision, job_id)))
+    assert f"sacct --duplicates --jobs={named} --format" in shown
+
+
 @pytest.mark.parametrize("node", ["", "x; rm -rf ~", "$(id)", "-w", "a b", "a\nb", "n" * 64, "nö"])
 def test_what_a_log_calls_a_node_gets_into_no_command_unless_it_can_be_one(node):
     assert "sbatch" not in broken_on(node)

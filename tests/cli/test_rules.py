@@ -26,6 +26,10 @@ def test_the_sites_own_rules_are_among_them(perdure, home):
     assert "Our filer was away." in perdure("rules", "our-filer", "--config", "perdure.toml").out
 
 
+def test_the_state_directory_may_be_named_as_for_other_commands(perdure, home):
+    assert perdure("rules", "disk-full", "--state", str(home)).out == perdure("rules", "disk-full").out
+
+
 def test_a_name_that_is_not_known_is_answered_with_those_like_it(perdure):
     ran = perdure("rules", "port-bussy")
     assert (ran.code, ran.out) == (2, "")

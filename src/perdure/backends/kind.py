@@ -59,6 +59,14 @@ class CheckResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ActingService:
+    """The service that acts on a resource manager."""
+
+    told: str = ""  # which one it is, in words; "": none acts
+    is_own: bool = False  # it is that of the state directory which is checked
+
+
+@dataclass(frozen=True, slots=True)
 class Checkup:
     """What `perdure doctor` found; `answered`: the resource manager could be asked."""
 
@@ -116,10 +124,10 @@ class BackendKind(ABC, Generic[S]):
         settings: S,  # noqa: ARG002
         cluster: str,  # noqa: ARG002
         state: Path,  # noqa: ARG002
-        holder: Callable[[str], str],  # noqa: ARG002
+        holder: Callable[[str], ActingService],  # noqa: ARG002
     ) -> Checkup | None:
         """See whether the site is ready for Perdure to act; None where there is nothing to check.
 
-        `holder` names the service that acts on the resource manager of an identity, "" where none does.
+        `holder` names the service that acts on the resource manager of an identity.
         """
         return None

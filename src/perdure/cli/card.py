@@ -15,7 +15,7 @@ from perdure.cli.text import plain
 from perdure.installation import program
 from perdure.retry.decide import DecisionKind
 from perdure.triage.judge import FRAME, MESSAGE
-from perdure.triage.remedies import OUTPUT_DIR, remedy
+from perdure.triage.remedies import JOB_ID, OUTPUT_DIR, remedy
 from perdure.triage.verdict import CANCELLED, CauseRole, Evidence, Label, Verdict
 
 WOULD = {
@@ -35,6 +35,7 @@ ROLES = {
     CauseRole.CONFIRMATION: ("also", "dim"),
 }
 CODE = ("code", "cyan")  # the innermost frame of the job's own code
+JOB_NUMBER = re.compile(r"\d{1,10}(?:_\d{1,10})?", re.ASCII)  # of a job, or of a task of an array
 MAX_SHOWN = 400  # characters of a line of evidence
 _NODE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?:\[[0-9,-]{1,200}\])?"
 NODE_NAMES = re.compile(rf"{_NODE_NAME}(?:,{_NODE_NAME}){{0,31}}", re.ASCII)  # as Slurm lists them: gpu[01-03],gpu7
@@ -108,7 +109,8 @@ def _commands(diagnosis: Diagnosis) -> Iterator[str]:
     verdict, rule = diagnosis.verdict, _rule_of(diagnosis.verdict)
     line = next((line.text for line in verdict.evidence if line.rule == rule), "")
     if rule and (command := remedy(rule, line)):
-        yield command.replace(OUTPUT_DIR, _output_dir(verdict) or OUTPUT_DIR)
+        command = command.replace(OUTPUT_DIR, _output_dir(verdict) or OUTPUT_DIR)
+        yield command.replace(JOB_ID, diagnosis.job_id if JOB_NUMBER.fullmatch(diagnosis.job_id) else JOB_ID)
     if SAME_NODE in diagnosis.decision.exclude and _is_node(verdict.node):
         yield f"sbatch --exclude={shlex.quote(verdict.node)} SCRIPT"
     if diagnosis.elsewhere:

@@ -34,6 +34,9 @@ class Diagnosis:
     verdict: Verdict
     decision: Decision
 
+    job_id: str = ""
+    """The job that it is about, where the service knows it."""
+
     elsewhere: str = ""
     """A command that starts the job on other nodes; the service writes it, since it knows job and nodes."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.options import AsJson, ConfigFile, StateDir, load_settings
 from perdure.cli.output import print_json, print_line
 
 if TYPE_CHECKING:
-    from perdure.backends.kind import CheckResult, Checkup
+    from perdure.backends.kind import ActingService, CheckResult, Checkup
     from perdure.service.settings import Settings
 
 
@@ -47,7 +48,7 @@ def of_cluster(settings: Settings) -> Checkup:
     service, status = settings.service, _status(settings)
     for kind in (settings.backend_kind, *BACKENDS.values()):
         own = kind.in_use(settings.backends[kind.name], status)
-        checkup = kind.checkup(own, service.cluster_id, service.state, _other_service)
+        checkup = kind.checkup(own, service.cluster_id, service.state, lambda identity: _acting_service(identity, service.state))
         if checkup is not None:
             return checkup
     return Checkup((), answered=True)
@@ -79,10 +80,11 @@ def _notices(settings: Settings) -> Iterator[CheckResult]:
             yield CheckResult(Mark.FAIL, f"notices to {name}: {err.where}: {err.what}", err.fix)
 
 
-def _other_service(identity: str) -> str:
+def _acting_service(identity: str, state: Path) -> ActingService:
+    from perdure.backends.kind import ActingService
     from perdure.service.workers.instance import SYSTEM_DIR, holder_of, lock_dir
 
     for directory in dict.fromkeys((SYSTEM_DIR, lock_dir(os.environ, os.geteuid()))):
         if (holder := holder_of(identity, directory)) is not None:
-            return str(holder)
-    return ""
+            return ActingService(str(holder), is_own=holder.state == str(state.absolute()))
+    return ActingService()

@@ -95,10 +95,12 @@ def latest_diagnosis(found: dict[str, Any]) -> Diagnosis | None:
     decided = {e["incarnation"]: e for e in found["exceptions"] if e["decided"]}
     for attempt in found["attempts"]:
         if attempt["verdict"] and attempt["incarnation"] in decided:
-            name = f"job {found['job']['job_id']}"
+            job_id = found["job"]["job_id"]
             failure = decided[attempt["incarnation"]]
             verdict, decision = _verdict(attempt["verdict"]), _decision(failure["decided"])
-            return Diagnosis(name, verdict, decision, found.get("elsewhere", ""), decided_s=_handled_s(failure))
+            return Diagnosis(
+                f"job {job_id}", verdict, decision, job_id, found.get("elsewhere", ""), decided_s=_handled_s(failure)
+            )
     return None
 
 

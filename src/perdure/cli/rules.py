@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.options import AsJson, ConfigFile, Wide, load_settings
+from perdure.cli.options import AsJson, ConfigFile, StateDir, Wide, load_settings
 from perdure.cli.output import print_json, print_line, print_table
 from perdure.cli.table import text, word
 from perdure.errors import NotFound
@@ -24,6 +24,7 @@ def rules(
     names: Annotated[list[str] | None, typer.Argument(metavar="RULE", help="Names, as perdure why gives them.")] = None,
     wide: Wide = False,
     as_json: AsJson = False,
+    state: StateDir = None,
     config: ConfigFile = None,
 ) -> int:
     """Tell what rules look for, what each means and what to do; without a name, list them all. The site's come first.
@@ -32,7 +33,7 @@ def rules(
     """
     from perdure.cli.diagnosis import rules_of
 
-    book = rules_of(load_settings(config).settings)
+    book = rules_of(load_settings(config, {"service.state": state}).settings)
     chosen = [_named(book, name) for name in names] if names else list(book.rules)
     if as_json:
         print_json("rules", 1, rules=[_record(rule) for rule in chosen])

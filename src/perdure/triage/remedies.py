@@ -21,6 +21,7 @@ class Remedy:
 
 
 OUTPUT_DIR = "OUTPUT_DIR"
+JOB_ID = "JOBID"
 REMEDIES = (
     Remedy("hf-missing", "export HF_TOKEN=YOUR_TOKEN", r"(?i)hugging ?face|Gated|Repository|Entry|Revision|Dataset"),
     Remedy("hf-missing", "aws sts get-caller-identity", r"(?i)botocore|boto|S3|NoSuchBucket"),
@@ -29,7 +30,7 @@ REMEDIES = (
     Remedy("credentials-refused", "aws sts get-caller-identity", r"(?i)botocore|boto|S3|NoCredentials|AccessKey"),
     Remedy("slurm-time-limit", "sbatch --time=D-HH:MM:SS SCRIPT"),
     Remedy("slurm-step-time-limit", "sbatch --time=D-HH:MM:SS SCRIPT"),
-    Remedy("slurm-node-failure", "sacct --duplicates --jobs=JOBID --format=JobID,State,FailedNode", "CANCELLED AT"),
+    Remedy("slurm-node-failure", f"sacct --duplicates --jobs={JOB_ID} --format=JobID,State,FailedNode", "CANCELLED AT"),
     Remedy("slurm-oom-kill", "sbatch --mem=SIZE SCRIPT"),
     Remedy("slurm-dos-breaks", "sed -i 's/\\r$//' SCRIPT"),
     Remedy(

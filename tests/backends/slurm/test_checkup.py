@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.backends.kind import Mark
+from perdure.backends.kind import ActingService, Mark
 from perdure.backends.slurm.checkup import Facts, SpoolFacts, findings
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.records import read_jobs
@@ -74,7 +74,7 @@ def test_a_site_that_is_set_up_well_has_nothing_to_do():
         ({"node_clocks_ahead": ("n1",)}, Mark.WARN, "clocks of nodes"),
         ({"state_free_mib": 50}, Mark.FAIL, "50 MiB are free"),
         ({"descriptors": 256}, Mark.WARN, "256 files"),
-        ({"other_service": "process 7"}, Mark.WARN, "a service acts on this Slurm: process 7"),
+        ({"acting": ActingService("process 7")}, Mark.WARN, "a service acts on this Slurm: process 7"),
         ({"foreign_drains": ("n1",)}, Mark.WARN, "mark of a Perdure"),
     ],
 )  # fmt: skip
@@ -82,6 +82,12 @@ def test_each_trouble_is_found_with_what_to_do(changed, mark, says):
     found = [f for f in findings(replace(WELL, **changed)) if f.mark is mark and says in f.what]
     assert len(found) == 1, findings(replace(WELL, **changed))
     assert found[0].fix
+
+
+def test_the_service_of_this_state_directory_may_act():
+    own = replace(WELL, acting=ActingService("process 7", is_own=True))
+    assert bad(own) == []
+    assert "this state directory's service acts on this Slurm: process 7" in [f.what for f in findings(own)]
 
 
 def test_dependants_are_at_risk_without_the_hook():

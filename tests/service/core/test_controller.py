@@ -141,6 +141,19 @@ def test_a_newer_attempt_leaves_nothing_to_do():
     run.judge(TRANSIENT)
     assert run.acts() == []
     assert run.noted.record.owner is Component.RESOURCE_MANAGER
+    assert run.noted.record.owning.note == "connection lost: a newer attempt runs already"
+
+
+def test_a_job_that_started_before_it_was_kept_off_a_node_is_told_so():
+    run = after_failure(REQUEUED, NODE_FAIL)
+    run.judge(TRANSIENT)
+    (kept_off,) = run.acts()
+    run.feed(ends("done", kept_off))
+    assert run.state.cases["1"].failure.decision.exclude == ("n2",)
+    run.feed(ends("superseded", kept_off))
+    decision = run.noted.decision
+    assert decision.exclude == ()
+    assert decision.told.endswith("; it had started again before that, so it was not kept off n2")
 
 
 def test_a_blind_requeue_of_what_can_only_fail_is_held():

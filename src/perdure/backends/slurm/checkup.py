@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from perdure.backends.kind import CheckResult, Mark
+from perdure.backends.kind import ActingService, CheckResult, Mark
 from perdure.backends.slurm.config import Config
 from perdure.backends.slurm.records import JobRecord
 
@@ -50,7 +50,7 @@ class Facts:
     state_dir: str = ""
     state_free_mib: int | None = None
     descriptors: int = DESCRIPTORS
-    other_service: str = ""
+    acting: ActingService = ActingService()
     foreign_drains: Sequence[str] = field(default_factory=tuple)  # nodes with a Perdure's mark, though none acts here
 
 
@@ -277,10 +277,10 @@ def _dependants(facts: Facts) -> Iterator[CheckResult]:
 
 
 def _others(facts: Facts) -> Iterator[CheckResult]:
-    if facts.other_service:
-        yield CheckResult(
-            Mark.WARN, f"a service acts on this Slurm: {facts.other_service}", "A second one may only watch"
-        )
+    if facts.acting.told:
+        mark, fix = (Mark.OK, "") if facts.acting.is_own else (Mark.WARN, "A second one may only watch")
+        whose = "this state directory's service" if facts.acting.is_own else "a service"
+        yield CheckResult(mark, f"{whose} acts on this Slurm: {facts.acting.told}", fix)
     elif facts.foreign_drains:
         names = ", ".join(facts.foreign_drains[:5])
         what = f"nodes carry the mark of a Perdure, though none acts on this machine: {names}"

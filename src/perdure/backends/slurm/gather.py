@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from perdure.backends.kind import ActingService
 from perdure.backends.owner_reader import may_become_others
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.checkup import Facts, SpoolFacts
@@ -24,7 +25,7 @@ DAY_S = 86_400.0
 OUR_MARK = "[perdure "
 
 
-def gather(settings: SlurmSettings, cluster: str, state: Path, holder: Callable[[str], str]) -> Facts:
+def gather(settings: SlurmSettings, cluster: str, state: Path, holder: Callable[[str], ActingService]) -> Facts:
     """Look at Slurm and at this machine. Raises `ConfigError` where Slurm's tools are not in PATH."""
     backend = SlurmBackend(cluster, Tools(settings.tool_timeout_s))
     own = {"now_s": time.time(), "user": user_name(), "uid": os.geteuid()}
@@ -41,8 +42,8 @@ def gather(settings: SlurmSettings, cluster: str, state: Path, holder: Callable[
             return Facts(**own, **machine, controller_error=err.what)  # type: ignore[arg-type]
         own["now_s"] = time.time()
         seen = backend.observe(time.time() - DAY_S)
-    other = holder(config.identity)
-    marked = () if other else tuple(node.name for node in seen.nodes if OUR_MARK in node.reason and not node.is_usable)
+    acting = holder(config.identity)
+    marked = () if acting.told else tuple(node.name for node in seen.nodes if OUR_MARK in node.reason and not node.is_usable)
     return Facts(
         **own, **machine,  # type: ignore[arg-type]
         config=config,
@@ -53,7 +54,7 @@ def gather(settings: SlurmSettings, cluster: str, state: Path, holder: Callable[
         reads_as_owner=may_become_others(),
         logs=tuple(_tried(backend, attempt) for attempt in _sample(seen.attempts)),
         node_clocks_ahead=backend.clocks_ahead(config.time_s),
-        other_service=other,
+        acting=acting,
         foreign_drains=marked,
     )  # fmt: skip
 

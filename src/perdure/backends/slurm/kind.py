@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from perdure.backends.kind import NODE_NAME, BackendKind, CallBudget, Checkup, ManagerIdentity
+from perdure.backends.kind import NODE_NAME, ActingService, BackendKind, CallBudget, Checkup, ManagerIdentity
 from perdure.backends.protocol import Backend
 from perdure.backends.slurm.settings import SlurmSettings
 from perdure.errors import ConfigError, PerdureError
@@ -69,7 +69,7 @@ class SlurmKind(BackendKind[SlurmSettings]):
         spool = status.get("spool")
         return settings if spool is None else replace(settings, spool=Path(spool) if spool else None)
 
-    def checkup(self, settings: SlurmSettings, cluster: str, state: Path, holder: Callable[[str], str]) -> Checkup:
+    def checkup(self, settings: SlurmSettings, cluster: str, state: Path, holder: Callable[[str], ActingService]) -> Checkup:
         from perdure.backends.slurm.checkup import findings
         from perdure.backends.slurm.gather import gather
 

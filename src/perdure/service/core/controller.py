@@ -32,8 +32,8 @@ from perdure.coordination.record import (
     about,
 )
 from perdure.coordination.ruling import handled
-from perdure.model.actions import Action, Comment, Exclude, Requeue
-from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged
+from perdure.model.actions import Action, Comment, Exclude, OutcomeStatus, Requeue
+from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, JobChanged
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, begins_anew
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import GONE, Known, Observation, changes
@@ -69,7 +69,7 @@ from perdure.service.core.scope import OUTSIDE
 from perdure.service.core.set_down import of_set_down
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.core.view import SiteView
-from perdure.service.core.waiting_retry import after_change, after_giving_back, given_back
+from perdure.service.core.waiting_retry import after_change, after_giving_back, after_too_late, given_back
 from perdure.triage.verdict import Verdict
 
 
@@ -570,6 +570,8 @@ def _ended(state: ControllerState, event: Ended, settings: ControllerSettings) -
     for end in event.ends:
         if end.attempt is not None and end.action.is_a(Requeue) and end.detail.startswith(OUTSIDE):
             state = replace(state, fleet=state.fleet.without_spent(end.attempt.job_id))
+        state, reworded = _not_excluded(state, end, settings)
+        effects += reworded
     inputs = [given for end in event.ends for given in consequences(end, event.held, state.chain)]
     if not inputs:
         return state, effects
@@ -579,3 +581,16 @@ def _ended(state: ControllerState, event: Ended, settings: ControllerSettings) -
             state = state.in_chain(case.failure.record)
     state, more = _advance(state, inputs, settings, max(end.time_s for end in event.ends))
     return state, [*effects, *more]
+
+
+def _not_excluded(
+    state: ControllerState, end: ActionEnded, settings: ControllerSettings
+) -> tuple[ControllerState, list[Effect]]:
+    """Say so of a job that had started again before it was kept off nodes, as the decision has it."""
+    case = state.cases.get(end.attempt.job_id) if end.attempt else None
+    failure = case.failure if case else None
+    if not end.action.is_a(Exclude) or end.status != OutcomeStatus.SUPERSEDED.value or failure is None:
+        return state, []
+    if failure.attempt.id != end.attempt or failure.decision is None or not failure.decision.exclude:
+        return state, []
+    return _reworded(state, end.attempt.job_id, after_too_late(failure.decision), settings, end.time_s)

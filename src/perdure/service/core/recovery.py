@@ -29,7 +29,8 @@ def recovery_of(case: Case, attempt: Attempt, decision: Decision) -> Recovery:
     """
     job = case.job
     if case.moved_on:
-        return Component.RESOURCE_MANAGER, handled("a newer attempt runs already")
+        cause = f"{case.failure.verdict.summary}: " if case.failure and case.failure.verdict else ""
+        return Component.RESOURCE_MANAGER, handled(f"{cause}a newer attempt runs already")
     if job.state is JobState.PENDING or _held_by_its_manager(job):
         return _amend(job, attempt, decision)
     if job.state is JobState.HELD and attempt.state is AttemptState.NODE_FAIL and job.reason == _HELD_BY_NOBODY:

@@ -1,4 +1,4 @@
-"""A retry that waits in the queue: what was changed of its nodes since, and when it gets back some of them. Pure."""
+"""A retry that waits in the queue: what became of its nodes since, and when it gets back some of them. Pure."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from perdure.retry.history import Fleet
 from perdure.service.core.case import Case
 
 _CHANGED = "; its nodes were changed since, "  # no colon: behind one stands what was done
+_TOO_LATE = "; it had started again before that, so "
 _LIFTED = "; no other node is in service, so "
 
 
@@ -56,6 +57,12 @@ def after_giving_back(decision: Decision, nodes: tuple[str, ...]) -> Decision:
     kept = tuple(name for name in decision.exclude if name not in nodes)
     decision = replace(decision, exclude=kept, lift=(*decision.lift, *nodes))
     return _with_words(decision, _LIFTED, f"it may run on {', '.join(nodes)} again")
+
+
+def after_too_late(decision: Decision) -> Decision:
+    """The decision where the job had started again before it could be kept off nodes."""
+    said = f"it was not kept off {', '.join(decision.exclude)}"
+    return _with_words(replace(decision, exclude=()), _TOO_LATE, said)
 
 
 def _is_missing(node: Node, job: Job) -> bool:
