@@ -4,6 +4,7 @@ import pytest
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.model.output import Absent, Output, Why
 from perdure.retry.decide import DecisionKind, decide
 from perdure.retry.history import Fleet
 from perdure.retry.one_node import MAX_ENDS, REMEMBERED_S, NodeEnd, is_of_place, of_one_node, with_end
@@ -93,3 +94,12 @@ def test_what_is_remembered_is_bounded():
     assert with_end(ends, None, FAILED, False, NOW + REMEMBERED_S) == (
         NodeEnd(NOW + REMEMBERED_S, "ada", "", ("n2",), False),
     )
+
+
+@pytest.mark.parametrize("why", [Why.NO_DIRECTORY, Why.NOT_WRITABLE])
+def test_an_output_that_the_service_sees_missing_is_nowhere_else(why):
+    here = [end("ben", "tune", "n2", False, 200.0), end("cho", "dist", "n2", False, 100.0)]
+    launch = replace(FAILED, state=AttemptState.LAUNCH_FAILED, exit_code=0)
+    verdict = judge(Output(absent=(Absent("/home/ada/out/1.log", why, "it cannot be written"),)), launch)
+    assert of_one_node(verdict, JOB, launch, [*here, end("eli", "bench", "n3", True)], NOW) is verdict
+    assert not is_of_place(verdict)

@@ -1,6 +1,7 @@
 """What launchers say of the task that failed first is read as it is meant, whatever else stands in the log."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from perdure.hangs.culprit import HangFinding
 from perdure.hangs.rank_state import Life, RankState
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
+from perdure.model.output import Output
 from perdure.triage.judge import judge
 from perdure.triage.launchers import END_BYTES, first_failure
 from perdure.triage.logtext import LogText
@@ -354,6 +356,20 @@ def test_of_several_tasks_that_srun_names_at_once_none_is_the_first() -> None:
     assert together.rank == ""
     alone = judge(b"srun: error: node1: task 1: Exited with exit code 2\n")
     assert "rank 1 on node1 failed first, as srun tells" in alone.summary
+
+
+def test_srun_counts_the_tasks_of_each_component_of_a_heterogeneous_job() -> None:
+    log = (
+        b"comp 28 0\ncomp 28 1\nsrun: error: node3: task 0: Exited with exit code 1\nRuntimeError: NCCL communicator"
+        b" was aborted on rank 1. Original reason for failure was: [Rank 1] Watchdog caught collective operation"
+        b" timeout: WorkNCCL(SeqNum=311, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600712"
+        b" milliseconds before timing out.\n"
+    )
+    alone = Output.of(log)
+    assert judge(alone).rank == "0"
+    verdict = judge(replace(alone, components=2))
+    assert (verdict.rank, verdict.node, verdict.category) == ("", "node3", "nccl_timeout")
+    assert "; a task on node3 failed first, as srun tells" in verdict.summary
 
 
 TRACEBACK = '[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]:   File "train.py", line 7, in <module>\n'

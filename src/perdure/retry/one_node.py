@@ -26,6 +26,9 @@ PASSED_P, MANY_P = 0.5, 0.85
 _OF_PLACE = frozenset({"missing_file", "import", "version", "env", "permission"})
 """Categories of what a node may lack."""
 
+_SEEN_BY_THE_SERVICE = frozenset({"output-directory-missing", "output-not-writable", "output-directory-gone"})
+"""Facts that the service finds out on its own machine: no other node has what its job's owner named wrongly."""
+
 _COMMON_NAMES = frozenset({"", "wrap", "sbatch", "interactive", "bash", "sh"})
 """Names that say nothing of what the job runs."""
 
@@ -44,7 +47,12 @@ class NodeEnd(Struct, frozen=True):
 
 def is_of_place(verdict: Verdict) -> bool:
     """Whether it failed for lack of what another node may have."""
-    return verdict.category in _OF_PLACE or (verdict.category == "fs" and verdict.bound is not Bound.CALLER)
+    return _may_be_elsewhere(verdict) or (verdict.category == "fs" and verdict.bound is not Bound.CALLER)
+
+
+def _may_be_elsewhere(verdict: Verdict) -> bool:
+    """Whether what it lacks reads like its owner's mistake, and may be there on other nodes."""
+    return verdict.category in _OF_PLACE and not any(each.rule in _SEEN_BY_THE_SERVICE for each in verdict.evidence)
 
 
 def with_end(
@@ -57,7 +65,7 @@ def with_end(
 
 def of_one_node(verdict: Verdict, job: Job, attempt: Attempt, ends: Sequence[NodeEnd], now: float) -> Verdict:
     """The verdict; that on what the node lacks and others have, as the node's."""
-    if verdict.category not in _OF_PLACE or verdict.label is Label.TRANSIENT or not attempt.nodes:
+    if not _may_be_elsewhere(verdict) or verdict.label is Label.TRANSIENT or not attempt.nodes:
         return verdict
     recent = [end for end in ends if end.time_s > now - REMEMBERED_S]
     if why := _many_fail_here(attempt, recent):

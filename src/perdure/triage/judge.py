@@ -36,7 +36,7 @@ from perdure.triage.frames import CRASH, companions, innermost_own, raised
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.hardware import proof_of, without_older
 from perdure.triage.last_word import LAST_WORD, ended_itself, last_word
-from perdure.triage.launchers import OF_PEERS, LauncherReport, first_failure
+from perdure.triage.launchers import OF_PEERS, LauncherReport, first_failure, of_component
 from perdure.triage.logtext import LogText
 from perdure.triage.lost_nodes import lost_nodes
 from perdure.triage.masking import mask
@@ -148,6 +148,7 @@ def examine(
     known = facts(attempt, output.absent) if attempt is not None else ()
     hits = last_block(good.unfamiliar(in_order.hits) if good else in_order.hits)
     report = first_failure(text, hits)
+    report = of_component(report) if output.components > 1 else report
     asks_again = any(sign.cause in ASKS_AGAIN for sign in (known if report is None else [report]))
     hits, report = without_outlived(hits, report, asks_again)
     survives = output.survives_steps and ended_itself(attempt)
@@ -341,7 +342,7 @@ def _culprit(primary: Sign, seen: _Signs) -> tuple[str, str, str]:
         return "", "", ""
     if isinstance(primary, Hit) and (lost := lost_nodes(primary.text)):
         return "", lost, ""
-    if report is not None and not (isinstance(primary, Hit) and primary.rank.isdecimal() and not report.is_of(primary)):
+    if report is not None and not (isinstance(primary, Hit) and report.is_of_another(primary)):
         who = f"{report.who} {report.how} first, as {report.launcher} tells" if report.is_known else ""
         return report.rank or report.local_rank, report.named_node, who
     if isinstance(primary, Hit) and primary.cause.role is not CauseRole.CASCADE:

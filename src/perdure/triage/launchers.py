@@ -55,6 +55,7 @@ class LauncherReport(Struct, frozen=True):
     hangs: bool = False  # it did not end: it stood still first
     is_last: bool = False  # nothing of the program itself comes after it
     is_of_one: bool = False  # no other task of this launch failed, or was ended
+    in_component: bool = False  # its number counts within a component of the job, and is no rank
     after: int = 0  # the last line, in the same window, of an earlier launch that was survived; 0: there was none
 
     @property
@@ -87,7 +88,7 @@ class LauncherReport(Struct, frozen=True):
     @property
     def is_known(self) -> bool:
         """Whether it names the task, or its node; srun may name several tasks at once, of which none is the first."""
-        return bool(self.rank or self.local_rank or (self.node and self.launcher != "srun"))
+        return bool(self.rank or self.local_rank or (self.node and (self.launcher != "srun" or self.in_component)))
 
     @property
     def is_exception(self) -> bool:
@@ -109,6 +110,10 @@ class LauncherReport(Struct, frozen=True):
             return hit.rank in (self.rank, self.local_rank)
         return hit.rank == (self.rank or self.local_rank) != ""
 
+    def is_of_another(self, hit: Hit) -> bool:
+        """Whether another task wrote this line, as far as ranks tell."""
+        return hit.rank.isdecimal() and not (self.in_component or self.is_of(hit))
+
     def is_followed_by(self, hit: Hit) -> bool:
         """Whether a hit is a line of this report, or of another task than the one that it names."""
         return self.is_known and (self.tells(hit) or (hit.rank.isdecimal() and not self.is_of(hit)))
@@ -128,7 +133,7 @@ class LauncherReport(Struct, frozen=True):
         peer explains no signal, and no exit code that a program chose; other tasks' errors follow from the first.
         """
         cause, own = hit.cause, self.is_of(hit)
-        others = hit.rank.isdecimal() and not own
+        others = self.is_of_another(hit)
         if self.tells(hit) or (cause.name == _AGENT_LOST and self.launcher in _OF_TORCHRUN):
             return _LAST
         if cause.force is Force.DECISIVE:
@@ -189,6 +194,13 @@ def first_failure(text: LogText, hits: Sequence[Hit]) -> LauncherReport | None:
     before = told[: -len(launch)] if first.launcher not in _ONE_EACH else []
     earlier = [report.last_line for report in before if report.window is first.window]
     return replace(first, is_of_one=_is_of_one(launch), after=max(earlier, default=0))
+
+
+def of_component(report: LauncherReport | None) -> LauncherReport | None:
+    """The report on a job of several components: srun counts the tasks of each from 0."""
+    if report is None or report.launcher not in ("srun", _WAIT):
+        return report
+    return replace(report, rank="", in_component=True)
 
 
 def _follows(report: LauncherReport, hits: Sequence[Hit]) -> bool:

@@ -611,6 +611,7 @@ class SlurmBackend:
             absent=(*read.absent, *outputs.files.untold),
             resubmits=outputs.resubmits,
             survives_steps=outputs.survives_steps,
+            components=outputs.components,
         )
 
     def _note_newcomers(self, attempt: Attempt) -> None:

@@ -33,6 +33,7 @@ class JobOutputs(Struct, frozen=True):
     appends: bool = False
     resubmits: bool = False
     survives_steps: bool = False  # its script goes on whatever becomes of its steps
+    components: int = 1  # of a heterogeneous job
     warning: WalltimeWarning | None = None
     named: str = ""  # what names match that bear the job's id
     by_script: bool = False  # the script itself names files
@@ -72,6 +73,7 @@ def outputs_of(
         appends or asked.appends,
         asked.resubmits,
         survives_steps(script),
+        record.components,
         asked.warning,
         _named_by(record),
         bool(said.plain or said.searches),
