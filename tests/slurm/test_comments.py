@@ -87,3 +87,21 @@ def test_a_job_that_fails_again_has_its_newest_failure_in_accounting(site):
     shown = cluster.run("scontrol", "show", "job", job_id)
     assert "a peer closed the connection" in shown
     assert admin[: len("perdure: failed 2026-11-23 18:31:04")] not in shown
+
+
+def test_accounting_gets_the_newest_line_again_once_slurmctld_has_sent_its_older_one(site):
+    """A slurmctld that starts anew sends accounting the jobs that it still knows, with the lines that it has."""
+    cluster = site.cluster
+    job_id = cluster.submit(LOST.replace("exec sleep 600", "{ " + SHAPE.strip() + "; }"), "--requeue")
+
+    def line(words):
+        found = comments(cluster, job_id)
+        return found if words in found[0] else None
+
+    newest = await_("the newest line", lambda: line("it would fail again"), 180, lambda: site.told(job_id))
+    looked_s = site.service.ask("GET", "/status")["last_look_s"]
+    await_("a later look", lambda: site.service.ask("GET", "/status")["last_look_s"] > looked_s + 2, 60)
+    cluster.stop_ctld()
+    cluster.start_ctld()
+    await_("the older line", lambda: line("a peer closed the connection"), 60)
+    assert await_("the newest line again", lambda: line("it would fail again"), 90) == newest

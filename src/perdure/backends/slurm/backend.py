@@ -22,6 +22,7 @@ from perdure.backends.ownership import with_owner
 from perdure.backends.protocol import TAIL_BYTES, PastJobs
 from perdure.backends.rank_files import home_of, rivals, with_ranks
 from perdure.backends.slurm import accounting, picture, plans
+from perdure.backends.slurm.account_lines import AccountLines
 from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.dependants import MAX_TASKS, Dependants, dependants, is_dependant, of_job
@@ -178,6 +179,8 @@ class SlurmBackend:
         self._done: dict[str, Outcome] = {}
         self._nodes: frozenset[str] = frozenset()
         self._uids: dict[str, int] = {}  # by user name, as Slurm told them
+        self._account_lines = AccountLines()
+        self._boot = ""  # when slurmctld started; "" where nothing depends on it
         self._is_administrator = True  # until Slurm denies what only an administrator may do
         self._batch: CallBatch | None = None
 
@@ -324,6 +327,7 @@ class SlurmBackend:
         if jobs is not None:
             self._records = {job.job_id: job for job in jobs}
             self._note_queue_rest(now)
+            self._account_again(now)
             self._seen = now, tuple(jobs), nodes
         start_s = max((r.start_s or 0.0 for r in merged if r.job_id.partition("_")[0] in late), default=0.0)
         failed = self._note_outputs(merged, scripts, (*rows, *self._submit_lines(late, start_s + LINES_AFTER_S)))
@@ -419,6 +423,8 @@ class SlurmBackend:
         with self._dialog() as scontrol:
             text = _answered(scontrol, "show job")
             nodes = read_nodes(_answered(scontrol, "show node"), scontrol.mark)
+            lines = self._account_lines.any
+            self._boot = read_config(_answered(scontrol, "show config"), scontrol.mark)["BOOT_TIME"] if lines else ""
             self._daemons = {n.node.name: n.daemon_start_s for n in nodes if n.daemon_start_s is not None}
             self._hosts = {n.node.name: n.host for n in nodes if n.host not in ("", n.node.name)} or self._hosts
             records = read_jobs(text, scontrol.mark, self._by_text, self._finished)
@@ -853,6 +859,18 @@ class SlurmBackend:
         answer = self._tools.run("sacctmgr", "-i", "-Q", stdin="".join(lines).encode())
         if b"Modified" not in answer.out and b"Nothing modified" not in answer.out:
             raise ClusterBusy("sacctmgr", answer.complaint, "Run `sacctmgr ping`")
+        self._account_lines.note(what)
+
+    def _account_again(self, now: float) -> None:
+        """Write lines again that a slurmctld which started anew has written over; at the next look if that fails."""
+        if not self._boot:
+            return
+        over = {plans.named(job) for job in self._records.values() if plans.is_over(job)}
+        due = self._account_lines.looked(self._boot, over, now)
+        try:
+            self._account(due)
+        except PerdureError:
+            self._account_lines.put_off(due)
 
     def _carry_out(self, scontrol: Dialog, step: plans.Todo) -> str:
         """Put the commands in order; return what Slurm last complained of, "" where it did not."""

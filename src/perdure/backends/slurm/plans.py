@@ -288,7 +288,7 @@ def to_account(action: Comment, job: JobRecord) -> Outcome | Accounted:
     ours = _is_ours(job.admin_comment)
     if not ours:
         return done("others wrote there")
-    return Accounted(_named(job), _one_line(action.comment), in_comment=bool(mark_of(job.comment)))
+    return Accounted(named(job), _one_line(action.comment), in_comment=bool(mark_of(job.comment)))
 
 
 def _comments(job: JobRecord, comment: str) -> tuple[str, ...]:
@@ -386,10 +386,11 @@ def _delay(job: JobRecord, delay_s: float, now: float) -> tuple[str, ...]:
 
 
 def _update(job: JobRecord, changes: tuple[str, ...]) -> str:
-    return f"update jobid={_named(job)} {' '.join(changes)}"
+    return f"update jobid={named(job)} {' '.join(changes)}"
 
 
-def _named(job: JobRecord) -> str:
+def named(job: JobRecord) -> str:
+    """What to call one job, or the first component of one, in a command."""
     return str(job.raw_id) if "+" in job.job_id else job.job_id
 
 
