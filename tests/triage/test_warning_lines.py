@@ -16,6 +16,7 @@ WARNINGS = [
     REFUSED,
     REFUSED.replace("[W1125 10:00:00.123456789 socket.cpp:759]", "[W socket.cpp:601]"),
     "[rank1]:" + REFUSED,
+    "[rank1]:" + REFUSED.replace("[W1125 ", "[W526 "),  # the 26th of May: c10 writes the month without a zero
     "[W1125 10:00:00.1 socket.cpp:759] [c10d] The IPv6 network addresses of (n1, 29500) cannot be retrieved"
     " (gai error: -2 - Name or service not known).",
     "W1125 10:00:00.1 123 torch/distributed/elastic/rendezvous/c10d_rendezvous_backend.py:200] [Errno 111]"

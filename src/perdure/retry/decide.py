@@ -447,7 +447,7 @@ def _elsewhere(
     if fleet.usable and len(left) < needed:
         lift = tuple(node for node in job.excluded if any(node in failure.avoided for failure in past))
         where = f"on any node{_but(_without_exclusions(job, lift).excluded)}"
-        return (), lift, f"retry {where}, since without {', '.join([*lift, *named])} too few are left"
+        return (), lift, f"retry {where}, since without {', '.join(dict.fromkeys([*lift, *named]))} too few are left"
     spare = len(left - set(suspects))
     may_avoid = spare >= most and 2 * spare >= len(nodes)
     avoid = (*named, *suspects) if may_avoid else tuple(named)

@@ -54,7 +54,7 @@ _RANK = (
 _TIME = (
     r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?[,:;]?"
     r"|\[?\d\d[:/]\d\d[:/]\d\d(?:[.,]\d+)?(?: \d\d:\d\d:\d\d)?\]?"
-    r"|[EWIF]\d{4} \d\d:\d\d:\d\d\.\d+ +(?:\d+ )?[\w./-]+:\d+\]"
+    r"|[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ +(?:\d+ )?[\w./-]+:\d+\]"
     r"|[\d.]+s: "
 )
 _PREFIX = rf"(?:[ \t|]*(?:{_RANK}|{_TIME})[ \t|]*)+"
@@ -168,7 +168,7 @@ INFORMED = (
 WARNED = r"(?i:\bwarn(?:ing)?\b|\blevel=debug\b)|(?:^|[\[ |(])DEBUG[\]:) |]"
 """Words of a line that only warns, or that nobody reads; some programs have no other word for their errors."""
 
-WARNS = r"(?:^|[\s:\]])\[?W(?:\d{4} \d\d:\d\d:\d\d\.\d+ +(?:\d+ )?| )[\w./-]+\.(?:cpp|cc|cu|h|hpp|py):\d+\]"
+WARNS = r"(?:^|[\s:\]])\[?W(?:\d{3,4} (?:\d\d:\d\d:\d\d\.\d+ +)?(?:\d+ )?| )[\w./-]+\.(?:cpp|cc|cu|h|hpp|py):\d+\]"
 """The level and the place of a warning, as glog and loggers of PyTorch put them before a line."""
 
 

@@ -58,7 +58,7 @@ _OF_SETUP = frozenset(
 )
 """Categories in which a wrong set-up and a passing trouble print the same."""
 OF_STORAGE = frozenset({"fs", "disk_quota", "obj_store", "ckpt"})
-_NO_GPU_FOUND = frozenset({"gpu-unavailable", "jax-backend", "gpu-taken-from-container"})
+_NO_GPU_FOUND = frozenset({"gpu-unavailable", "jax-backend", "gpu-taken-from-container", "gpu-not-seen"})
 """Rules of what a program says that finds no GPU, be it that one is lost or that it was given none."""
 _AMBIGUOUS = (0.1, 0.97)  # a cause whose prior lies outside is sure of itself
 

@@ -42,7 +42,7 @@ _WITNESSES = {
 _SINCE_BOOT = r"\[ *\d+\.\d+\]"
 _FOLLOWS = (
     r"^(?:\s*$|frame #|Exception raised from|Traceback |During handling|The above exception|terminate called|Aborted"
-    r"|(?:srun|slurmstepd|wandb|torchrun|mpirun|mpiexec)\b|[-=*#]{4}|\S+:\d+:\d+ \[\d+\] NCCL |[EWIF]\d{4} "
+    r"|(?:srun|slurmstepd|wandb|torchrun|mpirun|mpiexec)\b|[-=*#]{4}|\S+:\d+:\d+ \[\d+\] NCCL |[EWIF]\d{3,4} "
     r"|.{0,80}NVRM:)"
 )
 """What a dying program, its launcher, its runtime and the driver write after a failure."""
