@@ -26,8 +26,8 @@ LOGS = [
 FLEET = Fleet(usable={"": frozenset({"n1", "n2", "n3", "n4"})}, live_jobs=10)
 
 
-def end(user, name, node, passed, ago_s=60.0):
-    return NodeEnd(NOW - ago_s, user, name, (node,), passed)
+def end(user, name, node, passed, ago_s=60.0, lacked="missing_file"):
+    return NodeEnd(NOW - ago_s, user, name, (node,), "" if passed else lacked)
 
 
 def told(ends, log=LOGS[0], job=JOB, attempt=FAILED):
@@ -50,7 +50,8 @@ def test_a_job_whose_like_passed_elsewhere_is_probed_away_from_the_node(log):
 
 @pytest.mark.parametrize("log", LOGS)
 def test_jobs_of_several_users_that_fail_on_one_node_alone_are_retried_away_from_it(log):
-    here = [end("ben", "tune", "n2", False, 200.0), end("cho", "dist", "n2", False, 100.0)]
+    kind = judge(log.encode(), FAILED).category
+    here = [end("ben", "tune", "n2", False, 200.0, kind), end("cho", "dist", "n2", False, 100.0, "fs")]
     verdict = told([*here, end("eli", "bench", "n3", True)], log)
     assert (verdict.label, verdict.bound, verdict.infrastructure) == (Label.TRANSIENT, Bound.NODE, True)
     assert "the last 3 jobs on n2, of 3 users, all lacked something there, and jobs pass on n3" in verdict.summary
@@ -70,6 +71,7 @@ def test_jobs_of_several_users_that_fail_on_one_node_alone_are_retried_away_from
         [end("ben", "x", "n2", False), end("eli", "z", "n3", True)],
         [end("ben", "x", "n2", False, 90.0), end("cho", "x", "n2", False, 80.0), end("cho", "y", "n2", True),
          end("eli", "z", "n3", True)],
+        [end("ben", "x", "n2", False, 90.0, "import"), end("cho", "x", "n2", False), end("eli", "z", "n3", True)],
         [end("ben", "x", "n2", False), end("cho", "x", "n2", False)],  # nobody passes anywhere
         [end("ben", "x", "n2", False), end("cho", "x", "n2", False), end("eli", "z", "n3", True, 90.0)],
     ],
@@ -89,10 +91,10 @@ def test_other_failures_and_names_that_say_nothing_are_left_alone():
 def test_what_is_remembered_is_bounded():
     ends: tuple[NodeEnd, ...] = ()
     for _ in range(MAX_ENDS + 5):
-        ends = with_end(ends, JOB, FAILED, True, NOW)
+        ends = with_end(ends, JOB, FAILED, "", NOW)
     assert len(ends) == MAX_ENDS
-    assert with_end(ends, None, FAILED, False, NOW + REMEMBERED_S) == (
-        NodeEnd(NOW + REMEMBERED_S, "ada", "", ("n2",), False),
+    assert with_end(ends, None, FAILED, "import", NOW + REMEMBERED_S) == (
+        NodeEnd(NOW + REMEMBERED_S, "ada", "", ("n2",), "import"),
     )
 
 

@@ -2,8 +2,8 @@
 
 A missing file, command or module is the job's own fault, unless like jobs find it on the other nodes. Two things show
 that: the same user's job of the same name passed elsewhere since it last passed here, which is worth one probing
-retry; or jobs of two users failed so on this node, one after the other and none passed between them, while others
-passed elsewhere, which is worth a retry.
+retry; or jobs of two users failed in such a way on this node, and none passed between them, while others passed
+elsewhere, which is worth a retry.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ PASSED_P, MANY_P = 0.5, 0.85
 
 _OF_PLACE = frozenset({"missing_file", "import", "version", "env", "permission"})
 """Categories of what a node may lack."""
+_FILE_SYSTEM = "fs"
 
 _SEEN_BY_THE_SERVICE = frozenset({"output-directory-missing", "output-not-writable", "output-directory-gone"})
 """Facts that the service finds out on its own machine: no other node has what its job's owner named wrongly."""
@@ -42,12 +43,16 @@ class NodeEnd(Struct, frozen=True):
     user: str
     name: str  # of its job
     nodes: tuple[str, ...]
-    passed: bool  # else it failed for lack of something
+    lacked: str  # category of what it failed for lack of; "" where it passed
+
+    @property
+    def passed(self) -> bool:
+        return not self.lacked
 
 
 def is_of_place(verdict: Verdict) -> bool:
     """Whether it failed for lack of what another node may have."""
-    return _may_be_elsewhere(verdict) or (verdict.category == "fs" and verdict.bound is not Bound.CALLER)
+    return _may_be_elsewhere(verdict) or (verdict.category == _FILE_SYSTEM and verdict.bound is not Bound.CALLER)
 
 
 def _may_be_elsewhere(verdict: Verdict) -> bool:
@@ -56,11 +61,11 @@ def _may_be_elsewhere(verdict: Verdict) -> bool:
 
 
 def with_end(
-    ends: Sequence[NodeEnd], job: Job | None, attempt: Attempt, passed: bool, now: float
+    ends: Sequence[NodeEnd], job: Job | None, attempt: Attempt, lacked: str, now: float
 ) -> tuple[NodeEnd, ...]:
     """The ends that are remembered, with one more."""
     recent = [end for end in ends if end.time_s > now - REMEMBERED_S][1 - MAX_ENDS :]
-    return (*recent, NodeEnd(now, attempt.user, job.name if job else "", attempt.nodes, passed))
+    return (*recent, NodeEnd(now, attempt.user, job.name if job else "", attempt.nodes, lacked))
 
 
 def of_one_node(verdict: Verdict, job: Job, attempt: Attempt, ends: Sequence[NodeEnd], now: float) -> Verdict:
@@ -68,7 +73,7 @@ def of_one_node(verdict: Verdict, job: Job, attempt: Attempt, ends: Sequence[Nod
     if not _may_be_elsewhere(verdict) or verdict.label is Label.TRANSIENT or not attempt.nodes:
         return verdict
     recent = [end for end in ends if end.time_s > now - REMEMBERED_S]
-    if why := _many_fail_here(attempt, recent):
+    if why := _many_fail_here(verdict, attempt, recent):
         label, p, infrastructure = Label.TRANSIENT, MANY_P, True
     elif why := _passes_elsewhere(job, attempt, recent):
         label, p, infrastructure = Label.UNSURE, PASSED_P, False
@@ -87,12 +92,16 @@ def of_one_node(verdict: Verdict, job: Job, attempt: Attempt, ends: Sequence[Nod
     )
 
 
-def _many_fail_here(attempt: Attempt, ends: Sequence[NodeEnd]) -> str:
-    """What shows that jobs of several users lack something on one of its nodes alone; "" if nothing does."""
+def _many_fail_here(verdict: Verdict, attempt: Attempt, ends: Sequence[NodeEnd]) -> str:
+    """What shows that jobs of several users lack the same kind of thing on one of its nodes alone; "" if nothing does.
+
+    A file system that fails there counts with whatever is missing.
+    """
+    kinds = (verdict.category, _FILE_SYSTEM)
     for node in attempt.nodes:
         here = [end for end in ends if node in end.nodes]
         last_pass_s = max((end.time_s for end in here if end.passed), default=0.0)
-        failed = [end for end in here if not end.passed and end.time_s > last_pass_s]
+        failed = [end for end in here if end.lacked in kinds and end.time_s > last_pass_s]
         users = {attempt.user, *(end.user for end in failed)}
         if len(failed) + 1 < LEAST_FAILURES or len(users) < LEAST_USERS:
             continue

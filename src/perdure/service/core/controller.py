@@ -293,7 +293,7 @@ def _attempt_ended(
         return state, []  # the resource manager lost its state, and gave the id to another's job
     if not attempt.state.is_failure:
         if attempt.state is AttemptState.COMPLETED:
-            state = replace(state, ends=with_end(state.ends, event.job, attempt, True, event.time_s))
+            state = replace(state, ends=with_end(state.ends, event.job, attempt, "", event.time_s))
         state, effects = _settle(state, old, attempt, settings, event.time_s)
         state, looping = _count_put_back(state, event, settings)
         return state, [*effects, *looping, *_worth_study(event, old, settings)]
@@ -440,7 +440,7 @@ def _judged(
     verdict = of_one_node(verdict, case.job, failure.attempt, state.ends, event.time_s)
     verdict = of_launches(verdict, failure.attempt, case.past)
     if is_of_place(verdict):
-        state = replace(state, ends=with_end(state.ends, case.job, failure.attempt, False, event.time_s))
+        state = replace(state, ends=with_end(state.ends, case.job, failure.attempt, verdict.category, event.time_s))
     event = replace(event, verdict=verdict)
     record = replace(failure.record, type=_typed(failure, event.verdict))
     attempt = replace(failure.attempt, resubmits=event.verdict.resubmits)
