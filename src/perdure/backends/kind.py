@@ -66,6 +66,9 @@ class ActingService:
     is_own: bool = False  # it is that of the state directory which is checked
 
 
+NOBODY_ACTS = ActingService()
+
+
 @dataclass(frozen=True, slots=True)
 class Checkup:
     """What `perdure doctor` found; `answered`: the resource manager could be asked."""

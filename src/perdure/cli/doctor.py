@@ -48,7 +48,9 @@ def of_cluster(settings: Settings) -> Checkup:
     service, status = settings.service, _status(settings)
     for kind in (settings.backend_kind, *BACKENDS.values()):
         own = kind.in_use(settings.backends[kind.name], status)
-        checkup = kind.checkup(own, service.cluster_id, service.state, lambda identity: _acting_service(identity, service.state))
+        checkup = kind.checkup(
+            own, service.cluster_id, service.state, lambda identity: _acting_service(identity, service.state)
+        )
         if checkup is not None:
             return checkup
     return Checkup((), answered=True)
@@ -81,10 +83,10 @@ def _notices(settings: Settings) -> Iterator[CheckResult]:
 
 
 def _acting_service(identity: str, state: Path) -> ActingService:
-    from perdure.backends.kind import ActingService
+    from perdure.backends.kind import NOBODY_ACTS, ActingService
     from perdure.service.workers.instance import SYSTEM_DIR, holder_of, lock_dir
 
     for directory in dict.fromkeys((SYSTEM_DIR, lock_dir(os.environ, os.geteuid()))):
         if (holder := holder_of(identity, directory)) is not None:
             return ActingService(str(holder), is_own=holder.state == str(state.absolute()))
-    return ActingService()
+    return NOBODY_ACTS

@@ -1,7 +1,7 @@
 """Lines that only accounting has, of jobs that were over: a slurmctld that starts anew sends the older one again.
 
-The controller takes no line for a job that is over, and keeps the one about the failure before. When it starts, it sends
-accounting the jobs that it still knows with that one.
+The controller takes no line for a job that is over, and keeps the one about the failure before. When it starts, it
+sends accounting the jobs that it still knows with that one.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from perdure.backends.kind import ActingService, CheckResult, Mark
+from perdure.backends.kind import NOBODY_ACTS, ActingService, CheckResult, Mark
 from perdure.backends.slurm.config import Config
 from perdure.backends.slurm.records import JobRecord
 
@@ -50,7 +50,7 @@ class Facts:
     state_dir: str = ""
     state_free_mib: int | None = None
     descriptors: int = DESCRIPTORS
-    acting: ActingService = ActingService()
+    acting: ActingService = NOBODY_ACTS
     foreign_drains: Sequence[str] = field(default_factory=tuple)  # nodes with a Perdure's mark, though none acts here
 
 

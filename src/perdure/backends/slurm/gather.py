@@ -43,7 +43,7 @@ def gather(settings: SlurmSettings, cluster: str, state: Path, holder: Callable[
         own["now_s"] = time.time()
         seen = backend.observe(time.time() - DAY_S)
     acting = holder(config.identity)
-    marked = () if acting.told else tuple(node.name for node in seen.nodes if OUR_MARK in node.reason and not node.is_usable)
+    marked = [node.name for node in seen.nodes if OUR_MARK in node.reason and not node.is_usable]
     return Facts(
         **own, **machine,  # type: ignore[arg-type]
         config=config,
@@ -55,7 +55,7 @@ def gather(settings: SlurmSettings, cluster: str, state: Path, holder: Callable[
         logs=tuple(_tried(backend, attempt) for attempt in _sample(seen.attempts)),
         node_clocks_ahead=backend.clocks_ahead(config.time_s),
         acting=acting,
-        foreign_drains=marked,
+        foreign_drains=() if acting.told else marked,
     )  # fmt: skip
 
 

@@ -69,7 +69,9 @@ class SlurmKind(BackendKind[SlurmSettings]):
         spool = status.get("spool")
         return settings if spool is None else replace(settings, spool=Path(spool) if spool else None)
 
-    def checkup(self, settings: SlurmSettings, cluster: str, state: Path, holder: Callable[[str], ActingService]) -> Checkup:
+    def checkup(
+        self, settings: SlurmSettings, cluster: str, state: Path, holder: Callable[[str], ActingService]
+    ) -> Checkup:
         from perdure.backends.slurm.checkup import findings
         from perdure.backends.slurm.gather import gather
 
