@@ -17,6 +17,14 @@ STEPS = "for i in $(seq 300); do echo step $i; sleep 0.2; done"
 AGAIN = '[ "${SLURM_RESTART_COUNT:-0}" != 0 ] && exit 0; kill -9 $$'  # it passes the second time
 XID = "echo 'NVRM: Xid (PCI:0000:9b:00): 79, pid=7, GPU has fallen off the bus.'; exit 1"
 SUCCESSOR = 'sbatch -J chained -o /dev/null <<"END"\n#!/bin/sh\nsleep 120\nEND\nkill -9 $$'
+PARTS = """#!/bin/sh
+#SBATCH -n1 -o {output}
+#SBATCH hetjob
+#SBATCH -n1
+srun --het-group=0,1 sh -c '
+if [ $SLURM_PROCID = 1 ]; then sleep 1; echo "RuntimeError: mat1 and mat2 shapes cannot be multiplied" >&2; exit 1; fi
+sleep 20'
+"""
 SETTINGS = {
     "PERDURE_SCOPE_NOT_USERS": "daemon",
     "PERDURE_RETRY_PER_USER_PER_HOUR": "6",
@@ -33,6 +41,8 @@ class Submitted:
         submit = partial(cluster.submit)
         self.signalled = {name: submit(STEPS) for name in SIGNALS}
         self.crashed = submit("echo step 1; sleep 1; kill -SEGV $$")
+        parts = PARTS.format(output=cluster.output / "parts-%j.out")
+        self.parts = cluster.run("sbatch", "--parsable", stdin=parts).strip()
         self.chained = submit(SUCCESSOR, "-J", "chained")
         self.off = submit(AGAIN, "--comment=PERDURE:retry=Off")
         self.misread = submit(AGAIN, "--comment=perdure:retry=nevr")
@@ -89,6 +99,14 @@ def test_a_job_that_submitted_its_own_successor_is_not_put_back_beside_it(submit
     record = submitted.site.await_outcome(submitted.chained, "stopped")
     assert "it has submitted its own successor, job " in record["verdicts"][-1]["note"]
     assert submitted.site.actions(submitted.chained) == []
+
+
+def test_what_srun_counts_within_a_component_is_called_no_rank(submitted):
+    """The task that failed is rank 1 of the job, and task 0 of its component."""
+    submitted.site.await_outcome(submitted.parts, "stopped")
+    (attempt,) = submitted.site.service.ask("GET", f"/jobs/{submitted.parts}")["attempts"]
+    assert attempt["verdict"]["rank"] == ""
+    assert f"; a task on {attempt['verdict']['node']} failed first, as srun tells" in attempt["verdict"]["summary"]
 
 
 def test_the_owners_wish_is_read_in_any_case(submitted):
