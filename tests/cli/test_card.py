@@ -128,6 +128,18 @@ def test_a_job_that_is_known_is_named_in_the_command(job_id, named):
     assert f"sacct --duplicates --jobs={named} --format" in shown
 
 
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (DecisionKind.RETRY, "DO     Retry on another node; tell the operators."),
+        (DecisionKind.STOP, "DO    Tell the operators."),
+    ],
+)
+def test_no_retry_is_advised_after_a_stop(kind, told):
+    found = Verdict(Label.UNSURE, 0.3, "gpu_hw", "a GPU failed", advice="Retry on another node; tell the operators.")
+    assert told in "\n".join(card(Diagnosis("job 7", found, Decision(kind, "a GPU failed: it failed so before"))))
+
+
 @pytest.mark.parametrize("node", ["", "x; rm -rf ~", "$(id)", "-w", "a b", "a\nb", "n" * 64, "nö"])
 def test_what_a_log_calls_a_node_gets_into_no_command_unless_it_can_be_one(node):
     assert "sbatch" not in broken_on(node)

@@ -97,11 +97,21 @@ def _what_to_do(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     yield decision.kind.upper(), when + _with_node(_REPEATED.sub("", reason), verdict)
     if diagnosis.by_service is not None:
         yield "SERVICE", f"by this log alone: {AS_SERVICE[diagnosis.by_service]}"
-    if verdict.advice:
-        yield "DO", verdict.advice
+    if advice := verdict.advice if decision.retries else _after_stop(verdict.advice):
+        yield "DO", advice
     yield from (("RUN", command) for command in _commands(diagnosis))
     if rule := _rule_of(verdict):
         yield "SEE", f"{program()} rules {rule}"
+
+
+def _after_stop(advice: str) -> str:
+    """The advice without "Retry ..." at its head, which contradicts a stop.
+
+    >>> _after_stop("Retry on another node; tell the operators about this one."), _after_stop("Retry on another node.")
+    ('Tell the operators about this one.', '')
+    """
+    first, _, rest = advice.partition("; ")
+    return f"{rest[:1].upper()}{rest[1:]}" if first.startswith("Retry") else advice
 
 
 def _commands(diagnosis: Diagnosis) -> Iterator[str]:
