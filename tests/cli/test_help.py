@@ -19,7 +19,7 @@ from perdure.cli.manual import every, page, page_name
 from tests.conftest import require_program
 
 WIDTH = 80
-ASKS_NO_SERVICE = {"up", "doctor", "token", "completion"}  # though they have --state
+ASKS_NO_SERVICE = {"up", "doctor", "rules", "token", "completion"}  # though they have --state
 
 
 @pytest.fixture(scope="module")
