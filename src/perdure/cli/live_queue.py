@@ -15,13 +15,12 @@ from perdure.errors import PerdureError
 from perdure.scheduling.slurm.conf import settings_of
 from perdure.traces.read import read
 from perdure.waits.answer import AnswerBasis
-from perdure.waits.hindcast import Fit
+from perdure.waits.hindcast import FIT_DAYS, Fit
 from perdure.waits.past import DAY_S, Past
 from perdure.waits.queue import Queue, QueueLook
 
 QUEUE_S, HISTORY_S = 60.0, 3600.0  # how old what is kept may be
 HISTORY_DAYS = 28
-FIT_DAYS = 14  # an older one is forgotten
 _QUEUE, _HISTORY, _FIT = "queue.json", "history.txt", "fit.json"
 
 

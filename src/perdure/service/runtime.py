@@ -189,6 +189,8 @@ def run(settings: Settings) -> int:
         if waits is not None:
             every_s = settings.waits.every_s
             hands.append(forever("waits", stop, waits.turn, lambda: stop.wait(waits.pause_s(every_s))))
+            refit = waits.refit  # takes minutes: nobody waits for it at the end
+            forever("fit of waits", stop, refit.turn, lambda: stop.wait(refit.pause_s())).start()
         url = f"http://{_spoken(service.host)}:{sock.getsockname()[1]}"
         hands += notifiers(settings, journal, state, url, metrics, stop)
         stack.callback(end, hands, stop, engine)

@@ -28,6 +28,7 @@ FLOOR_S = 60.0  # errors of shorter waits are the scheduler's cycles, not ours
 ENOUGH = 30  # answers that a correction can be read from
 WIDEST = 1.5  # decades by which a quantile is moved at most
 SHARES = (1.0, 0.95, 0.9, 0.8)  # of the GPUs that jobs may really use, of which the likeliest is chosen
+FIT_DAYS = 14  # what was learnt longer ago is forgotten
 MOST_JOBS = 8  # asked about at one instant
 
 Floats = NDArray[np.float64]

@@ -6,17 +6,19 @@ from msgspec import Struct
 
 from perdure.waits.answer import MOST_JOBS, WaitAnswer
 from perdure.waits.board import BoardRow
+from perdure.waits.hindcast import Fit
 from perdure.waits.queue import QueueLook
 
 
 class ForecastOrder(Struct, frozen=True):
-    """Forecast all waiting jobs of a queue."""
+    """Forecast all waiting jobs of a queue; or hold answers about its past against what came."""
 
     look: QueueLook
     past: str = ""  # the file that holds the jobs of past weeks; "" where there is none
     past_form: str = ""
     remarks: tuple[str, ...] = ()
     most: int = MOST_JOBS
+    fit: Fit | None = None  # how far earlier answers were off: these are corrected by it
 
 
 class Forecasts(Struct, frozen=True):

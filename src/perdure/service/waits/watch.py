@@ -10,6 +10,7 @@ from perdure.errors import PerdureError
 from perdure.service.waits.order import ForecastOrder, Forecasts
 from perdure.service.waits.process import forecasts_of
 from perdure.service.waits.promise_store import PromiseStore
+from perdure.service.waits.refit import Refit, write_whole
 from perdure.waits.calibration import Calibration, Promise, calibration_of
 from perdure.waits.past import DAY_S
 from perdure.waits.queue import QueueLook
@@ -34,6 +35,7 @@ class WaitsWatch:
         """`folder` is for the past that the process reads."""
         self._backend, self._store, self._clock, self._forecast = backend, store, clock, forecast
         self._file = folder / "past.txt"
+        self.refit = Refit(folder / "fit.json", clock)
         self._past: tuple[float, PastJobs] | None = None
         self.latest: Forecasts | None = None
         self.calibration = Calibration()
@@ -44,8 +46,10 @@ class WaitsWatch:
         look = self._backend.queue()
         if look is None:
             return
+        order = self._order(look)
+        self.refit.note(order)
         try:
-            self.latest = self._forecast(self._order(look))
+            self.latest = self._forecast(order)
         except PerdureError as err:
             self.trouble = f"{err.args[0]}: {err.args[1]}"
             raise
@@ -61,7 +65,8 @@ class WaitsWatch:
 
     def _order(self, look: QueueLook) -> ForecastOrder:
         past = self._fresh_past(look)
-        return ForecastOrder(look, str(self._file) if past.text is not None else "", past.form, past.remarks)
+        file = str(self._file) if past.text is not None else ""
+        return ForecastOrder(look, file, past.form, past.remarks, fit=self.refit.latest)
 
     def _fresh_past(self, look: QueueLook) -> PastJobs:
         """What is known of past weeks; the text of it is in the file alone."""
@@ -71,8 +76,7 @@ class WaitsWatch:
         try:
             found = self._backend.past_jobs(look, look.queue.now_s - PAST_DAYS * DAY_S)
             if found.text is not None:
-                self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._file.write_bytes(found.text)
+                write_whole(self._file, found.text)
                 found = found._replace(text=b"")
         except (PerdureError, OSError) as err:
             return PastJobs(None, "", (f"no history: {err.args[1]}",))

@@ -10,6 +10,7 @@ from perdure.service.web.api.params import JobId
 from perdure.service.web.state import Here, Viewer
 from perdure.waits.calibration import Calibration
 from perdure.waits.forecast import LEVELS
+from perdure.waits.hindcast import Fit
 
 router = APIRouter(tags=["waits"])
 
@@ -101,6 +102,27 @@ class CalibrationItem(BaseModel):
         )
 
 
+class FitItem(BaseModel):
+    """The last fit, by which forecasts are corrected: answers about the past, held against what came.
+
+    Before the correction `within` of the starts lay in the intervals, and half of the medians were off by a larger
+    factor than `median_off`. Jobs are seen to use `gpus_share` of the GPUs in service.
+    """
+
+    made_s: float
+    answers: int
+    within: float
+    median_off: float
+    gpus_share: float
+
+    @classmethod
+    def of(cls, made: Fit) -> FitItem:
+        off = 10**made.median_error
+        return cls(
+            made_s=made.made_s, answers=made.answers, within=made.covered, median_off=off, gpus_share=made.gpus_share
+        )
+
+
 class WaitsItem(BaseModel):
     """Waiting jobs as of `asked_s`, which is null while nothing has been forecast. `left_out` jobs came last."""
 
@@ -110,6 +132,7 @@ class WaitsItem(BaseModel):
     jobs: list[WaitItem]
     partitions: list[PartitionItem]
     calibration: CalibrationItem
+    fit: FitItem | None = Field(description="Null while nothing is corrected")
     remarks: list[str]
 
 
@@ -117,6 +140,7 @@ class WaitsItem(BaseModel):
 def list_waits(web: Here, identity: Viewer) -> WaitsItem:  # noqa: ARG001
     """When waiting jobs start, those that came first, first; how partitions stand; how earlier answers have held."""
     told = web.waits.latest if web.waits else None
+    made = web.waits.refit.latest if web.waits else None
     return WaitsItem(
         asked_s=told.asked_s if told else None,
         waiting=told.waiting if told else 0,
@@ -124,6 +148,7 @@ def list_waits(web: Here, identity: Viewer) -> WaitsItem:  # noqa: ARG001
         jobs=[WaitItem.model_validate(each.to_json()) for each in told.answers] if told else [],
         partitions=[PartitionItem.model_validate(row.to_json()) for row in told.board] if told else [],
         calibration=CalibrationItem.of(web.waits.calibration if web.waits else Calibration()),
+        fit=FitItem.of(made) if made else None,
         remarks=list(told.remarks) if told else [],
     )
 

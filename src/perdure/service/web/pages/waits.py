@@ -97,6 +97,7 @@ def waits_page(request: Request, web: Here, identity: Viewer, asked: Wanted) -> 
         ticks=[(place(seconds), words) for seconds, words in TICKS],
         fan_width=FAN_PX,
         calibration=calibration,
+        fit=web.waits.refit.latest if web.waits else None,
         plot=plot_of(calibration) if calibration.is_known else (),
         plot_size=PLOT_PX,
         listing=ListingAddress("/waits", asked, {}, tuple(SORTED_BY)),
