@@ -13,6 +13,8 @@ _HOMES = {
     "qbets": "qbets:Qbets",
     "trout": "trout:Trout",
     "gbdt": "gbdt:Gbdt",
+    "rollout": "look_rollout:LookRollout",
+    "slurm": "slurm_estimate:SlurmEstimate",
     "blend": "blend:Blend",
 }
 NAMES = tuple(_HOMES)
