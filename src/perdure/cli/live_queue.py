@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 
 import msgspec
 
@@ -11,6 +12,7 @@ from perdure.backends.slurm.past_jobs import keeps_past_jobs, read_past_jobs, re
 from perdure.backends.slurm.queue import read_queue
 from perdure.backends.slurm.tools import Tools
 from perdure.cli.kept import KeptFolder
+from perdure.cli.table import age
 from perdure.errors import PerdureError
 from perdure.scheduling.slurm.conf import settings_of
 from perdure.traces.read import read
@@ -21,6 +23,7 @@ from perdure.waits.queue import Queue, QueueLook
 
 QUEUE_S, HISTORY_S = 60.0, 3600.0  # how old what is kept may be
 HISTORY_DAYS = 28
+CLOCKS_S = 60.0  # by more than that they may not differ without a word
 _QUEUE, _HISTORY, _FIT = "queue.json", "history.txt", "fit.json"
 
 
@@ -30,10 +33,11 @@ def live_queue() -> tuple[Queue, AnswerBasis]:
     tools.check()
     tools.find("scontrol")
     kept = _kept()
-    look = _look(kept, tools)
+    look, age_s = _look(kept, tools)
     settings, _ = settings_of(look.config)
     past, remarks = _past(kept, tools, look)
-    return look.queue, AnswerBasis(settings, past, _kept_fit(kept), remarks)
+    clock = _clocks(look.queue.now_s + age_s - time.time())
+    return look.queue, AnswerBasis(settings, past, _kept_fit(kept), (*clock, *remarks))
 
 
 def keep_fit(made: Fit) -> None:
@@ -56,21 +60,31 @@ def _kept_fit(kept: KeptFolder) -> Fit | None:
         return None
 
 
-def _look(kept: KeptFolder, tools: Tools) -> QueueLook:
+def _look(kept: KeptFolder, tools: Tools) -> tuple[QueueLook, float]:
+    """The queue, and how many seconds ago it was asked for."""
+
     def ask() -> bytes:
         return msgspec.json.encode(read_queue(tools))
 
-    text, _ = kept.fresh(_QUEUE, QUEUE_S, ask)
+    text, age_s = kept.fresh(_QUEUE, QUEUE_S, ask)
     try:
-        return msgspec.json.decode(text, type=QueueLook)
+        return msgspec.json.decode(text, type=QueueLook), age_s
     except msgspec.MsgspecError:  # another version kept it
-        return msgspec.json.decode(ask(), type=QueueLook)
+        return msgspec.json.decode(ask(), type=QueueLook), 0.0
+
+
+def _clocks(ahead_s: float) -> tuple[str, ...]:
+    """What is to be said where slurmctld's clock and that of this machine differ."""
+    if abs(ahead_s) <= CLOCKS_S:
+        return ()
+    way = "ahead of" if ahead_s > 0 else "behind"
+    return (f"the clock of slurmctld is {age(abs(ahead_s))} {way} this machine's: times are told by slurmctld's",)
 
 
 def _past(kept: KeptFolder, tools: Tools, look: QueueLook) -> tuple[Past, tuple[str, ...]]:
     """The jobs of the last weeks, and what is to be said where they cannot be had."""
     if not keeps_past_jobs(look.config):
-        return Past(), ("this Slurm keeps no accounting",)
+        return Past(), remarks_on(look.config)
     since_s = look.queue.now_s - HISTORY_DAYS * DAY_S
     try:
         kept.fresh(_HISTORY, HISTORY_S, lambda: read_past_jobs(tools, since_s))

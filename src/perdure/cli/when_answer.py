@@ -68,7 +68,7 @@ def _tell_of_job(
     question: WhenOptions, queue: Queue, site: AnswerBasis, as_json: bool, *, wide: bool
 ) -> tuple[int, bool]:
     """The exit code, and whether the job still waits."""
-    job = _asked(question, queue)
+    job = _asked(question, queue, site)
     by_s = None if question.by is None else instant_of(question.by, queue.now_s)
     found = answer(job, queue, site, _rng(), _zone())
     chance = None if by_s is None or found.forecast is None else found.forecast.chance_within(by_s - queue.now_s)
@@ -80,7 +80,7 @@ def _tell_of_job(
     return (ANSWERED if found.hold.can_start else NEVER), job.is_waiting
 
 
-def _asked(question: WhenOptions, queue: Queue) -> QueuedJob:
+def _asked(question: WhenOptions, queue: Queue, site: AnswerBasis) -> QueuedJob:
     """The job of an id, or the one that a script would be. Raises `NotFound`, `InputError`."""
     what = question.what or ""
     if _JOB_ID.fullmatch(what) and not Path(what).exists():
@@ -89,8 +89,7 @@ def _asked(question: WhenOptions, queue: Queue) -> QueuedJob:
             raise InputError(f"--{option}", "a job in the queue asks for what it asks for", "Name a script instead")
         found = queue.job(what)
         if found is None:
-            fix = "Look for it with squeue; of one that has ended, perdure why tells"
-            raise NotFound(f"job {what}", "it is not in the queue: it has ended, or never was", fix)
+            raise _not_there(what, queue, site)
         return found
     try:
         script = Path(what).read_bytes()
@@ -99,6 +98,17 @@ def _asked(question: WhenOptions, queue: Queue) -> QueuedJob:
         raise InputError(plain(what, 200), why, "Name a job's id, or a batch script") from err
     options = [f"--{name}={value}" for name, value in question.given.items()]
     return request_of(script, options, plain(what)).as_job(queue, user_name(), _usual_priority(queue, user_name()))
+
+
+def _not_there(what: str, queue: Queue, site: AnswerBasis) -> NotFound:
+    """A job that has ended, as far as accounting tells, or is not known."""
+    past = site.past.jobs
+    ended_s = past.end_s[(past.job_id == what) & np.isfinite(past.end_s)]
+    if len(ended_s):
+        when = _about(float(ended_s.max()), queue.now_s)
+        return NotFound(f"job {what}", f"it ended at {when}", f"See how it ended: perdure why {what}")
+    fix = "Look for it with squeue; of one that has ended, perdure why tells"
+    return NotFound(f"job {what}", "it is not in the queue: it has ended, or never was", fix)
 
 
 def _usual_priority(queue: Queue, user: str) -> int:

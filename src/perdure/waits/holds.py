@@ -10,7 +10,7 @@ from enum import StrEnum
 import re2
 
 from perdure.model.jobs import JobState
-from perdure.waits.queue import Queue, QueuedJob, ahead_of
+from perdure.waits.queue import Queue, QueuedJob, QueuedPartition, ahead_of
 
 MAX_NAMED = 3  # jobs or nodes named in a sentence
 
@@ -106,6 +106,8 @@ def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC) -> HeldBy:
             f"it is not to start {when} (--begin, or the delay after a requeue)",
             until_s=job.eligible_s,
         )
+    if (refused := _refused(job, queue)) is not None:
+        return refused
     for reason, (kind, says) in _FIXED.items():
         if job.reason == reason or job.reason.startswith(f"{reason}("):
             may = kind not in (HoldKind.NEVER, HoldKind.HELD, HoldKind.PARTITION)
@@ -121,6 +123,26 @@ def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC) -> HeldBy:
     if job.reason.startswith(("QOS", "Assoc")):
         return HeldBy(HoldKind.LIMIT, limit_in_words(job))
     return _in_line(job, queue, zone)
+
+
+def _refused(job: QueuedJob, queue: Queue) -> HeldBy | None:
+    """What its partitions would say of a job for which the manager has given no reason yet, as one not submitted."""
+    known = [each for name in job.partitions if (each := queue.partition(name)) is not None]
+    if job.reason not in ("", "None") or not known:
+        return None
+    reasons = {_refusal(job, each) for each in known}
+    if "" in reasons:
+        return None
+    kind, says = _FIXED[min(reasons)]
+    return HeldBy(kind, says.format(**_names(job)), can_start=False)
+
+
+def _refusal(job: QueuedJob, partition: QueuedPartition) -> str:
+    if not partition.is_up:
+        return "PartitionDown"
+    if partition.max_time_s is not None and (job.walltime_s or 0.0) > partition.max_time_s:
+        return "PartitionTimeLimit"
+    return "PartitionNodeLimit" if partition.max_nodes is not None and job.nodes > partition.max_nodes else ""
 
 
 def limit_in_words(job: QueuedJob) -> str:

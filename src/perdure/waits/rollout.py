@@ -124,9 +124,9 @@ class Scene:
         )
 
     def _partition(self, job: QueuedJob) -> str:
-        """Of several the one of the highest tier."""
-        tier = {each.name: each.priority_tier for each in self.settings.partitions}
-        return max(job.partitions, key=lambda name: tier.get(name, 0), default="")
+        """Of several one that is up, of the highest tier."""
+        worth = {each.name: (each.is_up, each.priority_tier) for each in self.settings.partitions}
+        return max(job.partitions, key=lambda name: worth.get(name, (False, 0)), default="")
 
     def _nice(self, job: QueuedJob) -> int:
         """What takes the simulated priority to the one that the queue shows now."""

@@ -216,7 +216,7 @@ class SlurmBackend:
     def past_jobs(self, look: QueueLook, since_s: float) -> PastJobs:
         """What accounting tells of the jobs that ran since an instant. From any thread."""
         if not keeps_past_jobs(look.config):
-            return PastJobs(None, PAST_FORM, ("this Slurm keeps no accounting",))
+            return PastJobs(None, PAST_FORM, remarks_on(look.config))
         return PastJobs(read_past_jobs(self._tools, since_s), PAST_FORM, remarks_on(look.config))
 
     def _note_queue_rest(self, now: float) -> None:

@@ -32,6 +32,10 @@ def keeps_past_jobs(config: Mapping[str, str]) -> bool:
 
 
 def remarks_on(config: Mapping[str, str]) -> tuple[str, ...]:
-    """What is to be said of a past that was read: others' jobs may be missing in it."""
-    private = "jobs" in config.get("privatedata", "").lower()
-    return ("this Slurm shows a user no jobs of others: what they hold is not known",) if private else ()
+    """What is to be said of what can be known of jobs: there is no accounting, or others' jobs may be missing."""
+    found = []
+    if not keeps_past_jobs(config):
+        found.append("this Slurm keeps no accounting")
+    if "jobs" in config.get("privatedata", "").lower().split(","):
+        found.append("this Slurm shows a user no jobs of others (PrivateData): what they hold is not known")
+    return tuple(found)

@@ -1,0 +1,185 @@
+"""``perdure when JOB`` where there is little or nothing to say: each case is told in a line."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+import numpy as np
+import pytest
+
+from perdure.backends.slurm.past_jobs import remarks_on
+from perdure.backends.slurm.tools import Tools
+from perdure.cli import live_queue, when_answer
+from perdure.errors import ClusterBusy
+from perdure.model.jobs import JobState
+from perdure.model.table import JobTable
+from perdure.scheduling.slurm.settings import SchedulerSettings
+from perdure.waits.answer import AnswerBasis
+from perdure.waits.past import Past
+from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueueLook
+
+NOW_S = 1_790_000_000.0
+PARTITIONS = (
+    QueuedPartition("main", is_default=True, max_time_s=7200.0),
+    QueuedPartition("down", is_up=False),
+)
+NODES = (QueuedNode("n1", ("main",), gpus=4, cpus=8), QueuedNode("n2", ("down",), gpus=4, cpus=8))
+
+
+def job(job_id: str, state: JobState = JobState.PENDING, **more) -> QueuedJob:
+    given = {"partitions": ("main",), "gpus": 4, "cpus": 4, "walltime_s": 3600.0, "reason": "Resources", **more}
+    times = {"submit_s": NOW_S - 900, "eligible_s": NOW_S - 900}
+    return QueuedJob(job_id, "mira", state, priority=9, **{**times, **given})
+
+
+def site_of(*, config: dict[str, str] | None = None, ended: str = "") -> AnswerBasis:
+    past = Past()
+    if ended:
+        at = np.array([NOW_S - 7200.0])
+        jobs = JobTable(
+            np.array([ended]), at, np.array([4]), np.array([600.0]), start_s=at + 60, end_s=at + 660,
+            user=np.array(["mira"]), partition=np.array(["main"]), walltime_s=np.array([3600.0]),
+        )  # fmt: skip
+        past = Past(jobs, NOW_S)
+    return AnswerBasis(SchedulerSettings(), past, None, remarks_on(config or {}))
+
+
+@pytest.fixture
+def when(perdure, monkeypatch):
+    """Ask about a queue with a site behind it."""
+
+    def ask(*words: str, jobs: tuple[QueuedJob, ...] = (), site: AnswerBasis | None = None):
+        queue = Queue(NOW_S, jobs, NODES, PARTITIONS)
+        monkeypatch.setattr(when_answer, "live_queue", lambda: (queue, site or site_of()))
+        return perdure("when", *words)
+
+    return ask
+
+
+def line(ran, label: str) -> str:
+    return next(each for each in ran.out.splitlines() if each.startswith(label))
+
+
+def test_an_unknown_job(when):
+    ran = when("99")
+    assert ran.code == 2
+    assert ran.complaint.startswith("job 99: it is not in the queue: it has ended, or never was. ")
+
+
+def test_a_job_that_has_ended(when):
+    ran = when("42", site=site_of(ended="42"))
+    assert ran.code == 2
+    assert ran.complaint.startswith("job 42: it ended at ")
+    assert ran.complaint.endswith(". See how it ended: perdure why 42.")
+
+
+def test_a_job_that_runs(when):
+    ran = when("7", jobs=(job("7", JobState.RUNNING, start_s=NOW_S - 60, running_on=("n1",), reason=""),))
+    assert ran.code == 0
+    assert "it has: it runs since" in line(ran, "STARTS")
+    assert "HELD BY" not in ran.out
+
+
+def test_a_job_that_its_user_holds(when):
+    ran = when("7", jobs=(job("7", JobState.HELD, reason="JobHeldUser"),))
+    assert ran.code == 1
+    assert line(ran, "STARTS").endswith("not as it is")
+    assert line(ran, "HELD BY").endswith("its owner holds it: `scontrol release 7`")
+
+
+@pytest.mark.parametrize("reason", ["PartitionDown", "", "None"])
+def test_a_partition_that_is_down(when, reason):
+    ran = when("7", jobs=(job("7", partitions=("down",), reason=reason),))
+    assert ran.code == 1
+    assert line(ran, "HELD BY").endswith("its partition down is down: an operator must set it up")
+
+
+def test_a_script_for_a_partition_that_is_down_or_that_allows_less(when, home):
+    (home / "job.sh").write_text("#!/bin/sh\n#SBATCH --gpus=2 -t 60\n")
+    assert when("job.sh").code == 0
+    assert "its partition down is down" in line(when("job.sh", "--partition", "down"), "HELD BY")
+    longer = when("job.sh", "--time", "3:00:00")
+    assert longer.code == 1
+    assert "it asks for more time than partition main allows" in line(longer, "HELD BY")
+
+
+def test_one_of_two_partitions_is_enough(when):
+    assert when("7", jobs=(job("7", partitions=("down", "main"), reason=""),)).code == 0
+
+
+def test_no_history_is_answered_by_the_simulator_alone_which_it_says(when):
+    ran = when("7", jobs=(job("7"),))
+    assert ran.code == 0
+    assert (
+        "NOTE     no history that tells who comes: by the jobs that are there alone, as if nobody else came" in ran.out
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({}, "this Slurm keeps no accounting"),
+        ({"accountingstoragetype": "accounting_storage/none"}, "this Slurm keeps no accounting"),
+        ({"privatedata": "accounts,jobs"}, "this Slurm shows a user no jobs of others (PrivateData)"),
+    ],
+)
+def test_what_cannot_be_known_is_said(when, config, said):
+    ran = when("7", jobs=(job("7"),), site=site_of(config=config))
+    assert ran.code == 0
+    assert any(said in each for each in ran.out.splitlines() if each.startswith("NOTE"))
+
+
+# what is read
+
+
+@pytest.fixture
+def read(home, monkeypatch):
+    """Read a Slurm that answers with a queue, its clock being so many seconds ahead; sacct does not answer."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    monkeypatch.setattr(Tools, "check", lambda _: None)
+    monkeypatch.setattr(Tools, "find", lambda *_: "scontrol")
+
+    def busy(*_):
+        raise ClusterBusy("sacct", "accounting does not answer", "Run `sacctmgr ping`")
+
+    monkeypatch.setattr(live_queue, "read_past_jobs", busy)
+
+    def ask(ahead_s: float = 0.0, **config: str) -> AnswerBasis:
+        look = QueueLook(Queue(time.time() + ahead_s, (), NODES, PARTITIONS), config)
+        monkeypatch.setattr(live_queue, "read_queue", lambda _: look)
+        return live_queue.live_queue()[1]
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "said"), [(620.0, "10m ahead of"), (-7230.0, "2h behind"), (30.0, ""), (-30.0, "")]
+)
+def test_clocks_that_differ(read, ahead_s, said):
+    remarks = [each for each in read(ahead_s).remarks if "clock" in each]
+    assert len(remarks) == bool(said)
+    assert all(f"the clock of slurmctld is {said} this machine's" in each for each in remarks)
+
+
+def test_a_picture_that_was_kept_is_no_clock_that_lags(read, home, monkeypatch):
+    read()
+    (kept,) = (home / "perdure" / "when").glob("*/queue.json")
+    look = msgspec.json.decode(kept.read_bytes(), type=QueueLook)
+    assert look.queue.now_s <= time.time()
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 55)
+    monkeypatch.setattr(live_queue, "CLOCKS_S", 20.0)
+    assert not [each for each in read().remarks if "clock" in each]
+
+
+def test_accounting_that_does_not_answer_or_is_not_kept(read):
+    assert read(accountingstoragetype="accounting_storage/slurmdbd").remarks == (
+        "no history: accounting does not answer",
+    )
+
+
+def test_no_accounting_and_private_jobs_are_both_said(read):
+    first, second = read(privatedata="jobs").remarks
+    assert first == "this Slurm keeps no accounting"
+    assert second.startswith("this Slurm shows a user no jobs of others")
