@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import msgspec
@@ -15,7 +16,9 @@ from perdure.errors import ClusterBusy
 from perdure.model.jobs import JobState
 from perdure.model.table import JobTable
 from perdure.scheduling.slurm.settings import SchedulerSettings
-from perdure.waits.answer import AnswerBasis
+from perdure.waits.alternatives import Alternative, Sooner
+from perdure.waits.answer import AnswerBasis, WaitAnswer
+from perdure.waits.holds import HeldBy, HoldKind
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueueLook
 
@@ -128,6 +131,17 @@ def test_what_cannot_be_known_is_said(when, config, said):
     ran = when("7", jobs=(job("7"),), site=site_of(config=config))
     assert ran.code == 0
     assert any(said in each for each in ran.out.splitlines() if each.startswith("NOTE"))
+
+
+def test_what_starts_only_if_it_is_changed(when):
+    """The gain over a start that never comes is no number."""
+    told = when("7", "--json", jobs=(job("7", gpus=8, reason="Priority"),))
+    assert "Infinity" not in told.out
+    assert json.loads(told.out)["start"] is None
+    found = Sooner(Alternative("4 GPUs", "--gpus=4", job("")), NOW_S, np.inf)
+    assert when_answer._gain(found.gain_s) == "else never"
+    answer = WaitAnswer(job("7"), HeldBy(HoldKind.RESOURCES, "it waits"), None, None, (found,))
+    assert answer.to_json()["sooner"][0]["gain_s"] is None
 
 
 # what is read

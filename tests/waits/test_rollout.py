@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,18 @@ def test_the_same_generator_gives_the_same_futures() -> None:
     job, busy = asking("9", 8), running("1", 8, 10.0, 3600.0)
     once, again = (scene(job, busy, history=past(14)).starts([job]) for _ in range(2))
     assert (once == again).all()
+
+
+def test_how_far_a_future_is_simulated_changes_no_start() -> None:
+    """Each future begins with the horizon that the one before it needed."""
+    mine = asking("9", 8, priority=1)
+    others = [asking(str(place), 8, priority=9, walltime_s=hours * 3600.0) for place, hours in enumerate((1, 2, 30), 1)]
+    whole = scene(mine, *others, history=past(14), samples=6)
+    alone = [
+        replace(whole, futures=(future,), duration_s=whole.duration_s[:, [place]]).starts([mine])[0, 0]
+        for place, future in enumerate(whole.futures)
+    ]
+    assert whole.starts([mine])[0].tolist() == alone
 
 
 def test_age_is_taken_out_of_the_priority_that_is_shown() -> None:

@@ -141,12 +141,16 @@ def _print_answer(found: WaitAnswer, now_s: float, by_s: float | None, chance: f
     if found.sooner:
         print_line("")
         rows = (
-            (each.alternative.change, _about(each.start_s, now_s), age(each.gain_s), each.alternative.options)
+            (each.alternative.change, _about(each.start_s, now_s), _gain(each.gain_s), each.alternative.options)
             for each in found.sooner
         )
         print_table(SOONER, rows, wide=wide)
     for remark in found.forecast.remarks if found.forecast else ():
         print_line(_labelled("NOTE", remark))
+
+
+def _gain(gain_s: float) -> str:
+    return age(gain_s) if np.isfinite(gain_s) else "else never"
 
 
 def _card(found: WaitAnswer, now_s: float, by_s: float | None, chance: float | None) -> Iterator[tuple[str, str]]:

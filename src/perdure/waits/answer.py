@@ -69,7 +69,7 @@ class WaitAnswer:
                     "change": each.alternative.change,
                     "options": each.alternative.options,
                     "start_s": each.start_s,
-                    "gain_s": each.gain_s,
+                    "gain_s": each.gain_s if np.isfinite(each.gain_s) else None,
                 }
                 for each in self.sooner
             ],

@@ -63,46 +63,55 @@ class Scene:
         rows = [self._row(job) for job in asked]
         there = [row for row in rows if row is not None]
         found = np.empty((len(asked), samples or len(self.futures)))
-        for sample in range(found.shape[1]):
-            known = dict(zip(there, self._first_starts(sample, there), strict=True))
-            for place, (job, row) in enumerate(zip(asked, rows, strict=True)):
-                found[place, sample] = (
-                    self._first_starts(sample, [len(self.jobs)], job)[0] if row is None else known[row]
-                )
+        places = [place for place, row in enumerate(rows) if row is not None]
+        groups = [(self._table(self.jobs), there, places)] if there else []
+        new = [place for place, row in enumerate(rows) if row is None]
+        groups += [(self._table((*self.jobs, asked[place])), [len(self.jobs)], [place]) for place in new]
+        for table, its, where in groups:
+            begin = 0
+            for sample in range(found.shape[1]):
+                starts = self._first_starts(sample, table, its, begin)
+                found[where, sample] = starts
+                begin = self._enough(starts)
         return found
 
-    def _first_starts(self, sample: int, rows: Sequence[int], more: QueuedJob | None = None) -> list[float]:
-        """When the jobs of some rows start in one future, of which no more is simulated than that takes."""
+    def _first_starts(self, sample: int, table: JobTable, rows: Sequence[int], begin: int) -> list[float]:
+        """When the jobs of some rows start in one future, of which little more is simulated than that takes."""
         starts = [np.nan] * len(rows)
-        for horizon_s in HORIZONS_S if rows else ():
-            queue = self._live(sample, more, horizon_s)
+        for horizon_s in HORIZONS_S[begin:]:
+            queue = self._live(sample, table, horizon_s)
             starts = [queue.start_of(row, self.now_s + horizon_s) for row in rows]
             if not np.isnan(starts).any():
                 break
         return [np.inf if np.isnan(start_s) else start_s for start_s in starts]
 
+    def _enough(self, starts: Sequence[float]) -> int:
+        """The first horizon in which jobs with these starts have started: the next future begins with it."""
+        wait_s = max(starts) - self.now_s
+        return next((place for place, horizon_s in enumerate(HORIZONS_S) if wait_s < horizon_s), len(HORIZONS_S) - 1)
+
     def _row(self, job: QueuedJob) -> int | None:
         return next((row for row, each in enumerate(self.jobs) if each == job), None)
 
-    def _live(self, sample: int, more: QueuedJob | None, horizon_s: float) -> LiveQueue:
-        there = [*self.jobs, more] if more is not None else list(self.jobs)
-        duration_s = self.duration_s[:, sample]
-        if more is not None:
-            duration_s = np.r_[duration_s, more.walltime_s or DAY_S]
+    def _live(self, sample: int, there: JobTable, horizon_s: float) -> LiveQueue:
+        """A future of jobs that are there, which run for as long in it as was drawn, and of those who come."""
+        duration_s = there.duration_s.copy()
+        duration_s[: len(self.jobs)] = self.duration_s[:, sample]
         coming = self.futures[sample]
         coming = coming.take(np.flatnonzero(coming.submit_s <= self.now_s + horizon_s))
-        table = self._table(there, duration_s).followed_by(self._coming(coming))
+        table = replace(there, duration_s=duration_s, attempts=None).followed_by(self._coming(coming))
         engine: Engine = "plain" if len(table) <= SMALL else "auto"
         return LiveQueue.at(
             table, self.now_s, Cluster(np.ones(self.total_gpus, np.int64)), Slurm(self.settings), None, engine
         )
 
-    def _table(self, jobs: Sequence[QueuedJob], duration_s: Floats) -> JobTable:
+    def _table(self, jobs: Sequence[QueuedJob]) -> JobTable:
+        """Jobs as they are now, that run for as long as they may."""
         return JobTable(
             job_id=np.array([job.job_id or "new" for job in jobs], np.str_),
             submit_s=np.array([min(_came_s(job), self.now_s) for job in jobs]),
             gpus=np.array([_held(job, self.total_gpus) for job in jobs], np.int64),
-            duration_s=duration_s,
+            duration_s=np.array([job.walltime_s or DAY_S for job in jobs]),
             user=np.array([job.user for job in jobs], np.str_),
             start_s=np.array([_started_s(job, self.now_s) for job in jobs]),
             walltime_s=np.array([job.walltime_s or np.nan for job in jobs]),
