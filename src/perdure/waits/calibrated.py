@@ -71,8 +71,9 @@ class Calibrated:
 
     def quantiles(self, asked: WaitTable, levels: Sequence[float] = LEVELS) -> NDArray[np.float64]:
         middle, below, above = self.centre.answer(asked)
-        reach = self._reach(levels) * self.spread.of(asked)[:, None]
-        found = middle[:, None] + np.where(reach < 0, below[:, None], above[:, None]) * reach
+        shorter, longer = self.spread.of(asked)
+        reach = self._reach(levels)
+        found = middle[:, None] + np.where(reach < 0, (below * shorter)[:, None], (above * longer)[:, None]) * reach
         return np.asarray(10 ** np.clip(found, np.log10(LEAST_WAIT_S), LONGEST_LOG10), np.float64)
 
     def _reach(self, levels: Sequence[float]) -> Column:
@@ -166,7 +167,8 @@ def _spread(rows: WaitTable, held: Sequence[_Held], seed: int) -> SpreadModel:
 def _errors(rows: WaitTable, held: Sequence[_Held], spread: SpreadModel, now: float, memory: Memory) -> ScoreQuantiles:
     if not held:
         return score_quantiles(*_nothing())
-    scores = np.concatenate([each.error for each in held]) / spread.of(rows)
+    error = np.concatenate([each.error for each in held])
+    scores = error / np.where(error < 0, *spread.of(rows))
     age_days = (now - rows.poll_s) / DAY_S
     return score_quantiles(scores, ~rows.started, 0.5 ** (age_days / memory.half_life_days))
 

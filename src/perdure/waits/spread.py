@@ -1,8 +1,12 @@
-"""How uncertain an answer is: trees on how far earlier answers of like jobs were off."""
+"""How uncertain an answer is, to either side: trees on how far earlier answers of like jobs were off.
+
+A job whose answer can hardly be too late may well be too early by far: what is to be expected below and above is
+learned apart, so that an interval reaches far only to the side where it must.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,12 +24,12 @@ NAMES = (
 TREES = Trees(num_iterations=60, learning_rate=0.05, num_leaves=7, min_data_in_leaf=300, feature_fraction=0.5)
 FEWEST_ROWS = 2_000  # errors from which trees are grown
 SHARE = 0.5  # of the trees; the other half is the same for all, for they are sure of themselves too often
-LEAST, MOST = 0.15, 1.5  # decades
+LEAST, MOST = 0.05, 1.0  # decades
 
 
 @dataclass(frozen=True, slots=True)
-class SpreadModel:
-    """The mean error to expect of an answer, in decades."""
+class SideSpread:
+    """The mean error to expect to one side, errors to the other side counting as none; in decades."""
 
     typical: float = 1.0
     model: Any = None
@@ -35,8 +39,20 @@ class SpreadModel:
         typical = np.full(len(asked), self.typical)
         if self.model is None or not len(asked):
             return typical
-        own = np.clip(self.model.predict(asked.columns(NAMES), num_threads=1), LEAST, MOST)
+        own = np.clip(LEAST + self.model.predict(asked.columns(NAMES), num_threads=1), LEAST, MOST)
         return np.asarray((1 - SHARE) * typical + SHARE * own, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadModel:
+    """The errors to expect to either side."""
+
+    below: SideSpread = field(default_factory=SideSpread)
+    above: SideSpread = field(default_factory=SideSpread)
+
+    def of(self, asked: WaitTable) -> tuple[Column, Column]:
+        """(n,) each: by how much a wait may be shorter, and longer, than its answer."""
+        return self.below.of(asked), self.above.of(asked)
 
 
 def learn_spread(asked: WaitTable, error: Column, seed: int) -> SpreadModel:
@@ -44,9 +60,13 @@ def learn_spread(asked: WaitTable, error: Column, seed: int) -> SpreadModel:
 
     The b jobs of an account that asked for the same in one instant weigh as much as ``sqrt(b)`` others.
     """
-    size = np.abs(error)
-    typical = float(np.clip(size.mean(), LEAST, MOST)) if len(size) else 1.0
-    if len(size) < FEWEST_ROWS or not has_library():
-        return SpreadModel(typical)
     batch = np.maximum(np.nan_to_num(asked.feature("peers_request").astype(np.float64), nan=1.0), 1.0)
-    return SpreadModel(typical, TREES.grow(asked.columns(NAMES), size, "regression", 0.5, seed, weight=batch**-0.5))
+
+    def side(short: Column) -> SideSpread:
+        typical = float(np.clip(LEAST + short.mean(), LEAST, MOST)) if len(short) else 1.0
+        if len(short) < FEWEST_ROWS or not has_library():
+            return SideSpread(typical)
+        features = asked.columns(NAMES)
+        return SideSpread(typical, TREES.grow(features, short, "regression", 0.5, seed, weight=batch**-0.5))
+
+    return SpreadModel(side(np.maximum(-error, 0.0)), side(np.maximum(error, 0.0)))
