@@ -39,6 +39,10 @@ _MARK = (
 """Words without which a line asserts no failure."""
 
 
+Meaning = tuple[str, Annotated[float, Meta(gt=0, lt=1)], WhoseFault]
+"""Category, chance that a retry passes, whose fault."""
+
+
 class WordTable(Struct, frozen=True, forbid_unknown_fields=True, rename={"of_class": "class"}):
     """A table ``[[kind]]`` or ``[[thing]]``; the head of ``grammar.toml`` explains the keys."""
 
@@ -57,7 +61,8 @@ class GrammarFile(Struct, frozen=True, forbid_unknown_fields=True):
 
     kind: tuple[WordTable, ...]
     thing: tuple[WordTable, ...]
-    meaning: dict[str, dict[str, tuple[str, Annotated[float, Meta(gt=0, lt=1)], WhoseFault]]]
+    meaning: dict[str, dict[str, Meaning]]
+    raised: dict[str, dict[str, Meaning]]
 
 
 class Parsed(Struct, frozen=True):
@@ -102,7 +107,8 @@ class Grammar(Struct, frozen=True, dict=True):
     def means(self, parsed: Parsed) -> KnownMessage:
         """What a line that was taken apart says of the cause."""
         of_kind = self.file.meaning[parsed.kind]
-        category, p, fault = of_kind.get(parsed.thing, of_kind[""])
+        meaning = of_kind.get(parsed.thing, of_kind[""])
+        category, p, fault = self._of_classes.get(parsed.speaker, {}).get(meaning[0], meaning)
         said = self._kinds.says[parsed.kind]
         thing = f" ({self._things.says[parsed.thing]})" if parsed.thing else ""
         return KnownMessage(BY, parsed.speaker, category, p, fault, said + thing)
@@ -114,6 +120,11 @@ class Grammar(Struct, frozen=True, dict=True):
     @cached_property
     def _things(self) -> _Words:
         return _Words(self.file.thing, [each.pattern for each in self.file.thing])
+
+    @cached_property
+    def _of_classes(self) -> dict[str, dict[str, Meaning]]:
+        """By the name of a class of exceptions, what it makes of a category."""
+        return {name: found for names, found in self.file.raised.items() for name in names.split("|")}
 
     @cached_property
     def _kinds_of_class(self) -> _Words:

@@ -41,6 +41,7 @@ from perdure.triage.logtext import LogText
 from perdure.triage.lost_nodes import lost_nodes
 from perdure.triage.masking import mask
 from perdure.triage.matching import Hit, RuleBook
+from perdure.triage.narrower import narrowed
 from perdure.triage.other_jobs import without_other_jobs
 from perdure.triage.outlived import without_long_past, without_outlived
 from perdure.triage.patterns import compiled
@@ -50,7 +51,7 @@ from perdure.triage.rule import Cause, Force
 from perdure.triage.rules import own_rules
 from perdure.triage.scheduler import Fact, facts, names_missing_workdir
 from perdure.triage.survived_steps import after_steps, as_guess, is_of_step
-from perdure.triage.unnamed import NEW, explained, is_open
+from perdure.triage.unnamed import explained, is_guess, is_open
 from perdure.triage.verdict import MAX_LOGS, CauseRole, Evidence, Label, Verdict
 from perdure.triage.warning_lines import without_overruled
 
@@ -163,6 +164,7 @@ def examine(
         return Finding(_with_output(_of_last_word(word, weights), output, remarks), reading)
     ruled = _raised(named, hits, rules) if named is not None else None
     primary = (explained(ruled, hits, _passed(in_order.hits, hits, report), text) if is_open(ruled) else None) or ruled
+    primary = narrowed(primary, hits) if isinstance(primary, Hit) else primary
     if primary is None:
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
         nothing = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, NOTHING.says)
@@ -171,7 +173,7 @@ def examine(
     surroundings = circumstances(primary.cause, progress_of(reading.excerpt), around, primary.text)
     leaning = _leaning(weights.pulls[(named or primary).cause.rank], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
-    if primary.cause.name == NEW:
+    if is_guess(primary.cause):
         p = weights.thresholds.unsure(p)
     seen = _Signs(replace(in_order, hits=tuple(hits)), known, report, ruled)
     verdict = _verdict(primary, p, seen, surroundings, weights)
@@ -252,12 +254,16 @@ def _naming(primary: Sign | None, hits: Sequence[Hit]) -> Sign | None:
     if not isinstance(primary, Hit) or lost_nodes(primary.text):
         return primary
     if primary.cause.name == _MODULE_MISSING:  # scripts go on without their environment, under another Python
-        before = (hit for hit in hits if hit.cause.name == _ENVIRONMENT_MISSING and hit.order < primary.order)
-        return next(before, primary)
+        before = [hit for hit in hits if hit.cause.name == _ENVIRONMENT_MISSING and hit.order < primary.order]
+        return replace(before[0], cause=_of_category(before[0].cause, primary.cause)) if before else primary
     if primary.cause.name == _SIGNALLED:  # a launcher says that it got SIGTERM, Slurm that it cancelled the step
         return next((hit for hit in hits if hit.cause.name == _STEP_CANCELLED), primary)
     alike = (hit for hit in hits if hit.cause is primary.cause)
     return next((hit for hit in alike if lost_nodes(hit.text)), primary)
+
+
+def _of_category(cause: Cause, other: Cause) -> Cause:
+    return replace(cause, category=other.category, part_of=other.part_of)
 
 
 def _raised(primary: Sign, hits: Sequence[Hit], rules: RuleBook) -> Sign:

@@ -47,14 +47,19 @@ NEAR = 4
 
 UNKNOWN = "unknown"
 
-COARSE = frozenset({"python-value", "python-os", "timeout-python"})
-"""Rules of no more than the class of an exception: its message is read."""
+COARSE = frozenset(
+    {"python-value", "python-os", "timeout-python", "assertion", "app-config", "workflow-config", "java", "sql-error"}
+)
+"""Rules of no more than the class of an exception, or a word that any program uses: the message is read."""
 
 PASSING = 0.5
 """What a table knows to pass is believed before a word that any script prints."""
 
 NEW = "not-seen-before"
 """What the evidence of an error is called that no rule, no table and no wording of the grammar knows."""
+
+EITHER_WAY = frozenset({"gpu_oom", "cuda_env", "fs"})
+"""What the grammar alone reads so is told in the same words of broken nodes and of other users' jobs."""
 
 LEAST_BY_THE_END = 0.3
 """What only stands near the end of a log, where nothing says that it ended the job, does not stop it."""
@@ -89,6 +94,11 @@ class _Line(Struct, frozen=True):
     number: int
     text: bytes  # tidied
     like: Hit  # of the same task and stretch of the log
+
+
+def is_guess(cause: Cause) -> bool:
+    """Whether the cause is too little known to stop a job for it, or to retry it more than once."""
+    return cause.name == NEW or (cause.name == BY and cause.category in EITHER_WAY)
 
 
 def is_open(primary: Sign | None) -> bool:

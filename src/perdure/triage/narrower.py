@@ -1,0 +1,69 @@
+"""A category made narrower by what stands around the line that proves it: whose service, which data, which types.
+
+The chance that a retry passes stays the rule's own; only what a person reads as the category changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from perdure.triage.matching import Hit
+from perdure.triage.patterns import compiled
+from perdure.triage.rule import Cause
+from perdure.triage.rules import own_categories
+from perdure.triage.verdict import CauseRole
+
+_OF_TRACKERS = (
+    r"(?i)\bwandb\b|wandb\.ai|\bmlflow\b|comet(?:\.com|_ml)|neptune\.ai|clear\.?ml\b|swanlab|api\.aim|tensorboard\.dev"
+)
+_OF_KUBERNETES = r"k8s\.io|client-go|kube-?apiserver|\bkubelet\b|\bkubectl\b|^error: http2: client connection"
+_OF_TYPES = (
+    r"(?i)\bdtypes?\b|\bscalar type|(?:input|bias|weight|mat\d|query|key|value)\w* type \(|"
+    r"\b(?:double|float|half|bfloat16|long|int|char|bool|byte) (?:!=|and|vs\.?) "
+    r"(?:double|float|half|bfloat16|long|int|char|bool|byte)\b"
+)
+_OF_DATA_LOADER = r"^\s*\S*(?:Error|Exception): Caught \w+ in DataLoader worker process"
+_RAISED = r"^\s*[\w.]+(?:Error|Exception|Timeout|Failure)\b"
+"""A line that ends a traceback: what a program only remarks on is not of the chain that ended it."""
+
+_COLLATE = r"(?:\b|_)collate"
+_INDEX_ERROR = r"^\s*IndexError:"
+
+_OF_DATA = frozenset({"assertion", "index", "config"})
+"""What in the code that reads the data means that the data are not what it expects."""
+
+
+def narrowed(primary: Hit, hits: Sequence[Hit]) -> Hit:
+    """`primary`, with a narrower category where the log tells one; `hits` are all that count."""
+    category = _narrower(primary, hits)
+    return primary if category is None else replace(primary, cause=_as(primary.cause, category))
+
+
+def _narrower(primary: Hit, hits: Sequence[Hit]) -> str | None:
+    cause, line = primary.cause, primary.text.encode()
+    if cause.category == "net":
+        raised = (hit.text.encode() for hit in hits if hit.cause.wider == "net" and hit.run == primary.run)
+        chain = [line, *(each for each in raised if compiled(_RAISED).search(each))]
+        if any(compiled(_OF_TRACKERS).search(each) for each in chain):
+            return "tracker"
+        return "k8s_infra" if compiled(_OF_KUBERNETES).search(line) else None
+    if cause.category == "shape":
+        if compiled(_INDEX_ERROR).search(line):
+            return "index"
+        return "dtype" if compiled(_OF_TYPES).search(line) else None
+    of_data = cause.category in _OF_DATA or (cause.category == "api" and compiled(_COLLATE).search(line))
+    if of_data and cause.role is CauseRole.ROOT and any(_in_data_loader(hit, primary) for hit in hits):
+        return "data"
+    return None
+
+
+def _in_data_loader(hit: Hit, primary: Hit) -> bool:
+    near = hit.run == primary.run and hit.rank == primary.rank
+    return near and compiled(_OF_DATA_LOADER).search(hit.text.encode()) is not None
+
+
+def _as(cause: Cause, category: str) -> Cause:
+    of = own_categories()[category]
+    return replace(cause, category=category, says=of.says, advice=of.advice, part_of=of.part_of)
