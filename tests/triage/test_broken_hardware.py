@@ -147,6 +147,14 @@ def test_a_read_only_image_or_mount_is_no_nodes_fault(path: str, form: str) -> N
     assert (verdict.label, verdict.hardware, verdict.infrastructure) == (Label.DETERMINISTIC, "", False)
 
 
+def test_what_is_read_only_after_steps_had_worked_stops_no_job() -> None:
+    steps = "".join(f"step {step} loss 0.{step}\n" for step in range(30))
+    assert (
+        judged(f"{steps}OSError: [Errno 30] Read-only file system: '/home/alice/run/step30.ckpt'\n").label
+        is Label.UNSURE
+    )
+
+
 @pytest.mark.parametrize("path", ["/tmp/x", "/local/7/x", "/scratch/local/x"])
 def test_a_read_only_disk_of_the_node_is_left_for_another_node(path: str) -> None:
     verdict = judged(f"touch: cannot touch '{path}/y': Read-only file system\n")

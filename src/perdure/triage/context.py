@@ -63,6 +63,10 @@ _NO_GPU_FOUND = frozenset({"gpu-unavailable", "jax-backend", "gpu-taken-from-con
 _AMBIGUOUS = (0.1, 0.97)  # a cause whose prior lies outside is sure of itself
 
 
+_READ_ONLY = "read-only"
+"""The rule of what cannot be written: an image, a mount, or a disk that the kernel has set read-only."""
+
+
 def circumstances(
     cause: Cause, progress: TrainingProgress, context: Context, text: str = ""
 ) -> tuple[Circumstance, ...]:
@@ -71,6 +75,11 @@ def circumstances(
         return ()
     found = (each for rule in _RULES for each in rule(cause, progress, context))
     return (*found, *_who_failed_alike(cause, context, text))
+
+
+def became_read_only(cause: Cause, progress: TrainingProgress) -> bool:
+    """Whether a program that had worked for steps meets what is read-only: its disk may have failed since."""
+    return cause.name == _READ_ONLY and progress.steps is not None
 
 
 def shift_of(found: tuple[Circumstance, ...]) -> float:

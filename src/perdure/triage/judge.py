@@ -29,7 +29,7 @@ from perdure.triage.broken_pipes import with_ended_readers
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.conformal import Thresholds, own_thresholds
-from perdure.triage.context import Circumstance, Context, circumstances, progress_of, shift_of
+from perdure.triage.context import Circumstance, Context, became_read_only, circumstances, progress_of, shift_of
 from perdure.triage.deaths import ABORT, ASKS_AGAIN, NOT_FOUND, OF_EXIT_CODE, OF_SIGNAL, OF_WATCHDOGS
 from perdure.triage.excerpt import excerpt, last_block
 from perdure.triage.frames import CRASH, companions, innermost_own, raised
@@ -170,10 +170,11 @@ def examine(
         nothing = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, NOTHING.says)
         return Finding(_with_output(nothing, output, remarks), reading)
     around = _around(context or Context(), attempt, primary)
-    surroundings = circumstances(primary.cause, progress_of(reading.excerpt), around, primary.text)
+    progress = progress_of(reading.excerpt)
+    surroundings = circumstances(primary.cause, progress, around, primary.text)
     leaning = _leaning(weights.pulls[(named or primary).cause.rank], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
-    if is_guess(primary.cause):
+    if is_guess(primary.cause) or became_read_only(primary.cause, progress):
         p = weights.thresholds.unsure(p)
     seen = _Signs(replace(in_order, hits=tuple(hits)), known, report, ruled)
     verdict = _verdict(primary, p, seen, surroundings, weights)
