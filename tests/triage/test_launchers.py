@@ -387,7 +387,7 @@ def test_an_exception_of_the_programs_own_class_counts_more_than_the_agents_lost
     lines = [TRACEBACK.format(rank=1) + f"[rank1]: {error}", PEER.format(rank=0), STORE, torchrun(1, 1)]
     verdict = told("\n".join(lines))
     assert (verdict.category, verdict.rank) == ("unknown", "1")
-    assert verdict.p_transient < 0.4
+    assert verdict.p_transient < 0.5
 
 
 def test_a_rank_whose_peer_closed_the_connection_did_not_fail_first() -> None:
