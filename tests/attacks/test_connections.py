@@ -151,6 +151,18 @@ def test_an_answer_that_nobody_reads_is_not_kept_for_long(serve, monkeypatch):
         assert is_ended(client, 60)
 
 
+def test_an_answer_that_is_read_slowly_is_sent_to_its_end(serve, monkeypatch):
+    """It cannot be written on again and again, for longer in all than one that nobody reads is kept."""
+    monkeypatch.setattr(connections, "STUCK_S", 2.0)
+    with serve(flood)() as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        taken = 0
+        while piece := client.recv(1_000_000):
+            taken += len(piece)
+            time.sleep(0.04)
+    assert taken > 1000 * 100_000
+
+
 def test_the_oldest_half_open_ones_give_way(serve, monkeypatch):
     monkeypatch.setattr(connections, "most_connections", lambda: 8)
     connect = serve(app)

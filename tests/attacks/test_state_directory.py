@@ -39,6 +39,10 @@ def of_everybody(state):
     state.chmod(0o777)
 
 
+def of_everybody_who_removes_nothing_of_others(state):
+    state.chmod(0o1777)
+
+
 def of_a_group(state):
     state.chmod(0o775)
 
@@ -63,6 +67,7 @@ def reached_by_another_s_link(state):
 
 PLANTED = [
     of_everybody,
+    of_everybody_who_removes_nothing_of_others,
     of_a_group,
     below_what_others_may_write,
     pytest.param(of_another, marks=as_root),

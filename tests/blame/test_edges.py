@@ -58,6 +58,13 @@ def test_failures_of_others_count_where_chance_would_not_bring_them(failed, bad,
     assert attested(NODE, seen(*failed, bad=bad)) is counts
 
 
+def test_what_would_fail_anywhere_does_not_make_failing_usual():
+    mistakes = [row(1.0, f"w{number % 9}", "n8", True, f"m{number}") for number in range(200)]
+    failed = seen(("ada", 9, 0), ("bob", 2, 0))
+    assert attested(NODE, [*failed, *(replace(each, deterministic=True) for each in mistakes)])
+    assert not attested(NODE, [*failed, *mistakes])
+
+
 def test_the_managers_own_word_on_a_node_is_enough_and_on_another_is_not():
     rows = [replace(row(1.0, failed=True), down=("n1",)), row(1.0, node="n2", failed=True)]
     assert attested(NODE, rows)

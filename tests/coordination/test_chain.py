@@ -225,6 +225,13 @@ def test_at_the_deadline_the_default_handler_acts():
     assert chain.ended["x"].owner is Component.SCHEDULER
 
 
+@pytest.mark.parametrize(("wanted_s", "deadline_s"), [(None, DEADLINE_S), (10.0, 10.0), (1e6, DEADLINE_S), (-5.0, 0.0)])
+def test_who_raises_it_may_want_an_earlier_deadline_and_no_later_one(wanted_s, deadline_s):
+    both: list[Input] = [HandlerEnlisted(handler("app")), ExceptionRaised(replace(record(), deadline_s=wanted_s))]
+    chain, _ = advance(Chain(), both, Bench(), 0.0)
+    assert (chain.open | chain.ended)["x"].deadline_s == deadline_s
+
+
 def test_a_hundred_thousand_equal_faults_are_one_action():
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     storm = [ExceptionRaised(record(f"x{i}")) for i in range(100_000)]
@@ -279,6 +286,17 @@ def test_what_nobody_took_is_new_when_another_says_it_and_the_same_when_the_same
     assert set(chain.ended) == {"x"}
     chain, _ = advance(chain, [ExceptionRaised(record("z", by="bob"))], Bench(), 1.0)
     assert set(chain.ended) == {"x", "z"}
+
+
+@pytest.mark.parametrize(("by", "is_one"), [("user:ada", True), ("user:bob", True), ("user:eve", False)])
+def test_what_two_said_and_nobody_took_is_the_same_when_either_says_it_again(by, is_one):
+    handlers = Bench({Component.SCHEDULER: Ruling(AnswerKind.DEFERRED, "only one says so", until_s=1e6)})
+    chain, _ = advance(Chain(), [ExceptionRaised(record("x", by="user:ada"))], handlers, 0.0)
+    chain, _ = advance(chain, [ExceptionRaised(record("y", by="user:bob"))], handlers, 1.0)
+    chain, _ = advance(chain, [Ticked()], handlers, DEADLINE_S)
+    assert chain.ended["x"].needs_a_person
+    chain, _ = advance(chain, [ExceptionRaised(record("z", by=by))], handlers, DEADLINE_S + 1)
+    assert ("z" not in chain.open) is is_one
 
 
 def test_a_clock_that_is_behind_starts_no_storm():

@@ -80,6 +80,27 @@ def test_a_stage_is_noted_before_it_is_made(tmp_path, monkeypatch):
     assert noted == [1]
 
 
+def test_the_note_of_a_stage_is_on_the_disk_before_the_stage_is(tmp_path, monkeypatch):
+    """After a power cut between the two, who claims next finds what it has to take away."""
+    done, stages = [], tmp_path / "fence" / "stages"
+    sync, mkdir = os.fsync, Path.mkdir
+
+    def synced(descriptor):
+        done.append((os.fstat(descriptor).st_ino, len(list(stages.iterdir()))))
+        sync(descriptor)
+
+    def made(self, *given, **named):
+        done.append(self.name)
+        mkdir(self, *given, **named)
+
+    mine = claim(tmp_path / "fence", "7", 1)
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "mkdir", made)
+    with mine.stage(tmp_path) as stage:
+        pass
+    assert (stages.stat().st_ino, 1) in done[: done.index(stage.name)]
+
+
 def test_a_claim_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
     calls = []
 

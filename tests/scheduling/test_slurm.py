@@ -191,6 +191,13 @@ def test_at_most_so_many_jobs_of_a_user_are_tested() -> None:
     assert found.start_s[2:].tolist() == [110, 3]
 
 
+def test_the_bounds_on_a_users_jobs_and_on_a_partitions_count_apart() -> None:
+    table = jobs((6, 0, 100), (8, 1, 10), (1, 3, 50), user=["a"] * 3)
+    assert run(table, backfill=replace(FINE, max_job_user=2, max_job_part=2)).start_s[2] == 3
+    assert run(table, backfill=replace(FINE, max_job_user=2, max_job_part=1)).start_s[2] == 110
+    assert run(table, backfill=replace(FINE, max_job_user=1, max_job_part=2)).start_s[2] == 110
+
+
 def test_a_cycle_starts_at_most_so_many_and_goes_on_in_the_next() -> None:
     table = jobs((6, 0, 100), (8, 1, 10), (1, 3, 50), (1, 3, 50))
     found = run(table, backfill=replace(FINE, max_job_start=1, interval_s=10))
