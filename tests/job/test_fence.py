@@ -82,7 +82,8 @@ def test_a_stage_is_noted_before_it_is_made(tmp_path, monkeypatch):
 
 def test_the_note_of_a_stage_is_on_the_disk_before_the_stage_is(tmp_path, monkeypatch):
     """After a power cut between the two, who claims next finds what it has to take away."""
-    done, stages = [], tmp_path / "fence" / "stages"
+    done: list[object] = []
+    stages = tmp_path / "fence" / "stages"
     sync, mkdir = os.fsync, Path.mkdir
 
     def synced(descriptor):

@@ -226,6 +226,14 @@ def test_the_account_above_limits_all_its_users() -> None:
     assert run(table, associations=tree).start_s.tolist() == [0, 100, 2]
 
 
+def test_a_job_counts_in_the_account_that_it_names_and_else_in_its_users_first() -> None:
+    one = RunningLimits(grp_jobs=1)
+    tree = Association("lab", limits=one), Association("hall"), Association("lab", "a"), Association("hall", "a")
+    named = np.array(["lab", "lab", "hall", ""])
+    table = jobs((1, 0, 100), (1, 1, 10), (1, 2, 10), (1, 3, 10), user=["a"] * 4, account=named)
+    assert run(table, associations=tree).start_s.tolist() == [0, 100, 2, 110]
+
+
 def test_a_job_above_its_partitions_limit_never_starts_and_is_named() -> None:
     table = jobs((1, 0, 10), (1, 1, 10), walltime_s=np.array([60.0, 7200.0]))
     with pytest.raises(PolicyError, match="never starts job j1, which waits for: PartitionTimeLimit"):
@@ -337,6 +345,13 @@ def test_an_exclusive_job_has_its_node_for_itself() -> None:
     found = on_nodes(table, "2x2", *whole)
     assert found.start_s.tolist() == [0, 1, 50, 3]
     assert given(found) == [[0], [1], [0], [1]]
+
+
+def test_what_waits_for_the_whole_of_a_node_that_one_job_has_for_itself_is_not_delayed() -> None:
+    """Both nodes are reserved from 100 on, when all that runs is over: what would last longer waits."""
+    whole = Partition("w", whole_nodes=True), Partition("s")
+    table = jobs((1, 0, 50), (1, 1, 99), (4, 2, 10), (1, 3, 200), partition=np.array(["w", "s", "s", "s"]))
+    assert on_nodes(table, "2x2", *whole).start_s.tolist() == [0, 1, 100, 110]
 
 
 def test_partitions_of_nodes_need_a_placement() -> None:

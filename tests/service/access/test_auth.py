@@ -1,6 +1,7 @@
 """Tokens, login codes and sessions."""
 
 import json
+import os
 import stat
 import threading
 
@@ -81,6 +82,25 @@ def test_tokens_minted_at_one_time_are_all_kept(tmp_path):
     for thread in threads:
         thread.join()
     assert all(TokenBook(tmp_path).find(token) for token in minted)
+
+
+def test_a_file_of_tokens_is_on_the_disk_before_it_takes_the_place_of_the_one_before(book, monkeypatch):
+    """After a power cut there is one of the two, whole."""
+    book.mint("mira", Role.VIEWER)
+    synced, sync, replace = [], os.fsync, os.replace
+
+    def noted(descriptor):
+        synced.append(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    def checked(name, path):
+        assert os.stat(name).st_ino in synced
+        replace(name, path)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "replace", checked)
+    book.mint("ada", Role.VIEWER)
+    assert synced
 
 
 def test_a_file_that_others_may_read_is_refused(book):
