@@ -557,6 +557,17 @@ def test_on_a_usage_that_makes_no_sense_nobody_is_moved(told):
     assert not any(r.type == "job.move" for r in site.records())
 
 
+@pytest.mark.parametrize(("used", "is_over"), [(100, False), (101, True)])
+def test_a_quota_that_is_not_exceeded_any_more_holds_nobody(used, is_over):
+    site = Site()
+    site.run("1", "n1")
+    site.wait("2")
+    notes = usage(100, used, **{"1": 70})
+    held = site.take(raised("storage.quota.over", scope=Scope.GLOBAL, notes=notes, resource="home"))
+    assert held == ([Hold(AttemptId("c", "2", 0), "x")] if is_over else [])
+    assert site.chain.ended["x"].is_brake is is_over
+
+
 def test_a_quota_that_cannot_be_mended_is_a_persons():
     site = Site()
     notes = usage(100, 500, **{"1": 70})
