@@ -20,12 +20,12 @@ def backend(tmp_path, monkeypatch):
         (tmp_path / tool).write_text("#!/bin/sh\n")
         (tmp_path / tool).chmod(0o755)
     found = SlurmBackend("sim", Tools(environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"}))
-    found._latest["7"] = (FORGOTTEN, 0)
+    found._look.latest["7"] = (FORGOTTEN, 0)
     rows = [
         AccountingRow("7", 7, "REQUEUED", 0, 0, 90, start, start + 1, 1000, "ada", ("n1",), 0, "None")
         for start in (FORGOTTEN, UNSEEN)
     ]
-    monkeypatch.setattr(found, "_ask_accounting", lambda *_which: rows)
+    monkeypatch.setattr(found._accounts, "ask", lambda *_which: rows)
     return found
 
 
@@ -37,14 +37,14 @@ def put_back(times):
 
 def test_a_start_that_a_killed_controller_did_not_count_is_asked_of_accounting(backend):
     """Slurm started the job again with as many restarts: that start is the one which failed, and is to be released."""
-    assert backend._last_start(put_back(1), UNSEEN) == UNSEEN
+    assert backend._actor._last_start(put_back(1), UNSEEN) == UNSEEN
 
 
 def test_a_start_that_the_look_saw_needs_no_accounting(backend, monkeypatch):
-    monkeypatch.setattr(backend, "_ask_accounting", None)
-    assert backend._last_start(put_back(1), FORGOTTEN) == FORGOTTEN
-    assert backend._last_start(put_back(1), FORGOTTEN - 50) == FORGOTTEN  # the action is about an earlier one
+    monkeypatch.setattr(backend._accounts, "ask", None)
+    assert backend._actor._last_start(put_back(1), FORGOTTEN) == FORGOTTEN
+    assert backend._actor._last_start(put_back(1), FORGOTTEN - 50) == FORGOTTEN  # the action is about an earlier one
 
 
 def test_a_job_that_was_put_back_twice_since_the_look_is_asked_of_accounting(backend):
-    assert backend._last_start(put_back(2), FORGOTTEN) == UNSEEN
+    assert backend._actor._last_start(put_back(2), FORGOTTEN) == UNSEEN

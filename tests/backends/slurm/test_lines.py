@@ -25,7 +25,7 @@ def backend(tmp_path):
         (tmp_path / tool).write_text("#!/bin/sh\n")
         (tmp_path / tool).chmod(0o755)
     found = SlurmBackend("sim", Tools(environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"}))
-    found._tells_submit_line = True
+    found._accounts.tells_submit_line = True
     found._site = Config({"AccountingStorageType": "accounting_storage/slurmdbd"})
     return found
 
@@ -59,7 +59,7 @@ def test_a_job_that_started_since_the_last_look_may_have_written_over_the_log(ba
     )
     (waits,) = read_jobs(job(18, state="PENDING", start="Unknown", nodes="").encode(), MARK).whole
     waits = replace(waits, stdout="/w/run.log", stderr="/w/run.log")
-    backend._records = {"18": waits, "19": replace(waits, job_id="19", stdout="/w/b", stderr="/w/b")}
+    backend._look.records = {"18": waits, "19": replace(waits, job_id="19", stdout="/w/b", stderr="/w/b")}
     asked = []
     runs = replace(waits, state="RUNNING", start_s=200, nodes=("n1",))
 
@@ -67,7 +67,7 @@ def test_a_job_that_started_since_the_last_look_may_have_written_over_the_log(ba
         asked.append(job_id)
         return runs
 
-    monkeypatch.setattr(backend, "_record", record_of)
+    monkeypatch.setattr("perdure.backends.slurm.backend.job_record", record_of)
     monkeypatch.setattr(Tools, "dialog", lambda self: nullcontext())
     backend._note_newcomers(mine)
     assert asked == ["18"]
@@ -82,18 +82,19 @@ def test_the_paths_of_the_job_that_had_the_id_before_are_not_read(backend):
     attempt = Attempt(AttemptId("sim", "17", 900), AttemptState.COMPLETED, ("n1",), 900.0, 950.0, user="anna")
     assert backend._outputs_of(attempt) is None
     assert backend._outputs_of(replace(attempt, user="chen")) is not None
-    backend._records = {"17": replace(theirs, start_s=900, stdout="/home/chen/other.out")}
+    backend._look.records = {"17": replace(theirs, start_s=900, stdout="/home/chen/other.out")}
     assert backend._outputs_of(replace(attempt, user="chen")) is None
 
 
 def test_a_retry_that_slurm_ended_is_not_in_the_queue(backend):
     """Its partition went away while it waited: NODE_FAIL, and what was done before has not lasted."""
     action = Requeue(AttemptId("sim", "17", 100))
-    backend._done[action.key] = done("in the queue")
-    backend._records = {"17": replace(failed("/w/a"), state="NODE_FAIL", reason="NodeDown", start_s=None, nodes=())}
-    assert backend._known(action) is None
-    backend._records = {"17": replace(failed("/w/a"), start_s=500)}  # a newer attempt failed
-    assert backend._known(action) is not None
+    backend._actor._done[action.key] = done("in the queue")
+    lost = replace(failed("/w/a"), state="NODE_FAIL", reason="NodeDown", start_s=None, nodes=())
+    backend._look.records = {"17": lost}
+    assert backend._actor._known(action) is None
+    backend._look.records = {"17": replace(failed("/w/a"), start_s=500)}  # a newer attempt failed
+    assert backend._actor._known(action) is not None
 
 
 class Deaf:
@@ -111,7 +112,7 @@ def test_a_comment_is_written_where_only_administrators_may_write_both(backend, 
     scontrol = Deaf()
     both = 'update jobid=17 ExcNodeList=n1 AdminComment="perdure: x" Comment="perdure: x"'
     for _ in range(2):
-        assert backend._carry_out(scontrol, Todo((both, "release 17"))) == ""
+        assert backend._actor._carry_out(scontrol, Todo((both, "release 17"))) == ""
     assert scontrol.asked[1:3] == ['update jobid=17 ExcNodeList=n1 Comment="perdure: x"', "release 17"]
     assert caplog.text.count("administrators alone write AdminComment") == 1
 
@@ -119,8 +120,8 @@ def test_a_comment_is_written_where_only_administrators_may_write_both(backend, 
 def test_what_was_not_taken_back_is_not_said_to_be(backend, monkeypatch):
     """Slurm refused the command, and the exclusion stands."""
     stuck = replace(failed("/w/a"), state="PENDING", reason="BadConstraints", priority=0, excluded=("n1",), end_s=None)
-    monkeypatch.setattr(backend, "_job", lambda scontrol, action: stuck)
-    monkeypatch.setattr(backend, "_last_start", lambda job, wanted: 100)
-    monkeypatch.setattr(backend, "_carry_out", lambda scontrol, step: "Requested operation is presently disabled")
+    monkeypatch.setattr("perdure.backends.slurm.actor._job", lambda scontrol, action: stuck)
+    monkeypatch.setattr(backend._actor, "_last_start", lambda job, wanted: 100)
+    monkeypatch.setattr(backend._actor, "_carry_out", lambda scontrol, step: "Requested operation is presently disabled")
     outcome = backend.perform(Requeue(AttemptId("sim", "17", 100), exclude=("n1",)))
     assert "not away from" not in outcome.detail

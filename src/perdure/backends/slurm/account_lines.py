@@ -1,4 +1,4 @@
-"""Lines that only accounting has, of jobs that were over: a slurmctld that starts anew sends the older one again.
+"""Lines that only accounting has, of jobs that were over: a slurmctld that restarts sends the older one again.
 
 The controller takes no line for a job that is over, and keeps the one about the failure before. When it starts, it
 sends accounting the jobs that it still knows with that one.
@@ -13,7 +13,7 @@ from perdure.backends.slurm.plans import Accounted
 
 MAX_LINES = 5000
 SENT_S = 20.0
-"""So long after a look that found it started anew, slurmctld has sent what it knows."""
+"""So long after a look that found it restarted, slurmctld has sent what it knows."""
 
 
 class AccountLines:
@@ -42,9 +42,9 @@ class AccountLines:
         A line of a job that goes on, or that the controller has forgotten, is dropped: no older one comes any more.
         """
         with self._lock:
-            begun_anew, self._boot = self._boot not in ("", boot), boot
+            restarted, self._boot = self._boot not in ("", boot), boot
             self._lines = {job: line for job, line in self._lines.items() if job in over}
-            if begun_anew:
+            if restarted:
                 self._due, self._due_s = dict(self._lines), now + SENT_S
             if not self._due or now < self._due_s:
                 return ()

@@ -7,11 +7,10 @@ import dataclasses
 import logging
 import math
 import pwd
-import secrets
 import threading
 import time
 from collections import ChainMap, Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import re2
@@ -22,11 +21,13 @@ from perdure.backends.ownership import with_owner
 from perdure.backends.protocol import TAIL_BYTES, PastJobs
 from perdure.backends.rank_files import home_of, rivals, with_ranks
 from perdure.backends.slurm import accounting, picture, plans
-from perdure.backends.slurm.account_lines import AccountLines
 from perdure.backends.slurm.accounting import AccountingRow
+from perdure.backends.slurm.accounts import Accounts
+from perdure.backends.slurm.actor import Actor, LastLook
+from perdure.backends.slurm.asking import JOB_ID, answered, failed_record, job_record
 from perdure.backends.slurm.config import Config, read_config
-from perdure.backends.slurm.dependants import MAX_TASKS, Dependants, dependants, is_dependant, of_job
-from perdure.backends.slurm.het import component_numbers, merge_records, merge_rows, plain_id, read_one_job, whole_of
+from perdure.backends.slurm.dependants import dependants
+from perdure.backends.slurm.het import component_numbers, merge_records
 from perdure.backends.slurm.outputs import (
     JobOutputs,
     has_failed,
@@ -48,7 +49,6 @@ from perdure.backends.slurm.records import (
     ended_badly,
     read_jobs,
     read_nodes,
-    read_one_answer,
     repair,
     waits_again,
 )
@@ -56,27 +56,18 @@ from perdure.backends.slurm.sbatch import WalltimeWarning, partitions_of, warnin
 from perdure.backends.slurm.sbatch import appends as script_appends
 from perdure.backends.slurm.siblings import siblings, writing
 from perdure.backends.slurm.spool import Question, Spool, Taken
-from perdure.backends.slurm.tools import CallBatch, Dialog, ToolAnswer, Tools
+from perdure.backends.slurm.tools import Dialog, Dialogs, Tools
 from perdure.backends.slurm.unexplained import Gap, gaps_between, open_gaps
-from perdure.backends.slurm.words import CANNOT_RUN, PUT_BACK_AND_HELD, is_waiting
+from perdure.backends.slurm.words import is_waiting
 from perdure.backends.slurm.writers import Writers
-from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, PerdureError
+from perdure.errors import LogRefused, PerdureError
 from perdure.model.actions import (
     Action,
     Comment,
-    Exclude,
-    Hold,
-    JobAction,
-    NodeAction,
     Outcome,
-    OutcomeStatus,
-    Release,
-    Requeue,
 )
-from perdure.model.hostlist import expand, is_node_name
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt
-from perdure.model.nodes import Node
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, LogMark, Output, OutputFile, OutputKind, Why
 from perdure.triage.scheduler import has_failed_to_launch
@@ -86,27 +77,20 @@ log = logging.getLogger("perdure")
 
 MAKES_DIRECTORIES = "24.11"  # the first version known to make those that an output needs
 PARTITIONS_EVERY_S = 600.0  # what an administrator changes by hand is asked for so often
-MAX_DONE = 10_000  # outcomes, and ends that hooks told of, that are remembered
-COMPLETED_S = 1.0  # that a job which was put back is waited for while its epilogs end
+MAX_TOLD = 10_000  # ends and notices of hooks that are remembered
 MAX_ASKED = 500  # jobs that accounting is asked about by id; where there are more, it is asked for all
 ACCOUNTING_EVERY_S = 60.0  # accounting is asked for all that ran recently; in between only about jobs that need it
-MAX_STEPS = 6  # of one action: put back, change, release, and a look after each
 
 LINES_AFTER_S = 6.0  # slurmctld tells accounting every five seconds how the jobs were submitted that have started
 LINES_WAIT_S = 0.8  # for that, while epilogs wait
 LINES_PAUSES_S = (0.0, 0.4, 0.8, 1.6, 3.2)
 MAX_SCRIPTS = 100  # asked for in one look
-MAX_NEW_DEPENDANTS, UNKNOWN_NUMBERS = 50, 2
-"""So many numbers after the newest known one are asked about before a job is let go, until so many stand for no job."""
 MAX_NEWCOMERS = 10  # jobs that are asked about before a log is believed
 MAX_OUTPUTS = 5000  # jobs that failed of which it is remembered where they write to
 
 _FORGOTTEN = "Slurm no longer tells where its log is"
 _NO_BATCH_JOB = "it has no log of its own, as it is not a batch job"
-_JOB_ID = re2.compile(r"\d{1,10}(?:[_+]\d{1,10})?")
 _VERSION = re2.compile(r"(\d+\.\d+(?:\.\d+)?)")
-_DENIED = "permission denied"
-_NO_SUCH = ("Invalid job id", "not found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +123,7 @@ class SlurmBackend:
         """
         self.cluster = cluster
         self._tools = tools or Tools()
-        self._kept = CallBatch(self._tools, keep_s) if keep_s else None
+        self._dialogs = Dialogs(self._tools, keep_s)
         self._tools.check()
         for tool in ("scontrol", "sacct", "scancel"):
             self._tools.find(tool)
@@ -148,11 +132,11 @@ class SlurmBackend:
             spool.check()
         self._listening = threading.Lock()
         self._told: dict[tuple[str, int], AccountingRow] = {}  # ends that hooks told of, by job and start
-        self._notices: deque[str] = deque(maxlen=MAX_DONE)
+        self._notices: deque[str] = deque(maxlen=MAX_TOLD)
         self._claims: dict[int, frozenset[OwnerClaim]] = {}  # by the numbers that are in doubt
         self._proved: frozenset[int] = frozenset()  # of those, the ones that accounting's word has settled
         self._by_text: Mapping[bytes, JobRecord] = {}  # records of the last look, by what stands for their text
-        self._records: dict[str, JobRecord] = {}  # by job id, as last seen
+        self._look = LastLook()
         self._seen: tuple[float, tuple[JobRecord, ...], tuple[NodeRecord, ...]] | None = None  # by the last look
         self._tells_queue = False  # whether anybody has asked for it
         self._queue_rest: _QueueRest | None = None
@@ -162,11 +146,7 @@ class SlurmBackend:
         self._ended: dict[AttemptId, Attempt] = {}  # told of: accounting is not asked for them again
         self._pictures = picture.Pictures(cluster)
         self._version = ""
-        self._tells_submit_line = False
-        self._accounting_fields: tuple[str, ...] = ()
-        self._dependants: Dependants = {}
         self._waiting: dict[str, Question] = {}  # epilogs that wait for a decision, by job
-        self._latest: dict[str, tuple[int, int]] = {}  # job -> (latest start, restarts when it had it)
         self._outputs: dict[str, JobOutputs] = {}  # of jobs that failed
         self._beside: dict[str, JobOutputs] = {}  # of others that ran in the same directories
         self._siblings: dict[str, tuple[JobRecord, ...]] = {}  # of jobs that failed
@@ -176,13 +156,10 @@ class SlurmBackend:
         self._daemons: dict[str, int] = {}  # when each node's daemon started, by the node's clock
         self._hosts: dict[str, str] = {}  # names of nodes' machines, where they are not those of the nodes
         self._site: Config | None = None  # what slurm.conf says; None: not asked yet
-        self._done: dict[str, Outcome] = {}
-        self._nodes: frozenset[str] = frozenset()
+        self._accounts = Accounts(self._tools)
+        self._actor = Actor(self._tools, self._dialogs, self._accounts, self._look, self.answer)
         self._uids: dict[str, int] = {}  # by user name, as Slurm told them
-        self._account_lines = AccountLines()
         self._boot = ""  # when slurmctld started; "" where nothing depends on it
-        self._is_administrator = True  # until Slurm denies what only an administrator may do
-        self._batch: CallBatch | None = None
 
     @property
     def version(self) -> str:
@@ -195,13 +172,12 @@ class SlurmBackend:
     def close(self) -> None:
         """End the processes that read logs and talk to the controller, if there are any."""
         self._reader.close()
-        if self._kept is not None:
-            self._kept.close()
+        self._dialogs.close()
 
     @property
     def records(self) -> tuple[JobRecord, ...]:
         """The controller's jobs as the last look saw them."""
-        return tuple(self._records.values())
+        return tuple(self._look.records.values())
 
     def queue(self) -> QueueLook | None:
         """The queue as the last look saw it, from any thread; None before the look that follows the first question."""
@@ -223,9 +199,9 @@ class SlurmBackend:
         """Learn, now and then, what of a queue no look tells: partitions, settings, and slurmctld's clock."""
         if not self._tells_queue or (self._queue_rest and now < self._queue_rest.asked_s + PARTITIONS_EVERY_S):
             return
-        with contextlib.suppress(PerdureError), self._dialog() as scontrol:
+        with contextlib.suppress(PerdureError), self._dialogs.dialog() as scontrol:
             partitions = ask_partitions(scontrol)
-            config = read_config(_answered(scontrol, "show config"), scontrol.mark)
+            config = read_config(answered(scontrol, "show config"), scontrol.mark)
             ahead_s = 0.0 if config.time_s is None else config.time_s - math.floor(time.time())
             self._queue_rest = _QueueRest(now, partitions, config, ahead_s)
 
@@ -235,36 +211,20 @@ class SlurmBackend:
 
     def config(self) -> Config:
         """What ``scontrol show config`` says. Raises `ClusterBusy` where the controller does not answer."""
-        with self._dialog() as scontrol:
+        with self._dialogs.dialog() as scontrol:
             self._site = None
             return self._config(scontrol)
 
     def _config(self, scontrol: Dialog) -> Config:
         """The same, asked for once."""
         if self._site is None:
-            self._site = read_config(_answered(scontrol, "show config"), scontrol.mark)
+            self._site = read_config(answered(scontrol, "show config"), scontrol.mark)
         return self._site
 
     @property
     def _appends(self) -> bool:
         """Whether the site's jobs add to the files that they find."""
         return self._site is not None and self._site["JobFileAppend"] == "1"
-
-    @contextlib.contextmanager
-    def batch(self) -> Iterator[None]:
-        """Inside the block one ``scontrol`` answers all questions and takes all commands."""
-        with contextlib.nullcontext(self._kept) if self._kept else CallBatch(self._tools) as self._batch:
-            self._batch.waited_s = 0.0
-            try:
-                yield
-            finally:
-                self._batch = None
-
-    @contextlib.contextmanager
-    def _dialog(self) -> Iterator[Dialog]:
-        batch = self._batch or self._kept
-        with batch.dialog() if batch else self._tools.dialog() as scontrol:
-            yield scontrol
 
     # Looking
 
@@ -293,7 +253,7 @@ class SlurmBackend:
             for row in taken.ends:
                 if row.start_s is not None:
                     self._told[row.job_id, row.start_s] = row
-            while len(self._told) > MAX_DONE:
+            while len(self._told) > MAX_TOLD:
                 del self._told[next(iter(self._told))]
         return taken
 
@@ -309,7 +269,7 @@ class SlurmBackend:
             records, nodes, mark, scripts = self._ask_controller()
         except PerdureError as err:
             unseen["controller"] = err.what
-        before = self._records
+        before = self._look.records
         merged = merge_records(records.whole)
         after = before if unseen else {record.job_id: record for record in merged}
         ends = Counter(attempt.job_id for attempt in self._ended)
@@ -323,15 +283,15 @@ class SlurmBackend:
             self._partitions.note(jobs)
         with self._listening:
             told = {key: row for key, row in self._told.items() if row.raw_id not in self._components}
-        self._nodes = frozenset(record.node.name for record in nodes) or self._nodes
+        self._look.nodes = frozenset(record.node.name for record in nodes) or self._look.nodes
         if jobs is not None:
-            self._records = {job.job_id: job for job in jobs}
+            self._look.records = {job.job_id: job for job in jobs}
             self._note_queue_rest(now)
             self._account_again(now)
             self._seen = now, tuple(jobs), nodes
         start_s = max((r.start_s or 0.0 for r in merged if r.job_id.partition("_")[0] in late), default=0.0)
         failed = self._note_outputs(merged, scripts, (*rows, *self._submit_lines(late, start_s + LINES_AFTER_S)))
-        self._note_siblings(failed, self._records.values())
+        self._note_siblings(failed, self._look.records.values())
         jobs = None if jobs is None else self._partitions.of_ended(jobs, self._outputs)
         accounted = self._without_open_ends(picture.with_told_ends(rows, told), jobs or (), now)
         sources = picture.Sources(jobs, nodes, accounted, self._warnings(jobs or ()))
@@ -357,21 +317,21 @@ class SlurmBackend:
         """
         now = time.time()
         jobs: list[JobRecord] = []
-        with self._dialog() as scontrol:
+        with self._dialogs.dialog() as scontrol:
             self._config(scontrol)
             for question in questions:
-                record = self._failed(scontrol, question.job_id)
+                record = failed_record(scontrol, question.job_id)
                 if record is not None and ended_badly(record, now) and not self._is_left_to_slurm(record, now):
                     jobs.append(self._finished(replace(record, nodes=record.nodes or question.nodes)))
             scripts = self._ask_scripts(scontrol, jobs)
         lines = self._submit_lines(self._in_doubt(jobs, scripts), now + LINES_WAIT_S)
-        self._note_siblings(self._note_outputs(jobs, scripts, lines), self._records.values())
+        self._note_siblings(self._note_outputs(jobs, scripts, lines), self._look.records.values())
         jobs = self._partitions.of_ended(jobs, self._outputs)
         sources = picture.Sources(jobs, (), (), self._warnings(jobs))
         attempts = picture.attempts(self.cluster, sources, now)
         self._writers.note(attempts)
         self._ended |= {one.id: one for one in attempts if one.state.is_over}
-        self._latest |= {job.job_id: (job.start_s, job.restarts) for job in jobs if job.start_s is not None}
+        self._look.latest |= {job.job_id: (job.start_s, job.restarts) for job in jobs if job.start_s is not None}
         self._uids |= {job.user: job.uid for job in jobs}
         return Observation(
             cluster=self.cluster,
@@ -401,7 +361,7 @@ class SlurmBackend:
         ran = accounting.since(since_s) if torn else accounting.ran_since(since_s)
         which = ran if is_whole else (*accounting.since(since_s), "-j", ",".join(asked))
         try:
-            rows = self._ask_accounting(*which, submit_lines=bool(in_doubt))
+            rows = self._accounts.ask(*which, submit_lines=bool(in_doubt))
         except PerdureError as err:
             unseen["accounting"] = err.what
             self._whole_rows_s = -math.inf
@@ -420,11 +380,11 @@ class SlurmBackend:
         return said
 
     def _ask_controller(self) -> tuple[JobRecords, tuple[NodeRecord, ...], str, dict[str, bytes]]:
-        with self._dialog() as scontrol:
-            text = _answered(scontrol, "show job")
-            nodes = read_nodes(_answered(scontrol, "show node"), scontrol.mark)
-            lines = self._account_lines.any
-            self._boot = read_config(_answered(scontrol, "show config"), scontrol.mark)["BOOT_TIME"] if lines else ""
+        with self._dialogs.dialog() as scontrol:
+            text = answered(scontrol, "show job")
+            nodes = read_nodes(answered(scontrol, "show node"), scontrol.mark)
+            lines = self._accounts.lines.any
+            self._boot = read_config(answered(scontrol, "show config"), scontrol.mark)["BOOT_TIME"] if lines else ""
             self._daemons = {n.node.name: n.daemon_start_s for n in nodes if n.daemon_start_s is not None}
             self._hosts = {n.node.name: n.host for n in nodes if n.host not in ("", n.node.name)} or self._hosts
             records = read_jobs(text, scontrol.mark, self._by_text, self._finished)
@@ -492,7 +452,7 @@ class SlurmBackend:
         """Remember where jobs write to that have not failed; of what is not told nothing is remembered."""
         if not records:
             return
-        with contextlib.suppress(PerdureError), self._dialog() as scontrol:
+        with contextlib.suppress(PerdureError), self._dialogs.dialog() as scontrol:
             for record in records:
                 answer = scontrol.ask(f"write batch_script {record.raw_id} -")
                 if not answer.complaint:
@@ -515,7 +475,7 @@ class SlurmBackend:
 
     def _is_line_missing(self, record: JobRecord) -> bool:
         """Whether it is in doubt whose lines a job's files hold, and accounting, which could tell, has not done so."""
-        tells = self._tells_submit_line and self._site is not None and self._site.accounts
+        tells = self._accounts.tells_submit_line and self._site is not None and self._site.accounts
         return tells and may_hold_others_lines(record)
 
     def _submit_lines(self, which: Collection[str], until_s: float) -> tuple[AccountingRow, ...]:
@@ -527,27 +487,14 @@ class SlurmBackend:
         with contextlib.suppress(PerdureError):
             for pause_s in LINES_PAUSES_S if which else ():
                 time.sleep(max(0.0, min(pause_s, until_s - time.time())))
-                rows = self._ask_accounting("-j", ",".join(which), submit_lines=True)
-                if not self._tells_submit_line or _told_lines(rows).keys() >= set(which) or time.time() >= until_s:
+                rows = self._accounts.ask("-j", ",".join(which), submit_lines=True)
+                if (
+                    not self._accounts.tells_submit_line
+                    or _told_lines(rows).keys() >= set(which)
+                    or time.time() >= until_s
+                ):
                     break
         return rows
-
-    def _ask_accounting(self, *which: str, submit_lines: bool = False) -> tuple[AccountingRow, ...]:
-        if not self._accounting_fields:
-            known = self._tools.run("sacct", "--helpformat").out
-            self._accounting_fields = accounting.known_fields(known)
-            self._tells_submit_line = accounting.SUBMIT_LINE.encode() in known.split()
-        delimiter = secrets.token_hex(16)
-        asked = submit_lines and self._tells_submit_line
-        fields = (*self._accounting_fields, *([accounting.SUBMIT_LINE] if asked else []))
-        argv = accounting.arguments(fields, delimiter, *which)
-        answer = self._tools.run(*argv)
-        if answer.code:
-            raise ClusterBusy("sacct", answer.complaint or f"exit code {answer.code}", "Run `sacctmgr ping`")
-        rows, unreadable = accounting.read_rows(answer.out, fields, delimiter)
-        if unreadable and not rows:
-            raise ClusterError("sacct", f"none of {unreadable} rows can be read", "Report this with Slurm's version")
-        return merge_rows(rows)
 
     def _repaired(
         self, records: JobRecords, rows: Iterable[AccountingRow], mark: str, unseen: dict[str, str]
@@ -582,7 +529,7 @@ class SlurmBackend:
     def _finished(self, record: JobRecord) -> JobRecord:
         """With its paths written out. Nodes are freed while a job completes: others tell which they were."""
         if record.state == "COMPLETING":
-            question, before = self._waiting.get(record.job_id), self._records.get(record.job_id)
+            question, before = self._waiting.get(record.job_id), self._look.records.get(record.job_id)
             known = [record.nodes, question.nodes if question else ()]
             known += [before.nodes] if before and before.start_s == record.start_s else []
             record = replace(record, nodes=max(known, key=len))
@@ -592,12 +539,23 @@ class SlurmBackend:
         """Keep each known job's latest start, to know later whose a waiting job's last attempt was."""
         for job in jobs:
             if plans.has_run(job, now) and job.start_s is not None:
-                self._latest[job.job_id] = (job.start_s, job.restarts)
-        for job_id in self._latest.keys() - self._records.keys():
-            del self._latest[job_id]
-        self._dependants = dependants(jobs, self._dependants) if jobs else self._dependants
+                self._look.latest[job.job_id] = (job.start_s, job.restarts)
+        for job_id in self._look.latest.keys() - self._look.records.keys():
+            del self._look.latest[job_id]
+        self._look.dependants = dependants(jobs, self._look.dependants) if jobs else self._look.dependants
         told = {row.user: row.uid for row in rows if row.uid != accounting.NOT_TOLD}
         self._uids |= told | {job.user: job.uid for job in jobs}
+
+    def _account_again(self, now: float) -> None:
+        """Write lines again that a slurmctld that restarted has written over; at the next look if that fails."""
+        if not self._boot:
+            return
+        over = {plans.named(job) for job in self._look.records.values() if plans.is_over(job)}
+        due = self._accounts.lines.looked(self._boot, over, now)
+        try:
+            self._accounts.write(due)
+        except PerdureError:
+            self._accounts.lines.put_off(due)
 
     def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
         """See `Backend.output`. Whose the lines are is told by who else had the same path recently."""
@@ -623,12 +581,14 @@ class SlurmBackend:
     def _note_newcomers(self, attempt: Attempt) -> None:
         """Learn of jobs of the same paths that waited at the last look, and may have started before the read."""
         paths = {attempt.stdout, attempt.stderr} - {"", "/dev/null"}
-        same = (job for job in self._records.values() if is_waiting(job.state) and paths & {job.stdout, job.stderr})
-        asked = [job.job_id for job in same if job.job_id != attempt.id.job_id and _JOB_ID.fullmatch(job.job_id)]
+        same = (
+            job for job in self._look.records.values() if is_waiting(job.state) and paths & {job.stdout, job.stderr}
+        )
+        asked = [job.job_id for job in same if job.job_id != attempt.id.job_id and JOB_ID.fullmatch(job.job_id)]
         if not asked:
             return
         with contextlib.suppress(PerdureError), self._tools.dialog() as scontrol:
-            found = [self._record(scontrol, job_id) for job_id in asked[:MAX_NEWCOMERS]]
+            found = [job_record(scontrol, job_id) for job_id in asked[:MAX_NEWCOMERS]]
             started = [self._finished(record) for record in found if record is not None]
             self._writers.note(picture.attempts(self.cluster, picture.Sources(started, (), ()), time.time()))
 
@@ -640,7 +600,7 @@ class SlurmBackend:
 
     def _outputs_of(self, attempt: Attempt) -> JobOutputs | None:
         """Where the attempt's job writes to; None where that is known of another only, which had the id before."""
-        known, record = self._outputs.get(attempt.id.job_id), self._records.get(attempt.id.job_id)
+        known, record = self._outputs.get(attempt.id.job_id), self._look.records.get(attempt.id.job_id)
         if known is None or known.told[0] != str(self._uids.get(attempt.user, known.told[0])):
             return None
         is_latest = record is not None and record.start_s == attempt.id.incarnation
@@ -666,7 +626,7 @@ class SlurmBackend:
 
     def _is_first(self, attempt: Attempt) -> bool:
         """Whether it is known that its job had not run before."""
-        return self._latest.get(attempt.id.job_id) == (attempt.id.incarnation, 0)
+        return self._look.latest.get(attempt.id.job_id) == (attempt.id.incarnation, 0)
 
     def _uid(self, user: str) -> int:
         if user in self._uids:
@@ -680,273 +640,21 @@ class SlurmBackend:
 
     # Acting
 
+    def batch(self) -> contextlib.AbstractContextManager[None]:
+        """Inside the block one ``scontrol`` answers all questions and takes all commands."""
+        return self._dialogs.batch()
+
     def perform(self, action: Action) -> Outcome:
         """Carry out an action, from wherever an earlier try left it."""
-        if (known := self._known(action)) is not None:
-            return known
-        outcome = self._perform(action)
-        if outcome.status is OutcomeStatus.DONE and not isinstance(action, NodeAction | Hold | Release):
-            self._done[action.key] = outcome
-            if len(self._done) > MAX_DONE:
-                del self._done[next(iter(self._done))]
-        return outcome
-
-    def _known(self, action: Action) -> Outcome | None:
-        """What came of an action before; None where the job does not stand as it was left."""
-        record = self._records.get(action.attempt.job_id) if isinstance(action, Requeue) else None
-        if record is not None and isinstance(action, Requeue):
-            stands_as_before = record.start_s == action.attempt.incarnation and has_failed(record)
-            is_ended = has_failed(record) and plans.is_over(record) and not plans.has_run(record, time.time())
-            if stands_as_before or is_ended or record.reason in (PUT_BACK_AND_HELD, CANNOT_RUN):
-                return None
-        return self._done.get(action.key)
-
-    def _perform(self, action: Action) -> Outcome:
-        with self._dialog() as scontrol:
-            complaint, let_go = "", False
-            said: tuple[str, ...] = ()
-            for _ in range(MAX_STEPS):
-                step = self._next(scontrol, action, let_go)
-                if isinstance(step, Outcome):
-                    return replace(step, detail="; ".join([step.detail, *said]))
-                if isinstance(step, plans.Accounted):
-                    self._account((step,))
-                    return plans.done("written to accounting")
-                before = complaint
-                said += self._repair(scontrol, step)
-                complaint = self._carry_out(scontrol, step)
-                if complaint and complaint == before:
-                    return plans.refused_twice(action, step, complaint)
-                let_go = not complaint and plans.lets_go(step)
-                said += () if complaint else step.said
-                if isinstance(action, Requeue) and plans.takes_back(step) and not complaint:
-                    action = replace(action, exclude=())
-                if plans.puts_back(step) and isinstance(action, Requeue):
-                    self._await_completed(scontrol, action)
-            raise ClusterBusy("scontrol", f"{action.key} does not come to rest: {complaint}", "Look at the job by hand")
+        return self._actor.perform(action)
 
     def lookup(self, action: Action) -> Outcome | None:
-        """Say what became of an action. None: it was not, or not wholly, carried out; `perform` goes on with it.
-
-        Whose doing a newer attempt is cannot be told after a restart of ours: then the action is superseded.
-        """
-        if (known := self._known(action)) is not None:
-            return known
-        with self._dialog() as scontrol:
-            step = self._next(scontrol, action)
-            return step if isinstance(step, Outcome) else None
-
-    def _next(self, scontrol: Dialog, action: Action, let_go: bool = False) -> Outcome | plans.Todo | plans.Accounted:
-        step = self._planned(scontrol, action, let_go)
-        if self._is_administrator or not isinstance(step, plans.Todo):
-            return step
-        commands = plans.without_admin(step.commands)
-        if not commands:  # nothing else was left to do
-            return plans.done("written" if isinstance(action, Comment) else "in the queue")
-        return dataclasses.replace(step, commands=commands)
-
-    def _planned(self, scontrol: Dialog, action: Action, let_go: bool) -> Outcome | plans.Todo | plans.Accounted:
-        if isinstance(action, NodeAction):
-            return plans.for_node(action, self._node(scontrol, action.node))
-        if isinstance(action, Requeue | Exclude) and self._nodes:  # Slurm refuses all names for one it does not know
-            action = replace(action, exclude=tuple(name for name in action.exclude if name in self._nodes))
-        job = self._job(scontrol, action)
-        now = time.time()
-        wanted = action.attempt.incarnation
-        last_start = self._last_start(job, wanted) if job is not None and not plans.has_run(job, now) else None
-        waiting = self._waiting_for(scontrol, job) if isinstance(action, Requeue) and job is not None else ()
-        return plans.for_job(action, job, last_start, now, let_go=let_go, dependants=waiting)
-
-    def _waiting_for(self, scontrol: Dialog, job: JobRecord) -> tuple[plans.Dependant, ...]:
-        """What waits for a job that is held after it was put back, as it stands now."""
-        if job.priority or not job.restarts:
-            return ()
-        known = {**of_job(job, self._dependants), **self._newcomers(scontrol, job)}
-        if not known:
-            return ()
-        array, _, task = job.job_id.partition("_")
-        tasks = self._tasks_of(scontrol, array) if task else ()
-        records = ((before, self._record(scontrol, job_id)) for job_id, before in known.items())
-        return tuple(plans.Dependant(before, now, tasks) for before, now in records if now is not None)
-
-    def _newcomers(self, scontrol: Dialog, job: JobRecord) -> dict[str, str]:
-        """Jobs that wait for this one and were submitted since the last look, or cancelled before it saw them wait.
-
-        Slurm counts its numbers up.
-        """
-        ended = (each for each in self._records.values() if each.dependency and each.state == "CANCELLED")
-        found = {each.job_id: each.dependency for each in ended if is_dependant(each.dependency, job.job_id)}
-        newest, unknown = max((each.raw_id for each in self._records.values()), default=0), 0
-        for number in range(newest + 1, newest + 1 + MAX_NEW_DEPENDANTS if newest else 0):
-            records = read_one_answer(self._ask_job(scontrol, str(number)).out, scontrol.mark)
-            found |= {each.job_id: each.dependency for each in records if is_dependant(each.dependency, job.job_id)}
-            unknown += not records
-            if unknown == UNKNOWN_NUMBERS:
-                break
-        return found
-
-    def _tasks_of(self, scontrol: Dialog, array: str) -> tuple[int, ...]:
-        """The tasks of an array that the controller knows; none where they are too many to be named one by one."""
-        line = re2.compile(rf"(?m)^JobId=\d+ ArrayJobId={array} ArrayTaskId=([\d,-]+)".encode())
-        lists = (match[1].decode() for match in line.finditer(scontrol.ask(f"show job {array}").out))
-        found = {int(name[1:]) for tasks in lists for name in expand(f"t[{tasks}]")}
-        return tuple(sorted(found)) if len(found) <= MAX_TASKS else ()
-
-    def _await_completed(self, scontrol: Dialog, action: Requeue) -> None:
-        """A job that was put back takes no changes before its epilogs end; one of them may wait for us."""
-        begun = time.monotonic()
-        end = begun + COMPLETED_S - (self._batch.waited_s if self._batch else 0.0)  # all of a round together
-        try:
-            while True:
-                self.answer(action.attempt.job_id)
-                job = self._job(scontrol, action)
-                if job is None or job.state != "COMPLETING" or time.monotonic() > end:
-                    return
-                time.sleep(COMPLETED_S / 20)
-        finally:
-            if self._batch is not None:
-                self._batch.waited_s += time.monotonic() - begun
-
-    def _repair(self, scontrol: Dialog, step: plans.Todo) -> tuple[str, ...]:
-        """Put the commands about other jobs; what came of them."""
-        words = []
-        for command in step.repairs:
-            job = command.split()[1].removeprefix("jobid=")
-            complaint = scontrol.ask(command).complaint
-            words.append(f"job {job} {f'waits without success: {complaint}' if complaint else 'depends on it again'}")
-        return tuple(words)
+        """See `Actor.lookup`."""
+        return self._actor.lookup(action)
 
     def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
-        """See `Commented`. Jobs that are over are told to accounting, which takes them in one process."""
-        accounted: list[plans.Accounted] = []
-        outcomes: list[Outcome] = []
-        with CallBatch(self._tools) as batch:  # one of its own, as another thread may talk meanwhile
-            for action in actions:
-                step = self._comment(batch, action)
-                if isinstance(step, plans.Accounted):
-                    accounted.append(step)
-                    step = plans.done("written to accounting")
-                outcomes.append(step)
-        self._account(accounted)
-        return outcomes
-
-    def _comment(self, batch: CallBatch, action: Comment) -> Outcome | plans.Accounted:
-        """Write into a job's record, or leave it to accounting.
-
-        The controller is asked each time: since the last look anybody may have put back a job that was over then, and
-        who looks at a job in the queue does not see what accounting wrote. What the last look saw is enough where the
-        controller has forgotten the job since.
-        """
-        seen = self._records.get(action.attempt.job_id)
-        was_over = seen is not None and seen.start_s == action.attempt.incarnation and plans.is_over(seen)
-        with batch.dialog() as scontrol:
-            if seen is not None and was_over and self._job(scontrol, action) is None:
-                return plans.to_account(action, seen)
-            step = self._next(scontrol, action)
-            if not isinstance(step, plans.Todo):
-                return step
-            complaint = self._carry_out(scontrol, step)
-            return plans.refused(complaint) if complaint else plans.done("written")
-
-    def _account(self, what: Sequence[plans.Accounted]) -> None:
-        """Let accounting write into jobs' records. Raises `ClusterBusy` where it does not answer."""
-        if not what:
-            return
-        lines = []
-        for each in what:
-            own = f' Comment="{each.text}"' if each.in_comment else ""
-            lines.append(f'modify job where jobid={each.job_id} set AdminComment="{each.text}"{own}\n')
-        answer = self._tools.run("sacctmgr", "-i", "-Q", stdin="".join(lines).encode())
-        if b"Modified" not in answer.out and b"Nothing modified" not in answer.out:
-            raise ClusterBusy("sacctmgr", answer.complaint, "Run `sacctmgr ping`")
-        self._account_lines.note(what)
-
-    def _account_again(self, now: float) -> None:
-        """Write lines again that a slurmctld which started anew has written over; at the next look if that fails."""
-        if not self._boot:
-            return
-        over = {plans.named(job) for job in self._records.values() if plans.is_over(job)}
-        due = self._account_lines.looked(self._boot, over, now)
-        try:
-            self._account(due)
-        except PerdureError:
-            self._account_lines.put_off(due)
-
-    def _carry_out(self, scontrol: Dialog, step: plans.Todo) -> str:
-        """Put the commands in order; return what Slurm last complained of, "" where it did not."""
-        complaint = ""
-        for command in step.commands:
-            alone = command.startswith("scancel ")
-            answer = self._tools.run(*command.split(" ")) if alone else scontrol.ask(command)
-            if _DENIED in answer.complaint and plans.asks_for_admin(command):
-                answer = self._without_admin(scontrol, command)
-            complaint = answer.complaint or complaint
-        return complaint
-
-    def _without_admin(self, scontrol: Dialog, command: str) -> ToolAnswer:
-        """Put a command again that was denied, without what Slurm lets administrators write alone."""
-        rest = plans.without_admin((command,))
-        answer = scontrol.ask(rest[0]) if rest else ToolAnswer(b"", b"")
-        if self._is_administrator and not answer.complaint:
-            self._is_administrator = False
-            log.warning(
-                "Slurm lets administrators alone write AdminComment: decisions on jobs in the queue are told in"
-                " Comment, where that is empty. To have both: sacctmgr modify user NAME set adminlevel=administrator"
-            )
-        return answer
-
-    def _job(self, scontrol: Dialog, action: JobAction) -> JobRecord | None:
-        return self._record(scontrol, plain_id(action.attempt.job_id))
-
-    def _failed(self, scontrol: Dialog, job_id: str) -> JobRecord | None:
-        """The job that an epilog asks about, which names a heterogeneous one by the number of a component."""
-        answer = self._ask_job(scontrol, job_id)
-        whole = whole_of(answer.out, scontrol.mark)
-        return self._record(scontrol, whole) if whole else self._read(scontrol, answer, job_id)
-
-    def _record(self, scontrol: Dialog, job_id: str) -> JobRecord | None:
-        return self._read(scontrol, self._ask_job(scontrol, job_id), job_id)
-
-    def _ask_job(self, scontrol: Dialog, job_id: str) -> ToolAnswer:
-        if not _JOB_ID.fullmatch(job_id):
-            raise InputError("job", f"{job_id[:80]!r} is not a job id of Slurm", "Use 7, 7_2 or 7+1")
-        return scontrol.ask(f"show job {job_id}")
-
-    def _read(self, scontrol: Dialog, answer: ToolAnswer, job_id: str) -> JobRecord | None:
-        record = read_one_job(answer.out, scontrol.mark, job_id)
-        if record is None and not any(said in answer.complaint or said.encode() in answer.out for said in _NO_SUCH):
-            raise ClusterBusy("scontrol", answer.complaint or "no answer", "Run `scontrol ping`")
-        return record
-
-    def _node(self, scontrol: Dialog, name: str) -> Node | None:
-        if not is_node_name(name):
-            raise InputError("node", f"{name[:80]!r} is not a node name", "Use a name from `perdure nodes`")
-        answer = scontrol.ask(f"show node {name}")
-        found = [record.node for record in read_nodes(answer.out, scontrol.mark) if record.node.name == name]
-        if not found and answer.complaint and not any(said in answer.complaint for said in _NO_SUCH):
-            raise ClusterBusy("scontrol", answer.complaint, "Run `scontrol ping`")
-        return found[0] if found else None
-
-    def _last_start(self, job: JobRecord, wanted: int) -> int:
-        """The start instant of the latest attempt of a job that waits, 0 where it never ran.
-
-        What the last look saw is good enough while the job has been put back exactly once since, and no action is about
-        a later start: a controller that was killed starts again, uncounted, what it had not saved. Else accounting is
-        asked, the one case in which an action takes a second process.
-        """
-        start_s, restarts = self._latest.get(job.job_id, (0, -1))
-        if start_s and start_s >= wanted and job.restarts == restarts + 1:
-            return start_s
-        rows = self._ask_accounting("-j", job.job_id)
-        return accounting.latest_start(rows, job.job_id, job.restarts)
-
-
-def _answered(scontrol: Dialog, command: str) -> bytes:
-    """Raises `ClusterBusy` with Slurm's own words where the controller did not answer."""
-    answer = scontrol.ask(command)
-    if answer.complaint and b"=" not in answer.out:
-        raise ClusterBusy("scontrol", answer.complaint, "Run `scontrol ping`")
-    return answer.out
+        """See `Actor.write_comments`."""
+        return self._actor.write_comments(actions)
 
 
 def _told_lines(rows: Iterable[AccountingRow]) -> dict[str, str]:

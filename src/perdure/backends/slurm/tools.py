@@ -168,7 +168,6 @@ class CallBatch:
         self._stack = contextlib.ExitStack()
         self._open: Dialog | None = None
         self._opened_s = 0.0
-        self.waited_s = 0.0  # for jobs that take no change yet
 
     def __enter__(self) -> CallBatch:
         return self
@@ -196,6 +195,43 @@ class CallBatch:
         except BaseException:  # the rest of an answer may still come
             self.close()
             raise
+
+
+class Dialogs:
+    """Through which ``scontrol`` the controller is spoken to: that of a round, one that is kept open, or a new one."""
+
+    def __init__(self, tools: Tools, keep_s: float = 0.0) -> None:
+        """`keep_s`: one stays open so long, for whoever asks next."""
+        self._tools = tools
+        self._kept = CallBatch(tools, keep_s) if keep_s else None
+        self._round: CallBatch | None = None
+        self.waited_s = 0.0  # in this round, for jobs that take no change yet
+
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[None]:
+        """Inside the block one ``scontrol`` answers all questions and takes all commands."""
+        with contextlib.nullcontext(self._kept) if self._kept else CallBatch(self._tools) as self._round:
+            try:
+                yield
+            finally:
+                self._round, self.waited_s = None, 0.0
+
+    def note_wait(self, seconds: float) -> None:
+        """Count what was waited within a round."""
+        if self._round is not None:
+            self.waited_s += seconds
+
+    @contextlib.contextmanager
+    def dialog(self) -> Iterator[Dialog]:
+        """One conversation."""
+        batch = self._round or self._kept
+        with batch.dialog() if batch else self._tools.dialog() as scontrol:
+            yield scontrol
+
+    def close(self) -> None:
+        """End the process that is kept open, if there is one."""
+        if self._kept is not None:
+            self._kept.close()
 
 
 class _Pipes:
