@@ -7,20 +7,14 @@ worst, and every step is idempotent: ids and keys are made from the attempt that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from perdure.coordination.chain import advance
-from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.handlers.shared import newly_needed
 from perdure.coordination.messages import (
-    Asked,
-    Changed,
     ExceptionRaised,
     Failed,
-    Input,
-    Refused,
     Settled,
 )
 from perdure.coordination.record import (
@@ -32,17 +26,18 @@ from perdure.coordination.record import (
     about,
 )
 from perdure.coordination.ruling import handled
-from perdure.model.actions import Action, Comment, Exclude, OutcomeStatus, Requeue
+from perdure.model.actions import Comment, Exclude, OutcomeStatus, Requeue
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, JobChanged
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, begins_anew
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import GONE, Known, Observation, changes
-from perdure.retry.decide import Decision, is_free
-from perdure.retry.history import Fleet, Spent, blamed, usable_nodes
+from perdure.retry.decide import Decision
+from perdure.retry.history import Fleet, usable_nodes
 from perdure.retry.launches import of_launches
 from perdure.retry.one_node import is_of_place, of_one_node, with_end
 from perdure.service.core.case import Case, ControllerState, Failure
-from perdure.service.core.comments import commented, line_of
+from perdure.service.core.chain_step import acts_on, advance_chain
+from perdure.service.core.comments import line_of
 from perdure.service.core.consequences import LEAVES_IT_TO_A_PERSON, consequences
 from perdure.service.core.full_store import full_store
 from perdure.service.core.hardware import broken_nodes
@@ -53,8 +48,6 @@ from perdure.service.core.messages import (
     Effect,
     Ended,
     Event,
-    ExceptionChanged,
-    HandlerAsked,
     Journalled,
     Judge,
     Judged,
@@ -133,7 +126,7 @@ def _look(
     state, more = _hold_newcomers(state, settings, seen.time_s)
     state, settled = _settle_nodes(state, before, seen, settings)
     if loops := list(loops_settled(state.chain, known.jobs)):
-        state, ended = _advance(state, loops, settings, seen.time_s)
+        state, ended = advance_chain(state, loops, settings, seen.time_s)
         settled = [*settled, *ended]
     return state, [*effects, *more, *settled]
 
@@ -158,7 +151,7 @@ def _forgotten_retry(
         or record.outcome is not ExceptionOutcome.OPEN
     ):
         return state, []
-    return _advance(state.in_chain(record), [Failed(record.owning.action_keys[0], GONE)], settings, now)
+    return advance_chain(state.in_chain(record), [Failed(record.owning.action_keys[0], GONE)], settings, now)
 
 
 def _story_over(
@@ -193,7 +186,7 @@ def _reworded(
     failure = replace(case.failure, decision=decision)
     state = state.with_case(replace(case, failure=failure), settings.max_cases)
     comments = (Comment(failure.attempt.id, _line(failure, case.job, settings)),) if settings.mark else ()
-    return state, [Noted(failure.record, failure), *_acts(failure.record, comments, settings, now)]
+    return state, [Noted(failure.record, failure), *acts_on(failure.record, comments, settings, now)]
 
 
 def _line(failure: Failure, job: Job, settings: ControllerSettings) -> str:
@@ -215,7 +208,7 @@ def _give_back_nodes(
         state = state.with_case(replace(case, failure=failure), settings.max_cases)
         line = _line(failure, case.job, settings) if settings.mark else ""
         lift = Exclude(failure.attempt.id, (), lift=nodes, comment=line)
-        effects += [Noted(failure.record, failure), *_acts(failure.record, (lift,), settings, now)]
+        effects += [Noted(failure.record, failure), *acts_on(failure.record, (lift,), settings, now)]
     return state, effects
 
 
@@ -227,7 +220,7 @@ def _withdrawn(
     if failure is None or failure.verdict is None or failure.record.outcome is not ExceptionOutcome.OPEN:
         return state, []
     settled = Settled(failure.record.id, ExceptionOutcome.WITHDRAWN)
-    return _advance(state.in_chain(failure.record), [settled], settings, now)
+    return advance_chain(state.in_chain(failure.record), [settled], settings, now)
 
 
 def _settle_nodes(
@@ -253,7 +246,7 @@ def _settle_nodes(
         and seen.time_s > (record.read_back_s or 0.0)
         and all(_is_up(name, before.nodes) and _is_up(name, nodes) for name in record.subject.nodes)
     ]
-    return _advance(state, dealt_with, settings, seen.time_s) if dealt_with else (state, [])
+    return advance_chain(state, dealt_with, settings, seen.time_s) if dealt_with else (state, [])
 
 
 def _is_up(name: str, nodes: Mapping[str, Node]) -> bool:
@@ -266,7 +259,7 @@ def _hold_newcomers(
     """Jobs that came, or came back, after what they need went down are held like those that waited then."""
     needed = newly_needed(SiteView(state, settings.playbook, settings.retry, now), now)
     return (
-        _advance(state, [ExceptionRaised(record, own=True) for record in needed], settings, now)
+        advance_chain(state, [ExceptionRaised(record, own=True) for record in needed], settings, now)
         if needed
         else (state, [])
     )
@@ -331,7 +324,7 @@ def _count_put_back(
     state = replace(state, put_back=put_back)
     limit = settings.retry.max_infrastructure_retries
     loop = loop_of(attempt, put_back.get(attempt.id.job_id), limit, PERDURE, event.time_s)
-    return _advance(state, [ExceptionRaised(loop, own=True)], settings, event.time_s) if loop else (state, [])
+    return advance_chain(state, [ExceptionRaised(loop, own=True)], settings, event.time_s) if loop else (state, [])
 
 
 def _is_of_another(attempt: Attempt, job: Job) -> bool:
@@ -346,7 +339,7 @@ def _failed_again(
     record = case.failure.record if case and case.failure else None
     if record is None or not record.state.is_over or record.outcome is not ExceptionOutcome.OPEN:
         return state, []
-    return _advance(state.in_chain(record), [Settled(record.id, ExceptionOutcome.FAILED_AGAIN)], settings, now)
+    return advance_chain(state.in_chain(record), [Settled(record.id, ExceptionOutcome.FAILED_AGAIN)], settings, now)
 
 
 def _counted(
@@ -385,7 +378,7 @@ def _settle(
     record, outcome = case.failure.record, ExceptionOutcome.RECOVERED if good else ExceptionOutcome.WITHDRAWN
     state = state.in_chain(record)
     if record.id in state.chain.open or record.id in state.chain.ended:
-        state, effects = _advance(state, [Settled(record.id, outcome)], settings, now)
+        state, effects = advance_chain(state, [Settled(record.id, outcome)], settings, now)
     else:  # not judged yet
         failure = replace(case.failure, record=replace(record, outcome=outcome))
         effects = [Noted(failure.record, failure)]
@@ -446,9 +439,9 @@ def _judged(
     attempt = replace(failure.attempt, resubmits=event.verdict.resubmits)
     failure = replace(failure, attempt=attempt, record=record, verdict=event.verdict)
     state = state.with_case(replace(case, failure=failure), settings.max_cases)
-    state, effects = _advance(state, [ExceptionRaised(record, own=True)], settings, event.time_s)
+    state, effects = advance_chain(state, [ExceptionRaised(record, own=True)], settings, event.time_s)
     raised = [ExceptionRaised(record, own=True) for record in _of_the_site(state, failure, settings, event.time_s)]
-    state, more = _advance(state, raised, settings, event.time_s) if raised else (state, [])
+    state, more = advance_chain(state, raised, settings, event.time_s) if raised else (state, [])
     return state, [Journalled(event), *effects, *more]
 
 
@@ -474,92 +467,7 @@ def _typed(failure: Failure, verdict: Verdict) -> str:
 def _told(
     state: ControllerState, event: ChainInput, settings: ControllerSettings
 ) -> tuple[ControllerState, list[Effect]]:
-    return _advance(state, event.inputs, settings, event.time_s)
-
-
-def _advance(
-    state: ControllerState, inputs: Iterable[Input], settings: ControllerSettings, now: float
-) -> tuple[ControllerState, list[Effect]]:
-    """Move exceptions along the chain, and update the cases that they are about."""
-    view = SiteView(state, settings.playbook, settings.retry, now)
-    chain, outcomes = advance(state.chain, inputs, PlaybookHandlers(settings.playbook, view, now), now)
-    if chain is not state.chain:
-        state = replace(state, chain=chain)
-    effects: list[Effect] = []
-    for outcome in outcomes:
-        match outcome:
-            case Changed(record=record, actions=actions):
-                effects.append(Journalled(ExceptionChanged(now, record)))
-                failure = state.failure_of(record)
-                if failure is not None and settings.mark:
-                    actions = _commented(record, failure, state.cases[record.subject.job_id].job, actions, settings)
-                if actions:
-                    effects += _acts(record, actions, settings, now)
-                if failure is not None:
-                    state, noted = _noted(state, record, failure, actions, view, settings)
-                    effects.append(noted)
-            case Asked(record=record, handler=handler, until_s=until_s):
-                registration = chain.handlers.get(handler)
-                name = registration.name if registration else handler
-                effects.append(Journalled(HandlerAsked(now, record, name, until_s, handler)))
-            case Refused():
-                effects.append(outcome)
-    return state, effects
-
-
-def _acts(record: ExceptionRecord, actions: tuple[Action, ...], settings: ControllerSettings, now: float) -> list[Act]:
-    note = record.owning.note if record.owning else ""
-    return [Act(action, PERDURE, note, now + settings.action_ttl_s, record.id) for action in actions]
-
-
-def _commented(
-    record: ExceptionRecord, failure: Failure, job: Job, actions: tuple[Action, ...], settings: ControllerSettings
-) -> tuple[Action, ...]:
-    """The actions, and a line in the job's record where a decision has just been made."""
-    if record.owning is None or failure.record.owner is not None:
-        return actions
-    attempt = failure.attempt
-    line = line_of(attempt.id, record.owning.note, job.misread, settings.mark, attempt.end_s)
-    return commented(actions, attempt.id, line)
-
-
-def _noted(
-    state: ControllerState,
-    record: ExceptionRecord,
-    failure: Failure,
-    actions: tuple[Action, ...],
-    view: SiteView,
-    settings: ControllerSettings,
-) -> tuple[ControllerState, Noted]:
-    """Write a failure's changed record down with what was decided on it."""
-    case = state.cases[record.subject.job_id]
-    was_open, verdict, decision = failure.record.owner is None, failure.verdict, failure.decision
-    if verdict is not None and was_open:
-        decision = view.decision(record)
-        if (owning := record.owning) is not None:
-            decision = replace(decision, reason=owning.note)
-            is_charged = any(isinstance(a, Requeue) for a in actions) and not is_free(case.job, failure.attempt)
-            starts_s = view.now + decision.delay_s if is_charged else None
-            state = _remember(state, case.job, failure.attempt, verdict, starts_s, settings, view.now)
-    failure = replace(failure, record=record, decision=decision)
-    state = state.with_case(replace(case, failure=failure), settings.max_cases)
-    return state, Noted(record, failure)
-
-
-def _remember(
-    state: ControllerState,
-    job: Job,
-    attempt: Attempt,
-    verdict: Verdict,
-    starts_s: float | None,
-    settings: ControllerSettings,
-    now: float,
-) -> ControllerState:
-    """Charge the nodes, and the budgets with a retry of ours that `starts_s`; None where it costs none."""
-    fleet = blamed(state.fleet, job, attempt, verdict, settings.retry.node_memory_s, now)
-    if starts_s is not None:
-        fleet = fleet.with_spent(Spent(starts_s, job.job_id, job.user, attempt.nodes), now)
-    return replace(state, fleet=fleet)
+    return advance_chain(state, event.inputs, settings, event.time_s)
 
 
 # -- how actions ended
@@ -579,7 +487,7 @@ def _ended(state: ControllerState, event: Ended, settings: ControllerSettings) -
         case = state.cases.get(end.attempt.job_id) if end.attempt else None
         if case is not None and case.failure is not None and end.status in LEAVES_IT_TO_A_PERSON:
             state = state.in_chain(case.failure.record)
-    state, more = _advance(state, inputs, settings, max(end.time_s for end in event.ends))
+    state, more = advance_chain(state, inputs, settings, max(end.time_s for end in event.ends))
     return state, [*effects, *more]
 
 
