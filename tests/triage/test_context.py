@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.model.output import Output, OutputFile, OutputKind
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.context import MAX_SHIFT, Context, TrainingProgress, circumstances, progress_of, shift_of
 from perdure.triage.judge import NoModel, judge
@@ -98,3 +99,11 @@ def test_any_text_has_a_progress(text):
 def test_the_context_needs_a_cause_to_bear_on():
     assert judge(b"all is well\n", context=Context(others_on_node=5)).evidence == ()
     assert Reading("").causes == ()
+
+
+def test_steps_in_another_file_than_the_error_are_steps():
+    err = OutputFile("/j/7.err", b"ConnectionResetError: Connection reset by peer\n", kind=OutputKind.STDERR)
+    for steps, at_the_start in ((b"step 3 loss 1.3\n", False), (b"loading the data\n", True)):
+        output = Output((OutputFile("/j/7.out", steps), err))
+        evidence = judge(output, context=Context(ran_s=4.0), model=NoModel()).evidence
+        assert any("before any step" in each.text for each in evidence) is at_the_start

@@ -55,3 +55,10 @@ def test_who_ends_itself_does_not_just_stop():
     assert "just stops" in ending(text, verdict)  # by a log alone that is not known
     steps = LogText.of(b"loading\nstep 9 loss 0.1\n")
     assert "just stops" in ending(steps, judge(steps, ENDED), ENDED)
+
+
+def test_who_ends_itself_in_unknown_words_is_said_to_have_ended_itself():
+    said = judge(b"loading\nno GPUs requested, refusing\n", ENDED).summary
+    assert said == "the program ended itself with exit code 1, and no rule knows why by its log"
+    for log, attempt in ((b"", ENDED), (b"loading\n", replace(ENDED, exit_code=137)), (b"loading\n", None)):
+        assert "ended itself" not in judge(log, attempt).summary

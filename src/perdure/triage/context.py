@@ -13,15 +13,19 @@ from typing import Any
 
 import re2
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.model.output import FULL_BYTES
+from perdure.triage.clean import decode, scrub
 from perdure.triage.likeness import Likeness, objects_of
+from perdure.triage.logtext import END_BYTES, LogText
 from perdure.triage.rule import Cause
 from perdure.triage.verdict import Bound
 
 FAR_STEPS, FAR_COLLECTIVES = 1000, 1000
 EARLY_S, EARLY_COLLECTIVES = 120.0, 4
 LONG_S = 1800.0
+MAX_ENDS = 8  # of files in which steps are looked for
 MAX_SHIFT = 2.5  # of the log-odds, by all circumstances together
 
 
@@ -175,3 +179,14 @@ def progress_of(excerpt: str) -> TrainingProgress:
     steps = [int(found[1]) for found in _steps().finditer(excerpt)]
     sequence = _sequence().search(excerpt)
     return TrainingProgress(steps[-1] if steps else None, int(sequence[1]) if sequence else None)
+
+
+def with_steps_of(progress: TrainingProgress, text: LogText) -> TrainingProgress:
+    """The progress; where the excerpt of the failure tells no step, the last one that an end of its files tells.
+
+    Steps are often printed to another file than errors.
+    """
+    if progress.steps is not None:
+        return progress
+    ends = (decode(scrub(window.data[-END_BYTES:])) for window in text.windows[:MAX_ENDS])
+    return replace(progress, steps=next((steps for end in ends if (steps := progress_of(end).steps) is not None), None))

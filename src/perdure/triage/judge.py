@@ -29,13 +29,21 @@ from perdure.triage.broken_pipes import with_ended_readers
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.conformal import Thresholds, own_thresholds
-from perdure.triage.context import Circumstance, Context, became_read_only, circumstances, progress_of, shift_of
+from perdure.triage.context import (
+    Circumstance,
+    Context,
+    became_read_only,
+    circumstances,
+    progress_of,
+    shift_of,
+    with_steps_of,
+)
 from perdure.triage.deaths import ABORT, ASKS_AGAIN, NOT_FOUND, OF_EXIT_CODE, OF_SIGNAL, OF_WATCHDOGS
 from perdure.triage.excerpt import excerpt, last_block
 from perdure.triage.frames import CRASH, companions, innermost_own, raised
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.hardware import proof_of, without_older
-from perdure.triage.last_word import LAST_WORD, ended_itself, last_word
+from perdure.triage.last_word import LAST_WORD, ended_itself, last_word, unexplained
 from perdure.triage.launchers import OF_PEERS, LauncherReport, first_failure, of_component
 from perdure.triage.logtext import LogText
 from perdure.triage.lost_nodes import lost_nodes
@@ -167,10 +175,10 @@ def examine(
     primary = narrowed(primary, hits) if isinstance(primary, Hit) else primary
     if primary is None:
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
-        nothing = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, NOTHING.says)
+        nothing = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, unexplained(text, attempt) or NOTHING.says)
         return Finding(_with_output(nothing, output, remarks), reading)
     around = _around(context or Context(), attempt, primary)
-    progress = progress_of(reading.excerpt)
+    progress = with_steps_of(progress_of(reading.excerpt), text)
     surroundings = circumstances(primary.cause, progress, around, primary.text)
     leaning = _leaning(weights.pulls[(named or primary).cause.rank], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))

@@ -58,5 +58,12 @@ def last_word(text: LogText, attempt: Attempt | None) -> Evidence | None:
     return Evidence(window.first_line + at, decode(line).strip(), LAST_WORD.role, LAST_WORD.name, source)
 
 
+def unexplained(text: LogText, attempt: Attempt | None) -> str:
+    """What to say of a program that ended itself, and of whose words no rule knows any; "" of others."""
+    if attempt is None or not text.windows or not ended_itself(attempt):
+        return ""
+    return f"the program ended itself with exit code {attempt.exit_code}, and no rule knows why by its log"
+
+
 def _is_own(raw: bytes) -> bool:
     return bool(raw.strip()) and not compiled(_OF_A_LAUNCHER).search(raw[:MAX_LINE_BYTES])
