@@ -50,7 +50,7 @@ def test_other_last_lines_prove_nothing(log, attempt):
 def test_who_ends_itself_does_not_just_stop():
     text = LogText.of(b"loading\nbye for now\n")
     verdict = judge(text, ENDED)
-    said = "the program ended itself with exit code 1; the last line of its log is 'bye for now'"
+    said = "the program ended itself with exit code 1; its log ends with 'loading', 'bye for now'"
     assert ending(text, verdict, ENDED) == said
     assert "just stops" in ending(text, verdict)  # by a log alone that is not known
     steps = LogText.of(b"loading\nstep 9 loss 0.1\n")

@@ -104,6 +104,12 @@ CHDIR = "slurmstepd: error: couldn't chdir to `/data/u': No such file or directo
         # a pipe whose reader had ended
         (BROKEN_PIPE.format('print("step", step, flush=True)'), STOP, Bound.NOTHING, "whose reader had ended"),
         (BROKEN_PIPE.format("sys.stdout.write(line)"), STOP, Bound.NOTHING, "whose reader had ended"),
+        (
+            'Traceback (most recent call last):\n  File "<string>", line 2, in f\nBrokenPipeError: Broken pipe\n',
+            STOP,
+            Bound.NOTHING,
+            "whose reader had ended",
+        ),  # python -c "..." | head
         (BROKEN_PIPE.format("sock.sendall(data)"), RETRY, Bound.NOTHING, "a peer closed the connection"),
         (BROKEN_PIPE.format("print(step, file=sock)"), RETRY, Bound.NOTHING, "a peer closed the connection"),
         # services and lost nodes

@@ -13,9 +13,12 @@ from perdure.triage.patterns import compiled
 _PEER_GONE, _READER_ENDED = "peer-gone", "reader-ended"
 _PRINTS = (
     r"^\s*(?:print\((?:[^=]|[^e]=|file=(?:sys\.)?std(?:out|err)\b)*$"
-    r"|(?:sys\.)?std(?:out|err)(?:\.buffer)?\.(?:write|flush)\()"
+    r"|(?:sys\.)?std(?:out|err)(?:\.buffer)?\.(?:write|flush)\("
+    r'|File "<(?:string|stdin)>")'
 )
-"""A line of source code that writes to the standard output or the standard error."""
+"""A line of source code that writes to the standard output or the standard error; code of ``python -c`` is not
+quoted, and does its networking in libraries.
+"""
 
 
 def with_ended_readers(hits: Sequence[Hit], rules: RuleBook) -> list[Hit]:

@@ -17,6 +17,7 @@ from perdure.triage.when import DAY_S, stamp_of
 
 LOOK_BACK_LINES, LOOK_BACK_BYTES = 40, 64 * 1024
 MOST_LAST_WORDS = 5  # lines at the end of a log among which it says that it is done
+LAST_QUOTED = 2  # lines: what a program had printed is often written to its file only after the words it leaves with
 MAX_SHOWN = 120  # characters of the line that is quoted
 AT_EXIT = ("native_crash", "killed", "unknown")
 """Categories of deaths that say nothing of the work: a program that has done all can die so while it is taken down."""
@@ -143,7 +144,8 @@ def _just_stops(window: TextWindow, verdict: Verdict, attempt: Attempt | None) -
     if compiled(_BARE).search(tidy(lines[-1])) or any(_says_done(line) for line in ends[-MOST_LAST_WORDS:]):
         return f"{WORK_DONE}: {last!r}"
     if attempt is not None and ended_itself(attempt) and progress_of(last).steps is None:
-        return f"the program ended itself with exit code {attempt.exit_code}; the last line of its log is {last!r}"
+        told = ", ".join(repr(decode(tidy(line)).strip()[:MAX_SHOWN]) for line in lines[-LAST_QUOTED:])
+        return f"the program ended itself with exit code {attempt.exit_code}; its log ends with {told}"
     stamp = next((found for line in reversed(ends) if (found := stamp_of(line))), None)
     when = f" at {_clock(stamp.seconds)}" if stamp else ""
     why = (

@@ -13,6 +13,7 @@ LOOK_BACK_LINES, LOOK_BACK_BYTES = 600, 128 * 1024
 """So much before a message its traceback is looked for."""
 
 _FRAME = r'^\s*File "([^"]{1,1000})", line \d{1,9}'
+_IN_NO_FILE = (b"<string>", b"<stdin>")
 _NOT_OWN = r"(?:site|dist)-packages/|/lib(?:64)?/python\d|^<|/s?bin/[^/]*$"
 """Paths of libraries, of what was never a file, and of launchers."""
 
@@ -127,7 +128,8 @@ def raised(header: Hit) -> CodeFrame | None:
 def raising_line(hit: Hit) -> bytes:
     """The line of source code that raised the exception of a message, as its traceback quotes it; b"" where none is.
 
-    What marks a part of it is passed over, as lines of other tasks are.
+    What marks a part of it is passed over, as lines of other tasks are. Of code that is in no file (``python -c``)
+    Python quotes nothing: then it is the frame's own line.
     """
     block = hit.block
     data, start = block.window.data, max(0, block.start - LOOK_BACK_BYTES)
@@ -136,7 +138,8 @@ def raising_line(hit: Hit) -> bytes:
     task = rank_of(lines[at])
     own = (line for line in reversed(lines[max(0, at - LOOK_BACK_LINES) : at]) if rank_of(line) == task)
     line = next((tidied for raw in own if (tidied := tidy(raw[:MAX_LINE_BYTES])).strip(b" ^~")), b"")
-    return b"" if capturing(_FRAME).search(line) else line
+    frame = capturing(_FRAME).search(line)
+    return b"" if frame and frame[1] not in _IN_NO_FILE else line
 
 
 def _crashed_in(hit: Hit) -> CodeFrame | None:
