@@ -22,6 +22,8 @@ LOGS = [
     "slurm_script: line 3: /sw/lmod/lmod/init/bash: No such file or directory\nslurm_script: line 4: module: command"
     " not found\nslurm_script: line 6: python: command not found\n",
     "ModuleNotFoundError: No module named 'torch'\n",
+    "slurm_script: line 3: /sw/envs/pt/bin/activate: No such file or directory\n",
+    'Lmod has detected the following error: The following module(s) are unknown: "cuda/12.9"\n',
 ]
 FLEET = Fleet(usable={"": frozenset({"n1", "n2", "n3", "n4"})}, live_jobs=10)
 

@@ -25,7 +25,9 @@ PASSED_P, MANY_P = 0.5, 0.85
 
 _OF_PLACE = frozenset({"missing_file", "import", "version", "env", "permission"})
 """Categories of what a node may lack."""
-_FILE_SYSTEM = "fs"
+_SOFTWARE_GONE = frozenset({"environment-missing", "module-load"})
+"""Rules of other categories that tell of software which a node may lack."""
+_FILE_SYSTEM, _CONFIG = "fs", "config"
 
 _SEEN_BY_THE_SERVICE = frozenset({"output-directory-missing", "output-not-writable", "output-directory-gone"})
 """Facts that the service finds out on its own machine: no other node has what its job's owner named wrongly."""
@@ -57,7 +59,9 @@ def is_of_place(verdict: Verdict) -> bool:
 
 def _may_be_elsewhere(verdict: Verdict) -> bool:
     """Whether what it lacks reads like its owner's mistake, and may be there on other nodes."""
-    return verdict.category in _OF_PLACE and not any(each.rule in _SEEN_BY_THE_SERVICE for each in verdict.evidence)
+    rules = {each.rule for each in verdict.evidence}
+    names_software = verdict.category == _CONFIG and not rules.isdisjoint(_SOFTWARE_GONE)
+    return (verdict.category in _OF_PLACE or names_software) and rules.isdisjoint(_SEEN_BY_THE_SERVICE)
 
 
 def with_end(
