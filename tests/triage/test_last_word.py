@@ -2,8 +2,10 @@
 
 import pytest
 
+from perdure.backends.script import ends_with_test
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
+from perdure.model.output import Output
 from perdure.triage.ending import ending
 from perdure.triage.judge import judge
 from perdure.triage.logtext import LogText
@@ -62,3 +64,28 @@ def test_who_ends_itself_in_unknown_words_is_said_to_have_ended_itself():
     assert said == "the program ended itself with exit code 1, and no rule knows why by its log"
     for log, attempt in ((b"", ENDED), (b"loading\n", replace(ENDED, exit_code=137)), (b"loading\n", None)):
         assert "ended itself" not in judge(log, attempt).summary
+
+
+@pytest.mark.parametrize(
+    ("script", "is_test"),
+    [
+        ("srun train\n[ -f notes ] && cp notes out", True),
+        ("python x\n[[ -n $X ]] && echo hi  # done", True),
+        ("python x\ntest -s results.json", False),  # asked for as the job's result
+        ("[ $A = 5 ] && srun train", False),  # that may have failed without a word
+        ("python x\n[ -f a ] && cp a b || echo no", False),
+        ("set -e\npython x\n[ -f a ] && cp a b", False),
+        ("python x || exit 1\n[ -f a ] && cp a b", False),
+        ("cat <<END\n[ -f a ] && cp a b", False),
+        ("", False),
+    ],
+)
+def test_a_last_test_that_is_false_is_the_exit_code(script, is_test):
+    assert ends_with_test(script.encode()) is is_test
+    output = replace(Output.of(b"epoch 3: loss 0.2\nsaved model to out.pt\n"), ends_with_test=is_test)
+    verdict = judge(output, ENDED)
+    assert ("a test that was false" in verdict.summary) is is_test
+    assert (verdict.label is Label.DETERMINISTIC) is is_test
+    assert "a test" not in judge(output, replace(ENDED, exit_code=2)).summary
+    failed = replace(Output.of(b"KeyError: 'lr'\n"), ends_with_test=is_test)
+    assert judge(failed, ENDED).category == "index"

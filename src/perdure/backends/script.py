@@ -27,6 +27,10 @@ _ASSIGNS = re2.compile(r"([A-Za-z_]\w{0,63})=((?s:.*))")
 _SETS = re2.compile(r"\b(?:cd|pushd)\s|\w=")
 _NAME = r"([A-Za-z_]\w{0,63}|\d{1,3}|[@*#?$!])"
 _VARIABLE = re2.compile(r"\$(?:\{" + _NAME + r"(?:[:#%/\^,\-+?=][^{}]{0,200})?\}|" + _NAME + ")")
+_ENDS_EARLY = re2.compile(r"\bexit\b|\bset\s+-\w*e|\berrexit\b|^#!.*\s-\w*e|\btrap\b|\bexec\b")
+_GOES_ON_BELOW = re2.compile(r"<<")
+_SPEAK_OF_FAILURE = frozenset({"cp", "mv", "rm", "ln", "mkdir", "touch", "echo", "printf", "cat", "sbatch", "scancel"})
+"""Commands that print why they fail: where they say nothing, they passed or were not run."""
 _COMMAND = re2.compile(r"\$?\(\([^()]{0,500}\)\)|\$\([^()]{0,500}\)|`[^`]{0,500}`")
 _SUBSTITUTED = re2.compile(r">\(([^()]{0,500})\)")
 _LAUNCHES = re2.compile(r"\b(?:srun|torchrun|torch\.distributed|mpirun|mpiexec|accelerate)\b")
@@ -105,6 +109,23 @@ def survives_steps(script: bytes) -> bool:
                 after = rest[1][0] if rest[0][1] == "||" and len(rest) > 1 else []
                 survived.append(after[:1] in (["true"], [":"]))
     return bool(survived) and all(survived)
+
+
+def ends_with_test(script: bytes) -> bool:
+    """Whether a script's last line is a test and what to do if it is true: false, it is the script's exit code.
+
+    Only where what is done would say so if it failed, and no earlier line can end the script.
+
+    >>> ends_with_test(b"srun train\\n[ -f notes ] && cp notes out"), ends_with_test(b"[ -f a ] && srun train")
+    (True, False)
+    """
+    lines = [line for line in lines_of(script) if not line.startswith("#") or line.startswith("#!")]
+    if not lines or any(compiled.search(line) for line in lines for compiled in (_ENDS_EARLY, _GOES_ON_BELOW)):
+        return False
+    commands = list(_commands(_words(lines[-1])))
+    test, sign = commands[0]
+    done = [words[0] for words, _ in commands[1:] if words]
+    return test[:1] in (["["], ["[["], ["test"]) and sign == "&&" and len(done) == 1 and done[0] in _SPEAK_OF_FAILURE
 
 
 @dataclass(slots=True)

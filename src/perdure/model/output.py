@@ -97,6 +97,7 @@ class Output:
     left_out: int = 0  # files beyond the limits on what is read
     resubmits: bool = False  # the batch script submits jobs, or puts itself back
     survives_steps: bool = False  # the batch script goes on whatever becomes of its steps
+    ends_with_test: bool = False  # a test that is false, as the batch script's last line, is its exit code
     components: int = 1  # of a heterogeneous job
     full_store: str = ""  # where a file system is mounted that the attempt writes to, and that is full
 

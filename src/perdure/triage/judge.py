@@ -43,7 +43,7 @@ from perdure.triage.excerpt import excerpt, last_block
 from perdure.triage.frames import CRASH, companions, innermost_own, raised
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.hardware import proof_of, without_older
-from perdure.triage.last_word import LAST_WORD, ended_itself, last_word, unexplained
+from perdure.triage.last_word import LAST_WORD, ended_itself, last_word, of_last_test, unexplained
 from perdure.triage.launchers import OF_PEERS, LauncherReport, first_failure, of_component
 from perdure.triage.logtext import LogText
 from perdure.triage.lost_nodes import lost_nodes
@@ -173,6 +173,8 @@ def examine(
     ruled = _raised(named, hits, rules) if named is not None else None
     primary = (explained(ruled, hits, _passed(in_order.hits, hits, report), text) if is_open(ruled) else None) or ruled
     primary = narrowed(primary, hits) if isinstance(primary, Hit) else primary
+    if primary is None and (test := of_last_test(attempt, output.ends_with_test)) is not None:
+        return Finding(_with_output(_of_cause(test, weights), output, remarks), reading)
     if primary is None:
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
         nothing = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, unexplained(text, attempt) or NOTHING.says)
@@ -368,16 +370,13 @@ def _culprit(primary: Sign, seen: _Signs) -> tuple[str, str, str]:
 
 def _of_last_word(word: Evidence, weights: Weights) -> Verdict:
     """The verdict where no rule matches, and the program's last line says what is wrong."""
-    p = LAST_WORD.p_transient
-    return Verdict(
-        weights.thresholds.label(p),
-        p,
-        LAST_WORD.category,
-        LAST_WORD.says,
-        (word,),
-        fingerprint=_digest(LAST_WORD, mask(word.text.encode())),
-        advice=LAST_WORD.advice,
-    )
+    fingerprint = _digest(LAST_WORD, mask(word.text.encode()))
+    return replace(_of_cause(LAST_WORD, weights), evidence=(word,), fingerprint=fingerprint)
+
+
+def _of_cause(cause: Cause, weights: Weights) -> Verdict:
+    p = cause.p_transient
+    return Verdict(weights.thresholds.label(p), p, cause.category, cause.says, advice=cause.advice)
 
 
 def _told(surroundings: Sequence[Circumstance]) -> tuple[Evidence, ...]:

@@ -20,6 +20,11 @@ LAST_WORD = Cause(
     says="the program ended itself, and its last line says what is wrong with its configuration",
     advice="Correct what the line names, then submit the job again.",
 )  # fmt: skip
+LAST_TEST = Cause(
+    "last-test", "config", 0.1,
+    says="its script ends with a test that was false, which is then its exit code; its log tells of no failure",
+    advice="Make the last line an `if`, or end the script with `exit 0`; see whether its output is complete.",
+)  # fmt: skip
 
 _OF_CONFIGURATION = (
     r"(?i)\b[\w.-]+\.(?:ya?ml|toml|json|ini|cfg|conf)\b|\bconfig(?:uration)?\b|\bsettings?\b|\bhyper-?parameters?\b"
@@ -56,6 +61,12 @@ def last_word(text: LogText, attempt: Attempt | None) -> Evidence | None:
         return None
     source = window.source.name if window.source else ""
     return Evidence(window.first_line + at, decode(line).strip(), LAST_WORD.role, LAST_WORD.name, source)
+
+
+def of_last_test(attempt: Attempt | None, ends_with_test: bool) -> Cause | None:
+    """Why a script ended with exit code 1 though nothing of its log tells of a failure; None where that is not it."""
+    is_test = ends_with_test and attempt is not None and ended_itself(attempt) and attempt.exit_code == 1
+    return LAST_TEST if is_test else None
 
 
 def unexplained(text: LogText, attempt: Attempt | None) -> str:

@@ -575,6 +575,7 @@ class SlurmBackend:
             absent=(*read.absent, *outputs.files.untold),
             resubmits=outputs.resubmits,
             survives_steps=outputs.survives_steps,
+            ends_with_test=outputs.ends_with_test,
             components=outputs.components,
         )
 

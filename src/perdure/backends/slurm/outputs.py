@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from perdure.backends.rank_files import RankFiles, files_of
 from perdure.backends.reader import ReadRequest, Search, WantedText
-from perdure.backends.script import ANY, NUMBER, RANK, read_script, survives_steps
+from perdure.backends.script import ANY, NUMBER, RANK, ends_with_test, read_script, survives_steps
 from perdure.backends.slurm.paths import Names
 from perdure.backends.slurm.records import JobRecord, tells_failure
 from perdure.backends.slurm.sbatch import WalltimeWarning, asked_by
@@ -33,6 +33,7 @@ class JobOutputs(Struct, frozen=True):
     appends: bool = False
     resubmits: bool = False
     survives_steps: bool = False  # its script goes on whatever becomes of its steps
+    ends_with_test: bool = False  # a test that is false, as its script's last line, is its exit code
     components: int = 1  # of a heterogeneous job
     warning: WalltimeWarning | None = None
     named: str = ""  # what names match that bear the job's id
@@ -73,6 +74,7 @@ def outputs_of(
         appends or asked.appends,
         asked.resubmits,
         survives_steps(script),
+        ends_with_test(script),
         record.components,
         asked.warning,
         _named_by(record),
