@@ -122,6 +122,8 @@ def test_what_was_not_taken_back_is_not_said_to_be(backend, monkeypatch):
     stuck = replace(failed("/w/a"), state="PENDING", reason="BadConstraints", priority=0, excluded=("n1",), end_s=None)
     monkeypatch.setattr("perdure.backends.slurm.actor._job", lambda scontrol, action: stuck)
     monkeypatch.setattr(backend._actor, "_last_start", lambda job, wanted: 100)
-    monkeypatch.setattr(backend._actor, "_carry_out", lambda scontrol, step: "Requested operation is presently disabled")
+    monkeypatch.setattr(
+        backend._actor, "_carry_out", lambda scontrol, step: "Requested operation is presently disabled"
+    )
     outcome = backend.perform(Requeue(AttemptId("sim", "17", 100), exclude=("n1",)))
     assert "not away from" not in outcome.detail
