@@ -226,6 +226,23 @@ def test_the_account_above_limits_all_its_users() -> None:
     assert run(table, associations=tree).start_s.tolist() == [0, 100, 2]
 
 
+def test_a_limit_of_the_qos_takes_the_place_of_the_accounts_where_its_jobs_count_all_the_same() -> None:
+    lab = Association("lab", limits=RunningLimits(grp_gpus=2))
+    wide = Qos("wide", limits=RunningLimits(grp_gpus=4))
+    accounts, qos = np.array(["lab", "lab", ""]), np.array(["wide", "", ""])
+    table = jobs((4, 0, 100), (1, 1, 10), (1, 2, 10), user=["a", "a", "b"], account=accounts, qos=qos)
+    assert run(table, associations=(lab,), qos=(wide,)).start_s.tolist() == [0, 100, 2]
+
+
+@pytest.mark.parametrize(("over", "start_s"), [(False, 100), (True, 1)])
+def test_the_qos_of_the_partition_goes_first_unless_the_jobs_own_may_go_over_it(over: bool, start_s: int) -> None:
+    tight = Qos("tight", limits=RunningLimits(grp_jobs=1))
+    own = Qos("own", limits=RunningLimits(grp_jobs=5), over_partition=over)
+    table = jobs((1, 0, 100), (1, 1, 10), qos=np.array(["own"] * 2))
+    found = run(table, partitions=(Partition("main", qos="tight"),), qos=(tight, own))
+    assert found.start_s.tolist() == [0, start_s]
+
+
 def test_a_job_counts_in_the_account_that_it_names_and_else_in_its_users_first() -> None:
     one = RunningLimits(grp_jobs=1)
     tree = Association("lab", limits=one), Association("hall"), Association("lab", "a"), Association("hall", "a")

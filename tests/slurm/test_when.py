@@ -104,6 +104,36 @@ def test_a_reservation_and_a_limit_are_what_holds_a_job(quiet_cluster: SlurmClus
     cluster.run("scancel", array)
 
 
+def test_limits_of_qos_and_accounts_hold_jobs_until_others_end(quiet_cluster: SlurmCluster, when: Asked) -> None:
+    """A group's GPUs, a user's GPUs and a user's jobs; what is said comes true when the others end."""
+    cluster = quiet_cluster
+    qos = "qos wide maxtresperuser=gres/gpu=2", "qos single maxjobsperuser=1"
+    for made in (*qos, "account group grptres=gres/gpu=3"):
+        cluster.run("sacctmgr", "-i", "add", *made.split(), check=False)
+    cluster.run("sacctmgr", "-i", "add", "user", "root", "account=group", "qos=normal,wide,single", check=False)
+    asking = {"AssocGrpGRES": ("--account=group", 3), "QOSMaxGRESPerUser": ("--account=group --qos=wide", 2),
+              "QOSMaxJobsPerUserLimit": ("--account=group --qos=single", 1)}  # fmt: skip
+    told = {"AssocGrpGRES": "account group allows 3 GPUs to all its jobs together; 3 are in use by job {} of root",
+            "QOSMaxGRESPerUser": "QOS wide allows 2 GPUs to one user; 2 are in use by root's job {}",
+            "QOSMaxJobsPerUserLimit": "QOS single allows one running job to one user; one is in use by root's job {}",
+            }  # fmt: skip
+    with cluster.configured("AccountingStorageEnforce=associations,limits,qos"):
+        for words, (options, gpus) in asking.items():
+            its = (*options.split(), "--time=2", f"--gres=gpu:{gpus}")
+            first = cluster.submit("sleep 45", *its)
+            cluster.wait(first, lambda seen: seen.get("JobState") == "RUNNING")
+            second = cluster.submit("true", *its)
+            reason(cluster, second, words)
+            found = when(second)
+            assert found["held_by"]["kind"] == "limit"
+            assert found["held_by"]["says"].startswith(told[words].format(first))
+            wait = found["start"]["wait_s"]
+            assert 0 < wait["p10"] <= wait["p90"] <= 150
+            assert not [each for each in found["start"]["remarks"] if "simulated" in each]
+            cluster.run("scancel", first)
+            cluster.wait(second, lambda seen: seen.get("JobState") == "COMPLETED")
+
+
 def test_a_script_is_asked_about_before_it_is_submitted(
     quiet_cluster: SlurmCluster, when: Asked, tmp_path: Path
 ) -> None:

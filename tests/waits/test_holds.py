@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from perdure.model.jobs import JobState
+from perdure.scheduling.slurm.site_limits import AssociationLimits, QosLimits, SiteLimits, TresLimits
 from perdure.waits.holds import HoldKind, hold_of
+from perdure.waits.limits import with_defaults
 from perdure.waits.queue import QueuedJob
 from tests.waits.test_queue import queue, waiting
 
@@ -77,3 +80,77 @@ def test_only_what_passes_by_itself_can_start() -> None:
         for reason in ("JobHeldUser", "Licenses", "BadConstraints")
     }
     assert can == {"JobHeldUser": False, "Licenses": True, "BadConstraints": False}
+
+
+LIMITS = SiteLimits(
+    (QosLimits("gold", TresLimits(tres_per_user={"gres/gpu": 4}, jobs_per_user=2)),
+     QosLimits("one", TresLimits(grp_jobs=1))),
+    (AssociationLimits("hall", limits=TresLimits({"gres/gpu": 6})), AssociationLimits("lab", parent="hall"),
+     AssociationLimits("lab", "mira", limits=TresLimits(jobs_per_user=1))),
+)  # fmt: skip
+
+
+def of(user: str, job_id: str, gpus: int, **more: Any) -> QueuedJob:
+    return structs.replace(running(job_id, gpus), user=user, account="lab", **more)
+
+
+@pytest.mark.parametrize(
+    ("others", "more", "says"),
+    [
+        (
+            (of("mira", "1", 3, qos="gold"), of("tom", "2", 4, qos="gold")),
+            {"qos": "gold", "gpus": 2, "reason": "QOSMaxGRESPerUser"},
+            "QOS gold allows 4 GPUs to one user; 3 are in use by mira's job 1: it can start when enough of them end, "
+            "by their time limits at 01:00 (QOSMaxGRESPerUser)",
+        ),
+        (
+            (of("tom", "2", 4), of("ann", "3", 1, walltime_s=None)),
+            {"account": "lab", "gpus": 2, "reason": "AssocGrpGRES"},
+            "account hall allows 6 GPUs to all its jobs together; 5 are in use by jobs 2 of tom, 3 of ann: it can "
+            "start when enough of them end, by their time limits at 01:00 (AssocGrpGRES)",
+        ),
+        (
+            (of("mira", "1", 0),),
+            {"account": "lab", "gpus": 2, "reason": "AssocMaxJobsLimit"},
+            "mira in account lab allows one running job to one user; one is in use by mira's job 1: it can start when "
+            "enough of them end, by their time limits at 01:00 (AssocMaxJobsLimit)",
+        ),
+        (
+            (of("tom", "2", 1, qos="one", walltime_s=None),),
+            {"qos": "one", "gpus": 2},
+            "QOS one allows one running job to all its jobs together; one is in use by job 2 of tom: it can start when "
+            "enough of them end",
+        ),
+        (
+            (),
+            {"qos": "gold", "gpus": 2, "reason": "QOSMaxGRESPerUser"},  # nothing that is seen counts for it
+            "QOS gold limits the GPUs of one user: it can start when other jobs of mira end (QOSMaxGRESPerUser)",
+        ),
+    ],
+)
+def test_a_limit_that_is_known_is_told_with_what_is_used_and_by_whom(
+    others: tuple[QueuedJob, ...], more: dict[str, Any], says: str
+) -> None:
+    mine = waiting("9", **more)
+    hold = hold_of(mine, queue(mine, *others), limits=LIMITS)
+    assert (hold.kind, hold.says, hold.can_start) == (HoldKind.LIMIT, says, True)
+
+
+def test_a_job_above_a_limit_by_itself_never_starts() -> None:
+    mine = waiting("9", account="lab", gpus=8)
+    hold = hold_of(mine, queue(mine), limits=LIMITS)
+    assert (hold.kind, hold.can_start) == (HoldKind.NEVER, False)
+    assert hold.says == "account hall allows 6 GPUs to all its jobs together, and it asks for 8: ask for less"
+
+
+def test_a_limit_further_on_gives_way_to_that_of_the_qos() -> None:
+    """Slurm takes the first that is set: two jobs of a user in gold, and not one."""
+    mine = waiting("9", account="lab", qos="gold", gpus=1)
+    assert hold_of(mine, queue(mine, of("mira", "1", 1, qos="gold")), limits=LIMITS).kind is HoldKind.NOTHING
+
+
+def test_a_script_gets_the_account_and_the_qos_of_its_user() -> None:
+    asked = with_defaults(waiting("", account="", qos=""), LIMITS)
+    assert (asked.account, asked.qos) == ("lab", "normal")
+    stranger = waiting("", user="ann")
+    assert with_defaults(stranger, LIMITS) == stranger

@@ -10,6 +10,7 @@ import pytest
 
 from perdure.model.jobs import JobState
 from perdure.scheduling.slurm.settings import PrioritySettings, PriorityWeights, SchedulerSettings
+from perdure.scheduling.slurm.site_limits import AssociationLimits, QosLimits, SiteLimits, TresLimits
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition
 from perdure.waits.rollout import Scene, dependency_of, fixed_part, scene_of
@@ -38,9 +39,15 @@ def asking(job_id: str, gpus: int, **more: Any) -> QueuedJob:
     return waiting(job_id, submit_s=NOW_S - 60, gpus=gpus, **given)
 
 
-def scene(job: QueuedJob, *others: QueuedJob, history: Past | None = None, samples: int = 4) -> Scene:
+def scene(
+    job: QueuedJob,
+    *others: QueuedJob,
+    history: Past | None = None,
+    samples: int = 4,
+    limits: SiteLimits | None = None,
+) -> Scene:
     queue = Queue(NOW_S, (*others, *([job] if job.job_id else [])), NODES, PARTITIONS)
-    return scene_of(job, queue, SchedulerSettings(), history or Past(), np.random.default_rng(0), samples)
+    return scene_of(job, queue, SchedulerSettings(), history or Past(), np.random.default_rng(0), samples, limits)
 
 
 def waits(job: QueuedJob, *others: QueuedJob, history: Past | None = None) -> np.ndarray:
@@ -61,6 +68,33 @@ def test_run_times_that_history_tells_move_the_start() -> None:
     history = past(14)  # all jobs run for a tenth of their limit
     found = waits(asking("9", 8, user="d"), running("1", 4, 100.0, 3600.0), history=history)
     assert np.median(found) == pytest.approx(260, abs=61)  # a tenth of an hour, less what it has run
+
+
+LAB = AssociationLimits("lab", limits=TresLimits({"gres/gpu": 4}))
+TEAM = AssociationLimits("team", parent="lab")
+GOLD = QosLimits("gold", TresLimits(jobs_per_user=1, tres_per_job={"gres/gpu": 2}))
+
+
+def test_a_limit_holds_a_job_though_gpus_are_free() -> None:
+    limits = SiteLimits((GOLD,), (LAB, TEAM))
+    first = running("1", 4, 100.0, 600.0, account="lab")
+    mine = asking("9", 1, account="team")
+    ends = scene(mine, first, limits=limits).duration_s[0] - 100.0
+    assert scene(mine, first, limits=limits).starts([mine])[0] - NOW_S == pytest.approx(ends, abs=61)
+    assert waits(asking("9", 1, account="other"), first) == pytest.approx(0, abs=60)
+    own = running("1", 4, 100.0, 600.0, qos="gold")  # runs, though it is above the limit of one job
+    for user, wait_s in (("tom", ends), ("ann", [0] * 4)):
+        job = asking("9", 1, qos="gold", user=user)
+        assert scene(job, own, limits=limits).starts([job])[0] - NOW_S == pytest.approx(wait_s, abs=61)
+    large = asking("9", 4, qos="gold", user="ann")
+    assert np.isinf(scene(large, own, limits=limits).starts([large])).all()
+
+
+def test_jobs_that_are_to_come_are_limited_too() -> None:
+    job = asking("9", 4, account="lab")
+    found = scene(job, history=past(14), limits=SiteLimits((GOLD,), (LAB, TEAM, AssociationLimits("lab", "d"))))
+    assert [each.account for each in found.settings.associations] == ["lab", "team"]  # users without limits are not
+    assert found.settings.partitions[0].qos == ""
 
 
 def test_the_higher_priority_goes_first_though_it_came_later() -> None:

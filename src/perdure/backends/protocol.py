@@ -10,6 +10,7 @@ from perdure.model.actions import Action, Comment, Outcome
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
 from perdure.model.output import LogMark, Output
+from perdure.scheduling.slurm.site_limits import SiteLimits
 from perdure.waits.queue import QueueLook
 
 TAIL_BYTES = 4 * 1024 * 1024
@@ -21,6 +22,7 @@ class PastJobs(NamedTuple):
     text: bytes | None  # None where none are kept
     form: str  # a name of `perdure.traces.read`
     remarks: tuple[str, ...] = ()
+    limits: SiteLimits = SiteLimits()  # of QOS and accounts, as they were told at the same time
 
 
 class Backend(Protocol):

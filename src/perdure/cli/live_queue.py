@@ -8,6 +8,7 @@ import time
 
 import msgspec
 
+from perdure.backends.slurm.limits import enforces_limits, limits_or_remark
 from perdure.backends.slurm.past_jobs import keeps_past_jobs, read_past_jobs, remarks_on
 from perdure.backends.slurm.queue import read_queue
 from perdure.backends.slurm.tools import Tools
@@ -15,6 +16,7 @@ from perdure.cli.kept import KeptFolder
 from perdure.cli.table import age
 from perdure.errors import PerdureError
 from perdure.scheduling.slurm.conf import settings_of
+from perdure.scheduling.slurm.site_limits import SiteLimits
 from perdure.traces.read import read
 from perdure.waits.answer import AnswerBasis
 from perdure.waits.hindcast import FIT_DAYS, Fit
@@ -24,7 +26,7 @@ from perdure.waits.queue import Queue, QueueLook
 QUEUE_S, HISTORY_S = 60.0, 3600.0  # how old what is kept may be
 HISTORY_DAYS = 28
 CLOCKS_S = 60.0  # by more than that they may not differ without a word
-_QUEUE, _HISTORY, _FIT = "queue.json", "history.txt", "fit.json"
+_QUEUE, _HISTORY, _LIMITS, _FIT = "queue.json", "history.txt", "limits.json", "fit.json"
 
 
 def live_queue() -> tuple[Queue, AnswerBasis]:
@@ -36,8 +38,9 @@ def live_queue() -> tuple[Queue, AnswerBasis]:
     look, age_s = _look(kept, tools)
     settings, _ = settings_of(look.config)
     past, remarks = _past(kept, tools, look)
+    limits = _limits(kept, tools, look)
     clock = _clocks(look.queue.now_s + age_s - time.time())
-    return look.queue, AnswerBasis(settings, past, _kept_fit(kept), (*clock, *remarks))
+    return look.queue, AnswerBasis(settings, past, _kept_fit(kept), (*clock, *remarks), limits=limits)
 
 
 def keep_fit(made: Fit) -> None:
@@ -71,6 +74,21 @@ def _look(kept: KeptFolder, tools: Tools) -> tuple[QueueLook, float]:
         return msgspec.json.decode(text, type=QueueLook), age_s
     except msgspec.MsgspecError:  # another version kept it
         return msgspec.json.decode(ask(), type=QueueLook), 0.0
+
+
+def _limits(kept: KeptFolder, tools: Tools, look: QueueLook) -> SiteLimits:
+    """The limits of QOS and accounts, with a remark where they cannot be had."""
+    if not enforces_limits(look.config):
+        return SiteLimits()
+
+    def ask() -> bytes:
+        return msgspec.json.encode(limits_or_remark(tools, look.config))
+
+    text, _ = kept.fresh(_LIMITS, HISTORY_S, ask)
+    try:
+        return msgspec.json.decode(text, type=SiteLimits)
+    except msgspec.MsgspecError:  # another version kept it
+        return msgspec.json.decode(ask(), type=SiteLimits)
 
 
 def _clocks(ahead_s: float) -> tuple[str, ...]:

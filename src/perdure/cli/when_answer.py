@@ -22,6 +22,7 @@ from perdure.installation import user_name
 from perdure.waits.answer import AnswerBasis, WaitAnswer, answer
 from perdure.waits.board import BoardRow, board
 from perdure.waits.forecast import WaitForecast
+from perdure.waits.limits import with_defaults
 from perdure.waits.past import DAY_S
 from perdure.waits.queue import Queue, QueuedJob
 from perdure.waits.rollout import HORIZON_S
@@ -97,7 +98,8 @@ def _asked(question: WhenOptions, queue: Queue, site: AnswerBasis) -> QueuedJob:
         why = getattr(err, "strerror", None) or str(err)
         raise InputError(plain(what, 200), why, "Name a job's id, or a batch script") from err
     options = [f"--{name}={value}" for name, value in question.given.items()]
-    return request_of(script, options, plain(what)).as_job(queue, user_name(), _usual_priority(queue, user_name()))
+    asked = request_of(script, options, plain(what)).as_job(queue, user_name(), _usual_priority(queue, user_name()))
+    return with_defaults(asked, site.limits)
 
 
 def _not_there(what: str, queue: Queue, site: AnswerBasis) -> NotFound:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from typing import Any
 
@@ -11,10 +11,12 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from perdure.scheduling.slurm.settings import SchedulerSettings
+from perdure.scheduling.slurm.site_limits import CPUS, GPUS, SiteLimits
 from perdure.waits.alternatives import Sooner, alternatives, sooner
 from perdure.waits.forecast import WaitForecast, of_samples
 from perdure.waits.hindcast import Fit, with_share
-from perdure.waits.holds import HeldBy, HoldKind, hold_of
+from perdure.waits.holds import HeldBy, HoldKind, hold_of, named
+from perdure.waits.limits import amount, limit_in_the_way
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob
 from perdure.waits.rollout import HORIZON_S, Scene, counted_by, scene_of
@@ -33,6 +35,7 @@ class AnswerBasis:
     fit: Fit | None = None  # how far earlier answers were off; None while nobody has looked
     remarks: tuple[str, ...] = ()  # what could not be had, one sentence each
     is_watched: bool = False  # what is said is held against what comes, and shown beside it
+    limits: SiteLimits = field(default_factory=SiteLimits)  # of QOS and accounts, in all partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ def answer(
     with_alternatives: bool = True,
 ) -> WaitAnswer:
     """Ask the futures of the queue about a job of it, or about one that is not submitted yet (its id is "")."""
-    hold = hold_of(job, queue, zone)
+    hold = hold_of(job, queue, zone, site.limits)
     if not hold.can_start or job.is_running:
         return WaitAnswer(job, hold, None, _planned(job, queue))
     scene = _scene(job, queue, site, rng)
@@ -107,7 +110,7 @@ def answers(
     Jobs that compete on the same nodes are asked about in the same futures.
     """
     waiting = sorted((job for job in queue.jobs if job.is_waiting or job.is_held), key=lambda job: job.submit_s)[:most]
-    holds = {job: hold_of(job, queue, zone) for job in waiting}
+    holds = {job: hold_of(job, queue, zone, site.limits) for job in waiting}
     starts: dict[QueuedJob, tuple[Scene, NDArray[np.float64]]] = {}
     for job in waiting:
         if job in starts or not holds[job].can_start:
@@ -130,7 +133,7 @@ def _answered(
     if found is None:
         return WaitAnswer(job, hold, None, planned)
     scene, start_s = found
-    forecast = _forecast(start_s, queue, site, scene, hold)
+    forecast = _forecast(job, start_s, queue, site, scene, hold)
     return WaitAnswer(job, hold if forecast is not None else _never(hold), forecast, planned)
 
 
@@ -139,11 +142,12 @@ def _planned(job: QueuedJob, queue: Queue) -> float | None:
 
 
 def _never(hold: HeldBy) -> HeldBy:
-    return replace(hold, kind=HoldKind.NEVER, can_start=False, says="it does not fit: no future starts it")
+    says = hold.says if hold.kind is HoldKind.LIMIT else "it does not fit: no future starts it"
+    return replace(hold, kind=HoldKind.NEVER, can_start=False, says=says)
 
 
 def _forecast(
-    start_s: NDArray[np.float64], queue: Queue, site: AnswerBasis, scene: Scene, hold: HeldBy
+    job: QueuedJob, start_s: NDArray[np.float64], queue: Queue, site: AnswerBasis, scene: Scene, hold: HeldBy
 ) -> WaitForecast | None:
     """None where no future starts the job."""
     if np.isinf(start_s).all():
@@ -151,18 +155,18 @@ def _forecast(
     wait_s = np.minimum(start_s - queue.now_s, HORIZON_S)
     if hold.until_s is not None:
         wait_s = np.maximum(wait_s, hold.until_s - queue.now_s)
-    told = of_samples(queue.now_s, wait_s, (*site.remarks, *_doubts(site, scene, hold)))
+    told = of_samples(queue.now_s, wait_s, (*site.remarks, *_doubts(job, queue, site, scene, hold)))
     return told if site.fit is None else site.fit.corrected(told)
 
 
 def _scene(job: QueuedJob, queue: Queue, site: AnswerBasis, rng: Generator) -> Scene:
-    scene = scene_of(job, queue, site.settings, site.past, rng)
+    scene = scene_of(job, queue, site.settings, site.past, rng, limits=site.limits)
     return scene if site.fit is None else with_share(scene, site.fit.gpus_share)
 
 
-def _doubts(site: AnswerBasis, scene: Scene, hold: HeldBy) -> list[str]:
+def _doubts(job: QueuedJob, queue: Queue, site: AnswerBasis, scene: Scene, hold: HeldBy) -> list[str]:
     """What the reader should know of this answer."""
-    found = []
+    found = list(site.limits.remarks)
     if not scene.has_arrivals:
         found.append("no history that tells who comes: by the jobs that are there alone, as if nobody else came")
     elif not site.past.days:
@@ -171,13 +175,30 @@ def _doubts(site: AnswerBasis, scene: Scene, hold: HeldBy) -> list[str]:
         found.append(f"by a history of {site.past.days} days alone: weekdays are not told apart")
     if not site.is_watched and (site.fit is None or not site.fit.is_known):
         found.append("not yet held against this site's past starts: perdure when fit does that")
-    if hold.kind is HoldKind.LIMIT:
-        found.append("limits of QOS and account are not simulated: it may take longer")
+    found += _doubts_on_limits(job, queue, site.limits, scene, hold)
     if hold.kind in (HoldKind.NODES, HoldKind.RESERVATION):
         found.append("when nodes return and reservations end is not simulated: it may take longer")
     if not scene.counts_gpus:
         found.append("jobs without GPUs are simulated by processors, without memory")
     return found
+
+
+def _doubts_on_limits(job: QueuedJob, queue: Queue, limits: SiteLimits, scene: Scene, hold: HeldBy) -> list[str]:
+    """What limits do that futures do not show."""
+    if hold.kind is HoldKind.LIMIT:
+        found = limit_in_the_way(job, queue, limits)
+        counted = GPUS if scene.counts_gpus else CPUS
+        if found is None or found.tres not in ("", counted):
+            return ["the limit that holds it is not simulated: it may take longer"]
+        there = {each.job_id for each in scene.jobs}
+        elsewhere = [each.job_id for each in found.jobs if amount(each, found.tres) and each.job_id not in there]
+        if elsewhere:
+            return [
+                f"jobs elsewhere count for its limit ({named(elsewhere)}), and are not simulated: it may take longer"
+            ]
+    if limits.associations and not limits.knows(job.account):
+        return [f"accounting shows this user nothing of account {job.account}: its limits are not simulated"]
+    return []
 
 
 def _sooner(

@@ -10,6 +10,8 @@ from enum import StrEnum
 import re2
 
 from perdure.model.jobs import JobState
+from perdure.scheduling.slurm.site_limits import SiteLimits
+from perdure.waits.limits import LimitInTheWay, amount, limit_in_the_way
 from perdure.waits.queue import Queue, QueuedJob, QueuedPartition, ahead_of
 
 MAX_NAMED = 3  # jobs or nodes named in a sentence
@@ -69,6 +71,10 @@ _FIXED: dict[str, tuple[HoldKind, str]] = {
     "Cleaning": (HoldKind.RESOURCES, "its last start still clears up"),
 }  # fmt: skip
 _LIMIT = re2.compile(r"(QOS|Assoc|Association)(Grp|Max|Min)?(\w*?)(Limit)?")
+_RUNNING_LIMIT = re2.compile(
+    r"QOS(Grp|Max)(GRES|Cpu|Node)(PerUser)?(Limit)?|QOSGrpJobsLimit|QOSMaxJobsPerUserLimit"
+    r"|Assoc(Grp)(GRES|Cpu|Node|Jobs)(Limit)?|AssocMaxJobsLimit"
+)
 _SCOPES = (
     ("PerUser", "of one user"),
     ("PerAccount", "of one account"),
@@ -93,7 +99,7 @@ _CONDITIONS = {
 }
 
 
-def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC) -> HeldBy:
+def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC, limits: SiteLimits | None = None) -> HeldBy:
     """What holds the job. Times in sentences are told in `zone`."""
     if job.is_running:
         return HeldBy(HoldKind.NOTHING, "it runs")
@@ -120,6 +126,9 @@ def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC) -> HeldBy:
         )
     if job.reason.startswith(_NODES_OUT):
         return _without_nodes(job, queue)
+    known = limit_in_the_way(job, queue, limits) if limits is not None and _may_be_limited(job) else None
+    if known is not None:
+        return _by_limit(job, known, queue.now_s, zone)
     if job.reason.startswith(("QOS", "Assoc")):
         return HeldBy(HoldKind.LIMIT, limit_in_words(job))
     return _in_line(job, queue, zone)
@@ -166,6 +175,36 @@ def limit_in_words(job: QueuedJob) -> str:
     return f"{owner} limits the {what} {scope}: it can start when {others} end ({job.reason})"
 
 
+def _may_be_limited(job: QueuedJob) -> bool:
+    """Whether the manager says so in words of a limit on running jobs, or has said nothing yet."""
+    return job.reason in ("", "None") or _RUNNING_LIMIT.fullmatch(job.reason) is not None
+
+
+def _by_limit(job: QueuedJob, found: LimitInTheWay, now_s: float, zone: tzinfo) -> HeldBy:
+    whom = "one user" if found.of_user else "all its jobs together"
+    if found.tres == "" and found.most == 1:
+        allows = f"{found.holder} allows one running job to {whom}"
+    else:
+        allows = f"{found.holder} allows {found.most} {found.what} to {whom}"
+    said = f" ({job.reason})" if job.reason not in ("", "None") else ""
+    if found.never:
+        return HeldBy(HoldKind.NEVER, f"{allows}, and it asks for {found.asked}{said}: ask for less", can_start=False)
+    its = [each for each in found.jobs if amount(each, found.tres)]
+    jobs = "job" if len(its) == 1 else "jobs"
+    ids = named([each.job_id if found.of_user else f"{each.job_id} of {each.user}" for each in its])
+    whose = f"{job.user}'s {jobs} {ids}" if found.of_user else f"{jobs} {ids}"
+    until_s = found.free_s(now_s)
+    when = f", by their time limits at {_clock(until_s, now_s, zone)}" if until_s is not None else ""
+    used = f"{found.used} are in use by {whose}" if found.used != 1 else f"one is in use by {whose}"
+    return HeldBy(HoldKind.LIMIT, f"{allows}; {used}: it can start when enough of them end{when}{said}")
+
+
+def named(ids: Sequence[str]) -> str:
+    """The first few, and how many more."""
+    more = f" and {len(ids) - MAX_NAMED} more" if len(ids) > MAX_NAMED else ""
+    return ", ".join(ids[:MAX_NAMED]) + more
+
+
 def depends_on(dependency: str) -> str:
     """What must happen first, from ``afterok:12(unfulfilled),afterany:9``.
 
@@ -208,8 +247,7 @@ def _without_nodes(job: QueuedJob, queue: Queue) -> HeldBy:
         return HeldBy(HoldKind.RESERVATION, says)
     wanted = job.required or tuple(node.name for node in queue.nodes_of(job.partitions))
     out = [node.name for node in queue.nodes if node.name in wanted and not node.is_usable]
-    named = ", ".join(out[:MAX_NAMED]) + (f" and {len(out) - MAX_NAMED} more" if len(out) > MAX_NAMED else "")
-    says = f"nodes that it needs are down, drained or reserved{f' ({named})' if named else ''}"
+    says = f"nodes that it needs are down, drained or reserved{f' ({named(out)})' if out else ''}"
     return HeldBy(HoldKind.NODES, says)
 
 

@@ -69,6 +69,7 @@ class QueuedPartition(Struct, frozen=True):
     default_time_s: float | None = None
     max_nodes: int | None = None
     priority_tier: int = 1
+    qos: str = ""  # whose limits hold for all its jobs
 
 
 class Queue(Struct, frozen=True):

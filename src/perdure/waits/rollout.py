@@ -19,6 +19,7 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.settings import Partition, PriorityWeights, SchedulerSettings
+from perdure.scheduling.slurm.site_limits import CPUS, GPUS, SiteLimits
 from perdure.simulation.live import LiveQueue
 from perdure.simulation.simulate import Engine
 from perdure.waits.past import DAY_S, Past
@@ -120,6 +121,8 @@ class Scene:
             nice=np.array([self._nice(job) for job in jobs], np.int64),
             eligible_s=np.array([np.nan if job.eligible_s is None else job.eligible_s for job in jobs]),
             dependency=np.array([dependency_of(job.dependency) for job in jobs], np.str_),
+            account=np.array([job.account for job in jobs], np.str_),
+            qos=np.array([job.qos for job in jobs], np.str_),
         )
 
     def _coming(self, coming: JobTable) -> JobTable:
@@ -145,7 +148,13 @@ class Scene:
 
 
 def scene_of(
-    job: QueuedJob, queue: Queue, settings: SchedulerSettings, past: Past, rng: Generator, samples: int = SAMPLES
+    job: QueuedJob,
+    queue: Queue,
+    settings: SchedulerSettings,
+    past: Past,
+    rng: Generator,
+    samples: int = SAMPLES,
+    limits: SiteLimits | None = None,
 ) -> Scene:
     """The nodes and jobs with which `job` competes, and `samples` futures of them, drawn from the past."""
     partitions = _connected(job.partitions, queue)
@@ -159,7 +168,9 @@ def scene_of(
     total = max(sum(usable.values()), sum(each.gpus for each in jobs if each.is_running), 1)
     duration_s = np.array([_draw(each, queue.now_s, past, rng, samples) for each in jobs]).reshape(len(jobs), samples)
     futures = tuple(_to_come(past, queue.now_s, partitions, counts_gpus, rng) for _ in range(samples))
-    own = age_alone(settings, queue, partitions)
+    users = {each.user for each in (job, *jobs)}.union(*(np.unique(each.user).tolist() for each in futures))
+    qos, associations = (limits or SiteLimits()).counted(GPUS if counts_gpus else CPUS, users)
+    own = replace(age_alone(settings, queue, partitions), qos=qos, associations=associations)
     fixed = _fixed_by_user(jobs, own, queue.now_s)
     return Scene(queue.now_s, tuple(jobs), total, own, fixed, futures, duration_s, frozenset(partitions), counts_gpus)
 
@@ -181,6 +192,7 @@ def age_alone(settings: SchedulerSettings, queue: Queue, partitions: Iterable[st
             default_time_s=each.default_time_s,
             max_nodes=each.max_nodes,
             priority_tier=each.priority_tier,
+            qos=each.qos,
         )
         for each in queue.partitions
         if each.name in partitions

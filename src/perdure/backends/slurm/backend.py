@@ -28,6 +28,7 @@ from perdure.backends.slurm.asking import JOB_ID, answered, failed_record, job_r
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.dependants import dependants
 from perdure.backends.slurm.het import component_numbers, merge_records
+from perdure.backends.slurm.limits import limits_or_remark
 from perdure.backends.slurm.outputs import (
     JobOutputs,
     has_failed,
@@ -193,7 +194,8 @@ class SlurmBackend:
         """What accounting tells of the jobs that ran since an instant. From any thread."""
         if not keeps_past_jobs(look.config):
             return PastJobs(None, PAST_FORM, remarks_on(look.config))
-        return PastJobs(read_past_jobs(self._tools, since_s), PAST_FORM, remarks_on(look.config))
+        text, limits = read_past_jobs(self._tools, since_s), limits_or_remark(self._tools, look.config)
+        return PastJobs(text, PAST_FORM, remarks_on(look.config), limits)
 
     def _note_queue_rest(self, now: float) -> None:
         """Learn, now and then, what of a queue no look tells: partitions, settings, and slurmctld's clock."""

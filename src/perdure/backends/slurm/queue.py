@@ -65,6 +65,7 @@ def read_partitions(text: bytes) -> tuple[QueuedPartition, ...]:
                     default_time_s=duration_s(own.get("DefaultTime", "")),
                     max_nodes=int(most) if most.isdecimal() else None,
                     priority_tier=int(own["PriorityTier"]) if own.get("PriorityTier", "").isdecimal() else 1,
+                    qos="" if own.get("QoS", "N/A") == "N/A" else own["QoS"],
                 )
             )
     return tuple(found)

@@ -50,9 +50,9 @@ class Eligible:
         return self._begin(row, self.view.now)
 
     def start(self, row: int) -> None:
-        """A job waits no longer."""
-        del self.since[row], self.came[row]
-        self.holds.pop(row, None)
+        """A job waits no longer; one that ran already may be refused, or depend on another, by now."""
+        for kept in (self.since, self.came, self.holds, self.unmet):
+            kept.pop(row, None)
 
     def go_on(self) -> bool:
         """Make the jobs eligible that are due; whether any was. Looks at each job with an unmet dependency."""

@@ -159,19 +159,26 @@ def _holders(
     qos: NDArray[np.int64],
     associations: Associations,
 ) -> tuple[tuple[LimitHolder, ...], ...]:
-    """Those that have a limit at all; jobs of one user, account, QOS and partition share a tuple."""
+    """Those that have a limit at all; jobs of one user, account, QOS and partition share a tuple.
+
+    A limit that a QOS sets takes the place of the same one further on; jobs count there all the same.
+    """
     known = {each.name: each for each in settings.qos}
     made: dict[tuple[int, int, int, int], tuple[LimitHolder, ...]] = {}
 
     def holders(node: int, place: int, named: int, user: int) -> tuple[LimitHolder, ...]:
-        found = []
-        of_part = known.get(partitions[place].qos)
-        for each in (of_part, settings.qos[named] if named >= 0 else None):
-            if each is not None:
-                found.append(LimitHolder("QOS", ("qos", each.name), user, each.limits))
-        found += [LimitHolder("Assoc", ("assoc", above), user, associations.known[above].limits)
-                  for above in associations.above(node)]  # fmt: skip
-        return tuple(dict.fromkeys(each for each in found if each.limits != RunningLimits()))
+        found: list[LimitHolder] = []
+        of_qos: list[RunningLimits] = []
+        of_part, own = known.get(partitions[place].qos), settings.qos[named] if named >= 0 else None
+        both = (own, of_part) if own is not None and own.over_partition else (of_part, own)
+        for each in both if own != of_part else (own,):
+            if each is not None and each.limits != RunningLimits():
+                found.append(LimitHolder("QOS", ("qos", each.name), user, each.limits.unless_in(of_qos)))
+                of_qos.append(each.limits)
+        for above in associations.above(node):
+            if (limits := associations.known[above].limits) != RunningLimits():
+                found.append(LimitHolder("Assoc", ("assoc", above), user, limits.unless_in(of_qos)))
+        return tuple(found)
 
     keys = zip(associations.of_job, partition.tolist(), qos.tolist(), view.user, strict=True)
     rows = []

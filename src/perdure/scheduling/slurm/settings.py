@@ -5,8 +5,8 @@ The names are Slurm's, in snake case. Source: slurm.conf(5) and SchedMD/slurm 28
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 
 DAY_S = 86_400.0
 
@@ -88,6 +88,11 @@ class RunningLimits:
     max_jobs_per_user: int | None = None
     max_wall_s: float | None = None
 
+    def unless_in(self, others: Iterable[RunningLimits]) -> RunningLimits:
+        """Those that none of the others sets."""
+        taken = {each.name: None for each in fields(self) if any(getattr(one, each.name) is not None for one in others)}
+        return replace(self, **taken) if taken else self
+
 
 @dataclass(frozen=True, slots=True)
 class Partition:
@@ -113,6 +118,7 @@ class Qos:
     name: str
     priority: int = 0
     limits: RunningLimits = field(default_factory=RunningLimits)
+    over_partition: bool = False  # OverPartQOS: its limits go before those of the partition's QOS
 
 
 @dataclass(frozen=True, slots=True)

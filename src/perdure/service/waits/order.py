@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from perdure.scheduling.slurm.site_limits import SiteLimits
 from perdure.waits.answer import MOST_JOBS, WaitAnswer
 from perdure.waits.board import BoardRow
 from perdure.waits.hindcast import Fit
@@ -19,6 +20,7 @@ class ForecastOrder(Struct, frozen=True):
     remarks: tuple[str, ...] = ()
     most: int = MOST_JOBS
     fit: Fit | None = None  # how far earlier answers were off: these are corrected by it
+    limits: SiteLimits = SiteLimits()
 
 
 class Forecasts(Struct, frozen=True):

@@ -66,7 +66,7 @@ class WaitsWatch:
     def _order(self, look: QueueLook) -> ForecastOrder:
         past = self._fresh_past(look)
         file = str(self._file) if past.text is not None else ""
-        return ForecastOrder(look, file, past.form, past.remarks, fit=self.refit.latest)
+        return ForecastOrder(look, file, past.form, past.remarks, fit=self.refit.latest, limits=past.limits)
 
     def _fresh_past(self, look: QueueLook) -> PastJobs:
         """What is known of past weeks; the text of it is in the file alone."""

@@ -36,7 +36,9 @@ def forecasts(order: ForecastOrder) -> Forecasts:
     began_s = time.monotonic()
     queue = order.look.queue
     past, remarks = _past(order)
-    site = AnswerBasis(settings_of(order.look.config)[0], past, order.fit, remarks, is_watched=True)
+    site = AnswerBasis(
+        settings_of(order.look.config)[0], past, order.fit, remarks, is_watched=True, limits=order.limits
+    )
     rng, zone = np.random.default_rng(SEED), datetime.now(UTC).astimezone().tzinfo or UTC
     told = tuple(answers(queue, site, rng, zone, order.most))
     rows = tuple(board(queue, site, rng))
