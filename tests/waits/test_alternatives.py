@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perdure.waits.alternatives import Alternative, alternatives, sooner
+from perdure.waits.alternatives import Alternative, alternatives, may_be_sooner, sooner
 from perdure.waits.queue import Queue, QueuedNode, QueuedPartition
 from tests.waits.test_queue import waiting
 
@@ -58,3 +58,9 @@ def test_only_what_gains_a_tenth_of_the_wait_is_worth_a_word() -> None:
 def test_what_starts_beats_what_never_does() -> None:
     found = [(Alternative("soon", "", waiting("7")), np.full(9, 2000.0))]
     assert sooner(np.full(9, np.inf), found, 1000.0)[0].gain_s == np.inf
+
+
+def test_what_is_sooner_in_one_future_alone_is_given_up() -> None:
+    asked = np.full(5, 100.0)
+    assert not may_be_sooner(asked, np.array([50.0, 100, 100, 200, 100]))
+    assert may_be_sooner(asked, np.array([50.0, 50, 100, 200, np.inf]))

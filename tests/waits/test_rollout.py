@@ -70,6 +70,14 @@ def test_run_times_that_history_tells_move_the_start() -> None:
     assert np.median(found) == pytest.approx(260, abs=61)  # a tenth of an hour, less what it has run
 
 
+def test_some_futures_and_a_guess_of_the_start_give_the_same_starts() -> None:
+    mine = asking("9", 8)
+    found = scene(mine, running("1", 4, 100.0, 30 * 3600.0), history=past(14), samples=6)
+    whole = found.starts([mine])[0]
+    for about_s in (0.0, NOW_S + 7200, np.inf):
+        assert found.starts([mine], range(2, 5), about_s)[0].tolist() == whole[2:5].tolist()
+
+
 LAB = AssociationLimits("lab", limits=TresLimits({"gres/gpu": 4}))
 TEAM = AssociationLimits("team", parent="lab")
 GOLD = QosLimits("gold", TresLimits(jobs_per_user=1, tres_per_job={"gres/gpu": 2}))

@@ -39,6 +39,10 @@ _SELDOM_TOLD: dict[str, Any] = {  # columns of which a blank takes no memory
     "partition": "", "account": "", "qos": "", "dependency": "", "nice": np.int64(0), "cpus": np.int64(0),
     "eligible_s": np.nan,
 }  # fmt: skip
+_BLANKS: dict[str, Any] = {
+    "user": "", "vc": "", "gpu_type": "", "ending": np.int8(0), "nodes": np.int64(0), "start_s": np.nan,
+    "end_s": np.nan, "walltime_s": np.nan, **_SELDOM_TOLD,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +77,9 @@ class JobTable:
     def __post_init__(self) -> None:
         """Fill columns that were left out, and hold all to one length. Raises `ValueError`."""
         n = len(self.job_id)
-        blanks: dict[str, Any] = {
-            "user": np.full(n, "", "U1"),
-            "vc": np.full(n, "", "U1"),
-            "gpu_type": np.full(n, "", "U1"),
-            "ending": np.zeros(n, np.int8),
-            "nodes": np.zeros(n, np.int64),
-            **{name: np.full(n, np.nan) for name in ("start_s", "end_s", "walltime_s")},
-            **{name: np.broadcast_to(value, n) for name, value in _SELDOM_TOLD.items()},
-        }
-        for name, blank in blanks.items():
+        for name, value in _BLANKS.items():
             if n and not len(getattr(self, name)):
+                blank = np.broadcast_to(value, n) if name in _SELDOM_TOLD else np.full(n, value)
                 object.__setattr__(self, name, blank)
         rows = {f.name: len(getattr(self, f.name)) for f in fields(self) if f.name not in ("attempts", "began_s")}
         if len(set(rows.values())) > 1:

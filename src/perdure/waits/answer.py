@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.scheduling.slurm.site_limits import CPUS, GPUS, SiteLimits
-from perdure.waits.alternatives import Sooner, alternatives, sooner
+from perdure.waits.alternatives import Sooner, alternatives, may_be_sooner, sooner
 from perdure.waits.forecast import WaitForecast, of_samples
 from perdure.waits.hindcast import Fit, with_share
 from perdure.waits.holds import HeldBy, HoldKind, hold_of, named
@@ -22,6 +22,7 @@ from perdure.waits.queue import Queue, QueuedJob
 from perdure.waits.rollout import HORIZON_S, Scene, counted_by, scene_of
 
 FEW_SAMPLES = 16  # futures in which alternatives are tried
+FIRST_SAMPLES = 5  # of them, after which those that seem no sooner are given up
 MOST_JOBS = 500  # that are answered for in one go
 FEW_DAYS = 7  # of history: with fewer, arrivals of other weekdays are not known
 
@@ -209,7 +210,12 @@ def _sooner(
     for each in alternatives(job, queue):
         own = scene if scene.partitions.issuperset(each.job.partitions) else None
         own = own or _scene(each.job, queue, site, rng)
-        found.append((each, own.starts([counted_by(each.job, gpus=job.gpus > 0)], FEW_SAMPLES)[0]))
+        asked = [counted_by(each.job, gpus=job.gpus > 0)]
+        about_s = float(np.median(start_s))
+        first = own.starts(asked, range(FIRST_SAMPLES), about_s)[0]
+        if may_be_sooner(start_s[:FIRST_SAMPLES], first):
+            rest = own.starts(asked, range(FIRST_SAMPLES, FEW_SAMPLES), about_s)[0]
+            found.append((each, np.concatenate([first, rest])))
     return sooner(start_s[:FEW_SAMPLES], found, queue.now_s)
 
 

@@ -44,7 +44,6 @@ class Scene:
     jobs: tuple[QueuedJob, ...]  # by submit; those that run, and those that wait and nobody holds
     total_gpus: int
     settings: SchedulerSettings
-    fixed: Mapping[str, float]  # the priority without age that new jobs get, by user; "" is anybody
     futures: tuple[JobTable, ...]  # who is to come, one table a sample
     duration_s: Floats  # (n_jobs, n_samples) whole running times
     partitions: frozenset[str] = field(default_factory=frozenset)
@@ -55,24 +54,26 @@ class Scene:
         """Whether the history could tell who may come."""
         return any(len(each) for each in self.futures)
 
-    def starts(self, asked: Sequence[QueuedJob], samples: int | None = None) -> Floats:
+    def starts(self, asked: Sequence[QueuedJob], samples: range | None = None, about_s: float = 0.0) -> Floats:
         """(n_asked, n_samples) when each job would start, in seconds since the epoch; inf where it never does.
 
         A job that is not in the queue yet is asked about alone: as if it, and none of the others, were submitted now.
-        The first `samples` futures are asked, or all.
+        The futures `samples` are asked, or all; where starts are thought to lie about an instant, they are simulated up
+        to there at once.
         """
+        samples = samples or range(len(self.futures))
         rows = [self._row(job) for job in asked]
         there = [row for row in rows if row is not None]
-        found = np.empty((len(asked), samples or len(self.futures)))
+        found = np.empty((len(asked), len(samples)))
         places = [place for place, row in enumerate(rows) if row is not None]
         groups = [(self._table(self.jobs), there, places)] if there else []
         new = [place for place, row in enumerate(rows) if row is None]
         groups += [(self._table((*self.jobs, asked[place])), [len(self.jobs)], [place]) for place in new]
         for table, its, where in groups:
-            begin = 0
-            for sample in range(found.shape[1]):
+            begin = self._enough([about_s])
+            for column, sample in enumerate(samples):
                 starts = self._first_starts(sample, table, its, begin)
-                found[where, sample] = starts
+                found[where, column] = starts
                 begin = self._enough(starts)
         return found
 
@@ -100,7 +101,8 @@ class Scene:
         duration_s[: len(self.jobs)] = self.duration_s[:, sample]
         coming = self.futures[sample]
         coming = coming.take(np.flatnonzero(coming.submit_s <= self.now_s + horizon_s))
-        table = replace(there, duration_s=duration_s, attempts=None).followed_by(self._coming(coming))
+        coming = replace(coming, gpus=np.minimum(coming.gpus, self.total_gpus))
+        table = replace(there, duration_s=duration_s, attempts=None).followed_by(coming)
         engine: Engine = "plain" if len(table) <= SMALL else "auto"
         return LiveQueue.at(
             table, self.now_s, Cluster(np.ones(self.total_gpus, np.int64)), Slurm(self.settings), None, engine
@@ -123,16 +125,6 @@ class Scene:
             dependency=np.array([dependency_of(job.dependency) for job in jobs], np.str_),
             account=np.array([job.account for job in jobs], np.str_),
             qos=np.array([job.qos for job in jobs], np.str_),
-        )
-
-    def _coming(self, coming: JobTable) -> JobTable:
-        """Arrivals with the priority that jobs of their users get."""
-        fixed = [self.fixed.get(user, self.fixed[""]) for user in coming.user.tolist()]
-        return replace(
-            coming,
-            job_id=np.array([f"+{row}" for row in range(len(coming))], np.str_),
-            gpus=np.minimum(coming.gpus, self.total_gpus),
-            nice=-np.array(fixed, np.int64).reshape(len(coming)),
         )
 
     def _partition(self, job: QueuedJob) -> str:
@@ -172,7 +164,8 @@ def scene_of(
     qos, associations = (limits or SiteLimits()).counted(GPUS if counts_gpus else CPUS, users)
     own = replace(age_alone(settings, queue, partitions), qos=qos, associations=associations)
     fixed = _fixed_by_user(jobs, own, queue.now_s)
-    return Scene(queue.now_s, tuple(jobs), total, own, fixed, futures, duration_s, frozenset(partitions), counts_gpus)
+    futures = tuple(_with_priorities(coming, fixed) for coming in futures)
+    return Scene(queue.now_s, tuple(jobs), total, own, futures, duration_s, frozenset(partitions), counts_gpus)
 
 
 def counted_by(job: QueuedJob, *, gpus: bool) -> QueuedJob:
@@ -235,6 +228,14 @@ def _fixed_by_user(jobs: Iterable[QueuedJob], settings: SchedulerSettings, now_s
             found.setdefault(job.user, []).append(part)
             found[""].append(part)
     return {user: float(np.median(parts)) if parts else 0.0 for user, parts in found.items()}
+
+
+def _with_priorities(coming: JobTable, fixed: Mapping[str, float]) -> JobTable:
+    """Arrivals with the priority that jobs of their users get: without age, by user; "" is anybody."""
+    users, user = np.unique(coming.user, return_inverse=True)
+    nice = np.array([-int(fixed.get(each, fixed[""])) for each in users.tolist()], np.int64)
+    ids = np.char.add("+", np.arange(len(coming)).astype(np.str_))
+    return replace(coming, job_id=ids, nice=nice[user].reshape(len(coming)))
 
 
 def _connected(partitions: tuple[str, ...], queue: Queue) -> set[str]:

@@ -62,12 +62,16 @@ def _by_key(
     user: NDArray[np.str_], partition: NDArray[np.str_], value: NDArray[np.float64]
 ) -> dict[Key, NDArray[np.float64]]:
     found: dict[Key, NDArray[np.float64]] = {("", ""): value[-LATEST:]}
-    for columns in ((user, partition), (user, np.full(len(user), "")), (np.full(len(user), ""), partition)):
-        keys = list(zip(columns[0].tolist(), columns[1].tolist(), strict=True))
-        order = sorted(range(len(keys)), key=keys.__getitem__)
-        begin = 0
-        for i in range(1, len(order) + 1):
-            if i == len(order) or keys[order[i]] != keys[order[begin]]:
-                found.setdefault(keys[order[begin]], value[order[begin:i]][-LATEST:])
-                begin = i
+    users, of_user = np.unique(user, return_inverse=True)
+    partitions, of_partition = np.unique(partition, return_inverse=True)
+    for by_user, by_partition in ((1, 1), (1, 0), (0, 1)):
+        code = of_user * len(partitions) * by_user + of_partition * by_partition
+        order = np.argsort(code, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(code[order])) + 1) if len(order) else ():
+            row = rows[-1]
+            key = (
+                str(users[of_user[row]]) if by_user else "",
+                str(partitions[of_partition[row]]) if by_partition else "",
+            )
+            found.setdefault(key, value[rows[-LATEST:]])
     return found

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from perdure.scheduling.slurm.fair_tree import ROOT, ShareTree
 from perdure.scheduling.slurm.settings import Association
 from perdure.scheduling.view import View
@@ -44,15 +46,15 @@ def associations_of(view: View, known: Sequence[Association]) -> Associations:
     ((0, 0, 1), (1, 1, 3), (2,))
     """
     found = _GrowingTree(known)
-    account = view.asks.account
-    cache: dict[tuple[str, str], int] = {}
-    nodes = []
-    for row, user in enumerate(view.user):
-        key = ("" if account is None else account.words[account.of[row]], view.users[user])
-        if key not in cache:
-            cache[key] = found.node(*key)
-        nodes.append(cache[key])
-    return Associations(found.tree(), tuple(found.known), tuple(nodes))
+    accounts, users = view.asks.account, np.array(view.user, np.int64)
+    kinds = users if accounts is None else accounts.of * np.int64(len(view.users)) + users
+    _, first, kind = np.unique(kinds, return_index=True, return_inverse=True)
+    nodes = np.empty(len(first), np.int64)
+    for place in np.argsort(first):  # users that are not known are added in the order in which they come
+        row = first[place]
+        account = "" if accounts is None else accounts.words[accounts.of[row]]
+        nodes[place] = found.node(account, view.users[view.user[row]])
+    return Associations(found.tree(), tuple(found.known), tuple(nodes[kind].tolist()))
 
 
 class _GrowingTree:

@@ -163,6 +163,9 @@ def _holders(
 
     A limit that a QOS sets takes the place of the same one further on; jobs count there all the same.
     """
+    limits = {each.limits for each in settings.qos} | {each.limits for each in associations.known}
+    if limits <= {RunningLimits()}:
+        return ((),) * len(view.gpus)
     known = {each.name: each for each in settings.qos}
     made: dict[tuple[int, int, int, int], tuple[LimitHolder, ...]] = {}
 
@@ -176,8 +179,8 @@ def _holders(
                 found.append(LimitHolder("QOS", ("qos", each.name), user, each.limits.unless_in(of_qos)))
                 of_qos.append(each.limits)
         for above in associations.above(node):
-            if (limits := associations.known[above].limits) != RunningLimits():
-                found.append(LimitHolder("Assoc", ("assoc", above), user, limits.unless_in(of_qos)))
+            if (its := associations.known[above].limits) != RunningLimits():
+                found.append(LimitHolder("Assoc", ("assoc", above), user, its.unless_in(of_qos)))
         return tuple(found)
 
     keys = zip(associations.of_job, partition.tolist(), qos.tolist(), view.user, strict=True)
@@ -199,8 +202,15 @@ def _refused(
 ) -> dict[int, str]:
     """The jobs that can never start, each with the reason that squeue would show."""
     found: dict[int, str] = {}
-    for row, (place, ticks) in enumerate(zip(partition.tolist(), limit.tolist(), strict=True)):
-        each, limit_s, gpus = partitions[place], ticks / view.ticks_per_s, view.gpus[row]
+    up = np.array([each.is_up for each in partitions])
+    longest = np.array([np.inf if each.max_time_s is None else each.max_time_s for each in partitions])
+    has_room = np.array(view.gpus, np.int64) <= np.array(whole, np.int64)[partition]
+    bounded = np.array([each.max_nodes is not None for each in partitions])
+    limited = np.array([bool(each) for each in holders], np.bool_)
+    is_fine = up[partition] & (limit / view.ticks_per_s <= longest[partition]) & has_room
+    for row in np.flatnonzero(~is_fine | bounded[partition] | limited).tolist():
+        place, limit_s, gpus = int(partition[row]), int(limit[row]) / view.ticks_per_s, view.gpus[row]
+        each = partitions[place]
         nodes = 0 if view.asks.nodes is None else int(view.asks.nodes[row])
         if not each.is_up:
             found[row] = PARTITION_DOWN
