@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -15,11 +16,20 @@ from urllib.parse import unquote, urlsplit
 
 def program() -> str:
     """What to type for ``perdure``: the bare name where the shell finds this very program, else its path."""
-    own = Path(sys.executable).parent / "perdure"
     found = shutil.which("perdure")
-    if found is not None and Path(found).parent.samefile(own.parent):
+    if found is not None and Path(found).parent.samefile(Path(sys.executable).parent):
         return "perdure"
-    return shlex.quote(_short(own)) if own.exists() else f"{shlex.quote(_short(Path(sys.executable)))} -m perdure"
+    return _called(_short)
+
+
+def program_anywhere() -> str:
+    """The same for a script that runs in any directory, whatever its ``PATH``."""
+    return _called(str)
+
+
+def _called(written: Callable[[Path], str]) -> str:
+    own = Path(sys.executable).parent / "perdure"
+    return shlex.quote(written(own)) if own.exists() else f"{shlex.quote(written(Path(sys.executable)))} -m perdure"
 
 
 def user_name() -> str:

@@ -184,6 +184,21 @@ def test_bash_offers_files_where_no_service_answers(found, home):
     assert run_shell(["bash", "--norc", "-c"], script, home) == "complete -F _perdure perdure\n0\n0\n"
 
 
+def test_bash_offers_values_where_no_shell_finds_the_program(perdure, home):
+    """As after ``make up``: typed is .venv/bin/perdure."""
+    require_program("bash")
+    script = f"""{perdure("completion", "bash").out}
+    COMP_WORDS=(.venv/bin/perdure rules command-missing-); COMP_CWORD=2; PATH=/nowhere; _perdure; echo "${{COMPREPLY[*]}}" """
+    assert run_shell(["bash", "--norc", "-c"], script, home) == "command-missing-translated\n"
+
+
+@pytest.mark.parametrize("write", [in_bash, in_zsh, in_fish])
+def test_each_shell_asks_the_program_that_made_its_script(found, write):
+    script = write(found, "'/opt/it is/perdure'")
+    assert "(perdure completion" not in script
+    assert re.search(r"/opt/it is/perdure\W+completion --values", script)
+
+
 def test_fish_completes(found, home):
     require_program("fish")
     script = in_fish(found) + "".join(f"\ncomplete -C 'perdure {words}'; echo --" for words, _ in WANTED)

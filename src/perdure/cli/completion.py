@@ -15,6 +15,7 @@ import typer
 from perdure.cli.manual import every
 from perdure.cli.options import StateDir
 from perdure.errors import InputError
+from perdure.installation import program_anywhere
 
 _CHOICES = re.compile(r"[a-z][a-z-]*(?:\|[a-z][a-z-]*)+")  # viewer|operator: what may be given, in the help's words
 _WORD = re.compile(r"\[?([A-Z]+)\b")  # the first that stands for a value in the help
@@ -92,7 +93,7 @@ def completion(
         return 0
     if shell is None:
         raise InputError("completion", "name a shell", "Write perdure completion bash, zsh or fish")
-    typer.echo({"bash": in_bash, "zsh": in_zsh, "fish": in_fish}[shell](places(context.find_root())))
+    typer.echo({"bash": in_bash, "zsh": in_zsh, "fish": in_fish}[shell](places(context.find_root()), program_anywhere()))
     return 0
 
 
@@ -145,8 +146,8 @@ def _takes(parameter: Any) -> tuple[Takes, tuple[str, ...]]:
 # ---------------------------------------------------------------- bash
 
 
-def in_bash(found: Sequence[Place]) -> str:
-    """A function for ``complete -F``."""
+def in_bash(found: Sequence[Place], program: str = "perdure") -> str:
+    """A function for ``complete -F``, which asks `program` for values."""
     values, options, arguments = [], [], []
     for place in found:
         key = _path(place)
@@ -169,7 +170,7 @@ def in_bash(found: Sequence[Place]) -> str:
             "_perdure_values() {  # after the last comma of a list",
             '    local before=""',
             '    [[ $cur == *,* ]] && before="${cur%,*},"',
-            '    local offered="$(perdure completion --values "$1" 2>/dev/null)"',
+            f'    local offered="$({program} completion --values "$1" 2>/dev/null)"',
             '    COMPREPLY=($(compgen -P "$before" -W "$offered" -- "${cur##*,}"))',
             "}",
             "_perdure_jobs() {",
@@ -213,7 +214,7 @@ def _bash_offer(takes: Takes, choices: Sequence[str]) -> str:
 # ---------------------------------------------------------------- zsh
 
 
-def in_zsh(found: Sequence[Place]) -> str:
+def in_zsh(found: Sequence[Place], program: str = "perdure") -> str:
     """A function for ``compdef``, with what each command and option does."""
     lines = [
         "#compdef perdure",
@@ -231,7 +232,7 @@ def in_zsh(found: Sequence[Place]) -> str:
         for option in place.options:
             if option.takes is not Takes.NOTHING:
                 keys = "|".join(_quoted(f"{_path(place)} {name}") for name in option.names)
-                lines.append(f"        {keys}) {_zsh_offer(option.takes, option.choices)}; return ;;")
+                lines.append(f"        {keys}) {_zsh_offer(option.takes, option.choices, program)}; return ;;")
     lines += ["    esac", "    if [[ $PREFIX == -* ]]; then", '        case "$place" in']
     for place in found:
         told = " ".join(_quoted(f"{name}:{_told(option.says)}") for option in place.options for name in option.names)
@@ -245,18 +246,18 @@ def in_zsh(found: Sequence[Place]) -> str:
             told = " ".join(_quoted(f"{name}:{_told(says[f'{within}{name}'])}") for name in below)
             lines.append(f"        {_quoted(_path(place))}) offered=({told}); _describe command offered ;;")
         else:
-            lines.append(f"        {_quoted(_path(place))}) {_zsh_offer(place.takes, place.choices)} ;;")
+            lines.append(f"        {_quoted(_path(place))}) {_zsh_offer(place.takes, place.choices, program)} ;;")
     lines += ["    esac", "}"]
     return "\n".join(
         [*lines, 'if [[ $funcstack[1] == _perdure ]]; then _perdure "$@"; else compdef _perdure perdure; fi']
     )
 
 
-def _zsh_offer(takes: Takes, choices: Sequence[str]) -> str:
+def _zsh_offer(takes: Takes, choices: Sequence[str], program: str) -> str:
     if takes is Takes.CHOICE:
         return f"compadd -- {' '.join(map(_quoted, choices))}"
     if takes in ASKED:
-        asked = f'compset -P "*,"; compadd -- ${{(f)"$({_ask(takes)})"}}'
+        asked = f'compset -P "*,"; compadd -- ${{(f)"$({_ask(takes, program)})"}}'
         return f"{asked}; _files" if takes is Takes.JOB else asked
     return "_files" if takes is Takes.FILE else "_message value"
 
@@ -264,7 +265,7 @@ def _zsh_offer(takes: Takes, choices: Sequence[str]) -> str:
 # ---------------------------------------------------------------- fish
 
 
-def in_fish(found: Sequence[Place]) -> str:
+def in_fish(found: Sequence[Place], program: str = "perdure") -> str:
     """Lines of ``complete``, each with when it counts."""
     known = " ".join(_quoted(place.words) for place in found[1:])
     lines = [
@@ -287,20 +288,21 @@ def in_fish(found: Sequence[Place]) -> str:
         within = f"{place.words} ".lstrip() if place.below else ""
         lines += [f"{at} -f -a {name} -d {_fish_quoted(_told(says[within + name]))}" for name in below]
         if place.takes in ASKED:
-            lines.append(f"{at}{'' if place.takes is Takes.JOB else ' -f'} -a '({_ask(place.takes)})'")
+            asked = _fish_quoted(f"({_ask(place.takes, program)})")
+            lines.append(f"{at}{'' if place.takes is Takes.JOB else ' -f'} -a {asked}")
         if place.choices:
             lines.append(f"{at} -f -a {_fish_quoted(' '.join(place.choices))}")
-        lines += [f"{at} {_fish_option(option)}" for option in place.options]
+        lines += [f"{at} {_fish_option(option, program)}" for option in place.options]
     return "\n".join(lines)
 
 
-def _fish_option(option: Option) -> str:
+def _fish_option(option: Option, program: str) -> str:
     names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
     takes = {
         Takes.NOTHING: "",
         Takes.FILE: " -r -F",
         Takes.CHOICE: f" -x -a {_fish_quoted(' '.join(option.choices))}",
-    }.get(option.takes, f" -x -a '({_ask(option.takes)})'" if option.takes in ASKED else " -x")
+    }.get(option.takes, f" -x -a {_fish_quoted(f'({_ask(option.takes, program)})')}" if option.takes in ASKED else " -x")
     return f"{names}{takes} -d {_fish_quoted(_told(option.says))}"
 
 
@@ -311,9 +313,9 @@ def _fish_quoted(text: str) -> str:
 # ---------------------------------------------------------------- all
 
 
-def _ask(takes: Takes) -> str:
+def _ask(takes: Takes, program: str) -> str:
     """The command that the scripts run to be told the values."""
-    return f"perdure completion --values {takes} 2>/dev/null"
+    return f"{program} completion --values {takes} 2>/dev/null"
 
 
 def _path(place: Place) -> str:
