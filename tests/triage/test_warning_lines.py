@@ -72,3 +72,37 @@ def test_a_file_that_a_tool_did_not_find_may_be_what_the_program_then_misses() -
     log = "cp: cannot stat '/scratch/a/x': Stale file handle\n" + TRACE.format("")
     missing = "FileNotFoundError: [Errno 2] No such file or directory: '/tmp/x'\n"
     assert judge((log + missing).encode(), FAILED).label is Label.TRANSIENT
+
+
+CUDA_INIT = (
+    "/x/torch/cuda/__init__.py:129: UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Did"
+    " you run some cuda functions before calling NumCudaDevices() that might have already set an error? Error {}"
+    " (Triggered internally at ../c10/cuda/CUDAFunctions.cpp:109.)\n  return torch._C._cuda_getDeviceCount() > 0\n"
+)
+NEEDS_GPUS = (
+    'Traceback (most recent call last):\n  File "/home/a/train.py", line 30, in <module>\n    assert torch.cuda.{}\n'
+    "AssertionError\n"
+)
+
+
+@pytest.mark.parametrize("asked", ["is_available()", "device_count() == 8"])
+@pytest.mark.parametrize(
+    ("error", "label"),
+    [
+        ("802: system not yet initialized", Label.TRANSIENT),
+        ("46: all CUDA-capable devices are busy or unavailable", Label.UNSURE),
+        ("999: unknown error", Label.UNSURE),
+    ],
+)
+def test_a_node_whose_cuda_does_not_start_is_no_assertion_of_the_program(error: str, label: Label, asked: str) -> None:
+    """PyTorch only warns of it; the program then finds no GPU."""
+    assert judge((CUDA_INIT.format(error) + NEEDS_GPUS.format(asked)).encode()).label is label
+    assert judge(NEEDS_GPUS.format(asked).encode()).category == "assertion"
+
+
+@pytest.mark.parametrize("after", [*(TRACE.format("") + each for each in (*ERRORS, *OTHERS)), STEPS, "all done\n"])
+def test_a_program_that_goes_on_without_a_gpu_does_not_fail_for_it(after: str) -> None:
+    for attempt in (None, FAILED):
+        alone = judge(after.encode(), attempt)
+        warned = judge((CUDA_INIT.format("802: system not yet initialized") + after).encode(), attempt)
+        assert (warned.category, warned.label) == (alone.category, alone.label)

@@ -76,7 +76,7 @@ ADVICE = (
     r"|libibverbs: Warning: couldn't load driver"
     r"|NOTE: invoking MPI_ABORT causes"
     r"|srun: Job \S+ step creation \w+ disabled, retrying"  # it waits for the steps before it
-    r"|\b\w*Warning: (?:[^R]|R[^e]|Re[^t]|$)"  # but for pip's "WARNING: Retrying"
+    r"|\b\w*Warning: (?:[^RC]|R[^e]|Re[^t]|C[^U]|CUDA [^i]|$)"  # but for pip's "WARNING: Retrying", and `NO_GPU`
 )
 """Lines that advise or warn, and say nothing of the cause of this failure."""
 
@@ -164,6 +164,9 @@ INFORMED = (
     r"|^(?:\S+ ){0,4}NCCL INFO "
 )
 """The level of a line by which its program tells what it does: a lasting failure in it was dealt with."""
+
+NO_GPU = r"Warning: CUDA initialization: "
+"""What PyTorch warns of where it finds no GPU that works; a program that can do without goes on."""
 
 WARNED = r"(?i:\bwarn(?:ing)?\b|\blevel=debug\b)|(?:^|[\[ |(])DEBUG[\]:) |]"
 """Words of a line that only warns, or that nobody reads; some programs have no other word for their errors."""

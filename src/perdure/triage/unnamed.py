@@ -18,6 +18,7 @@ from perdure.triage.clean import (
     CLEARED,
     INFORMED,
     MENTIONED,
+    NO_GPU,
     QUOTED,
     SURVIVED,
     WARNED,
@@ -257,4 +258,4 @@ def _asserts(line: _Line) -> bool:
     return not any(compiled(pattern).search(line.text) for pattern in _IDLE_LINES)
 
 
-_IDLE_LINES = (_IDLE, CLEARED, INFORMED, MENTIONED, QUOTED, SURVIVED, WARNED)
+_IDLE_LINES = (_IDLE, CLEARED, INFORMED, MENTIONED, NO_GPU, QUOTED, SURVIVED, WARNED)

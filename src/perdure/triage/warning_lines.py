@@ -2,7 +2,7 @@
 
 The workers of a gang often ask for the master before it listens, and c10d warns of each refused connection. Where the
 program raises an error later, whichever task raises it, that is what ended it; where nothing else follows, the warning
-is still the best that is known.
+is still the best that is known. That CUDA did not start explains but an assertion that there are GPUs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Sequence, Set
 
 from msgspec.structs import replace
 
-from perdure.triage.frames import raised
+from perdure.triage.clean import NO_GPU
+from perdure.triage.frames import raised, raising_line
 from perdure.triage.matching import Hit
 from perdure.triage.patterns import compiled
 from perdure.triage.rule import Force
@@ -23,6 +24,9 @@ _TOOL = r"^(?:cp|mv|rm|ls|ln|cat|mkdir|rmdir|stat|touch|chmod|chown|du|df|find):
 _OF_OWN_CODE = frozenset({"syntax", "api", "index", "shape"})
 """Categories of errors that no file which a tool could not handle brings about."""
 
+_ASKS_FOR_GPUS = r"torch\.cuda\.(?:is_available|device_count)\(\)"
+"""In the line of an assertion: the program needs GPUs."""
+
 _EVEN_P = 0.5
 _OF_RENDEZVOUS, _TRACEBACK = "rdzv_store", "traceback"
 
@@ -32,11 +36,22 @@ def without_overruled(hits: Sequence[Hit]) -> list[Hit]:
 
     A failed rendezvous is no such error: what c10d warned of before it is why.
     """
+    hits = _with_what_a_program_needs(hits)
     if not any(_may_yield(hit) for hit in hits):
-        return list(hits)
+        return hits
     lines = {(id(hit.block.window), hit.line) for hit in hits}
     errors = [hit for hit in hits if not hit.warns and _ends_a_program(hit, lines)]
     return [_confirming(hit) if any(_overrules(error, hit) for error in errors) else hit for hit in hits]
+
+
+def _with_what_a_program_needs(hits: Sequence[Hit]) -> list[Hit]:
+    """Without the warnings that CUDA did not start; where the program asserts that there are GPUs, they are why."""
+    warned = [hit for hit in hits if compiled(NO_GPU).search(hit.text.encode())]
+    if not warned:
+        return list(hits)
+    asserted = [h for h in hits if h not in warned and compiled(_ASKS_FOR_GPUS).search(raising_line(h))]
+    left_out = asserted or warned
+    return [hit for hit in hits if hit not in left_out]
 
 
 def _may_yield(hit: Hit) -> bool:
