@@ -188,7 +188,8 @@ def test_bash_offers_values_where_no_shell_finds_the_program(perdure, home):
     """As after ``make up``: typed is .venv/bin/perdure."""
     require_program("bash")
     script = f"""{perdure("completion", "bash").out}
-    COMP_WORDS=(.venv/bin/perdure rules command-missing-); COMP_CWORD=2; PATH=/nowhere; _perdure; echo "${{COMPREPLY[*]}}" """
+    COMP_WORDS=(.venv/bin/perdure rules command-missing-); COMP_CWORD=2
+    PATH=/nowhere; _perdure; echo "${{COMPREPLY[*]}}" """
     assert run_shell(["bash", "--norc", "-c"], script, home) == "command-missing-translated\n"
 
 

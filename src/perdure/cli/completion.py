@@ -93,7 +93,8 @@ def completion(
         return 0
     if shell is None:
         raise InputError("completion", "name a shell", "Write perdure completion bash, zsh or fish")
-    typer.echo({"bash": in_bash, "zsh": in_zsh, "fish": in_fish}[shell](places(context.find_root()), program_anywhere()))
+    write = {"bash": in_bash, "zsh": in_zsh, "fish": in_fish}[shell]
+    typer.echo(write(places(context.find_root()), program_anywhere()))
     return 0
 
 
@@ -298,11 +299,12 @@ def in_fish(found: Sequence[Place], program: str = "perdure") -> str:
 
 def _fish_option(option: Option, program: str) -> str:
     names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
+    asked = _fish_quoted(f"({_ask(option.takes, program)})")
     takes = {
         Takes.NOTHING: "",
         Takes.FILE: " -r -F",
         Takes.CHOICE: f" -x -a {_fish_quoted(' '.join(option.choices))}",
-    }.get(option.takes, f" -x -a {_fish_quoted(f'({_ask(option.takes, program)})')}" if option.takes in ASKED else " -x")
+    }.get(option.takes, f" -x -a {asked}" if option.takes in ASKED else " -x")
     return f"{names}{takes} -d {_fish_quoted(_told(option.says))}"
 
 
