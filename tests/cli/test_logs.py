@@ -88,6 +88,7 @@ def test_what_is_no_log_in_a_directory_is_passed_over_and_said(perdure, home):
     (home / "logs" / "model.pt").write_bytes(b"PK\x03\x04\0\0" * 100)
     os.mkfifo(home / "logs" / "fifo")
     (home / "logs" / "loop").symlink_to(home / "logs")
+    (home / "logs" / "circle.log").symlink_to("circle.log")
     ran = perdure("why", "logs", "--json")
     assert ran.json["category"] == "index"
     assert ran.complaint == "logs: 1 file that is no log, or cannot be read, was passed over."

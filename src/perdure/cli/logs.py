@@ -210,8 +210,16 @@ def _walk(directory: Path, depth: int) -> Iterator[Path]:
         if entry.is_dir(follow_symlinks=False):
             if depth > 0 and not entry.name.startswith("."):
                 yield from _walk(Path(entry.path), depth - 1)
-        elif entry.is_file():
+        elif _is_file(entry):
             yield Path(entry.path)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """False also where that cannot be found out: links that lead in a circle, a file server that is away."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
