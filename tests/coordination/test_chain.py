@@ -508,6 +508,24 @@ def test_what_nobody_took_ends_with_what_it_is_about():
     assert (same, effects) == (chain, [])
 
 
+@pytest.mark.parametrize("by", ["ada", "perdure"])
+def test_what_was_left_to_the_end_of_its_attempt_ends_with_that(by):
+    """The service's own word of a failed attempt has an outcome of its own."""
+    left = Bench({Component.SCHEDULER: handled("it is recovered as c/1#3:job.failed")}, stale=(3,))
+    chain, _ = advance(Chain(), [ExceptionRaised(record(incarnation=2, by=by))], left, 0.0)
+    same, effects = advance(chain, [Ticked()], left, 1.0)
+    assert (same, effects) == (chain, [])
+    chain, _ = advance(chain, [Ticked()], Bench(stale=(2,)), 2.0)
+    assert chain.ended["x"].outcome is (ExceptionOutcome.OPEN if by == "perdure" else ExceptionOutcome.WITHDRAWN)
+
+
+def test_what_somebody_recovers_does_not_end_with_its_job():
+    for owner in (drain(), handled("starts are kept back", forbids=("requeue",))):
+        chain, _ = advance(Chain(), [ExceptionRaised(record(incarnation=3))], Bench({Component.JOB: owner}), 0.0)
+        same, effects = advance(chain, [Ticked()], Bench(stale=(3,)), 1.0)
+        assert (same, effects) == (chain, [])
+
+
 def test_what_needs_a_person_is_forgotten_last_and_not_left_open():
     many = [ExceptionRaised(record(f"x{n}", incarnation=n), own=True) for n in range(MAX_ENDED)]
     chain, _ = advance(Chain(), many[:1], Bench(), 0.0)  # nobody took it

@@ -467,7 +467,7 @@ class _Draft:
                 self._put(without_holds(record, over, self._now))
 
     def _tick(self) -> None:
-        waiting = [record for record in self._ended.values() if record.needs_a_person]
+        waiting = [record for record in self._ended.values() if record.ends_with_its_job]
         for gone in filter(self._own_handlers.is_past, waiting):
             self._put(replace(gone, outcome=ExceptionOutcome.WITHDRAWN))
         for handler in [h.id for h in self._handlers.values() if h.until_s <= self._now]:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.coordination.source import Source
+from perdure.coordination.source import Source, SourceKind
 from perdure.model.actions import ActionKey, Hold
 from perdure.model.identity import AttemptId
 
@@ -254,6 +254,20 @@ class ExceptionRecord(Struct, frozen=True):
     def needs_a_person(self) -> bool:
         """Whether nobody could see to it, and nobody has since."""
         return self.state is ExceptionState.ESCALATED and self.outcome is ExceptionOutcome.OPEN
+
+    @property
+    def is_handed_on(self) -> bool:
+        """Whether what was raised of a job was left to the end of its attempt, and nothing is known of that yet."""
+        owning = self.owning
+        if owning is None or owning.handler or owning.action_keys or owning.forbids or not self.subject.job_id:
+            return False
+        is_waiting = self.state is ExceptionState.HANDLED and self.outcome is ExceptionOutcome.OPEN
+        return is_waiting and Source.of(self.detected_by).kind is not SourceKind.SERVICE
+
+    @property
+    def ends_with_its_job(self) -> bool:
+        """Whether it is over, at the latest, when the job that it is about is."""
+        return self.needs_a_person or self.is_handed_on
 
     @property
     def is_unanswered(self) -> bool:

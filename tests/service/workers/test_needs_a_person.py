@@ -34,3 +34,23 @@ def test_what_nobody_took_of_a_job_is_over_soon_after_the_job(tmp_path, monkeypa
         assert place.record("x").outcome is ExceptionOutcome.WITHDRAWN
     finally:
         place.engine.close()
+
+
+def test_what_is_raised_of_a_job_that_has_failed_is_over_with_it(tmp_path, monkeypatch):
+    final = Verdict(Label.DETERMINISTIC, 0.02, "shape", "shapes do not match", fingerprint="shape")
+    monkeypatch.setattr(test_holds, "judge", lambda *_: final)
+    place = Place(tmp_path)
+    try:
+        job_id = place.cluster.submit(Script(run_s=20.0, failures=1))
+        for _ in range(3):
+            place.round(20.0)
+        said = ExceptionRecord(
+            "x", "process.exit", 1, Scope.LOCAL, Subject("sim", job_id), place.cluster.now, detected_by="viewer:mira"
+        )
+        place.engine.tell((ExceptionRaised(said),))
+        assert "is recovered as" in place.record("x").verdicts[-1].note
+        assert not place.engine.state.chain.open
+        place.round()
+        assert place.record("x").outcome is ExceptionOutcome.WITHDRAWN
+    finally:
+        place.engine.close()

@@ -141,9 +141,9 @@ class Engine:
         return [effect for effect in effects if isinstance(effect, Refused)]
 
     def tick(self) -> None:
-        """Let time pass on the chain of exceptions: leases and deadlines run out, what needs a person is past."""
+        """Let time pass on the chain of exceptions: leases and deadlines run out, jobs of what is left are over."""
         chain = self._state.chain
-        if chain.open or chain.handlers or any(record.needs_a_person for record in chain.ended.values()):
+        if chain.open or chain.handlers or any(record.ends_with_its_job for record in chain.ended.values()):
             self.absorb([ChainInput(self.clock())])
 
     def view(self) -> SiteView:
