@@ -828,3 +828,16 @@ def test_on_a_node_s_card_only_failures_of_infrastructure_are_red(browser):
     assert ("", "101") in found
     assert all(job != "101" for red, job in found if red)
     assert any(red for red, _ in found)
+
+
+def test_a_node_s_card_says_how_many_failures_it_does_not_show(tmp_path):
+    place = site(tmp_path)
+    for job in range(6):
+        place.world.submit(f"{job}")
+        place.world.start(f"{job}")
+        place.world.pass_time(5)
+        place.world.end(f"{job}", b"IndexError: list index out of range\n")
+    text = browser_of(place).get("/nodes").text
+    shown = re.findall(r'class="node-failure" href="/jobs/(\d+)', text)
+    (more,) = re.findall(r'class="node-failure muted" href="/nodes/[^"]+">and (\d+) more', text)
+    assert (len(shown), int(more)) == (4, 2)
