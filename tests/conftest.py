@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,9 @@ Found = TypeVar("Found")
 
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(threads, "1")  # numeric threads of several workers slow each other down
+
+# As in a shell that has this environment active: commands to paste begin with the bare name.
+os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job: what it starts would not hear Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)

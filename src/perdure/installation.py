@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -13,6 +14,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+_COMMAND = re.compile(r"(?<![\w./-])perdure (?=[a-z])")  # in a sentence the product is Perdure
+
 
 def program() -> str:
     """What to type for ``perdure``: the bare name where the shell finds this very program, else its path."""
@@ -20,6 +23,12 @@ def program() -> str:
     if found is not None and Path(found).parent.samefile(Path(sys.executable).parent):
         return "perdure"
     return _called(_short)
+
+
+def to_type(text: str) -> str:
+    """A sentence in which each command begins with what this shell finds, as an error's "Start it: perdure up"."""
+    called = program()
+    return text if called == "perdure" else _COMMAND.sub(lambda _: f"{called} ", text)
 
 
 def program_anywhere() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure import installation
-from perdure.installation import install_command, program
+from perdure.installation import install_command, program, to_type
 
 HERE = Path(sys.executable).parent
 
@@ -25,6 +25,15 @@ def test_the_program_is_named_as_it_can_be_run(monkeypatch, tmp_path):
     assert subprocess.run([*shlex.split(program()), "--version"], capture_output=True, check=False).returncode == 0
     monkeypatch.setenv("PATH", str(HERE))
     assert program() == "perdure"
+
+
+def test_commands_in_a_sentence_are_those_that_the_shell_finds(monkeypatch, tmp_path):
+    says = "Start it: perdure up. Perdure keeps /srv/perdure open; see `perdure jobs`"
+    monkeypatch.setenv("PATH", str(HERE))
+    assert to_type(says) == says
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(HERE.parent)
+    assert to_type(says) == says.replace(" perdure up", " bin/perdure up").replace("`perdure", "`bin/perdure")
 
 
 @pytest.mark.parametrize(

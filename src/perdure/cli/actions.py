@@ -13,7 +13,7 @@ from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.picture import header, picture_of, warn
 from perdure.cli.table import text, word
 from perdure.errors import ClusterBusy, InputError, NotFound, StateError
-from perdure.installation import user_name
+from perdure.installation import to_type, user_name
 
 COLUMNS = (word("KEY"), word("STATE"), word("BY", leave=2), word("DECIDED", leave=1), text("REASON"))
 
@@ -72,7 +72,7 @@ def _switch(on: bool, state: StateDir) -> int:
         note = "; ".join(filter(None, ("no service answers: it counts for the next one", _switch_file(where, on, err))))
     if note:
         print_line(note)
-    print_line("stopped: no action is begun until perdure actions --resume" if on else "resumed")
+    print_line(to_type("stopped: no action is begun until perdure actions --resume") if on else "resumed")
     return 0
 
 

@@ -12,7 +12,7 @@ from perdure.cli.diagnosis import NOTHING_FAILED, SAME_NODE, Diagnosis
 from perdure.cli.output import STYLES, clock, coloured, paint, screen_width
 from perdure.cli.table import GAP, cell_width, wrapped
 from perdure.cli.text import plain
-from perdure.installation import program
+from perdure.installation import program, to_type
 from perdure.retry.decide import DecisionKind
 from perdure.triage.judge import FRAME, MESSAGE
 from perdure.triage.remedies import JOB_ID, OUTPUT_DIR, remedy
@@ -98,7 +98,7 @@ def _what_to_do(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     if diagnosis.by_service is not None:
         yield "SERVICE", f"by this log alone: {AS_SERVICE[diagnosis.by_service]}"
     if advice := verdict.advice if decision.retries else _after_stop(verdict.advice):
-        yield "DO", advice
+        yield "DO", to_type(advice)
     yield from (("RUN", command) for command in _commands(diagnosis))
     if rule := _rule_of(verdict):
         yield "SEE", f"{program()} rules {rule}"

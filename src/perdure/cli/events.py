@@ -18,6 +18,7 @@ from perdure.cli.output import clock, instant, print_json, print_line, print_tab
 from perdure.cli.picture import header, picture_of, warn
 from perdure.cli.table import word
 from perdure.errors import InputError, NotFound
+from perdure.installation import program
 
 if TYPE_CHECKING:
     from perdure.cli.service_client import Client
@@ -138,7 +139,7 @@ def _stands(record: dict[str, Any]) -> str:
 
     standing = str(record["outcome"] or record["state"])
     needs_a_person = standing == "escalated"
-    close = f'perdure events {shlex.quote(record["id"])} --close "what you did"'
+    close = f'{program()} events {shlex.quote(record["id"])} --close "what you did"'
     closing = next((said for said in record["annotations"] if said["key"] == CLOSED), None)
     if closing is not None and standing == CLOSED:
         return f"closed by {closing['component']}: {closing['value']}"

@@ -13,6 +13,7 @@ from perdure.cli.table import names, text, word
 from perdure.cli.text import MAX_JOB_NAME, plain
 from perdure.coordination.record import REQUEUE_LOOP, ExceptionOutcome
 from perdure.errors import NotFound
+from perdure.installation import to_type
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.store.queries.places import NodeFailures, in_words
 from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
@@ -55,7 +56,8 @@ def _explain_array(array: str, tasks: list[dict[str, Any]], as_json: bool, wide:
     if as_json:
         print_json("array", 1, job_id=array, tasks=tasks)
         return
-    print_line(f"job {array} is an array; each task is a job of its own: perdure why {tasks[0]['job_id']}")
+    first = to_type(f"perdure why {tasks[0]['job_id']}")
+    print_line(f"job {array} is an array; each task is a job of its own: {first}")
     failed = [job["failure"] or {} for job in tasks]
     rows = (
         (job["job_id"], job["state"], failure.get("category", ""), failure.get("decision", ""))

@@ -12,6 +12,7 @@ from perdure.cli.output import print_json, print_line, print_table, since
 from perdure.cli.picture import header, picture_of, warn
 from perdure.cli.table import text, word
 from perdure.errors import InputError
+from perdure.installation import to_type
 
 if TYPE_CHECKING:
     from perdure.cli.service_client import Client
@@ -149,6 +150,6 @@ def _order(name: str, kind: str, reason: str, state: StateDir) -> int:
             return 0 if found["state"] in ("done", "shadow") else 1
         if time.monotonic() > end:
             why = f" ({found['detail']})" if found and found["detail"] else ""
-            print_line(f"{name}: planned as {key}{why}; see perdure actions")
+            print_line(f"{name}: planned as {key}{why}; see {to_type('perdure actions')}")
             return 0
         time.sleep(STEP_S)

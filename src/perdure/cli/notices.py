@@ -11,6 +11,7 @@ from perdure.cli.options import AsJson, ConfigFile, StateDir, Wide, load_setting
 from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.table import text, word
 from perdure.errors import NotFound
+from perdure.installation import to_type
 
 COLUMNS = (word("TARGET"), word("STATE"), word("LAST", leave=1), text("WHAT"))
 
@@ -36,7 +37,7 @@ def notices(
         print_json("notices", 1, notices=found)
         return 0
     if not found:
-        print_line("no notices yet; perdure notices test tries the targets")
+        print_line(to_type("no notices yet; perdure notices test tries the targets"))
         return 0
     rows = ([each["target"], each["state"], clock(each["last_s"]), _what(each)] for each in found)
     print_table(COLUMNS, rows, wide=wide)

@@ -10,6 +10,7 @@ from perdure.cli.options import AsJson, StateDir, load_settings
 from perdure.cli.output import instant, print_json, print_line, print_table
 from perdure.cli.table import word
 from perdure.errors import InputError, NotFound
+from perdure.installation import to_type
 
 if TYPE_CHECKING:
     from perdure.service.access.auth import TokenBook
@@ -53,7 +54,8 @@ def token(
         print_json("token", 1, id=token_id, user=user, role=role, token=minted)
     else:
         print_line(minted)
-        typer.echo(f"perdure: its id is {token_id}. Revoke it with: perdure token --revoke {token_id}", err=True)
+        revoke = to_type(f"perdure token --revoke {token_id}")
+        typer.echo(f"perdure: its id is {token_id}. Revoke it with: {revoke}", err=True)
     return 0
 
 
