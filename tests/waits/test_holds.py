@@ -154,3 +154,14 @@ def test_a_script_gets_the_account_and_the_qos_of_its_user() -> None:
     assert (asked.account, asked.qos) == ("lab", "normal")
     stranger = waiting("", user="ann")
     assert with_defaults(stranger, LIMITS) == stranger
+
+
+@pytest.mark.parametrize(
+    ("reason", "more"),
+    [("JobHeldUser", {"eligible_s": 7200.0}), ("Dependency", {"dependency": "afterok:12(unfulfilled)"}), ("Licenses", {})],
+)
+def test_a_held_job_is_held_whatever_else_it_waits_for(reason: str, more: dict[str, Any]) -> None:
+    mine = structs.replace(waiting("9", reason=reason, **more), state=JobState.HELD, priority=0)
+    hold = hold_of(mine, queue(mine))
+    assert (hold.kind, hold.can_start) == (HoldKind.HELD, False)
+    assert "scontrol release 9" in hold.says

@@ -35,8 +35,8 @@ def running(job_id: str, gpus: int, ran_s: float, walltime_s: float, **more: Any
 
 
 def asking(job_id: str, gpus: int, **more: Any) -> QueuedJob:
-    given = {"eligible_s": NOW_S - 60, "walltime_s": 600.0, **more}
-    return waiting(job_id, submit_s=NOW_S - 60, gpus=gpus, **given)
+    given = {"eligible_s": NOW_S - 60, "walltime_s": 600.0, "submit_s": NOW_S - 60, **more}
+    return waiting(job_id, gpus=gpus, **given)
 
 
 def scene(
@@ -159,6 +159,11 @@ def test_one_that_is_not_submitted_stands_behind_those_that_wait() -> None:
     there = asking("8", 8, priority=10)
     queue = scene(script, there)
     assert (queue.starts([script])[0] > queue.starts([there])[0]).all()
+
+
+def test_one_that_is_asked_about_but_not_among_those_there_may_have_come_before_them() -> None:
+    late, early = asking("8", 8), asking("3", 1, submit_s=NOW_S - 900)
+    assert np.isfinite(scene(late).starts([early])).all()
 
 
 def test_the_same_generator_gives_the_same_futures() -> None:

@@ -103,6 +103,8 @@ def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC, limits: SiteLimits
     """What holds the job. Times in sentences are told in `zone`."""
     if job.is_running:
         return HeldBy(HoldKind.NOTHING, "it runs")
+    if job.is_held:  # whatever else it waits for
+        return _held(job)
     if job.dependency and job.reason in ("Dependency", "", "None"):
         return HeldBy(HoldKind.DEPENDENCY, f"it waits for {depends_on(job.dependency)}")
     if job.reason == "BeginTime" or (job.eligible_s or 0) > queue.now_s:
@@ -114,16 +116,8 @@ def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC, limits: SiteLimits
         )
     if (refused := _refused(job, queue)) is not None:
         return refused
-    for reason, (kind, says) in _FIXED.items():
-        if job.reason == reason or job.reason.startswith(f"{reason}("):
-            may = kind not in (HoldKind.NEVER, HoldKind.HELD, HoldKind.PARTITION)
-            return HeldBy(kind, says.format(**_names(job)), can_start=may)
-    if job.state is JobState.HELD:
-        return HeldBy(
-            HoldKind.HELD,
-            f"it is held ({job.reason or 'no reason given'}): `scontrol release {job.job_id}`",
-            can_start=False,
-        )
+    if (told := _told(job)) is not None:
+        return told
     if job.reason.startswith(_NODES_OUT):
         return _without_nodes(job, queue)
     known = limit_in_the_way(job, queue, limits) if limits is not None and _may_be_limited(job) else None
@@ -132,6 +126,24 @@ def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC, limits: SiteLimits
     if job.reason.startswith(("QOS", "Assoc")):
         return HeldBy(HoldKind.LIMIT, limit_in_words(job))
     return _in_line(job, queue, zone)
+
+
+def _held(job: QueuedJob) -> HeldBy:
+    """Nothing starts it until a person releases it."""
+    told = _told(job)
+    if told is not None and not told.can_start:
+        return told
+    says = f"it is held ({job.reason or 'no reason given'}): `scontrol release {job.job_id}`"
+    return HeldBy(HoldKind.HELD, says, can_start=False)
+
+
+def _told(job: QueuedJob) -> HeldBy | None:
+    """What the manager's reason alone tells; None where the queue must be looked at."""
+    for reason, (kind, says) in _FIXED.items():
+        if job.reason == reason or job.reason.startswith(f"{reason}("):
+            may = kind not in (HoldKind.NEVER, HoldKind.HELD, HoldKind.PARTITION)
+            return HeldBy(kind, says.format(**_names(job)), can_start=may)
+    return None
 
 
 def _refused(job: QueuedJob, queue: Queue) -> HeldBy | None:

@@ -68,7 +68,9 @@ class Scene:
         places = [place for place, row in enumerate(rows) if row is not None]
         groups = [(self._table(self.jobs), there, places)] if there else []
         new = [place for place, row in enumerate(rows) if row is None]
-        groups += [(self._table((*self.jobs, asked[place])), [len(self.jobs)], [place]) for place in new]
+        for place in new:
+            submitted = structs.replace(asked[place], submit_s=self.now_s)  # rows are in the order of submits
+            groups.append((self._table((*self.jobs, submitted)), [len(self.jobs)], [place]))
         for table, its, where in groups:
             begin = self._enough([about_s])
             for column, sample in enumerate(samples):
