@@ -158,10 +158,53 @@ def test_a_script_gets_the_account_and_the_qos_of_its_user() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "more"),
-    [("JobHeldUser", {"eligible_s": 7200.0}), ("Dependency", {"dependency": "afterok:12(unfulfilled)"}), ("Licenses", {})],
+    [
+        ("JobHeldUser", {"eligible_s": 7200.0}),
+        ("Dependency", {"dependency": "afterok:12(unfulfilled)"}),
+        ("Licenses", {}),
+    ],
 )
 def test_a_held_job_is_held_whatever_else_it_waits_for(reason: str, more: dict[str, Any]) -> None:
     mine = structs.replace(waiting("9", reason=reason, **more), state=JobState.HELD, priority=0)
     hold = hold_of(mine, queue(mine))
     assert (hold.kind, hold.can_start) == (HoldKind.HELD, False)
     assert "scontrol release 9" in hold.says
+
+
+def test_gpus_that_jobs_of_another_partition_have_on_shared_nodes_are_not_free() -> None:
+    """``short`` has the first two of the three nodes of ``main``."""
+    there = structs.replace(running("1", 8), partitions=("short",), running_on=("n0", "n1"))
+    own = structs.replace(running("2", 4), running_on=("n2",))
+    mine = waiting("9", reason="Resources")
+    in_main = hold_of(mine, queue(mine, there, own))
+    assert "0 of 12 GPUs in main are free" in in_main.says
+    assert in_main.says.endswith("enough is free at 01:00")
+    mine = waiting("9", partition="short", reason="Resources")
+    in_short = hold_of(mine, queue(mine, own))
+    assert "8 of 8 GPUs in short are free" in in_short.says
+
+
+def test_each_task_of_an_array_stands_before() -> None:
+    mine = waiting("9", 1, reason="Priority")
+    hold = hold_of(mine, queue(mine, waiting("5", 7, tasks=50), waiting("6", 5)))
+    assert (hold.ahead, hold.ahead_gpus) == (51, 204)
+    assert hold.says.startswith("51 jobs are considered before it in main (204 GPUs); the first, 5 of mira")
+
+
+def test_what_nothing_starts_stands_before_nobody() -> None:
+    mine = waiting("9", 1, reason="Priority")
+    hold = hold_of(mine, queue(mine, waiting("5", 7, reason="PartitionTimeLimit"), waiting("6", 5)))
+    assert hold.ahead == 1
+
+
+HIGHER = "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions"
+
+
+def test_nodes_that_are_kept_for_a_higher_partition_are_no_nodes_out_of_service() -> None:
+    mine = waiting("9", reason=HIGHER)
+    hold = hold_of(mine, queue(mine, waiting("5", 1, partition="short")))
+    assert (hold.kind, hold.ahead) == (HoldKind.PRIORITY, 1)
+    assert hold_of(mine, queue(mine, running("1", 12))).kind is HoldKind.RESOURCES
+    for lacks in ({"gpus": 16}, {"required": ("gone",)}, {"excluded": ("n0",), "gpus": 12}):
+        mine = waiting("9", reason=HIGHER, **lacks)
+        assert hold_of(mine, queue(mine)).kind is HoldKind.NODES

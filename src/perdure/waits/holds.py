@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 
 import re2
+from msgspec import structs
 
 from perdure.model.jobs import JobState
 from perdure.scheduling.slurm.site_limits import SiteLimits
 from perdure.waits.limits import LimitInTheWay, amount, limit_in_the_way
-from perdure.waits.queue import Queue, QueuedJob, QueuedPartition, ahead_of
+from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, ahead_of
 
 MAX_NAMED = 3  # jobs or nodes named in a sentence
 
@@ -87,7 +88,11 @@ _RESOURCES = (
     ("Job", "running jobs"), ("Lic", "licences"), ("Billing", "billed resources"), ("BB", "burst buffer"),
     ("Energy", "energy"),
 )  # fmt: skip
-_NODES_OUT = ("ReqNodeNotAvail", "Nodes_required", "Nodes required")
+_NODES_BUSY = (
+    "Nodes_required",
+    "Nodes required",
+)  # "... DOWN, DRAINED or reserved for jobs in higher priority partitions"
+_NODES_OUT = ("ReqNodeNotAvail", *_NODES_BUSY)
 _DEPENDS = re2.compile(r"(\w+):(\d{1,10}(?:_\d{1,10}|_\*)?)")
 _CONDITIONS = {
     "after": "job {} to start",
@@ -118,6 +123,8 @@ def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC, limits: SiteLimits
         return refused
     if (told := _told(job)) is not None:
         return told
+    if job.reason.startswith(_NODES_BUSY) and _fits_in_service(job, queue):
+        return _in_line(structs.replace(job, reason="Priority"), queue, zone)
     if job.reason.startswith(_NODES_OUT):
         return _without_nodes(job, queue)
     known = limit_in_the_way(job, queue, limits) if limits is not None and _may_be_limited(job) else None
@@ -232,29 +239,29 @@ def depends_on(dependency: str) -> str:
 
 def _in_line(job: QueuedJob, queue: Queue, zone: tzinfo) -> HeldBy:
     """It waits for its turn: behind others, or as the next one."""
-    before = ahead_of(job, queue)
-    gpus = sum(each.gpus for each in before)
+    before = [each for each in ahead_of(job, queue) if (told := _told(each)) is None or told.can_start]
+    ahead, gpus = sum(each.tasks for each in before), sum(each.gpus * each.tasks for each in before)
     where = " or ".join(job.partitions)
     if before and job.reason != "Resources":
         first = before[0]
-        count = "1 job is" if len(before) == 1 else f"{len(before)} jobs are"
+        count = "1 job is" if ahead == 1 else f"{ahead} jobs are"
         what = f"; the first, {first.job_id} of {first.user}, waits for {_size(first)}"
         return HeldBy(
-            HoldKind.PRIORITY, f"{count} considered before it in {where} ({_total(before)}){what}", len(before), gpus
+            HoldKind.PRIORITY, f"{count} considered before it in {where} ({_total(before)}){what}", ahead, gpus
         )
     if job.reason in ("Resources", "Priority"):
         until, when = _enough_free(job, queue), ""
         if until is not None and until > queue.now_s:
             when = f"; by the time limits of what runs there, enough is free at {_clock(until, queue.now_s, zone)}"
-        return HeldBy(HoldKind.RESOURCES, f"it needs {_size(job)}, and {_free(job, queue)}{when}", len(before), gpus)
+        return HeldBy(HoldKind.RESOURCES, f"it needs {_size(job)}, and {_free(job, queue)}{when}", ahead, gpus)
     if job.reason in ("", "None"):
-        return HeldBy(HoldKind.NOTHING, "Slurm has not considered it yet, or has just done so", len(before), gpus)
-    return HeldBy(HoldKind.OTHER, f"Slurm says {job.reason}", len(before), gpus)
+        return HeldBy(HoldKind.NOTHING, "Slurm has not considered it yet, or has just done so", ahead, gpus)
+    return HeldBy(HoldKind.OTHER, f"Slurm says {job.reason}", ahead, gpus)
 
 
 def _without_nodes(job: QueuedJob, queue: Queue) -> HeldBy:
     """Nodes that it needs are out of service, or kept for others."""
-    if "reserved" in job.reason.lower() or "eserv" in job.reason:
+    if "reserved" in job.reason.lower() and not job.reason.startswith(_NODES_BUSY):
         says = "it would still run when a reservation of its nodes begins: with a shorter --time it may start"
         return HeldBy(HoldKind.RESERVATION, says)
     wanted = job.required or tuple(node.name for node in queue.nodes_of(job.partitions))
@@ -263,15 +270,21 @@ def _without_nodes(job: QueuedJob, queue: Queue) -> HeldBy:
     return HeldBy(HoldKind.NODES, says)
 
 
+def _fits_in_service(job: QueuedJob, queue: Queue) -> bool:
+    """Whether the nodes in service could run it, if nobody else were there."""
+    nodes = [node for node in queue.nodes_of(job.partitions) if node.is_usable and node.name not in job.excluded]
+    names = {node.name for node in nodes}
+    enough = sum(node.gpus for node in nodes) >= job.gpus and len(nodes) >= job.nodes
+    return enough and names.issuperset(job.required)
+
+
 def _enough_free(job: QueuedJob, queue: Queue) -> float | None:
     """When its GPUs (or nodes) are free if every job runs to its limit and nobody else comes; None if that is open."""
-    usable = {node.name for node in queue.nodes_of(job.partitions) if node.is_usable}
-    free = sum(_unit(job, node.gpus, 1) for node in queue.nodes if node.name in usable)
+    nodes = [node for node in queue.nodes_of(job.partitions) if node.is_usable]
+    free = sum(_unit(job, node.gpus, 1) for node in nodes)
     ends = []
-    for each in queue.running():
-        if set(each.partitions).isdisjoint(job.partitions):
-            continue
-        held = _unit(job, each.gpus, each.nodes)
+    for each, gpus, its_nodes in _running_on(nodes, job, queue):
+        held = _unit(job, gpus, its_nodes)
         free -= held
         if each.walltime_s is not None and each.start_s is not None:
             ends.append((max(queue.now_s, each.start_s + each.walltime_s), held))
@@ -283,6 +296,18 @@ def _enough_free(job: QueuedJob, queue: Queue) -> float | None:
     return at if free >= _unit(job, job.gpus, job.nodes) else None
 
 
+def _running_on(nodes: Sequence[QueuedNode], job: QueuedJob, queue: Queue) -> Iterator[tuple[QueuedJob, int, int]]:
+    """Who runs on nodes that a job may have, by way of whichever partition; with the GPUs and nodes held there."""
+    names = {node.name for node in nodes}
+    for each in queue.running():
+        if each.running_on:
+            there = sum(name in names for name in each.running_on)
+            if there:
+                yield each, round(each.gpus * there / len(each.running_on)), there
+        elif not set(each.partitions).isdisjoint(job.partitions):  # where it runs is not told
+            yield each, each.gpus, each.nodes
+
+
 def _unit(job: QueuedJob, gpus: int, nodes: int) -> int:
     return gpus if job.gpus else nodes
 
@@ -292,7 +317,7 @@ def _free(job: QueuedJob, queue: Queue) -> str:
     where = " or ".join(job.partitions)
     if not job.gpus:
         return f"the {len(nodes)} nodes of {where} are busy"
-    used = sum(each.gpus for each in queue.running() if not set(each.partitions).isdisjoint(job.partitions))
+    used = sum(gpus for _, gpus, _ in _running_on(nodes, job, queue))
     total = sum(node.gpus for node in nodes)
     return f"{max(0, total - used)} of {total} GPUs in {where} are free"
 
@@ -305,8 +330,8 @@ def _size(job: QueuedJob) -> str:
 
 
 def _total(jobs: Sequence[QueuedJob]) -> str:
-    gpus = sum(each.gpus for each in jobs)
-    return f"{gpus} GPUs" if gpus else f"{sum(each.nodes for each in jobs)} nodes"
+    gpus = sum(each.gpus * each.tasks for each in jobs)
+    return f"{gpus} GPUs" if gpus else f"{sum(each.nodes * each.tasks for each in jobs)} nodes"
 
 
 def _names(job: QueuedJob) -> dict[str, str]:
