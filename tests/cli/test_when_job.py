@@ -17,12 +17,13 @@ from perdure.model.jobs import JobState
 from perdure.model.table import JobTable
 from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.waits.alternatives import Alternative, Sooner
-from perdure.waits.answer import AnswerBasis, WaitAnswer
+from perdure.waits.answer import AnswerBasis, WaitAnswer, answers
 from perdure.waits.holds import HeldBy, HoldKind
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueueLook
 
 NOW_S = 1_790_000_000.0
+RNG = np.random.default_rng(0)
 PARTITIONS = (
     QueuedPartition("main", is_default=True, max_time_s=7200.0),
     QueuedPartition("down", is_up=False),
@@ -142,6 +143,30 @@ def test_what_starts_only_if_it_is_changed(when):
     assert when_answer._gain(found.gain_s) == "else never"
     answer = WaitAnswer(job("7"), HeldBy(HoldKind.RESOURCES, "it waits"), None, None, (found,))
     assert answer.to_json()["sooner"][0]["gain_s"] is None
+
+
+UNAVAILABLE = "ReqNodeNotAvail,_UnavailableNodes:n1"
+
+
+@pytest.mark.parametrize("reason", ["Reservation", "ReqNodeNotAvail,_Reserved_for_maintenance", UNAVAILABLE])
+def test_no_start_is_told_where_it_is_not_simulated(when, reason):
+    """Nobody asks when reservations begin, or nodes return."""
+    jobs = (job("7", reason=reason),)
+    assert line(when("7", jobs=jobs), "STARTS").startswith("STARTS   not told: when nodes return")
+    told = json.loads(when("7", "--json", "--by", "+1h", jobs=jobs).out)
+    assert (told["start"], told["chance_by"], told["held_by"]["can_start"]) == (None, None, True)
+    assert when("7", jobs=jobs).code == 0
+    assert [each.forecast for each in answers(Queue(NOW_S, jobs, NODES, PARTITIONS), site_of(), RNG)] == [None]
+
+
+def test_what_does_not_fit_on_the_nodes_in_service(when):
+    ran = when("7", jobs=(job("7", gpus=8),))
+    assert line(ran, "HELD BY") == "HELD BY  it does not fit on the nodes in service"
+    assert ran.code == 1
+
+
+def test_at_once(when):
+    assert line(when("7", jobs=(job("7", reason=""),)), "STARTS") == "STARTS   at once"
 
 
 # what is read

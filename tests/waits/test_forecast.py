@@ -55,3 +55,9 @@ def test_quantiles_that_cross_are_put_in_order() -> None:
 def test_a_forecast_has_all_its_quantiles() -> None:
     with pytest.raises(ValueError, match="11 quantiles"):
         WaitForecast(0.0, (1.0,))
+
+
+def test_a_job_that_starts_now_starts_at_once() -> None:
+    assert of_samples(0.0, np.zeros(9)).is_at_once
+    assert not of_samples(0.0, np.full(9, 30.0)).is_at_once
+    assert not of_samples(0.0, np.repeat([0.0, 600.0], 9)[1:]).is_at_once

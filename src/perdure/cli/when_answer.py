@@ -22,6 +22,7 @@ from perdure.installation import user_name
 from perdure.waits.answer import AnswerBasis, WaitAnswer, answer
 from perdure.waits.board import BoardRow, board
 from perdure.waits.forecast import WaitForecast
+from perdure.waits.holds import not_told
 from perdure.waits.limits import with_defaults
 from perdure.waits.past import DAY_S
 from perdure.waits.queue import Queue, QueuedJob
@@ -164,7 +165,7 @@ def _card(found: WaitAnswer, now_s: float, by_s: float | None, chance: float | N
     elif job.is_running:
         yield "STARTS", f"it has: it runs since {_about(job.start_s or now_s, now_s)}"
     else:
-        yield "STARTS", "not as it is"
+        yield "STARTS", not_told(found.hold)
     if by_s is not None and chance is not None:
         yield "CHANCE", f"{chance:.0%} by {_about(by_s, now_s)}"
     if not job.is_running:
@@ -191,7 +192,7 @@ def _headline(job: QueuedJob, now_s: float) -> str:
 
 def _starts(forecast: WaitForecast, now_s: float) -> str:
     low_s, high_s = forecast.interval_s
-    if forecast.median_s < 1 and high_s < 60:
+    if forecast.is_at_once:
         return "at once"
     if forecast.median_s >= HORIZON_S:
         return f"later than in {age(HORIZON_S)}: that far nothing is simulated"

@@ -45,7 +45,7 @@ class WaitAnswer:
 
     job: QueuedJob
     hold: HeldBy
-    forecast: WaitForecast | None  # None where nothing will start it as it is
+    forecast: WaitForecast | None  # None where nothing will start it as it is, or that is not simulated
     planned_s: float | None  # the resource manager's own plan
     sooner: tuple[Sooner, ...] = ()
 
@@ -91,7 +91,7 @@ def answer(
 ) -> WaitAnswer:
     """Ask the futures of the queue about a job of it, or about one that is not submitted yet (its id is "")."""
     hold = hold_of(job, queue, zone, site.limits)
-    if not hold.can_start or job.is_running:
+    if not _is_asked(hold) or job.is_running:
         return WaitAnswer(job, hold, None, _planned(job, queue))
     scene = _scene(job, queue, site, rng)
     (start_s,) = scene.starts([counted_by(job, gpus=job.gpus > 0)])
@@ -114,13 +114,18 @@ def answers(
     holds = {job: hold_of(job, queue, zone, site.limits) for job in waiting}
     starts: dict[QueuedJob, tuple[Scene, NDArray[np.float64]]] = {}
     for job in waiting:
-        if job in starts or not holds[job].can_start:
+        if job in starts or not _is_asked(holds[job]):
             continue
         scene = _scene(job, queue, site, rng)
-        alike = [each for each in waiting if holds[each].can_start and _competes_in(each, scene)]
+        alike = [each for each in waiting if _is_asked(holds[each]) and _competes_in(each, scene)]
         asked = [counted_by(each, gpus=scene.counts_gpus) for each in alike]
         starts |= {each: (scene, row) for each, row in zip(alike, scene.starts(asked), strict=True)}
     return [_answered(job, holds[job], starts.get(job), queue, site) for job in waiting]
+
+
+def _is_asked(hold: HeldBy) -> bool:
+    """Whether the futures of the queue can tell when the job starts."""
+    return hold.can_start and hold.is_simulated
 
 
 def _competes_in(job: QueuedJob, scene: Scene) -> bool:
@@ -143,7 +148,7 @@ def _planned(job: QueuedJob, queue: Queue) -> float | None:
 
 
 def _never(hold: HeldBy) -> HeldBy:
-    says = hold.says if hold.kind is HoldKind.LIMIT else "it does not fit: no future starts it"
+    says = hold.says if hold.kind is HoldKind.LIMIT else "it does not fit on the nodes in service"
     return replace(hold, kind=HoldKind.NEVER, can_start=False, says=says)
 
 
@@ -177,8 +182,6 @@ def _doubts(job: QueuedJob, queue: Queue, site: AnswerBasis, scene: Scene, hold:
     if not site.is_watched and (site.fit is None or not site.fit.is_known):
         found.append("not yet held against this site's past starts: perdure when fit does that")
     found += _doubts_on_limits(job, queue, site.limits, scene, hold)
-    if hold.kind in (HoldKind.NODES, HoldKind.RESERVATION):
-        found.append("when nodes return and reservations end is not simulated: it may take longer")
     if not scene.counts_gpus:
         found.append("jobs without GPUs are simulated by processors, without memory")
     return found

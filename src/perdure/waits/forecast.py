@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 LEVELS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 INTERVAL = (0.1, 0.9)  # levels of the interval that is shown: four starts of five lie in it
 SHORTEST_S = 1.0  # waits are averaged by their logarithm: none is shorter
+SOON_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,11 @@ class WaitForecast:
     @property
     def median_s(self) -> float:
         return self.at(0.5)
+
+    @property
+    def is_at_once(self) -> bool:
+        """Whether no wait is to be expected."""
+        return self.median_s <= SHORTEST_S and self.interval_s[1] < SOON_S
 
     @property
     def interval_s(self) -> tuple[float, float]:

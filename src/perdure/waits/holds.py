@@ -47,6 +47,18 @@ class HeldBy:
     until_s: float | None = None  # nothing changes before this instant
     can_start: bool = True  # without that anybody changes something
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether futures know when it passes; when nodes return and reservations begin or end they do not."""
+        return self.kind not in (HoldKind.NODES, HoldKind.RESERVATION)
+
+
+def not_told(hold: HeldBy) -> str:
+    """Why no start is told, in the place of one."""
+    if not hold.can_start:
+        return "not as it is"
+    return "not told: when nodes return, and reservations begin or end, is not simulated"
+
 
 _FIXED: dict[str, tuple[HoldKind, str]] = {
     "DependencyNeverSatisfied": (HoldKind.NEVER, "a job that it depends on did not end as the dependency asks"),

@@ -46,7 +46,7 @@ class StartItem(BaseModel):
 
 
 class WaitItem(BaseModel):
-    """A waiting job. `start` is null where nothing starts it as it is."""
+    """A waiting job. `start` is null where nothing starts it as it is, or where that is not simulated."""
 
     job: str
     user: str

@@ -6,15 +6,12 @@ from perdure.service.web.pages.labels import about, span
 from perdure.waits.forecast import WaitForecast
 from perdure.waits.rollout import HORIZON_S
 
-AT_ONCE_S = 1.0
-SOON_S = 60.0
-
 
 def starts_at(forecast: WaitForecast, now: float) -> str:
     """The likeliest time."""
     if forecast.median_s >= HORIZON_S:
         return f"later than in {span(HORIZON_S)}"
-    if is_at_once(forecast):
+    if forecast.is_at_once:
         return "at once"
     return about(forecast.asked_s + forecast.median_s, now)
 
@@ -33,7 +30,7 @@ def starts_between(forecast: WaitForecast, now: float, to: str = "to") -> str:
 
 def starts_in_words(forecast: WaitForecast, now: float) -> str:
     """Both, in a sentence without its end."""
-    if is_at_once(forecast):
+    if forecast.is_at_once:
         return "at once"
     if forecast.median_s >= HORIZON_S:
         return f"{starts_at(forecast, now)}: that far nothing is simulated"
@@ -41,8 +38,3 @@ def starts_in_words(forecast: WaitForecast, now: float) -> str:
     if between == starts_at(forecast, now):
         return f"about {between}"
     return f"about {starts_at(forecast, now)}, four times of five between {between}"
-
-
-def is_at_once(forecast: WaitForecast) -> bool:
-    """Whether no wait is to be expected."""
-    return forecast.median_s < AT_ONCE_S and forecast.interval_s[1] < SOON_S

@@ -17,6 +17,7 @@ from perdure.service.web.state import Here, Viewer
 from perdure.waits.answer import WaitAnswer
 from perdure.waits.calibration import Calibration
 from perdure.waits.forecast import LEVELS, WaitForecast
+from perdure.waits.holds import not_told
 from perdure.waits.rollout import HORIZON_S
 
 router = APIRouter()
@@ -108,7 +109,7 @@ def row_of(answer: WaitAnswer, now_s: float) -> WaitRow:
     """A row of the table, seen at an instant of the manager's clock."""
     told = answer.forecast
     if told is None:
-        return WaitRow(answer)
+        return WaitRow(answer, not_told(answer.hold))
     bands = tuple((place(told.at(low)), place(told.at(high)) - place(told.at(low))) for low, high in BANDS)
     fan = Fan(bands, place(told.median_s), f"Starts {starts_in_words(told, now_s)}")
     return WaitRow(answer, starts_at(told, now_s), starts_between(told, now_s), told.median_s, fan)
