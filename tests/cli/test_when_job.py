@@ -12,6 +12,7 @@ import pytest
 from perdure.backends.slurm.past_jobs import remarks_on
 from perdure.backends.slurm.tools import Tools
 from perdure.cli import live_queue, when_answer
+from perdure.cli.kept import KeptFolder
 from perdure.errors import ClusterBusy
 from perdure.model.jobs import JobState
 from perdure.model.table import JobTable
@@ -222,3 +223,11 @@ def test_no_accounting_and_private_jobs_are_both_said(read):
     first, second = read(privatedata="jobs").remarks
     assert first == "this Slurm keeps no accounting"
     assert second.startswith("this Slurm shows a user no jobs of others")
+
+
+def test_a_disk_that_is_full_is_said_in_words(read, monkeypatch):
+    monkeypatch.setattr(live_queue, "read_past_jobs", lambda *_: b"")
+    monkeypatch.setattr(KeptFolder, "write", lambda *_: None)
+    assert read(accountingstoragetype="accounting_storage/slurmdbd").remarks == (
+        "nothing can be kept in this user's cache folder, so no history is read",
+    )

@@ -13,6 +13,7 @@ from pathlib import Path
 from perdure.installation import cache_folder
 
 MAX_BYTES = 1 << 30
+MOST_AHEAD_S = 5.0  # of the clock of a file server
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class KeptFolder:
         try:
             with (self.folder / name).open("rb") as file:
                 age_s = time.time() - os.fstat(file.fileno()).st_mtime
+                if age_s < -MOST_AHEAD_S:  # a clock that was put back: it would stay fresh until then
+                    return None
                 return file.read(MAX_BYTES), max(0.0, age_s)
         except OSError:
             return None
@@ -58,9 +61,14 @@ class KeptFolder:
             return
         with contextlib.suppress(OSError):
             descriptor, path = tempfile.mkstemp(dir=self.folder)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            os.replace(path, self.folder / name)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(data)
+                os.replace(path, self.folder / name)
+            except BaseException:  # Ctrl-C too: each try would leave one more
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+                raise
 
     def path(self, name: str) -> Path | None:
         return None if self.folder is None else self.folder / name

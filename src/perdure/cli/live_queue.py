@@ -107,7 +107,7 @@ def _past(kept: KeptFolder, tools: Tools, look: QueueLook) -> tuple[Past, tuple[
     try:
         kept.fresh(_HISTORY, HISTORY_S, lambda: read_past_jobs(tools, since_s))
         path = kept.path(_HISTORY)
-        if path is None:
+        if path is None or not path.exists():  # no folder, or a disk that is full
             return Past(), ("nothing can be kept in this user's cache folder, so no history is read",)
         table = read(path, "sacct", skip_bad=True).table
     except PerdureError as err:
