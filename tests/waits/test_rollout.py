@@ -11,6 +11,7 @@ import pytest
 from perdure.model.jobs import JobState
 from perdure.scheduling.slurm.settings import PrioritySettings, PriorityWeights, SchedulerSettings
 from perdure.scheduling.slurm.site_limits import AssociationLimits, QosLimits, SiteLimits, TresLimits
+from perdure.waits import rollout
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition
 from perdure.waits.rollout import Scene, dependency_of, fixed_part, scene_of
@@ -152,6 +153,14 @@ def test_a_begin_time_and_a_dependency_are_waited_for() -> None:
     first, then = running("1", 1, 100.0, 600.0), asking("9", 1, eligible_s=None, dependency="afterany:1(unfulfilled)")
     found = scene(then, first)
     assert found.starts([then])[0] - NOW_S == pytest.approx(found.duration_s[0] - 100.0, abs=61)
+
+
+@pytest.mark.parametrize("small", [0, rollout.SMALL])  # the compiled loop, and the plain one
+def test_nothing_starts_before_now_though_a_begin_time_is_over(monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+    monkeypatch.setattr(rollout, "SMALL", small)
+    begun, new = asking("5", 1, submit_s=NOW_S - 900, eligible_s=NOW_S - 300), asking("", 2)
+    found = scene(new, running("1", 4, 1000.0, 3600.0), begun)
+    assert (found.starts([begun, new]) >= NOW_S).all()
 
 
 def test_one_that_is_not_submitted_stands_behind_those_that_wait() -> None:

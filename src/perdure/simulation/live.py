@@ -211,6 +211,7 @@ class PlainLive:
             world.view.now = tick
             world.come(row)
         world.came = len(running) + len(waiting)
+        world.view.now = now
         ranking.look_at(now)
 
     def start(self, row: int) -> int:

@@ -116,6 +116,7 @@ class SlurmRanking(Ranking):
         """Make a whole pass and a backfill cycle at this tick, whatever has happened before; usage counts from here."""
         if self.ledger.usage is not None:
             self.ledger.usage.count_from(now)
+        self.eligible.go_on()  # begin times that are over are no instants to come
         self.changed = self.cut = True
         self.next_cycle = self.next_whole_pass = now
 

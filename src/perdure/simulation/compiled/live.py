@@ -108,4 +108,4 @@ def _resume(state, part, running, since, waiting, came, now):  # type: ignore[no
         slurm.run_since(state, part, running[i], since[i])
     for i in range(len(waiting)):
         slurm.wait_since(state, part, waiting[i], came[i])
-    slurm.look_at(part, now)
+    slurm.look_at(state, part, now)

@@ -176,10 +176,13 @@ def wait_since(state, part, row, tick):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def look_at(part, now):  # type: ignore[no-untyped-def]
+def look_at(state, part, now):  # type: ignore[no-untyped-def]
     """Make a whole pass and a backfill cycle at a tick, whatever has happened before; usage counts from there."""
     if part.how[0].fair_weight:
         count_from(part.fair, now)
+    state.tally[0].now = now
+    while first_tick(part.begins) <= now:  # begin times that are over are no instants to come
+        join(state, part, pop(part.begins))
     part.tally[0].changed = True
     part.tally[0].cut = True
     part.tally[0].next_cycle = now
