@@ -109,6 +109,40 @@ def test_a_script_for_a_partition_that_is_down_or_that_allows_less(when, home):
     assert "it asks for more time than partition main allows" in line(longer, "HELD BY")
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("--begin=now+2hours -d afterok:7", "--begin, --dependency"),
+        ("-H -a 0-99", "--hold, --array"),
+        ("-C a100 --exclusive", "--exclusive, --constraint"),
+    ],
+)
+def test_what_of_a_script_may_delay_it_and_is_not_reckoned_with_is_said(when, home, lines, said):
+    (home / "job.sh").write_text(f"#!/bin/sh\n#SBATCH --gpus=2 -t 60 {lines}\n")
+    assert f"NOTE     without regard to {said} of the script: it may take longer" in when("job.sh").out.splitlines()
+
+
+def test_a_script_of_a_heterogeneous_job_is_refused(when, home):
+    (home / "job.sh").write_text("#!/bin/sh\n#SBATCH --gpus=2\n#SBATCH hetjob\n#SBATCH --gpus=1 -N2\n")
+    ran = when("job.sh")
+    assert ran.code == 2
+    assert ran.complaint.startswith("job.sh: it is a heterogeneous job. ")
+
+
+@pytest.mark.parametrize("words", [("--gpus", "4"), ("--by", "+1h")])
+def test_an_option_about_a_job_needs_one(when, words):
+    ran = when(*words)
+    assert ran.code == 2
+    assert ran.complaint.startswith(f"{words[0]}: it is about one job, and none is named. ")
+
+
+def test_a_job_that_came_after_the_last_look_is_not_said_never_to_have_been(when, monkeypatch):
+    monkeypatch.setattr(when_answer.time, "time", lambda: NOW_S + 20)
+    assert when("99").complaint.startswith(
+        "job 99: it was not in the queue 20 s ago, when Slurm was last asked. Ask again in 40 s"
+    )
+
+
 def test_one_of_two_partitions_is_enough(when):
     assert when("7", jobs=(job("7", partitions=("down", "main"), reason=""),)).code == 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import numpy as np
 import re2
 
 from perdure.backends.slurm.request import request_of
-from perdure.cli.live_queue import live_queue
+from perdure.cli.live_queue import QUEUE_S, live_queue
 from perdure.cli.output import paint, print_json, print_line, print_table
 from perdure.cli.table import age, text, word
 from perdure.cli.table import clock as clock_at
@@ -54,6 +54,9 @@ class WhenOptions:
 
 def ask(question: WhenOptions, as_json: bool, *, wide: bool) -> int:
     """Answer, once or until the job starts. Raises `InputError`, `NotFound`, and what reading Slurm raises."""
+    if question.what is None and (question.given or question.by):
+        option = next(iter(question.given), "by")
+        raise InputError(f"--{option}", "it is about one job, and none is named", "Name a job's id, or a batch script")
     while True:
         queue, site = live_queue()
         if question.what is None:
@@ -70,7 +73,8 @@ def _tell_of_job(
     question: WhenOptions, queue: Queue, site: AnswerBasis, as_json: bool, *, wide: bool
 ) -> tuple[int, bool]:
     """The exit code, and whether the job still waits."""
-    job = _asked(question, queue, site)
+    job, remarks = _asked(question, queue, site)
+    site = replace(site, remarks=(*remarks, *site.remarks))
     by_s = None if question.by is None else instant_of(question.by, queue.now_s)
     found = answer(job, queue, site, _rng(), _zone())
     chance = None if by_s is None or found.forecast is None else found.forecast.chance_within(by_s - queue.now_s)
@@ -82,8 +86,8 @@ def _tell_of_job(
     return (ANSWERED if found.hold.can_start else NEVER), job.is_waiting
 
 
-def _asked(question: WhenOptions, queue: Queue, site: AnswerBasis) -> QueuedJob:
-    """The job of an id, or the one that a script would be. Raises `NotFound`, `InputError`."""
+def _asked(question: WhenOptions, queue: Queue, site: AnswerBasis) -> tuple[QueuedJob, tuple[str, ...]]:
+    """The job of an id, or the one that a script would be, with remarks. Raises `NotFound`, `InputError`."""
     what = question.what or ""
     if _JOB_ID.fullmatch(what) and not Path(what).exists():
         if question.given:
@@ -92,15 +96,18 @@ def _asked(question: WhenOptions, queue: Queue, site: AnswerBasis) -> QueuedJob:
         found = queue.job(what)
         if found is None:
             raise _not_there(what, queue, site)
-        return found
+        return found, ()
     try:
         script = Path(what).read_bytes()
     except (OSError, ValueError) as err:
         why = getattr(err, "strerror", None) or str(err)
         raise InputError(plain(what, 200), why, "Name a job's id, or a batch script") from err
     options = [f"--{name}={value}" for name, value in question.given.items()]
-    asked = request_of(script, options, plain(what)).as_job(queue, user_name(), _usual_priority(queue, user_name()))
-    return with_defaults(asked, site.limits)
+    request = request_of(script, options, plain(what))
+    job = request.as_job(queue, user_name(), _usual_priority(queue, user_name()))
+    passed_over = ", ".join(f"--{name}" for name in request.passed_over)
+    notes = (f"without regard to {passed_over} of the script: it may take longer",) if passed_over else ()
+    return with_defaults(job, site.limits), notes
 
 
 def _not_there(what: str, queue: Queue, site: AnswerBasis) -> NotFound:
@@ -110,6 +117,10 @@ def _not_there(what: str, queue: Queue, site: AnswerBasis) -> NotFound:
     if len(ended_s):
         when = _about(float(ended_s.max()), queue.now_s)
         return NotFound(f"job {what}", f"it ended at {when}", f"See how it ended: perdure why {what}")
+    if 1 <= (age_s := time.time() - queue.now_s) <= QUEUE_S:  # what was submitted since cannot be there
+        gone = f"it was not in the queue {age_s:.0f} s ago, when Slurm was last asked"
+        fix = f"Ask again in {QUEUE_S - age_s:.0f} s if it is newer; of one that has ended, perdure why tells"
+        return NotFound(f"job {what}", gone, fix)
     fix = "Look for it with squeue; of one that has ended, perdure why tells"
     return NotFound(f"job {what}", "it is not in the queue: it has ended, or never was", fix)
 

@@ -18,9 +18,14 @@ from perdure.waits.queue import Queue, QueuedJob
 MAX_BYTES = 1 << 20
 _LONG = {  # of the options that matter here, by their short names
     "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "G": "gpus", "t": "time", "p": "partition", "q": "qos",
-    "A": "account", "w": "nodelist", "x": "exclude", "b": "begin", "d": "dependency", "a": "array",
+    "A": "account", "w": "nodelist", "x": "exclude", "b": "begin", "d": "dependency", "a": "array", "C": "constraint",
+    "L": "licenses",
 }  # fmt: skip
 _FLAGS = frozenset({"exclusive", "hold", "requeue", "no-requeue", "overcommit", "contiguous", "wait", "parsable"})
+_MAY_DELAY = (  # what may keep a job waiting, and is not read
+    "begin", "dependency", "hold", "array", "reservation", "exclusive", "constraint", "licenses", "mem", "mem-per-gpu",
+    "mem-per-cpu",
+)  # fmt: skip
 _SHORT_FLAGS = frozenset("hHIkOQsuvVW")
 _COUNT = re2.compile(r"(\d{1,9})(?:[kK])?(?:-\d{1,9})?")
 
@@ -38,6 +43,7 @@ class SbatchRequest:
     account: str = ""
     required: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
+    passed_over: tuple[str, ...] = ()  # options that may keep it waiting, of which nothing here tells
 
     def as_job(self, queue: Queue, user: str, priority: int) -> QueuedJob:
         """The job that it would be if it were submitted now. Raises `InputError` for a partition that is not there."""
@@ -77,6 +83,10 @@ def request_of(script: bytes, options: Sequence[str] = (), where: str = "script"
     8
     """
     lines = [line[len(b"#SBATCH") :].decode("utf-8", "replace") for line in _directives(script)]
+    if any(line.split()[:1] in (["hetjob"], ["packjob"]) for line in lines):
+        raise InputError(
+            where, "it is a heterogeneous job", "Submit it, and ask about its id; its parts start together"
+        )
     given: dict[str, str] = {}
     for words in (*(_words(line, where) for line in lines), list(options)):
         given.update(_options(words))
@@ -114,6 +124,8 @@ def _options(words: Sequence[str]) -> dict[str, str]:
         elif len(word) > 1 and word[0] == "-" and word[1] not in _SHORT_FLAGS:
             value = word[2:].removeprefix("=") or (rest.pop(0) if rest else "")
             found[_LONG.get(word[1], word[1])] = value
+        elif word == "-H":
+            found["hold"] = ""
     return found
 
 
@@ -133,6 +145,7 @@ def _request(given: Mapping[str, str], where: str) -> SbatchRequest:
         account=given.get("account", ""),
         required=expand(given.get("nodelist", "")),
         excluded=expand(given.get("exclude", "")),
+        passed_over=tuple(name for name in _MAY_DELAY if name in given),
     )
 
 
