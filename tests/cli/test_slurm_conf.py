@@ -107,6 +107,14 @@ def test_jobs_of_unknown_partitions_are_counted_and_told(whatif):
     assert (ran.code, ran.err.splitlines()) == (0, [told])
 
 
+def test_what_a_trace_names_cannot_write_on_a_terminal(whatif, monkeypatch):
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)  # as on a terminal
+    strange = "\x1b]0;mine\x07\x1b[31m"
+    ran = whatif(rows=ROWS.replace("60,main", f"60,{strange}b"))
+    assert "1 jobs are of partitions" in ran.err
+    assert "\x1b" not in ran.err
+
+
 def test_a_partition_that_is_down_starts_nobody(whatif):
     site = SITE.replace("Default=YES", "Default=YES State=DOWN")
     ran = whatif(site=site)

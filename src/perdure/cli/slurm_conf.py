@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import typer
 
+from perdure.cli.text import plain
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
@@ -15,6 +16,7 @@ from perdure.scheduling.slurm.conf import SlurmSite, on_gpu_nodes, read_conf, si
 
 MAX_BYTES = 16 << 20  # of one file
 MOST_NAMES = 10
+MAX_TOLD = 4000  # characters of names that the file or the trace made up
 
 
 def site_in(path: Path) -> SlurmSite:
@@ -40,9 +42,11 @@ def cluster_in(path: Path, site: SlurmSite) -> tuple[Cluster, SlurmSite]:
 def tell_of_site(path: Path, site: SlurmSite) -> None:
     """Say on stderr which keys of the file are left out of account."""
     if site.unmodelled:
-        typer.echo(f"{path}: not modelled, though they may change starts: {', '.join(site.unmodelled)}", err=True)
+        keys = plain(", ".join(site.unmodelled), MAX_TOLD)
+        typer.echo(f"{path}: not modelled, though they may change starts: {keys}", err=True)
     if site.ignored:
-        typer.echo(f"{path}: ignored, without effect on starts or unknown: {', '.join(site.ignored)}", err=True)
+        keys = plain(", ".join(site.ignored), MAX_TOLD)
+        typer.echo(f"{path}: ignored, without effect on starts or unknown: {keys}", err=True)
 
 
 def tell_of_partitions(path: Path, site: SlurmSite, trace: Path, table: JobTable) -> None:
@@ -58,7 +62,7 @@ def tell_of_partitions(path: Path, site: SlurmSite, trace: Path, table: JobTable
         default = next((each.name for each in partitions if each.is_default), partitions[0].name)
         shown = ", ".join(list(strange)[:MOST_NAMES]) + (", ..." if len(strange) > MOST_NAMES else "")
         what = f"{sum(strange.values())} jobs are of partitions that {path} does not have ({shown})"
-        typer.echo(f"{trace}: {what}: they are taken for jobs of {default}", err=True)
+        typer.echo(plain(f"{trace}: {what}: they are taken for jobs of {default}", MAX_TOLD), err=True)
 
 
 def _lines(path: Path, included_at: str) -> Iterator[tuple[str, str]]:
