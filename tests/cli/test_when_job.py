@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 
 import msgspec
@@ -19,6 +20,7 @@ from perdure.model.table import JobTable
 from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.waits.alternatives import Alternative, Sooner
 from perdure.waits.answer import AnswerBasis, WaitAnswer, answers
+from perdure.waits.hindcast import Fit
 from perdure.waits.holds import HeldBy, HoldKind
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueueLook
@@ -265,3 +267,18 @@ def test_a_disk_that_is_full_is_said_in_words(read, monkeypatch):
     assert read(accountingstoragetype="accounting_storage/slurmdbd").remarks == (
         "nothing can be kept in this user's cache folder, so no history is read",
     )
+
+
+def test_what_was_learnt_is_forgotten_after_two_weeks(read, home):
+    live_queue.keep_fit(Fit(NOW_S, 99))
+    (file,) = (home / "perdure" / "when").glob("*/fit.json")
+    for days, is_known in ((13, True), (15, False)):
+        os.utime(file, (time.time() - days * 86_400.0,) * 2)
+        read()
+        assert (live_queue.live_queue()[1].fit is not None) == is_known
+
+
+def test_an_hour_that_is_over_today_is_that_of_tomorrow():
+    now_s = when_answer.instant_of("18:00", NOW_S) + 60
+    assert when_answer.instant_of("18:00", now_s) == now_s - 60 + 86_400
+    assert when_answer.instant_of("18:02", now_s) == now_s + 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from perdure.errors import ConfigError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.placement.room import Counted
+from perdure.scheduling.slurm.main_pass import main_pass
 from perdure.scheduling.slurm.policy import Slurm, SlurmRanking
 from perdure.scheduling.slurm.settings import (
     Association,
@@ -387,3 +389,14 @@ def test_backfill_on_nodes_reserves_from_the_last_end_of_a_window_on() -> None:
         how = SchedulerSettings(backfill=replace(FINE, end_window_s=window_s), partitions=(site,))
         starts[window_s] = simulate(table, Cluster.parse("3x2"), Slurm(how), "first-fit").start_s.tolist()
     assert starts == {0.0: [0, 0, 50, 58], 30.0: [0, 0, 57, 2]}
+
+
+def test_of_a_partition_no_more_jobs_are_attempted_than_its_depth() -> None:
+    attempted: list[int] = []
+    ledger = SimpleNamespace(
+        requests=SimpleNamespace(partition=[0, 0, 0, 1]), limited=lambda _: None, wait=lambda *_: None,
+        take_note=lambda _: True,
+    )  # fmt: skip
+    space = SimpleNamespace(offer=lambda row, *_: attempted.append(row), settle=lambda _: None)
+    list(main_pass(range(4), ledger, space, 0, 2))  # type: ignore[arg-type]
+    assert attempted == [0, 1, 3]

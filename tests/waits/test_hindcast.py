@@ -105,3 +105,8 @@ def test_too_little_history_corrects_nothing() -> None:
     assert not made.is_known
     assert made.corrected(forecast) == forecast
     assert FLOOR_S == 60
+
+
+def test_a_wait_of_seconds_is_made_longer_by_minutes() -> None:
+    made = Fit(0.0, 100, shifts=(0.5,) * len(LEVELS))
+    assert made.corrected(of_samples(0.0, np.ones(9))).median_s == pytest.approx(60 * 10**0.5)

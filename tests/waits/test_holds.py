@@ -36,6 +36,12 @@ def test_resources_tell_when_enough_is_free_by_the_limits_of_what_runs() -> None
     assert hold.says.endswith("enough is free at 01:00")
 
 
+def test_who_ends_first_makes_room_first() -> None:
+    mine = waiting("9", reason="Resources")
+    says = hold_of(mine, queue(mine, running("2", 4, 0, 7200.0), running("1", 8, 0))).says
+    assert says.endswith("enough is free at 01:00")
+
+
 def test_a_job_without_limit_leaves_open_when_enough_is_free() -> None:
     mine = waiting("9", reason="Resources")
     assert "by the time limits" not in hold_of(mine, queue(mine, running("1", 12, 0, None))).says

@@ -132,6 +132,17 @@ def test_the_start_that_came_is_held_against_what_was_said(place, tmp_path):
     assert (watch.calibration.answers, watch.calibration.within, watch.calibration.is_known) == (1, 1.0, False)
 
 
+def test_a_start_told_in_whole_seconds_may_seem_to_come_before_the_answer(place, tmp_path):
+    world = place.world
+    world.submit("11")
+    watch, cluster = watch_of(world, tmp_path)
+    cluster.queue_now = replace(cluster.queue_now, now_s=world.now + 0.5)
+    watch.turn()
+    world.start("11", "gpu01")
+    watch.turn()
+    assert [one.job_id for one in watch._store.kept()] == ["11"]
+
+
 def test_a_start_before_the_answer_is_none_that_came_of_it(place, tmp_path):
     world = place.world
     world.submit("11")
