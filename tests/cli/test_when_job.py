@@ -139,7 +139,7 @@ def test_an_option_about_a_job_needs_one(when, words):
 
 
 def test_a_job_that_came_after_the_last_look_is_not_said_never_to_have_been(when, monkeypatch):
-    monkeypatch.setattr(when_answer.time, "time", lambda: NOW_S + 20)
+    monkeypatch.setattr("perdure.cli.when_answer.time.time", lambda: NOW_S + 20)
     assert when("99").complaint.startswith(
         "job 99: it was not in the queue 20 s ago, when Slurm was last asked. Ask again in 40 s"
     )

@@ -10,7 +10,6 @@ from enum import StrEnum
 import re2
 from msgspec import structs
 
-from perdure.model.jobs import JobState
 from perdure.scheduling.slurm.site_limits import SiteLimits
 from perdure.waits.limits import LimitInTheWay, amount, limit_in_the_way
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, ahead_of
