@@ -272,6 +272,25 @@ def test_what_a_script_is_told_of_work_that_was_done(perdure, home):
     assert told(perdure, home, STEPS + DONE + CRASH, "--json").json["advice"]["action"] != "none"
 
 
+LIMITED = "wandb: ERROR Error while calling W&B API: rate limit exceeded (<Response [429]>)\n"
+
+
+GOES_ON = "wandb: Synced 5 files\nDone.\n"
+
+
+@pytest.mark.parametrize("log", [LIMITED + DONE, STEPS + LIMITED + DONE, STEPS + LIMITED + GOES_ON])
+def test_work_that_went_on_to_its_end_is_not_to_be_done_again(perdure, home, log):
+    """A tracker's error that the program got over: the log says that the job is done, and nobody that it failed."""
+    told_of = told(perdure, home, log, "--json")
+    assert (told_of.code, told_of.json["advice"]["action"]) == (0, "none")
+    assert "DONE: what looks like a failure in this log came before its work was done" in told(perdure, home, log).out
+
+
+def test_a_failure_after_the_work_was_done_is_one(perdure, home):
+    assert told(perdure, home, STEPS + DONE + LIMITED, "--json").json["advice"]["action"] != "none"
+    assert told(perdure, home, STEPS + SIZES + DONE, "--json").code == 1  # its own bug is told all the same
+
+
 def test_work_that_was_done_before_a_crash_is_said_to_be_done(perdure, home):
     out = told(perdure, home, STEPS + DONE + CRASH).out
     assert "the work was done (line 3: 'Training complete. Saved final model to out/final.pt')" in out
@@ -306,7 +325,7 @@ NO_MODULE = "ModuleNotFoundError: No module named 'torch'\n"
 @pytest.mark.parametrize("command", ["conda", "mamba"])
 def test_a_module_that_is_missing_for_want_of_its_environment_is_blamed_on_that(perdure, home, command):
     lines = told(perdure, home, f"{SCRIPT}{command}: command not found\n{NO_MODULE}").out.splitlines()
-    assert lines[1] == "config: the Python environment is not there"
+    assert lines[1] == "import: the Python environment is not there"
     assert lines[3].startswith(f"1  root     {SCRIPT}{command}: command not found")
     assert lines[4].startswith("2  also     ModuleNotFoundError")
 

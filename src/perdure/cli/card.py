@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 
-from perdure.cli.diagnosis import NOTHING_FAILED, SAME_NODE, Diagnosis
+from perdure.cli.diagnosis import SAME_NODE, Diagnosis
 from perdure.cli.output import STYLES, clock, coloured, paint, screen_width
 from perdure.cli.table import GAP, cell_width, wrapped
 from perdure.cli.text import plain
@@ -80,7 +80,7 @@ def card(diagnosis: Diagnosis, width: int | None = None) -> Iterator[str]:
 
 
 def _done(diagnosis: Diagnosis, width: int | None) -> Iterator[str]:
-    for n, part in enumerate(_parts(f"{plain(str(diagnosis.id))}  DONE: {NOTHING_FAILED}", width)):
+    for n, part in enumerate(_parts(f"{plain(str(diagnosis.id))}  DONE: {diagnosis.why_done}", width)):
         yield paint(part, "bold" if n else "bold green")
     yield ""
     yield from _labelled("NOTE", len("NOTE"), diagnosis.verdict.ending, "bold", width)

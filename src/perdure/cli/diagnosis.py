@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SAME_NODE = "the node that it ran on"
 NOTHING_FAILED = "nothing in this log looks like a failure"
+SURVIVED = "what looks like a failure in this log came before its work was done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Diagnosis:
     """A command that starts the job on other nodes; the service writes it, since it knows job and nodes."""
 
     has_failed: bool = True
-    """False where the log ends with its work done, and nothing in it looks like a failure."""
+    """False where the log ends with its work done, and shows no failure after that or of its own code."""
 
     decided_s: float | None = None
     """When the service decided, in seconds since the epoch; what it said of times counts from then."""
@@ -49,10 +50,15 @@ class Diagnosis:
     by_service: DecisionKind | None = None
     """What the service would do by this log alone, where that is another thing than is advised to the log's owner."""
 
+    @property
+    def why_done(self) -> str:
+        """What is said of a log that shows no failure."""
+        return SURVIVED if self.verdict.evidence else NOTHING_FAILED
+
 
 def diagnoser(settings: Settings, good: GoodRun | None = None) -> Callable[[str | int, LogText | bytes], Diagnosis]:
     """What judges a log, under a name, by the site's rules; `good` is the job's last good run."""
-    from perdure.triage.ending import WORK_DONE, with_ending
+    from perdure.triage.ending import DONE_AFTER, WORK_DONE, with_ending
     from perdure.triage.judge import judge
     from perdure.triage.logtext import LogText
 
@@ -61,7 +67,7 @@ def diagnoser(settings: Settings, good: GoodRun | None = None) -> Callable[[str 
     def diagnose(name: str | int, log: LogText | bytes) -> Diagnosis:
         text = LogText.of(log) if isinstance(log, bytes) else log
         verdict = with_ending(judge(text, rules=rules, good=good), text)
-        has_failed = bool(verdict.evidence) or not verdict.ending.startswith(WORK_DONE)
+        has_failed = not verdict.ending.startswith(DONE_AFTER if verdict.evidence else WORK_DONE)
         return dataclasses.replace(diagnosis_of(name, verdict, settings.retry), has_failed=has_failed)
 
     return diagnose
@@ -103,7 +109,7 @@ def record(diagnosis: Diagnosis) -> dict[str, Any]:
     """The form in which a diagnosis is printed as JSON."""
     verdict, decision = diagnosis.verdict, diagnosis.decision
     if not diagnosis.has_failed:
-        decision = replace(decision, reason=NOTHING_FAILED, exclude=(), delay_s=0.0)
+        decision = replace(decision, reason=diagnosis.why_done, exclude=(), delay_s=0.0)
     ending = {"ending": verdict.ending} if verdict.ending else {}
     return {
         "id": diagnosis.id,

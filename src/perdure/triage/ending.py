@@ -24,6 +24,7 @@ AT_EXIT = ("native_crash", "killed", "unknown")
 
 _ONLY_THE_REST = "only what came after it failed"
 WORK_DONE = "the log ends with its work done, and with no failure"
+DONE_AFTER = "the log ends with its work done, after what looks like a failure"
 
 _DONE = (
     r"(?i)\b(?:training|fine-?tuning|fit|fitting|evaluation|run|job|experiment|all (?:epochs|steps|work)|everything)\b"
@@ -77,6 +78,8 @@ def ending(text: LogText, verdict: Verdict, attempt: Attempt | None = None) -> s
     """
     if not text.windows:
         return ""
+    if attempt is None and (done := _done_after(text.windows[-1], verdict)):
+        return done
     telling = [line for line in verdict.evidence if line.line and not line.source]
     if not any(line.line for line in verdict.evidence):
         return _just_stops(text.windows[-1], verdict, attempt)
@@ -85,6 +88,23 @@ def ending(text: LogText, verdict: Verdict, attempt: Attempt | None = None) -> s
             return ""
         return _was_done(text.windows[0], min(line.line for line in telling), verdict.category)
     return ""
+
+
+def _done_after(window: TextWindow, verdict: Verdict) -> str:
+    """Where the last words say that all is done, after what would have been a passing failure; "" elsewhere.
+
+    By a log alone nobody says that the job failed, and to run it again would repeat work that is done.
+    """
+    failure = max((line.line for line in verdict.evidence), default=0)
+    if verdict.label is not Label.TRANSIENT or not failure:
+        return ""
+    after = scrub(window.data).split(b"\n")[max(0, failure + 1 - window.first_line) :]
+    lines = [tidy(raw[:MAX_LINE_BYTES]) for raw in after if raw.strip()][-MOST_LAST_WORDS:]
+    said = (
+        line for line in reversed(lines) if _says_done(line) or (line is lines[-1] and compiled(_BARE).search(line))
+    )
+    done = next(said, None)
+    return "" if done is None else f"{DONE_AFTER} (line {failure}): {decode(done).strip()[:MAX_SHOWN]!r}"
 
 
 def _telling(verdict: Verdict) -> Sequence[Evidence]:
