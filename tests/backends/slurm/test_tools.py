@@ -81,6 +81,12 @@ def test_a_tool_that_dies_is_named_with_its_last_words(tools):
         scontrol.ask("show job")
 
 
+def test_where_no_slurm_is_configured_that_is_said(tools):
+    script = ECHOING % "echo 'scontrol: fatal: Could not establish a configuration source' >&2; exit 1"
+    with tools(script).dialog() as scontrol, pytest.raises(ConfigError, match="none is configured on this machine"):
+        scontrol.ask("show job")
+
+
 @pytest.mark.parametrize(("keep_s", "kept"), [(60.0, True), (-1.0, False)])
 def test_a_process_is_kept_for_the_next_to_ask_until_it_is_old(tools, keep_s, kept):
     with CallBatch(tools(MORTAL), keep_s) as batch:

@@ -27,6 +27,7 @@ DIALOG_PATIENCE_S = 3.0  # a scontrol built without readline keeps its answers b
 
 _PROMPT = b"scontrol: "
 _CHUNK = 1 << 16
+_NOT_CONFIGURED = b"Could not establish a configuration source"
 _FORMATS_OF_OTHERS = ("SACCT_", "SQUEUE_", "SINFO_", "SCANCEL_", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_BITSTR")
 
 
@@ -152,6 +153,10 @@ class Dialog:
         if last:
             pipes.close_input()
         answer = pipes.read(until=word + b"\n", prompts=(b"", _PROMPT), deadline=time.monotonic() + timeout_s)
+        if answer.code is not None and _NOT_CONFIGURED in answer.err:
+            raise ConfigError(
+                "Slurm", "none is configured on this machine", "Ask where squeue works, or set SLURM_CONF"
+            )
         if answer.code is not None:
             raise ClusterBusy("scontrol", f"ended early: {answer.complaint or 'no word why'}", "Run `scontrol ping`")
         return ToolAnswer(answer.out.removesuffix(_PROMPT + question + b"\n"), answer.err)
