@@ -18,7 +18,6 @@ from perdure import __version__
 from perdure.cli.help_width import HelpContext
 from perdure.cli.text import plain
 from perdure.errors import PerdureError
-from perdure.installation import to_type
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # of all that is wrong with a command line
 OK, USAGE, INTERRUPTED, READER_LEFT = 0, 2, 130, 141  # the last two as the shell says it of a signal
@@ -205,6 +204,8 @@ def explain(err: BaseException, command: str, *, debug: bool = False) -> int:
 
 
 def _complain(line: str, debug: bool) -> int:
+    from perdure.installation import to_type
+
     if debug:
         traceback.print_exc()
     typer.echo(f"perdure: {plain(to_type(line.removeprefix('perdure ')))}", err=True)

@@ -187,6 +187,7 @@ def _refusal(job: QueuedJob, partition: QueuedPartition) -> str:
 def limit_in_words(job: QueuedJob) -> str:
     """A limit of the accounting database, from a reason such as ``QOSMaxGRESPerUser``.
 
+    >>> from perdure.model.jobs import JobState
     >>> limit_in_words(QueuedJob("7", "mira", JobState.PENDING, ("main",), reason="QOSMaxGRESPerUser", qos="normal"))
     'QOS normal limits the GPUs of one user: it can start when other jobs of mira end (QOSMaxGRESPerUser)'
     """
