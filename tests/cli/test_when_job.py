@@ -14,6 +14,7 @@ from perdure.backends.slurm.past_jobs import remarks_on
 from perdure.backends.slurm.tools import Tools
 from perdure.cli import live_queue, when_answer
 from perdure.cli.kept import KeptFolder
+from perdure.cli.when_fit import fit_site
 from perdure.errors import ClusterBusy
 from perdure.model.jobs import JobState
 from perdure.model.table import JobTable
@@ -267,6 +268,25 @@ def test_a_disk_that_is_full_is_said_in_words(read, monkeypatch):
     assert read(accountingstoragetype="accounting_storage/slurmdbd").remarks == (
         "nothing can be kept in this user's cache folder, so no history is read",
     )
+
+
+def test_a_fit_learns_from_what_ended_since_the_last_answer(read, home, monkeypatch):
+    """A site's first answer keeps an empty history for an hour."""
+    asked: list[float] = []
+    accounts = {"accountingstoragetype": "accounting_storage/slurmdbd"}
+
+    def ask(_: object, since_s: float) -> bytes:
+        asked.append(since_s)
+        return b"JobID|State|Submit|Start|End\n"
+
+    monkeypatch.setattr(live_queue, "read_past_jobs", ask)
+    read(**accounts)
+    read(**accounts)
+    assert len(asked) == 1
+    (kept,) = (home / "perdure" / "when").glob("*/history.txt")
+    os.utime(kept, (time.time() - 120, time.time() - 120))
+    fit_site(4, as_json=True)
+    assert len(asked) == 2
 
 
 def test_what_was_learnt_is_forgotten_after_two_weeks(read, home):

@@ -29,15 +29,18 @@ CLOCKS_S = 60.0  # by more than that they may not differ without a word
 _QUEUE, _HISTORY, _LIMITS, _FIT = "queue.json", "history.txt", "limits.json", "fit.json"
 
 
-def live_queue() -> tuple[Queue, AnswerBasis]:
-    """The queue, and what else answers rest on. Raises `ConfigError` or `ClusterBusy` where Slurm does not answer."""
+def live_queue(history_s: float = HISTORY_S) -> tuple[Queue, AnswerBasis]:
+    """The queue, and what else answers rest on; accounting is asked again where what is kept is older than `history_s`.
+
+    Raises `ConfigError` or `ClusterBusy` where Slurm does not answer.
+    """
     tools = Tools()
     tools.check()
     tools.find("scontrol")
     kept = _kept()
     look, age_s = _look(kept, tools)
     settings, _ = settings_of(look.config)
-    past, remarks = _past(kept, tools, look)
+    past, remarks = _past(kept, tools, look, history_s)
     limits = _limits(kept, tools, look)
     clock = _clocks(look.queue.now_s + age_s - time.time())
     return look.queue, AnswerBasis(settings, past, _kept_fit(kept), (*clock, *remarks), limits=limits)
@@ -99,13 +102,13 @@ def _clocks(ahead_s: float) -> tuple[str, ...]:
     return (f"the clock of slurmctld is {age(abs(ahead_s))} {way} this machine's: times are told by slurmctld's",)
 
 
-def _past(kept: KeptFolder, tools: Tools, look: QueueLook) -> tuple[Past, tuple[str, ...]]:
+def _past(kept: KeptFolder, tools: Tools, look: QueueLook, most_s: float) -> tuple[Past, tuple[str, ...]]:
     """The jobs of the last weeks, and what is to be said where they cannot be had."""
     if not keeps_past_jobs(look.config):
         return Past(), remarks_on(look.config)
     since_s = look.queue.now_s - HISTORY_DAYS * DAY_S
     try:
-        kept.fresh(_HISTORY, HISTORY_S, lambda: read_past_jobs(tools, since_s))
+        kept.fresh(_HISTORY, most_s, lambda: read_past_jobs(tools, since_s))
         path = kept.path(_HISTORY)
         if path is None or not path.exists():  # no folder, or a disk that is full
             return Past(), ("nothing can be kept in this user's cache folder, so no history is read",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perdure.cli.live_queue import keep_fit, live_queue
+from perdure.cli.live_queue import QUEUE_S, keep_fit, live_queue
 from perdure.cli.output import print_json, print_line
 from perdure.cli.progress import progress
 from perdure.waits.forecast import LEVELS
@@ -15,7 +15,7 @@ LEARNT, TOO_LITTLE = 0, 1
 
 def fit_site(instants: int, as_json: bool) -> int:
     """Learn, keep what was learnt, and tell it. Raises what reading Slurm raises."""
-    queue, site = live_queue()
+    queue, site = live_queue(history_s=QUEUE_S)  # it learns from what has ended since, too
     with progress(what="asking about the past"):
         made = fit(queue, site.settings, site.past, np.random.default_rng(0), instants)
     if made.is_known:
