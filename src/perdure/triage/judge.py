@@ -158,13 +158,8 @@ def examine(
     hits = last_block(good.unfamiliar(in_order.hits) if good else in_order.hits)
     report = first_failure(text, hits)
     report = of_component(report) if output.components > 1 else report
-    asks_again = any(sign.cause in ASKS_AGAIN for sign in (known if report is None else [report]))
-    hits, report = without_outlived(hits, report, asks_again)
     survives = output.survives_steps and ended_itself(attempt)
-    if survives:
-        hits, report = after_steps(hits, report)
-    if (report is not None and report.signal) or any(fact.cause in OF_SIGNAL.values() for fact in known):
-        hits = without_long_past(hits, text)
+    hits, report = _that_count(hits, report, known, survives, text)
     reading = Reading(excerpt(text, hits, good).text, tuple(hit.cause for hit in hits))
     named = _naming(_primary(hits, known, report), hits)
     says_nothing = named is None or (isinstance(named, LauncherReport) and named.cause.category == NOTHING.category)
@@ -177,8 +172,7 @@ def examine(
         return Finding(_with_output(_of_cause(test, weights), output, remarks), reading)
     if primary is None:
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
-        nothing = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, unexplained(text, attempt) or NOTHING.says)
-        return Finding(_with_output(nothing, output, remarks), reading)
+        return Finding(_with_output(_of_nothing(p, text, attempt), output, remarks), reading)
     around = _around(context or Context(), attempt, primary)
     progress = with_steps_of(progress_of(reading.excerpt), text)
     surroundings = circumstances(primary.cause, progress, around, primary.text)
@@ -196,6 +190,24 @@ def examine(
     if survives and is_of_step(primary, report):
         verdict = as_guess(verdict)
     return Finding(_with_output(verdict, output, _that_matter(remarks, primary)), reading)
+
+
+def _that_count(
+    hits: Sequence[Hit], report: LauncherReport | None, known: Sequence[Fact], survives: bool, text: LogText
+) -> tuple[Sequence[Hit], LauncherReport | None]:
+    """Without what the job got over: by the order of its lines, by steps that its script survived, by a late signal."""
+    asks_again = any(sign.cause in ASKS_AGAIN for sign in (known if report is None else [report]))
+    hits, report = without_outlived(hits, report, asks_again)
+    if survives:
+        hits, report = after_steps(hits, report)
+    if (report is not None and report.signal) or any(fact.cause in OF_SIGNAL.values() for fact in known):
+        hits = without_long_past(hits, text)
+    return hits, report
+
+
+def _of_nothing(p: float, text: LogText, attempt: Attempt | None) -> Verdict:
+    """What is said where no line tells of a failure."""
+    return Verdict(Label.UNSURE, round(p, 4), NOTHING.category, unexplained(text, attempt) or NOTHING.says)
 
 
 def _that_matter(remarks: Sequence[str], primary: Sign) -> Sequence[str]:

@@ -96,7 +96,7 @@ def private_data(stage: Stage) -> Iterator[None]:
 
 @MANAGER.row(alone=True)
 def start_that_was_forgotten(stage: Stage) -> Iterator[None]:
-    """slurmctld is killed before it saved a start, and starts the job anew: no two write side by side.
+    """slurmctld is killed before it saved a start, and starts the job again: no two write side by side.
 
     It may give up the node then, on which it finds one job twice, and put the job back once more.
     """

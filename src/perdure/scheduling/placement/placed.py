@@ -22,8 +22,8 @@ class Placed:
 
     Invariants: `free_gpus` is the sum of ``nodes.free``; a node's free GPUs and the shares in `held` make up its size.
 
-    The clock of a gang's rungs begins with its first refusal for want of a place, not of GPUs, and ends when it starts.
-    Each refusal sets a timer for every rung; a timer whose gang has started since is dropped when it comes up
+    The clock of a gang's rungs begins when enough GPUs are free and yet no place is, and ends when it starts. Each
+    refusal sets a timer for every rung; a timer whose gang has started since is dropped when it comes up
     (`next_change`), which is cheaper than searching the heap.
     """
 
