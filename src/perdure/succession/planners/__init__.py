@@ -1,0 +1,1 @@
+"""When to submit the successor of a running link: planners behind one protocol, one file each."""
