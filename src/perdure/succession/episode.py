@@ -55,10 +55,19 @@ class Links:
         length = round(length_s / step_s)
         return cls(truth, column, length, np.arange(0, len(truth.instants_s) - length, max(1, round(every_s / step_s))))
 
+    @property
+    def length_s(self) -> float:
+        return float(self.length * (self.truth.instants_s[1] - self.truth.instants_s[0]))
+
     def within(self, begin_s: float, end_s: float) -> Links:
         """Those that begin and end in a stretch of time."""
         begins, ends = self.truth.instants_s[self.first], self.truth.instants_s[self.first + self.length]
         return Links(self.truth, self.column, self.length, self.first[(begins >= begin_s) & (ends <= end_s)])
+
+    def late_s(self, episode: int, row: int) -> float:
+        """How long after the end of its link a successor starts that is submitted at a row; below 0 before the end."""
+        ends_s = self.truth.instants_s[self.first[episode] + self.length]
+        return float(self.truth.instants_s[row] + self.truth.wait_s[row, self.column] - ends_s)
 
     def submitting(self, rows: NDArray[np.intp]) -> Handover:
         """What it leads to when the successor of each link is submitted at a row of the grid."""

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-SAMPLES = 32  # equally likely waits that stand for a distribution given by its quantiles
+SAMPLES = 33  # equally likely waits that stand for a distribution given by its quantiles; odd, so one is the median
 
 
 class Forecast(Struct, frozen=True):
@@ -47,7 +47,7 @@ class Forecast(Struct, frozen=True):
 class Outcome(Struct, frozen=True):
     """What was forecast of a job like the successor when it was submitted, and what came of it."""
 
-    said_s: float  # the mean of the forecast
+    said: Forecast
     wait_s: float  # its wait, or how long it has waited by now
     started: bool  # else the wait is known from below only
 

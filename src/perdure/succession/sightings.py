@@ -67,8 +67,7 @@ def sightings(
 def _outcomes(instants: Floats, waits: Floats, forecasts: Sequence[Forecast]) -> list[tuple[Outcome, ...]]:
     """What was known at each instant of forecasts made before it."""
     step = max(1, round(OUTCOME_EACH_S / (instants[1] - instants[0]))) if len(instants) > 1 else 1
-    said = [each.mean_s for each in forecasts]
-    over = [Outcome(mean, wait, True) for mean, wait in zip(said, waits.tolist(), strict=True)]
+    over = [Outcome(said, wait, True) for said, wait in zip(forecasts, waits.tolist(), strict=True)]
     found = []
     for now in instants.tolist():
         first, last = np.searchsorted(instants, (now - MEMORY_S, now))
@@ -77,7 +76,7 @@ def _outcomes(instants: Floats, waits: Floats, forecasts: Sequence[Forecast]) ->
             tuple(
                 over[row]
                 if instants[row] + waits[row] <= now
-                else Outcome(said[row], now - float(instants[row]), False)
+                else Outcome(forecasts[row], now - float(instants[row]), False)
                 for row in rows
             )
         )

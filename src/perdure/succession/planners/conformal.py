@@ -1,11 +1,13 @@
-"""Submit once a simulated wait with a conformal margin reaches to the end of the link.
+"""Submit once a quantile of the simulated waits, with a conformal margin, reaches to the end of the link.
 
-How far earlier forecasts for like jobs were off says how wide this one must be; so a wrong model of the scheduler costs
-overlap, not interruptions.
+How far the same quantile of earlier forecasts for like jobs fell short says what must be added to this one: conformalized
+quantile regression (Romano, Patterson, Candes, NeurIPS 2019), one-sided, with the weights and the waits known from below
+only of `perdure.waits.conformal`. So a wrong model of the scheduler costs overlap, and few interruptions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,29 +24,39 @@ HOUR_S = 3600.0
 @dataclass(frozen=True, slots=True)
 class Conformal:
     half_life: float = 56.0  # outcomes after which one weighs half
-    offset_s: float = 4 * HOUR_S  # what is added to a forecast to give the scale of its error
+    offset_s: float = (
+        4 * HOUR_S
+    )  # added to a quantile it gives the scale of its error: short ones are off by more of it
     name: str = "conformal"
 
     def decide(self, view: View) -> Decision:
         if view.forecast is None:
             return until_the_end(view, "nobody can say how long the successor would wait")
         level = level_of(view)
+        simulated_s = view.forecast.at(level)
         if len(view.outcomes) < FEW:
-            return by_wait(view, view.forecast.at(level), f"the {level:.0%} quantile of the simulated waits")
-        scale_s = self._scale(view.forecast.mean_s)
-        wait_s = view.forecast.mean_s + self.margin(view.outcomes, level) * scale_s
+            return by_wait(view, simulated_s, f"the {level:.0%} quantile of the simulated waits")
+        wait_s = simulated_s + self.margin(view.outcomes, level) * (simulated_s + self.offset_s)
         return by_wait(
-            view, max(0.0, wait_s), f"the simulated wait, with a margin that held {level:.0%} of the last ones,"
+            view, max(0.0, wait_s), f"the {level:.0%} quantile of the simulated waits, corrected by earlier ones,"
         )
 
-    def margin(self, outcomes: tuple[Outcome, ...], level: float) -> float:
-        """The error that is not exceeded with a chance of `level`, over its scale."""
-        said = np.array([each.said_s for each in outcomes])
-        wait = np.array([each.wait_s for each in outcomes])
-        open_ = np.array([not each.started for each in outcomes])
+    def margin(self, outcomes: Sequence[Outcome], level: float) -> float:
+        """By how much quantiles fall short, over their scale, with a chance of `level` that they do so by no more."""
+        said_s = _quantiles(outcomes, level)
+        wait_s = np.array([each.wait_s for each in outcomes])
+        waits_on = np.array([not each.started for each in outcomes])
         age = np.arange(len(outcomes))[::-1]
-        scores = (wait - said) / self._scale(said)
-        return float(score_quantiles(scores, open_, 0.5 ** (age / self.half_life)).at((level,))[0])
+        scores = (wait_s - said_s) / (said_s + self.offset_s)
+        return float(score_quantiles(scores, waits_on, 0.5 ** (age / self.half_life)).at((level,))[0])
 
-    def _scale(self, said_s: NDArray[np.float64] | float) -> NDArray[np.float64] | float:
-        return said_s + self.offset_s
+
+def _quantiles(outcomes: Sequence[Outcome], level: float) -> NDArray[np.float64]:
+    """(n,) quantiles of what was said; forecasts of one length are read at once."""
+    said = [each.said.waits_s for each in outcomes]
+    if len({len(each) for each in said}) > 1:
+        return np.array([each.said.at(level) for each in outcomes])
+    place = level * (len(said[0]) - 1)
+    below = int(place)
+    above = min(below + 1, len(said[0]) - 1)
+    return np.array([each[below] + (place - below) * (each[above] - each[below]) for each in said])

@@ -1,0 +1,68 @@
+"""A link and its successor as an environment of Gymnasium: wait a step, or submit.
+
+Needs the extra ``rl``. It is made of the exact wait table, so a step costs next to nothing and no queue is simulated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.succession.episode import Links
+from perdure.succession.planners.observation import observe, width_of
+from perdure.succession.sightings import Sightings, Terms
+
+WAIT, SUBMIT = 0, 1
+HOUR_S = 3600.0
+
+
+class SuccessionEnv(gymnasium.Env[NDArray[np.float32], int]):
+    """An episode is one link, from its start to the submission of its successor, which comes at its end at the latest.
+
+    Observations are `observation.observe` of what a planner sees; actions are `WAIT` and `SUBMIT`. There is one reward,
+    upon submission: minus the hours of interruption, or minus those of overlap at their price. `info` then has the
+    two, and what the oracle would have paid.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(self, links: Links, seen: Sightings, terms: Terms, looks: int = 1) -> None:
+        self.links, self.seen, self.terms, self.looks = links, seen, terms, looks
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (looks, width_of()), np.float32)
+        self.oracle_s = links.oracle(terms.overlap_cost).cost_s(terms.overlap_cost)
+        self.episode, self.row = 0, 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Begin the episode `options["episode"]`, or a random one."""
+        super().reset(seed=seed)
+        n = len(self.links.first)
+        self.episode = int(options["episode"]) if options else int(self.np_random.integers(n))
+        self.row = int(self.links.first[self.episode])
+        return self._observation(), {"episode": self.episode}
+
+    def step(self, action: int) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        last = int(self.links.first[self.episode]) + self.links.length
+        if action == WAIT:
+            self.row += 1
+            if self.row < last:
+                return self._observation(), 0.0, False, False, {}
+        late_s = self.links.late_s(self.episode, self.row)
+        interruption_h, overlap_h = max(late_s, 0.0) / HOUR_S, max(-late_s, 0.0) / HOUR_S
+        reward = -(interruption_h + self.terms.overlap_cost * overlap_h)
+        info = {
+            "interruption_h": interruption_h,
+            "overlap_h": overlap_h,
+            "oracle_h": float(self.oracle_s[self.episode]) / HOUR_S,
+        }
+        return self._observation(), reward, True, False, info
+
+    def _observation(self) -> NDArray[np.float32]:
+        first = int(self.links.first[self.episode])
+        began_s, ends_s = self.seen.instants_s[first], self.seen.instants_s[first + self.links.length]
+        return observe(self.seen.view(self.row, float(began_s), float(ends_s), self.terms), self.looks)
