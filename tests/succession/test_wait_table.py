@@ -62,15 +62,22 @@ def test_the_table_holds_waits(truth):
 def test_a_wait_is_that_of_a_job_inserted_into_the_trace(cell, truth, row, column):
     at_s, shape, table = float(truth.instants_s[row]), SHAPES[column], cell.queue.table
     place = int(np.searchsorted(table.submit_s, at_s, "right"))
-    names = ("job_id", "submit_s", "gpus", "duration_s", "walltime_s", "user")
-    values = ("inserted", at_s, shape.gpus, shape.limit_s, shape.limit_s, "successor")
-    columns = {
-        name: np.insert(getattr(table, name).astype("U20") if isinstance(value, str) else getattr(table, name), place, value)
-        for name, value in zip(names, values, strict=True)
-    }  # fmt: skip
+    inserted = {
+        "job_id": "inserted",
+        "submit_s": at_s,
+        "gpus": shape.gpus,
+        "duration_s": shape.limit_s,
+        "walltime_s": shape.limit_s,
+        "user": "successor",
+    }
+    columns = {name: _inserted(getattr(table, name), place, value) for name, value in inserted.items()}
     longer = table.take(np.sort(np.append(np.arange(len(table)), min(place, len(table) - 1))))
     found = simulate(replace(longer, **columns), Cluster.parse(f"{GPUS}x1"), Slurm(SITE))
     assert found.start_s[place] - at_s == truth.wait_s[row, column]
+
+
+def _inserted(column, place, value):
+    return np.concatenate([column[:place], np.array([value]), column[place:]])
 
 
 def test_a_picture_is_who_runs_and_who_waits(cell):

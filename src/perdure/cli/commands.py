@@ -57,6 +57,7 @@ ENTRIES: Mapping[str, Entry] = {
     "learn": Entry("learn:learn", "Show what retries and persons taught the model.", asks=True),
     "whatif": Entry("whatif:whatif", "Replay traces under scheduling policies."),
     "when": Entry("when:app", "Say when jobs will start, and what holds them."),
+    "keep": Entry("keep:app", "Keep a job running past its walltime, as a chain."),
     "trace": Entry("trace:app", "Draw a trace, or turn one into another form."),
     "jobs": Entry("jobs:jobs", "List jobs, the latest first.", asks=True),
     "submit": Entry("jobs:submit", "Submit a job to the embedded cluster.", asks=True, settings=RUNS_A_PROGRAM),

@@ -1,1 +1,1 @@
-"""Keeping work running past its walltime: when to submit the successor of a running link, and the chain that does it."""
+"""Keeping work running past its walltime: a chain of jobs, and when to submit the successor of its running link."""

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 
 from perdure.model.table import JobTable
 from perdure.scheduling.slurm.settings import (
-    BackfillSettings, PrioritySettings, PriorityWeights, SchedulerSettings,
+    BackfillSettings,
+    PrioritySettings,
+    PriorityWeights,
+    SchedulerSettings,
 )  # fmt: skip
 from perdure.succession.replayed import ReplayedQueue, Shape
 from perdure.succession.wait_table import SuccessorWaits, successor_waits
@@ -33,7 +36,7 @@ WRONG = SchedulerSettings(
     priority=PrioritySettings(weights=PriorityWeights(age=1000, job_size=0)),
     backfill=BackfillSettings(window_s=DAY_S, interval_s=120.0, max_job_test=100),
 )
-"""A wrong model of `SITE`: the weight of a job's size is missing, and backfill is shallower, rarer and looks less far."""
+"""A wrong model of `SITE`: jobs have no weight for their size, and backfill is shallower, rarer and looks less far."""
 VERSION = 1  # of what is calculated: what was remembered of another is calculated anew
 
 

@@ -19,7 +19,7 @@ WAIT, SUBMIT = 0, 1
 HOUR_S = 3600.0
 
 
-class SuccessionEnv(gymnasium.Env[NDArray[np.float32], int]):
+class SuccessionEnv(gymnasium.Env):  # type: ignore[misc]
     """An episode is one link, from its start to the submission of its successor, which comes at its end at the latest.
 
     Observations are `observation.observe` of what a planner sees; actions are `WAIT` and `SUBMIT`. There is one reward,

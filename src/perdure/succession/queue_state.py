@@ -22,7 +22,7 @@ NAMES = (
 
 
 def queue_state(jobs: JobTable, now: float, total_gpus: int) -> Floats:
-    """(len(NAMES),) of jobs that run, with a `start_s`, or wait; shares of the cluster, hours and logarithms of counts."""
+    """(len(NAMES),) shares of the cluster, hours and logarithms of counts; jobs that run have a `start_s`."""
     runs = np.isfinite(jobs.start_s)
     limit_h, gpus = jobs.walltime_s / 3600, jobs.gpus / total_gpus
     age_h = (now - np.where(runs, jobs.start_s, jobs.submit_s)) / 3600

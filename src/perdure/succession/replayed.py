@@ -1,4 +1,4 @@
-"""A trace as it goes through a simulated Slurm: who runs and who waits at any instant, and what was known of it then."""
+"""A trace as it goes through a simulated Slurm: who runs and who waits at an instant, and what was known then."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedQueue:
-    """A trace, the scheduler that it goes through, and when each job started and ended. Times are seconds since the epoch."""
+    """A trace, its scheduler, and when each job started and ended. Times are seconds since the epoch."""
 
     table: JobTable
     gpus: int
@@ -71,7 +71,7 @@ class ReplayedQueue:
         return replace(jobs, start_s=start_s, end_s=np.empty(0), duration_s=jobs.walltime_s)
 
     def past(self, now: float, rng: Generator) -> Past:
-        """What is known of earlier jobs at `now`; one that has not ended has a running time drawn from those that have."""
+        """What is known of earlier jobs at `now`; one that has not ended has a drawn running time."""
         came = int(np.searchsorted(self.table.submit_s, now))
         jobs = self.table.take(np.arange(came))
         over = self.end_s[:came] <= now

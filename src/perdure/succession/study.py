@@ -165,7 +165,7 @@ def _point(
 
 
 def _better(points: Sequence[Point], reactive_h: float) -> dict[str, bool | None]:
-    """Whether a planner interrupts no longer than each baseline at the same overlap, its frontier drawn between points."""
+    """Whether a planner interrupts no longer than each baseline at its overlap, on a frontier drawn between points."""
     found: dict[str, bool | None] = {}
     bases = [each for each in points if each.planner in BASELINES]
     for key in dict.fromkeys((each.model, each.planner) for each in points if each.planner not in UNTOUCHED):

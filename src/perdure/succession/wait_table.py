@@ -55,7 +55,6 @@ def successor_waits(
 def probes_of(shapes: Sequence[Shape]) -> JobTable:
     """The shapes as jobs that come when they are told to, of a user of their own."""
     n, limits = len(shapes), np.array([each.limit_s for each in shapes])
-    return JobTable(
-        np.array([f"successor-{row}" for row in range(n)]), np.zeros(n), np.array([each.gpus for each in shapes], np.int64),
-        limits, user=np.full(n, "successor"), walltime_s=limits,
-    )  # fmt: skip
+    gpus = np.array([each.gpus for each in shapes], np.int64)
+    names = np.array([f"successor-{row}" for row in range(n)])
+    return JobTable(names, np.zeros(n), gpus, limits, user=np.full(n, "successor"), walltime_s=limits)

@@ -1,8 +1,9 @@
 """Submit once a quantile of the simulated waits, with a conformal margin, reaches to the end of the link.
 
-How far the same quantile of earlier forecasts for like jobs fell short says what must be added to this one: conformalized
-quantile regression (Romano, Patterson, Candes, NeurIPS 2019), one-sided, with the weights and the waits known from below
-only of `perdure.waits.conformal`. So a wrong model of the scheduler costs overlap, and few interruptions.
+How far the same quantile of earlier forecasts for like jobs fell short says what must be added to this one. That is
+conformalized quantile regression (Romano, Patterson, Candes, NeurIPS 2019), one-sided, in which newer outcomes weigh
+more and jobs that still wait count (`perdure.waits.conformal`). So a wrong model of the scheduler costs overlap, and
+few interruptions.
 """
 
 from __future__ import annotations

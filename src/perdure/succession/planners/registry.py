@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 
 from perdure.errors import ConfigError
 from perdure.succession.protocol import Planner
@@ -19,6 +20,12 @@ _HOMES = {
     "stopping": "stopping:Stopping",
 }
 NAMES = tuple(_HOMES)
+_NEEDS = {"forest": "sklearn", "boosted": "lightgbm"}  # to be trained
+
+
+def available() -> tuple[str, ...]:
+    """The planners that can be trained, where they must be, with what is installed."""
+    return tuple(name for name in NAMES if name not in _NEEDS or find_spec(_NEEDS[name]) is not None)
 
 
 def planner_named(name: str) -> Planner:
