@@ -41,7 +41,10 @@ class Forecast(Struct, frozen=True):
 
     def at(self, level: float) -> float:
         """The wait that is not exceeded with a chance of `level`."""
-        return float(np.quantile(self.waits_s, min(1.0, max(0.0, level))))
+        place = min(1.0, max(0.0, level)) * (len(self.waits_s) - 1)
+        below = int(place)
+        above = min(below + 1, len(self.waits_s) - 1)
+        return self.waits_s[below] + (place - below) * (self.waits_s[above] - self.waits_s[below])
 
 
 class Outcome(Struct, frozen=True):

@@ -35,7 +35,7 @@ class Sightings:
     """One entry an instant, by rising time."""
 
     instants_s: Floats
-    forecasts: Sequence[Forecast]
+    forecasts: Sequence[Forecast | None]
     recent: Sequence[tuple[float, ...]]
     outcomes: Sequence[tuple[Outcome, ...]]
     states: Sequence[tuple[float, ...]]

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perdure.succession.planners.terms import by_wait, level_of, until_the_end
 from perdure.succession.protocol import Decision, Outcome, View
@@ -44,20 +43,9 @@ class Conformal:
 
     def margin(self, outcomes: Sequence[Outcome], level: float) -> float:
         """By how much quantiles fall short, over their scale, with a chance of `level` that they do so by no more."""
-        said_s = _quantiles(outcomes, level)
+        said_s = np.array([each.said.at(level) for each in outcomes])
         wait_s = np.array([each.wait_s for each in outcomes])
         waits_on = np.array([not each.started for each in outcomes])
         age = np.arange(len(outcomes))[::-1]
         scores = (wait_s - said_s) / (said_s + self.offset_s)
         return float(score_quantiles(scores, waits_on, 0.5 ** (age / self.half_life)).at((level,))[0])
-
-
-def _quantiles(outcomes: Sequence[Outcome], level: float) -> NDArray[np.float64]:
-    """(n,) quantiles of what was said; forecasts of one length are read at once."""
-    said = [each.said.waits_s for each in outcomes]
-    if len({len(each) for each in said}) > 1:
-        return np.array([each.said.at(level) for each in outcomes])
-    place = level * (len(said[0]) - 1)
-    below = int(place)
-    above = min(below + 1, len(said[0]) - 1)
-    return np.array([each[below] + (place - below) * (each[above] - each[below]) for each in said])

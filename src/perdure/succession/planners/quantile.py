@@ -7,6 +7,7 @@ Nurmi, Wolski, "Predicting bounds on queuing delay", PPoPP 2006); here without c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from scipy.stats import binom
 
@@ -23,5 +24,10 @@ class Quantile:
         n, level = len(view.recent), level_of(view)
         if not n:
             return until_the_end(view, "no wait of a like job is known")
-        place = min(n - 1, int(binom.ppf(self.confidence, n, level)))
+        place = min(n - 1, _place(self.confidence, n, level))
         return by_wait(view, sorted(view.recent)[place], f"the {level:.0%} quantile of the last {n} waits")
+
+
+@cache
+def _place(confidence: float, n: int, level: float) -> int:
+    return int(binom.ppf(confidence, n, level))

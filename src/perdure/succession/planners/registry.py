@@ -18,9 +18,14 @@ _HOMES = {
     "rollout": "rollout:Rollout",
     "conformal": "conformal:Conformal",
     "stopping": "stopping:Stopping",
+    "dqn": "agents.agent:dqn",
+    "dqn-transformer": "agents.agent:dqn_transformer",
+    "gradient": "agents.agent:policy_gradient",
+    "gradient-transformer": "agents.agent:policy_gradient_transformer",
 }
 NAMES = tuple(_HOMES)
-_NEEDS = {"forest": "sklearn", "boosted": "lightgbm"}  # to be trained
+_AGENTS = ("dqn", "dqn-transformer", "gradient", "gradient-transformer")
+_NEEDS = {"forest": "sklearn", "boosted": "lightgbm", **dict.fromkeys(_AGENTS, "stable_baselines3")}  # to be trained
 
 
 def available() -> tuple[str, ...]:

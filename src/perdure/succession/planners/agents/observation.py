@@ -10,6 +10,7 @@ from perdure.succession.planners.terms import level_of
 from perdure.succession.protocol import Forecast, View
 from perdure.succession.queue_state import NAMES
 
+WAIT, SUBMIT = 0, 1  # actions
 DAY_H = 24.0
 _NOTHING = Forecast((0.0,))
 _OF_FORECAST = 6

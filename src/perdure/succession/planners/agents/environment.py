@@ -5,6 +5,7 @@ Needs the extra ``rl``. It is made of the exact wait table, so a step costs next
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -12,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.succession.episode import Links
-from perdure.succession.planners.observation import observe, width_of
+from perdure.succession.planners.agents.observation import SUBMIT, WAIT, observe, width_of
 from perdure.succession.sightings import Sightings, Terms
 
-WAIT, SUBMIT = 0, 1
+__all__ = ["SUBMIT", "WAIT", "SuccessionEnv"]
 HOUR_S = 3600.0
 
 
@@ -24,17 +25,17 @@ class SuccessionEnv(gymnasium.Env):  # type: ignore[misc]
 
     Observations are `observation.observe` of what a planner sees; actions are `WAIT` and `SUBMIT`. There is one reward,
     upon submission: minus the hours of interruption, or minus those of overlap at their price. `info` then has the
-    two, and what the oracle would have paid.
+    two, and what the oracle would have paid. Each episode has one of `terms`, drawn where there are several.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
-    def __init__(self, links: Links, seen: Sightings, terms: Terms, looks: int = 1) -> None:
-        self.links, self.seen, self.terms, self.looks = links, seen, terms, looks
+    def __init__(self, links: Links, seen: Sightings, terms: Sequence[Terms], looks: int = 1) -> None:
+        self.links, self.seen, self.all_terms, self.looks = links, seen, tuple(terms), looks
         self.action_space = gymnasium.spaces.Discrete(2)
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (looks, width_of()), np.float32)
-        self.oracle_s = links.oracle(terms.overlap_cost).cost_s(terms.overlap_cost)
-        self.episode, self.row = 0, 0
+        self.oracle_s = [links.oracle(each.overlap_cost).cost_s(each.overlap_cost) for each in self.all_terms]
+        self.episode, self.row, self.chosen = 0, 0, 0
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -44,6 +45,7 @@ class SuccessionEnv(gymnasium.Env):  # type: ignore[misc]
         n = len(self.links.first)
         self.episode = int(options["episode"]) if options else int(self.np_random.integers(n))
         self.row = int(self.links.first[self.episode])
+        self.chosen = int(self.np_random.integers(len(self.all_terms)))
         return self._observation(), {"episode": self.episode}
 
     def step(self, action: int) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
@@ -58,9 +60,14 @@ class SuccessionEnv(gymnasium.Env):  # type: ignore[misc]
         info = {
             "interruption_h": interruption_h,
             "overlap_h": overlap_h,
-            "oracle_h": float(self.oracle_s[self.episode]) / HOUR_S,
+            "oracle_h": float(self.oracle_s[self.chosen][self.episode]) / HOUR_S,
         }
         return self._observation(), reward, True, False, info
+
+    @property
+    def terms(self) -> Terms:
+        """Those of the current episode."""
+        return self.all_terms[self.chosen]
 
     def _observation(self) -> NDArray[np.float32]:
         first = int(self.links.first[self.episode])

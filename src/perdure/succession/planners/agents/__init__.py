@@ -1,0 +1,1 @@
+"""Planners that learn by reinforcement: the environment, what an agent observes, its training, and how it is served."""
