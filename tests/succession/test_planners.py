@@ -11,12 +11,12 @@ from msgspec import structs
 from perdure.errors import ConfigError
 from perdure.succession.planners import checks
 from perdure.succession.planners.conformal import Conformal
-from perdure.succession.planners.registry import DEFAULT, NAMES, planner_named
+from perdure.succession.planners.registry import AGENTS, DEFAULT, NAMES, planner_named
 from perdure.succession.planners.stopping import Stopping
 from perdure.succession.protocol import Forecast, Outcome, Trainable, View
 
 HOUR_S = 3600.0
-LEARNING = [name for name in NAMES if isinstance(planner_named(name), Trainable)]
+LEARNING = [name for name in NAMES if isinstance(planner_named(name), Trainable) and name not in AGENTS]
 VIEWS = checks.made_up_views()
 VIEW = View(
     now=1e9, link_started=1e9, link_ends=1e9 + 10 * HOUR_S, overlap_cost=0.25, max_interruption=None, forecast=None

@@ -24,8 +24,8 @@ _HOMES = {
     "gradient-transformer": "agents.agent:policy_gradient_transformer",
 }
 NAMES = tuple(_HOMES)
-_AGENTS = ("dqn", "dqn-transformer", "gradient", "gradient-transformer")
-_NEEDS = {"forest": "sklearn", "boosted": "lightgbm", **dict.fromkeys(_AGENTS, "stable_baselines3")}  # to be trained
+AGENTS = ("dqn", "dqn-transformer", "gradient", "gradient-transformer")
+_NEEDS = {"forest": "sklearn", "boosted": "lightgbm", **dict.fromkeys(AGENTS, "stable_baselines3")}  # to be trained
 
 
 def available() -> tuple[str, ...]:

@@ -1,0 +1,95 @@
+"""The study on a small drawn trace: its bounds, its statistics, and the command."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perdure.cli.commands import run
+from perdure.cli.keep_study import remembering
+from perdure.model.cluster import Cluster
+from perdure.succession.cells import SITE, Cell, with_limits
+from perdure.succession.replayed import ReplayedQueue, Shape
+from perdure.succession.study import StudyOptions, load_of, study_cell
+from perdure.traces.generate import generate
+
+HOUR_S, DAY_S = 3600.0, 86_400.0
+
+
+@pytest.fixture(scope="module")
+def study():
+    table = with_limits(generate(400, Cluster.parse("2x8"), 1.05, np.random.default_rng(1)))
+    submit_s = np.rint(table.submit_s * 8 * DAY_S / table.submit_s[-1])
+    table = replace(table, submit_s=submit_s, gpus=np.minimum(table.gpus, 8), duration_s=np.ceil(table.duration_s))
+    shapes = (Shape(4, 12 * HOUR_S),)
+    cell = Cell("drawn", ReplayedQueue.of(table, 16, SITE), shapes, HOUR_S, warm_s=2 * DAY_S, tail_s=DAY_S)
+    names = ("reactive", "average", "quantile", "conformal")
+    options = StudyOptions(names, prices=(1.0, 0.25), samples=2, draws=50, link_every_s=2 * HOUR_S)
+    return study_cell(cell, 0, options, lambda key, make: make())
+
+
+def test_each_planner_has_a_point_a_price_and_what_sees_a_forecast_one_a_model(study):
+    assert len(study.points) == 2 * (4 + 1)
+    assert {each.model for each in study.points if each.planner == "conformal"} == {"true", "wrong"}
+
+
+def test_no_regret_is_below_zero_and_the_reactive_planner_saves_nothing(study):
+    for each in study.points:
+        assert each.regret_h.mean >= -1e-9
+        assert each.gap.mean <= 1 + 1e-9
+        assert 0 <= each.seamless <= 1
+    reactive = [each for each in study.points if each.planner == "reactive"]
+    assert all(each.gap.mean == 0 and each.overlap_h.mean == 0 for each in reactive)
+    assert study.reactive_h == reactive[0].interruption_h.mean
+
+
+def test_intervals_hold_their_means(study):
+    for each in study.points:
+        for interval in (each.interruption_h, each.overlap_h, each.regret_h):
+            assert interval.low - 1e-9 <= interval.mean <= interval.high + 1e-9
+
+
+def test_it_can_be_written_as_json(study):
+    assert json.loads(json.dumps(study.to_json()))["points"][0]["planner"] == "reactive"
+
+
+def test_loads_are_light_medium_and_heavy():
+    assert [load_of(hours * HOUR_S) for hours in (1, 5, 30)] == ["light", "medium", "heavy"]
+
+
+def test_what_was_calculated_is_kept_in_files(tmp_path):
+    remember, asked = remembering(tmp_path / "kept"), []
+
+    def make():
+        asked.append(1)
+        return {"wait_s": np.arange(3.0)}
+
+    assert np.array_equal(remember("k", make)["wait_s"], remember("k", make)["wait_s"])
+    assert len(asked) == 1
+    (tmp_path / "kept" / "k.npz").write_bytes(b"cut off")
+    assert np.array_equal(remember("k", make)["wait_s"], np.arange(3.0))
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--gpus", "0"], "--gpus"),
+        (["--gpus", "8", "--planners", "oracle"], "no planner has that name"),
+        (["--gpus", "8", "--models", "best"], "no model of the scheduler"),
+        (["--gpus", "8", "--days", "9-3"], "--days"),
+        (["--gpus", "8"], "a study needs 30"),
+    ],
+)
+def test_bad_input_is_said_in_one_line(tmp_path, capsys, words, says):
+    trace = tmp_path / "short.swf"
+    trace.write_text(
+        "; a trace\n1 0 0 60 1 -1 -1 1 120 -1 1 1 1 1 1 1 -1 -1\n2 60 0 60 1 -1 -1 1 120 -1 1 1 1 1 1 1 -1 -1\n"
+    )
+    assert run(["keep", "study", "--trace", str(trace), *words]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
