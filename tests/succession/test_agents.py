@@ -12,6 +12,7 @@ from perdure.succession.planners.agents.networks import Encoder, Network
 from perdure.succession.planners.agents.observation import SUBMIT, WAIT, observe, width_of
 from perdure.succession.planners.registry import planner_named
 from perdure.succession.protocol import Trainable
+from perdure.succession.queue_state import NAMES
 from perdure.succession.sightings import Sightings, Terms
 from perdure.succession.wait_table import SuccessorWaits
 
@@ -62,7 +63,7 @@ def env():
     instants = 1e9 + HOUR_S * np.arange(30)
     truth = SuccessorWaits(instants, np.full((30, 1), 3 * HOUR_S))
     nothing: list[tuple[()]] = [()] * 30
-    seen = Sightings(instants, [None] * 30, nothing, nothing, nothing)
+    seen = Sightings(instants, [None] * 30, nothing, nothing, [(0.0,) * len(NAMES)] * 30)
     return SuccessionEnv(Links.of(truth, 0, 10 * HOUR_S, HOUR_S), seen, [Terms(0.25)])
 
 

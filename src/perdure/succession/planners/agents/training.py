@@ -15,6 +15,7 @@ from perdure.installation import to_install
 from perdure.succession.episode import Links
 from perdure.succession.planners.agents.networks import Encoder, Network
 from perdure.succession.protocol import Lesson
+from perdure.succession.queue_state import NAMES
 from perdure.succession.sightings import Sightings, Terms
 from perdure.succession.wait_table import SuccessorWaits
 
@@ -22,6 +23,7 @@ PRICES = (1.0, 0.5, 0.25, 0.1, 0.05)  # of overlap, drawn by episode
 WIDTH = 64  # of hidden layers
 REWARD_H = 10.0  # hours that are a reward of 1
 MODEL_WIDTH, HEADS = 32, 2  # of the transformer
+_EMPTY = (0.0,) * len(NAMES)
 
 
 def trained_network(
@@ -66,7 +68,7 @@ def _world(lessons: Sequence[Lesson]) -> tuple[Links, Sightings]:
     length_s = views[0].link_ends - views[0].link_started if views else step_s
     seen = Sightings(
         truth.instants_s, [each.forecast for each in views], [each.recent for each in views],
-        [each.outcomes for each in views], [each.queue[-1] if each.queue else () for each in views],
+        [each.outcomes for each in views], [each.queue[-1] if each.queue else _EMPTY for each in views],
     )  # fmt: skip
     if len(lessons) < 2:
         return Links(truth, 0, 1, np.empty(0, np.intp)), seen
