@@ -16,17 +16,18 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from perdure.cli.keep_study import remembering
-from perdure.succession.cells import HOUR_S, LIMIT_S, SITE, Cell, with_limits
+from perdure.succession.cells import HOUR_S, LIMIT_S, SITE, StudyCell, with_limits
 from perdure.succession.planners.registry import DEFAULT
-from perdure.succession.replayed import ReplayedQueue, Shape
+from perdure.succession.replayed import LinkShape, ReplayedQueue
 from perdure.succession.study import BASELINES, JUDGED_AT, CellStudy, Point, StudyOptions, study_cell
 from perdure.traces.read import read
 
 DAY_S = 86_400.0
-SHAPES = (Shape(1, LIMIT_S), Shape(8, LIMIT_S))
+SHAPES = (LinkShape(1, LIMIT_S), LinkShape(8, LIMIT_S))
 PLANNERS = ("reactive", "average", "quantile", "forest", "boosted", "rollout", "conformal", "stopping")
 PLANS = {  # by the beginning of the file's name: days, clusters, hours between decisions, GPUs of links
     "lublin": ((0, 1000), (360, 315, 290), 1.0, (1, 8)),
@@ -52,11 +53,16 @@ def main() -> None:
     parser.add_argument("--planners", default=",".join(PLANNERS))
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="figures of each cell; those that it has are not measured again")
     asked = parser.parse_args()
     began = time.process_time()
-    found = []
-    for study in studies(asked.traces, tuple(asked.planners.split(",")), asked.cache):
+    known = (
+        msgspec.json.decode(asked.json.read_bytes(), type=list[CellStudy])
+        if asked.json is not None and asked.json.exists()
+        else []
+    )
+    found: list[CellStudy] = []
+    for study in studies(asked.traces, tuple(asked.planners.split(",")), asked.cache, known):
         found.append(study)
         text = "\n".join(report(found, asked.traces, time.process_time() - began)) + "\n"
         if asked.out is not None:
@@ -66,7 +72,10 @@ def main() -> None:
         print(study.name, f"{time.process_time() - began:.0f} s", flush=True)
 
 
-def studies(traces: Sequence[Path], planners: tuple[str, ...], cache: Path | None) -> Iterator[CellStudy]:
+def studies(
+    traces: Sequence[Path], planners: tuple[str, ...], cache: Path | None, known: Sequence[CellStudy]
+) -> Iterator[CellStudy]:
+    done = {(each.trace, each.gpus, each.shape_gpus): each for each in known}
     for path in traces:
         name = next(each for each in PLANS if path.name.startswith(each))
         days, sizes, every_h, links = PLANS[name]
@@ -74,9 +83,11 @@ def studies(traces: Sequence[Path], planners: tuple[str, ...], cache: Path | Non
         begins, ends = np.searchsorted(table.submit_s, [DAY_S * day for day in days])
         table = with_limits(table.take(np.arange(begins, ends)))
         for gpus in sizes:
-            cell = Cell(name, ReplayedQueue.of(table, gpus, SITE), SHAPES, every_h * HOUR_S)
+            cell = StudyCell(name, ReplayedQueue.of(table, gpus, SITE), SHAPES, every_h * HOUR_S)
             for column, shape in enumerate(SHAPES):
-                if shape.gpus in links:
+                if shape.gpus in links and (name, gpus, shape.gpus) in done:
+                    yield done[name, gpus, shape.gpus]
+                elif shape.gpus in links:
                     yield study_cell(cell, column, StudyOptions(planners), remembering(cache))
 
 

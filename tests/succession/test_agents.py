@@ -8,7 +8,7 @@ import pytest
 from perdure.errors import MissingExtra
 from perdure.succession.episode import Links
 from perdure.succession.planners import checks
-from perdure.succession.planners.agents.networks import Encoder, Network
+from perdure.succession.planners.agents.networks import Encoder, ServedNetwork
 from perdure.succession.planners.agents.observation import SUBMIT, WAIT, observe, width_of
 from perdure.succession.planners.registry import planner_named
 from perdure.succession.protocol import Trainable
@@ -30,7 +30,7 @@ def test_an_observation_is_finite_and_of_its_shape():
 def test_layers_are_applied_one_after_the_other():
     """|1 - 2| by two layers of which the first keeps what is above 0."""
     layers = (np.array([[1.0, -1.0], [-1.0, 1.0]]), np.zeros(2)), (np.ones((1, 2)), np.zeros(1))
-    assert Network(None, layers, tanh=False)(np.array([[1.0, 2.0]])) == [1.0]
+    assert ServedNetwork(None, layers, tanh=False)(np.array([[1.0, 2.0]])) == [1.0]
 
 
 def test_without_the_extra_training_says_what_to_install(monkeypatch):
@@ -60,7 +60,7 @@ def env():
     pytest.importorskip("gymnasium")
     from perdure.succession.planners.agents.environment import SuccessionEnv
 
-    instants = 1e9 + HOUR_S * np.arange(30)
+    instants = np.arange(1e9, 1e9 + 30 * HOUR_S, HOUR_S, dtype=np.float64)
     truth = SuccessorWaits(instants, np.full((30, 1), 3 * HOUR_S))
     nothing: list[tuple[()]] = [()] * 30
     seen = Sightings(instants, [None] * 30, nothing, nothing, [(0.0,) * len(NAMES)] * 30)
@@ -92,10 +92,10 @@ def test_a_trained_agent_decides_without_torch_as_with_it(name):
     pytest.importorskip("stable_baselines3")
     from dataclasses import replace
 
-    from perdure.succession.planners.agents.agent import Agent
+    from perdure.succession.planners.agents.agent import SuccessionAgent
 
     planner = planner_named(name)
-    assert isinstance(planner, Agent)
+    assert isinstance(planner, SuccessionAgent)
     trained = replace(planner, steps=2_100).train(checks.made_up_lessons(), np.random.default_rng(0))
     for fact in checks.FACTS:
         fact(trained, checks.made_up_views())

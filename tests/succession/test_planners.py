@@ -13,7 +13,7 @@ from perdure.succession.planners import checks
 from perdure.succession.planners.conformal import Conformal
 from perdure.succession.planners.registry import AGENTS, DEFAULT, NAMES, planner_named
 from perdure.succession.planners.stopping import Stopping
-from perdure.succession.protocol import Forecast, Outcome, Trainable, View
+from perdure.succession.protocol import Forecast, ForecastOutcome, Trainable, View
 
 HOUR_S = 3600.0
 LEARNING = [name for name in NAMES if isinstance(planner_named(name), Trainable) and name not in AGENTS]
@@ -80,8 +80,8 @@ def test_a_conformal_margin_outweighs_a_model_that_says_too_little():
     """Where all earlier waits were 9 h longer than said, one hour is said and ten are meant."""
     said = Forecast.of_samples([HOUR_S] * 8)
     view = structs.replace(VIEW, forecast=said)
-    believed = structs.replace(view, outcomes=tuple(Outcome(said, HOUR_S, True) for _ in range(40)))
-    corrected = structs.replace(view, outcomes=tuple(Outcome(said, 10 * HOUR_S, True) for _ in range(40)))
+    believed = structs.replace(view, outcomes=tuple(ForecastOutcome(said, HOUR_S, True) for _ in range(40)))
+    corrected = structs.replace(view, outcomes=tuple(ForecastOutcome(said, 10 * HOUR_S, True) for _ in range(40)))
     planner = planner_named("conformal")
     assert not planner.decide(believed).submit
     assert planner.decide(corrected).submit
@@ -90,10 +90,10 @@ def test_a_conformal_margin_outweighs_a_model_that_says_too_little():
 def test_jobs_that_still_wait_count_for_the_margin():
     """Waits known from below only are longer than those that are over: leaving them out would be too short."""
     said = Forecast.of_samples([HOUR_S] * 8)
-    over = tuple(Outcome(said, HOUR_S, True) for _ in range(30))
-    open_ = tuple(Outcome(said, 5 * HOUR_S, False) for _ in range(20))
+    over = tuple(ForecastOutcome(said, HOUR_S, True) for _ in range(30))
+    open_ = tuple(ForecastOutcome(said, 5 * HOUR_S, False) for _ in range(20))
     planner = Conformal()
-    end = (Outcome(said, 30 * HOUR_S, True),)
+    end = (ForecastOutcome(said, 30 * HOUR_S, True),)
     assert planner.margin(over + open_ + end, 0.8) > planner.margin(over + end, 0.8)
 
 

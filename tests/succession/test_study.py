@@ -11,8 +11,8 @@ import pytest
 from perdure.cli.commands import run
 from perdure.cli.keep_study import remembering
 from perdure.model.cluster import Cluster
-from perdure.succession.cells import SITE, Cell, with_limits
-from perdure.succession.replayed import ReplayedQueue, Shape
+from perdure.succession.cells import SITE, StudyCell, with_limits
+from perdure.succession.replayed import LinkShape, ReplayedQueue
 from perdure.succession.study import StudyOptions, load_of, study_cell
 from perdure.traces.generate import generate
 
@@ -24,8 +24,8 @@ def study():
     table = with_limits(generate(400, Cluster.parse("2x8"), 1.05, np.random.default_rng(1)))
     submit_s = np.rint(table.submit_s * 8 * DAY_S / table.submit_s[-1])
     table = replace(table, submit_s=submit_s, gpus=np.minimum(table.gpus, 8), duration_s=np.ceil(table.duration_s))
-    shapes = (Shape(4, 12 * HOUR_S),)
-    cell = Cell("drawn", ReplayedQueue.of(table, 16, SITE), shapes, HOUR_S, warm_s=2 * DAY_S, tail_s=DAY_S)
+    shapes = (LinkShape(4, 12 * HOUR_S),)
+    cell = StudyCell("drawn", ReplayedQueue.of(table, 16, SITE), shapes, HOUR_S, warm_s=2 * DAY_S, tail_s=DAY_S)
     names = ("reactive", "average", "quantile", "conformal")
     options = StudyOptions(names, prices=(1.0, 0.25), samples=2, draws=50, link_every_s=2 * HOUR_S)
     return study_cell(cell, 0, options, lambda key, make: make())

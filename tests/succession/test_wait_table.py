@@ -10,18 +10,18 @@ import pytest
 from perdure.model.cluster import Cluster
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.simulation.simulate import simulate
-from perdure.succession.cells import SITE, WRONG, Cell, with_limits
+from perdure.succession.cells import SITE, WRONG, StudyCell, with_limits
 from perdure.succession.episode import Links
 from perdure.succession.planners.registry import AGENTS, NAMES, planner_named
-from perdure.succession.protocol import Lesson, Trainable
-from perdure.succession.replayed import ReplayedQueue, Shape
+from perdure.succession.protocol import Trainable, TrainingCase
+from perdure.succession.replayed import LinkShape, ReplayedQueue
 from perdure.succession.sightings import Terms, sightings
 from perdure.succession.what_if import WhatIf
 from perdure.traces.generate import generate
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 GPUS = 16
-SHAPES = (Shape(1, 12 * HOUR_S), Shape(4, 12 * HOUR_S))
+SHAPES = (LinkShape(1, 12 * HOUR_S), LinkShape(4, 12 * HOUR_S))
 
 
 def forget(key, make):
@@ -33,7 +33,7 @@ def cell():
     table = with_limits(generate(400, Cluster.parse("2x8"), 1.05, np.random.default_rng(1)))
     submit_s = np.rint(table.submit_s * 8 * DAY_S / table.submit_s[-1])
     table = replace(table, submit_s=submit_s, gpus=np.minimum(table.gpus, 8), duration_s=np.ceil(table.duration_s))
-    return Cell("drawn", ReplayedQueue.of(table, GPUS, SITE), SHAPES, HOUR_S, warm_s=2 * DAY_S, tail_s=DAY_S)
+    return StudyCell("drawn", ReplayedQueue.of(table, GPUS, SITE), SHAPES, HOUR_S, warm_s=2 * DAY_S, tail_s=DAY_S)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_the_oracle_costs_no_more_than_any_planner(name, links, seen, truth):
     planner = planner_named(name)
     if isinstance(planner, Trainable) and name not in AGENTS:
         lessons = [
-            Lesson(seen.view(row, now, now + links.length_s, Terms()), float(truth.wait_s[row, 1]))
+            TrainingCase(seen.view(row, now, now + links.length_s, Terms()), float(truth.wait_s[row, 1]))
             for row, now in enumerate(seen.instants_s.tolist())
         ]
         planner = planner.train(lessons, np.random.default_rng(0))

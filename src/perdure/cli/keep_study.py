@@ -83,20 +83,20 @@ def _span(text: str) -> tuple[float, float]:
 
 def run_study(call: StudyCall, as_json: bool, *, wide: bool) -> int:
     """Measure, and print it. Raises `InputError` and `ConfigError`."""
-    from perdure.succession.cells import SITE, Cell
+    from perdure.succession.cells import SITE, StudyCell
     from perdure.succession.planners.registry import planner_named
-    from perdure.succession.replayed import ReplayedQueue, Shape
+    from perdure.succession.replayed import LinkShape, ReplayedQueue
     from perdure.succession.study import StudyOptions, study_cell
 
     for name in call.planners:
         planner_named(name)
     options = StudyOptions(call.planners, call.models, seed=call.seed)
-    shapes = tuple(Shape(each, 3600 * call.limit_h) for each in call.links)
+    shapes = tuple(LinkShape(each, 3600 * call.limit_h) for each in call.links)
     found = []
     with progress(what="simulating"):
         table = _table(call)
         for gpus in call.gpus:
-            cell = Cell(
+            cell = StudyCell(
                 call.trace.name.partition(".")[0], ReplayedQueue.of(table, gpus, SITE), shapes, 3600 * call.every_h
             )
             found += [study_cell(cell, column, options, remembering()) for column in range(len(shapes))]

@@ -16,7 +16,7 @@ from perdure.scheduling.slurm.settings import (
     PriorityWeights,
     SchedulerSettings,
 )  # fmt: skip
-from perdure.succession.replayed import ReplayedQueue, Shape
+from perdure.succession.replayed import LinkShape, ReplayedQueue
 from perdure.succession.wait_table import SuccessorWaits, successor_waits
 from perdure.succession.what_if import WhatIf, WhatIfWaits
 from perdure.waits.past import DAY_S
@@ -41,12 +41,12 @@ VERSION = 1  # of what is calculated: what was remembered of another is calculat
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class StudyCell:
     """A replayed queue, the shapes asked about, and the grid of instants at which planners decide."""
 
     trace: str
     queue: ReplayedQueue
-    shapes: tuple[Shape, ...]
+    shapes: tuple[LinkShape, ...]
     step_s: float = HOUR_S
     warm_s: float = 5 * DAY_S  # of the trace, before the first instant
     tail_s: float = 4 * DAY_S  # of the trace, after the last one

@@ -47,7 +47,7 @@ class Forecast(Struct, frozen=True):
         return self.waits_s[below] + (place - below) * (self.waits_s[above] - self.waits_s[below])
 
 
-class Outcome(Struct, frozen=True):
+class ForecastOutcome(Struct, frozen=True):
     """What was forecast of a job like the successor when it was submitted, and what came of it."""
 
     said: Forecast
@@ -65,7 +65,7 @@ class View(Struct, frozen=True):
     max_interruption: float | None  # accepted probability of an interruption, instead of a price
     forecast: Forecast | None  # None where nobody can say
     recent: tuple[float, ...] = ()  # waits of like jobs that started lately, in seconds, newest last
-    outcomes: tuple[Outcome, ...] = ()  # of earlier forecasts for like jobs, newest last
+    outcomes: tuple[ForecastOutcome, ...] = ()  # of earlier forecasts for like jobs, newest last
     queue: tuple[tuple[float, ...], ...] = ()  # looks at the queue (`queue_state.NAMES`), newest last
 
     @property
@@ -96,7 +96,7 @@ class Planner(Protocol):
         """
 
 
-class Lesson(Struct, frozen=True):
+class TrainingCase(Struct, frozen=True):
     """An instant of the past: what a planner saw then, and how long a successor submitted then waited."""
 
     view: View
@@ -107,5 +107,5 @@ class Lesson(Struct, frozen=True):
 class Trainable(Protocol):
     """A planner that learns first. Untrained it decides like the reactive planner."""
 
-    def train(self, lessons: Sequence[Lesson], rng: np.random.Generator) -> Planner:
+    def train(self, lessons: Sequence[TrainingCase], rng: np.random.Generator) -> Planner:
         """The same planner, trained. Lessons are in the order of time, and none is later than what it will decide."""

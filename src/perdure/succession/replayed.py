@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LinkShape:
     """What each link of a chain asks for."""
 
     gpus: int
@@ -82,7 +82,9 @@ class ReplayedQueue:
         return replace(known, jobs=replace(jobs, duration_s=duration_s))
 
 
-def waits_of_like_jobs(queue: ReplayedQueue, shape: Shape, now: float, most: int, within_s: float = np.inf) -> Floats:
+def waits_of_like_jobs(
+    queue: ReplayedQueue, shape: LinkShape, now: float, most: int, within_s: float = np.inf
+) -> Floats:
     """Waits of jobs of about the shape's size that started by `now`, newest start last; of all where none is alike."""
     came = int(np.searchsorted(queue.table.submit_s, now))
     start_s = queue.start_s[:came]

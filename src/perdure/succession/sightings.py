@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.succession.protocol import Forecast, Outcome, View
+from perdure.succession.protocol import Forecast, ForecastOutcome, View
 from perdure.succession.queue_state import queue_state
-from perdure.succession.replayed import ReplayedQueue, Shape, waits_of_like_jobs
+from perdure.succession.replayed import LinkShape, ReplayedQueue, waits_of_like_jobs
 from perdure.succession.wait_table import SuccessorWaits
 from perdure.succession.what_if import WhatIfWaits
 from perdure.waits.past import DAY_S
@@ -37,7 +37,7 @@ class Sightings:
     instants_s: Floats
     forecasts: Sequence[Forecast | None]
     recent: Sequence[tuple[float, ...]]
-    outcomes: Sequence[tuple[Outcome, ...]]
+    outcomes: Sequence[tuple[ForecastOutcome, ...]]
     states: Sequence[tuple[float, ...]]
 
     def view(self, row: int, link_started: float, link_ends: float, terms: Terms) -> View:
@@ -50,7 +50,7 @@ class Sightings:
 
 
 def sightings(
-    queue: ReplayedQueue, shape: Shape, column: int, truth: SuccessorWaits, what_if: WhatIfWaits
+    queue: ReplayedQueue, shape: LinkShape, column: int, truth: SuccessorWaits, what_if: WhatIfWaits
 ) -> Sightings:
     """Of one shape, which has a column in both tables."""
     instants, waits = truth.instants_s, truth.wait_s[:, column]
@@ -64,10 +64,10 @@ def sightings(
     )
 
 
-def _outcomes(instants: Floats, waits: Floats, forecasts: Sequence[Forecast]) -> list[tuple[Outcome, ...]]:
+def _outcomes(instants: Floats, waits: Floats, forecasts: Sequence[Forecast]) -> list[tuple[ForecastOutcome, ...]]:
     """What was known at each instant of forecasts made before it."""
     step = max(1, round(OUTCOME_EACH_S / (instants[1] - instants[0]))) if len(instants) > 1 else 1
-    over = [Outcome(said, wait, True) for said, wait in zip(forecasts, waits.tolist(), strict=True)]
+    over = [ForecastOutcome(said, wait, True) for said, wait in zip(forecasts, waits.tolist(), strict=True)]
     found = []
     for now in instants.tolist():
         first, last = np.searchsorted(instants, (now - MEMORY_S, now))
@@ -76,7 +76,7 @@ def _outcomes(instants: Floats, waits: Floats, forecasts: Sequence[Forecast]) ->
             tuple(
                 over[row]
                 if instants[row] + waits[row] <= now
-                else Outcome(forecasts[row], now - float(instants[row]), False)
+                else ForecastOutcome(forecasts[row], now - float(instants[row]), False)
                 for row in rows
             )
         )

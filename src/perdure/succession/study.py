@@ -16,16 +16,16 @@ from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 
 from perdure.scheduling.slurm.settings import SchedulerSettings
-from perdure.succession.cells import HOUR_S, SITE, WRONG, Cell, Remember
-from perdure.succession.episode import Handover, Links
+from perdure.succession.cells import HOUR_S, SITE, WRONG, Remember, StudyCell
+from perdure.succession.episode import SEAMLESS_S, Handover, Links
 from perdure.succession.planners.registry import planner_named
-from perdure.succession.protocol import Lesson, Planner, Trainable
+from perdure.succession.protocol import Planner, Trainable, TrainingCase
 from perdure.succession.sightings import Sightings, Terms, sightings
 from perdure.succession.what_if import WhatIf
 from perdure.waits.past import DAY_S
 
 Floats = NDArray[np.float64]
-PRICES = (4.0, 1.0, 0.5, 0.25, 0.1, 0.05)
+PRICES = (64.0, 16.0, 4.0, 1.0, 0.5, 0.25, 0.1, 0.05)
 JUDGED_AT = 0.25  # the price of overlap at which shares of the gap are told
 LIGHT_S, HEAVY_S = 2 * HOUR_S, 12 * HOUR_S  # of the mean wait of reactive successors
 MODELS: Mapping[str, SchedulerSettings] = {"true": SITE, "wrong": WRONG}
@@ -99,7 +99,11 @@ class CellStudy:
 
 
 def study_cell(
-    cell: Cell, column: int, options: StudyOptions, remember: Remember, tell: Callable[[str], None] = lambda _: None
+    cell: StudyCell,
+    column: int,
+    options: StudyOptions,
+    remember: Remember,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> CellStudy:
     """Measure planners in one cell, for one of its shapes."""
     truth, shape = cell.truth(remember), cell.shapes[column]
@@ -139,17 +143,17 @@ def load_of(reactive_s: float) -> str:
     return "light" if reactive_s < LIGHT_S else "medium" if reactive_s <= HEAVY_S else "heavy"
 
 
-def _lessons(seen: Sightings, links: Links, cut_s: float) -> list[Lesson]:
+def _lessons(seen: Sightings, links: Links, cut_s: float) -> list[TrainingCase]:
     """All instants whose waits were known at the cut."""
     waits, length_s = links.truth.wait_s[:, links.column], links.length_s
     return [
-        Lesson(seen.view(row, now, now + length_s, Terms()), wait)
+        TrainingCase(seen.view(row, now, now + length_s, Terms()), wait)
         for row, (now, wait) in enumerate(zip(seen.instants_s.tolist(), waits.tolist(), strict=True))
         if now + wait <= cut_s
     ]
 
 
-def _trained(name: str, lessons: Sequence[Lesson], seed: int) -> Planner:
+def _trained(name: str, lessons: Sequence[TrainingCase], seed: int) -> Planner:
     planner = planner_named(name)
     return planner.train(lessons, default_rng(seed)) if isinstance(planner, Trainable) else planner
 
@@ -183,11 +187,16 @@ def _better(points: Sequence[Point], reactive_h: float) -> dict[str, bool | None
 
 
 def _at_overlap(its: Sequence[Point], base: Point, reactive_h: float) -> float:
-    """The interruption of a frontier at the overlap of a base. It begins at the reactive planner, without overlap."""
+    """The interruption of a frontier at the overlap of a base, to a minute: shorter gaps and overlaps count as none.
+
+    It begins at the reactive planner, without overlap.
+    """
     overlap = np.array([0.0, *(each.overlap_h.mean for each in its)])
     interruption = np.array([reactive_h, *(each.interruption_h.mean for each in its)])
     order = np.lexsort((interruption, overlap))
-    return float(np.interp(base.overlap_h.mean, overlap[order], np.minimum.accumulate(interruption[order])))
+    return float(
+        np.interp(base.overlap_h.mean + SEAMLESS_S / HOUR_S, overlap[order], np.minimum.accumulate(interruption[order]))
+    )
 
 
 def _blocks(began_s: Floats, block_s: float, draws: int, rng: Generator) -> NDArray[np.intp]:

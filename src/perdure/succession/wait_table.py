@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from perdure.model.table import JobTable
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.simulation.live import LiveQueue
-from perdure.succession.replayed import ReplayedQueue, Shape
+from perdure.succession.replayed import LinkShape, ReplayedQueue
 
 Floats = NDArray[np.float64]
 LONGEST_S = 20 * 86_400.0  # a successor that has not started by then counts as waiting just so long
@@ -37,7 +37,7 @@ class SuccessorWaits:
 
 
 def successor_waits(
-    queue: ReplayedQueue, shapes: Sequence[Shape], instants_s: Floats, tell: Callable[[float], None] | None = None
+    queue: ReplayedQueue, shapes: Sequence[LinkShape], instants_s: Floats, tell: Callable[[float], None] | None = None
 ) -> SuccessorWaits:
     """Fork at each of the rising instants. `tell` hears which share is done."""
     live = LiveQueue.replaying(queue.table, queue.cluster, Slurm(queue.settings), probes_of(shapes))
@@ -52,7 +52,7 @@ def successor_waits(
     return SuccessorWaits(instants_s, wait_s)
 
 
-def probes_of(shapes: Sequence[Shape]) -> JobTable:
+def probes_of(shapes: Sequence[LinkShape]) -> JobTable:
     """The shapes as jobs that come when they are told to, of a user of their own."""
     n, limits = len(shapes), np.array([each.limit_s for each in shapes])
     gpus = np.array([each.gpus for each in shapes], np.int64)

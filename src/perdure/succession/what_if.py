@@ -17,7 +17,7 @@ from perdure.model.table import JobTable
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.simulation.live import LiveQueue
-from perdure.succession.replayed import DAYS_AHEAD_S, ReplayedQueue, Shape
+from perdure.succession.replayed import DAYS_AHEAD_S, LinkShape, ReplayedQueue
 from perdure.succession.wait_table import probes_of
 from perdure.waits.past import DAY_S, Past
 
@@ -43,7 +43,7 @@ class WhatIf:
     seed: int = 0
 
     def waits(
-        self, queue: ReplayedQueue, shapes: Sequence[Shape], instants_s: Floats,
+        self, queue: ReplayedQueue, shapes: Sequence[LinkShape], instants_s: Floats,
         tell: Callable[[float], None] | None = None,
     ) -> WhatIfWaits:  # fmt: skip
         """Ask at each of the rising instants; each instant has draws of its own, whatever others are asked."""

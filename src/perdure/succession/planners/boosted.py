@@ -10,7 +10,7 @@ import numpy as np
 
 from perdure.succession.planners.features import state_row, state_rows
 from perdure.succession.planners.terms import by_wait, level_of, until_the_end
-from perdure.succession.protocol import Decision, Lesson, View
+from perdure.succession.protocol import Decision, TrainingCase, View
 from perdure.waits.boosting import Trees
 
 LEVELS = (0.5, 0.65, 0.8, 0.9, 0.95)
@@ -26,7 +26,7 @@ class Boosted:
     learned: tuple[Any, ...] = ()  # a model a level
     name: str = "boosted"
 
-    def train(self, lessons: Sequence[Lesson], rng: np.random.Generator) -> Boosted:
+    def train(self, lessons: Sequence[TrainingCase], rng: np.random.Generator) -> Boosted:
         """Raises `MissingExtra` where LightGBM is not installed."""
         if not lessons:
             return self

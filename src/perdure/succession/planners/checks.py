@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import structs
 
-from perdure.succession.protocol import Decision, Forecast, Lesson, Outcome, Planner, View
+from perdure.succession.protocol import Decision, Forecast, ForecastOutcome, Planner, TrainingCase, View
 from perdure.succession.queue_state import NAMES
 
 HOUR_S = 3600.0
@@ -39,7 +39,7 @@ def made_up_views(n: int = 40, seed: int = 0) -> list[View]:
     return views
 
 
-def made_up_lessons(n: int = 120, seed: int = 0) -> list[Lesson]:
+def made_up_lessons(n: int = 120, seed: int = 0) -> list[TrainingCase]:
     """An even grid of hours at each of which a link begins; waits are about as forecast."""
     rng = np.random.default_rng(seed)
     views = made_up_views(n, seed)
@@ -48,7 +48,7 @@ def made_up_lessons(n: int = 120, seed: int = 0) -> list[Lesson]:
         now = 1e9 + HOUR_S * place
         forecast = each.forecast or Forecast((HOUR_S,))
         view = structs.replace(each, now=now, link_started=now, link_ends=now + 48 * HOUR_S, forecast=forecast)
-        lessons.append(Lesson(view, forecast.mean_s * float(rng.uniform(0.5, 1.5))))
+        lessons.append(TrainingCase(view, forecast.mean_s * float(rng.uniform(0.5, 1.5))))
     return lessons
 
 
@@ -91,10 +91,10 @@ def epoch_does_not_matter(planner: Planner, views: Sequence[View]) -> None:
         assert planner.decide(view).submit == planner.decide(later).submit
 
 
-def _outcomes(rng: np.random.Generator, mean_s: float) -> tuple[Outcome, ...]:
+def _outcomes(rng: np.random.Generator, mean_s: float) -> tuple[ForecastOutcome, ...]:
     waits = rng.gamma(2.0, mean_s / 2, 60)
     return tuple(
-        Outcome(Forecast.of_samples(rng.gamma(2.0, mean_s / 2, 8)), wait, bool(started))
+        ForecastOutcome(Forecast.of_samples(rng.gamma(2.0, mean_s / 2, 8)), wait, bool(started))
         for wait, started in zip(waits.tolist(), rng.random(60) < 0.9, strict=True)
     )
 

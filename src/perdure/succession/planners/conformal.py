@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perdure.succession.planners.terms import by_wait, level_of, until_the_end
-from perdure.succession.protocol import Decision, Outcome, View
+from perdure.succession.protocol import Decision, ForecastOutcome, View
 from perdure.waits.conformal import score_quantiles
 
 FEW = 12  # outcomes: with fewer the forecast is believed
@@ -41,7 +41,7 @@ class Conformal:
             view, max(0.0, wait_s), f"the {level:.0%} quantile of the simulated waits, corrected by earlier ones,"
         )
 
-    def margin(self, outcomes: Sequence[Outcome], level: float) -> float:
+    def margin(self, outcomes: Sequence[ForecastOutcome], level: float) -> float:
         """By how much quantiles fall short, over their scale, with a chance of `level` that they do so by no more."""
         said_s = np.array([each.said.at(level) for each in outcomes])
         wait_s = np.array([each.wait_s for each in outcomes])

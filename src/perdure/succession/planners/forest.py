@@ -13,13 +13,13 @@ from perdure.errors import MissingExtra
 from perdure.installation import to_install
 from perdure.succession.planners.features import state_row, state_rows
 from perdure.succession.planners.terms import by_wait, until_the_end
-from perdure.succession.protocol import Decision, Lesson, View
+from perdure.succession.protocol import Decision, TrainingCase, View
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Trees:
+class FlatTrees:
     """The trees of a forest one behind the other, as arrays; a leaf is its own child."""
 
     roots: Ints
@@ -30,7 +30,7 @@ class Trees:
     value: NDArray[np.float64]
 
     @classmethod
-    def of(cls, grown: Sequence[Any]) -> Trees:
+    def of(cls, grown: Sequence[Any]) -> FlatTrees:
         """Of trees as scikit-learn has them."""
         counts = [tree.node_count for tree in grown]
         roots = np.concatenate([[0], np.cumsum(counts)])[:-1].astype(np.int64)
@@ -61,10 +61,10 @@ class Forest:
 
     trees: int = 60
     least_leaf: int = 5
-    learned: Trees | None = None
+    learned: FlatTrees | None = None
     name: str = "forest"
 
-    def train(self, lessons: Sequence[Lesson], rng: np.random.Generator) -> Forest:
+    def train(self, lessons: Sequence[TrainingCase], rng: np.random.Generator) -> Forest:
         """Raises `MissingExtra` where scikit-learn is not installed."""
         try:
             from sklearn.ensemble import RandomForestRegressor
@@ -77,7 +77,7 @@ class Forest:
             self.trees, min_samples_leaf=self.least_leaf, max_features=0.5, random_state=seed, n_jobs=1
         )
         model.fit(state_rows([each.view for each in lessons]), [each.wait_s for each in lessons])
-        return replace(self, learned=Trees.of([each.tree_ for each in model.estimators_]))
+        return replace(self, learned=FlatTrees.of([each.tree_ for each in model.estimators_]))
 
     def decide(self, view: View) -> Decision:
         if self.learned is None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.succession.planners.terms import at_the_end, later, level_of, until_the_end
-from perdure.succession.protocol import Decision, Forecast, Lesson, View
+from perdure.succession.protocol import Decision, Forecast, TrainingCase, View
 
 Floats = NDArray[np.float64]
 PRICES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)  # of overlap, for which it learns
@@ -23,7 +23,7 @@ RIDGE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class StoppingWeights:
     """Weights by price, steps left and variable: of what submitting now costs more than waiting, in hours."""
 
     step_s: float
@@ -34,10 +34,10 @@ class Learned:
 class Stopping:
     """It learns from forecasts and waits of the past, for each of a few prices of overlap."""
 
-    learned: Learned | None = None
+    learned: StoppingWeights | None = None
     name: str = "stopping"
 
-    def train(self, lessons: Sequence[Lesson], rng: np.random.Generator) -> Stopping:  # noqa: ARG002
+    def train(self, lessons: Sequence[TrainingCase], rng: np.random.Generator) -> Stopping:  # noqa: ARG002
         """Lessons are one instant of an even grid each, and the link of each begins then."""
         known = [each for each in lessons if each.view.forecast is not None]
         if len(known) < 2:
@@ -47,7 +47,7 @@ class Stopping:
         wait_h = np.array([each.wait_s for each in known]) / 3600
         forecasts = np.array([_resampled(each.view.forecast) for each in known if each.view.forecast]) / 3600
         weight = [_induced(forecasts, wait_h, step_s / 3600, steps, price) for price in PRICES]
-        return replace(self, learned=Learned(step_s, np.array(weight)))
+        return replace(self, learned=StoppingWeights(step_s, np.array(weight)))
 
     def decide(self, view: View) -> Decision:
         if self.learned is None or view.forecast is None:

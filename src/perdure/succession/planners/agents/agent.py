@@ -7,25 +7,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perdure.succession.planners.agents.networks import Network
+from perdure.succession.planners.agents.networks import ServedNetwork
 from perdure.succession.planners.agents.observation import SUBMIT, WAIT, observe
 from perdure.succession.planners.terms import at_the_end, later, until_the_end
-from perdure.succession.protocol import Decision, Lesson, View
+from perdure.succession.protocol import Decision, TrainingCase, View
 
 TRANSFORMER_LOOKS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class SuccessionAgent:
     """One network for all prices of overlap: the price is part of what it observes."""
 
     name: str
     algorithm: str  # "dqn" or "ppo", as Stable-Baselines3 calls them
     looks: int = 1  # at the queue; with several, a small transformer reads them
     steps: int = 40_000  # of training
-    network: Network | None = None
+    network: ServedNetwork | None = None
 
-    def train(self, lessons: Sequence[Lesson], rng: np.random.Generator) -> Agent:
+    def train(self, lessons: Sequence[TrainingCase], rng: np.random.Generator) -> SuccessionAgent:
         """Lessons are one instant of an even grid each. Raises `MissingExtra` where the extra ``rl`` is missing."""
         from perdure.succession.planners.agents.training import trained_network
 
@@ -42,21 +42,21 @@ class Agent:
         return later(view, "the agent prefers to wait")
 
 
-def dqn() -> Agent:
+def dqn() -> SuccessionAgent:
     """Deep Q-learning (Mnih et al., Nature 518, 2015) with a multilayer perceptron."""
-    return Agent("dqn", "dqn")
+    return SuccessionAgent("dqn", "dqn")
 
 
-def dqn_transformer() -> Agent:
+def dqn_transformer() -> SuccessionAgent:
     """Deep Q-learning with a small transformer over the last looks at the queue."""
-    return Agent("dqn-transformer", "dqn", TRANSFORMER_LOOKS)
+    return SuccessionAgent("dqn-transformer", "dqn", TRANSFORMER_LOOKS)
 
 
-def policy_gradient() -> Agent:
+def policy_gradient() -> SuccessionAgent:
     """Proximal policy optimization (Schulman et al., 2017) with a multilayer perceptron."""
-    return Agent("gradient", "ppo")
+    return SuccessionAgent("gradient", "ppo")
 
 
-def policy_gradient_transformer() -> Agent:
+def policy_gradient_transformer() -> SuccessionAgent:
     """Proximal policy optimization with a small transformer over the last looks at the queue."""
-    return Agent("gradient-transformer", "ppo", TRANSFORMER_LOOKS)
+    return SuccessionAgent("gradient-transformer", "ppo", TRANSFORMER_LOOKS)

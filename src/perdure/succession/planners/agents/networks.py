@@ -41,7 +41,7 @@ class Encoder:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class ServedNetwork:
     """What an agent thinks of waiting and of submitting: two numbers, of which the larger one wins."""
 
     encoder: Encoder | None  # else looks are laid one behind the other

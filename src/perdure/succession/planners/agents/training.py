@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from perdure.errors import MissingExtra
 from perdure.installation import to_install
 from perdure.succession.episode import Links
-from perdure.succession.planners.agents.networks import Encoder, Network
-from perdure.succession.protocol import Lesson
+from perdure.succession.planners.agents.networks import Encoder, ServedNetwork
+from perdure.succession.protocol import TrainingCase
 from perdure.succession.queue_state import NAMES
 from perdure.succession.sightings import Sightings, Terms
 from perdure.succession.wait_table import SuccessorWaits
@@ -27,8 +27,8 @@ _EMPTY = (0.0,) * len(NAMES)
 
 
 def trained_network(
-    algorithm: str, looks: int, steps: int, lessons: Sequence[Lesson], rng: Generator
-) -> Network | None:
+    algorithm: str, looks: int, steps: int, lessons: Sequence[TrainingCase], rng: Generator
+) -> ServedNetwork | None:
     """The network of an agent that has learned; None where lessons do not reach over one link."""
     if any(find_spec(each) is None for each in ("gymnasium", "stable_baselines3", "torch")):
         raise MissingExtra("planners that learn by reinforcement", "an extra is not installed", to_install("rl"))
@@ -57,7 +57,7 @@ def trained_network(
     return exported(model)
 
 
-def _world(lessons: Sequence[Lesson]) -> tuple[Links, Sightings]:
+def _world(lessons: Sequence[TrainingCase]) -> tuple[Links, Sightings]:
     """The links and what is seen in the first stretch of lessons without a hole."""
     now = np.array([each.view.now for each in lessons])
     step_s = float(np.median(np.diff(now))) if len(now) > 1 else 1.0
@@ -94,7 +94,7 @@ def transformer() -> type:
     return LooksTransformer
 
 
-def exported(model: Any) -> Network:
+def exported(model: Any) -> ServedNetwork:
     """The network of a trained model of Stable-Baselines3, without what only training needs."""
     if hasattr(model, "q_net"):
         extractor, body, tanh = model.q_net.features_extractor, list(model.q_net.q_net), False
@@ -103,7 +103,7 @@ def exported(model: Any) -> Network:
         extractor, tanh = policy.features_extractor, True
         body = [*policy.mlp_extractor.policy_net, policy.action_net]
     layers = tuple((_array(each.weight), _array(each.bias)) for each in body if hasattr(each, "weight"))
-    return Network(_encoder(extractor), layers, tanh)
+    return ServedNetwork(_encoder(extractor), layers, tanh)
 
 
 def _encoder(extractor: Any) -> Encoder | None:
