@@ -36,7 +36,7 @@ PLANS = {  # by the beginning of the file's name: days, clusters, hours between 
 }
 REFERENCE = (("lublin", 360, 1), ("lublin", 360, 8), ("lublin", 315, 1), ("lublin", 315, 8), ("lublin", 290, 1))
 NOTES = """\
-- Planners learn from the first 55% of the time. They are measured on links that begin and end later, one each 4 hours;
+- Planners learn from the first 55% of the time. They are measured on links that begin and end later, one each 8 hours;
   links overlap, so intervals (95%) are by blocks of 4 days. Decisions are each 1 h (lublin) or 2 h.
 - *Load* is by the mean wait of successors that are submitted at the end: under 2 h light, over 12 h heavy.
 - *Gap*: share of the cost, interruption and 0.25 of overlap, between *reactive* and the oracle that is saved.

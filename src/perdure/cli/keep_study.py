@@ -163,6 +163,8 @@ def _print(study: CellStudy, *, wide: bool) -> None:
 
 
 def _rows(study: CellStudy) -> Sequence[tuple[object, ...]]:
+    from perdure.succession.study import JUDGED_AT, PRICELESS
+
     words = {True: "yes", False: "no", None: ""}
     return [
         (
@@ -172,6 +174,7 @@ def _rows(study: CellStudy) -> Sequence[tuple[object, ...]]:
             words[study.better.get(f"{each.model} {each.planner}")],
         )
         for each in study.points
+        if each.price == JUDGED_AT or each.planner not in PRICELESS
     ]  # fmt: skip
 
 

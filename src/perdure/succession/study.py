@@ -25,7 +25,7 @@ from perdure.succession.what_if import WhatIf
 from perdure.waits.past import DAY_S
 
 Floats = NDArray[np.float64]
-PRICES = (64.0, 16.0, 4.0, 1.0, 0.5, 0.25, 0.1, 0.05)
+PRICES = (16.0, 4.0, 1.0, 0.25, 0.1, 0.05)
 JUDGED_AT = 0.25  # the price of overlap at which shares of the gap are told
 LIGHT_S, HEAVY_S = 2 * HOUR_S, 12 * HOUR_S  # of the mean wait of reactive successors
 MODELS: Mapping[str, SchedulerSettings] = {"true": SITE, "wrong": WRONG}
@@ -42,7 +42,7 @@ class StudyOptions:
     models: tuple[str, ...] = ("true", "wrong")
     prices: tuple[float, ...] = PRICES
     learn_share: float = 0.55  # of the time
-    link_every_s: float = 4 * HOUR_S
+    link_every_s: float = 8 * HOUR_S
     samples: int = 8
     draws: int = 1000
     block_s: float = 4 * DAY_S
