@@ -64,7 +64,7 @@ def main() -> None:
     found: list[CellStudy] = []
     for study in studies(asked.traces, tuple(asked.planners.split(",")), asked.cache, known):
         found.append(study)
-        text = "\n".join(report(found, asked.traces, time.process_time() - began)) + "\n"
+        text = "\n".join(report(found, asked.traces)) + "\n"
         if asked.out is not None:
             asked.out.write_text(text)
         if asked.json is not None:
@@ -91,12 +91,11 @@ def studies(
                     yield study_cell(cell, column, StudyOptions(planners), remembering(cache))
 
 
-def report(found: Sequence[CellStudy], traces: Sequence[Path], took_s: float) -> Iterator[str]:
+def report(found: Sequence[CellStudy], traces: Sequence[Path]) -> Iterator[str]:
     yield "# When planners submit the successor of a link\n"
     names = " ".join(path.name for path in traces)
     yield f"`python -m benchmarks.succession {names} --out benchmarks/succession.md`, {os.cpu_count()} shared cores,"
-    yield f"{platform.machine()}, Python {platform.python_version()}; {took_s:.0f} s of the processor, without what was"
-    yield "simulated before. `perdure keep study` measures a trace of your own.\n"
+    yield f"{platform.machine()}, Python {platform.python_version()}. `perdure keep study` measures a trace of your own.\n"
     yield (__doc__ or "").partition("\n\n")[2]
     yield NOTES
     yield "## Share of the gap at a price of 0.25\n"
