@@ -95,7 +95,7 @@ def report(found: Sequence[CellStudy], traces: Sequence[Path]) -> Iterator[str]:
     yield "# When planners submit the successor of a link\n"
     names = " ".join(path.name for path in traces)
     yield f"`python -m benchmarks.succession {names} --out benchmarks/succession.md`, {os.cpu_count()} shared cores,"
-    yield f"{platform.machine()}, Python {platform.python_version()}. `perdure keep study` measures a trace of your own.\n"
+    yield f"{platform.machine()}, Python {platform.python_version()}. `perdure keep study` measures another trace.\n"
     yield (__doc__ or "").partition("\n\n")[2]
     yield NOTES
     yield "## Share of the gap at a price of 0.25\n"
