@@ -35,6 +35,11 @@ PLANS = {  # by the beginning of the file's name: days, clusters, hours between 
     "CTC": ((0, 66), (400, 360, 338), 2.0, (1,)),
 }
 REFERENCE = (("lublin", 360, 1), ("lublin", 360, 8), ("lublin", 315, 1), ("lublin", 315, 8), ("lublin", 290, 1))
+INPUT = """\
+Traces of the Parallel Workloads Archive, each through clusters of three sizes: a cell each. lublin_256 is drawn, without
+limits (they are made up: running times times 1 + Exp(1)); days 60 to 150 of HPC2N and the first 66 of CTC-SP2 have real
+arrivals, users and limits. Links run for 48 hours, with 1 GPU (processor), and on lublin with 8 too.
+"""
 NOTES = """\
 - Planners learn from the first 55% of the time. They are measured on links that begin and end later, one each 8 hours;
   links overlap, so intervals (95%) are by blocks of 4 days. Decisions are each 1 h (lublin) or 2 h.
@@ -44,6 +49,8 @@ NOTES = """\
   four days, each 120 s instead of 30 s; truth and all that is seen are the same.
 - Outcomes of earlier forecasts are those of successors of the same shape, one each 3 hours, as far as they had started;
   a site knows such only of other users' jobs that are alike.
+- How *conformal* corrects was chosen on the cells of lublin; those of HPC2N and CTC were measured once, afterwards.
+- Frontiers are compared at equal overlap, to a minute a link: shorter gaps and overlaps count as none.
 """
 
 
@@ -96,7 +103,7 @@ def report(found: Sequence[CellStudy], traces: Sequence[Path]) -> Iterator[str]:
     names = " ".join(path.name for path in traces)
     yield f"`python -m benchmarks.succession {names} --out benchmarks/succession.md`, {os.cpu_count()} shared cores,"
     yield f"{platform.machine()}, Python {platform.python_version()}. `perdure keep study` measures another trace.\n"
-    yield (__doc__ or "").partition("\n\n")[2]
+    yield INPUT
     yield NOTES
     yield "## Share of the gap at a price of 0.25\n"
     yield from gaps(found)
