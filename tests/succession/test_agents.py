@@ -78,6 +78,12 @@ def test_the_reward_is_what_the_handover_costs(env, waits, reward):
     assert info["oracle_h"] == 0.0
 
 
+def test_episodes_of_training_start_anywhere_in_their_links(env):
+    env.starts_anywhere = True
+    rows = {env.reset(seed=seed, options={"episode": 4}) and env.row for seed in range(200)}
+    assert rows == set(range(4, 14))
+
+
 def test_it_keeps_to_the_api_of_gymnasium(env):
     checker = pytest.importorskip("gymnasium.utils.env_checker")
     import warnings

@@ -25,13 +25,17 @@ class SuccessionEnv(gymnasium.Env):  # type: ignore[misc]
 
     Observations are `observation.observe` of what a planner sees; actions are `WAIT` and `SUBMIT`. There is one reward,
     upon submission: minus the hours of interruption, or minus those of overlap at their price. `info` then has the
-    two, and what the oracle would have paid. Each episode has one of `terms`, drawn where there are several.
+    two, and what the oracle would have paid. Each episode has one of `terms`, drawn where there are several. In
+    training an episode may start anywhere in its link: who submits at random never comes near its end.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
-    def __init__(self, links: Links, seen: Sightings, terms: Sequence[Terms], looks: int = 1) -> None:
+    def __init__(
+        self, links: Links, seen: Sightings, terms: Sequence[Terms], looks: int = 1, *, starts_anywhere: bool = False
+    ) -> None:
         self.links, self.seen, self.all_terms, self.looks = links, seen, tuple(terms), looks
+        self.starts_anywhere = starts_anywhere
         self.action_space = gymnasium.spaces.Discrete(2)
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (looks, width_of()), np.float32)
         self.oracle_s = [links.oracle(each.overlap_cost).cost_s(each.overlap_cost) for each in self.all_terms]
@@ -45,6 +49,7 @@ class SuccessionEnv(gymnasium.Env):  # type: ignore[misc]
         n = len(self.links.first)
         self.episode = int(options["episode"]) if options else int(self.np_random.integers(n))
         self.row = int(self.links.first[self.episode])
+        self.row += int(self.np_random.integers(self.links.length)) if self.starts_anywhere else 0
         self.chosen = int(self.np_random.integers(len(self.all_terms)))
         return self._observation(), {"episode": self.episode}
 

@@ -42,7 +42,7 @@ def trained_network(
     from perdure.succession.planners.agents.environment import SuccessionEnv
 
     torch.set_num_threads(1)
-    env = SuccessionEnv(links, seen, [Terms(price) for price in PRICES], looks)
+    env = SuccessionEnv(links, seen, [Terms(price) for price in PRICES], looks, starts_anywhere=True)
     rewarded = gymnasium.wrappers.TransformReward(env, lambda reward: reward / REWARD_H)
     given: dict[str, Any] = {"net_arch": [WIDTH, WIDTH]}
     if looks > 1:
@@ -50,6 +50,7 @@ def trained_network(
     how: dict[str, Any] = {"gamma": 1.0, "seed": int(rng.integers(2**31)), "device": "cpu", "policy_kwargs": given}
     if algorithm == "dqn":
         how |= {"learning_starts": 2_000, "buffer_size": steps, "exploration_fraction": 0.5, "learning_rate": 5e-4}
+        how |= {"target_update_interval": 250}  # a cost at the end of a link must get to its begin, step by step
     else:
         how |= {"n_steps": 1_024, "batch_size": 128, "ent_coef": 0.01}
     model = getattr(stable_baselines3, algorithm.upper())("MlpPolicy", rewarded, **how)
