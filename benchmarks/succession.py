@@ -36,9 +36,9 @@ PLANS = {  # by the beginning of the file's name: days, clusters, hours between 
 }
 REFERENCE = (("lublin", 360, 1), ("lublin", 360, 8), ("lublin", 315, 1), ("lublin", 315, 8), ("lublin", 290, 1))
 INPUT = """\
-Traces of the Parallel Workloads Archive, each through clusters of three sizes: a cell each. lublin_256 is drawn, without
-limits (they are made up: running times times 1 + Exp(1)); days 60 to 150 of HPC2N and the first 66 of CTC-SP2 have real
-arrivals, users and limits. Links run for 48 hours, with 1 GPU (processor), and on lublin with 8 too.
+Traces of the Parallel Workloads Archive, each through clusters of three sizes: a cell each. lublin_256 is drawn, with
+made-up limits (running times times 1 + Exp(1)); days 60 to 150 of HPC2N and the first 66 of CTC-SP2 have real arrivals,
+users and limits. Links run for 48 hours, with 1 GPU (processor), and on lublin with 8 too.
 """
 NOTES = """\
 - Planners learn from the first 55% of the time. They are measured on links that begin and end later, one each 8 hours;
