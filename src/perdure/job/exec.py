@@ -36,6 +36,7 @@ from perdure.job.fence import FENCE_DIR, FENCE_TOKEN, Claim, claim
 from perdure.job.files import JobFiles
 from perdure.job.framework import FRAMEWORK_WARNINGS, Framework, prestop_signal_of
 from perdure.job.gang import Gang
+from perdure.job.handover import MovedEnd
 from perdure.job.hang_watch import HangWatch
 from perdure.job.heartbeat import Heartbeat, HeartbeatSource, Pulse
 from perdure.job.identity import FENCE_JOB, Start, Task, identify, task_of
@@ -74,6 +75,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     workdir: Path | None = None,
     options: ExecOptions | None = None,
+    hear: Callable[[ExitReport], object] = lambda _: None,
 ) -> int:
     """Run a program under the fence; returns the exit code to end with.
 
@@ -85,7 +87,8 @@ def run(
     them itself (USR1 and USR2 of torchrun to its workers that listen, else TERM to its agent), CONT once the claim has
     been looked at. The program gets ``PERDURE_FENCE_DIR`` and ``PERDURE_FENCE_TOKEN``, and standard input, output and
     error as they are; on a terminal it runs in this process's group: it may read, and Ctrl-C and Ctrl-Z reach it.
-    Call it from the main thread. Raises `ConfigError` outside of a job, `StateError` where the fence cannot be used.
+    Call it from the main thread. `hear` gets each exit report, the last one last. Raises `ConfigError` outside of a
+    job, `StateError` where the fence cannot be used.
     """
     environment = os.environ if environment is None else environment
     start = identify(environment, workdir or Path.cwd())
@@ -98,7 +101,7 @@ def run(
     options = settled(options or ExecOptions(), argv, environment)
     own_group = not has_terminal()
     with heard_signals(own_group=own_group) as heard:
-        return _Run(argv, environment, start, held, options).to_the_end(heard, workdir, own_group)
+        return _Run(argv, environment, start, held, options, hear).to_the_end(heard, workdir, own_group)
 
 
 def _hold(start: Start) -> Claim:
@@ -114,9 +117,16 @@ class _Run:
     """One program from its start to its exit report."""
 
     def __init__(
-        self, argv: Sequence[str], environment: Mapping[str, str], start: Start, held: Claim, options: ExecOptions
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        start: Start,
+        held: Claim,
+        options: ExecOptions,
+        hear: Callable[[ExitReport], object],
     ) -> None:
         self._argv, self._environment, self._start, self._held, self._care = argv, environment, start, held, options
+        self._hear = hear
         self._task = task_of(environment)
         self._tracks = JobFiles.of(held.directory, held.token, self._task)
         self._error_file = Path(environment.get(ERROR_FILE) or self._tracks.error)
@@ -182,11 +192,17 @@ class _Run:
         options, now = self._care, time.monotonic()
         gang = Gang(self._tracks, self._task, self._environment)
         nudge = prestop_signal_of(options.framework, self._environment)
-        end = EndTime(self._environment, self._tracks.end_time)
+        if options.warn_signal is not None:
+            nudge = replace(nudge, signum=options.warn_signal)
+        handover = options.handover
+        if handover is None:
+            walltime = WalltimeWatch(EndTime(self._environment, self._tracks.end_time), options.warn_s)
+        else:
+            walltime, nudge = WalltimeWatch(MovedEnd(handover), handover.grace_s), handover.nudge(nudge)
         return Watches(
             hang=HangWatch(options.hang, BeatReader(self._tracks.beats), OutputFiles(), now),
-            walltime=WalltimeWatch(end, options.warn_s),
-            nudge=nudge if options.warn_signal is None else replace(nudge, signum=options.warn_signal),
+            walltime=walltime,
+            nudge=nudge,
             pulse=Pulse(self._tracks.heartbeat, _first_heartbeat(self._start, self._held, self._task, options)),
             raiser=ServiceReporter(teller(self._start, self._task, self._environment)),
             tracks=self._tracks,
@@ -222,6 +238,7 @@ class _Run:
         breath = replace(self._last_breath(ending, told, error), is_final=is_final)
         with suppress(OSError):
             exit_report.write(self._tracks.last_breath, breath)
+        self._hear(breath)
         return breath
 
     def _understood(self, ending: Ending, error: Any) -> Ending:

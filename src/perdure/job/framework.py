@@ -33,6 +33,7 @@ class PrestopSignal:
 
     signum: int
     workers: bool = False
+    spares_launchers: bool = False  # srun and its like do not get it: whoever sends it tells their tasks
 
 
 FRAMEWORK_WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)

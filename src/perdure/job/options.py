@@ -9,6 +9,7 @@ from typing import Any
 from perdure.errors import ConfigError
 from perdure.job.beats import DEFAULT_BEAT_S
 from perdure.job.framework import Framework, framework_of, recognised, signal_of
+from perdure.job.handover import HandoverWatch
 from perdure.job.silence import HangRule
 
 USUAL_HANG_AFTER_S = 1800.0
@@ -33,6 +34,7 @@ class ExecOptions:
     look_s: float = 5.0  # between two looks for signs of life
     heartbeat_s: float = 5.0  # of local rank 0; the others of a node write once a minute
     beat_s: float = DEFAULT_BEAT_S  # of the program's own
+    handover: HandoverWatch | None = None  # of a link of a chain, instead of a warning before walltime
 
 
 def settled(options: ExecOptions, argv: Sequence[str], environment: Mapping[str, str]) -> ExecOptions:

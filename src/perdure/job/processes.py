@@ -94,17 +94,18 @@ class Family:
         """The members that listen to a signal."""
         return [pid for pid in self.members() if listens(pid, signum)]
 
-    def warn(self, signum: int, *, workers: bool = False) -> int:
+    def warn(self, signum: int, *, workers: bool = False, spares_launchers: bool = False) -> int:
         """A warning to those that listen to it; returns how many got it.
 
         Not to copies of one that listens, such as the workers of a data loader: they would end of it, or save beside
-        it. With `workers` not to their agent either, who would end them.
+        it. With `workers` not to their agent either, who would end them, and with `spares_launchers` not to srun.
         """
         seen = _seen()
         if not seen:
             self.signal_group(signum)
             return 1
-        listening = {pid for pid in self.members() if pid in seen and listens(pid, signum)}
+        hears = catches if spares_launchers else listens
+        listening = {pid for pid in self.members() if pid in seen and hears(pid, signum)}
         told = {pid for pid in listening if not _is_copy_of(pid, seen[pid].parent, listening)}
         if workers:
             below = {pid for pid in told if _has_ancestor(seen[pid].parent, listening, seen)}

@@ -246,10 +246,13 @@ class Supervisor:
         An agent that would end its workers is told when there is no more time to wait for them to listen.
         """
         nudge, walltime = self._watches.nudge, self._watches.walltime
-        count = self._family.warn(nudge.signum, workers=nudge.workers)
+        spares = nudge.spares_launchers
+        count = self._family.warn(nudge.signum, workers=nudge.workers, spares_launchers=spares)
         if not count and nudge.workers and not walltime.has_time(time.time()):
-            count = self._family.warn(nudge.signum)
+            count = self._family.warn(nudge.signum, spares_launchers=spares)
         self._is_unheard = not count
+        if self._care.handover is not None:
+            self._care.handover.answer(count)
         return count
 
     def _ended(self) -> Ending:

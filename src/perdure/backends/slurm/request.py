@@ -82,8 +82,8 @@ def request_of(script: bytes, options: Sequence[str] = (), where: str = "script"
     >>> request_of(b"#!/bin/sh\\n#SBATCH -N 2 --gres=gpu:4\\n#SBATCH -t 1-0\\n").gpus
     8
     """
-    lines = [line[len(b"#SBATCH") :].decode("utf-8", "replace") for line in _directives(script)]
-    if any(line.split()[:1] in (["hetjob"], ["packjob"]) for line in lines):
+    lines = _option_lines(script)
+    if _is_heterogeneous(lines):
         raise InputError(
             where, "it is a heterogeneous job", "Submit it, and ask about its id; its parts start together"
         )
@@ -91,6 +91,22 @@ def request_of(script: bytes, options: Sequence[str] = (), where: str = "script"
     for words in (*(_words(line, where) for line in lines), list(options)):
         given.update(_options(words))
     return _request(given, where)
+
+
+def directive_words(script: bytes, where: str) -> list[str]:
+    """The words of a script's ``#SBATCH`` lines. Raises `InputError`, also for a heterogeneous job."""
+    lines = _option_lines(script)
+    if _is_heterogeneous(lines):
+        raise InputError(where, "it is a heterogeneous job", "Make it one job: a chain is one job at a time")
+    return [word for line in lines for word in _words(line, where)]
+
+
+def _option_lines(script: bytes) -> list[str]:
+    return [line[len(b"#SBATCH") :].decode("utf-8", "replace") for line in _directives(script)]
+
+
+def _is_heterogeneous(lines: Sequence[str]) -> bool:
+    return any(line.split()[:1] in (["hetjob"], ["packjob"]) for line in lines)
 
 
 def _directives(script: bytes) -> Iterator[bytes]:

@@ -1,0 +1,221 @@
+"""The jobs of chains on a real Slurm, with the rights of an ordinary user: one look at all, submit, cancel, release.
+
+A link's job carries its key in its comment, ``perdure-keep=CHAIN/KEY``: so it is found again if whoever submitted it
+died before writing its id down.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import re2
+
+from perdure.backends.slurm.queue import ask_partitions
+from perdure.backends.slurm.tools import Tools
+from perdure.errors import ClusterBusy, ClusterError, InputError
+from perdure.model.link_job import LinkJob
+from perdure.waits.queue import QueuedPartition
+
+FORMAT = "%A|%T|%r|%V|%S|%e|%k"
+KEY = re2.compile(r"perdure-keep=([A-Za-z0-9_.+-]{1,80})/(\d{1,6}\.\d{1,6})\b")
+_LINE = re2.compile(r"(\d{1,10})\|([A-Z_]+)\|([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\|(.*)")
+_ID = re2.compile(r"(?m)^(\d{1,10})(?:;.*)?$")
+_BUSY = ("Unable to contact", "timed out", "Socket timed out", "Connection refused", "temporarily", "backup controller",
+         "Zero Bytes were transmitted", "Slurm temporarily unable", "Communication connection failure")  # fmt: skip
+_LIMIT = (
+    "QOSMaxSubmit",
+    "AssocMaxSubmit",
+    "AssocGrpSubmit",
+    "QOSGrpSubmit",
+    "submit limit",
+    "job limit",
+    "Job violates accounting",
+)
+SUBMIT_S = 60.0
+
+
+class LimitReached(ClusterError):
+    """The user may not have more jobs in the queue."""
+
+
+def look_at_links(tools: Tools, user: str) -> tuple[LinkJob, ...]:
+    """All jobs of a user that the controller knows, also those that have just ended: one ``squeue``.
+
+    Raises `ClusterBusy` where the controller does not answer.
+    """
+    answer = tools.run("squeue", "-h", "-t", "all", "-u", user, "-o", FORMAT)
+    if answer.code:
+        raise ClusterBusy("squeue", answer.complaint or "no answer", "Run `scontrol ping`")
+    return read_links(answer.out.decode("utf-8", "replace"))
+
+
+def read_links(text: str) -> tuple[LinkJob, ...]:
+    """Read what `look_at_links` asks for. A line that a comment has broken in two is no job.
+
+    >>> read_links("7|RUNNING|None|10|20|140|mine perdure-keep=train-1/2.1\\n")[0].key
+    '2.1'
+    """
+    found = []
+    for line in text.splitlines():
+        if (match := _LINE.fullmatch(line)) is None:
+            continue
+        key = KEY.search(match[7])
+        found.append(
+            LinkJob(
+                job_id=match[1],
+                state=match[2],
+                reason="" if match[3] == "None" else match[3],
+                submit_s=_instant(match[4]),
+                start_s=_instant(match[5]),
+                end_s=_instant(match[6]),
+                chain=key[1] if key else "",
+                key=key[2] if key else "",
+            )
+        )
+    return tuple(found)
+
+
+def ended_link(tools: Tools, job_id: str, since_s: float) -> LinkJob | None:
+    """How a job ended by accounting's word; None where it does not know it. Raises `ClusterBusy`."""
+    start = str(int(max(0.0, since_s - 86_400)))
+    fields = "JobIDRaw,State,ExitCode,Submit,Start,End"
+    answer = tools.run("sacct", "-n", "-P", "-X", "-j", job_id, "-S", _day(float(start)), "-o", fields)
+    if answer.code:
+        raise ClusterBusy("sacct", answer.complaint or "no answer", "Run `sacctmgr ping`")
+    for line in reversed(answer.out.decode("utf-8", "replace").splitlines()):
+        words = line.split("|")
+        if len(words) == 6 and words[0] == job_id:
+            code = words[2].partition(":")[0]
+            submit_s, start_s, end_s = map(_instant, words[3:])
+            exit_code = int(code) if code.isdecimal() else None
+            return LinkJob(job_id, words[1].partition(" ")[0], "", submit_s, start_s, end_s, exit_code=exit_code)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitOrder:
+    """One call of ``sbatch``."""
+
+    script: str
+    options: Sequence[str]
+    directory: str
+    environment: Mapping[str, str]
+    answer: Path  # sbatch writes it there, so that it is found if whoever asked dies
+    lock: int  # a file that sbatch keeps locked as long as it lives
+
+
+def submit(order: SubmitOrder, tools: Tools) -> str:
+    """Submit a job; returns its id.
+
+    Raises `LimitReached` and `ClusterError` where it is refused, `ClusterBusy` where it may have been accepted.
+    """
+    program = tools.find("sbatch")
+    with order.answer.open("wb") as out:
+        process = subprocess.Popen(
+            [program, "--parsable", *order.options],
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=order.directory,
+            env={**order.environment, "LC_ALL": order.environment.get("LC_ALL", "C")},
+            pass_fds=(order.lock,),
+            start_new_session=True,
+        )
+        try:
+            process.communicate(order.script.encode("utf-8", "surrogateescape"), timeout=SUBMIT_S)
+        except subprocess.TimeoutExpired as err:
+            raise ClusterBusy("sbatch", "no answer in time", "Run `scontrol ping`") from err
+    return submitted_id(order.answer)
+
+
+def submitted_id(answer: Path) -> str:
+    """The id that ``sbatch`` has printed; raises as `submit` does."""
+    try:
+        text = answer.read_text("utf-8", "replace")
+    except FileNotFoundError:
+        text = ""
+    if found := _ID.search(text):
+        return str(found[1])
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = next((line for line in lines if any(word in line for word in _LIMIT)), "")
+    last = lines[-1].removeprefix("sbatch: ").removeprefix("error: ").rstrip(".") if lines else "it has said nothing"
+    if told:
+        what = told.removeprefix("sbatch: ").removeprefix("error: ").rstrip(".")
+        raise LimitReached("sbatch", what, "Wait until other jobs of yours have ended")
+    if not lines or any(word in line for line in lines for word in _BUSY):
+        raise ClusterBusy("sbatch", last, "Run `scontrol ping`")
+    raise ClusterError("sbatch", last, "Change the script or the options")
+
+
+def cancel(tools: Tools, job_id: str) -> None:
+    """Cancel one job; one that is over already is no error. Raises `ClusterBusy`."""
+    answer = tools.run("scancel", job_id)
+    if answer.code and "Invalid job id" not in answer.complaint:
+        raise ClusterBusy("scancel", answer.complaint or "no answer", "Run `scontrol ping`")
+
+
+def release(tools: Tools, job_id: str) -> None:
+    """Release a job that is held. Raises `ClusterBusy`."""
+    answer = tools.run("scontrol", "release", job_id)
+    if answer.code:
+        raise ClusterBusy("scontrol", answer.complaint or "no answer", "Run `scontrol ping`")
+
+
+def walltime_of(
+    partitions: Sequence[QueuedPartition], names: Sequence[str], asked_s: float | None, where: str
+) -> float:
+    """The walltime that a job gets in a partition. Raises `InputError` where it has none, or too much."""
+    by_name = {each.name: each for each in partitions}
+    chosen = names or [each.name for each in partitions if each.is_default][:1]
+    for name in chosen:
+        if name not in by_name:
+            raise InputError(
+                f"partition {name!r}", "the cluster has no such partition", f"Use one of: {', '.join(by_name)}"
+            )
+    known = [by_name[name] for name in chosen]
+    limits = [each.max_time_s for each in known if each.max_time_s is not None]
+    if asked_s is not None and limits and asked_s > max(limits):
+        what = f"--time asks for {_hours(asked_s)}, and {known[0].name} allows {_hours(max(limits))}"
+        raise InputError(where, what, f"Write --time={_slurm_time(max(limits))} or less, or use another partition")
+    given = asked_s or next((each.default_time_s for each in known if each.default_time_s), None)
+    if given is None:
+        raise InputError(
+            where, "it has no walltime, so its job never needs a successor", "Give one: #SBATCH --time=24:00:00"
+        )
+    return given
+
+
+def read_partitions(tools: Tools) -> tuple[QueuedPartition, ...]:
+    """Raises `ClusterBusy`, `ConfigError`."""
+    tools.check()
+    with tools.dialog() as scontrol:
+        return ask_partitions(scontrol)
+
+
+def environment_for_links(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a user's environment gives to all links: without what an allocation or a launcher around has set."""
+    kept = ("SLURM_CONF", "SLURM_CLUSTERS")
+    dropped = ("SLURM_", "SLURMD_", "PERDURE_FENCE", "PERDURE_JOB", "PERDURE_INCARNATION", "PERDURE_LINK")
+    return {name: text for name, text in environment.items() if name in kept or not name.startswith(dropped)}
+
+
+def _instant(text: str) -> float:
+    return float(text) if text.isdecimal() else 0.0
+
+
+def _day(seconds: float) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.4g} h"
+
+
+def _slurm_time(seconds: float) -> str:
+    days, rest = divmod(int(seconds), 86_400)
+    return f"{days}-{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}"

@@ -1,0 +1,170 @@
+"""Where a user's chains are written down: one directory each, in a state directory of the user's own.
+
+``chain.json`` is the chain, replaced in one step and written through to the disk at each change, before anything that
+follows from the change is done. ``environment.json`` is what links are submitted with, for the user alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from perdure.errors import InputError, NotFound, StateError
+from perdure.job.chain_folder import ChainFolder, write_through
+from perdure.succession.chain_state import Chain, Standing
+
+_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+HOME = "PERDURE_KEEP_DIR"
+_T = TypeVar("_T")
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What every link of a chain is submitted with, beside its number."""
+
+    first_options: tuple[tuple[str, str | None, tuple[str, ...]], ...]  # of the script, then of the command line
+    script_options: int  # how many of them are the script's
+    command: tuple[str, ...]  # what runs the user's script, with its arguments
+    signal: str = ""
+    to_steps: bool = False
+    grace_s: float = 120.0
+    framework: str = "plain"
+    comment: str = ""  # the user's own
+
+
+@dataclass(frozen=True, slots=True)
+class KeptChain:
+    """One chain on the disk."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    @property
+    def folder(self) -> ChainFolder:
+        return ChainFolder(self.path)
+
+    def read(self) -> Chain:
+        """Raises `StateError` where it cannot be read."""
+        return _decoded(self.path / "chain.json", Chain)
+
+    def write(self, chain: Chain) -> None:
+        write_through(self.path / "chain.json", msgspec.json.encode(chain))
+        if chain.standing is not Standing.RUNNING and not self.folder.over.exists():
+            write_through(self.folder.over, chain.why.encode())
+
+    def plan(self) -> Plan:
+        return _decoded(self.path / "plan.json", Plan)
+
+    def environment(self) -> dict[str, str]:
+        return _decoded(self.path / "environment.json", dict[str, str])
+
+    @contextmanager
+    def held(self) -> Iterator[bool]:
+        """Inside the block no other process drives this chain; False where one does."""
+        with _locked(self.path / "lock") as lock:
+            yield lock is not None
+
+    @contextmanager
+    def submitting(self) -> Iterator[int | None]:
+        """A locked file for `sbatch` to keep; None while an earlier one still has it."""
+        with _locked(self.path / "submit.lock") as lock:
+            yield lock
+
+    def ask_stop(self, at_once: bool) -> None:
+        """Let whoever drives the chain stop it."""
+        write_through(self.path / "stop", b"now" if at_once else b"later")
+
+    def stop_asked(self) -> str:
+        """ "" where nobody has asked, else now or later."""
+        try:
+            return (self.path / "stop").read_text()
+        except FileNotFoundError:
+            return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainJournal:
+    """All chains of this user on one cluster."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str], cluster: str) -> ChainJournal:
+        """Raises `StateError` for a user without a home."""
+        home, state = environment.get(HOME, ""), environment.get("XDG_STATE_HOME", "")
+        try:
+            base = Path(home or Path(state or Path.home() / ".local" / "state") / "perdure" / "keep").absolute()
+        except RuntimeError as err:
+            raise StateError("keep", "this user has no home directory", f"Name a directory in {HOME}") from err
+        return cls(base / (_NAME.sub("-", cluster) or "cluster"))
+
+    def chains(self) -> list[KeptChain]:
+        """The oldest first."""
+        if not self.path.is_dir():
+            return []
+        found = [KeptChain(each) for each in self.path.iterdir() if (each / "chain.json").exists()]
+        return sorted(found, key=lambda kept: (kept.path / "plan.json").stat().st_mtime)
+
+    def find(self, id_: str) -> KeptChain:
+        """Raises `NotFound`."""
+        kept = KeptChain(self.path / _NAME.sub("-", id_))
+        if not (kept.path / "chain.json").exists():
+            known = ", ".join(each.id for each in self.chains()) or "none"
+            raise NotFound(f"chain {id_[:80]}", "no such chain is kept", f"Kept are: {known}")
+        return kept
+
+    def make(self, name: str) -> KeptChain:
+        """A new directory, named after a job. Raises `StateError`."""
+        stem = _NAME.sub("-", name).strip("-")[:40] or "chain"
+        for number in range(1, 10_000):
+            path = self.path / f"{stem}-{number}"
+            try:
+                self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+                path.mkdir(mode=0o700)
+                (path / "links").mkdir()
+            except FileExistsError:
+                continue
+            except OSError as err:
+                raise StateError(str(path), f"cannot be made ({err.strerror})", f"Name a directory in {HOME}") from err
+            return KeptChain(path)
+        raise StateError(str(self.path), f"holds 10,000 chains named {stem}", "Remove old ones")
+
+
+def refuse_second(journal: ChainJournal, name: str, directory: str) -> None:
+    """Raise `InputError` where a running chain has jobs of this name already: two would write the same checkpoints."""
+    for kept in journal.chains():
+        chain = kept.read()
+        if chain.standing is Standing.RUNNING and (chain.spec.name, chain.spec.directory) == (name, directory):
+            fix = f"See perdure keep show {kept.id}, stop it, or give this one another --job-name"
+            raise InputError(f"job name {name!r}", f"chain {kept.id} keeps jobs of this name already", fix)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int | None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+        else:
+            yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _decoded(path: Path, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError) as err:
+        raise StateError(str(path), f"cannot be read ({err})", "It may be of another version of Perdure") from err

@@ -1,0 +1,104 @@
+"""Starting, going on with, and stopping chains from the command line."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from perdure.backends.slurm.tools import Tools
+from perdure.cli.chain_journal import ChainJournal
+from perdure.cli.keep_judge import judge_link
+from perdure.cli.keep_plan import Deciding, checked_planner, live_outlook
+from perdure.cli.keep_start import KeepRequest, cluster_name, make_chain
+from perdure.cli.keeper import Keeper, Lookout
+from perdure.cli.output import print_line
+from perdure.cli.text import plain
+from perdure.errors import InputError
+from perdure.installation import user_name
+from perdure.succession.chain_state import Chain, Standing, Strategy
+
+OK, STOPPED = 0, 1
+TOOL_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class KeepCall:
+    """What stands on the command line."""
+
+    words: tuple[str, ...]
+    arguments: tuple[str, ...]
+    until: str
+    overlap_cost: float
+    max_interruption: float | None
+    strategy: str
+    planner: str | None
+    done_file: str
+    progress: str
+    once: bool
+
+
+def run_keep(call: KeepCall) -> int:
+    """Make a chain where a script is named, and keep it; else keep all. Returns the exit code."""
+    tools = Tools(timeout_s=TOOL_S)
+    request = _request(call)
+    journal = ChainJournal.of(os.environ, cluster_name(tools))
+    kept = make_chain(request, journal, tools, time.time()) if call.words or call.arguments else None
+    if kept is not None:
+        print_line(f"chain {kept.id}: see perdure keep show {kept.id}")
+    keeper = _keeper(journal, tools)
+    keeper.keep(None if kept is None else [kept.id], once=call.once)
+    if kept is None:
+        return OK
+    chain = kept.read()
+    return STOPPED if chain.standing is Standing.STOPPED else OK
+
+
+def stop_chain(id_: str, *, at_once: bool) -> int:
+    """Ask whoever keeps a chain to stop it, and do it here where nobody does."""
+    tools = Tools(timeout_s=TOOL_S)
+    journal = ChainJournal.of(os.environ, cluster_name(tools))
+    kept = journal.find(id_)
+    chain = kept.read()
+    if chain.standing is not Standing.RUNNING:
+        print_line(f"chain {kept.id} is {chain.standing} already: {chain.why}")
+        return OK
+    kept.ask_stop(at_once)
+    _keeper(journal, tools).keep([kept.id], once=True)
+    chain = kept.read()
+    told = "no link follows the running one" if chain.standing is Standing.RUNNING else f"it is {chain.standing}"
+    print_line(f"chain {kept.id}: {told}")
+    return OK
+
+
+def _keeper(journal: ChainJournal, tools: Tools) -> Keeper:
+    def script(chain: Chain) -> tuple[bytes, tuple[str, ...]]:
+        return journal.find(chain.spec.id).folder.script.read_bytes(), chain.spec.options
+
+    return Keeper(journal, Lookout(tools, user_name()), tools, Deciding(live_outlook(script)), judge_link, _tell)
+
+
+def _request(call: KeepCall) -> KeepRequest:
+    try:
+        strategy = Strategy(call.strategy)
+    except ValueError as err:
+        fix = f"Use one of {', '.join(Strategy)}"
+        raise InputError(f"--strategy {plain(call.strategy, 40)}", "there is no such strategy", fix) from err
+    return KeepRequest(
+        words=call.words,
+        arguments=call.arguments,
+        until=call.until,
+        overlap_cost=call.overlap_cost,
+        max_interruption=call.max_interruption,
+        strategy=strategy,
+        planner=checked_planner(call.planner),
+        done_file=call.done_file,
+        progress=call.progress,
+    )
+
+
+def _tell(chain: Chain, text: str) -> None:
+    print_line(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {chain.spec.id}: {text}")
+    import sys
+
+    sys.stdout.flush()

@@ -1,0 +1,146 @@
+"""What ``perdure keep list``, ``show`` and ``explain`` print."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from perdure.backends.slurm.tools import Tools
+from perdure.cli.chain_journal import ChainJournal
+from perdure.cli.keep_start import cluster_name
+from perdure.cli.output import clock, print_json, print_line, print_table
+from perdure.cli.table import age, text, word
+from perdure.succession.chain_state import Chain, Link, Standing
+
+LIST = (
+    word("CHAIN"),
+    word("STATE"),
+    word("LINKS"),
+    word("JOB"),
+    word("INTERRUPTED"),
+    word("OVERLAP", leave=1),
+    text("WHY"),
+)
+SHOW = (
+    word("LINK"), word("JOB"), word("STATE"), word("SUBMITTED", leave=2), word("WAITED"), word("RAN"), word("GAP"),
+    word("OVERLAP"), text("END"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTimes:
+    """How a link followed the one before it, in seconds; None where that is not known yet."""
+
+    waited_s: float | None
+    ran_s: float | None
+    gap_s: float | None
+    overlap_s: float | None
+
+
+def times_of(chain: Chain, link: Link) -> LinkTimes:
+    begun = link.marks.begun
+    runs_s = begun.ran_s if begun is not None and begun.ran_s else link.started_s
+    before = [each for each in chain.links if each.number < link.number and each.ended_s and each.started_s]
+    gap_s = overlap_s = None
+    if before and link.started_s:
+        last = before[-1]
+        overlap_s = max(0.0, last.ended_s - link.started_s)
+        gap_s = max(0.0, runs_s - last.ended_s) if runs_s else None
+    waited_s = link.started_s - link.submitted_s if link.started_s and link.submitted_s else None
+    ran_s = link.ended_s - runs_s if link.ended_s and runs_s else None
+    return LinkTimes(waited_s, ran_s, gap_s, overlap_s)
+
+
+def list_chains(as_json: bool, *, wide: bool) -> int:
+    chains = [kept.read() for kept in _journal().chains()]
+    if as_json:
+        print_json("keep.list", 1, chains=[_record(chain) for chain in chains])
+        return 0
+    if not chains:
+        print_line("No chain is kept. Begin one: perdure keep SCRIPT")
+        return 0
+    print_table(LIST, (_row(chain) for chain in chains), wide=wide)
+    return 0
+
+
+def show_chain(id_: str, as_json: bool, *, wide: bool) -> int:
+    chain = _journal().find(id_).read()
+    code = 1 if chain.standing is Standing.STOPPED else 0
+    if as_json:
+        print_json("keep.show", 1, **_record(chain), all_links=[_link_record(chain, link) for link in chain.links])
+        return code
+    told = chain.why or chain.last or chain.plan_says
+    print_line(f"chain {chain.spec.id}: {chain.standing}{': ' if told else ''}{told}")
+    print_table(SHOW, (_link_row(chain, link) for link in chain.links), wide=wide)
+    return code
+
+
+def explain_chain(id_: str, as_json: bool) -> int:
+    chain = _journal().find(id_).read()
+    if as_json:
+        notes = [{"at_s": note.at_s, "text": note.text} for note in chain.notes]
+        print_json("keep.explain", 1, chain=chain.spec.id, notes=notes)
+        return 0
+    for note in chain.notes:
+        print_line(f"{clock(note.at_s).short} {note.text}")
+    return 0
+
+
+def _journal() -> ChainJournal:
+    return ChainJournal.of(os.environ, cluster_name(Tools()))
+
+
+def _sums(chain: Chain) -> tuple[float, float]:
+    times = [times_of(chain, link) for link in chain.links]
+    return sum(each.gap_s or 0.0 for each in times), sum(each.overlap_s or 0.0 for each in times)
+
+
+def _row(chain: Chain) -> tuple[object, ...]:
+    gap_s, overlap_s = _sums(chain)
+    job = chain.links[-1].job_id if chain.links else ""
+    return (
+        chain.spec.id,
+        str(chain.standing),
+        len(chain.links),
+        job,
+        age(gap_s),
+        age(overlap_s),
+        chain.why or chain.last,
+    )
+
+
+def _record(chain: Chain) -> dict[str, object]:
+    gap_s, overlap_s = _sums(chain)
+    return {
+        "id": chain.spec.id, "name": chain.spec.name, "script": chain.spec.script, "state": str(chain.standing),
+        "why": chain.why or chain.last, "links": len(chain.links), "interrupted_s": gap_s, "overlap_s": overlap_s,
+        "strategy": str(chain.spec.strategy), "walltime_s": chain.spec.walltime_s,
+    }  # fmt: skip
+
+
+def _link_row(chain: Chain, link: Link) -> tuple[object, ...]:
+    times = times_of(chain, link)
+    spans = [
+        age(each) if each is not None else "" for each in (times.waited_s, times.ran_s, times.gap_s, times.overlap_s)
+    ]
+    return (link.number, link.job_id, str(link.phase), clock(link.submitted_s or None), *spans, link.why)
+
+
+def _link_record(chain: Chain, link: Link) -> dict[str, object]:
+    times = times_of(chain, link)
+    return {
+        "number": link.number,
+        "job": link.job_id,
+        "state": str(link.phase),
+        "ending": str(link.ending),
+        "why": link.why,
+        "submitted_s": link.submitted_s or None,
+        "started_s": link.started_s or None,
+        "ends_s": link.ends_s or None,
+        "ended_s": link.ended_s or None,
+        "waited_s": times.waited_s,
+        "ran_s": times.ran_s,
+        "gap_s": times.gap_s,
+        "overlap_s": times.overlap_s,
+        "progress": link.progress,
+    }

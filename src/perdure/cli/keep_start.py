@@ -1,0 +1,169 @@
+"""``perdure keep SCRIPT``: what was asked is checked, written down as a chain, and kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from perdure.backends.slurm.config import read_config
+from perdure.backends.slurm.links import environment_for_links, read_partitions, walltime_of
+from perdure.backends.slurm.sbatch import warning_of
+from perdure.backends.slurm.submission import (
+    SbatchOption,
+    interpreter_of,
+    last_value,
+    script_options,
+    split_options,
+    submission_of,
+    words_of,
+)
+from perdure.backends.slurm.tools import Tools
+from perdure.cli.chain_journal import ChainJournal, KeptChain, Plan, refuse_second
+from perdure.cli.text import plain
+from perdure.errors import ClusterBusy, InputError
+from perdure.installation import user_name
+from perdure.job.chain_folder import write_through
+from perdure.job.framework import Framework, recognised
+from perdure.scheduling.slurm.times import time_s
+from perdure.succession.chain_state import Chain, ChainSpec, Strategy
+
+GRACE_S = 120.0  # for a checkpoint, where the script does not say how long it needs
+_UNTIL_DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRequest:
+    """What was asked, in the user's words."""
+
+    words: Sequence[str]  # the script and options of sbatch
+    arguments: Sequence[str] = ()
+    until: str = _UNTIL_DONE
+    overlap_cost: float = 0.25
+    max_interruption: float | None = None
+    strategy: Strategy = Strategy.NONE
+    planner: str = "reactive"
+    done_file: str = ""
+    progress: str = ""
+
+
+def cluster_name(tools: Tools) -> str:
+    """Raises `ConfigError` without Slurm, `ClusterBusy` where it does not answer."""
+    tools.check()
+    tools.find("sbatch")
+    with tools.dialog() as scontrol:
+        config = read_config(scontrol.ask("show config").out, scontrol.mark)
+    if config.time_s is None:
+        raise ClusterBusy("slurmctld", "it does not answer", "Run `scontrol ping`")
+    return config.cluster
+
+
+def make_chain(request: KeepRequest, journal: ChainJournal, tools: Tools, now: float) -> KeptChain:
+    """Write a new chain down. Raises `InputError` for what no chain can be made of, `ClusterBusy`."""
+    order = submission_of(request.words, request.arguments)
+    where = plain(order.script, 200)
+    script = _read(order.script, where)
+    own, given = script_options(script, where), split_options(order.options)[0]
+    options = [*own, *given]
+    walltime_s = _walltime_s(options, where, tools)
+    name = last_value(options, "job-name") or Path(order.script).name
+    directory = os.path.abspath(last_value(options, "chdir") or os.getcwd())
+    refuse_second(journal, name, directory)
+    most, until_s = until_of(request.until, now)
+    kept = journal.make(name)
+    write_through(kept.folder.script, script)
+    command = (*interpreter_of(script, where), str(kept.folder.script), *order.arguments)
+    write_through(kept.path / "plan.json", msgspec.json.encode(_plan(script, own, given, command)))
+    write_through(kept.path / "environment.json", msgspec.json.encode(environment_for_links(os.environ)))
+    spec = ChainSpec(
+        id=kept.id,
+        name=name,
+        script=os.path.abspath(order.script),
+        directory=os.getcwd(),
+        user=user_name(),
+        created_s=now,
+        walltime_s=walltime_s,
+        options=order.options,
+        arguments=order.arguments,
+        strategy=request.strategy,
+        planner=request.planner,
+        overlap_cost=request.overlap_cost,
+        max_interruption=request.max_interruption,
+        most_links=most,
+        until_s=until_s,
+        done_file=_in(directory, request.done_file),
+        progress_file=_in(directory, request.progress),
+    )
+    kept.write(Chain(spec).noting(now, f"{where} is to be kept running, links of {walltime_s:.0f} s"))
+    return kept
+
+
+def until_of(text: str, now: float) -> tuple[int | None, float | None]:
+    """How many links there are to be at most, and from when on none is submitted. Raises `InputError`."""
+    from perdure.cli.when_answer import instant_of
+
+    if text == _UNTIL_DONE:
+        return None, None
+    if text.isascii() and text.isdecimal():
+        if not 1 <= int(text) <= 100_000:
+            raise InputError(f"--until {text}", "a chain has 1 to 100,000 links", "Write for example --until 10")
+        return int(text), None
+    try:
+        until_s = instant_of(text, now)
+    except InputError as err:
+        fix = "Write done, a number of links such as 10, or a day such as 2026-12-24"
+        raise InputError(f"--until {plain(text, 40)!r}", "it is neither done, nor a number, nor a time", fix) from err
+    if until_s <= now:
+        raise InputError(f"--until {plain(text, 40)}", "it is over", "Name a time that is to come")
+    return None, until_s
+
+
+def _read(script: str, where: str) -> bytes:
+    try:
+        return Path(script).read_bytes()
+    except (OSError, ValueError) as err:
+        why = getattr(err, "strerror", None) or str(err)
+        raise InputError(where, why, "Name a batch script") from err
+
+
+def _walltime_s(options: Sequence[SbatchOption], where: str, tools: Tools) -> float:
+    text = last_value(options, "time")
+    try:
+        asked_s = time_s(text) if text else None
+    except ValueError as err:
+        raise InputError(where, f"--time={text} is not a time", "Write it like --time=1-12:00:00") from err
+    if text and not asked_s:
+        raise InputError(
+            where, f"--time={text} is no limit, so its job never needs a successor", "Give one: --time=24:00:00"
+        )
+    partition = last_value(options, "partition") or os.environ.get("SBATCH_PARTITION", "")
+    if not asked_s and os.environ.get("SBATCH_TIMELIMIT"):
+        asked_s = time_s(os.environ["SBATCH_TIMELIMIT"])
+    return walltime_of(read_partitions(tools), [each for each in partition.split(",") if each], asked_s, where)
+
+
+def _plan(script: bytes, own: list[SbatchOption], given: list[SbatchOption], command: Sequence[str]) -> Plan:
+    options = [*own, *given]
+    warning = warning_of(" ".join(words_of(options)))
+    text = script.decode("utf-8", "replace")
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    kinds = [kind for line in lines if (kind := recognised(line.split(), {})) is not Framework.PLAIN]
+    import signal
+
+    return Plan(
+        first_options=tuple((each.name, each.value, each.words) for each in options),
+        script_options=len(own),
+        command=tuple(command),
+        signal=signal.Signals(warning.signal).name.removeprefix("SIG") if warning else "",
+        to_steps=warning is not None and "B:" not in warning.option.upper(),
+        grace_s=warning.before_s if warning else GRACE_S,
+        framework=str(kinds[0] if kinds else Framework.PLAIN),
+        comment=last_value(options, "comment") or "",
+    )
+
+
+def _in(directory: str, path: str) -> str:
+    return os.path.join(directory, path) if path else ""

@@ -1,0 +1,109 @@
+"""The directory of a chain, as its links and ``perdure keep`` share it.
+
+``links/<number>.<kind>.json`` are the marks (`perdure.job.link_marks`), ``fence/`` the fence of all links together,
+``script`` the user's script as it was when the chain began, and ``over`` is there once the chain is over.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from perdure.job.link_marks import Asked, Begun, Ended, LinkMarks, Told
+
+MAX_BYTES = 64 * 1024
+_Mark = TypeVar("_Mark", Begun, Asked, Told, Ended)
+_KINDS: dict[type, str] = {Begun: "begun", Asked: "asked", Told: "told", Ended: "ended"}
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFolder:
+    """One chain's directory."""
+
+    path: Path
+
+    @property
+    def links(self) -> Path:
+        return self.path / "links"
+
+    @property
+    def fence(self) -> Path:
+        return self.path / "fence"
+
+    @property
+    def script(self) -> Path:
+        return self.path / "script"
+
+    @property
+    def over(self) -> Path:
+        return self.path / "over"
+
+    def mark_path(self, number: int, kind: type) -> Path:
+        return self.links / f"{number}.{_KINDS[kind]}.json"
+
+    def write(self, number: int, mark: Begun | Asked | Told | Ended) -> None:
+        """Leave a mark, in one step, written through to the disk. Raises `OSError`."""
+        write_through(self.mark_path(number, type(mark)), msgspec.json.encode(mark))
+
+    def take_back(self, number: int, kind: type) -> None:
+        """Remove a mark. Raises `OSError`."""
+        self.mark_path(number, kind).unlink(missing_ok=True)
+
+    def marks(self, number: int) -> LinkMarks:
+        """What a link has left so far."""
+        return LinkMarks(
+            self._read(number, Begun), self._read(number, Asked), self._read(number, Told), self._read(number, Ended)
+        )
+
+    def numbers(self) -> list[int]:
+        """The links that have begun, in order."""
+        with suppress(FileNotFoundError):
+            names = os.listdir(self.links)
+            return sorted(int(number) for name in names for number, _, kind in [name.partition(".")]
+                          if kind == "begun.json" and number.isdecimal())  # fmt: skip
+        return []
+
+    def _read(self, number: int, kind: type[_Mark]) -> _Mark | None:
+        try:
+            with self.mark_path(number, kind).open("rb") as file:
+                return msgspec.json.decode(file.read(MAX_BYTES), type=kind)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+
+def write_through(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Put a file in place in one step, so that a crash leaves the old one or the new one. Raises `OSError`."""
+    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def progress_of(path: str) -> str:
+    """What a progress file says, in one line; "" where there is none. Of a directory the newest name counts."""
+    if not path:
+        return ""
+    with suppress(OSError):
+        if os.path.isdir(path):
+            entries = sorted((entry.stat().st_mtime, entry.name) for entry in os.scandir(path))
+            return entries[-1][1] if entries else ""
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 200))
+            return " ".join(file.read(200).decode("utf-8", "replace").split())
+    return ""

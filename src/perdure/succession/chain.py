@@ -1,0 +1,420 @@
+"""The state machine of a chain: what was seen goes in, what is to be done comes out. Pure.
+
+    step(chain, event) -> chain, effects
+
+Whoever drives it writes the chain down before it carries out an effect. An effect that is lost is wanted again at the
+next look: a link is intended once and submitted under one key, and is submitted again only where a look that was made
+after the intent does not show that key. There is at most one link beyond the running one.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from perdure.model.link_job import LinkJob
+from perdure.succession.chain_state import Chain, Ending, Link, Phase, Standing, Strategy
+from perdure.succession.following import SKEW_S, ending_of, followed, job_of
+from perdure.succession.messages import (
+    AskEnd,
+    Cancel,
+    Effect,
+    EndTold,
+    Event,
+    Judge,
+    Judged,
+    Plan,
+    Planned,
+    Refused,
+    Release,
+    Released,
+    Seen,
+    StopAsked,
+    Submit,
+    Submitted,
+)
+
+MOST_FAILURES = 3  # in a row that pass, by `why`'s word
+MOST_LOST = 20  # in a row, through faults of the site
+RETRY_S = 60.0  # until a link that was refused is submitted again
+LOST_S = 45.0  # a job that no look shows for so long is lost
+
+Step = tuple[Chain, list[Effect]]
+
+
+def step(chain: Chain, event: Event) -> Step:
+    """What the chain becomes, and what is to be done."""
+    match event:
+        case Seen():
+            return _seen(chain, event)
+        case Submitted():
+            return _submitted(chain, event)
+        case Released():
+            return _released(chain, event)
+        case Refused():
+            return _refused(chain, event)
+        case EndTold():
+            return _end_told(chain, event)
+        case Judged():
+            return _judged(chain, event)
+        case Planned():
+            return _planned(chain, event)
+        case StopAsked():
+            return _stop_asked(chain, event)
+
+
+# ---------------------------------------------------------------- looks
+
+
+def _seen(chain: Chain, seen: Seen) -> Step:
+    for link in chain.links:
+        if not link.is_settled:
+            chain = _noted(chain, link, followed(chain, link, seen), seen.now)
+    chain, effects = _put_back(chain, seen)
+    for link in chain.links:
+        if link.phase is Phase.ENDED and not link.is_settled:
+            chain, more = _settle(chain, link, seen)
+            effects += more
+    effects += [AskEnd(link.number, link.job_id) for link in chain.live if link.missed_s]
+    effects += [*_strays(chain, seen), *_cancel_spares(chain)]
+    if chain.standing is not Standing.RUNNING:
+        return _without_unsent(chain, seen), list(dict.fromkeys(effects))
+    chain, more = _go_on(chain, seen)
+    return chain, list(dict.fromkeys([*effects, *more]))
+
+
+def _noted(chain: Chain, before: Link, after: Link, now: float) -> Chain:
+    chain = chain.with_link(after)
+    name = f"link {after.number}, job {after.job_id}"
+    if before.phase is after.phase and before.job_id == after.job_id:
+        return chain
+    if after.phase is Phase.RUNNING:
+        return chain.noting(now, f"{name}, runs")
+    if after.phase is Phase.WAITING and before.phase is Phase.RUNNING:
+        return chain.noting(now, f"{name}, was put back into the queue")
+    if after.phase is Phase.WAITING:
+        return chain.noting(now, f"{name}, was found in the queue")
+    return chain
+
+
+def _put_back(chain: Chain, seen: Seen) -> Step:
+    """A link that had ended may be in the queue again: the newest is waited for, an older one is not needed."""
+    effects: list[Effect] = []
+    newest = max((link.number for link in chain.links), default=0)
+    for link in chain.links:
+        if link.phase is not Phase.ENDED or not link.job_id or seen.looked_s <= link.ended_s + SKEW_S:
+            continue
+        job = job_of(chain, link, seen)
+        if job is None or not job.waits:
+            continue
+        if link.number == newest and chain.standing is Standing.RUNNING and not link.is_cancelled:
+            again = replace(link, phase=Phase.WAITING, ending=Ending.UNKNOWN, why="", judged="", is_settled=False,
+                            started_s=0.0, ended_s=0.0, ends_s=0.0, submitted_s=job.submit_s)  # fmt: skip
+            chain = chain.with_link(again).noting(
+                seen.now, f"link {link.number}, job {link.job_id}, was put back into the queue"
+            )
+        else:
+            effects.append(Cancel(link.number, link.job_id))
+    return chain, effects
+
+
+def _strays(chain: Chain, seen: Seen) -> list[Effect]:
+    """Jobs of submissions that were given up, and came after all."""
+    keys = {link.key for link in chain.links}
+    numbers = {link.number for link in chain.links}
+    return [
+        Cancel(int(job.key.partition(".")[0]), job.job_id)
+        for job in seen.jobs or ()
+        if job.chain == chain.spec.id and not job.is_over and job.key not in keys
+        and int(job.key.partition(".")[0]) in numbers
+    ]  # fmt: skip
+
+
+def _without_unsent(chain: Chain, seen: Seen) -> Chain:
+    """Of a chain that is over, a link that was to be submitted is dropped once no look shows it."""
+    for link in chain.live:
+        is_unsent = not link.job_id and not seen.in_flight and seen.looked_s > link.intended_s + SKEW_S
+        if link.phase is Phase.REFUSED or (is_unsent and link.phase is Phase.INTENDED):
+            chain = chain.with_link(replace(link, phase=Phase.ENDED, ending=Ending.DROPPED, is_settled=True))
+    return chain
+
+
+def _settle(chain: Chain, link: Link, seen: Seen) -> Step:
+    """Do what the end of a link means for the chain, once that is known."""
+    ending, why = (link.ending, link.why) if link.ending else ending_of(link, chain.spec.walltime_s)
+    if ending is Ending.UNKNOWN:
+        return chain, [AskEnd(link.number, link.job_id)]
+    if not link.ending:
+        link = replace(link, ending=ending, why=why)
+        chain = chain.with_link(link).noting(seen.now, f"link {link.number} has ended: {why}")
+    if ending is Ending.FAILED and not link.judged:
+        return chain, [Judge(link.number)]
+    chain = chain.with_link(replace(link, is_settled=True))
+    match ending:
+        case Ending.DONE:
+            return _finish(chain, Standing.DONE, f"the work is done: {why}", seen.now)
+        case Ending.CANCELLED if link.started_s:
+            return _finish(chain, Standing.STOPPED, f"link {link.number} was cancelled by hand", seen.now)
+        case Ending.CANCELLED:
+            told = f"link {link.number}, which waited, was cancelled by hand"
+            return replace(chain, last=told), []
+        case Ending.HANDED_OVER | Ending.LOST if stuck := _stands_still(chain, link):
+            return _finish(chain, Standing.STOPPED, stuck, seen.now)
+        case Ending.LOST | Ending.FAILED if told := _too_often(chain):
+            return _finish(chain, Standing.STOPPED, told, seen.now)
+    return chain, []
+
+
+def _stands_still(chain: Chain, link: Link) -> str:
+    """Why another link would help nothing: this one came as far as the one before it."""
+    before = [each for each in chain.links if each.number < link.number and each.progress is not None]
+    if link.ending is not Ending.HANDED_OVER or not before or link.progress is None:
+        return ""
+    last = before[-1]
+    if last.progress != link.progress or last.ending is not Ending.HANDED_OVER:
+        return ""
+    return f"links {last.number} and {link.number} ended at the same progress, {link.progress!r}: it never checkpoints"
+
+
+def _too_often(chain: Chain) -> str:
+    """Why no link is tried any more: too many in a row did not get through."""
+    failed = lost = 0
+    for link in reversed(chain.links):
+        if link.ending is Ending.FAILED:
+            failed += 1
+        elif link.ending is Ending.LOST:
+            lost += 1
+        elif link.ending in (Ending.HANDED_OVER, Ending.DONE):
+            break
+    if failed >= MOST_FAILURES:
+        return (
+            f"{failed} links in a row have failed: {next(each.judged for each in reversed(chain.links) if each.judged)}"
+        )
+    return f"{lost} links in a row were lost" if lost >= MOST_LOST else ""
+
+
+# ---------------------------------------------------------------- what comes next
+
+
+def _go_on(chain: Chain, seen: Seen) -> Step:
+    """Submit what is to be submitted now, or ask the planner whether it is."""
+    live = chain.live
+    intended = next((link for link in live if link.phase in (Phase.INTENDED, Phase.REFUSED)), None)
+    if intended is not None:
+        return _again(chain, intended, seen)
+    if any(link.phase is Phase.ENDED and not link.is_settled for link in chain.links):
+        return chain, []
+    current = chain.current
+    if not live:
+        if standing := _nothing_more(chain, seen):
+            return _finish(chain, *standing, seen.now)
+        return _intend(chain, seen.now)
+    if current is None:
+        return _let_go(chain, live[0])
+    following = next((link for link in live if link.number > current.number), None)
+    if following is not None:
+        if following.is_due:
+            return _let_go(chain, following)
+        return _planning(chain, current, seen) if following.is_held and not following.is_cancelled else (chain, [])
+    if _nothing_more(chain, seen):
+        return chain, []
+    if chain.spec.strategy in (Strategy.NONE,):
+        return _planning(chain, current, seen)
+    return _intend(chain, seen.now)
+
+
+def _let_go(chain: Chain, link: Link) -> Step:
+    """Release a link that we hold; it is wanted again until that is done."""
+    if not link.is_held or not link.job_id:
+        return chain, []
+    return chain.with_link(replace(link, is_due=True)), [Release(link.number, link.job_id)]
+
+
+def _planning(chain: Chain, current: Link, seen: Seen) -> Step:
+    return chain, [Plan(current.number)] if seen.now >= chain.plan_at_s else []
+
+
+def _nothing_more(chain: Chain, seen: Seen) -> tuple[Standing, str] | None:
+    """Why no further link is submitted, and what the chain then is once no link runs."""
+    spec = chain.spec
+    ran = sum(link.ending not in (Ending.LOST, Ending.FAILED, Ending.DROPPED) for link in chain.links)
+    if seen.done_file:
+        return Standing.DONE, f"{spec.done_file} is there"
+    if spec.most_links is not None and ran >= spec.most_links:
+        return Standing.DONE, f"all {spec.most_links} links have run"
+    if spec.until_s is not None and seen.now >= spec.until_s:
+        return Standing.DONE, "its last day is over"
+    return (Standing.STOPPED, chain.last) if chain.last else None
+
+
+def _intend(chain: Chain, now: float) -> Step:
+    number = max((link.number for link in chain.links), default=0) + 1
+    link = Link(number, intended_s=now)
+    return replace(chain.with_link(link), plan_at_s=0.0), [_submission(chain, link)]
+
+
+def _submission(chain: Chain, link: Link) -> Submit:
+    current = chain.current
+    if current is None or current.number >= link.number:
+        return Submit(link.number)
+    match chain.spec.strategy:
+        case Strategy.DEPENDENCY:
+            return Submit(link.number, after_job=current.job_id)
+        case Strategy.BEGIN:
+            return Submit(link.number, begin_s=current.ends_s or current.started_s + chain.spec.walltime_s)
+        case Strategy.HOLD:
+            return Submit(link.number, hold=True)
+    return Submit(link.number)
+
+
+def _again(chain: Chain, link: Link, seen: Seen) -> Step:
+    """A link that was to be submitted: it is, unless it may have been."""
+    if link.phase is Phase.REFUSED:
+        waits = link.retry_at_s > seen.now or (chain.current is not None and chain.spec.strategy is not Strategy.HOLD)
+        if waits:
+            return chain, []
+        link = replace(link, phase=Phase.INTENDED, tries=link.tries + 1, intended_s=seen.now)
+        return chain.with_link(link), [_submission(chain, link)]
+    if seen.in_flight or seen.jobs is None or seen.looked_s <= link.intended_s + SKEW_S:
+        return chain, []
+    link = replace(link, tries=link.tries + 1, intended_s=seen.now)
+    return chain.with_link(link), [_submission(chain, link)]
+
+
+# ---------------------------------------------------------------- answers
+
+
+def _submitted(chain: Chain, event: Submitted) -> Step:
+    link = chain.link(event.number)
+    if link is None or link.job_id:
+        return chain, []
+    held = chain.spec.strategy is Strategy.HOLD and chain.current is not None
+    link = replace(link, phase=Phase.WAITING, job_id=event.job_id, submitted_s=event.now, is_held=held)
+    said = "submitted, held" if held else "submitted"
+    return chain.with_link(link).noting(event.now, f"link {link.number} was {said} as job {event.job_id}"), []
+
+
+def _released(chain: Chain, event: Released) -> Step:
+    link = chain.link(event.number)
+    if link is None or not link.is_held:
+        return chain, []
+    told = f"link {link.number}, job {link.job_id}, was released"
+    return chain.with_link(replace(link, is_held=False, is_due=False)).noting(event.now, told), []
+
+
+def _refused(chain: Chain, event: Refused) -> Step:
+    link = chain.link(event.number)
+    if link is None or link.phase is not Phase.INTENDED:
+        return chain, []
+    refused = replace(link, phase=Phase.REFUSED, why=event.why, retry_at_s=event.now + RETRY_S)
+    chain = chain.with_link(refused)
+    if not event.limit and chain.current is None:
+        return _finish(chain, Standing.STOPPED, f"link {link.number} was refused: {event.why}", event.now)
+    waits = "once the running link has ended" if chain.current else "in a minute"
+    return chain.noting(event.now, f"link {link.number} was refused ({event.why}): it is submitted {waits}"), []
+
+
+def _end_told(chain: Chain, event: EndTold) -> Step:
+    link = chain.link(event.number)
+    if link is None or link.is_settled:
+        return chain, []
+    job = event.job
+    if job is None:
+        return _lost(chain, link, event.now)
+    if not job.is_over:
+        return chain.with_link(replace(link, missed_s=0.0)), []
+    link = _with_end(link, job, event.now)
+    if not link.ending:
+        ending, why = ending_of(link, chain.spec.walltime_s, job.exit_code)
+        link = replace(link, ending=ending, why=why)
+        chain = chain.noting(event.now, f"link {link.number} has ended: {why}") if ending else chain
+    return chain.with_link(link), []
+
+
+def _with_end(link: Link, job: LinkJob, now: float) -> Link:
+    started_s = link.started_s or (job.start_s if job.end_s > job.start_s else 0.0)
+    return replace(
+        link,
+        phase=Phase.ENDED,
+        state=job.state,
+        started_s=started_s,
+        ended_s=link.ended_s or job.end_s or now,
+        missed_s=0.0,
+    )
+
+
+def _lost(chain: Chain, link: Link, now: float) -> Step:
+    """Neither the controller nor accounting knows the job."""
+    if link.phase is Phase.ENDED or (link.marks.is_live and link.started_s):
+        told = "nobody knows how" if link.phase is Phase.ENDED else "Slurm does not know it any more"
+        ended = replace(
+            link, phase=Phase.ENDED, ended_s=link.ended_s or now, ending=Ending.LOST, why=told, missed_s=0.0
+        )
+        return chain.with_link(ended).noting(now, f"link {link.number} has ended: {told}"), []
+    if not link.missed_s or now - link.missed_s < LOST_S:
+        return chain, []
+    again = Link(link.number, tries=link.tries + 1, intended_s=now)
+    chain = chain.with_link(again).noting(
+        now, f"link {link.number}, job {link.job_id}, was lost by Slurm: it is submitted again"
+    )
+    return chain, [_submission(chain, again)]
+
+
+def _judged(chain: Chain, event: Judged) -> Step:
+    link = chain.link(event.number)
+    if link is None or link.is_settled or link.judged:
+        return chain, []
+    chain = chain.with_link(replace(link, judged=event.says)).noting(event.now, f"link {link.number}: {event.says}")
+    if event.is_transient:
+        return chain, []
+    chain = chain.with_link(replace(link, judged=event.says, is_settled=True))
+    return _finish(
+        chain, Standing.STOPPED, f"link {link.number} has failed, and the next would too: {event.says}", event.now
+    )
+
+
+def _planned(chain: Chain, event: Planned) -> Step:
+    decision, current = event.decision, chain.current
+    if decision.reason != chain.plan_says:
+        chain = chain.noting(event.now, f"{'submit' if decision.submit else 'wait'}: {decision.reason}")
+    chain = replace(chain, plan_at_s=decision.again_at, plan_says=decision.reason)
+    if not decision.submit or current is None or chain.standing is not Standing.RUNNING:
+        return chain, []
+    following = next((link for link in chain.live if link.number > current.number), None)
+    if following is None:
+        return _intend(chain, event.now)
+    return _let_go(chain, following)
+
+
+def _stop_asked(chain: Chain, event: StopAsked) -> Step:
+    if chain.standing is not Standing.RUNNING:
+        return chain, []
+    if not event.at_once and chain.current is not None:
+        told = "its user has stopped it"
+        chain = replace(chain, last=told).noting(event.now, "its user stops it: no link follows the running one")
+        waiting = [link for link in chain.live if link.number > chain.current.number] if chain.current else []
+        return _cancelled(chain, waiting)
+    chain = replace(chain, standing=Standing.STOPPED, why="its user has stopped it").noting(
+        event.now, "its user stops it at once"
+    )
+    return _cancelled(chain, list(chain.live))
+
+
+# ---------------------------------------------------------------- the end
+
+
+def _finish(chain: Chain, standing: Standing, why: str, now: float) -> Step:
+    """The chain is over; what still waits is cancelled, and what runs beside too."""
+    chain = replace(chain, standing=standing, why=why).noting(now, f"the chain is {standing}: {why}")
+    return _cancelled(chain, list(chain.live))
+
+
+def _cancelled(chain: Chain, links: list[Link]) -> Step:
+    for link in links:
+        chain = chain.with_link(replace(link, is_cancelled=True))
+    return chain, [Cancel(link.number, link.job_id) for link in links if link.job_id]
+
+
+def _cancel_spares(chain: Chain) -> list[Effect]:
+    """What still lives of a chain that is over, or was given up: a cancellation that was lost is wanted again."""
+    is_over = chain.standing is not Standing.RUNNING
+    return [Cancel(link.number, link.job_id) for link in chain.live if link.job_id and (is_over or link.is_cancelled)]

@@ -1,0 +1,124 @@
+"""A link as the looks at it tell: where it stands, and what its end means. Pure.
+
+A mark is newer than any look at the resource manager, and is believed for what it says: that the program runs, or has
+ended. Why it ended is the resource manager's to say wherever a signal came: a ``scancel`` by hand looks like a failure
+from inside the job.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from perdure.job.link_marks import LinkMarks
+from perdure.model.link_job import LinkJob
+from perdure.succession.chain_state import Chain, Ending, Link, Phase
+from perdure.succession.messages import Seen
+
+NEAR_S = 120.0  # before its walltime: who ends then after a signal has ended for it
+NEAR_SHARE = 0.25  # of a short walltime
+SKEW_S = 5.0  # of the clocks of nodes and of the controller
+
+
+def job_of(chain: Chain, link: Link, seen: Seen) -> LinkJob | None:
+    """The job of a link: by its key, or by its id where somebody has taken the key away."""
+    own = [job for job in seen.jobs or () if job.chain == chain.spec.id and job.key == link.key]
+    if own:
+        return max(own, key=lambda job: int(job.job_id))
+    return next((job for job in seen.jobs or () if link.job_id and job.job_id == link.job_id and not job.key), None)
+
+
+def followed(chain: Chain, link: Link, seen: Seen) -> Link:
+    """The link, with all that a look tells of it."""
+    marks = _own_marks(link, seen.marks.get(link.number, LinkMarks()))
+    job = job_of(chain, link, seen)
+    link = replace(link, marks=marks)
+    if link.phase is Phase.ENDED:  # what its end means is still open
+        return link
+    if not link.job_id:
+        found = job.job_id if job is not None else marks.begun.job_id if marks.begun is not None else ""
+        if not found:
+            return link
+        submitted_s = job.submit_s if job is not None else link.intended_s
+        link = replace(link, job_id=found, phase=Phase.WAITING, submitted_s=submitted_s or link.intended_s)
+    if job is not None:
+        link = _by_job(link, job, seen)
+    elif seen.jobs is not None and not marks.is_live and seen.looked_s > link.submitted_s + SKEW_S:
+        link = replace(link, missed_s=link.missed_s or seen.looked_s)
+    return _by_marks(link)
+
+
+def _own_marks(link: Link, marks: LinkMarks) -> LinkMarks:
+    """Those of this submission: one that was lost may have left some."""
+    if link.job_id and marks.begun is not None and marks.begun.job_id != link.job_id:
+        return LinkMarks()
+    asked = marks.asked
+    if asked is not None and marks.begun is not None and asked.at_s < marks.begun.came_s:
+        return replace(marks, asked=None)
+    return marks
+
+
+def _by_job(link: Link, job: LinkJob, seen: Seen) -> Link:
+    link = replace(link, state=job.state, reason=job.reason, missed_s=0.0, submitted_s=job.submit_s or link.submitted_s)
+    if job.is_over:
+        ended_s = link.ended_s or job.end_s or seen.looked_s
+        return replace(link, phase=Phase.ENDED, started_s=link.started_s or _ran_at(link, job), ended_s=ended_s)
+    if job.waits:
+        begun = link.marks.begun
+        if begun is not None and begun.came_s > seen.looked_s - SKEW_S:
+            return link  # it has started since
+        return replace(link, phase=Phase.WAITING, started_s=0.0, ends_s=0.0, planned_s=job.start_s, marks=LinkMarks())
+    ended = link.marks.ended
+    if ended is not None and job.start_s > ended.at_s + SKEW_S:  # it was put back, and has started again
+        link = replace(link, marks=LinkMarks())
+    return replace(link, phase=Phase.RUNNING, started_s=job.start_s, ends_s=job.end_s)
+
+
+def _ran_at(link: Link, job: LinkJob) -> float:
+    """When a job that is over began; 0 where it was cancelled while it waited."""
+    if link.marks.begun is not None:
+        return link.marks.begun.came_s
+    return job.start_s if job.start_s and job.end_s > job.start_s else 0.0
+
+
+def _by_marks(link: Link) -> Link:
+    begun, ended = link.marks.begun, link.marks.ended
+    if begun is None or (link.phase is Phase.ENDED and ended is None):
+        return link
+    if ended is not None:
+        return replace(
+            link, phase=Phase.ENDED, started_s=link.started_s or begun.came_s, ended_s=ended.at_s, missed_s=0.0
+        )
+    return replace(link, phase=Phase.RUNNING, started_s=link.started_s or begun.came_s, missed_s=0.0)
+
+
+def ending_of(link: Link, walltime_s: float, exit_code: int | None = None) -> tuple[Ending, str]:
+    """What the end of a link means, and in words; `UNKNOWN` where the resource manager has to be asked."""
+    ended, state = link.marks.ended, link.state
+    if ended is not None and ended.skipped:
+        return Ending.DROPPED, ended.skipped
+    if link.is_cancelled:
+        return Ending.DROPPED, "it was not needed any more"
+    if link.marks.was_fenced:
+        return Ending.DROPPED, "a newer link has taken over"
+    if link.marks.asked is not None and link.marks.begun is not None:
+        return Ending.HANDED_OVER, "its successor took over"
+    if ended is not None and not ended.exit_code and not ended.signals:
+        return Ending.DONE, "its program ended with exit code 0"
+    if state in ("TIMEOUT", "DEADLINE"):
+        return Ending.HANDED_OVER, "its walltime was over"
+    if state == "CANCELLED":
+        return Ending.CANCELLED, "it was cancelled by hand"
+    if state in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED"):
+        return Ending.LOST, {"NODE_FAIL": "its node failed", "BOOT_FAIL": "its node did not start"}.get(
+            state, "it was preempted"
+        )
+    if state not in ("COMPLETED", "FAILED", "OUT_OF_MEMORY"):
+        return Ending.UNKNOWN, ""
+    ends_s = link.ends_s or link.started_s + walltime_s
+    if link.ended_s >= ends_s - min(NEAR_S, NEAR_SHARE * walltime_s) and (ended is None or ended.signals):
+        return Ending.HANDED_OVER, "it ended just before its walltime"
+    if state == "COMPLETED":
+        signals = "" if ended is None else ", ".join(ended.signals)
+        return (Ending.HANDED_OVER, f"it ended well after {signals}") if signals else (Ending.DONE, "it completed")
+    code = ended.exit_code if ended is not None else exit_code
+    return Ending.FAILED, "it ran out of memory" if state == "OUT_OF_MEMORY" else f"it failed with exit code {code}"

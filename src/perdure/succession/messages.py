@@ -1,0 +1,142 @@
+"""What a chain hears (events) and what it wants done (effects)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from perdure.job.link_marks import LinkMarks
+from perdure.model.link_job import LinkJob
+from perdure.succession.protocol import Decision
+
+# ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look: at the marks of links, and at what the resource manager said when it was asked last."""
+
+    now: float
+    marks: Mapping[int, LinkMarks] = field(default_factory=dict)
+    jobs: tuple[LinkJob, ...] | None = None  # None: it has never answered
+    looked_s: float = 0.0  # when it was asked
+    done_file: bool = False  # the work's own file is there
+    in_flight: bool = False  # an `sbatch` of an earlier life still runs
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The resource manager took a link's job."""
+
+    now: float
+    number: int
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It did not take it; at a `limit` of the user it will take it once other jobs have ended."""
+
+    now: float
+    number: int
+    why: str
+    limit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndTold:
+    """What is known of a job that has ended, or that a look did not show; None: nobody knows it."""
+
+    now: float
+    number: int
+    job: LinkJob | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Whether a successor of a failed link would fail too."""
+
+    now: float
+    number: int
+    is_transient: bool
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A planner's decision."""
+
+    now: float
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """Its user wants it to stop: after the running link, or at once."""
+
+    now: float
+    at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A link's job is not held any more."""
+
+    now: float
+    number: int
+
+
+Event = Seen | Submitted | Released | Refused | EndTold | Judged | Planned | StopAsked
+
+# ---------------------------------------------------------------- effects
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Submit a link's job; what is said of it in the chain was journalled before."""
+
+    number: int
+    after_job: str = ""  # not before this job has ended
+    begin_s: float = 0.0  # not before this instant
+    hold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Cancel a link's job, which is not needed any more."""
+
+    number: int
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Release a link's job, which was submitted held."""
+
+    number: int
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskEnd:
+    """Ask how a job ended."""
+
+    number: int
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Ask why a link failed."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Ask the planner about the successor of a running link."""
+
+    number: int
+
+
+Effect = Submit | Cancel | Release | AskEnd | Judge | Plan
