@@ -27,11 +27,11 @@ from perdure.succession.messages import (
 from perdure.succession.protocol import Decision
 
 WALLTIME_S = 1000.0
-SPEC = ChainSpec("train-1", "train", "/home/a/train.sh", "/home/a", "a", 0.0, WALLTIME_S)
+SPEC = ChainSpec("train-1", "train-1.ab", "train", "/home/a/train.sh", "/home/a", "a", 0.0, WALLTIME_S)
 
 
 def job(number, state, key="1.1", at=0.0, **more):
-    return LinkJob(str(number), state, submit_s=at, chain="train-1", key=key, **more)
+    return LinkJob(str(number), state, submit_s=at, chain="train-1.ab", key=key, **more)
 
 
 def begun(number, at, **more):
@@ -83,7 +83,7 @@ def test_one_that_has_begun_is_found_by_its_mark():
 def test_a_job_of_the_same_name_that_is_not_the_chains_is_not_taken():
     chain, _ = step(Chain(SPEC), Seen(1.0))
     stranger = LinkJob("7", "PENDING", submit_s=2.0)
-    other = LinkJob("8", "PENDING", submit_s=2.0, chain="train-2", key="1.1")
+    other = LinkJob("8", "PENDING", submit_s=2.0, chain="train-1.cd", key="1.1")
     assert submits(step(chain, Seen(20.0, jobs=(stranger, other), looked_s=19.0))[1]) == [1]
 
 

@@ -26,10 +26,10 @@ HOME = "PERDURE_KEEP_DIR"
 _T = TypeVar("_T")
 
 
-class Plan(msgspec.Struct, frozen=True):
+class LinkPlan(msgspec.Struct, frozen=True):
     """What every link of a chain is submitted with, beside its number."""
 
-    first_options: tuple[tuple[str, str | None, tuple[str, ...]], ...]  # of the script, then of the command line
+    options: tuple[tuple[str, str | None, tuple[str, ...]], ...]  # of the script, then of the command line
     script_options: int  # how many of them are the script's
     command: tuple[str, ...]  # what runs the user's script, with its arguments
     signal: str = ""
@@ -62,8 +62,8 @@ class KeptChain:
         if chain.standing is not Standing.RUNNING and not self.folder.over.exists():
             write_through(self.folder.over, chain.why.encode())
 
-    def plan(self) -> Plan:
-        return _decoded(self.path / "plan.json", Plan)
+    def plan(self) -> LinkPlan:
+        return _decoded(self.path / "plan.json", LinkPlan)
 
     def environment(self) -> dict[str, str]:
         return _decoded(self.path / "environment.json", dict[str, str])

@@ -5,47 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from perdure.backends.slurm.request import request_of
-from perdure.cli.live_queue import live_queue
-from perdure.errors import PerdureError
-from perdure.model.table import JobTable
-from perdure.scheduling.slurm.site_limits import SiteLimits
+from perdure.cli.keep_outlook import Outlook
 from perdure.succession.chain_state import Chain, Link
 from perdure.succession.planners.registry import DEFAULT, planner_named
-from perdure.succession.protocol import Decision, Forecast, Planner, View
-from perdure.waits.answer import answer
-from perdure.waits.forecast import LEVELS
-from perdure.waits.limits import with_defaults
-from perdure.waits.queue import Queue, QueuedJob
+from perdure.succession.protocol import Decision, Planner, View
 
-MOST_RECENT = 50
 MIN_DECISIONS = 8  # within a walltime, so that a short link is not missed between two of them
-SEED = 0
+SOON_S = 2.0  # until a forecast that is being made is looked for again
 
 Decide = Callable[[Chain, Link, float], Decision]
-ForecastOf = Callable[[Chain, float], "Outlook"]
-
-
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """What can be known of a successor's wait."""
-
-    forecast: Forecast | None = None
-    recent: tuple[float, ...] = ()
+OutlookOf = Callable[[Chain, float], Outlook | None]
 
 
 @dataclass(slots=True)
 class Deciding:
     """Asks the planner of each chain."""
 
-    outlook: ForecastOf
+    outlook: OutlookOf  # None while it is being made
     _planners: dict[str, Planner] = field(default_factory=dict)
 
     def __call__(self, chain: Chain, current: Link, now: float) -> Decision:
         planner = self._planner(chain.spec.planner)
         outlook = Outlook() if planner.name == "reactive" else self.outlook(chain, now)
+        if outlook is None:
+            return Decision(False, now + SOON_S, "how long a successor would wait is being found out")
         view = view_of(chain, current, now, outlook)
         decision = planner.decide(view)
         if decision.submit:
@@ -82,38 +65,3 @@ def waits_of(chain: Chain) -> tuple[float, ...]:
     return tuple(
         max(0.0, link.started_s - link.submitted_s) for link in chain.links if link.started_s and link.submitted_s
     )
-
-
-def live_outlook(script: Callable[[Chain], tuple[bytes, tuple[str, ...]]]) -> ForecastOf:
-    """What the live queue tells, as ``perdure when`` reads it; nothing where it cannot be asked."""
-
-    def look(chain: Chain, now: float) -> Outlook:  # noqa: ARG001 - the queue has its own clock
-        try:
-            queue, site = live_queue()
-            job = successor_of(chain, queue, script(chain), site.limits)
-            rng = np.random.default_rng(SEED)
-            told = answer(job, queue, site, rng, with_alternatives=False).forecast
-        except PerdureError:
-            return Outlook()
-        forecast = None if told is None else Forecast.of_quantiles(LEVELS, told.wait_s)
-        return Outlook(forecast, waits_of_alike(site.past.jobs, job))
-
-    return look
-
-
-def waits_of_alike(past: JobTable, job: QueuedJob) -> tuple[float, ...]:
-    """How long jobs of this size in these partitions waited that started last, in seconds, the newest last."""
-    alike = np.isin(past.partition, job.partitions) & (past.gpus == job.gpus) & np.isfinite(past.start_s)
-    rows = np.flatnonzero(alike)
-    rows = rows[np.argsort(past.start_s[rows], kind="stable")][-MOST_RECENT:]
-    since_s = np.where(np.isfinite(past.eligible_s[rows]), past.eligible_s[rows], past.submit_s[rows])
-    return tuple(np.maximum(0.0, past.start_s[rows] - since_s).tolist())
-
-
-def successor_of(chain: Chain, queue: Queue, script: tuple[bytes, tuple[str, ...]], limits: SiteLimits) -> QueuedJob:
-    """The job that the successor would be if it were submitted now. Raises `InputError`."""
-    text, options = script
-    request = request_of(text, options, chain.spec.script)
-    own = [job.priority for job in queue.waiting() if job.user == chain.spec.user]
-    priority = min(own or [job.priority for job in queue.waiting()], default=1)
-    return with_defaults(request.as_job(queue, chain.spec.user, priority), limits)

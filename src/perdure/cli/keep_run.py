@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from perdure.backends.slurm.tools import Tools
 from perdure.cli.chain_journal import ChainJournal
 from perdure.cli.keep_judge import judge_link
-from perdure.cli.keep_plan import Deciding, checked_planner, live_outlook
+from perdure.cli.keep_outlook import Outlooks
+from perdure.cli.keep_plan import Deciding, checked_planner
 from perdure.cli.keep_start import KeepRequest, cluster_name, make_chain
 from perdure.cli.keeper import Keeper, Lookout
 from perdure.cli.output import print_line
@@ -47,6 +48,8 @@ def run_keep(call: KeepCall) -> int:
     if kept is not None:
         print_line(f"chain {kept.id}: see perdure keep show {kept.id}")
     keeper = _keeper(journal, tools)
+    if kept is None and not journal.chains():
+        print_line("No chain is kept. Begin one: perdure keep SCRIPT")
     keeper.keep(None if kept is None else [kept.id], once=call.once)
     if kept is None:
         return OK
@@ -72,10 +75,7 @@ def stop_chain(id_: str, *, at_once: bool) -> int:
 
 
 def _keeper(journal: ChainJournal, tools: Tools) -> Keeper:
-    def script(chain: Chain) -> tuple[bytes, tuple[str, ...]]:
-        return journal.find(chain.spec.id).folder.script.read_bytes(), chain.spec.options
-
-    return Keeper(journal, Lookout(tools, user_name()), tools, Deciding(live_outlook(script)), judge_link, _tell)
+    return Keeper(journal, Lookout(tools, user_name()), tools, Deciding(Outlooks(journal.path)), judge_link, _tell)
 
 
 def _request(call: KeepCall) -> KeepRequest:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,7 @@ from perdure.backends.slurm.submission import (
     words_of,
 )
 from perdure.backends.slurm.tools import Tools
-from perdure.cli.chain_journal import ChainJournal, KeptChain, Plan, refuse_second
+from perdure.cli.chain_journal import ChainJournal, KeptChain, LinkPlan, refuse_second
 from perdure.cli.text import plain
 from perdure.errors import ClusterBusy, InputError
 from perdure.installation import user_name
@@ -80,6 +82,7 @@ def make_chain(request: KeepRequest, journal: ChainJournal, tools: Tools, now: f
     write_through(kept.path / "environment.json", msgspec.json.encode(environment_for_links(os.environ)))
     spec = ChainSpec(
         id=kept.id,
+        tag=f"{kept.id}.{secrets.token_hex(4)}",
         name=name,
         script=os.path.abspath(order.script),
         directory=os.getcwd(),
@@ -145,16 +148,14 @@ def _walltime_s(options: Sequence[SbatchOption], where: str, tools: Tools) -> fl
     return walltime_of(read_partitions(tools), [each for each in partition.split(",") if each], asked_s, where)
 
 
-def _plan(script: bytes, own: list[SbatchOption], given: list[SbatchOption], command: Sequence[str]) -> Plan:
+def _plan(script: bytes, own: list[SbatchOption], given: list[SbatchOption], command: Sequence[str]) -> LinkPlan:
     options = [*own, *given]
     warning = warning_of(" ".join(words_of(options)))
     text = script.decode("utf-8", "replace")
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     kinds = [kind for line in lines if (kind := recognised(line.split(), {})) is not Framework.PLAIN]
-    import signal
-
-    return Plan(
-        first_options=tuple((each.name, each.value, each.words) for each in options),
+    return LinkPlan(
+        options=tuple((each.name, each.value, each.words) for each in options),
         script_options=len(own),
         command=tuple(command),
         signal=signal.Signals(warning.signal).name.removeprefix("SIG") if warning else "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -22,9 +23,9 @@ from perdure.backends.slurm.links import (
 )
 from perdure.backends.slurm.submission import SbatchOption, for_later_links, link_script, words_of
 from perdure.backends.slurm.tools import Tools
-from perdure.cli.chain_journal import ChainJournal, KeptChain
+from perdure.cli.chain_journal import ChainJournal, KeptChain, LinkPlan
 from perdure.cli.kept import KeptFolder
-from perdure.errors import ClusterBusy, ClusterError, ConfigError, PerdureError
+from perdure.errors import ClusterBusy, ClusterError, ConfigError, PerdureError, StateError
 from perdure.model.link_job import LinkJob
 from perdure.succession.chain import step
 from perdure.succession.chain_state import Chain, Link, Standing
@@ -129,8 +130,15 @@ class Keeper:
                 time.sleep(ROUND_S)
 
     def _round(self, kept: KeptChain) -> bool:
-        """Drive one chain as far as it goes now; False once it is over."""
+        """Drive one chain as far as it goes now; False once it is over, or cannot be driven."""
         chain = kept.read()
+        try:
+            return self._driven(kept, chain)
+        except StateError as err:  # the others go on
+            self.tell(chain, str(err))
+            return False
+
+    def _driven(self, kept: KeptChain, chain: Chain) -> bool:
         asked = kept.stop_asked()
         if asked and chain.standing is Standing.RUNNING and (asked == "now" or not chain.last):
             chain = self._step(kept, chain, StopAsked(time.time(), at_once=asked == "now"))
@@ -215,13 +223,13 @@ class Keeper:
 def order_of(kept: KeptChain, chain: Chain, link: Link, effect: Submit, lock: int) -> SubmitOrder:
     """The call of ``sbatch`` for one submission of a link."""
     plan = kept.plan()
-    options = [SbatchOption(name, value, words) for name, value, words in plan.first_options]
+    options = [SbatchOption(name, value, words) for name, value, words in plan.options]
     own, given = options[: plan.script_options], options[plan.script_options :]
     if link.number > 1:
         own, given = for_later_links(own), for_later_links(given)
     return SubmitOrder(
         script=link_script(own, link_command(kept, chain, plan, link)),
-        options=[*words_of(given), *link_options(kept, chain, plan, link, effect)],
+        options=[*words_of(given), *link_options(chain, plan, link, effect)],
         directory=chain.spec.directory,
         environment=kept.environment(),
         answer=kept.folder.links / f"{link.key}.sbatch",
@@ -229,25 +237,21 @@ def order_of(kept: KeptChain, chain: Chain, link: Link, effect: Submit, lock: in
     )
 
 
-def link_options(kept: KeptChain, chain: Chain, plan: object, link: Link, effect: Submit) -> list[str]:
-    comment = f"{getattr(plan, 'comment', '')} perdure-keep={kept.id}/{link.key}".strip()
+def link_options(chain: Chain, plan: LinkPlan, link: Link, effect: Submit) -> list[str]:
+    """Options of ``sbatch`` that are ours."""
+    comment = f"{plan.comment} perdure-keep={chain.spec.tag}/{link.key}".strip()
     found = [f"--job-name={chain.spec.name}", f"--comment={comment}"]
     if effect.after_job:
         found.append(f"--dependency=afterany:{effect.after_job}")
     if effect.begin_s:
-        found.append("--begin=" + time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(effect.begin_s)))
+        found.append(f"--begin=now+{max(0, round(effect.begin_s - time.time()))}")
     if effect.hold:
         found.append("--hold")
     return found
 
 
-def link_command(kept: KeptChain, chain: Chain, plan: object, link: Link) -> list[str]:
+def link_command(kept: KeptChain, chain: Chain, plan: LinkPlan, link: Link) -> list[str]:
     """What the job of a link runs."""
-    import sys
-
-    from perdure.cli.chain_journal import Plan as Written
-
-    assert isinstance(plan, Written)
     words = [sys.executable, "-m", "perdure.job.link", "--folder", str(kept.path), "--link", str(link.number)]
     words += ["--grace", f"{plan.grace_s:g}", "--framework", plan.framework]
     if plan.signal:

@@ -25,11 +25,15 @@ class HandoverWatch:
     number: int
     signum: int | None  # None: what its framework expects
     grace_s: float
+    to_steps: bool = False  # Slurm tells the tasks of its steps too
 
     def answer(self, count: int) -> None:
         """Tell the successor how many processes were told."""
-        with suppress(OSError):  # it then waits for the walltime
-            ChainFolder(self.folder).write(self.number, Told(count, time.time()))
+        folder, count = ChainFolder(self.folder), count + self.to_steps
+        told = folder.marks(self.number).told
+        if told is None or told.count != count:
+            with suppress(OSError):  # it then waits for the walltime
+                folder.write(self.number, Told(count, time.time()))
 
     def nudge(self, usual: PrestopSignal) -> PrestopSignal:
         """The signal for processes of the batch script; tasks of steps are told by the resource manager."""

@@ -26,7 +26,7 @@ from perdure.job.fence import FENCE_DIR, FENCE_TOKEN
 from perdure.job.framework import framework_of, signal_of
 from perdure.job.handover import HandoverWatch
 from perdure.job.identity import FENCE_JOB, SLURM_JOB
-from perdure.job.link_marks import Asked, Begun, Ended, LinkMarks
+from perdure.job.link_marks import Asked, Begun, Ended, LinkMarks, Told
 from perdure.job.options import ExecOptions
 from perdure.job.output import say
 from perdure.job.silence import HangRule
@@ -78,7 +78,7 @@ class LinkRun:
             say(f"perdure keep: link {self._number} does not run: {why}")
             return 0
         begun = Begun(self._job, time.time(), host=os.uname().nodename, stdout=_stdout())
-        for kind in (Ended, Asked):
+        for kind in (Ended, Told, Asked):
             self._folder.take_back(self._number, kind)
         self._folder.write(self._number, begun)
         if why := self._take_over():
@@ -170,7 +170,7 @@ class LinkRun:
     def _care(self) -> ExecOptions:
         options = self._options
         signum = signal_of(options.signal, "--signal") if options.signal else None
-        watch = HandoverWatch(self._folder.path, self._number, signum, options.grace_s)
+        watch = HandoverWatch(self._folder.path, self._number, signum, options.grace_s, options.to_steps)
         return ExecOptions(
             hang=HangRule(after_s=0.0), look_s=LOOK_S, framework=framework_of(options.framework), handover=watch
         )

@@ -66,9 +66,9 @@ class LinkMarks(Struct, frozen=True):
     def is_done(self) -> bool:
         """Whether its program ended well without having been told to end: the work is done."""
         ended = self.ended
-        return (
-            ended is not None and not ended.skipped and not ended.exit_code and not ended.signals and self.asked is None
-        )
+        if ended is None or ended.skipped or ended.exit_code or ended.signals:
+            return False
+        return self.asked is None or (self.told is not None and not self.told.count)
 
     @property
     def was_fenced(self) -> bool:

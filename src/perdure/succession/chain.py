@@ -124,7 +124,7 @@ def _strays(chain: Chain, seen: Seen) -> list[Effect]:
     return [
         Cancel(int(job.key.partition(".")[0]), job.job_id)
         for job in seen.jobs or ()
-        if job.chain == chain.spec.id and not job.is_over and job.key not in keys
+        if job.chain == chain.spec.tag and not job.is_over and job.key not in keys
         and int(job.key.partition(".")[0]) in numbers
     ]  # fmt: skip
 

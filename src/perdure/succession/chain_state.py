@@ -55,6 +55,7 @@ class ChainSpec(Struct, frozen=True):
     """What the user has asked for; it does not change."""
 
     id: str
+    tag: str  # what its jobs say that they belong to: no other chain has it, not even an earlier one of the same id
     name: str  # of the jobs
     script: str  # as it was named
     directory: str  # in which it was submitted

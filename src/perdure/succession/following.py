@@ -21,7 +21,7 @@ SKEW_S = 5.0  # of the clocks of nodes and of the controller
 
 def job_of(chain: Chain, link: Link, seen: Seen) -> LinkJob | None:
     """The job of a link: by its key, or by its id where somebody has taken the key away."""
-    own = [job for job in seen.jobs or () if job.chain == chain.spec.id and job.key == link.key]
+    own = [job for job in seen.jobs or () if job.chain == chain.spec.tag and job.key == link.key]
     if own:
         return max(own, key=lambda job: int(job.job_id))
     return next((job for job in seen.jobs or () if link.job_id and job.job_id == link.job_id and not job.key), None)
@@ -100,10 +100,10 @@ def ending_of(link: Link, walltime_s: float, exit_code: int | None = None) -> tu
         return Ending.DROPPED, "it was not needed any more"
     if link.marks.was_fenced:
         return Ending.DROPPED, "a newer link has taken over"
+    if link.marks.is_done:
+        return Ending.DONE, "its program ended with exit code 0"
     if link.marks.asked is not None and link.marks.begun is not None:
         return Ending.HANDED_OVER, "its successor took over"
-    if ended is not None and not ended.exit_code and not ended.signals:
-        return Ending.DONE, "its program ended with exit code 0"
     if state in ("TIMEOUT", "DEADLINE"):
         return Ending.HANDED_OVER, "its walltime was over"
     if state == "CANCELLED":

@@ -1,0 +1,137 @@
+"""What the live queue tells of a successor's wait, found out in a process of its own: it may take a while.
+
+``python -m perdure.cli.keep_outlook DIR`` prints it for the chain in a directory, as JSON.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from perdure.cli.chain_journal import KeptChain
+from perdure.errors import PerdureError
+from perdure.succession.chain_state import Chain
+from perdure.succession.protocol import Forecast
+
+if TYPE_CHECKING:
+    from perdure.model.table import JobTable
+    from perdure.scheduling.slurm.site_limits import SiteLimits
+    from perdure.waits.queue import Queue, QueuedJob
+
+EVERY_S = 60.0  # between two of them for one chain: the queue is not asked more often
+MOST_S = 300.0  # that one may take
+OLDEST_S = 900.0  # that is still used
+SEED = 0
+MOST_RECENT = 50
+
+
+class Outlook(Struct, frozen=True):
+    """What can be known of a successor's wait."""
+
+    forecast: Forecast | None = None
+    recent: tuple[float, ...] = ()
+
+
+@dataclass(slots=True)
+class _Finding:
+    """The newest outlook of one chain, and the process that finds out the next."""
+
+    process: subprocess.Popen[bytes] | None = None
+    began_s: float = 0.0
+    found: Outlook | None = None
+    found_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Outlooks:
+    """Those of all chains that are kept here; asking never waits."""
+
+    folder: Path
+    _findings: dict[str, _Finding] = field(default_factory=dict)
+
+    def __call__(self, chain: Chain, now: float) -> Outlook | None:
+        """The newest; None while the first is being found out. One that nobody can find out is empty."""
+        finding = self._findings.setdefault(chain.spec.id, _Finding())
+        self._collect(finding, now)
+        if finding.process is None and now - finding.began_s >= EVERY_S:
+            argv = (sys.executable, "-m", "perdure.cli.keep_outlook", str(self.folder / chain.spec.id))
+            finding.process, finding.began_s = _started(argv), now
+        if finding.found is None and finding.process is not None:
+            return None
+        is_old = now - finding.found_s > OLDEST_S
+        return Outlook() if finding.found is None or is_old else finding.found
+
+    def _collect(self, finding: _Finding, now: float) -> None:
+        process = finding.process
+        if process is None:
+            return
+        if process.poll() is None:
+            if now - finding.began_s > MOST_S:
+                process.kill()
+            return
+        assert process.stdout is not None
+        try:
+            finding.found, finding.found_s = msgspec.json.decode(process.stdout.read(), type=Outlook), finding.began_s
+        except msgspec.MsgspecError:  # it was ended, or has failed
+            finding.found = finding.found or Outlook()
+        process.stdout.close()
+        finding.process = None
+
+
+def _started(argv: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+def find_out(kept: KeptChain) -> Outlook:
+    """Ask the live queue, as ``perdure when`` does; nothing where it cannot be asked."""
+    import numpy as np
+
+    from perdure.cli.live_queue import live_queue
+    from perdure.waits.answer import answer
+    from perdure.waits.forecast import LEVELS
+
+    chain = kept.read()
+    try:
+        queue, site = live_queue()
+        job = successor_of(chain, queue, kept.folder.script.read_bytes(), site.limits)
+        told = answer(job, queue, site, np.random.default_rng(SEED), with_alternatives=False).forecast
+    except PerdureError:
+        return Outlook()
+    forecast = None if told is None else Forecast.of_quantiles(LEVELS, told.wait_s)
+    return Outlook(forecast, waits_of_alike(site.past.jobs, job))
+
+
+def waits_of_alike(past: JobTable, job: QueuedJob) -> tuple[float, ...]:
+    """How long jobs of this size in these partitions waited that started last, in seconds, the newest last."""
+    import numpy as np
+
+    alike = np.isin(past.partition, job.partitions) & (past.gpus == job.gpus) & np.isfinite(past.start_s)
+    rows = np.flatnonzero(alike)
+    rows = rows[np.argsort(past.start_s[rows], kind="stable")][-MOST_RECENT:]
+    since_s = np.where(np.isfinite(past.eligible_s[rows]), past.eligible_s[rows], past.submit_s[rows])
+    return tuple(np.maximum(0.0, past.start_s[rows] - since_s).tolist())
+
+
+def successor_of(chain: Chain, queue: Queue, script: bytes, limits: SiteLimits) -> QueuedJob:
+    """The job that the successor would be if it were submitted now. Raises `InputError`."""
+    from perdure.backends.slurm.request import request_of
+    from perdure.waits.limits import with_defaults
+
+    request = request_of(script, chain.spec.options, chain.spec.script)
+    own = [job.priority for job in queue.waiting() if job.user == chain.spec.user]
+    priority = min(own or [job.priority for job in queue.waiting()], default=1)
+    return with_defaults(request.as_job(queue, chain.spec.user, priority), limits)
+
+
+if __name__ == "__main__":
+    os.nice(10)
+    sys.stdout.buffer.write(msgspec.json.encode(find_out(KeptChain(Path(sys.argv[1])))))

@@ -1,0 +1,82 @@
+"""The jobs of chains as squeue and sbatch tell of them."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from perdure.backends.slurm.links import (
+    LimitReached,
+    SubmitOrder,
+    environment_for_links,
+    read_links,
+    submit,
+    submitted_id,
+)
+from perdure.backends.slurm.tools import Tools
+from perdure.errors import ClusterBusy, ClusterError
+
+
+def test_a_look_tells_keys_and_instants_and_of_a_torn_line_nothing():
+    text = (
+        "7|RUNNING|None|10|20|140|mine perdure-keep=train-1.ab/2.1\n"
+        "8|PENDING|Priority|30|N/A|N/A|(null)\n"
+        "a comment of two\nlines\n"
+    )
+    first, second = read_links(text)
+    assert (first.chain, first.key, first.start_s, first.end_s, first.reason) == ("train-1.ab", "2.1", 20.0, 140.0, "")
+    assert (second.chain, second.reason, second.start_s) == ("", "Priority", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ("", ClusterBusy),
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n", ClusterBusy),
+        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n", ClusterBusy),
+        ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination\n", ClusterError),
+        (
+            "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates"
+            " accounting/QOS policy (job submit limit, user's size and/or time limits)\n",
+            LimitReached,
+        ),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_told_from_a_silence_and_from_a_limit(tmp_path, said, error):
+    answer = tmp_path / "answer"
+    answer.write_text(said)
+    with pytest.raises(error) as told:
+        submitted_id(answer)
+    assert type(told.value) is error
+
+
+def test_a_limit_is_named(tmp_path):
+    answer = tmp_path / "answer"
+    answer.write_text(
+        "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates\n"
+    )
+    with pytest.raises(LimitReached, match="QOSMaxSubmitJobPerUserLimit"):
+        submitted_id(answer)
+
+
+def test_sbatch_gets_the_users_environment_and_leaves_its_answer_where_it_is_found(tmp_path):
+    fake = tmp_path / "bin" / "sbatch"
+    fake.parent.mkdir()
+    fake.write_text('#!/bin/sh\ncat >script\necho "warning: something" >&2\necho "$USERS" >seen\necho "4711;cluster"\n')
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    environment = {"PATH": f"{fake.parent}:{os.environ['PATH']}", "USERS": "own"}
+    lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    try:
+        order = SubmitOrder("#!/bin/sh\ntrue\n", (), str(tmp_path), environment, tmp_path / "answer", lock)
+        assert submit(order, Tools(environment=environment)) == "4711"
+    finally:
+        os.close(lock)
+    assert (tmp_path / "seen").read_text() == "own\n"
+    assert submitted_id(tmp_path / "answer") == "4711"
+
+
+def test_links_do_not_inherit_what_an_allocation_around_has_set():
+    kept = environment_for_links({"SLURM_CONF": "c", "SLURM_JOB_ID": "7", "PERDURE_FENCE_TOKEN": "1", "HOME": "/h"})
+    assert kept == {"SLURM_CONF": "c", "HOME": "/h"}

@@ -1,0 +1,162 @@
+"""Links of a chain, as real processes without a resource manager: each waits for the one before it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from perdure.job.chain_folder import ChainFolder, progress_of
+from perdure.job.link_marks import Asked, Begun, Ended
+
+LISTENS = """
+import signal, sys, time
+stop = []
+signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+print("listens", flush=True)
+while not stop: time.sleep(0.02)
+time.sleep(0.3)  # its checkpoint takes a while
+open("saved", "w").write("1")
+sys.exit(0)
+"""
+PATIENCE_S = 30.0
+SLURM = """#!/bin/sh
+# What Slurm says of jobs: those that a file of their name stands for run.
+case "$0 $*" in
+*scancel*--signal=CONT*) exit 0;;
+*scancel*) for job; do :; done; kill "$(cat running/$job)"; rm -f running/$job;;
+*scontrol*) for job; do :; done; [ -e running/$job ] && echo "JobId=$job JobState=RUNNING Reason=None"; exit 0;;
+esac
+"""
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> ChainFolder:
+    """An empty chain; tools that say that jobs 1 to 9 run."""
+    for name in ("links", "running", "bin"):
+        (tmp_path / name).mkdir()
+    for tool in ("scancel", "scontrol"):
+        (tmp_path / "bin" / tool).write_text(SLURM)
+        (tmp_path / "bin" / tool).chmod(0o755)
+    return ChainFolder(tmp_path)
+
+
+def start(chain: ChainFolder, number: int, program: str, *options: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "SLURM_JOB_ID": str(number), "PATH": f"{chain.path}/bin:{os.environ['PATH']}",
+                   "SLURM_JOB_START_TIME": "1", "PERDURE_KEEP_TEST": "1"}  # fmt: skip
+    argv = (sys.executable, "-m", "perdure.job.link", "--folder", str(chain.path), "--link", str(number), *options)
+    process = subprocess.Popen(
+        (*argv, "--", sys.executable, "-c", program),
+        env=environment, cwd=chain.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    (chain.path / "running" / str(number)).write_text(str(process.pid))
+    return process
+
+
+def await_(condition):
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def runs(chain: ChainFolder, number: int) -> bool:
+    begun = chain.marks(number).begun
+    return begun is not None and begun.ran_s > 0
+
+
+def over(process: subprocess.Popen[str]) -> tuple[int, str]:
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, out
+
+
+def test_the_successor_begins_once_the_running_link_has_saved_and_ended(chain):
+    first = start(chain, 1, LISTENS)
+    assert first.stdout.readline() == "listens\n"
+    second = start(chain, 2, "print(open('saved').read())")
+    assert over(first)[0] == 0
+    code, out = over(second)
+    assert (code, out.splitlines()[-1]) == (0, "1")
+    one, two = chain.marks(1), chain.marks(2)
+    assert one.asked.by_job == "2"
+    assert one.told.count == 1
+    assert two.begun.came_s < one.ended.at_s <= two.begun.ran_s
+    assert not one.is_done
+
+
+def test_a_program_that_listens_to_nothing_keeps_its_time(chain):
+    first = start(chain, 1, "import time; print('runs', flush=True); time.sleep(3)", "--grace", "0.5")
+    assert first.stdout.readline() == "runs\n"
+    second = start(chain, 2, "print('mine')", "--grace", "0.5")
+    assert over(first)[0] == 0
+    assert "the work was done with link 1" in over(second)[1]  # nobody told it to end: it was through
+    assert chain.marks(1).told.count == 0
+
+
+def test_one_that_was_told_and_does_not_end_is_ended_when_its_time_is_over(chain):
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGUSR1, lambda *_: None); print('runs', flush=True); time.sleep(60)"
+    )
+    first = start(chain, 1, deaf, "--signal", "USR1")
+    assert first.stdout.readline() == "runs\n"
+    began_s = time.monotonic()
+    second = start(chain, 2, "print('mine')", "--signal", "USR1", "--grace", "2")
+    assert over(second)[1].splitlines()[-1] == "mine"
+    assert 2.0 <= time.monotonic() - began_s < 20.0
+    over(first)
+
+
+def test_a_successor_of_work_that_is_done_does_not_run(chain):
+    first = start(chain, 1, "import time; print('runs', flush=True); time.sleep(1)")
+    assert first.stdout.readline() == "runs\n"
+    (chain.path / "running" / "1").unlink()
+    over(first)
+    code, out = over(start(chain, 2, "open('ran', 'w')"))
+    assert (code, "the work was done with link 1" in out, (chain.path / "ran").exists()) == (0, True, False)
+    assert chain.marks(2).ended.skipped
+
+
+def test_a_link_whose_successor_has_begun_does_not_run(chain):
+    chain.write(2, Begun("2", 1.0, 1.0))
+    code, out = over(start(chain, 1, "open('ran', 'w')"))
+    assert (code, "link 2 has taken over" in out, (chain.path / "ran").exists()) == (0, True, False)
+
+
+def test_a_second_job_of_one_link_does_not_run(chain):
+    (chain.path / "running" / "7").write_text("1")
+    chain.write(1, Begun("7", 1.0, 1.0))
+    code, out = over(start(chain, 1, "open('ran', 'w')"))
+    assert (code, "job 7 is this link" in out, (chain.path / "ran").exists()) == (0, True, False)
+    assert chain.marks(1).begun.job_id == "7"
+
+
+def test_a_link_of_a_chain_that_is_over_does_not_run(chain):
+    chain.over.write_text("stopped")
+    code, out = over(start(chain, 1, "open('ran', 'w')"))
+    assert (code, "its chain is over" in out, (chain.path / "ran").exists()) == (0, True, False)
+
+
+def test_a_link_whose_predecessor_died_without_a_word_asks_slurm_and_runs(chain):
+    chain.write(1, Begun("1", 1.0, 1.0))
+    assert over(start(chain, 2, "print('mine')"))[1].splitlines()[-1] == "mine"
+    assert chain.marks(1).asked is None
+
+
+def test_a_job_that_was_put_back_takes_its_old_marks_away(chain):
+    chain.write(1, Begun("1", 1.0, 1.0))
+    chain.write(1, Asked("2", 2.0, 3.0))
+    chain.write(1, Ended("1", 4.0, 1))
+    assert over(start(chain, 1, "pass"))[0] == 0
+    marks = chain.marks(1)
+    assert (marks.asked, marks.ended.exit_code, marks.is_done) == (None, 0, True)
+
+
+def test_progress_is_a_files_last_words_or_a_directorys_newest_name(tmp_path):
+    (tmp_path / "log").write_text("step 1\nstep 2\n")
+    assert progress_of(str(tmp_path / "log")) == "step 1 step 2"
+    assert progress_of(str(tmp_path)) == "log"
+    assert progress_of(str(tmp_path / "nothing")) == ""
