@@ -287,3 +287,39 @@ def test_deciding_twice_changes_nothing():
     seen = Seen(430.0, {1: marks(begun(1, 10.0), Ended("1", 420.0, 0))})
     chain, _ = step(running(), seen)
     assert step(chain, seen)[0] == chain
+
+
+def test_a_failure_whose_successor_runs_already_is_not_judged():
+    chain, _ = step(running(), Planned(300.0, Decision(True, 300.0, "now")))
+    chain, _ = step(chain, Submitted(301.0, 2, "2"))
+    seen = {1: marks(begun(1, 10.0), Ended("1", 390.0, 1)), 2: marks(Begun("2", 400.0, 401.0))}
+    chain, _ = step(chain, EndTold(391.0, 1, job(1, "FAILED", exit_code=1)))
+    chain, effects = step(chain, Seen(410.0, seen))
+    assert (chain.standing, effects) == (Standing.RUNNING, [Plan(2)])
+
+
+def test_a_stop_drops_a_link_that_may_have_been_submitted_once_no_look_shows_it():
+    chain, _ = step(running(), Planned(300.0, Decision(True, 300.0, "now")))
+    chain, _ = step(chain, StopAsked(301.0))
+    live = {1: marks(begun(1, 10.0))}
+    waiting = Seen(310.0, live, (job(1, "RUNNING", start_s=10.0, end_s=1010.0),), 299.0)
+    chain, effects = step(chain, waiting)
+    assert (submits(effects), len(chain.live)) == ([], 2)
+    found = (job(1, "RUNNING", start_s=10.0, end_s=1010.0), job(2, "PENDING", "2.1", at=300.0))
+    assert step(chain, Seen(380.0, live, found, 370.0))[1] == [Cancel(2, "2")]
+    chain, effects = step(chain, Seen(380.0, live, found[:1], 370.0))
+    assert ([link.number for link in chain.live], submits(effects)) == ([1], [])
+
+
+def test_of_many_decisions_to_wait_the_newest_is_noted():
+    chain = running()
+    for at in (20.0, 30.0, 40.0):
+        chain, _ = step(chain, Planned(at, Decision(False, at + 5.0, f"{at:.0f} s are left")))
+    assert [note.text for note in chain.notes if note.text.startswith("wait")] == ["wait: 40 s are left"]
+
+
+def test_slurms_word_is_taken_from_a_later_look_where_nobody_else_tells_how_a_link_ended():
+    told = {1: marks(begun(1, 10.0), Ended("1", 50.0, 143, ("TERM",)))}
+    chain, _ = step(running(), Seen(51.0, told))
+    chain, _ = step(chain, Seen(120.0, told, (job(1, "CANCELLED", end_s=50.0),), 110.0))
+    assert chain.why == "link 1 was cancelled by hand"

@@ -61,7 +61,7 @@ class Outlooks:
         finding = self._findings.setdefault(chain.spec.id, _Finding())
         self._collect(finding, now)
         if finding.process is None and now - finding.began_s >= EVERY_S:
-            argv = (sys.executable, "-m", "perdure.cli.keep_outlook", str(self.folder / chain.spec.id))
+            argv = (sys.executable, "-P", "-m", "perdure.cli.keep_outlook", str(self.folder / chain.spec.id))
             finding.process, finding.began_s = _started(argv), now
         if finding.found is None and finding.process is not None:
             return None

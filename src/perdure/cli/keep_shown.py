@@ -113,7 +113,8 @@ def _record(chain: Chain) -> dict[str, object]:
     gap_s, overlap_s = _sums(chain)
     return {
         "id": chain.spec.id, "name": chain.spec.name, "script": chain.spec.script, "state": str(chain.standing),
-        "why": chain.why or chain.last, "links": len(chain.links), "interrupted_s": gap_s, "overlap_s": overlap_s,
+        "why": chain.why or chain.last, "links": len(chain.links),
+        "job": chain.links[-1].job_id if chain.links else "", "interrupted_s": gap_s, "overlap_s": overlap_s,
         "strategy": str(chain.spec.strategy), "walltime_s": chain.spec.walltime_s,
     }  # fmt: skip
 

@@ -16,7 +16,7 @@ from perdure.backends.slurm.links import (
     LimitReached,
     SubmitOrder,
     cancel,
-    ended_link,
+    ended_job,
     look_at_links,
     release,
     submit,
@@ -27,7 +27,7 @@ from perdure.cli.chain_journal import ChainJournal, KeptChain, LinkPlan
 from perdure.cli.kept import KeptFolder
 from perdure.errors import ClusterBusy, ClusterError, ConfigError, PerdureError, StateError
 from perdure.model.link_job import LinkJob
-from perdure.succession.chain import step
+from perdure.succession.chain import WAIT, step
 from perdure.succession.chain_state import Chain, Link, Standing
 from perdure.succession.messages import (
     AskEnd,
@@ -85,12 +85,15 @@ class Lookout:
         if kept is not None and kept[1] < LOOK_S and (found := _decoded(kept[0])) and found.at_s > self._look.at_s:
             self._look = found
             return found
-        self._tried_s = now
-        try:
-            self._look = Look(look_at_links(self._tools, self._user), now)
-        except (ClusterBusy, ClusterError):
-            return self._look
-        self._kept.write(_LOOK, msgspec.json.encode((self._look.jobs, now)))
+        with self._kept.alone(_LOOK) as alone:
+            if not alone:  # another process asks just now
+                return self._look
+            self._tried_s = now
+            try:
+                self._look = Look(look_at_links(self._tools, self._user), now)
+            except (ClusterBusy, ClusterError):
+                return self._look
+            self._kept.write(_LOOK, msgspec.json.encode((self._look.jobs, now)))
         return self._look
 
 
@@ -163,8 +166,8 @@ class Keeper:
             new, effects = step(chain, events.pop(0))
             if new != chain:
                 kept.write(new)
-                for note in new.notes[len(chain.notes) if new.notes[: len(chain.notes)] == chain.notes else -1 :]:
-                    self.tell(new, note.text)
+                for note in _news(chain, new):
+                    self.tell(new, note)
             chain = new
             for effect in effects:
                 if (answer := self._carry_out(kept, chain, effect)) is not None:
@@ -193,7 +196,7 @@ class Keeper:
             case AskEnd():
                 link = chain.link(effect.number)
                 since_s = chain.spec.created_s if link is None else link.submitted_s
-                return EndTold(time.time(), effect.number, ended_link(self.tools, effect.job_id, since_s))
+                return EndTold(time.time(), effect.number, ended_job(self.tools, effect.job_id, since_s))
             case Judge():
                 link = chain.link(effect.number)
                 if link is not None:
@@ -252,13 +255,20 @@ def link_options(chain: Chain, plan: LinkPlan, link: Link, effect: Submit) -> li
 
 def link_command(kept: KeptChain, chain: Chain, plan: LinkPlan, link: Link) -> list[str]:
     """What the job of a link runs."""
-    words = [sys.executable, "-m", "perdure.job.link", "--folder", str(kept.path), "--link", str(link.number)]
+    words = [sys.executable, "-P", "-m", "perdure.job.link", "--folder", str(kept.path), "--link", str(link.number)]
     words += ["--grace", f"{plan.grace_s:g}", "--framework", plan.framework]
     if plan.signal:
         words += ["--signal", plan.signal, *(["--steps"] if plan.to_steps else [])]
     if chain.spec.progress_file:
         words += ["--progress", chain.spec.progress_file]
     return [*words, "--", *plan.command]
+
+
+def _news(before: Chain, after: Chain) -> list[str]:
+    """What is new, but for a planner that waits on for another reason."""
+    waits = bool(before.notes) and before.notes[-1].text.startswith(WAIT)
+    fresh = [note.text for note in after.notes if note not in before.notes]
+    return [text for text in fresh if not (waits and text.startswith(WAIT))]
 
 
 def _is_over(kept: KeptChain) -> bool:

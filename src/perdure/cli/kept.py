@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +70,20 @@ class KeptFolder:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
                 raise
+
+    @contextlib.contextmanager
+    def alone(self, name: str) -> Iterator[bool]:
+        """Inside the block no other process makes what is kept under a name; False where one does just now."""
+        if self.folder is None:
+            yield True
+            return
+        with (self.folder / f"{name}.lock").open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                yield False
+            else:
+                yield True
 
     def path(self, name: str) -> Path | None:
         return None if self.folder is None else self.folder / name

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -21,7 +20,7 @@ from pathlib import Path
 from perdure.errors import PerdureError
 from perdure.job.chain_folder import ChainFolder, progress_of
 from perdure.job.exec import run
-from perdure.job.exit_report import ExitReason, ExitReport
+from perdure.job.exit_report import ExitReport
 from perdure.job.fence import FENCE_DIR, FENCE_TOKEN
 from perdure.job.framework import framework_of, signal_of
 from perdure.job.handover import HandoverWatch
@@ -59,7 +58,7 @@ def main(words: Sequence[str]) -> int:
     options, argv = _parsed(words)
     try:
         return LinkRun(options, os.environ).to_the_end(argv)
-    except PerdureError as err:
+    except (PerdureError, OSError) as err:
         say(f"perdure keep: {err}")
         return 2
 
@@ -182,8 +181,6 @@ class LinkRun:
     def _leave(self, code: int) -> None:
         report = self._report
         signals = () if report is None else report.told
-        if report is not None and report.reason is ExitReason.WALLTIME and not signals:
-            signals = (signal.Signals(report.signal).name,) if report.signal else ("WALLTIME",)
         progress = progress_of(self._options.progress)
         step = None if report is None else report.step
         with suppress(OSError):  # Slurm tells that it has ended

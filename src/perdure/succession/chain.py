@@ -36,6 +36,7 @@ from perdure.succession.messages import (
 MOST_FAILURES = 3  # in a row that pass, by `why`'s word
 MOST_LOST = 20  # in a row, through faults of the site
 RETRY_S = 60.0  # until a link that was refused is submitted again
+WAIT = "wait: "  # begins what is noted of a decision not to submit yet
 LOST_S = 45.0  # a job that no look shows for so long is lost
 
 Step = tuple[Chain, list[Effect]]
@@ -76,8 +77,9 @@ def _seen(chain: Chain, seen: Seen) -> Step:
             effects += more
     effects += [AskEnd(link.number, link.job_id) for link in chain.live if link.missed_s]
     effects += [*_strays(chain, seen), *_cancel_spares(chain)]
+    chain = _without_unsent(chain, seen)
     if chain.standing is not Standing.RUNNING:
-        return _without_unsent(chain, seen), list(dict.fromkeys(effects))
+        return chain, list(dict.fromkeys(effects))
     chain, more = _go_on(chain, seen)
     return chain, list(dict.fromkeys([*effects, *more]))
 
@@ -130,8 +132,10 @@ def _strays(chain: Chain, seen: Seen) -> list[Effect]:
 
 
 def _without_unsent(chain: Chain, seen: Seen) -> Chain:
-    """Of a chain that is over, a link that was to be submitted is dropped once no look shows it."""
+    """A link that was to be submitted and is not needed any more is dropped once no look shows it."""
     for link in chain.live:
+        if chain.standing is Standing.RUNNING and not link.is_cancelled:
+            continue
         is_unsent = not link.job_id and not seen.in_flight and seen.looked_s > link.intended_s + SKEW_S
         if link.phase is Phase.REFUSED or (is_unsent and link.phase is Phase.INTENDED):
             chain = chain.with_link(replace(link, phase=Phase.ENDED, ending=Ending.DROPPED, is_settled=True))
@@ -146,9 +150,12 @@ def _settle(chain: Chain, link: Link, seen: Seen) -> Step:
     if not link.ending:
         link = replace(link, ending=ending, why=why)
         chain = chain.with_link(link).noting(seen.now, f"link {link.number} has ended: {why}")
-    if ending is Ending.FAILED and not link.judged:
+    follows = any(each.number > link.number and each.marks.begun and each.marks.begun.ran_s for each in chain.links)
+    if ending is Ending.FAILED and not link.judged and not follows:
         return chain, [Judge(link.number)]
     chain = chain.with_link(replace(link, is_settled=True))
+    if follows and ending is Ending.FAILED:  # its successor shows whether it would fail too
+        return chain, []
     match ending:
         case Ending.DONE:
             return _finish(chain, Standing.DONE, f"the work is done: {why}", seen.now)
@@ -268,6 +275,8 @@ def _submission(chain: Chain, link: Link) -> Submit:
 
 def _again(chain: Chain, link: Link, seen: Seen) -> Step:
     """A link that was to be submitted: it is, unless it may have been."""
+    if link.is_cancelled:
+        return chain, []
     if link.phase is Phase.REFUSED:
         waits = link.retry_at_s > seen.now or (chain.current is not None and chain.spec.strategy is not Strategy.HOLD)
         if waits:
@@ -375,7 +384,9 @@ def _judged(chain: Chain, event: Judged) -> Step:
 def _planned(chain: Chain, event: Planned) -> Step:
     decision, current = event.decision, chain.current
     if decision.reason != chain.plan_says:
-        chain = chain.noting(event.now, f"{'submit' if decision.submit else 'wait'}: {decision.reason}")
+        if chain.notes and chain.notes[-1].text.startswith(WAIT):  # of many in a row the newest is kept
+            chain = replace(chain, notes=chain.notes[:-1])
+        chain = chain.noting(event.now, f"{'submit: ' if decision.submit else WAIT}{decision.reason}")
     chain = replace(chain, plan_at_s=decision.again_at, plan_says=decision.reason)
     if not decision.submit or current is None or chain.standing is not Standing.RUNNING:
         return chain, []

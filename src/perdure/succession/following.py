@@ -33,7 +33,7 @@ def followed(chain: Chain, link: Link, seen: Seen) -> Link:
     job = job_of(chain, link, seen)
     link = replace(link, marks=marks)
     if link.phase is Phase.ENDED:  # what its end means is still open
-        return link
+        return replace(link, state=job.state) if job is not None and job.is_over else link
     if not link.job_id:
         found = job.job_id if job is not None else marks.begun.job_id if marks.begun is not None else ""
         if not found:

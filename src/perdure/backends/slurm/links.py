@@ -13,6 +13,7 @@ from pathlib import Path
 
 import re2
 
+from perdure.backends.slurm.asking import job_record
 from perdure.backends.slurm.queue import ask_partitions
 from perdure.backends.slurm.tools import Tools
 from perdure.errors import ClusterBusy, ClusterError, InputError
@@ -35,6 +36,7 @@ _LIMIT = (
     "Job violates accounting",
 )
 SUBMIT_S = 60.0
+SAME_JOB_S = 120.0  # between what we noted of a submission and what Slurm says of it
 
 
 class LimitReached(ClusterError):
@@ -78,16 +80,38 @@ def read_links(text: str) -> tuple[LinkJob, ...]:
     return tuple(found)
 
 
-def ended_link(tools: Tools, job_id: str, since_s: float) -> LinkJob | None:
+def ended_job(tools: Tools, job_id: str, since_s: float) -> LinkJob | None:
+    """How a job stands by the controller's word, else by accounting's; None where neither knows it.
+
+    Raises `ClusterBusy` where they do not answer.
+    """
+    with tools.dialog() as scontrol:
+        record = job_record(scontrol, job_id)
+    if record is None or record.submit_s < since_s - SAME_JOB_S:  # ids come again where a controller lost its state
+        return accounted_job(tools, job_id, since_s)
+    return LinkJob(
+        job_id=job_id,
+        state=record.state,
+        reason=record.reason,
+        submit_s=float(record.submit_s),
+        start_s=float(record.start_s or 0),
+        end_s=float(record.end_s or 0),
+        exit_code=record.exit_code,
+    )
+
+
+def accounted_job(tools: Tools, job_id: str, since_s: float) -> LinkJob | None:
     """How a job ended by accounting's word; None where it does not know it. Raises `ClusterBusy`."""
     start = str(int(max(0.0, since_s - 86_400)))
     fields = "JobIDRaw,State,ExitCode,Submit,Start,End"
     answer = tools.run("sacct", "-n", "-P", "-X", "-j", job_id, "-S", _day(float(start)), "-o", fields)
+    if "disabled" in answer.complaint:
+        return None
     if answer.code:
         raise ClusterBusy("sacct", answer.complaint or "no answer", "Run `sacctmgr ping`")
     for line in reversed(answer.out.decode("utf-8", "replace").splitlines()):
         words = line.split("|")
-        if len(words) == 6 and words[0] == job_id:
+        if len(words) == 6 and words[0] == job_id and _instant(words[3]) >= since_s - SAME_JOB_S:
             code = words[2].partition(":")[0]
             submit_s, start_s, end_s = map(_instant, words[3:])
             exit_code = int(code) if code.isdecimal() else None
