@@ -323,3 +323,14 @@ def test_slurms_word_is_taken_from_a_later_look_where_nobody_else_tells_how_a_li
     chain, _ = step(running(), Seen(51.0, told))
     chain, _ = step(chain, Seen(120.0, told, (job(1, "CANCELLED", end_s=50.0),), 110.0))
     assert chain.why == "link 1 was cancelled by hand"
+
+
+def test_a_link_that_cannot_start_as_it_is_is_told_once():
+    chain, _ = step(Chain(SPEC), Seen(1.0))
+    chain, _ = step(chain, Submitted(2.0, 1, "1"))
+    for at in (10.0, 70.0):
+        stuck = job(1, "PENDING", reason="PartitionTimeLimit")
+        chain, effects = step(chain, Seen(at, jobs=(stuck,), looked_s=at))
+        assert effects == []
+    told = [note.text for note in chain.notes if "does not start" in note.text]
+    assert told == ["link 1, job 1, does not start as it is: Slurm says PartitionTimeLimit"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from perdure.cli.text import plain
 from perdure.errors import PerdureError
 from perdure.retry.decide import DecisionKind
 from perdure.succession.chain_state import Chain, Link
 
 NEVER_AGAIN = 78  # the program's own word (`perdure.model.exits`)
 RETRY_ME = 75
+MAX_LINE = 160  # of the log, in a sentence
 
 
 def judge_link(chain: Chain, link: Link) -> tuple[bool, str]:
@@ -33,7 +35,8 @@ def judge_link(chain: Chain, link: Link) -> tuple[bool, str]:
         found = diagnoser(settings)(log, read_log(log, rules_of(settings).matcher()).text)
     except PerdureError as err:
         return True, f"{link.why}, and its output cannot be read: {err.what}"
-    says = found.verdict.summary or found.decision.reason
+    shown = [plain(line.text, MAX_LINE) for line in found.verdict.shown_evidence if line.line][:1]
+    says = ": ".join([found.verdict.summary or found.decision.reason, *shown])
     if not found.has_failed:
         return True, f"{link.why}, and its output tells of no failure"
     return found.decision.kind is not DecisionKind.STOP, says

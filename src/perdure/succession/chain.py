@@ -35,6 +35,11 @@ from perdure.succession.messages import (
 
 MOST_FAILURES = 3  # in a row that pass, by `why`'s word
 MOST_LOST = 20  # in a row, through faults of the site
+STUCK = (
+    "BadConstraints", "DependencyNeverSatisfied", "JobHeld", "PartitionDown", "PartitionInactive", "PartitionNodeLimit",
+    "PartitionTimeLimit", "QOSMax", "AssocMax", "AssocGrp", "QOSGrp", "InvalidAccount", "InvalidQOS",
+)  # fmt: skip
+"""Reasons that do not pass with the queue."""
 RETRY_S = 60.0  # until a link that was refused is submitted again
 WAIT = "wait: "  # begins what is noted of a decision not to submit yet
 LOST_S = 45.0  # a job that no look shows for so long is lost
@@ -87,6 +92,10 @@ def _seen(chain: Chain, seen: Seen) -> Step:
 def _noted(chain: Chain, before: Link, after: Link, now: float) -> Chain:
     chain = chain.with_link(after)
     name = f"link {after.number}, job {after.job_id}"
+    by_us = after.is_held and after.reason.startswith("JobHeldUser")
+    is_stuck = after.phase is Phase.WAITING and after.reason.startswith(STUCK) and not by_us
+    if is_stuck and after.reason != before.reason:
+        chain = chain.noting(now, f"{name}, does not start as it is: Slurm says {after.reason}")
     if before.phase is after.phase and before.job_id == after.job_id:
         return chain
     if after.phase is Phase.RUNNING:
