@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure.job.chain_folder import ChainFolder, progress_of
-from perdure.job.link_marks import Asked, Begun, Ended
+from perdure.job.link_marks import HandoverAsked, LinkBegun, LinkEnded
 
 LISTENS = """
 import signal, sys, time
@@ -121,14 +121,14 @@ def test_a_successor_of_work_that_is_done_does_not_run(chain):
 
 
 def test_a_link_whose_successor_has_begun_does_not_run(chain):
-    chain.write(2, Begun("2", 1.0, 1.0))
+    chain.write(2, LinkBegun("2", 1.0, 1.0))
     code, out = over(start(chain, 1, "open('ran', 'w')"))
     assert (code, "link 2 has taken over" in out, (chain.path / "ran").exists()) == (0, True, False)
 
 
 def test_a_second_job_of_one_link_does_not_run(chain):
     (chain.path / "running" / "7").write_text("1")
-    chain.write(1, Begun("7", 1.0, 1.0))
+    chain.write(1, LinkBegun("7", 1.0, 1.0))
     code, out = over(start(chain, 1, "open('ran', 'w')"))
     assert (code, "job 7 is this link" in out, (chain.path / "ran").exists()) == (0, True, False)
     assert chain.marks(1).begun.job_id == "7"
@@ -141,15 +141,15 @@ def test_a_link_of_a_chain_that_is_over_does_not_run(chain):
 
 
 def test_a_link_whose_predecessor_died_without_a_word_asks_slurm_and_runs(chain):
-    chain.write(1, Begun("1", 1.0, 1.0))
+    chain.write(1, LinkBegun("1", 1.0, 1.0))
     assert over(start(chain, 2, "print('mine')"))[1].splitlines()[-1] == "mine"
     assert chain.marks(1).asked is None
 
 
 def test_a_job_that_was_put_back_takes_its_old_marks_away(chain):
-    chain.write(1, Begun("1", 1.0, 1.0))
-    chain.write(1, Asked("2", 2.0, 3.0))
-    chain.write(1, Ended("1", 4.0, 1))
+    chain.write(1, LinkBegun("1", 1.0, 1.0))
+    chain.write(1, HandoverAsked("2", 2.0, 3.0))
+    chain.write(1, LinkEnded("1", 4.0, 1))
     assert over(start(chain, 1, "pass"))[0] == 0
     marks = chain.marks(1)
     assert (marks.asked, marks.ended.exit_code, marks.is_done) == (None, 0, True)

@@ -108,7 +108,7 @@ def test_bad_input_is_answered_in_a_line(work):
         done = one.run(*words)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), (words, done)
         assert says in done.stderr, (words, done)
-    refused = one.run("train.sh", "--qos=nobodys")
+    refused = one.run("train.sh", "--gres=gpu:99")
     assert refused.returncode == 1, refused
     assert one.ask("list")["chains"][-1]["links"] == 1
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from perdure.job.link_marks import Asked, Begun, Ended, LinkMarks
+from perdure.job.link_marks import HandoverAsked, LinkBegun, LinkEnded, LinkMarks
 from perdure.model.link_job import LinkJob
 from perdure.succession.chain import MOST_FAILURES, step
-from perdure.succession.chain_state import Chain, ChainSpec, Ending, Phase, Standing, Strategy
+from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, LinkEnding, Phase, Strategy
 from perdure.succession.messages import (
     AskEnd,
-    Cancel,
+    CancelLink,
     EndTold,
-    Judge,
-    Judged,
-    Plan,
-    Planned,
-    Refused,
-    Release,
-    Released,
-    Seen,
+    JudgeLink,
+    LinkJudged,
+    LinkPlanned,
+    LinkRefused,
+    LinkReleased,
+    LinksSeen,
+    LinkSubmitted,
+    PlanLink,
+    ReleaseLink,
     StopAsked,
-    Submit,
-    Submitted,
+    SubmitLink,
 )
 from perdure.succession.protocol import Decision
 
@@ -35,7 +35,7 @@ def job(number, state, key="1.1", at=0.0, **more):
 
 
 def begun(number, at, **more):
-    return Begun(str(number), at, at, **more)
+    return LinkBegun(str(number), at, at, **more)
 
 
 def marks(begun=None, ended=None, asked=None):
@@ -44,151 +44,155 @@ def marks(begun=None, ended=None, asked=None):
 
 def running(spec=SPEC, now=10.0):
     """A chain whose first link, job 1, runs since 10."""
-    chain, _ = step(Chain(spec), Seen(1.0))
-    chain, _ = step(chain, Submitted(2.0, 1, "1"))
-    chain, _ = step(chain, Seen(now, {1: marks(begun(1, 10.0))}))
+    chain, _ = step(JobChain(spec), LinksSeen(1.0))
+    chain, _ = step(chain, LinkSubmitted(2.0, 1, "1"))
+    chain, _ = step(chain, LinksSeen(now, {1: marks(begun(1, 10.0))}))
     return chain
 
 
 def submits(effects):
-    return [effect.number for effect in effects if isinstance(effect, Submit)]
+    return [effect.number for effect in effects if isinstance(effect, SubmitLink)]
 
 
 def test_a_new_chain_intends_its_first_link_before_it_is_submitted():
-    chain, effects = step(Chain(SPEC), Seen(1.0))
+    chain, effects = step(JobChain(SPEC), LinksSeen(1.0))
     assert [(link.number, link.phase) for link in chain.links] == [(1, Phase.INTENDED)]
-    assert effects == [Submit(1)]
+    assert effects == [SubmitLink(1)]
 
 
 def test_an_intent_is_not_submitted_again_before_a_later_look_says_that_it_is_not_there():
-    chain, _ = step(Chain(SPEC), Seen(1.0))
-    for seen in (Seen(20.0), Seen(20.0, jobs=(), looked_s=0.5), Seen(20.0, jobs=(), looked_s=19.0, in_flight=True)):
+    chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
+    for seen in (
+        LinksSeen(20.0),
+        LinksSeen(20.0, jobs=(), looked_s=0.5),
+        LinksSeen(20.0, jobs=(), looked_s=19.0, in_flight=True),
+    ):
         assert step(chain, seen)[1] == []
-    again, effects = step(chain, Seen(20.0, jobs=(), looked_s=19.0))
+    again, effects = step(chain, LinksSeen(20.0, jobs=(), looked_s=19.0))
     assert (submits(effects), again.links[0].key) == ([1], "1.2")
 
 
 def test_a_job_that_was_submitted_before_its_id_was_noted_is_found_by_its_key():
-    chain, _ = step(Chain(SPEC), Seen(1.0))
-    chain, effects = step(chain, Seen(20.0, jobs=(job(7, "PENDING", at=2.0),), looked_s=19.0))
+    chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
+    chain, effects = step(chain, LinksSeen(20.0, jobs=(job(7, "PENDING", at=2.0),), looked_s=19.0))
     assert (effects, chain.links[0].job_id, chain.links[0].phase) == ([], "7", Phase.WAITING)
 
 
 def test_one_that_has_begun_is_found_by_its_mark():
-    chain, _ = step(Chain(SPEC), Seen(1.0))
-    chain, _ = step(chain, Seen(20.0, {1: marks(begun(7, 12.0))}))
+    chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
+    chain, _ = step(chain, LinksSeen(20.0, {1: marks(begun(7, 12.0))}))
     assert (chain.links[0].job_id, chain.links[0].phase) == ("7", Phase.RUNNING)
 
 
 def test_a_job_of_the_same_name_that_is_not_the_chains_is_not_taken():
-    chain, _ = step(Chain(SPEC), Seen(1.0))
+    chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
     stranger = LinkJob("7", "PENDING", submit_s=2.0)
     other = LinkJob("8", "PENDING", submit_s=2.0, chain="train-1.cd", key="1.1")
-    assert submits(step(chain, Seen(20.0, jobs=(stranger, other), looked_s=19.0))[1]) == [1]
+    assert submits(step(chain, LinksSeen(20.0, jobs=(stranger, other), looked_s=19.0))[1]) == [1]
 
 
 def test_a_running_link_asks_the_planner_and_a_decision_submits_one_successor():
     chain = running()
-    assert step(chain, Seen(20.0, {1: marks(begun(1, 10.0))}))[1] == [Plan(1)]
-    waiting, effects = step(chain, Planned(20.0, Decision(False, 300.0, "later")))
+    assert step(chain, LinksSeen(20.0, {1: marks(begun(1, 10.0))}))[1] == [PlanLink(1)]
+    waiting, effects = step(chain, LinkPlanned(20.0, Decision(False, 300.0, "later")))
     assert effects == []
-    assert step(waiting, Seen(200.0, {1: marks(begun(1, 10.0))}))[1] == []
-    chain, effects = step(waiting, Planned(300.0, Decision(True, 300.0, "now")))
+    assert step(waiting, LinksSeen(200.0, {1: marks(begun(1, 10.0))}))[1] == []
+    chain, effects = step(waiting, LinkPlanned(300.0, Decision(True, 300.0, "now")))
     assert submits(effects) == [2]
-    chain, _ = step(chain, Submitted(301.0, 2, "2"))
-    assert step(chain, Seen(310.0, {1: marks(begun(1, 10.0))}))[1] == []
+    chain, _ = step(chain, LinkSubmitted(301.0, 2, "2"))
+    assert step(chain, LinksSeen(310.0, {1: marks(begun(1, 10.0))}))[1] == []
 
 
 def test_after_a_handover_the_successor_is_the_running_link():
-    chain, _ = step(running(), Planned(300.0, Decision(True, 300.0, "now")))
-    chain, _ = step(chain, Submitted(301.0, 2, "2"))
+    chain, _ = step(running(), LinkPlanned(300.0, Decision(True, 300.0, "now")))
+    chain, _ = step(chain, LinkSubmitted(301.0, 2, "2"))
     handed = {
-        1: marks(begun(1, 10.0), Ended("1", 420.0, 0, ("TERM",)), Asked("2", 400.0, 520.0)),
-        2: marks(Begun("2", 400.0, 421.0)),
+        1: marks(begun(1, 10.0), LinkEnded("1", 420.0, 0, ("TERM",)), HandoverAsked("2", 400.0, 520.0)),
+        2: marks(LinkBegun("2", 400.0, 421.0)),
     }
-    chain, effects = step(chain, Seen(430.0, handed))
-    assert (chain.links[0].ending, chain.current.number, effects) == (Ending.HANDED_OVER, 2, [Plan(2)])
+    chain, effects = step(chain, LinksSeen(430.0, handed))
+    assert (chain.links[0].ending, chain.current.number, effects) == (LinkEnding.HANDED_OVER, 2, [PlanLink(2)])
 
 
 def test_an_exit_with_0_that_nobody_asked_for_is_the_end_and_cancels_the_spare():
-    chain, _ = step(running(), Planned(300.0, Decision(True, 300.0, "now")))
-    chain, _ = step(chain, Submitted(301.0, 2, "2"))
-    chain, effects = step(chain, Seen(430.0, {1: marks(begun(1, 10.0), Ended("1", 420.0, 0))}))
-    assert (chain.standing, effects) == (Standing.DONE, [Cancel(2, "2")])
+    chain, _ = step(running(), LinkPlanned(300.0, Decision(True, 300.0, "now")))
+    chain, _ = step(chain, LinkSubmitted(301.0, 2, "2"))
+    chain, effects = step(chain, LinksSeen(430.0, {1: marks(begun(1, 10.0), LinkEnded("1", 420.0, 0))}))
+    assert (chain.standing, effects) == (ChainStanding.DONE, [CancelLink(2, "2")])
     cancelled = job(2, "CANCELLED", "2.1", at=301.0)
-    chain, effects = step(chain, Seen(500.0, jobs=(cancelled,), looked_s=499.0))
-    assert (chain.live, effects, chain.links[1].ending) == ((), [], Ending.DROPPED)
+    chain, effects = step(chain, LinksSeen(500.0, jobs=(cancelled,), looked_s=499.0))
+    assert (chain.live, effects, chain.links[1].ending) == ((), [], LinkEnding.DROPPED)
 
 
 def test_a_walltime_that_is_over_submits_the_next_link_at_once():
-    chain, effects = step(running(), Seen(1100.0, jobs=(job(1, "TIMEOUT", end_s=1010.0),), looked_s=1090.0))
-    assert (chain.links[0].ending, submits(effects)) == (Ending.HANDED_OVER, [2])
+    chain, effects = step(running(), LinksSeen(1100.0, jobs=(job(1, "TIMEOUT", end_s=1010.0),), looked_s=1090.0))
+    assert (chain.links[0].ending, submits(effects)) == (LinkEnding.HANDED_OVER, [2])
 
 
 def test_a_signal_alone_does_not_tell_a_cancellation_from_a_failure_so_slurm_is_asked():
-    told = {1: marks(begun(1, 10.0), Ended("1", 50.0, 143, ("TERM",)))}
-    chain, effects = step(running(), Seen(51.0, told))
+    told = {1: marks(begun(1, 10.0), LinkEnded("1", 50.0, 143, ("TERM",)))}
+    chain, effects = step(running(), LinksSeen(51.0, told))
     assert effects == [AskEnd(1, "1")]
     chain, _ = step(chain, EndTold(52.0, 1, job(1, "CANCELLED", start_s=10.0, end_s=50.0)))
-    chain, effects = step(chain, Seen(53.0, told))
-    assert (chain.standing, effects) == (Standing.STOPPED, [])
+    chain, effects = step(chain, LinksSeen(53.0, told))
+    assert (chain.standing, effects) == (ChainStanding.STOPPED, [])
     assert chain.why == "link 1 was cancelled by hand"
 
 
 def test_a_successor_that_was_cancelled_by_hand_is_not_submitted_again():
-    chain, _ = step(running(), Planned(300.0, Decision(True, 300.0, "now")))
-    chain, _ = step(chain, Submitted(301.0, 2, "2"))
+    chain, _ = step(running(), LinkPlanned(300.0, Decision(True, 300.0, "now")))
+    chain, _ = step(chain, LinkSubmitted(301.0, 2, "2"))
     jobs = (job(1, "RUNNING", start_s=10.0, end_s=1010.0), job(2, "CANCELLED", "2.1", at=301.0))
-    seen = Seen(400.0, {1: marks(begun(1, 10.0))}, jobs, 390.0)
+    seen = LinksSeen(400.0, {1: marks(begun(1, 10.0))}, jobs, 390.0)
     chain, effects = step(chain, seen)
-    assert (submits(effects), chain.standing) == ([], Standing.RUNNING)
-    chain, effects = step(chain, Seen(1100.0, {}, (job(1, "TIMEOUT", end_s=1010.0),), 1090.0))
-    assert (chain.standing, submits(effects)) == (Standing.STOPPED, [])
+    assert (submits(effects), chain.standing) == ([], ChainStanding.RUNNING)
+    chain, effects = step(chain, LinksSeen(1100.0, {}, (job(1, "TIMEOUT", end_s=1010.0),), 1090.0))
+    assert (chain.standing, submits(effects)) == (ChainStanding.STOPPED, [])
     assert "link 2, which waited, was cancelled by hand" in chain.why
 
 
 def test_a_limit_that_was_changed_by_hand_is_followed():
     longer = job(1, "RUNNING", start_s=10.0, end_s=5010.0)
-    chain, _ = step(running(), Seen(100.0, {1: marks(begun(1, 10.0))}, (longer,), 99.0))
+    chain, _ = step(running(), LinksSeen(100.0, {1: marks(begun(1, 10.0))}, (longer,), 99.0))
     assert chain.current.ends_s == 5010.0
 
 
 def test_a_failure_is_judged_and_the_chain_goes_on_where_it_passes():
-    failed = {1: marks(begun(1, 10.0), Ended("1", 50.0, 1))}
-    chain, effects = step(running(), Seen(51.0, failed))
+    failed = {1: marks(begun(1, 10.0), LinkEnded("1", 50.0, 1))}
+    chain, effects = step(running(), LinksSeen(51.0, failed))
     assert effects == [AskEnd(1, "1")]
     chain, _ = step(chain, EndTold(52.0, 1, job(1, "FAILED", exit_code=1)))
-    chain, effects = step(chain, Seen(53.0, failed))
-    assert effects == [Judge(1)]
-    passes, _ = step(chain, Judged(54.0, 1, True, "a connection was reset"))
-    assert submits(step(passes, Seen(55.0, failed))[1]) == [2]
-    stays, _ = step(chain, Judged(54.0, 1, False, "ModuleNotFoundError"))
-    assert (stays.standing, submits(step(stays, Seen(55.0, failed))[1])) == (Standing.STOPPED, [])
+    chain, effects = step(chain, LinksSeen(53.0, failed))
+    assert effects == [JudgeLink(1)]
+    passes, _ = step(chain, LinkJudged(54.0, 1, True, "a connection was reset"))
+    assert submits(step(passes, LinksSeen(55.0, failed))[1]) == [2]
+    stays, _ = step(chain, LinkJudged(54.0, 1, False, "ModuleNotFoundError"))
+    assert (stays.standing, submits(step(stays, LinksSeen(55.0, failed))[1])) == (ChainStanding.STOPPED, [])
     assert "ModuleNotFoundError" in stays.why
 
 
 def test_a_lost_node_is_no_reason_to_ask_why():
-    chain, effects = step(running(), Seen(100.0, {}, (job(1, "NODE_FAIL", end_s=90.0),), 95.0))
-    assert (chain.links[0].ending, submits(effects)) == (Ending.LOST, [2])
+    chain, effects = step(running(), LinksSeen(100.0, {}, (job(1, "NODE_FAIL", end_s=90.0),), 95.0))
+    assert (chain.links[0].ending, submits(effects)) == (LinkEnding.LOST, [2])
 
 
 def test_failures_in_a_row_end_the_chain():
     chain = running()
     for number in range(1, MOST_FAILURES + 1):
-        chain, _ = step(chain, Submitted(10.0 * number, number, str(number)))
-        failed = {number: marks(begun(number, 10.0), Ended(str(number), 20.0, 1))}
+        chain, _ = step(chain, LinkSubmitted(10.0 * number, number, str(number)))
+        failed = {number: marks(begun(number, 10.0), LinkEnded(str(number), 20.0, 1))}
         chain, _ = step(chain, EndTold(20.0, number, job(number, "FAILED", f"{number}.1")))
-        chain, _ = step(chain, Seen(20.0, failed))
-        chain, _ = step(chain, Judged(20.0, number, True, "a connection was reset"))
-        chain, effects = step(chain, Seen(21.0, failed))
-    assert (chain.standing, submits(effects)) == (Standing.STOPPED, [])
+        chain, _ = step(chain, LinksSeen(20.0, failed))
+        chain, _ = step(chain, LinkJudged(20.0, number, True, "a connection was reset"))
+        chain, effects = step(chain, LinksSeen(21.0, failed))
+    assert (chain.standing, submits(effects)) == (ChainStanding.STOPPED, [])
     assert chain.why.startswith("3 links in a row have failed")
 
 
 def test_a_job_that_slurm_has_forgotten_is_submitted_again_once_nobody_knows_it():
-    chain, _ = step(Chain(SPEC), Seen(1.0))
-    chain, _ = step(chain, Submitted(2.0, 1, "1"))
-    chain, effects = step(chain, Seen(70.0, jobs=(), looked_s=65.0))
+    chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
+    chain, _ = step(chain, LinkSubmitted(2.0, 1, "1"))
+    chain, effects = step(chain, LinksSeen(70.0, jobs=(), looked_s=65.0))
     assert effects == [AskEnd(1, "1")]
     chain, effects = step(chain, EndTold(71.0, 1, None))
     assert effects == []
@@ -197,140 +201,140 @@ def test_a_job_that_slurm_has_forgotten_is_submitted_again_once_nobody_knows_it(
 
 
 def test_a_job_that_came_after_it_was_given_up_is_cancelled():
-    chain, _ = step(Chain(SPEC), Seen(1.0))
-    chain, _ = step(chain, Seen(20.0, jobs=(), looked_s=19.0))
-    chain, _ = step(chain, Submitted(21.0, 1, "9"))
+    chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
+    chain, _ = step(chain, LinksSeen(20.0, jobs=(), looked_s=19.0))
+    chain, _ = step(chain, LinkSubmitted(21.0, 1, "9"))
     jobs = (job(8, "PENDING", "1.1"), job(9, "PENDING", "1.2"))
-    assert step(chain, Seen(80.0, jobs=jobs, looked_s=79.0))[1] == [Cancel(1, "8")]
+    assert step(chain, LinksSeen(80.0, jobs=jobs, looked_s=79.0))[1] == [CancelLink(1, "8")]
 
 
 def test_a_link_that_slurm_puts_back_is_waited_for():
-    chain, effects = step(running(), Seen(100.0, {1: marks(begun(1, 10.0))}, (job(1, "PENDING", at=90.0),), 95.0))
+    chain, effects = step(running(), LinksSeen(100.0, {1: marks(begun(1, 10.0))}, (job(1, "PENDING", at=90.0),), 95.0))
     assert (chain.links[0].phase, effects) == (Phase.WAITING, [])
 
 
 def test_no_progress_in_two_links_stops_the_chain():
     spec = replace(SPEC, progress_file="/home/a/progress")
-    ended = {1: marks(begun(1, 10.0), Ended("1", 1010.0, 0, ("TERM",), progress="step 5"))}
+    ended = {1: marks(begun(1, 10.0), LinkEnded("1", 1010.0, 0, ("TERM",), progress="step 5"))}
     chain, _ = step(running(spec), EndTold(1011.0, 1, job(1, "TIMEOUT")))
-    chain, effects = step(chain, Seen(1011.0, ended))
+    chain, effects = step(chain, LinksSeen(1011.0, ended))
     assert submits(effects) == [2]
-    chain, _ = step(chain, Submitted(1012.0, 2, "2"))
-    ended[2] = marks(begun(2, 1020.0), Ended("2", 2020.0, 0, ("TERM",), progress="step 5"))
+    chain, _ = step(chain, LinkSubmitted(1012.0, 2, "2"))
+    ended[2] = marks(begun(2, 1020.0), LinkEnded("2", 2020.0, 0, ("TERM",), progress="step 5"))
     chain, _ = step(chain, EndTold(2021.0, 2, job(2, "TIMEOUT", "2.1")))
-    chain, effects = step(chain, Seen(2021.0, ended))
-    assert (chain.standing, submits(effects)) == (Standing.STOPPED, [])
+    chain, effects = step(chain, LinksSeen(2021.0, ended))
+    assert (chain.standing, submits(effects)) == (ChainStanding.STOPPED, [])
     assert "it never checkpoints" in chain.why
 
 
 def test_a_limit_on_submissions_falls_back_to_submitting_when_the_link_has_ended():
-    chain, _ = step(running(), Planned(300.0, Decision(True, 300.0, "now")))
-    chain, _ = step(chain, Refused(301.0, 2, "QOSMaxSubmitJobPerUserLimit", limit=True))
+    chain, _ = step(running(), LinkPlanned(300.0, Decision(True, 300.0, "now")))
+    chain, _ = step(chain, LinkRefused(301.0, 2, "QOSMaxSubmitJobPerUserLimit", limit=True))
     assert "QOSMaxSubmitJobPerUserLimit" in chain.notes[-1].text
     live = {1: marks(begun(1, 10.0))}
-    assert submits(step(chain, Seen(500.0, live))[1]) == []
-    over = Seen(1100.0, {}, (job(1, "TIMEOUT", end_s=1010.0),), 1090.0)
+    assert submits(step(chain, LinksSeen(500.0, live))[1]) == []
+    over = LinksSeen(1100.0, {}, (job(1, "TIMEOUT", end_s=1010.0),), 1090.0)
     assert submits(step(chain, over)[1]) == [2]
 
 
 def test_a_first_link_that_is_refused_ends_the_chain():
-    chain, _ = step(Chain(SPEC), Seen(1.0))
-    chain, _ = step(chain, Refused(2.0, 1, "Invalid account"))
-    assert (chain.standing, chain.why) == (Standing.STOPPED, "link 1 was refused: Invalid account")
+    chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
+    chain, _ = step(chain, LinkRefused(2.0, 1, "Invalid account"))
+    assert (chain.standing, chain.why) == (ChainStanding.STOPPED, "link 1 was refused: Invalid account")
 
 
 def test_until_counts_links_that_came_to_their_end():
     chain = running(replace(SPEC, most_links=1))
-    chain, effects = step(chain, Seen(1100.0, {}, (job(1, "TIMEOUT", end_s=1010.0),), 1090.0))
-    assert (chain.standing, chain.why, submits(effects)) == (Standing.DONE, "all 1 links have run", [])
+    chain, effects = step(chain, LinksSeen(1100.0, {}, (job(1, "TIMEOUT", end_s=1010.0),), 1090.0))
+    assert (chain.standing, chain.why, submits(effects)) == (ChainStanding.DONE, "all 1 links have run", [])
 
 
 def test_strategies_submit_the_successor_while_the_link_runs():
-    live = Seen(20.0, {1: marks(begun(1, 10.0))}, (job(1, "RUNNING", start_s=10.0, end_s=1010.0),), 19.0)
+    live = LinksSeen(20.0, {1: marks(begun(1, 10.0))}, (job(1, "RUNNING", start_s=10.0, end_s=1010.0),), 19.0)
     wanted = {
-        Strategy.DEPENDENCY: Submit(2, after_job="1"),
-        Strategy.BEGIN: Submit(2, begin_s=1010.0),
-        Strategy.HOLD: Submit(2, hold=True),
+        Strategy.DEPENDENCY: SubmitLink(2, after_job="1"),
+        Strategy.BEGIN: SubmitLink(2, begin_s=1010.0),
+        Strategy.HOLD: SubmitLink(2, hold=True),
     }
     for strategy, effect in wanted.items():
         assert step(running(replace(SPEC, strategy=strategy)), live)[1][-1:] == [effect]
 
 
 def test_a_held_successor_is_released_when_the_planner_says_so():
-    chain, _ = step(running(replace(SPEC, strategy=Strategy.HOLD)), Seen(20.0, {1: marks(begun(1, 10.0))}))
-    chain, _ = step(chain, Submitted(21.0, 2, "2"))
-    assert step(chain, Seen(22.0, {1: marks(begun(1, 10.0))}))[1] == [Plan(1)]
-    chain, effects = step(chain, Planned(23.0, Decision(True, 23.0, "now")))
-    assert effects == [Release(2, "2")]
-    assert step(chain, Seen(24.0, {1: marks(begun(1, 10.0))}))[1] == [Release(2, "2")]  # it may have been lost
-    chain, _ = step(chain, Released(25.0, 2))
-    assert step(chain, Seen(26.0, {1: marks(begun(1, 10.0))}))[1] == []
+    chain, _ = step(running(replace(SPEC, strategy=Strategy.HOLD)), LinksSeen(20.0, {1: marks(begun(1, 10.0))}))
+    chain, _ = step(chain, LinkSubmitted(21.0, 2, "2"))
+    assert step(chain, LinksSeen(22.0, {1: marks(begun(1, 10.0))}))[1] == [PlanLink(1)]
+    chain, effects = step(chain, LinkPlanned(23.0, Decision(True, 23.0, "now")))
+    assert effects == [ReleaseLink(2, "2")]
+    assert step(chain, LinksSeen(24.0, {1: marks(begun(1, 10.0))}))[1] == [ReleaseLink(2, "2")]  # it may have been lost
+    chain, _ = step(chain, LinkReleased(25.0, 2))
+    assert step(chain, LinksSeen(26.0, {1: marks(begun(1, 10.0))}))[1] == []
 
 
 def test_a_held_successor_is_released_at_the_latest_when_no_link_runs():
-    chain, _ = step(running(replace(SPEC, strategy=Strategy.HOLD)), Seen(20.0, {1: marks(begun(1, 10.0))}))
-    chain, _ = step(chain, Submitted(21.0, 2, "2"))
-    over = Seen(1100.0, {}, (job(1, "TIMEOUT", end_s=1010.0), job(2, "PENDING", "2.1")), 1090.0)
-    assert step(chain, over)[1] == [Release(2, "2")]
+    chain, _ = step(running(replace(SPEC, strategy=Strategy.HOLD)), LinksSeen(20.0, {1: marks(begun(1, 10.0))}))
+    chain, _ = step(chain, LinkSubmitted(21.0, 2, "2"))
+    over = LinksSeen(1100.0, {}, (job(1, "TIMEOUT", end_s=1010.0), job(2, "PENDING", "2.1")), 1090.0)
+    assert step(chain, over)[1] == [ReleaseLink(2, "2")]
 
 
 def test_a_stop_lets_the_running_link_end_and_cancels_what_waits():
-    chain, _ = step(running(), Planned(300.0, Decision(True, 300.0, "now")))
-    chain, _ = step(chain, Submitted(301.0, 2, "2"))
+    chain, _ = step(running(), LinkPlanned(300.0, Decision(True, 300.0, "now")))
+    chain, _ = step(chain, LinkSubmitted(301.0, 2, "2"))
     chain, effects = step(chain, StopAsked(310.0))
-    assert (chain.standing, effects) == (Standing.RUNNING, [Cancel(2, "2")])
+    assert (chain.standing, effects) == (ChainStanding.RUNNING, [CancelLink(2, "2")])
     chain, effects = step(chain, StopAsked(320.0, at_once=True))
-    assert (chain.standing, effects) == (Standing.STOPPED, [Cancel(1, "1"), Cancel(2, "2")])
+    assert (chain.standing, effects) == (ChainStanding.STOPPED, [CancelLink(1, "1"), CancelLink(2, "2")])
 
 
 def test_deciding_twice_changes_nothing():
-    seen = Seen(430.0, {1: marks(begun(1, 10.0), Ended("1", 420.0, 0))})
+    seen = LinksSeen(430.0, {1: marks(begun(1, 10.0), LinkEnded("1", 420.0, 0))})
     chain, _ = step(running(), seen)
     assert step(chain, seen)[0] == chain
 
 
 def test_a_failure_whose_successor_runs_already_is_not_judged():
-    chain, _ = step(running(), Planned(300.0, Decision(True, 300.0, "now")))
-    chain, _ = step(chain, Submitted(301.0, 2, "2"))
-    seen = {1: marks(begun(1, 10.0), Ended("1", 390.0, 1)), 2: marks(Begun("2", 400.0, 401.0))}
+    chain, _ = step(running(), LinkPlanned(300.0, Decision(True, 300.0, "now")))
+    chain, _ = step(chain, LinkSubmitted(301.0, 2, "2"))
+    seen = {1: marks(begun(1, 10.0), LinkEnded("1", 390.0, 1)), 2: marks(LinkBegun("2", 400.0, 401.0))}
     chain, _ = step(chain, EndTold(391.0, 1, job(1, "FAILED", exit_code=1)))
-    chain, effects = step(chain, Seen(410.0, seen))
-    assert (chain.standing, effects) == (Standing.RUNNING, [Plan(2)])
+    chain, effects = step(chain, LinksSeen(410.0, seen))
+    assert (chain.standing, effects) == (ChainStanding.RUNNING, [PlanLink(2)])
 
 
 def test_a_stop_drops_a_link_that_may_have_been_submitted_once_no_look_shows_it():
-    chain, _ = step(running(), Planned(300.0, Decision(True, 300.0, "now")))
+    chain, _ = step(running(), LinkPlanned(300.0, Decision(True, 300.0, "now")))
     chain, _ = step(chain, StopAsked(301.0))
     live = {1: marks(begun(1, 10.0))}
-    waiting = Seen(310.0, live, (job(1, "RUNNING", start_s=10.0, end_s=1010.0),), 299.0)
+    waiting = LinksSeen(310.0, live, (job(1, "RUNNING", start_s=10.0, end_s=1010.0),), 299.0)
     chain, effects = step(chain, waiting)
     assert (submits(effects), len(chain.live)) == ([], 2)
     found = (job(1, "RUNNING", start_s=10.0, end_s=1010.0), job(2, "PENDING", "2.1", at=300.0))
-    assert step(chain, Seen(380.0, live, found, 370.0))[1] == [Cancel(2, "2")]
-    chain, effects = step(chain, Seen(380.0, live, found[:1], 370.0))
+    assert step(chain, LinksSeen(380.0, live, found, 370.0))[1] == [CancelLink(2, "2")]
+    chain, effects = step(chain, LinksSeen(380.0, live, found[:1], 370.0))
     assert ([link.number for link in chain.live], submits(effects)) == ([1], [])
 
 
 def test_of_many_decisions_to_wait_the_newest_is_noted():
     chain = running()
     for at in (20.0, 30.0, 40.0):
-        chain, _ = step(chain, Planned(at, Decision(False, at + 5.0, f"{at:.0f} s are left")))
+        chain, _ = step(chain, LinkPlanned(at, Decision(False, at + 5.0, f"{at:.0f} s are left")))
     assert [note.text for note in chain.notes if note.text.startswith("wait")] == ["wait: 40 s are left"]
 
 
 def test_slurms_word_is_taken_from_a_later_look_where_nobody_else_tells_how_a_link_ended():
-    told = {1: marks(begun(1, 10.0), Ended("1", 50.0, 143, ("TERM",)))}
-    chain, _ = step(running(), Seen(51.0, told))
-    chain, _ = step(chain, Seen(120.0, told, (job(1, "CANCELLED", end_s=50.0),), 110.0))
+    told = {1: marks(begun(1, 10.0), LinkEnded("1", 50.0, 143, ("TERM",)))}
+    chain, _ = step(running(), LinksSeen(51.0, told))
+    chain, _ = step(chain, LinksSeen(120.0, told, (job(1, "CANCELLED", end_s=50.0),), 110.0))
     assert chain.why == "link 1 was cancelled by hand"
 
 
 def test_a_link_that_cannot_start_as_it_is_is_told_once():
-    chain, _ = step(Chain(SPEC), Seen(1.0))
-    chain, _ = step(chain, Submitted(2.0, 1, "1"))
+    chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
+    chain, _ = step(chain, LinkSubmitted(2.0, 1, "1"))
     for at in (10.0, 70.0):
         stuck = job(1, "PENDING", reason="PartitionTimeLimit")
-        chain, effects = step(chain, Seen(at, jobs=(stuck,), looked_s=at))
+        chain, effects = step(chain, LinksSeen(at, jobs=(stuck,), looked_s=at))
         assert effects == []
     told = [note.text for note in chain.notes if "does not start" in note.text]
     assert told == ["link 1, job 1, does not start as it is: Slurm says PartitionTimeLimit"]

@@ -19,7 +19,7 @@ import msgspec
 
 from perdure.errors import InputError, NotFound, StateError
 from perdure.job.chain_folder import ChainFolder, write_through
-from perdure.succession.chain_state import Chain, Standing
+from perdure.succession.chain_state import ChainStanding, JobChain
 
 _NAME = re.compile(r"[^A-Za-z0-9_-]+")
 HOME = "PERDURE_KEEP_DIR"
@@ -53,13 +53,13 @@ class KeptChain:
     def folder(self) -> ChainFolder:
         return ChainFolder(self.path)
 
-    def read(self) -> Chain:
+    def read(self) -> JobChain:
         """Raises `StateError` where it cannot be read."""
-        return _decoded(self.path / "chain.json", Chain)
+        return _decoded(self.path / "chain.json", JobChain)
 
-    def write(self, chain: Chain) -> None:
+    def write(self, chain: JobChain) -> None:
         write_through(self.path / "chain.json", msgspec.json.encode(chain))
-        if chain.standing is not Standing.RUNNING and not self.folder.over.exists():
+        if chain.standing is not ChainStanding.RUNNING and not self.folder.over.exists():
             write_through(self.folder.over, chain.why.encode())
 
     def plan(self) -> LinkPlan:
@@ -144,7 +144,7 @@ def refuse_second(journal: ChainJournal, name: str, directory: str) -> None:
     """Raise `InputError` where a running chain has jobs of this name already: two would write the same checkpoints."""
     for kept in journal.chains():
         chain = kept.read()
-        if chain.standing is Standing.RUNNING and (chain.spec.name, chain.spec.directory) == (name, directory):
+        if chain.standing is ChainStanding.RUNNING and (chain.spec.name, chain.spec.directory) == (name, directory):
             fix = f"See perdure keep show {kept.id}, stop it, or give this one another --job-name"
             raise InputError(f"job name {name!r}", f"chain {kept.id} keeps jobs of this name already", fix)
 

@@ -98,7 +98,10 @@ def script(
 
 @app.command("list")
 def list_(wide: Wide = False, as_json: AsJson = False) -> int:
-    """List the chains of this user, how many links they have had, and how long their work was interrupted."""
+    """List the chains of this user, how many links they have had, and how long their work was interrupted.
+
+    Exit codes: 0 listed, 2 usage or bad input.
+    """
     from perdure.cli.keep_shown import list_chains
 
     return list_chains(as_json, wide=wide)
@@ -120,7 +123,10 @@ def stop(
     chain: ChainId,
     now: Annotated[bool, typer.Option("--now", help="Cancel the running link too, instead of letting it end.")] = False,
 ) -> int:
-    """Stop a chain: no link follows the running one, and one that waits is cancelled."""
+    """Stop a chain: no link follows the running one, and one that waits is cancelled.
+
+    Exit codes: 0 it stops, or is over already, 2 usage or bad input.
+    """
     from perdure.cli.keep_run import stop_chain
 
     return stop_chain(chain, at_once=now)
@@ -128,7 +134,10 @@ def stop(
 
 @app.command("explain")
 def explain(chain: ChainId, as_json: AsJson = False) -> int:
-    """Say what was seen and decided about a chain, when, and why."""
+    """Say what was seen and decided about a chain, when, and why.
+
+    Exit codes: 0 told, 2 usage or bad input.
+    """
     from perdure.cli.keep_shown import explain_chain
 
     return explain_chain(chain, as_json)

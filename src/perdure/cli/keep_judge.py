@@ -8,14 +8,15 @@ from pathlib import Path
 from perdure.cli.text import plain
 from perdure.errors import PerdureError
 from perdure.retry.decide import DecisionKind
-from perdure.succession.chain_state import Chain, Link
+from perdure.succession.chain_state import JobChain, Link
+from perdure.triage.rule import CauseRole
 
 NEVER_AGAIN = 78  # the program's own word (`perdure.model.exits`)
 RETRY_ME = 75
 MAX_LINE = 160  # of the log, in a sentence
 
 
-def judge_link(chain: Chain, link: Link) -> tuple[bool, str]:
+def judge_link(chain: JobChain, link: Link) -> tuple[bool, str]:
     """Whether the failure passes, and why, in a sentence."""
     ended = link.marks.ended
     code = None if ended is None else ended.exit_code
@@ -35,14 +36,16 @@ def judge_link(chain: Chain, link: Link) -> tuple[bool, str]:
         found = diagnoser(settings)(log, read_log(log, rules_of(settings).matcher()).text)
     except PerdureError as err:
         return True, f"{link.why}, and its output cannot be read: {err.what}"
-    shown = [plain(line.text, MAX_LINE) for line in found.verdict.shown_evidence if line.line][:1]
+    lines = [line for line in found.verdict.shown_evidence if line.line]
+    root = [line for line in lines if line.role is CauseRole.ROOT] or lines
+    shown = [plain(line.text, MAX_LINE) for line in root[-1:]]
     says = ": ".join([found.verdict.summary or found.decision.reason, *shown])
     if not found.has_failed:
         return True, f"{link.why}, and its output tells of no failure"
     return found.decision.kind is not DecisionKind.STOP, says
 
 
-def log_of(chain: Chain, link: Link) -> str:
+def log_of(chain: JobChain, link: Link) -> str:
     """The file of a link's output; "" where that is not known."""
     begun = link.marks.begun
     usual = os.path.join(chain.spec.directory, f"slurm-{link.job_id}.out")

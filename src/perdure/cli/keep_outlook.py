@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from perdure.cli.chain_journal import KeptChain
 from perdure.errors import PerdureError
-from perdure.succession.chain_state import Chain
+from perdure.succession.chain_state import JobChain
 from perdure.succession.protocol import Forecast
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Outlooks:
     folder: Path
     _findings: dict[str, _Finding] = field(default_factory=dict)
 
-    def __call__(self, chain: Chain, now: float) -> Outlook | None:
+    def __call__(self, chain: JobChain, now: float) -> Outlook | None:
         """The newest; None while the first is being found out. One that nobody can find out is empty."""
         finding = self._findings.setdefault(chain.spec.id, _Finding())
         self._collect(finding, now)
@@ -121,7 +121,7 @@ def waits_of_alike(past: JobTable, job: QueuedJob) -> tuple[float, ...]:
     return tuple(np.maximum(0.0, past.start_s[rows] - since_s).tolist())
 
 
-def successor_of(chain: Chain, queue: Queue, script: bytes, limits: SiteLimits) -> QueuedJob:
+def successor_of(chain: JobChain, queue: Queue, script: bytes, limits: SiteLimits) -> QueuedJob:
     """The job that the successor would be if it were submitted now. Raises `InputError`."""
     from perdure.backends.slurm.request import request_of
     from perdure.waits.limits import with_defaults

@@ -6,15 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from perdure.cli.keep_outlook import Outlook
-from perdure.succession.chain_state import Chain, Link
+from perdure.succession.chain_state import JobChain, Link
 from perdure.succession.planners.registry import DEFAULT, planner_named
-from perdure.succession.protocol import Decision, Planner, View
+from perdure.succession.protocol import Decision, Outcome, Planner, View
 
 MIN_DECISIONS = 8  # within a walltime, so that a short link is not missed between two of them
 SOON_S = 2.0  # until a forecast that is being made is looked for again
 
-Decide = Callable[[Chain, Link, float], Decision]
-OutlookOf = Callable[[Chain, float], Outlook | None]
+OutlookOf = Callable[[JobChain, float], Outlook | None]
 
 
 @dataclass(slots=True)
@@ -24,17 +23,20 @@ class Deciding:
     outlook: OutlookOf  # None while it is being made
     _planners: dict[str, Planner] = field(default_factory=dict)
 
-    def __call__(self, chain: Chain, current: Link, now: float) -> Decision:
+    def __call__(self, chain: JobChain, current: Link, now: float) -> tuple[Decision, float | None]:
+        """The decision, and the wait that was forecast."""
         planner = self._planner(chain.spec.planner)
         outlook = Outlook() if planner.name == "reactive" else self.outlook(chain, now)
         if outlook is None:
-            return Decision(False, now + SOON_S, "how long a successor would wait is being found out")
+            return Decision(False, now + SOON_S, "how long a successor would wait is being found out"), None
         view = view_of(chain, current, now, outlook)
         decision = planner.decide(view)
+        said_s = None if outlook.forecast is None else outlook.forecast.mean_s
         if decision.submit:
-            return decision
+            return decision, said_s
         often_s = max(1.0, chain.spec.walltime_s / MIN_DECISIONS)
-        return Decision(False, max(now + 1.0, min(decision.again_at, now + often_s)), decision.reason)
+        again_s = max(now + 1.0, min(decision.again_at, now + often_s))
+        return Decision(False, again_s, decision.reason), said_s
 
     def _planner(self, name: str) -> Planner:
         if name not in self._planners:
@@ -47,7 +49,7 @@ def checked_planner(name: str | None) -> str:
     return planner_named(name or DEFAULT).name
 
 
-def view_of(chain: Chain, current: Link, now: float, outlook: Outlook) -> View:
+def view_of(chain: JobChain, current: Link, now: float, outlook: Outlook) -> View:
     """What the planner sees."""
     return View(
         now=now,
@@ -57,10 +59,20 @@ def view_of(chain: Chain, current: Link, now: float, outlook: Outlook) -> View:
         max_interruption=chain.spec.max_interruption,
         forecast=outlook.forecast,
         recent=(*outlook.recent, *waits_of(chain)),
+        outcomes=outcomes_of(chain, now),
     )
 
 
-def waits_of(chain: Chain) -> tuple[float, ...]:
+def outcomes_of(chain: JobChain, now: float) -> tuple[Outcome, ...]:
+    """What was forecast of this chain's links, and how long they have waited, the newest last."""
+    return tuple(
+        Outcome(link.said_s, (link.started_s or now) - link.submitted_s, link.started_s > 0)
+        for link in chain.links
+        if link.said_s is not None and link.submitted_s
+    )
+
+
+def waits_of(chain: JobChain) -> tuple[float, ...]:
     """How long the links of this chain have waited, the newest last."""
     return tuple(
         max(0.0, link.started_s - link.submitted_s) for link in chain.links if link.started_s and link.submitted_s

@@ -17,7 +17,7 @@ from perdure.cli.output import print_line
 from perdure.cli.text import plain
 from perdure.errors import InputError
 from perdure.installation import user_name
-from perdure.succession.chain_state import Chain, Standing, Strategy
+from perdure.succession.chain_state import ChainStanding, JobChain, Strategy
 
 OK, STOPPED = 0, 1
 TOOL_S = 30.0
@@ -54,7 +54,7 @@ def run_keep(call: KeepCall) -> int:
     if kept is None:
         return OK
     chain = kept.read()
-    return STOPPED if chain.standing is Standing.STOPPED else OK
+    return STOPPED if chain.standing is ChainStanding.STOPPED else OK
 
 
 def stop_chain(id_: str, *, at_once: bool) -> int:
@@ -63,13 +63,13 @@ def stop_chain(id_: str, *, at_once: bool) -> int:
     journal = ChainJournal.of(os.environ, cluster_name(tools))
     kept = journal.find(id_)
     chain = kept.read()
-    if chain.standing is not Standing.RUNNING:
+    if chain.standing is not ChainStanding.RUNNING:
         print_line(f"chain {kept.id} is {chain.standing} already: {chain.why}")
         return OK
     kept.ask_stop(at_once)
     _keeper(journal, tools).keep([kept.id], once=True)
     chain = kept.read()
-    told = "no link follows the running one" if chain.standing is Standing.RUNNING else f"it is {chain.standing}"
+    told = "no link follows the running one" if chain.standing is ChainStanding.RUNNING else f"it is {chain.standing}"
     print_line(f"chain {kept.id}: {told}")
     return OK
 
@@ -97,7 +97,7 @@ def _request(call: KeepCall) -> KeepRequest:
     )
 
 
-def _tell(chain: Chain, text: str) -> None:
+def _tell(chain: JobChain, text: str) -> None:
     print_line(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {chain.spec.id}: {text}")
     import sys
 

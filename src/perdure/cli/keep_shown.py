@@ -10,7 +10,7 @@ from perdure.cli.chain_journal import ChainJournal
 from perdure.cli.keep_start import cluster_name
 from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.table import age, text, word
-from perdure.succession.chain_state import Chain, Link, Standing
+from perdure.succession.chain_state import ChainStanding, JobChain, Link
 
 LIST = (
     word("CHAIN"),
@@ -37,7 +37,7 @@ class LinkTimes:
     overlap_s: float | None
 
 
-def times_of(chain: Chain, link: Link) -> LinkTimes:
+def times_of(chain: JobChain, link: Link) -> LinkTimes:
     begun = link.marks.begun
     runs_s = begun.ran_s if begun is not None and begun.ran_s else link.started_s
     before = [each for each in chain.links if each.number < link.number and each.ended_s and each.started_s]
@@ -65,7 +65,7 @@ def list_chains(as_json: bool, *, wide: bool) -> int:
 
 def show_chain(id_: str, as_json: bool, *, wide: bool) -> int:
     chain = _journal().find(id_).read()
-    code = 1 if chain.standing is Standing.STOPPED else 0
+    code = 1 if chain.standing is ChainStanding.STOPPED else 0
     if as_json:
         print_json("keep.show", 1, **_record(chain), all_links=[_link_record(chain, link) for link in chain.links])
         return code
@@ -90,12 +90,12 @@ def _journal() -> ChainJournal:
     return ChainJournal.of(os.environ, cluster_name(Tools()))
 
 
-def _sums(chain: Chain) -> tuple[float, float]:
+def _sums(chain: JobChain) -> tuple[float, float]:
     times = [times_of(chain, link) for link in chain.links]
     return sum(each.gap_s or 0.0 for each in times), sum(each.overlap_s or 0.0 for each in times)
 
 
-def _row(chain: Chain) -> tuple[object, ...]:
+def _row(chain: JobChain) -> tuple[object, ...]:
     gap_s, overlap_s = _sums(chain)
     job = chain.links[-1].job_id if chain.links else ""
     return (
@@ -109,7 +109,7 @@ def _row(chain: Chain) -> tuple[object, ...]:
     )
 
 
-def _record(chain: Chain) -> dict[str, object]:
+def _record(chain: JobChain) -> dict[str, object]:
     gap_s, overlap_s = _sums(chain)
     return {
         "id": chain.spec.id, "name": chain.spec.name, "script": chain.spec.script, "state": str(chain.standing),
@@ -119,7 +119,7 @@ def _record(chain: Chain) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _link_row(chain: Chain, link: Link) -> tuple[object, ...]:
+def _link_row(chain: JobChain, link: Link) -> tuple[object, ...]:
     times = times_of(chain, link)
     spans = [
         age(each) if each is not None else "" for each in (times.waited_s, times.ran_s, times.gap_s, times.overlap_s)
@@ -127,7 +127,7 @@ def _link_row(chain: Chain, link: Link) -> tuple[object, ...]:
     return (link.number, link.job_id, str(link.phase), clock(link.submitted_s or None), *spans, link.why)
 
 
-def _link_record(chain: Chain, link: Link) -> dict[str, object]:
+def _link_record(chain: JobChain, link: Link) -> dict[str, object]:
     times = times_of(chain, link)
     return {
         "number": link.number,

@@ -31,7 +31,7 @@ from perdure.installation import user_name
 from perdure.job.chain_folder import write_through
 from perdure.job.framework import Framework, recognised
 from perdure.scheduling.slurm.times import time_s
-from perdure.succession.chain_state import Chain, ChainSpec, Strategy
+from perdure.succession.chain_state import ChainSpec, JobChain, Strategy
 
 GRACE_S = 120.0  # for a checkpoint, where the script does not say how long it needs
 _UNTIL_DONE = "done"
@@ -100,7 +100,7 @@ def make_chain(request: KeepRequest, journal: ChainJournal, tools: Tools, now: f
         done_file=_in(directory, request.done_file),
         progress_file=_in(directory, request.progress),
     )
-    kept.write(Chain(spec).noting(now, f"{where} is to be kept running, links of {walltime_s:.0f} s"))
+    kept.write(JobChain(spec).noting(now, f"{where} is to be kept running, links of {walltime_s:.0f} s"))
     return kept
 
 

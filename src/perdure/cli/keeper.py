@@ -28,24 +28,24 @@ from perdure.cli.kept import KeptFolder
 from perdure.errors import ClusterBusy, ClusterError, ConfigError, PerdureError, StateError
 from perdure.model.link_job import LinkJob
 from perdure.succession.chain import WAIT, step
-from perdure.succession.chain_state import Chain, Link, Standing
+from perdure.succession.chain_state import ChainStanding, JobChain, Link
 from perdure.succession.messages import (
     AskEnd,
-    Cancel,
+    CancelLink,
     Effect,
     EndTold,
     Event,
-    Judge,
-    Judged,
-    Plan,
-    Planned,
-    Refused,
-    Release,
-    Released,
-    Seen,
+    JudgeLink,
+    LinkJudged,
+    LinkPlanned,
+    LinkRefused,
+    LinkReleased,
+    LinksSeen,
+    LinkSubmitted,
+    PlanLink,
+    ReleaseLink,
     StopAsked,
-    Submit,
-    Submitted,
+    SubmitLink,
 )
 from perdure.succession.protocol import Decision
 
@@ -55,9 +55,9 @@ AGAIN_S = 10.0  # until an effect that did nothing is tried again
 MOST_EFFECTS = 20  # of one chain in one round
 _LOOK = "look.json"
 
-Tell = Callable[[Chain, str], None]
-Decide = Callable[[Chain, Link, float], Decision]
-JudgeLink = Callable[[Chain, Link], tuple[bool, str]]
+Tell = Callable[[JobChain, str], None]
+Decide = Callable[[JobChain, Link, float], tuple[Decision, float | None]]  # and the wait that was forecast
+LinkJudge = Callable[[JobChain, Link], tuple[bool, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Keeper:
     lookout: Lookout
     tools: Tools
     decide: Decide
-    judge: JudgeLink
+    judge: LinkJudge
     tell: Tell
     _tried: dict[tuple[str, Effect], float] = field(default_factory=dict)
 
@@ -141,23 +141,23 @@ class Keeper:
             self.tell(chain, str(err))
             return False
 
-    def _driven(self, kept: KeptChain, chain: Chain) -> bool:
+    def _driven(self, kept: KeptChain, chain: JobChain) -> bool:
         asked = kept.stop_asked()
-        if asked and chain.standing is Standing.RUNNING and (asked == "now" or not chain.last):
+        if asked and chain.standing is ChainStanding.RUNNING and (asked == "now" or not chain.last):
             chain = self._step(kept, chain, StopAsked(time.time(), at_once=asked == "now"))
         chain = self._step(kept, chain, self._seen(kept, chain))
-        return chain.standing is Standing.RUNNING or bool(chain.live)
+        return chain.standing is ChainStanding.RUNNING or bool(chain.live)
 
-    def _seen(self, kept: KeptChain, chain: Chain) -> Seen:
+    def _seen(self, kept: KeptChain, chain: JobChain) -> LinksSeen:
         now = time.time()
         look = self.lookout.look(now)
         marks = {number: kept.folder.marks(number) for number in {*(link.number for link in chain.links[-3:])}}
         with kept.submitting() as lock:
             in_flight = lock is None
         done = bool(chain.spec.done_file) and os.path.exists(chain.spec.done_file)
-        return Seen(now, marks, look.jobs, look.at_s, done_file=done, in_flight=in_flight)
+        return LinksSeen(now, marks, look.jobs, look.at_s, done_file=done, in_flight=in_flight)
 
-    def _step(self, kept: KeptChain, chain: Chain, event: Event) -> Chain:
+    def _step(self, kept: KeptChain, chain: JobChain, event: Event) -> JobChain:
         """One event and all that follows from it; each state is written down before its effects are carried out."""
         events: list[Event] = [event]
         for _ in range(MOST_EFFECTS):
@@ -174,9 +174,9 @@ class Keeper:
                     events.append(answer)
         return chain
 
-    def _carry_out(self, kept: KeptChain, chain: Chain, effect: Effect) -> Event | None:
+    def _carry_out(self, kept: KeptChain, chain: JobChain, effect: Effect) -> Event | None:
         key, now = (kept.id, effect), time.time()
-        if not isinstance(effect, Submit | Plan) and now - self._tried.get(key, 0.0) < AGAIN_S:
+        if not isinstance(effect, SubmitLink | PlanLink) and now - self._tried.get(key, 0.0) < AGAIN_S:
             return None
         self._tried[key] = now
         try:
@@ -184,30 +184,30 @@ class Keeper:
         except ClusterBusy:  # it may have been done: the next look tells
             return None
 
-    def _done(self, kept: KeptChain, chain: Chain, effect: Effect) -> Event | None:
+    def _done(self, kept: KeptChain, chain: JobChain, effect: Effect) -> Event | None:
         match effect:
-            case Submit():
+            case SubmitLink():
                 return self._submit(kept, chain, effect)
-            case Cancel():
+            case CancelLink():
                 cancel(self.tools, effect.job_id)
-            case Release():
+            case ReleaseLink():
                 release(self.tools, effect.job_id)
-                return Released(time.time(), effect.number)
+                return LinkReleased(time.time(), effect.number)
             case AskEnd():
                 link = chain.link(effect.number)
                 since_s = chain.spec.created_s if link is None else link.submitted_s
                 return EndTold(time.time(), effect.number, ended_job(self.tools, effect.job_id, since_s))
-            case Judge():
+            case JudgeLink():
                 link = chain.link(effect.number)
                 if link is not None:
-                    return Judged(time.time(), effect.number, *self.judge(chain, link))
-            case Plan():
+                    return LinkJudged(time.time(), effect.number, *self.judge(chain, link))
+            case PlanLink():
                 current = chain.link(effect.number)
                 if current is not None:
-                    return Planned(time.time(), self.decide(chain, current, time.time()))
+                    return LinkPlanned(time.time(), *self.decide(chain, current, time.time()))
         return None
 
-    def _submit(self, kept: KeptChain, chain: Chain, effect: Submit) -> Event | None:
+    def _submit(self, kept: KeptChain, chain: JobChain, effect: SubmitLink) -> Event | None:
         link = chain.link(effect.number)
         assert link is not None
         with kept.submitting() as lock:
@@ -216,14 +216,14 @@ class Keeper:
             try:
                 job_id = submit(order_of(kept, chain, link, effect, lock), self.tools)
             except LimitReached as err:
-                return Refused(time.time(), link.number, err.what, limit=True)
+                return LinkRefused(time.time(), link.number, err.what, limit=True)
             except (ClusterError, ConfigError, OSError) as err:
                 what = err.what if isinstance(err, PerdureError) else str(err)
-                return Refused(time.time(), link.number, what)
-        return Submitted(time.time(), link.number, job_id)
+                return LinkRefused(time.time(), link.number, what)
+        return LinkSubmitted(time.time(), link.number, job_id)
 
 
-def order_of(kept: KeptChain, chain: Chain, link: Link, effect: Submit, lock: int) -> SubmitOrder:
+def order_of(kept: KeptChain, chain: JobChain, link: Link, effect: SubmitLink, lock: int) -> SubmitOrder:
     """The call of ``sbatch`` for one submission of a link."""
     plan = kept.plan()
     options = [SbatchOption(name, value, words) for name, value, words in plan.options]
@@ -240,7 +240,7 @@ def order_of(kept: KeptChain, chain: Chain, link: Link, effect: Submit, lock: in
     )
 
 
-def link_options(chain: Chain, plan: LinkPlan, link: Link, effect: Submit) -> list[str]:
+def link_options(chain: JobChain, plan: LinkPlan, link: Link, effect: SubmitLink) -> list[str]:
     """Options of ``sbatch`` that are ours."""
     comment = f"{plan.comment} perdure-keep={chain.spec.tag}/{link.key}".strip()
     found = [f"--job-name={chain.spec.name}", f"--comment={comment}"]
@@ -253,7 +253,7 @@ def link_options(chain: Chain, plan: LinkPlan, link: Link, effect: Submit) -> li
     return found
 
 
-def link_command(kept: KeptChain, chain: Chain, plan: LinkPlan, link: Link) -> list[str]:
+def link_command(kept: KeptChain, chain: JobChain, plan: LinkPlan, link: Link) -> list[str]:
     """What the job of a link runs."""
     words = [sys.executable, "-P", "-m", "perdure.job.link", "--folder", str(kept.path), "--link", str(link.number)]
     words += ["--grace", f"{plan.grace_s:g}", "--framework", plan.framework]
@@ -264,7 +264,7 @@ def link_command(kept: KeptChain, chain: Chain, plan: LinkPlan, link: Link) -> l
     return [*words, "--", *plan.command]
 
 
-def _news(before: Chain, after: Chain) -> list[str]:
+def _news(before: JobChain, after: JobChain) -> list[str]:
     """What is new, but for a planner that waits on for another reason."""
     waits = bool(before.notes) and before.notes[-1].text.startswith(WAIT)
     fresh = [note.text for note in after.notes if note not in before.notes]
@@ -276,4 +276,4 @@ def _is_over(kept: KeptChain) -> bool:
         chain = kept.read()
     except PerdureError:
         return True
-    return chain.standing is not Standing.RUNNING and not chain.live
+    return chain.standing is not ChainStanding.RUNNING and not chain.live

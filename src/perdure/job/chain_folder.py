@@ -14,11 +14,11 @@ from typing import TypeVar
 
 import msgspec
 
-from perdure.job.link_marks import Asked, Begun, Ended, LinkMarks, Told
+from perdure.job.link_marks import HandoverAsked, HandoverTold, LinkBegun, LinkEnded, LinkMarks
 
 MAX_BYTES = 64 * 1024
-_Mark = TypeVar("_Mark", Begun, Asked, Told, Ended)
-_KINDS: dict[type, str] = {Begun: "begun", Asked: "asked", Told: "told", Ended: "ended"}
+_Mark = TypeVar("_Mark", LinkBegun, HandoverAsked, HandoverTold, LinkEnded)
+_KINDS: dict[type, str] = {LinkBegun: "begun", HandoverAsked: "asked", HandoverTold: "told", LinkEnded: "ended"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ChainFolder:
     def mark_path(self, number: int, kind: type) -> Path:
         return self.links / f"{number}.{_KINDS[kind]}.json"
 
-    def write(self, number: int, mark: Begun | Asked | Told | Ended) -> None:
+    def write(self, number: int, mark: LinkBegun | HandoverAsked | HandoverTold | LinkEnded) -> None:
         """Leave a mark, in one step, written through to the disk. Raises `OSError`."""
         write_through(self.mark_path(number, type(mark)), msgspec.json.encode(mark))
 
@@ -57,7 +57,10 @@ class ChainFolder:
     def marks(self, number: int) -> LinkMarks:
         """What a link has left so far."""
         return LinkMarks(
-            self._read(number, Begun), self._read(number, Asked), self._read(number, Told), self._read(number, Ended)
+            self._read(number, LinkBegun),
+            self._read(number, HandoverAsked),
+            self._read(number, HandoverTold),
+            self._read(number, LinkEnded),
         )
 
     def numbers(self) -> list[int]:

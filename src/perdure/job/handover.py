@@ -13,7 +13,7 @@ from pathlib import Path
 
 from perdure.job.chain_folder import ChainFolder
 from perdure.job.framework import PrestopSignal
-from perdure.job.link_marks import Asked, Told
+from perdure.job.link_marks import HandoverAsked, HandoverTold
 from perdure.job.walltime import EndTime
 
 
@@ -33,7 +33,7 @@ class HandoverWatch:
         told = folder.marks(self.number).told
         if told is None or told.count != count:
             with suppress(OSError):  # it then waits for the walltime
-                folder.write(self.number, Told(count, time.time()))
+                folder.write(self.number, HandoverTold(count, time.time()))
 
     def nudge(self, usual: PrestopSignal) -> PrestopSignal:
         """The signal for processes of the batch script; tasks of steps are told by the resource manager."""
@@ -45,7 +45,7 @@ class MovedEnd(EndTime):
 
     def __init__(self, watch: HandoverWatch) -> None:
         super().__init__({}, Path(), None)
-        self._path = ChainFolder(watch.folder).mark_path(watch.number, Asked)
+        self._path = ChainFolder(watch.folder).mark_path(watch.number, HandoverAsked)
         self._folder, self._number = ChainFolder(watch.folder), watch.number
 
     def look(self, now: float) -> None:  # noqa: ARG002 - the mark says when

@@ -25,7 +25,7 @@ from perdure.job.fence import FENCE_DIR, FENCE_TOKEN
 from perdure.job.framework import framework_of, signal_of
 from perdure.job.handover import HandoverWatch
 from perdure.job.identity import FENCE_JOB, SLURM_JOB
-from perdure.job.link_marks import Asked, Begun, Ended, LinkMarks, Told
+from perdure.job.link_marks import HandoverAsked, HandoverTold, LinkBegun, LinkEnded, LinkMarks
 from perdure.job.options import ExecOptions
 from perdure.job.output import say
 from perdure.job.silence import HangRule
@@ -76,18 +76,18 @@ class LinkRun:
         if why := self._in_the_way():
             say(f"perdure keep: link {self._number} does not run: {why}")
             return 0
-        begun = Begun(self._job, time.time(), host=os.uname().nodename, stdout=_stdout())
-        for kind in (Ended, Told, Asked):
+        begun = LinkBegun(self._job, time.time(), host=os.uname().nodename, stdout=_stdout())
+        for kind in (LinkEnded, HandoverTold, HandoverAsked):
             self._folder.take_back(self._number, kind)
         self._folder.write(self._number, begun)
         if why := self._take_over():
             say(f"perdure keep: link {self._number} does not run: {why}")
-            self._folder.write(self._number, Ended(self._job, time.time(), 0, skipped=why))
+            self._folder.write(self._number, LinkEnded(self._job, time.time(), 0, skipped=why))
             return 0
         progress = progress_of(self._options.progress)
         self._folder.write(
             self._number,
-            Begun(self._job, begun.came_s, time.time(), progress, begun.host, begun.stdout),
+            LinkBegun(self._job, begun.came_s, time.time(), progress, begun.host, begun.stdout),
         )
         code = run(argv, self._for_program(), options=self._care(), hear=self._hear)
         self._leave(code)
@@ -127,7 +127,7 @@ class LinkRun:
         job = before.begun.job_id
         if not self._runs(job):
             return
-        asked = Asked(self._job, time.time(), time.time() + self._options.grace_s)
+        asked = HandoverAsked(self._job, time.time(), time.time() + self._options.grace_s)
         self._folder.write(number, asked)
         say(f"perdure keep: link {self._number} asks link {number}, job {job}, to write its checkpoint and to end")
         if self._options.to_steps and self._options.signal:
@@ -184,7 +184,7 @@ class LinkRun:
         progress = progress_of(self._options.progress)
         step = None if report is None else report.step
         with suppress(OSError):  # Slurm tells that it has ended
-            self._folder.write(self._number, Ended(self._job, time.time(), code, signals, progress, step))
+            self._folder.write(self._number, LinkEnded(self._job, time.time(), code, signals, progress, step))
 
 
 def _run_tool(*argv: str) -> str | None:

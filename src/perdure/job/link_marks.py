@@ -11,7 +11,7 @@ from msgspec import Struct
 from perdure.model.exits import STOP_HERE
 
 
-class Begun(Struct, frozen=True):
+class LinkBegun(Struct, frozen=True):
     """The job of a link runs. Times are seconds since the epoch by its own clock."""
 
     job_id: str
@@ -22,7 +22,7 @@ class Begun(Struct, frozen=True):
     stdout: str = ""  # where its output goes; "" where that cannot be told
 
 
-class Asked(Struct, frozen=True):
+class HandoverAsked(Struct, frozen=True):
     """The successor's job runs, and asks this link to write its checkpoint and to end."""
 
     by_job: str
@@ -30,14 +30,14 @@ class Asked(Struct, frozen=True):
     end_s: float  # until when it has time
 
 
-class Told(Struct, frozen=True):
+class HandoverTold(Struct, frozen=True):
     """This link's answer: how many of its processes were told."""
 
     count: int
     at_s: float
 
 
-class Ended(Struct, frozen=True):
+class LinkEnded(Struct, frozen=True):
     """The program of a link has ended, or was never begun (`skipped` says why)."""
 
     job_id: str
@@ -52,10 +52,10 @@ class Ended(Struct, frozen=True):
 class LinkMarks(Struct, frozen=True):
     """All that one link has said."""
 
-    begun: Begun | None = None
-    asked: Asked | None = None
-    told: Told | None = None
-    ended: Ended | None = None
+    begun: LinkBegun | None = None
+    asked: HandoverAsked | None = None
+    told: HandoverTold | None = None
+    ended: LinkEnded | None = None
 
     @property
     def is_live(self) -> bool:

@@ -12,25 +12,25 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from perdure.model.link_job import LinkJob
-from perdure.succession.chain_state import Chain, Ending, Link, Phase, Standing, Strategy
+from perdure.succession.chain_state import ChainStanding, JobChain, Link, LinkEnding, Phase, Strategy
 from perdure.succession.following import SKEW_S, ending_of, followed, job_of
 from perdure.succession.messages import (
     AskEnd,
-    Cancel,
+    CancelLink,
     Effect,
     EndTold,
     Event,
-    Judge,
-    Judged,
-    Plan,
-    Planned,
-    Refused,
-    Release,
-    Released,
-    Seen,
+    JudgeLink,
+    LinkJudged,
+    LinkPlanned,
+    LinkRefused,
+    LinkReleased,
+    LinksSeen,
+    LinkSubmitted,
+    PlanLink,
+    ReleaseLink,
     StopAsked,
-    Submit,
-    Submitted,
+    SubmitLink,
 )
 
 MOST_FAILURES = 3  # in a row that pass, by `why`'s word
@@ -44,25 +44,25 @@ RETRY_S = 60.0  # until a link that was refused is submitted again
 WAIT = "wait: "  # begins what is noted of a decision not to submit yet
 LOST_S = 45.0  # a job that no look shows for so long is lost
 
-Step = tuple[Chain, list[Effect]]
+Step = tuple[JobChain, list[Effect]]
 
 
-def step(chain: Chain, event: Event) -> Step:
+def step(chain: JobChain, event: Event) -> Step:
     """What the chain becomes, and what is to be done."""
     match event:
-        case Seen():
+        case LinksSeen():
             return _seen(chain, event)
-        case Submitted():
+        case LinkSubmitted():
             return _submitted(chain, event)
-        case Released():
+        case LinkReleased():
             return _released(chain, event)
-        case Refused():
+        case LinkRefused():
             return _refused(chain, event)
         case EndTold():
             return _end_told(chain, event)
-        case Judged():
+        case LinkJudged():
             return _judged(chain, event)
-        case Planned():
+        case LinkPlanned():
             return _planned(chain, event)
         case StopAsked():
             return _stop_asked(chain, event)
@@ -71,7 +71,7 @@ def step(chain: Chain, event: Event) -> Step:
 # ---------------------------------------------------------------- looks
 
 
-def _seen(chain: Chain, seen: Seen) -> Step:
+def _seen(chain: JobChain, seen: LinksSeen) -> Step:
     for link in chain.links:
         if not link.is_settled:
             chain = _noted(chain, link, followed(chain, link, seen), seen.now)
@@ -83,13 +83,13 @@ def _seen(chain: Chain, seen: Seen) -> Step:
     effects += [AskEnd(link.number, link.job_id) for link in chain.live if link.missed_s]
     effects += [*_strays(chain, seen), *_cancel_spares(chain)]
     chain = _without_unsent(chain, seen)
-    if chain.standing is not Standing.RUNNING:
+    if chain.standing is not ChainStanding.RUNNING:
         return chain, list(dict.fromkeys(effects))
     chain, more = _go_on(chain, seen)
     return chain, list(dict.fromkeys([*effects, *more]))
 
 
-def _noted(chain: Chain, before: Link, after: Link, now: float) -> Chain:
+def _noted(chain: JobChain, before: Link, after: Link, now: float) -> JobChain:
     chain = chain.with_link(after)
     name = f"link {after.number}, job {after.job_id}"
     by_us = after.is_held and after.reason.startswith("JobHeldUser")
@@ -107,7 +107,7 @@ def _noted(chain: Chain, before: Link, after: Link, now: float) -> Chain:
     return chain
 
 
-def _put_back(chain: Chain, seen: Seen) -> Step:
+def _put_back(chain: JobChain, seen: LinksSeen) -> Step:
     """A link that had ended may be in the queue again: the newest is waited for, an older one is not needed."""
     effects: list[Effect] = []
     newest = max((link.number for link in chain.links), default=0)
@@ -117,89 +117,89 @@ def _put_back(chain: Chain, seen: Seen) -> Step:
         job = job_of(chain, link, seen)
         if job is None or not job.waits:
             continue
-        if link.number == newest and chain.standing is Standing.RUNNING and not link.is_cancelled:
-            again = replace(link, phase=Phase.WAITING, ending=Ending.UNKNOWN, why="", judged="", is_settled=False,
+        if link.number == newest and chain.standing is ChainStanding.RUNNING and not link.is_cancelled:
+            again = replace(link, phase=Phase.WAITING, ending=LinkEnding.UNKNOWN, why="", judged="", is_settled=False,
                             started_s=0.0, ended_s=0.0, ends_s=0.0, submitted_s=job.submit_s)  # fmt: skip
             chain = chain.with_link(again).noting(
                 seen.now, f"link {link.number}, job {link.job_id}, was put back into the queue"
             )
         else:
-            effects.append(Cancel(link.number, link.job_id))
+            effects.append(CancelLink(link.number, link.job_id))
     return chain, effects
 
 
-def _strays(chain: Chain, seen: Seen) -> list[Effect]:
+def _strays(chain: JobChain, seen: LinksSeen) -> list[Effect]:
     """Jobs of submissions that were given up, and came after all."""
     keys = {link.key for link in chain.links}
     numbers = {link.number for link in chain.links}
     return [
-        Cancel(int(job.key.partition(".")[0]), job.job_id)
+        CancelLink(int(job.key.partition(".")[0]), job.job_id)
         for job in seen.jobs or ()
         if job.chain == chain.spec.tag and not job.is_over and job.key not in keys
         and int(job.key.partition(".")[0]) in numbers
     ]  # fmt: skip
 
 
-def _without_unsent(chain: Chain, seen: Seen) -> Chain:
+def _without_unsent(chain: JobChain, seen: LinksSeen) -> JobChain:
     """A link that was to be submitted and is not needed any more is dropped once no look shows it."""
     for link in chain.live:
-        if chain.standing is Standing.RUNNING and not link.is_cancelled:
+        if chain.standing is ChainStanding.RUNNING and not link.is_cancelled:
             continue
         is_unsent = not link.job_id and not seen.in_flight and seen.looked_s > link.intended_s + SKEW_S
         if link.phase is Phase.REFUSED or (is_unsent and link.phase is Phase.INTENDED):
-            chain = chain.with_link(replace(link, phase=Phase.ENDED, ending=Ending.DROPPED, is_settled=True))
+            chain = chain.with_link(replace(link, phase=Phase.ENDED, ending=LinkEnding.DROPPED, is_settled=True))
     return chain
 
 
-def _settle(chain: Chain, link: Link, seen: Seen) -> Step:
+def _settle(chain: JobChain, link: Link, seen: LinksSeen) -> Step:
     """Do what the end of a link means for the chain, once that is known."""
     ending, why = (link.ending, link.why) if link.ending else ending_of(link, chain.spec.walltime_s)
-    if ending is Ending.UNKNOWN:
+    if ending is LinkEnding.UNKNOWN:
         return chain, [AskEnd(link.number, link.job_id)]
     if not link.ending:
         link = replace(link, ending=ending, why=why)
         chain = chain.with_link(link).noting(seen.now, f"link {link.number} has ended: {why}")
     follows = any(each.number > link.number and each.marks.begun and each.marks.begun.ran_s for each in chain.links)
-    if ending is Ending.FAILED and not link.judged and not follows:
-        return chain, [Judge(link.number)]
+    if ending is LinkEnding.FAILED and not link.judged and not follows:
+        return chain, [JudgeLink(link.number)]
     chain = chain.with_link(replace(link, is_settled=True))
-    if follows and ending is Ending.FAILED:  # its successor shows whether it would fail too
+    if follows and ending is LinkEnding.FAILED:  # its successor shows whether it would fail too
         return chain, []
     match ending:
-        case Ending.DONE:
-            return _finish(chain, Standing.DONE, f"the work is done: {why}", seen.now)
-        case Ending.CANCELLED if link.started_s:
-            return _finish(chain, Standing.STOPPED, f"link {link.number} was cancelled by hand", seen.now)
-        case Ending.CANCELLED:
+        case LinkEnding.DONE:
+            return _finish(chain, ChainStanding.DONE, f"the work is done: {why}", seen.now)
+        case LinkEnding.CANCELLED if link.started_s:
+            return _finish(chain, ChainStanding.STOPPED, f"link {link.number} was cancelled by hand", seen.now)
+        case LinkEnding.CANCELLED:
             told = f"link {link.number}, which waited, was cancelled by hand"
             return replace(chain, last=told), []
-        case Ending.HANDED_OVER | Ending.LOST if stuck := _stands_still(chain, link):
-            return _finish(chain, Standing.STOPPED, stuck, seen.now)
-        case Ending.LOST | Ending.FAILED if told := _too_often(chain):
-            return _finish(chain, Standing.STOPPED, told, seen.now)
+        case LinkEnding.HANDED_OVER | LinkEnding.LOST if stuck := _stands_still(chain, link):
+            return _finish(chain, ChainStanding.STOPPED, stuck, seen.now)
+        case LinkEnding.LOST | LinkEnding.FAILED if told := _too_often(chain):
+            return _finish(chain, ChainStanding.STOPPED, told, seen.now)
     return chain, []
 
 
-def _stands_still(chain: Chain, link: Link) -> str:
+def _stands_still(chain: JobChain, link: Link) -> str:
     """Why another link would help nothing: this one came as far as the one before it."""
     before = [each for each in chain.links if each.number < link.number and each.progress is not None]
-    if link.ending is not Ending.HANDED_OVER or not before or link.progress is None:
+    if link.ending is not LinkEnding.HANDED_OVER or not before or link.progress is None:
         return ""
     last = before[-1]
-    if last.progress != link.progress or last.ending is not Ending.HANDED_OVER:
+    if last.progress != link.progress or last.ending is not LinkEnding.HANDED_OVER:
         return ""
     return f"links {last.number} and {link.number} ended at the same progress, {link.progress!r}: it never checkpoints"
 
 
-def _too_often(chain: Chain) -> str:
+def _too_often(chain: JobChain) -> str:
     """Why no link is tried any more: too many in a row did not get through."""
     failed = lost = 0
     for link in reversed(chain.links):
-        if link.ending is Ending.FAILED:
+        if link.ending is LinkEnding.FAILED:
             failed += 1
-        elif link.ending is Ending.LOST:
+        elif link.ending is LinkEnding.LOST:
             lost += 1
-        elif link.ending in (Ending.HANDED_OVER, Ending.DONE):
+        elif link.ending in (LinkEnding.HANDED_OVER, LinkEnding.DONE):
             break
     if failed >= MOST_FAILURES:
         return (
@@ -211,7 +211,7 @@ def _too_often(chain: Chain) -> str:
 # ---------------------------------------------------------------- what comes next
 
 
-def _go_on(chain: Chain, seen: Seen) -> Step:
+def _go_on(chain: JobChain, seen: LinksSeen) -> Step:
     """Submit what is to be submitted now, or ask the planner whether it is."""
     live = chain.live
     intended = next((link for link in live if link.phase in (Phase.INTENDED, Phase.REFUSED)), None)
@@ -238,51 +238,51 @@ def _go_on(chain: Chain, seen: Seen) -> Step:
     return _intend(chain, seen.now)
 
 
-def _let_go(chain: Chain, link: Link) -> Step:
+def _let_go(chain: JobChain, link: Link) -> Step:
     """Release a link that we hold; it is wanted again until that is done."""
     if not link.is_held or not link.job_id:
         return chain, []
-    return chain.with_link(replace(link, is_due=True)), [Release(link.number, link.job_id)]
+    return chain.with_link(replace(link, is_due=True)), [ReleaseLink(link.number, link.job_id)]
 
 
-def _planning(chain: Chain, current: Link, seen: Seen) -> Step:
-    return chain, [Plan(current.number)] if seen.now >= chain.plan_at_s else []
+def _planning(chain: JobChain, current: Link, seen: LinksSeen) -> Step:
+    return chain, [PlanLink(current.number)] if seen.now >= chain.plan_at_s else []
 
 
-def _nothing_more(chain: Chain, seen: Seen) -> tuple[Standing, str] | None:
+def _nothing_more(chain: JobChain, seen: LinksSeen) -> tuple[ChainStanding, str] | None:
     """Why no further link is submitted, and what the chain then is once no link runs."""
     spec = chain.spec
-    ran = sum(link.ending not in (Ending.LOST, Ending.FAILED, Ending.DROPPED) for link in chain.links)
+    ran = sum(link.ending not in (LinkEnding.LOST, LinkEnding.FAILED, LinkEnding.DROPPED) for link in chain.links)
     if seen.done_file:
-        return Standing.DONE, f"{spec.done_file} is there"
+        return ChainStanding.DONE, f"{spec.done_file} is there"
     if spec.most_links is not None and ran >= spec.most_links:
-        return Standing.DONE, f"all {spec.most_links} links have run"
+        return ChainStanding.DONE, f"all {spec.most_links} links have run"
     if spec.until_s is not None and seen.now >= spec.until_s:
-        return Standing.DONE, "its last day is over"
-    return (Standing.STOPPED, chain.last) if chain.last else None
+        return ChainStanding.DONE, "its last day is over"
+    return (ChainStanding.STOPPED, chain.last) if chain.last else None
 
 
-def _intend(chain: Chain, now: float) -> Step:
+def _intend(chain: JobChain, now: float, said_s: float | None = None) -> Step:
     number = max((link.number for link in chain.links), default=0) + 1
-    link = Link(number, intended_s=now)
+    link = Link(number, intended_s=now, said_s=said_s)
     return replace(chain.with_link(link), plan_at_s=0.0), [_submission(chain, link)]
 
 
-def _submission(chain: Chain, link: Link) -> Submit:
+def _submission(chain: JobChain, link: Link) -> SubmitLink:
     current = chain.current
     if current is None or current.number >= link.number:
-        return Submit(link.number)
+        return SubmitLink(link.number)
     match chain.spec.strategy:
         case Strategy.DEPENDENCY:
-            return Submit(link.number, after_job=current.job_id)
+            return SubmitLink(link.number, after_job=current.job_id)
         case Strategy.BEGIN:
-            return Submit(link.number, begin_s=current.ends_s or current.started_s + chain.spec.walltime_s)
+            return SubmitLink(link.number, begin_s=current.ends_s or current.started_s + chain.spec.walltime_s)
         case Strategy.HOLD:
-            return Submit(link.number, hold=True)
-    return Submit(link.number)
+            return SubmitLink(link.number, hold=True)
+    return SubmitLink(link.number)
 
 
-def _again(chain: Chain, link: Link, seen: Seen) -> Step:
+def _again(chain: JobChain, link: Link, seen: LinksSeen) -> Step:
     """A link that was to be submitted: it is, unless it may have been."""
     if link.is_cancelled:
         return chain, []
@@ -301,7 +301,7 @@ def _again(chain: Chain, link: Link, seen: Seen) -> Step:
 # ---------------------------------------------------------------- answers
 
 
-def _submitted(chain: Chain, event: Submitted) -> Step:
+def _submitted(chain: JobChain, event: LinkSubmitted) -> Step:
     link = chain.link(event.number)
     if link is None or link.job_id:
         return chain, []
@@ -311,7 +311,7 @@ def _submitted(chain: Chain, event: Submitted) -> Step:
     return chain.with_link(link).noting(event.now, f"link {link.number} was {said} as job {event.job_id}"), []
 
 
-def _released(chain: Chain, event: Released) -> Step:
+def _released(chain: JobChain, event: LinkReleased) -> Step:
     link = chain.link(event.number)
     if link is None or not link.is_held:
         return chain, []
@@ -319,19 +319,19 @@ def _released(chain: Chain, event: Released) -> Step:
     return chain.with_link(replace(link, is_held=False, is_due=False)).noting(event.now, told), []
 
 
-def _refused(chain: Chain, event: Refused) -> Step:
+def _refused(chain: JobChain, event: LinkRefused) -> Step:
     link = chain.link(event.number)
     if link is None or link.phase is not Phase.INTENDED:
         return chain, []
     refused = replace(link, phase=Phase.REFUSED, why=event.why, retry_at_s=event.now + RETRY_S)
     chain = chain.with_link(refused)
     if not event.limit and chain.current is None:
-        return _finish(chain, Standing.STOPPED, f"link {link.number} was refused: {event.why}", event.now)
+        return _finish(chain, ChainStanding.STOPPED, f"link {link.number} was refused: {event.why}", event.now)
     waits = "once the running link has ended" if chain.current else "in a minute"
     return chain.noting(event.now, f"link {link.number} was refused ({event.why}): it is submitted {waits}"), []
 
 
-def _end_told(chain: Chain, event: EndTold) -> Step:
+def _end_told(chain: JobChain, event: EndTold) -> Step:
     link = chain.link(event.number)
     if link is None or link.is_settled:
         return chain, []
@@ -360,12 +360,12 @@ def _with_end(link: Link, job: LinkJob, now: float) -> Link:
     )
 
 
-def _lost(chain: Chain, link: Link, now: float) -> Step:
+def _lost(chain: JobChain, link: Link, now: float) -> Step:
     """Neither the controller nor accounting knows the job."""
     if link.phase is Phase.ENDED or (link.marks.is_live and link.started_s):
         told = "nobody knows how" if link.phase is Phase.ENDED else "Slurm does not know it any more"
         ended = replace(
-            link, phase=Phase.ENDED, ended_s=link.ended_s or now, ending=Ending.LOST, why=told, missed_s=0.0
+            link, phase=Phase.ENDED, ended_s=link.ended_s or now, ending=LinkEnding.LOST, why=told, missed_s=0.0
         )
         return chain.with_link(ended).noting(now, f"link {link.number} has ended: {told}"), []
     if not link.missed_s or now - link.missed_s < LOST_S:
@@ -377,7 +377,7 @@ def _lost(chain: Chain, link: Link, now: float) -> Step:
     return chain, [_submission(chain, again)]
 
 
-def _judged(chain: Chain, event: Judged) -> Step:
+def _judged(chain: JobChain, event: LinkJudged) -> Step:
     link = chain.link(event.number)
     if link is None or link.is_settled or link.judged:
         return chain, []
@@ -386,34 +386,34 @@ def _judged(chain: Chain, event: Judged) -> Step:
         return chain, []
     chain = chain.with_link(replace(link, judged=event.says, is_settled=True))
     return _finish(
-        chain, Standing.STOPPED, f"link {link.number} has failed, and the next would too: {event.says}", event.now
+        chain, ChainStanding.STOPPED, f"link {link.number} has failed, and the next would too: {event.says}", event.now
     )
 
 
-def _planned(chain: Chain, event: Planned) -> Step:
+def _planned(chain: JobChain, event: LinkPlanned) -> Step:
     decision, current = event.decision, chain.current
     if decision.reason != chain.plan_says:
         if chain.notes and chain.notes[-1].text.startswith(WAIT):  # of many in a row the newest is kept
             chain = replace(chain, notes=chain.notes[:-1])
         chain = chain.noting(event.now, f"{'submit: ' if decision.submit else WAIT}{decision.reason}")
     chain = replace(chain, plan_at_s=decision.again_at, plan_says=decision.reason)
-    if not decision.submit or current is None or chain.standing is not Standing.RUNNING:
+    if not decision.submit or current is None or chain.standing is not ChainStanding.RUNNING:
         return chain, []
     following = next((link for link in chain.live if link.number > current.number), None)
     if following is None:
-        return _intend(chain, event.now)
+        return _intend(chain, event.now, event.said_s)
     return _let_go(chain, following)
 
 
-def _stop_asked(chain: Chain, event: StopAsked) -> Step:
-    if chain.standing is not Standing.RUNNING:
+def _stop_asked(chain: JobChain, event: StopAsked) -> Step:
+    if chain.standing is not ChainStanding.RUNNING:
         return chain, []
     if not event.at_once and chain.current is not None:
         told = "its user has stopped it"
         chain = replace(chain, last=told).noting(event.now, "its user stops it: no link follows the running one")
         waiting = [link for link in chain.live if link.number > chain.current.number] if chain.current else []
         return _cancelled(chain, waiting)
-    chain = replace(chain, standing=Standing.STOPPED, why="its user has stopped it").noting(
+    chain = replace(chain, standing=ChainStanding.STOPPED, why="its user has stopped it").noting(
         event.now, "its user stops it at once"
     )
     return _cancelled(chain, list(chain.live))
@@ -422,19 +422,21 @@ def _stop_asked(chain: Chain, event: StopAsked) -> Step:
 # ---------------------------------------------------------------- the end
 
 
-def _finish(chain: Chain, standing: Standing, why: str, now: float) -> Step:
+def _finish(chain: JobChain, standing: ChainStanding, why: str, now: float) -> Step:
     """The chain is over; what still waits is cancelled, and what runs beside too."""
     chain = replace(chain, standing=standing, why=why).noting(now, f"the chain is {standing}: {why}")
     return _cancelled(chain, list(chain.live))
 
 
-def _cancelled(chain: Chain, links: list[Link]) -> Step:
+def _cancelled(chain: JobChain, links: list[Link]) -> Step:
     for link in links:
         chain = chain.with_link(replace(link, is_cancelled=True))
-    return chain, [Cancel(link.number, link.job_id) for link in links if link.job_id]
+    return chain, [CancelLink(link.number, link.job_id) for link in links if link.job_id]
 
 
-def _cancel_spares(chain: Chain) -> list[Effect]:
+def _cancel_spares(chain: JobChain) -> list[Effect]:
     """What still lives of a chain that is over, or was given up: a cancellation that was lost is wanted again."""
-    is_over = chain.standing is not Standing.RUNNING
-    return [Cancel(link.number, link.job_id) for link in chain.live if link.job_id and (is_over or link.is_cancelled)]
+    is_over = chain.standing is not ChainStanding.RUNNING
+    return [
+        CancelLink(link.number, link.job_id) for link in chain.live if link.job_id and (is_over or link.is_cancelled)
+    ]

@@ -21,7 +21,7 @@ class Strategy(StrEnum):
     HOLD = "hold"  # at once and held, released when the planner says so: no age before that
 
 
-class Standing(StrEnum):
+class ChainStanding(StrEnum):
     """Where a chain stands."""
 
     RUNNING = "running"
@@ -39,7 +39,7 @@ class Phase(StrEnum):
     ENDED = "ended"
 
 
-class Ending(StrEnum):
+class LinkEnding(StrEnum):
     """What the end of a link means for the chain."""
 
     UNKNOWN = ""
@@ -86,7 +86,7 @@ class Link(Struct, frozen=True):
     started_s: float = 0.0
     ends_s: float = 0.0  # when its walltime is over
     ended_s: float = 0.0
-    ending: Ending = Ending.UNKNOWN
+    ending: LinkEnding = LinkEnding.UNKNOWN
     why: str = ""
     judged: str = ""  # of one that failed: what `why` says; "" while it has not been asked
     is_settled: bool = False  # what its end means for the chain has been done
@@ -98,6 +98,7 @@ class Link(Struct, frozen=True):
     is_cancelled: bool = False  # by us
     missed_s: float = 0.0  # since when the resource manager does not know it
     retry_at_s: float = 0.0  # of one that was refused
+    said_s: float | None = None  # how long it would wait, by the forecast when it was submitted
     marks: LinkMarks = LinkMarks()
 
     @property
@@ -125,12 +126,12 @@ class Note(Struct, frozen=True):
     text: str
 
 
-class Chain(Struct, frozen=True):
+class JobChain(Struct, frozen=True):
     """A chain, as far as it has come."""
 
     spec: ChainSpec
     links: tuple[Link, ...] = ()
-    standing: Standing = Standing.RUNNING
+    standing: ChainStanding = ChainStanding.RUNNING
     why: str = ""  # it stands where it stands
     last: str = ""  # no link is submitted after the running one, for this reason
     plan_at_s: float = 0.0  # when the planner is asked next
@@ -149,10 +150,10 @@ class Chain(Struct, frozen=True):
         """The newest link that runs."""
         return next((each for each in reversed(self.links) if each.phase is Phase.RUNNING), None)
 
-    def with_link(self, link: Link) -> Chain:
+    def with_link(self, link: Link) -> JobChain:
         """The same chain with one link new or changed."""
         rest = [each for each in self.links if each.number != link.number]
         return replace(self, links=tuple(sorted([*rest, link], key=lambda each: each.number)))
 
-    def noting(self, at_s: float, text: str) -> Chain:
+    def noting(self, at_s: float, text: str) -> JobChain:
         return replace(self, notes=(*self.notes, Note(at_s, text))[-MAX_NOTES:])

@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from perdure.job.link_marks import LinkMarks
 from perdure.model.link_job import LinkJob
-from perdure.succession.chain_state import Chain, Ending, Link, Phase
-from perdure.succession.messages import Seen
+from perdure.succession.chain_state import JobChain, Link, LinkEnding, Phase
+from perdure.succession.messages import LinksSeen
 
 NEAR_S = 120.0  # before its walltime: who ends then after a signal has ended for it
 NEAR_SHARE = 0.25  # of a short walltime
 SKEW_S = 5.0  # of the clocks of nodes and of the controller
 
 
-def job_of(chain: Chain, link: Link, seen: Seen) -> LinkJob | None:
+def job_of(chain: JobChain, link: Link, seen: LinksSeen) -> LinkJob | None:
     """The job of a link: by its key, or by its id where somebody has taken the key away."""
     own = [job for job in seen.jobs or () if job.chain == chain.spec.tag and job.key == link.key]
     if own:
@@ -27,7 +27,7 @@ def job_of(chain: Chain, link: Link, seen: Seen) -> LinkJob | None:
     return next((job for job in seen.jobs or () if link.job_id and job.job_id == link.job_id and not job.key), None)
 
 
-def followed(chain: Chain, link: Link, seen: Seen) -> Link:
+def followed(chain: JobChain, link: Link, seen: LinksSeen) -> Link:
     """The link, with all that a look tells of it."""
     marks = _own_marks(link, seen.marks.get(link.number, LinkMarks()))
     job = job_of(chain, link, seen)
@@ -57,7 +57,7 @@ def _own_marks(link: Link, marks: LinkMarks) -> LinkMarks:
     return marks
 
 
-def _by_job(link: Link, job: LinkJob, seen: Seen) -> Link:
+def _by_job(link: Link, job: LinkJob, seen: LinksSeen) -> Link:
     link = replace(link, state=job.state, reason=job.reason, missed_s=0.0, submitted_s=job.submit_s or link.submitted_s)
     if job.is_over:
         ended_s = link.ended_s or job.end_s or seen.looked_s
@@ -91,34 +91,36 @@ def _by_marks(link: Link) -> Link:
     return replace(link, phase=Phase.RUNNING, started_s=link.started_s or begun.came_s, missed_s=0.0)
 
 
-def ending_of(link: Link, walltime_s: float, exit_code: int | None = None) -> tuple[Ending, str]:
+def ending_of(link: Link, walltime_s: float, exit_code: int | None = None) -> tuple[LinkEnding, str]:
     """What the end of a link means, and in words; `UNKNOWN` where the resource manager has to be asked."""
     ended, state = link.marks.ended, link.state
     if ended is not None and ended.skipped:
-        return Ending.DROPPED, ended.skipped
+        return LinkEnding.DROPPED, ended.skipped
     if link.is_cancelled:
-        return Ending.DROPPED, "it was not needed any more"
+        return LinkEnding.DROPPED, "it was not needed any more"
     if link.marks.was_fenced:
-        return Ending.DROPPED, "a newer link has taken over"
+        return LinkEnding.DROPPED, "a newer link has taken over"
     if link.marks.is_done:
-        return Ending.DONE, "its program ended with exit code 0"
+        return LinkEnding.DONE, "its program ended with exit code 0"
     if link.marks.asked is not None and link.marks.begun is not None:
-        return Ending.HANDED_OVER, "its successor took over"
+        return LinkEnding.HANDED_OVER, "its successor took over"
     if state in ("TIMEOUT", "DEADLINE"):
-        return Ending.HANDED_OVER, "its walltime was over"
+        return LinkEnding.HANDED_OVER, "its walltime was over"
     if state == "CANCELLED":
-        return Ending.CANCELLED, "it was cancelled by hand"
+        return LinkEnding.CANCELLED, "it was cancelled by hand"
     if state in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED"):
-        return Ending.LOST, {"NODE_FAIL": "its node failed", "BOOT_FAIL": "its node did not start"}.get(
+        return LinkEnding.LOST, {"NODE_FAIL": "its node failed", "BOOT_FAIL": "its node did not start"}.get(
             state, "it was preempted"
         )
     if state not in ("COMPLETED", "FAILED", "OUT_OF_MEMORY"):
-        return Ending.UNKNOWN, ""
+        return LinkEnding.UNKNOWN, ""
     ends_s = link.ends_s or link.started_s + walltime_s
     if link.ended_s >= ends_s - min(NEAR_S, NEAR_SHARE * walltime_s) and (ended is None or ended.signals):
-        return Ending.HANDED_OVER, "it ended just before its walltime"
+        return LinkEnding.HANDED_OVER, "it ended just before its walltime"
     if state == "COMPLETED":
         signals = "" if ended is None else ", ".join(ended.signals)
-        return (Ending.HANDED_OVER, f"it ended well after {signals}") if signals else (Ending.DONE, "it completed")
+        return (
+            (LinkEnding.HANDED_OVER, f"it ended well after {signals}") if signals else (LinkEnding.DONE, "it completed")
+        )
     code = ended.exit_code if ended is not None else exit_code
-    return Ending.FAILED, "it ran out of memory" if state == "OUT_OF_MEMORY" else f"it failed with exit code {code}"
+    return LinkEnding.FAILED, "it ran out of memory" if state == "OUT_OF_MEMORY" else f"it failed with exit code {code}"

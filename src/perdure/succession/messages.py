@@ -13,7 +13,7 @@ from perdure.succession.protocol import Decision
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LinksSeen:
     """One look: at the marks of links, and at what the resource manager said when it was asked last."""
 
     now: float
@@ -25,7 +25,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class LinkSubmitted:
     """The resource manager took a link's job."""
 
     now: float
@@ -34,7 +34,7 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class LinkRefused:
     """It did not take it; at a `limit` of the user it will take it once other jobs have ended."""
 
     now: float
@@ -53,7 +53,7 @@ class EndTold:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class LinkJudged:
     """Whether a successor of a failed link would fail too."""
 
     now: float
@@ -63,11 +63,12 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class LinkPlanned:
     """A planner's decision."""
 
     now: float
     decision: Decision
+    said_s: float | None = None  # the wait that was forecast, where one was
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +80,20 @@ class StopAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class LinkReleased:
     """A link's job is not held any more."""
 
     now: float
     number: int
 
 
-Event = Seen | Submitted | Released | Refused | EndTold | Judged | Planned | StopAsked
+Event = LinksSeen | LinkSubmitted | LinkReleased | LinkRefused | EndTold | LinkJudged | LinkPlanned | StopAsked
 
 # ---------------------------------------------------------------- effects
 
 
 @dataclass(frozen=True, slots=True)
-class Submit:
+class SubmitLink:
     """Submit a link's job; what is said of it in the chain was journalled before."""
 
     number: int
@@ -102,7 +103,7 @@ class Submit:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class CancelLink:
     """Cancel a link's job, which is not needed any more."""
 
     number: int
@@ -110,7 +111,7 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseLink:
     """Release a link's job, which was submitted held."""
 
     number: int
@@ -126,17 +127,17 @@ class AskEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class JudgeLink:
     """Ask why a link failed."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlanLink:
     """Ask the planner about the successor of a running link."""
 
     number: int
 
 
-Effect = Submit | Cancel | Release | AskEnd | Judge | Plan
+Effect = SubmitLink | CancelLink | ReleaseLink | AskEnd | JudgeLink | PlanLink
