@@ -9,7 +9,7 @@ from perdure.cli.text import plain
 from perdure.errors import PerdureError
 from perdure.retry.decide import DecisionKind
 from perdure.succession.chain_state import JobChain, Link
-from perdure.triage.rule import CauseRole
+from perdure.triage.verdict import CauseRole
 
 NEVER_AGAIN = 78  # the program's own word (`perdure.model.exits`)
 RETRY_ME = 75

@@ -264,8 +264,13 @@ def _nothing_more(chain: JobChain, seen: LinksSeen) -> tuple[ChainStanding, str]
 
 def _intend(chain: JobChain, now: float, said_s: float | None = None) -> Step:
     number = max((link.number for link in chain.links), default=0) + 1
-    link = Link(number, intended_s=now, said_s=said_s)
-    return replace(chain.with_link(link), plan_at_s=0.0), [_submission(chain, link)]
+    return _intended(replace(chain, plan_at_s=0.0), Link(number, intended_s=now, said_s=said_s))
+
+
+def _intended(chain: JobChain, link: Link) -> Step:
+    """Write down that a link is about to be submitted, and how; then it is."""
+    submission = _submission(chain, link)
+    return chain.with_link(replace(link, is_held=submission.hold)), [submission]
 
 
 def _submission(chain: JobChain, link: Link) -> SubmitLink:
@@ -291,11 +296,11 @@ def _again(chain: JobChain, link: Link, seen: LinksSeen) -> Step:
         if waits:
             return chain, []
         link = replace(link, phase=Phase.INTENDED, tries=link.tries + 1, intended_s=seen.now)
-        return chain.with_link(link), [_submission(chain, link)]
+        return _intended(chain, link)
     if seen.in_flight or seen.jobs is None or seen.looked_s <= link.intended_s + SKEW_S:
         return chain, []
     link = replace(link, tries=link.tries + 1, intended_s=seen.now)
-    return chain.with_link(link), [_submission(chain, link)]
+    return _intended(chain, link)
 
 
 # ---------------------------------------------------------------- answers
@@ -305,9 +310,8 @@ def _submitted(chain: JobChain, event: LinkSubmitted) -> Step:
     link = chain.link(event.number)
     if link is None or link.job_id:
         return chain, []
-    held = chain.spec.strategy is Strategy.HOLD and chain.current is not None
-    link = replace(link, phase=Phase.WAITING, job_id=event.job_id, submitted_s=event.now, is_held=held)
-    said = "submitted, held" if held else "submitted"
+    link = replace(link, phase=Phase.WAITING, job_id=event.job_id, submitted_s=event.now)
+    said = "submitted, held" if link.is_held else "submitted"
     return chain.with_link(link).noting(event.now, f"link {link.number} was {said} as job {event.job_id}"), []
 
 
@@ -374,7 +378,7 @@ def _lost(chain: JobChain, link: Link, now: float) -> Step:
     chain = chain.with_link(again).noting(
         now, f"link {link.number}, job {link.job_id}, was lost by Slurm: it is submitted again"
     )
-    return chain, [_submission(chain, again)]
+    return _intended(chain, again)
 
 
 def _judged(chain: JobChain, event: LinkJudged) -> Step:
