@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up help setup test test-tools lock attacks crash dst mutants mutants-generated fuzz slurm-table programs foundry bench-triage bench-waits docs clean
+.PHONY: up help setup test test-tools lock attacks crash dst mutants mutants-generated fuzz slurm-table slurm-keep programs foundry bench-triage bench-waits docs clean
 
 up: setup ## install into .venv, start the embedded cluster and a demonstration; ARGS="--no-demo --port 8080"
 	@exec $(BIN)/perdure up $(ARGS)
@@ -94,6 +94,13 @@ slurm-table: test-tools ## the failure table on a real Slurm, about 30 minutes
 	  $(BIN)/python -m pytest -m slurm tests/slurm/test_failure_table.py $(ARGS); \
 	  $(BIN)/python -m tests.slurm.table.page
 	@$(IN_ROOT) $(BIN)/python -m pytest -m "slurm and slow" tests/slurm --deselect tests/slurm/test_failure_table.py $(ARGS)
+
+# A chain of ten links of two minutes under load, its keeper killed five times, slurmctld and a node once; beside it
+# --dependency=afterany on the same load (about 35 minutes). What was measured goes to build/keep.json.
+slurm-keep: test-tools ## a chain of ten links on a real Slurm under load, about 35 minutes
+	@mkdir -p build
+	@$(IN_ROOT) env PERDURE_REQUIRE=slurm PERDURE_KEEP_FIGURES=$(CURDIR)/build/keep.json \
+	  $(BIN)/python -m pytest -n 0 -m "slurm and slow" tests/slurm/test_keep.py $(ARGS)
 
 # Real PyTorch programs that fail for real (tests/programs): by themselves, on the embedded cluster, on a real Slurm.
 # Needs PyTorch in the environment. All of them make docs/failing-programs.md anew. Some of them: make programs ONLY="killed shape".

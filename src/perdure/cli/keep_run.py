@@ -68,8 +68,7 @@ def stop_chain(id_: str, *, at_once: bool) -> int:
         return OK
     kept.ask_stop(at_once)
     _keeper(journal, tools).keep([kept.id], once=True)
-    chain = kept.read()
-    told = "no link follows the running one" if chain.standing is ChainStanding.RUNNING else f"it is {chain.standing}"
+    told = "its jobs are cancelled" if at_once else "no link follows the running one"
     print_line(f"chain {kept.id}: {told}")
     return OK
 

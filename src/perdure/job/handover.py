@@ -27,6 +27,11 @@ class HandoverWatch:
     grace_s: float
     to_steps: bool = False  # Slurm tells the tasks of its steps too
 
+    @property
+    def told(self) -> str:
+        """What is said of it in the job's log."""
+        return f"; its successor asks for it{', and Slurm tells the tasks of steps' if self.to_steps else ''}"
+
     def answer(self, count: int) -> None:
         """Tell the successor how many processes were told."""
         folder, count = ChainFolder(self.folder), count + self.to_steps

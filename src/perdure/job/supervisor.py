@@ -236,7 +236,8 @@ class Supervisor:
         if not count:
             told = f"no process of the program listens to {name}"
         at = "" if step is None else f", last at step {step}"
-        said = f"{WALLTIME_SAID}{left_s:.0f} s{at}: {told}"
+        asked = "" if self._care.handover is None else self._care.handover.told
+        said = f"{WALLTIME_SAID}{left_s:.0f} s{at}: {told}{asked}"
         say(said)
         return said
 

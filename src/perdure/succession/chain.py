@@ -292,7 +292,7 @@ def _again(chain: JobChain, link: Link, seen: LinksSeen) -> Step:
     if link.is_cancelled:
         return chain, []
     if link.phase is Phase.REFUSED:
-        waits = link.retry_at_s > seen.now or (chain.current is not None and chain.spec.strategy is not Strategy.HOLD)
+        waits = link.retry_at_s > seen.now or chain.current is not None
         if waits:
             return chain, []
         link = replace(link, phase=Phase.INTENDED, tries=link.tries + 1, intended_s=seen.now)
