@@ -1,0 +1,192 @@
+"""`perdure keep` without a Slurm: what it asks for, writes down, decides and shows."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from perdure.backends.slurm.tools import Tools
+from perdure.cli import keep_outlook
+from perdure.cli.chain_journal import ChainJournal, refuse_second
+from perdure.cli.keep_judge import judge_link
+from perdure.cli.keep_outlook import Outlook, Outlooks
+from perdure.cli.keep_plan import Deciding, view_of
+from perdure.cli.keep_shown import times_of
+from perdure.cli.keep_start import until_of
+from perdure.cli.keeper import LOOK_S, Lookout
+from perdure.errors import InputError, NotFound, StateError
+from perdure.job.link_marks import LinkBegun, LinkEnded, LinkMarks
+from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, Phase
+from perdure.succession.protocol import Forecast
+
+NOW = 2_000_000_000.0
+SPEC = ChainSpec("train-1", "train-1.ab", "train", "/w/train.sh", "/w", "a", NOW, 1000.0)
+WAITS = replace(SPEC, planner="conformal")
+RUNNING = Link(1, Phase.RUNNING, job_id="1", submitted_s=NOW, started_s=NOW + 10, ends_s=NOW + 1010)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> ChainJournal:
+    return ChainJournal.of({"PERDURE_KEEP_DIR": str(tmp_path)}, "a cluster")
+
+
+@pytest.fixture
+def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A squeue that counts how often it is called."""
+    count = tmp_path / "count"
+    tool = tmp_path / "bin" / "squeue"
+    tool.parent.mkdir()
+    tool.write_text(f"#!/bin/sh\necho >>{count}\necho '7|RUNNING|None|1|2|3|perdure-keep=train-1.ab/1.1'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    return count
+
+
+def test_all_processes_of_a_user_ask_slurm_once_a_minute_together(squeue):
+    one, two = Lookout(Tools(), "a"), Lookout(Tools(), "a")
+    now = time.time()
+    for second in range(0, int(LOOK_S), 5):
+        for lookout in (one, two):
+            assert [job.key for job in lookout.look(now + second).jobs or ()] == ["1.1"]
+    assert squeue.read_text() == "\n"
+
+
+def test_a_controller_that_does_not_answer_is_not_asked_more_often(squeue):
+    tool = squeue.parent / "bin" / "squeue"
+    tool.write_text(f"#!/bin/sh\necho >>{squeue}\necho 'error' >&2\nexit 1\n")
+    lookout = Lookout(Tools(), "a")
+    now = time.time()
+    assert [lookout.look(now + second).jobs for second in range(0, 55, 5)] == [None] * 11
+    assert squeue.read_text() == "\n"
+
+
+def test_chains_are_numbered_by_the_name_of_their_jobs(journal):
+    kept = [journal.make(name) for name in ("train", "train", "a/b c")]
+    assert [each.id for each in kept] == ["train-1", "train-2", "a-b-c-1"]
+    with pytest.raises(NotFound, match="no such chain"):
+        journal.find("../../etc")
+
+
+def test_a_second_chain_of_the_same_jobs_is_refused_while_the_first_runs(journal):
+    kept = journal.make("train")
+    (kept.path / "plan.json").write_text("{}")
+    kept.write(JobChain(SPEC))
+    with pytest.raises(InputError, match="chain train-1 keeps jobs of this name already"):
+        refuse_second(journal, "train", "/w")
+    refuse_second(journal, "train", "/elsewhere")
+    kept.write(JobChain(SPEC, standing=ChainStanding.DONE, why="done"))
+    refuse_second(journal, "train", "/w")
+    assert kept.folder.over.read_text() == "done"
+
+
+def test_one_process_drives_a_chain(journal):
+    kept = journal.make("train")
+    with kept.held() as mine, kept.held() as others:
+        assert (mine, others) == (True, False)
+    with kept.held() as again:
+        assert again
+
+
+def test_what_cannot_be_read_is_said(journal):
+    kept = journal.make("train")
+    (kept.path / "chain.json").write_text('{"spec": 1}')
+    with pytest.raises(StateError, match="cannot be read"):
+        kept.read()
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("done", (None, None)), ("10", (10, None)), ("+1h", (None, NOW + 3600))])
+def test_until_is_done_a_number_or_a_time(text, wanted):
+    assert until_of(text, NOW) == wanted
+
+
+@pytest.mark.parametrize("text", ["0", "soon", "2001-01-01", "-1", "9999999"])
+def test_another_until_is_refused_in_a_line(text):
+    with pytest.raises(InputError, match="--until") as told:
+        until_of(text, NOW)
+    assert "\n" not in str(told.value)
+
+
+def test_a_decision_waits_for_no_forecast():
+    decision, said_s = Deciding(lambda chain, now: None)(JobChain(WAITS, (RUNNING,)), RUNNING, NOW + 20)
+    assert (decision.submit, decision.again_at, said_s) == (False, NOW + 22, None)
+
+
+def test_the_default_planner_submits_by_the_forecast_and_the_reactive_one_asks_for_none():
+    def long(chain, now):
+        return Outlook(Forecast.of_samples([2000.0]))
+
+    def none(chain, now):
+        raise AssertionError
+
+    assert Deciding(long)(JobChain(WAITS, (RUNNING,)), RUNNING, NOW + 20)[0].submit
+    assert not Deciding(none)(JobChain(SPEC, (RUNNING,)), RUNNING, NOW + 20)[0].submit
+    assert Deciding(none)(JobChain(SPEC, (RUNNING,)), RUNNING, NOW + 1010)[0].submit
+
+
+def test_short_links_are_decided_about_often():
+    def short(chain, now):
+        return Outlook(Forecast.of_samples([1.0]))
+
+    spec = replace(WAITS, walltime_s=120.0)
+    link = Link(1, Phase.RUNNING, started_s=NOW, ends_s=NOW + 120)
+    assert Deciding(short)(JobChain(spec, (link,)), link, NOW + 1)[0].again_at == NOW + 16
+
+
+def test_a_planner_sees_what_was_said_of_earlier_links():
+    before = Link(1, Phase.ENDED, submitted_s=NOW, started_s=NOW + 50, said_s=40.0)
+    view = view_of(JobChain(SPEC, (before, RUNNING)), RUNNING, NOW + 100, Outlook(recent=(7.0,)))
+    assert view.recent == (7.0, 50.0, 10.0)
+    assert [(each.said_s, each.wait_s, each.started) for each in view.outcomes] == [(40.0, 50.0, True)]
+
+
+@pytest.mark.parametrize(("prints", "wanted"), [('{"recent":[1.0]}', (1.0,)), ("nothing", ())])
+def test_an_outlook_is_made_beside_and_a_failed_one_is_empty(tmp_path, monkeypatch, prints, wanted):
+    started = keep_outlook._started
+    monkeypatch.setattr(keep_outlook, "_started", lambda argv: started((sys.executable, "-c", f"print({prints!r})")))
+    outlooks, chain = Outlooks(tmp_path), JobChain(SPEC)
+    assert outlooks(chain, NOW) is None
+    end = time.monotonic() + 30
+    while (found := outlooks(chain, NOW + 1)) is None:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert found.recent == wanted
+
+
+def test_gaps_and_overlaps_are_told_link_by_link():
+    first = Link(1, Phase.ENDED, submitted_s=NOW, started_s=NOW + 10, ended_s=NOW + 500,
+                 marks=LinkMarks(LinkBegun("1", NOW + 10, NOW + 10)))  # fmt: skip
+    over = Link(2, Phase.RUNNING, submitted_s=NOW + 300, started_s=NOW + 400,
+                marks=LinkMarks(LinkBegun("2", NOW + 400, NOW + 503)))  # fmt: skip
+    late = Link(2, Phase.RUNNING, submitted_s=NOW + 300, started_s=NOW + 560)
+    told = times_of(JobChain(SPEC, (first, over)), over)
+    assert (told.waited_s, told.gap_s, told.overlap_s) == (100.0, 3.0, 100.0)
+    told = times_of(JobChain(SPEC, (first, late)), late)
+    assert (told.gap_s, told.overlap_s) == (60.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "passes", "says"),
+    [
+        (78, "", False, "never to be run again"),
+        (75, "", True, "asks to be run again"),
+        (1, "ModuleNotFoundError: No module named 'nope'\n", False, "No module named 'nope'"),
+        (1, "ConnectionResetError: [Errno 104] Connection reset by peer\n", True, "Connection reset by peer"),
+        (1, None, True, "its output cannot be found"),
+    ],
+)  # fmt: skip
+def test_a_failure_is_judged_by_its_log(tmp_path, code, log, passes, says):
+    path = tmp_path / "job.out"
+    if log is not None:
+        path.write_text(log)
+    marks = LinkMarks(LinkBegun("1", NOW, NOW, stdout=str(path)), ended=LinkEnded("1", NOW + 9, code))
+    link = Link(1, Phase.ENDED, job_id="1", why="it failed with exit code 1", marks=marks)
+    found = judge_link(JobChain(SPEC, (link,)), link)
+    assert found[0] is passes
+    assert says in found[1]
