@@ -114,8 +114,8 @@ def test_another_until_is_refused_in_a_line(text):
 
 
 def test_a_decision_waits_for_no_forecast():
-    decision, said_s = Deciding(lambda chain, now: None)(JobChain(WAITS, (RUNNING,)), RUNNING, NOW + 20)
-    assert (decision.submit, decision.again_at, said_s) == (False, NOW + 22, None)
+    decision, said = Deciding(lambda chain, now: None)(JobChain(WAITS, (RUNNING,)), RUNNING, NOW + 20)
+    assert (decision.submit, decision.again_at, said) == (False, NOW + 22, None)
 
 
 def test_the_default_planner_submits_by_the_forecast_and_the_reactive_one_asks_for_none():
@@ -140,10 +140,10 @@ def test_short_links_are_decided_about_often():
 
 
 def test_a_planner_sees_what_was_said_of_earlier_links():
-    before = Link(1, Phase.ENDED, submitted_s=NOW, started_s=NOW + 50, said_s=40.0)
+    before = Link(1, Phase.ENDED, submitted_s=NOW, started_s=NOW + 50, said=Forecast.of_samples([40.0]))
     view = view_of(JobChain(SPEC, (before, RUNNING)), RUNNING, NOW + 100, Outlook(recent=(7.0,)))
     assert view.recent == (7.0, 50.0, 10.0)
-    assert [(each.said_s, each.wait_s, each.started) for each in view.outcomes] == [(40.0, 50.0, True)]
+    assert [(each.said.mean_s, each.wait_s, each.started) for each in view.outcomes] == [(40.0, 50.0, True)]
 
 
 @pytest.mark.parametrize(("prints", "wanted"), [('{"recent":[1.0]}', (1.0,)), ("nothing", ())])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from perdure.cli.keep_outlook import Outlook
 from perdure.succession.chain_state import JobChain, Link
 from perdure.succession.planners.registry import DEFAULT, planner_named
-from perdure.succession.protocol import Decision, Outcome, Planner, View
+from perdure.succession.protocol import Decision, Forecast, ForecastOutcome, Planner, View
 
 MIN_DECISIONS = 8  # within a walltime, so that a short link is not missed between two of them
 SOON_S = 2.0  # until a forecast that is being made is looked for again
@@ -23,7 +23,7 @@ class Deciding:
     outlook: OutlookOf  # None while it is being made
     _planners: dict[str, Planner] = field(default_factory=dict)
 
-    def __call__(self, chain: JobChain, current: Link, now: float) -> tuple[Decision, float | None]:
+    def __call__(self, chain: JobChain, current: Link, now: float) -> tuple[Decision, Forecast | None]:
         """The decision, and the wait that was forecast."""
         planner = self._planner(chain.spec.planner)
         outlook = Outlook() if planner.name == "reactive" else self.outlook(chain, now)
@@ -31,12 +31,11 @@ class Deciding:
             return Decision(False, now + SOON_S, "how long a successor would wait is being found out"), None
         view = view_of(chain, current, now, outlook)
         decision = planner.decide(view)
-        said_s = None if outlook.forecast is None else outlook.forecast.mean_s
         if decision.submit:
-            return decision, said_s
+            return decision, outlook.forecast
         often_s = max(1.0, chain.spec.walltime_s / MIN_DECISIONS)
         again_s = max(now + 1.0, min(decision.again_at, now + often_s))
-        return Decision(False, again_s, decision.reason), said_s
+        return Decision(False, again_s, decision.reason), outlook.forecast
 
     def _planner(self, name: str) -> Planner:
         if name not in self._planners:
@@ -63,12 +62,12 @@ def view_of(chain: JobChain, current: Link, now: float, outlook: Outlook) -> Vie
     )
 
 
-def outcomes_of(chain: JobChain, now: float) -> tuple[Outcome, ...]:
+def outcomes_of(chain: JobChain, now: float) -> tuple[ForecastOutcome, ...]:
     """What was forecast of this chain's links, and how long they have waited, the newest last."""
     return tuple(
-        Outcome(link.said_s, (link.started_s or now) - link.submitted_s, link.started_s > 0)
+        ForecastOutcome(link.said, (link.started_s or now) - link.submitted_s, link.started_s > 0)
         for link in chain.links
-        if link.said_s is not None and link.submitted_s
+        if link.said is not None and link.submitted_s
     )
 
 

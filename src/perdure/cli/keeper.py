@@ -47,7 +47,7 @@ from perdure.succession.messages import (
     StopAsked,
     SubmitLink,
 )
-from perdure.succession.protocol import Decision
+from perdure.succession.protocol import Decision, Forecast
 
 LOOK_S = 60.0  # between two looks at Slurm, however many chains and processes
 ROUND_S = 1.0  # between two looks at the marks of links
@@ -56,7 +56,7 @@ MOST_EFFECTS = 20  # of one chain in one round
 _LOOK = "look.json"
 
 Tell = Callable[[JobChain, str], None]
-Decide = Callable[[JobChain, Link, float], tuple[Decision, float | None]]  # and the wait that was forecast
+Decide = Callable[[JobChain, Link, float], tuple[Decision, Forecast | None]]
 LinkJudge = Callable[[JobChain, Link], tuple[bool, str]]
 
 

@@ -32,6 +32,7 @@ from perdure.succession.messages import (
     StopAsked,
     SubmitLink,
 )
+from perdure.succession.protocol import Forecast
 
 MOST_FAILURES = 3  # in a row that pass, by `why`'s word
 MOST_LOST = 20  # in a row, through faults of the site
@@ -262,9 +263,9 @@ def _nothing_more(chain: JobChain, seen: LinksSeen) -> tuple[ChainStanding, str]
     return (ChainStanding.STOPPED, chain.last) if chain.last else None
 
 
-def _intend(chain: JobChain, now: float, said_s: float | None = None) -> Step:
+def _intend(chain: JobChain, now: float, said: Forecast | None = None) -> Step:
     number = max((link.number for link in chain.links), default=0) + 1
-    return _intended(replace(chain, plan_at_s=0.0), Link(number, intended_s=now, said_s=said_s))
+    return _intended(replace(chain, plan_at_s=0.0), Link(number, intended_s=now, said=said))
 
 
 def _intended(chain: JobChain, link: Link) -> Step:
@@ -405,7 +406,7 @@ def _planned(chain: JobChain, event: LinkPlanned) -> Step:
         return chain, []
     following = next((link for link in chain.live if link.number > current.number), None)
     if following is None:
-        return _intend(chain, event.now, event.said_s)
+        return _intend(chain, event.now, event.said)
     return _let_go(chain, following)
 
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.job.link_marks import LinkMarks
+from perdure.succession.protocol import Forecast
 
 MAX_NOTES = 400
 
@@ -98,7 +99,7 @@ class Link(Struct, frozen=True):
     is_cancelled: bool = False  # by us
     missed_s: float = 0.0  # since when the resource manager does not know it
     retry_at_s: float = 0.0  # of one that was refused
-    said_s: float | None = None  # how long it would wait, by the forecast when it was submitted
+    said: Forecast | None = None  # of its wait, when it was submitted
     marks: LinkMarks = LinkMarks()
 
     @property

@@ -102,10 +102,10 @@ def ending_of(link: Link, walltime_s: float, exit_code: int | None = None) -> tu
         return LinkEnding.DROPPED, "a newer link has taken over"
     if link.marks.is_done:
         return LinkEnding.DONE, "its program ended with exit code 0"
-    if link.marks.asked is not None and link.marks.begun is not None:
-        return LinkEnding.HANDED_OVER, "its successor took over"
     if state in ("TIMEOUT", "DEADLINE"):
         return LinkEnding.HANDED_OVER, "its walltime was over"
+    if link.marks.asked is not None and link.marks.begun is not None:
+        return LinkEnding.HANDED_OVER, "its successor took over"
     if state == "CANCELLED":
         return LinkEnding.CANCELLED, "it was cancelled by hand"
     if state in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from perdure.job.link_marks import LinkMarks
 from perdure.model.link_job import LinkJob
-from perdure.succession.protocol import Decision
+from perdure.succession.protocol import Decision, Forecast
 
 # ---------------------------------------------------------------- events
 
@@ -68,7 +68,7 @@ class LinkPlanned:
 
     now: float
     decision: Decision
-    said_s: float | None = None  # the wait that was forecast, where one was
+    said: Forecast | None = None  # of the wait, where there was one
 
 
 @dataclass(frozen=True, slots=True)

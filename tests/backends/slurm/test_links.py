@@ -34,9 +34,9 @@ def test_a_look_tells_keys_and_instants_and_of_a_torn_line_nothing():
     ("said", "error"),
     [
         ("", ClusterBusy),
-        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n", ClusterBusy),
+        ("sbatch: error: Unable to contact slurm controller (connect failure)\n", ClusterBusy),
         ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n", ClusterBusy),
-        ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination\n", ClusterError),
+        ("sbatch: error: Invalid account or account/partition combination\n", ClusterError),
         (
             "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates"
             " accounting/QOS policy (job submit limit, user's size and/or time limits)\n",
