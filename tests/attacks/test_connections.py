@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 import pytest
 import uvicorn
 
-from perdure.service.core.loglines import Repeats
+from perdure.log import Repeats
 from perdure.service.web import connections
 from perdure.service.web.connections import BoundedProtocol, most_connections, raise_descriptor_limit
 from tests.attacks.service import await_

@@ -29,13 +29,12 @@ from perdure.demo.workspace import prepare
 from perdure.errors import ConfigError, InputError, InUse, NotFound, StateError
 from perdure.installation import program
 from perdure.job.agent import check_share
+from perdure.log import log_to_stderr
 from perdure.service.access.auth import Identity, Role, TokenBook
 from perdure.service.access.service_file import ServiceFile
-from perdure.service.access.trust import check_directory
 from perdure.service.blame.suspect_store import SuspectStore
 from perdure.service.blame.watch import Watch
 from perdure.service.core.comments import instance_mark, journal_place
-from perdure.service.core.loglines import log_to_stderr
 from perdure.service.core.messages import ChainInput
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
@@ -70,6 +69,7 @@ from perdure.service.workers.kill_switch import KillSwitch
 from perdure.service.workers.threads import ENDING_S, end, forever, threads
 from perdure.triage.matching import RuleBook
 from perdure.triage.rules import own_rules, with_site_rules
+from perdure.trust import check_directory
 
 log = logging.getLogger("perdure")
 
@@ -416,7 +416,7 @@ def serve(
         print(f"Perdure watches {engine.backend.cluster}: {url}/?code={code}", flush=True)  # noqa: T201
         print(_what_next(state), flush=True)  # noqa: T201
         with unix_socket(service.socket or state / SOCKET_FILE, shared=service.socket is not None) as local:
-            _Server(config, app.state.listeners.close).run(sockets=[sock, local])
+            _PageServer(config, app.state.listeners.close).run(sockets=[sock, local])
     return 0
 
 
@@ -427,7 +427,7 @@ def _what_next(state: Path) -> str:
     return f"In another terminal: {commands}. Ctrl-C ends it; what it knows is kept in {state}."
 
 
-class _Server(uvicorn.Server):
+class _PageServer(uvicorn.Server):
     """Sends those who listen to events home before it waits for requests to end."""
 
     def __init__(self, config: uvicorn.Config, send_home: Callable[[], None]) -> None:

@@ -5,12 +5,13 @@ import logging
 import pytest
 
 from perdure.coordination.record import ExceptionRecord, Scope, Subject
+from perdure.log import PrintableFormatter, Repeats, printable
 from perdure.model.events import ActionEnded, SightChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.core.case import ControllerState, Failure
-from perdure.service.core.loglines import PrintableFormatter, Repeats, lines, printable
+from perdure.service.core.loglines import lines
 from perdure.service.core.messages import Journalled, Noted
 from perdure.triage.verdict import Label, Verdict
 

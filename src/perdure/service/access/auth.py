@@ -21,7 +21,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from perdure.errors import InputError, NotFound, StateError
-from perdure.service.access.trust import read_secret, write_secret
+from perdure.trust import read_secret, write_secret
 
 FILE_NAME = "tokens.json"
 TOKEN_PREFIX = "pdr_"  # noqa: S105, so that scanners for leaked secrets can know one

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from perdure.errors import NotFound, PerdureError, StateError
-from perdure.service.access.trust import check_secret
+from perdure.trust import check_secret
 
 FILE_NAME = "service.json"
 MAX_FILE_BYTES = 64 * 1024

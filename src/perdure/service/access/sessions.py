@@ -21,7 +21,7 @@ from typing import Any
 
 from perdure.errors import StateError
 from perdure.service.access.auth import Identity, Role, TokenBook, digest
-from perdure.service.access.trust import read_secret, write_secret
+from perdure.trust import read_secret, write_secret
 
 log = logging.getLogger("perdure")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from shutil import disk_usage
 
 from perdure.errors import ConfigError, NotDelivered, NoticeRefused
-from perdure.service.core.loglines import Repeats
+from perdure.log import Repeats
 from perdure.service.notices import feed
 from perdure.service.notices.channels.protocol import Channel, Delivery
 from perdure.service.notices.derive import DiskSeen, NoticeFact, notices_of, subjects_of

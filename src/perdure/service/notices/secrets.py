@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perdure.errors import ConfigError, StateError
-from perdure.service.access.trust import read_secret_text
+from perdure.trust import read_secret_text
 
 MAX_BYTES = 8192
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import h11
 
+from perdure.log import Repeats
 from perdure.service.access.peers import PeerProtocol
-from perdure.service.core.loglines import Repeats
 
 log = logging.getLogger("perdure")
 

@@ -14,8 +14,8 @@ from perdure.coordination.bridges.registry import read as read_bridged
 from perdure.coordination.messages import ExceptionRaised
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
+from perdure.log import Repeats
 from perdure.service.core.call_budget import CallMeter
-from perdure.service.core.loglines import Repeats
 from perdure.service.core.messages import PERDURE
 from perdure.service.workers.engine import Engine
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from perdure.backends.kind import NO_LIMIT, CallBudget
 from perdure.errors import PerdureError, StateError
+from perdure.log import Repeats
 from perdure.service.core.call_budget import CallMeter
-from perdure.service.core.loglines import Repeats
 from perdure.service.workers.comment_writer import COMMENTS_EVERY_S
 from perdure.service.workers.engine import Engine
 

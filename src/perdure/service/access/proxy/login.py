@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from starlette.datastructures import Headers
 
 from perdure.errors import NotPermitted, StateError, Unauthenticated
+from perdure.log import Repeats
 from perdure.service.access.auth import Identity, Role
 from perdure.service.access.peers import Peer
 from perdure.service.access.proxy.settings import SECRET_HEADER, ProxySettings
-from perdure.service.access.trust import read_secret_text
-from perdure.service.core.loglines import Repeats
+from perdure.trust import read_secret_text
 
 log = logging.getLogger("perdure")
 
