@@ -12,6 +12,12 @@ SEQ = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
+    _create_what_was_seen()
+    _create_what_was_decided()
+    _create_what_is_remembered()
+
+
+def _create_what_was_seen() -> None:
     op.create_table(
         "events",
         sa.Column("seq", SEQ, primary_key=True, autoincrement=True),
@@ -64,6 +70,9 @@ def upgrade() -> None:
         sa.Column("changed_s", sa.Float, nullable=False),
         sa.Column("payload", sa.JSON, nullable=False),
     )
+
+
+def _create_what_was_decided() -> None:
     op.create_table(
         "exceptions",
         sa.Column("seq", SEQ, primary_key=True, autoincrement=True),
@@ -107,6 +116,9 @@ def upgrade() -> None:
         sa.Index("actions_by_job", "cluster", "job_id", "seq"),
         sa.Index("actions_by_start", "started_s"),
     )
+
+
+def _create_what_is_remembered() -> None:
     op.create_table(
         "cases",
         sa.Column("cluster", sa.String, primary_key=True),
