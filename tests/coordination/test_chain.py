@@ -19,7 +19,6 @@ from perdure.coordination.folding import equal_of, open_equal
 from perdure.coordination.messages import (
     Annotated,
     Answered,
-    Asked,
     Changed,
     Closed,
     ExceptionRaised,
@@ -30,6 +29,7 @@ from perdure.coordination.messages import (
     Refused,
     Settled,
     Ticked,
+    TurnBegun,
 )
 from perdure.coordination.record import (
     CLOSED,
@@ -102,7 +102,7 @@ def acts(effects):
 
 
 def asked(effects):
-    return [effect.handler for effect in effects if isinstance(effect, Asked)]
+    return [effect.handler for effect in effects if isinstance(effect, TurnBegun)]
 
 
 def refused(effects):

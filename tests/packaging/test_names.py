@@ -9,7 +9,7 @@ from pathlib import Path
 import perdure
 
 SOURCES = Path(perdure.__file__).parent
-SHARED_BY_PARTS = 10  # two parts may each have their own Forecast, or Asked
+SHARED_BY_PARTS = 3  # Forecast, Lending, Source
 
 
 def homes():

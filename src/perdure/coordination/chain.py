@@ -23,7 +23,6 @@ from perdure.coordination.folding import equal_of, is_nothing_new, is_same, open
 from perdure.coordination.messages import (
     Annotated,
     Answered,
-    Asked,
     Changed,
     Closed,
     Effect,
@@ -37,6 +36,7 @@ from perdure.coordination.messages import (
     Refused,
     Settled,
     Ticked,
+    TurnBegun,
 )
 from perdure.coordination.record import (
     READ_BACK,
@@ -298,7 +298,7 @@ class _Draft:
     def _ask(self, record: ExceptionRecord, registration: Registration) -> None:
         until_s = min(self._now + registration.answer_s, registration.until_s)
         self._wait(record, Turn(registration.component, registration.id, until_s))
-        self._effects.append(Asked(record, registration.id, self._turns[record.id].until_s))
+        self._effects.append(TurnBegun(record, registration.id, self._turns[record.id].until_s))
 
     def _wait(self, record: ExceptionRecord, turn: Turn) -> None:
         until_s = turn.until_s if record.deadline_s is None else min(turn.until_s, record.deadline_s)

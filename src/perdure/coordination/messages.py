@@ -104,7 +104,7 @@ class Changed(Struct, frozen=True):
     actions: tuple[Action, ...] = ()  # to be carried out now: its HANDLED verdict owns them
 
 
-class Asked(Struct, frozen=True):
+class TurnBegun(Struct, frozen=True):
     """A registered handler is to be told that it is its turn."""
 
     record: ExceptionRecord
@@ -120,4 +120,4 @@ class Refused(Struct, frozen=True):
     fix: str
 
 
-Effect = Changed | Asked | Refused
+Effect = Changed | TurnBegun | Refused

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from perdure.errors import ConfigError, InputError
 from perdure.job import files, heartbeat
-from perdure.job.background import Background
+from perdure.job.background import BackgroundRun
 from perdure.job.heartbeat import Heartbeat, HeartbeatSource, Pulse
 from perdure.job.identity import Task
 from perdure.job.liveness import LivenessRules, Watchlog, allowed_s, observe
@@ -46,7 +46,7 @@ class Agent:
         check_share(post.share)
         self._post, self._probing = post, probing
         self._log, self._rules = Watchlog(), LivenessRules()
-        self._reading = Background(lambda: dict(heartbeats(post.fences, post.task.host)))
+        self._reading = BackgroundRun(lambda: dict(heartbeats(post.fences, post.task.host)))
         first = Heartbeat(
             HeartbeatSource.AGENT,
             post.task.node,

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Background(Generic[T]):
+class BackgroundRun(Generic[T]):
     """Runs `work` in a thread of its own, never twice at once; a run that hangs is left hanging."""
 
     def __init__(self, work: Callable[[], T]) -> None:

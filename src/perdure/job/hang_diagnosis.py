@@ -10,7 +10,7 @@ from perdure.hangs.culprit import HangFinding, finding_of
 from perdure.hangs.flight_recorder import Dump
 from perdure.hangs.live import with_recorder
 from perdure.hangs.rank_state import RankState
-from perdure.job.background import Background
+from perdure.job.background import BackgroundRun
 from perdure.job.flight_recorder import DUMP_MOST_S
 from perdure.job.gang import SKEW_S, Gang
 
@@ -32,7 +32,7 @@ class HangDiagnosis:
 
     def __init__(self, look: Look, dump: AskDumps | None, told: Told, gang: Gang, slack_s: float, now: float) -> None:
         self._look, self._dump, self._told, self._gang, self._slack_s = look, dump, told, gang, slack_s
-        self._looking, self._begun_s, self._since_s = Background(self._see), now, time.time() - SKEW_S
+        self._looking, self._begun_s, self._since_s = BackgroundRun(self._see), now, time.time() - SKEW_S
         self._seen_s = 0.0
         self._seen: list[RankState] = []
         self.dumps: list[Dump] = []

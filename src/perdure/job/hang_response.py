@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.job.background import Background
+from perdure.job.background import BackgroundRun
 from perdure.job.files import write_json
 from perdure.job.gang import Gang
 from perdure.job.hang_watch import HangWatch
@@ -65,7 +65,7 @@ class HangResponse:
     _begun_s: float = math.inf
     _files_s: float = -math.inf
     _is_deaf_said: bool = False
-    _failed_look: Background[list[RankState]] | None = None
+    _failed_look: BackgroundRun[list[RankState]] | None = None
     _failed_s: float = -math.inf
     _is_failed_told: bool = False
 
@@ -226,7 +226,7 @@ class HangResponse:
             self._failed_s = now if failed is None else self._failed_s
             return
         if self._failed_look is None:
-            self._failed_look = Background(self._look)
+            self._failed_look = BackgroundRun(self._look)
             self._failed_look.start(now)
         if self._failed_look.is_running:
             return

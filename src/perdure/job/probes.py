@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.job.background import Background
+from perdure.job.background import BackgroundRun
 
 LOW_MEMORY_FRAC = 0.01
 COMMAND_TIMEOUT_S = 60.0
@@ -85,7 +85,7 @@ class Probing:
     """Runs probes beside each other, each again `every_s` after its last start; never two runs of one at once."""
 
     def __init__(self, probes: Iterable[Probe], every_s: float) -> None:
-        self._runs = [(probe, Background(probe.look)) for probe in probes]
+        self._runs = [(probe, BackgroundRun(probe.look)) for probe in probes]
         self._every_s = every_s
 
     def look(self, now: float) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class Probing:
             run.wait(max(0.0, deadline_s - time.monotonic()))
 
 
-def _problem(probe: Probe, run: Background[str], now: float) -> str:
+def _problem(probe: Probe, run: BackgroundRun[str], now: float) -> str:
     if run.running_s(now) > probe.patience_s:
         return f"{probe.name}: does not answer for {run.running_s(now):.0f} s"
     return run.result or ""

@@ -22,7 +22,7 @@ LAUNCHERS = frozenset({"srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", 
 _GONE_S = 2.0  # how long killed processes are waited for; one in an uninterruptible sleep does not go
 
 
-class _Seen(NamedTuple):
+class _SeenProcess(NamedTuple):
     parent: int
     state: str
 
@@ -242,7 +242,7 @@ def _command(pid: int) -> bytes:
     return b""
 
 
-def _has_ancestor(pid: int, wanted: set[int], seen: dict[int, _Seen]) -> bool:
+def _has_ancestor(pid: int, wanted: set[int], seen: dict[int, _SeenProcess]) -> bool:
     while pid in seen:
         if pid in wanted:
             return True
@@ -250,16 +250,16 @@ def _has_ancestor(pid: int, wanted: set[int], seen: dict[int, _Seen]) -> bool:
     return False
 
 
-def _seen() -> dict[int, _Seen]:
+def _seen() -> dict[int, _SeenProcess]:
     """All processes of the machine that /proc shows."""
-    found: dict[int, _Seen] = {}
+    found: dict[int, _SeenProcess] = {}
     with suppress(OSError):
         for name in os.listdir(_PROC):
             if name.isdecimal():
                 with suppress(OSError, ValueError, IndexError):  # it has ended
                     with open(f"/proc/{name}/stat", "rb") as stat:
                         state, parent = stat.read().decode("ascii", "replace").rpartition(")")[2].split()[:2]
-                    found[int(name)] = _Seen(int(parent), state)
+                    found[int(name)] = _SeenProcess(int(parent), state)
     return found
 
 

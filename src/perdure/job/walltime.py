@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from perdure.errors import InputError
-from perdure.job.background import Background
+from perdure.job.background import BackgroundRun
 from perdure.job.fields import Fields
 from perdure.job.files import read_json, write_json
 
@@ -34,7 +34,7 @@ class EndTime:
         told = environment.get("SLURM_JOB_END_TIME", "")
         self.known_s: float | None = float(told) if told.isascii() and told.isdecimal() else None
         self._note, self._ask = note, ask or _questioner(environment)
-        self._asking = Background(self._learn)
+        self._asking = BackgroundRun(self._learn)
         self._asked_s = -math.inf
 
     def look(self, now: float) -> None:

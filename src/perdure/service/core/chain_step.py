@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from perdure.coordination.chain import advance
 from perdure.coordination.handler_set import PlaybookHandlers
-from perdure.coordination.messages import Asked, Changed, Input, Refused
+from perdure.coordination.messages import Changed, Input, Refused, TurnBegun
 from perdure.coordination.record import ExceptionRecord
 from perdure.model.actions import Action, Requeue
 from perdure.model.jobs import Attempt, Job
@@ -43,7 +43,7 @@ def advance_chain(
                 if failure is not None:
                     state, noted = _noted(state, record, failure, actions, view, settings)
                     effects.append(noted)
-            case Asked(record=record, handler=handler, until_s=until_s):
+            case TurnBegun(record=record, handler=handler, until_s=until_s):
                 registration = chain.handlers.get(handler)
                 name = registration.name if registration else handler
                 effects.append(Journalled(HandlerAsked(now, record, name, until_s, handler)))
