@@ -114,13 +114,13 @@ class _Draft:
     def done(self) -> tuple[Chain, list[Effect]]:
         self._count_folded()
         self._write_let_go()
-        surplus = [self._ended.pop(exception_id) for exception_id in self._surplus()]
-        self._withdraw([record for record in surplus if record.needs_a_person])
+        for exception_id in self._surplus():
+            record = self._ended.pop(exception_id)
+            if record.needs_a_person:  # of whom none will be told of it any more
+                self._changed[record.id] = replace(record, outcome=ExceptionOutcome.WITHDRAWN)
+            if self._equals.get(equal_of(record)) == record.id:
+                del self._equals[equal_of(record)]
         changed = [Changed(record, self._actions.get(record.id, ())) for record in self._changed.values()]
-        for record in surplus:
-            equal = equal_of(record)
-            if self._equals.get(equal) == record.id:
-                del self._equals[equal]
         return self._before if self._is_idle() else self._chain, [*changed, *self._effects]
 
     def _is_idle(self) -> bool:
@@ -136,11 +136,6 @@ class _Draft:
             return []
         free = [record for record in self._ended.values() if not record.is_in_force]
         return [record.id for record in sorted(free, key=lambda record: record.needs_a_person)[:too_many]]
-
-    def _withdraw(self, records: Iterable[ExceptionRecord]) -> None:
-        """End those of which no person will be told any more."""
-        for record in records:
-            self._changed[record.id] = replace(record, outcome=ExceptionOutcome.WITHDRAWN)
 
     def take(self, given: Input) -> None:
         self._given = given
