@@ -21,10 +21,11 @@ from perdure.service.core.settings import ControllerSettings
 from perdure.service.core.view import SiteView
 from perdure.triage.verdict import Verdict
 
+Stepped = tuple[ControllerState, list[Effect]]
+"""What a step comes to: the new state, and what is to be done."""
 
-def advance_chain(
-    state: ControllerState, inputs: Iterable[Input], settings: ControllerSettings, now: float
-) -> tuple[ControllerState, list[Effect]]:
+
+def advance_chain(state: ControllerState, inputs: Iterable[Input], settings: ControllerSettings, now: float) -> Stepped:
     """Move exceptions along the chain, and update the cases that they are about."""
     view = SiteView(state, settings.playbook, settings.retry, now)
     chain, outcomes = advance(state.chain, inputs, PlaybookHandlers(settings.playbook, view, now), now)

@@ -36,7 +36,7 @@ from perdure.retry.history import Fleet, usable_nodes
 from perdure.retry.launches import of_launches
 from perdure.retry.one_node import is_of_place, of_one_node, with_end
 from perdure.service.core.case import Case, ControllerState, Failure
-from perdure.service.core.chain_step import acts_on, advance_chain
+from perdure.service.core.chain_step import Stepped, acts_on, advance_chain
 from perdure.service.core.comments import line_of
 from perdure.service.core.consequences import LEAVES_IT_TO_A_PERSON, consequences
 from perdure.service.core.full_store import full_store
@@ -66,7 +66,7 @@ from perdure.service.core.waiting_retry import after_change, after_giving_back, 
 from perdure.triage.verdict import Verdict
 
 
-def step(state: ControllerState, event: Event, settings: ControllerSettings) -> tuple[ControllerState, list[Effect]]:
+def step(state: ControllerState, event: Event, settings: ControllerSettings) -> Stepped:
     """Take in one event: the new state, and what is to be done about it."""
     match event:
         case Looked():
@@ -91,9 +91,7 @@ def unfinished(state: ControllerState) -> list[Effect]:
 # -- what was seen
 
 
-def _look(
-    state: ControllerState, seen: Observation, settings: ControllerSettings
-) -> tuple[ControllerState, list[Effect]]:
+def _look(state: ControllerState, seen: Observation, settings: ControllerSettings) -> Stepped:
     before = state.known
     known, events = changes(before, seen, grace_s=settings.vanish_grace_s)
     state = replace(state, known=known, fleet=fleet_of(known, state.fleet, state.known))
@@ -137,9 +135,7 @@ def _is_forgotten(state: ControllerState, job: Job) -> bool:
     return job.state.is_over and job.job_id not in state.known.jobs and case.job.state.is_waiting and not case.moved_on
 
 
-def _forgotten_retry(
-    state: ControllerState, job: Job, settings: ControllerSettings, now: float
-) -> tuple[ControllerState, list[Effect]]:
+def _forgotten_retry(state: ControllerState, job: Job, settings: ControllerSettings, now: float) -> Stepped:
     """The resource manager lost its state, and with it a retry that was promised: only a person can submit it again."""
     case = state.cases[job.job_id]
     state = state.with_case(replace(case, job=job), settings.max_cases)
@@ -154,17 +150,13 @@ def _forgotten_retry(
     return advance_chain(state.in_chain(record), [Failed(record.owning.action_keys[0], GONE)], settings, now)
 
 
-def _story_over(
-    state: ControllerState, job_id: str, settings: ControllerSettings, now: float
-) -> tuple[ControllerState, list[Effect]]:
+def _story_over(state: ControllerState, job_id: str, settings: ControllerSettings, now: float) -> Stepped:
     """Another job has the id now: what was planned for the one before will not happen any more."""
     state, effects = _withdrawn(state, state.cases[job_id], settings, now)
     return replace(state, cases={other: case for other, case in state.cases.items() if other != job_id}), effects
 
 
-def _job_changed(
-    state: ControllerState, job: Job, settings: ControllerSettings, now: float
-) -> tuple[ControllerState, list[Effect]]:
+def _job_changed(state: ControllerState, job: Job, settings: ControllerSettings, now: float) -> Stepped:
     """Of a job that is cancelled while it waits for its retry no attempt's end tells."""
     case = state.cases[job.job_id]
     state = state.with_case(replace(case, job=job), settings.max_cases)
@@ -178,7 +170,7 @@ def _job_changed(
 
 def _reworded(
     state: ControllerState, job_id: str, decision: Decision, settings: ControllerSettings, now: float
-) -> tuple[ControllerState, list[Effect]]:
+) -> Stepped:
     """Write down what a decision says now, also into the job's record."""
     case = state.cases[job_id]
     if case.failure is None:
@@ -195,9 +187,7 @@ def _line(failure: Failure, job: Job, settings: ControllerSettings) -> str:
     return line_of(failure.attempt.id, note, job.misread, settings.mark, failure.attempt.end_s)
 
 
-def _give_back_nodes(
-    state: ControllerState, settings: ControllerSettings, now: float
-) -> tuple[ControllerState, list[Effect]]:
+def _give_back_nodes(state: ControllerState, settings: ControllerSettings, now: float) -> Stepped:
     """Let retries that have waited long go back to nodes that they were kept off, where no other is in service."""
     effects: list[Effect] = []
     for case in list(state.cases.values()):
@@ -212,9 +202,7 @@ def _give_back_nodes(
     return state, effects
 
 
-def _withdrawn(
-    state: ControllerState, case: Case, settings: ControllerSettings, now: float
-) -> tuple[ControllerState, list[Effect]]:
+def _withdrawn(state: ControllerState, case: Case, settings: ControllerSettings, now: float) -> Stepped:
     """Withdraw the latest failure of a job: nothing more will be done about it."""
     failure = case.failure
     if failure is None or failure.verdict is None or failure.record.outcome is not ExceptionOutcome.OPEN:
@@ -223,9 +211,7 @@ def _withdrawn(
     return advance_chain(state.in_chain(failure.record), [settled], settings, now)
 
 
-def _settle_nodes(
-    state: ControllerState, before: Known, seen: Observation, settings: ControllerSettings
-) -> tuple[ControllerState, list[Effect]]:
+def _settle_nodes(state: ControllerState, before: Known, seen: Observation, settings: ControllerSettings) -> Stepped:
     """A fault of nodes that waits for a person is dealt with once this look finds that none of them takes new work.
 
     One that took nodes out is over once they are back, and were so at the look before: by then an order to return them
@@ -253,9 +239,7 @@ def _is_up(name: str, nodes: Mapping[str, Node]) -> bool:
     return name in nodes and nodes[name].state is NodeState.UP
 
 
-def _hold_newcomers(
-    state: ControllerState, settings: ControllerSettings, now: float
-) -> tuple[ControllerState, list[Effect]]:
+def _hold_newcomers(state: ControllerState, settings: ControllerSettings, now: float) -> Stepped:
     """Jobs that came, or came back, after what they need went down are held like those that waited then."""
     needed = newly_needed(SiteView(state, settings.playbook, settings.retry, now), now)
     return (
@@ -277,9 +261,7 @@ def fleet_of(known: Known, fleet: Fleet, before: Known | None = None) -> Fleet:
     return replace(fleet, usable=usable, reserved=reserved, set_down=set_down)
 
 
-def _attempt_ended(
-    state: ControllerState, event: AttemptEnded, settings: ControllerSettings
-) -> tuple[ControllerState, list[Effect]]:
+def _attempt_ended(state: ControllerState, event: AttemptEnded, settings: ControllerSettings) -> Stepped:
     attempt, job_id = event.attempt, event.attempt.id.job_id
     old = state.cases.get(job_id)
     if event.job is not None and _is_of_another(attempt, event.job):
@@ -313,9 +295,7 @@ def _attempt_ended(
     return state, [*passed, *again, Noted(failure.record, failure), Judge(attempt)]
 
 
-def _count_put_back(
-    state: ControllerState, event: AttemptEnded, settings: ControllerSettings
-) -> tuple[ControllerState, list[Effect]]:
+def _count_put_back(state: ControllerState, event: AttemptEnded, settings: ControllerSettings) -> Stepped:
     """Tell a person of a job that others put back more often than Perdure itself would."""
     attempt = event.attempt
     if attempt.state is not AttemptState.REQUEUED:
@@ -332,9 +312,7 @@ def _is_of_another(attempt: Attempt, job: Job) -> bool:
     return attempt.user not in ("", job.user) and attempt.start_s < job.submit_s
 
 
-def _failed_again(
-    state: ControllerState, case: Case | None, settings: ControllerSettings, now: float
-) -> tuple[ControllerState, list[Effect]]:
+def _failed_again(state: ControllerState, case: Case | None, settings: ControllerSettings, now: float) -> Stepped:
     """End the story of the latest failure: its job was put back, and fails once more."""
     record = case.failure.record if case and case.failure else None
     if record is None or not record.state.is_over or record.outcome is not ExceptionOutcome.OPEN:
@@ -368,7 +346,7 @@ def _passed_by(failure: Failure, now: float, why: str = "a newer attempt ran bef
 
 def _settle(
     state: ControllerState, case: Case | None, attempt: Attempt, settings: ControllerSettings, now: float
-) -> tuple[ControllerState, list[Effect]]:
+) -> Stepped:
     """An attempt ended without failing: whatever went wrong with its job before is settled by that."""
     if case is None or case.failure is None or attempt.id.incarnation < case.latest:
         return state, []
@@ -422,9 +400,7 @@ def _forgotten(attempt: Attempt, case: Case | None) -> Job:
 # -- what was judged
 
 
-def _judged(
-    state: ControllerState, event: Judged, settings: ControllerSettings
-) -> tuple[ControllerState, list[Effect]]:
+def _judged(state: ControllerState, event: Judged, settings: ControllerSettings) -> Stepped:
     case = state.cases.get(event.attempt.job_id)
     failure = case.failure if case else None
     if case is None or failure is None or failure.attempt.id != event.attempt or not failure.awaits_verdict:
@@ -464,16 +440,14 @@ def _typed(failure: Failure, verdict: Verdict) -> str:
 # -- the chain
 
 
-def _told(
-    state: ControllerState, event: ChainInput, settings: ControllerSettings
-) -> tuple[ControllerState, list[Effect]]:
+def _told(state: ControllerState, event: ChainInput, settings: ControllerSettings) -> Stepped:
     return advance_chain(state, event.inputs, settings, event.time_s)
 
 
 # -- how actions ended
 
 
-def _ended(state: ControllerState, event: Ended, settings: ControllerSettings) -> tuple[ControllerState, list[Effect]]:
+def _ended(state: ControllerState, event: Ended, settings: ControllerSettings) -> Stepped:
     effects: list[Effect] = [Journalled(end) for end in event.ends]
     for end in event.ends:
         if end.attempt is not None and end.action.is_a(Requeue) and end.detail.startswith(OUTSIDE):
@@ -491,9 +465,7 @@ def _ended(state: ControllerState, event: Ended, settings: ControllerSettings) -
     return state, [*effects, *more]
 
 
-def _not_excluded(
-    state: ControllerState, end: ActionEnded, settings: ControllerSettings
-) -> tuple[ControllerState, list[Effect]]:
+def _not_excluded(state: ControllerState, end: ActionEnded, settings: ControllerSettings) -> Stepped:
     """Say so of a job that had started again before it was kept off nodes, as the decision has it."""
     case = state.cases.get(end.attempt.job_id) if end.attempt else None
     failure = case.failure if case else None
