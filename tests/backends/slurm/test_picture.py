@@ -4,7 +4,8 @@ import pytest
 
 from perdure.backends.slurm import picture
 from perdure.backends.slurm.accounting import AccountingRow
-from perdure.backends.slurm.records import read_jobs, read_nodes
+from perdure.backends.slurm.node_records import read_nodes
+from perdure.backends.slurm.records import read_jobs
 from perdure.backends.slurm.sbatch import warning_of
 from perdure.model.exits import NEVER_AGAIN
 from perdure.model.jobs import AttemptState, JobState

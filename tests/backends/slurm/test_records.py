@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from perdure.backends.slurm import picture
 from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.het import component_numbers, merge_records, merge_rows, read_one_job, whole_of
+from perdure.backends.slurm.node_records import read_nodes
 from perdure.backends.slurm.paths import expand_patterns
-from perdure.backends.slurm.records import OwnerClaim, claims_in_doubt, read_jobs, read_nodes, repair
+from perdure.backends.slurm.records import OwnerClaim, claims_in_doubt, read_jobs, repair
 from perdure.model.nodes import NodeState
 from tests.backends.slurm.text import MARK, job, node
 from tests.copying import replace

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from perdure.backends.slurm import accounting, picture
+from perdure.backends.slurm.node_records import read_nodes
 from perdure.backends.slurm.paths import expand_patterns
-from perdure.backends.slurm.records import OwnerClaim, read_jobs, read_nodes, repair
+from perdure.backends.slurm.records import OwnerClaim, read_jobs, repair
 from perdure.model.jobs import AttemptState, JobState, Wish
 from perdure.model.nodes import NodeState
 from tests.golden.slurm.record import DELIMITER, HOSTILE, MARK

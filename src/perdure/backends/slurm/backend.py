@@ -29,6 +29,7 @@ from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.dependants import dependants
 from perdure.backends.slurm.het import component_numbers, merge_records
 from perdure.backends.slurm.limits import limits_or_remark
+from perdure.backends.slurm.node_records import NodeRecord, read_nodes
 from perdure.backends.slurm.outputs import (
     JobOutputs,
     has_failed,
@@ -44,12 +45,10 @@ from perdure.backends.slurm.queue import ask_partitions, look_of, queue_of
 from perdure.backends.slurm.records import (
     JobRecord,
     JobRecords,
-    NodeRecord,
     OwnerClaim,
     claims_in_doubt,
     ended_badly,
     read_jobs,
-    read_nodes,
     repair,
     waits_again,
 )

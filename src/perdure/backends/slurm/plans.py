@@ -14,7 +14,8 @@ from typing import NamedTuple
 import re2
 
 from perdure.backends.slurm.dependants import is_singleton, repaired_dependency, word_on
-from perdure.backends.slurm.records import OUR_REASON, JobRecord, ended_badly, waits_again
+from perdure.backends.slurm.node_records import OUR_REASON
+from perdure.backends.slurm.records import JobRecord, ended_badly, waits_again
 from perdure.backends.slurm.words import CANNOT_RUN, HELD_BY_A_PERSON, is_held, is_waiting
 from perdure.errors import JobBusy
 from perdure.model.actions import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perdure.backends.slurm.config import Config, read_config
-from perdure.backends.slurm.records import JobRecord, NodeRecord, read_jobs, read_nodes
+from perdure.backends.slurm.node_records import NodeRecord, read_nodes
+from perdure.backends.slurm.records import JobRecord, read_jobs
 from perdure.backends.slurm.tools import Dialog, Tools
 from perdure.backends.slurm.words import duration_s, job_state
 from perdure.errors import ClusterBusy

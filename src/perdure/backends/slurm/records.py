@@ -26,28 +26,22 @@ from perdure.backends.slurm.words import (
     duration_s,
     exit_status,
     gpus,
-    is_reserved,
-    is_slurms_own,
     is_waiting,
-    node_state,
     node_total,
 )
 from perdure.errors import InputError
 from perdure.model.hostlist import expand
-from perdure.model.nodes import Node, NodeState
 
 _BEGINNING = re2.compile(rb"(?m)^(?:scontrol: )?JobId=(\d{1,10}) (?:[A-Za-z]+=\S+ )*?JobName=")
 _HEADER = re2.compile(rb"(?:scontrol: )?JobId=\d{1,10} ((?:[A-Za-z]+=\S+ )*?)JobName=")
 _HET_SET = re2.compile(rb"(?s)(.*) HetJobIdSet=[\d,\-]+")
 _USER = re2.compile(r"(.*)\((\d{1,10})\)")
 _BETWEEN, _LICENCE = re2.compile(r"[,;|]"), re2.compile(r"[:@]")
-_REASON = re2.compile(r"(?s)(.*?)(?: \[([^\[\]]*)@(\d{1,12})~?[0-9a-z]*\])?")
 
 CLOCKS_APART_S = 1.0  # at most, between slurmctld's machine and ours; the shortest time limit is a minute
 _BAD_ENDS = ("NonZeroExitCode", "RaisedSignal")
 _NULL = "(null)"
 _TASKS = re2.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")  # part of a list of tasks of an array
-OUR_REASON = "[perdure "  # begins the mark that what we do to a node leaves in its reason
 MAX_NAME = 1024  # characters of what is compared and never followed
 _MAX_TASK = 4_000_000_000  # larger numbers stand for "no task in particular"
 
@@ -115,7 +109,7 @@ class JobRecord(Struct, frozen=True):
     @property
     def component(self) -> int:
         """Which component of a heterogeneous job this is; 0 for the first, and for every other job."""
-        return _number(self.job_id.partition("+")[2], 0)
+        return number_or(self.job_id.partition("+")[2], 0)
 
 
 def waits_again(record: JobRecord, now: float) -> bool:
@@ -295,10 +289,10 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
     user_at = before.rfind(b" UserId=")
     if header is None or user_at < header.end():
         raise InputError("scontrol", f"job {number} has no name or no owner", "Report this with Slurm's version")
-    first = dict(_pairs(header[1].decode("utf-8", "replace")))
+    first = dict(pairs(header[1].decode("utf-8", "replace")))
     own, tail = _sections(before[user_at:], after)
     owner = _USER.fullmatch(own["UserId"])
-    submit_s = _instant(own.get("SubmitTime", ""), mark)
+    submit_s = instant(own.get("SubmitTime", ""), mark)
     if owner is None or submit_s is None:
         raise InputError("scontrol", f"job {number} has no owner or submit time", "Report this with Slurm's version")
     exit_code, signal = exit_status(own.get("ExitCode", ""))
@@ -312,16 +306,16 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         uid=int(owner[2]),
         state=own.get("JobState", ""),
         reason="" if own.get("Reason", "None") == "None" else own["Reason"],
-        priority=_number(own.get("Priority", ""), 1),
+        priority=number_or(own.get("Priority", ""), 1),
         requeue=own.get("Requeue") != "0",
-        restarts=_number(own.get("Restarts", ""), 0),
+        restarts=number_or(own.get("Restarts", ""), 0),
         exit_code=exit_code,
         signal=signal,
         walltime_s=duration_s(own.get("TimeLimit", "")),
         submit_s=submit_s,
-        eligible_s=_instant(own.get("EligibleTime", ""), mark),
-        start_s=_instant(own.get("StartTime", ""), mark),
-        end_s=_instant(own.get("EndTime", ""), mark),
+        eligible_s=instant(own.get("EligibleTime", ""), mark),
+        start_s=instant(own.get("StartTime", ""), mark),
+        end_s=instant(own.get("EndTime", ""), mark),
         partition=own.get("Partition", ""),
         required=expand(own.get("ReqNodeList", "")),
         excluded=expand(own.get("ExcNodeList", "")),
@@ -334,9 +328,9 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         stdout=_path("StdOut", tail, work_dir),
         stderr=_path("StdErr", tail, work_dir),
         licences=_licences(tail),
-        tasks=_number(own.get("NumTasks", ""), 0),
-        tasks_per_node=_number(own.get("NtasksPerN:B:S:C", "").partition(":")[0], 0) or 1,
-        cpus_per_task=_number(own.get("CPUs/Task", ""), 0) or 1,
+        tasks=number_or(own.get("NumTasks", ""), 0),
+        tasks_per_node=number_or(own.get("NtasksPerN:B:S:C", "").partition(":")[0], 0) or 1,
+        cpus_per_task=number_or(own.get("CPUs/Task", ""), 0) or 1,
         gpus_in_all=bool(_after("TresPerJob", tail)),
         dependency="" if own.get("Dependency", _NULL) == _NULL else own["Dependency"],
         admin_comment=_after("AdminComment", tail),
@@ -344,10 +338,10 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         submitted_from=own.get("AllocNode:Sid", "")[:MAX_NAME],
         qos=_named(own.get("QOS", "")),
         account=_named(own.get("Account", "")),
-        preempt_s=_instant(own.get("PreemptTime", ""), mark),
+        preempt_s=instant(own.get("PreemptTime", ""), mark),
         is_batch=own.get("BatchFlag") != "0",
         is_cron=own.get("CronJob") == "Yes",
-        cpus=_number(own.get("NumCPUs", "").partition("-")[0], 0),
+        cpus=number_or(own.get("NumCPUs", "").partition("-")[0], 0),
         waiting_tasks=_task_count(first.get("ArrayTaskId", "")),
     )
 
@@ -355,11 +349,11 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
 def _sections(from_user: bytes, after: bytes) -> tuple[dict[str, str], str]:
     """The words that Slurm wrote itself, and the tail, in which a job's owner may have written as well."""
     middle, _, rest = after.partition(b" Features=")
-    own, between = (dict(_pairs(part.decode("utf-8", "replace"))) for part in (from_user, middle))
+    own, between = (dict(pairs(part.decode("utf-8", "replace"))) for part in (from_user, middle))
     return {**between, **own}, rest.decode("utf-8", "replace")
 
 
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
+def pairs(text: str) -> Iterator[tuple[str, str]]:
     """Yield ``KEY=VALUE`` words in reverse, so that a dict made of them keeps the first of each key."""
     for word in reversed(text.split(" ")):
         key, equals, value = word.partition("=")
@@ -406,7 +400,7 @@ def _node_count(own: Mapping[str, str]) -> int:
     asked = node_total(own.get("ReqTRES", "")) or node_total(own.get("TRES", ""))
     if asked and is_waiting(own.get("JobState", "")):
         return asked
-    return _number(own.get("NumNodes", "").partition("-")[0], 1)
+    return number_or(own.get("NumNodes", "").partition("-")[0], 1)
 
 
 def _job_gpus(own: Mapping[str, str], tail: str, node_count: int) -> int:
@@ -416,7 +410,7 @@ def _job_gpus(own: Mapping[str, str], tail: str, node_count: int) -> int:
         if found is not None:
             return found
     # Sites that do not account for GPUs print them only here.
-    each = {"TresPerJob": 1, "TresPerNode": node_count, "TresPerTask": _number(own.get("NumTasks", ""), 1)}
+    each = {"TresPerJob": 1, "TresPerNode": node_count, "TresPerTask": number_or(own.get("NumTasks", ""), 1)}
     return next((count * times for key, times in each.items() if (count := gpus(_after(key, tail)))), 0)
 
 
@@ -455,58 +449,11 @@ def _path(key: str, tail: str, work_dir: str) -> str:
     return text if text.startswith("/") else f"{work_dir}/{text}"
 
 
-def _instant(text: str, mark: str) -> int | None:
+def instant(text: str, mark: str) -> int | None:
     """Read ``<seconds>~<mark>``. None for Unknown, None, N/A, and for what somebody else wrote."""
     number, _, tag = text.partition("~")
     return int(number) if tag == mark and number.isdecimal() and len(number) <= 12 else None
 
 
-def _number(text: str, otherwise: int) -> int:
+def number_or(text: str, otherwise: int) -> int:
     return int(text) if text.isdecimal() and len(text) <= 12 else otherwise
-
-
-class NodeRecord(Struct, frozen=True):
-    """One node, and when its machine and its daemon started."""
-
-    node: Node
-    boot_s: int | None
-    daemon_start_s: int | None
-    host: str = ""  # of its machine
-    cpus: int = 0
-
-
-def read_nodes(text: bytes, mark: str) -> tuple[NodeRecord, ...]:
-    """Read the answer to ``show node``. Only operators write text here (reasons, comments); it stays on its line."""
-    lines = text.decode("utf-8", "replace").split("\n")
-    records = (_node(line.removeprefix("scontrol: "), mark) for line in lines)
-    return tuple(record for record in records if record is not None)
-
-
-def _node(line: str, mark: str) -> NodeRecord | None:
-    if not line.startswith("NodeName=") or " State=" not in line:
-        return None
-    body, _, reason_text = line.partition(" Reason=")
-    fields = dict(_pairs(body))
-    state = node_state(fields.get("State", ""))
-    if state is None:
-        return None
-    reason = _REASON.fullmatch(reason_text.partition(" Comment=")[0].rstrip())
-    why = reason[1] if reason else ""
-    return NodeRecord(
-        Node(
-            name=fields["NodeName"],
-            state=state,
-            reason=why,
-            gpus=gpus(fields.get("Gres", "")) or gpus(fields.get("CfgTRES", "")) or 0,
-            gpus_used=gpus(fields.get("AllocTRES", "")) or 0,
-            by=(reason[2] or "") if reason else "",
-            since_s=float(reason[3]) if reason and reason[3] else None,
-            is_reserved=is_reserved(fields.get("State", "")),
-            is_set_down=state is NodeState.DOWN and OUR_REASON not in why and not is_slurms_own(why),
-            partitions=tuple(name for name in fields.get("Partitions", "").split(",") if name and name != "(null)"),
-        ),
-        boot_s=_instant(fields.get("BootTime", ""), mark),
-        daemon_start_s=_instant(fields.get("SlurmdStartTime", ""), mark),
-        host=fields.get("NodeHostName", ""),
-        cpus=_number(fields.get("CPUTot", ""), 0),
-    )
