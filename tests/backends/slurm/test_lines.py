@@ -26,7 +26,7 @@ def backend(tmp_path):
         (tmp_path / tool).chmod(0o755)
     found = SlurmBackend("sim", Tools(environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"}))
     found._accounts.tells_submit_line = True
-    found._site = Config({"AccountingStorageType": "accounting_storage/slurmdbd"})
+    found._site.known = Config({"AccountingStorageType": "accounting_storage/slurmdbd"})
     return found
 
 
@@ -38,8 +38,8 @@ def failed(path):
 @pytest.mark.parametrize(("path", "in_doubt"), [("/w/run.log", True), ("/w/slurm-17.out", False)])
 def test_a_file_that_may_be_older_is_in_doubt_while_nobody_tells_whether_it_was_cut(backend, path, in_doubt):
     record = failed(path)
-    backend._note_outputs([record], {"17": b"#!/bin/sh\npython train.py\n"}, ())
-    assert backend._outputs["17"].appends is in_doubt
+    backend._outputs.note([record], {"17": b"#!/bin/sh\npython train.py\n"}, ())
+    assert backend._outputs.known["17"].appends is in_doubt
 
 
 def test_the_file_that_slurm_writes_another_jobs_output_to_is_no_ranks(backend):
@@ -77,7 +77,7 @@ def test_a_job_that_started_since_the_last_look_may_have_written_over_the_log(ba
 def test_the_paths_of_the_job_that_had_the_id_before_are_not_read(backend):
     """A slurmctld that lost its state gives ids out again."""
     theirs = failed("/home/chen/slurm-17.out")
-    backend._note_outputs([theirs], {"17": b"#!/bin/sh\n"}, ())
+    backend._outputs.note([theirs], {"17": b"#!/bin/sh\n"}, ())
     backend._uids = {"chen": theirs.uid, "anna": theirs.uid + 1}
     attempt = Attempt(AttemptId("sim", "17", 900), AttemptState.COMPLETED, ("n1",), 900.0, 950.0, user="anna")
     assert backend._outputs_of(attempt) is None

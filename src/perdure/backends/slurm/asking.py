@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re2
 
+from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.dependants import MAX_TASKS
 from perdure.backends.slurm.het import read_one_job, whole_of
 from perdure.backends.slurm.node_records import read_nodes
@@ -23,6 +24,19 @@ def answered(scontrol: Dialog, command: str) -> bytes:
     if answer.complaint and b"=" not in answer.out:
         raise ClusterBusy("scontrol", answer.complaint, "Run `scontrol ping`")
     return answer.out
+
+
+class KnownConfig:
+    """What slurm.conf says, asked for once; `known` is None before that."""
+
+    def __init__(self) -> None:
+        self.known: Config | None = None
+
+    def ask(self, scontrol: Dialog) -> Config:
+        """Raises `ClusterBusy`."""
+        if self.known is None:
+            self.known = read_config(answered(scontrol, "show config"), scontrol.mark)
+        return self.known
 
 
 def ask_job(scontrol: Dialog, job_id: str) -> ToolAnswer:

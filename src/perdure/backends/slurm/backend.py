@@ -9,9 +9,8 @@ import math
 import pwd
 import threading
 import time
-from collections import ChainMap, Counter, deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import re2
 from msgspec.structs import replace
@@ -19,29 +18,23 @@ from msgspec.structs import replace
 from perdure.backends.owner_reader import OwnerReader
 from perdure.backends.ownership import with_owner
 from perdure.backends.protocol import TAIL_BYTES, PastJobs
-from perdure.backends.rank_files import home_of, rivals, with_ranks
+from perdure.backends.rank_files import with_ranks
 from perdure.backends.slurm import accounting, picture, plans
 from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.accounts import Accounts
 from perdure.backends.slurm.actor import Actor, LastLook
-from perdure.backends.slurm.asking import JOB_ID, answered, failed_record, job_record
+from perdure.backends.slurm.asking import JOB_ID, KnownConfig, answered, failed_record, job_record
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.dependants import dependants
 from perdure.backends.slurm.het import component_numbers, merge_records
 from perdure.backends.slurm.limits import limits_or_remark
 from perdure.backends.slurm.node_records import NodeRecord, read_nodes
-from perdure.backends.slurm.outputs import (
-    JobOutputs,
-    has_failed,
-    may_have_been_warned,
-    may_hold_others_lines,
-    outputs_of,
-    request_of,
-)
+from perdure.backends.slurm.output_memory import OutputMemory, told_lines
+from perdure.backends.slurm.outputs import JobOutputs, request_of
 from perdure.backends.slurm.partitions import Partitions
 from perdure.backends.slurm.past_jobs import PAST_FORM, keeps_past_jobs, read_past_jobs, remarks_on
 from perdure.backends.slurm.paths import expand_patterns
-from perdure.backends.slurm.queue import ask_partitions, look_of, queue_of
+from perdure.backends.slurm.queue_watch import QueueWatch
 from perdure.backends.slurm.records import (
     JobRecord,
     JobRecords,
@@ -52,55 +45,34 @@ from perdure.backends.slurm.records import (
     repair,
     waits_again,
 )
-from perdure.backends.slurm.sbatch import WalltimeWarning, partitions_of, warning_of
-from perdure.backends.slurm.sbatch import appends as script_appends
-from perdure.backends.slurm.siblings import siblings, writing
 from perdure.backends.slurm.spool import Question, Spool, Taken
-from perdure.backends.slurm.tools import Dialog, Dialogs, Tools
+from perdure.backends.slurm.tools import Dialogs, Tools
 from perdure.backends.slurm.unexplained import Gap, gaps_between, open_gaps
 from perdure.backends.slurm.words import is_waiting
 from perdure.backends.slurm.writers import Writers
 from perdure.errors import LogRefused, PerdureError
-from perdure.model.actions import (
-    Action,
-    Comment,
-    Outcome,
-)
+from perdure.model.actions import Action, Comment, Outcome
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, LogMark, Output, OutputFile, OutputKind, Why
 from perdure.triage.scheduler import has_failed_to_launch
-from perdure.waits.queue import QueuedPartition, QueueLook
+from perdure.waits.queue import QueueLook
 
 log = logging.getLogger("perdure")
 
 MAKES_DIRECTORIES = "24.11"  # the first version known to make those that an output needs
-PARTITIONS_EVERY_S = 600.0  # what an administrator changes by hand is asked for so often
 MAX_TOLD = 10_000  # ends and notices of hooks that are remembered
 MAX_ASKED = 500  # jobs that accounting is asked about by id; where there are more, it is asked for all
 ACCOUNTING_EVERY_S = 60.0  # accounting is asked for all that ran recently; in between only about jobs that need it
 
 LINES_AFTER_S = 6.0  # slurmctld tells accounting every five seconds how the jobs were submitted that have started
 LINES_WAIT_S = 0.8  # for that, while epilogs wait
-LINES_PAUSES_S = (0.0, 0.4, 0.8, 1.6, 3.2)
-MAX_SCRIPTS = 100  # asked for in one look
 MAX_NEWCOMERS = 10  # jobs that are asked about before a log is believed
-MAX_OUTPUTS = 5000  # jobs that failed of which it is remembered where they write to
 
 _FORGOTTEN = "Slurm no longer tells where its log is"
 _NO_BATCH_JOB = "it has no log of its own, as it is not a batch job"
 _VERSION = re2.compile(r"(\d+\.\d+(?:\.\d+)?)")
-
-
-@dataclass(frozen=True, slots=True)
-class _QueueRest:
-    """What a queue has beside jobs and nodes, as it was told at an instant."""
-
-    asked_s: float
-    partitions: tuple[QueuedPartition, ...]
-    config: Config
-    ahead_s: float  # by how much slurmctld's clock is ahead of this machine's
 
 
 class SlurmBackend:
@@ -137,9 +109,7 @@ class SlurmBackend:
         self._proved: frozenset[int] = frozenset()  # of those, the ones that accounting's word has settled
         self._by_text: Mapping[bytes, JobRecord] = {}  # records of the last look, by what stands for their text
         self._look = LastLook()
-        self._seen: tuple[float, tuple[JobRecord, ...], tuple[NodeRecord, ...]] | None = None  # by the last look
-        self._tells_queue = False  # whether anybody has asked for it
-        self._queue_rest: _QueueRest | None = None
+        self._queue = QueueWatch(self._dialogs)
         self._components: frozenset[int] = frozenset()  # numbers of jobs that are a part of a heterogeneous one
         self._gaps: dict[str, Gap] = {}  # that accounting is to fill, by job id
         self._whole_rows_s = -math.inf  # when accounting was last asked for all
@@ -147,16 +117,13 @@ class SlurmBackend:
         self._pictures = picture.Pictures(cluster)
         self._version = ""
         self._waiting: dict[str, Question] = {}  # epilogs that wait for a decision, by job
-        self._outputs: dict[str, JobOutputs] = {}  # of jobs that failed
-        self._beside: dict[str, JobOutputs] = {}  # of others that ran in the same directories
-        self._siblings: dict[str, tuple[JobRecord, ...]] = {}  # of jobs that failed
         self._partitions = Partitions()
         self._writers = Writers()
         self._reader = OwnerReader()
         self._daemons: dict[str, int] = {}  # when each node's daemon started, by the node's clock
-        self._hosts: dict[str, str] = {}  # names of nodes' machines, where they are not those of the nodes
-        self._site: Config | None = None  # what slurm.conf says; None: not asked yet
         self._accounts = Accounts(self._tools)
+        self._site = KnownConfig()
+        self._outputs = OutputMemory(self._dialogs, self._accounts, self._site, self._told)
         self._actor = Actor(self._tools, self._dialogs, self._accounts, self._look, self.answer)
         self._uids: dict[str, int] = {}  # by user name, as Slurm told them
         self._boot = ""  # when slurmctld started; "" where nothing depends on it
@@ -181,13 +148,7 @@ class SlurmBackend:
 
     def queue(self) -> QueueLook | None:
         """The queue as the last look saw it, from any thread; None before the look that follows the first question."""
-        self._tells_queue = True
-        seen, rest = self._seen, self._queue_rest
-        if seen is None or rest is None:
-            return None
-        at_s, records, nodes = seen
-        queue = queue_of(at_s + rest.ahead_s, records, nodes, rest.partitions, rest.config.cluster)
-        return look_of(queue, rest.config)
+        return self._queue.last()
 
     def past_jobs(self, look: QueueLook, since_s: float) -> PastJobs:
         """What accounting tells of the jobs that ran since an instant. From any thread."""
@@ -196,16 +157,6 @@ class SlurmBackend:
         text, limits = read_past_jobs(self._tools, since_s), limits_or_remark(self._tools, look.config)
         return PastJobs(text, PAST_FORM, remarks_on(look.config), limits)
 
-    def _note_queue_rest(self, now: float) -> None:
-        """Learn, now and then, what of a queue no look tells: partitions, settings, and slurmctld's clock."""
-        if not self._tells_queue or (self._queue_rest and now < self._queue_rest.asked_s + PARTITIONS_EVERY_S):
-            return
-        with contextlib.suppress(PerdureError), self._dialogs.dialog() as scontrol:
-            partitions = ask_partitions(scontrol)
-            config = read_config(answered(scontrol, "show config"), scontrol.mark)
-            ahead_s = 0.0 if config.time_s is None else config.time_s - math.floor(time.time())
-            self._queue_rest = _QueueRest(now, partitions, config, ahead_s)
-
     def clocks_ahead(self, ctld_s: float | None) -> tuple[str, ...]:
         """Nodes whose daemon, by its own clock, started later than it is by slurmctld's."""
         return tuple(sorted(name for name, at in self._daemons.items() if ctld_s is not None and at > ctld_s + 5.0))
@@ -213,19 +164,8 @@ class SlurmBackend:
     def config(self) -> Config:
         """What ``scontrol show config`` says. Raises `ClusterBusy` where the controller does not answer."""
         with self._dialogs.dialog() as scontrol:
-            self._site = None
-            return self._config(scontrol)
-
-    def _config(self, scontrol: Dialog) -> Config:
-        """The same, asked for once."""
-        if self._site is None:
-            self._site = read_config(answered(scontrol, "show config"), scontrol.mark)
-        return self._site
-
-    @property
-    def _appends(self) -> bool:
-        """Whether the site's jobs add to the files that they find."""
-        return self._site is not None and self._site["JobFileAppend"] == "1"
+            self._site.known = None
+            return self._site.ask(scontrol)
 
     # Looking
 
@@ -275,9 +215,9 @@ class SlurmBackend:
         after = before if unseen else {record.job_id: record for record in merged}
         ends = Counter(attempt.job_id for attempt in self._ended)
         self._gaps = gaps_between(self._gaps, before, after, now, ends, self._waiting)
-        in_doubt = self._in_doubt(merged, scripts)
+        in_doubt = self._outputs.in_doubt(merged, scripts)
         rows = self._needed_rows(since_s, now, records, in_doubt, unseen)
-        late = in_doubt - _told_lines(rows).keys() if not unseen else set()
+        late = in_doubt - told_lines(rows).keys() if not unseen else set()
         jobs: list[JobRecord] | None = None
         if "controller" not in unseen:
             jobs = [self._left_to_slurm(record, now) for record in self._repaired(records, rows, mark, unseen)]
@@ -287,15 +227,16 @@ class SlurmBackend:
         self._look.nodes = frozenset(record.node.name for record in nodes) or self._look.nodes
         if jobs is not None:
             self._look.records = {job.job_id: job for job in jobs}
-            self._note_queue_rest(now)
             self._account_again(now)
-            self._seen = now, tuple(jobs), nodes
+            self._queue.note(now, tuple(jobs), nodes)
         start_s = max((r.start_s or 0.0 for r in merged if r.job_id.partition("_")[0] in late), default=0.0)
-        failed = self._note_outputs(merged, scripts, (*rows, *self._submit_lines(late, start_s + LINES_AFTER_S)))
-        self._note_siblings(failed, self._look.records.values())
-        jobs = None if jobs is None else self._partitions.of_ended(jobs, self._outputs)
+        failed = self._outputs.note(
+            merged, scripts, (*rows, *self._outputs.submit_lines(late, start_s + LINES_AFTER_S))
+        )
+        self._outputs.note_siblings(failed, self._look.records.values())
+        jobs = None if jobs is None else self._partitions.of_ended(jobs, self._outputs.known)
         accounted = self._without_open_ends(picture.with_told_ends(rows, told), jobs or (), now)
-        sources = picture.Sources(jobs, nodes, accounted, self._warnings(jobs or ()))
+        sources = picture.Sources(jobs, nodes, accounted, self._outputs.warnings(jobs or ()))
         found = {attempt.id: attempt for attempt in picture.attempts(self.cluster, sources, now)}
         kept = {i: one for i, one in self._ended.items() if one.end_s is None or one.end_s >= since_s}
         self._ended = kept | {i: one for i, one in found.items() if one.state.is_over}
@@ -319,16 +260,16 @@ class SlurmBackend:
         now = time.time()
         jobs: list[JobRecord] = []
         with self._dialogs.dialog() as scontrol:
-            self._config(scontrol)
+            self._site.ask(scontrol)
             for question in questions:
                 record = failed_record(scontrol, question.job_id)
                 if record is not None and ended_badly(record, now) and not self._is_left_to_slurm(record, now):
                     jobs.append(self._finished(replace(record, nodes=record.nodes or question.nodes)))
-            scripts = self._ask_scripts(scontrol, jobs)
-        lines = self._submit_lines(self._in_doubt(jobs, scripts), now + LINES_WAIT_S)
-        self._note_siblings(self._note_outputs(jobs, scripts, lines), self._look.records.values())
-        jobs = self._partitions.of_ended(jobs, self._outputs)
-        sources = picture.Sources(jobs, (), (), self._warnings(jobs))
+            scripts = self._outputs.ask_scripts(scontrol, jobs)
+        lines = self._outputs.submit_lines(self._outputs.in_doubt(jobs, scripts), now + LINES_WAIT_S)
+        self._outputs.note_siblings(self._outputs.note(jobs, scripts, lines), self._look.records.values())
+        jobs = self._partitions.of_ended(jobs, self._outputs.known)
+        sources = picture.Sources(jobs, (), (), self._outputs.warnings(jobs))
         attempts = picture.attempts(self.cluster, sources, now)
         self._writers.note(attempts)
         self._ended |= {one.id: one for one in attempts if one.state.is_over}
@@ -387,115 +328,15 @@ class SlurmBackend:
             lines = self._accounts.lines.any
             self._boot = read_config(answered(scontrol, "show config"), scontrol.mark)["BOOT_TIME"] if lines else ""
             self._daemons = {n.node.name: n.daemon_start_s for n in nodes if n.daemon_start_s is not None}
-            self._hosts = {n.node.name: n.host for n in nodes if n.host not in ("", n.node.name)} or self._hosts
+            self._outputs.hosts = {
+                n.node.name: n.host for n in nodes if n.host not in ("", n.node.name)
+            } or self._outputs.hosts
             records = read_jobs(text, scontrol.mark, self._by_text, self._finished)
             self._by_text = records.by_text
             with self._listening:
                 told = {row.raw_id for row in self._told.values()}
             self._components = component_numbers(records.whole, self._components & told)
-            return records, nodes, scontrol.mark, self._ask_scripts(scontrol, merge_records(records.whole))
-
-    def _ask_scripts(self, scontrol: Dialog, records: Sequence[JobRecord]) -> dict[str, bytes]:
-        """The batch scripts of jobs that are new among those that failed; of an array one for all its tasks."""
-        failed = [record for record in records if self._is_newly_failed(record)]
-        if failed or any(record.state == "COMPLETING" and record.exit_code for record in records):
-            self._config(scontrol)
-        scripts: dict[str, bytes] = {}
-        for record in failed[:MAX_SCRIPTS]:
-            array = record.job_id.partition("_")[0]
-            if array not in scripts:
-                answer = scontrol.ask(f"write batch_script {record.raw_id} -")
-                scripts[array] = answer.out
-        return scripts
-
-    def _is_newly_failed(self, record: JobRecord) -> bool:
-        """Whether an attempt of the job failed, and it is not known yet where it writes to."""
-        known = self._outputs.get(record.job_id)
-        if known is not None and known.are_of(record):
-            return False
-        told = self._told.get((record.job_id, record.start_s or 0))  # a hook may know before the record tells
-        return has_failed(record) or record.restarts > 0 or (told is not None and told.has_failed)
-
-    def _note_outputs(
-        self, records: Iterable[JobRecord], scripts: dict[str, bytes], rows: Iterable[AccountingRow]
-    ) -> list[JobRecord]:
-        """Remember where jobs that failed write to; return those of them whose scripts name files themselves."""
-        found: list[JobRecord] = []
-        lines = _told_lines(rows) if scripts else {}
-        for record in records:
-            array = record.job_id.partition("_")[0]
-            script = scripts.get(array)
-            if script is not None and self._is_newly_failed(record):
-                line = lines.get(array, "")
-                told = script_appends(line) if line else self._is_line_missing(record)
-                appends = self._appends or told
-                outputs = outputs_of(record, script, self._hosts, appends, home_of(record.uid))
-                warning = warning_of(line) or outputs.warning
-                partitions = partitions_of(line) or outputs.partitions
-                self._outputs[record.job_id] = replace(outputs, warning=warning, partitions=partitions)
-                found += [record] if outputs.by_script else []
-        while len(self._outputs) > MAX_OUTPUTS:
-            del self._outputs[next(iter(self._outputs))]
-        return found
-
-    def _note_siblings(self, failed: Iterable[JobRecord], records: Collection[JobRecord]) -> None:
-        """Remember who ran beside jobs that failed, in the same directories, and where these write to."""
-        for job in failed:
-            beside = siblings(job, records)
-            self._note_scripts([r for r in beside if r.job_id not in self._outputs and r.job_id not in self._beside])
-            known = (self._outputs.keys() | self._beside.keys()) - {job.job_id}
-            self._siblings[job.job_id] = tuple(r for r in beside if r.job_id in known or r.name == job.name)
-        for remembered in (self._beside, self._siblings):
-            while len(remembered) > MAX_OUTPUTS:
-                del remembered[next(iter(remembered))]
-
-    def _note_scripts(self, records: Collection[JobRecord]) -> None:
-        """Remember where jobs write to that have not failed; of what is not told nothing is remembered."""
-        if not records:
-            return
-        with contextlib.suppress(PerdureError), self._dialogs.dialog() as scontrol:
-            for record in records:
-                answer = scontrol.ask(f"write batch_script {record.raw_id} -")
-                if not answer.complaint:
-                    outputs = outputs_of(record, answer.out, self._hosts, home=home_of(record.uid))
-                    self._beside[record.job_id] = outputs
-
-    def _warnings(self, records: Iterable[JobRecord]) -> dict[str, WalltimeWarning]:
-        """What jobs asked to be sent before their walltime, of those that a signal ended."""
-        known = ((r.job_id, self._outputs[r.job_id].warning) for r in records if r.job_id in self._outputs)
-        return {job_id: warning for job_id, warning in known if warning is not None}
-
-    def _in_doubt(self, records: Iterable[JobRecord], scripts: Collection[str]) -> set[str]:
-        """Jobs and arrays of which only the line that submitted them tells whether they added to files of others.
-
-        Or whether they asked for the signal that ended them.
-        """
-        new = (record for record in records if self._is_newly_failed(record))
-        found = (record for record in new if may_hold_others_lines(record) or may_have_been_warned(record))
-        return {record.job_id.partition("_")[0] for record in found} & set(scripts)
-
-    def _is_line_missing(self, record: JobRecord) -> bool:
-        """Whether it is in doubt whose lines a job's files hold, and accounting, which could tell, has not done so."""
-        tells = self._accounts.tells_submit_line and self._site is not None and self._site.accounts
-        return tells and may_hold_others_lines(record)
-
-    def _submit_lines(self, which: Collection[str], until_s: float) -> tuple[AccountingRow, ...]:
-        """How these jobs were submitted, as far as accounting has heard of it by an instant.
-
-        It hears of a start, and of an end, a while before it hears of the line.
-        """
-        rows: tuple[AccountingRow, ...] = ()
-        with contextlib.suppress(PerdureError):
-            for pause_s in LINES_PAUSES_S if which else ():
-                time.sleep(max(0.0, min(pause_s, until_s - time.time())))
-                rows = self._accounts.ask("-j", ",".join(which), submit_lines=True)
-                if (
-                    not self._accounts.tells_submit_line
-                    or _told_lines(rows).keys() >= set(which)
-                    or time.time() >= until_s
-                ):
-                    break
-        return rows
+            return records, nodes, scontrol.mark, self._outputs.ask_scripts(scontrol, merge_records(records.whole))
 
     def _repaired(
         self, records: JobRecords, rows: Iterable[AccountingRow], mark: str, unseen: dict[str, str]
@@ -523,9 +364,9 @@ class SlurmBackend:
 
     def _is_left_to_slurm(self, record: JobRecord, now: float) -> bool:
         """Whether the job is about to be put back, or held, by the site's rule for its exit code."""
-        if record.state != "COMPLETING" or waits_again(record, now) or self._site is None:
+        if record.state != "COMPLETING" or waits_again(record, now) or self._site.known is None:
             return False
-        return any(record.exit_code in self._site.codes(rule) for rule in ("RequeueExit", "RequeueExitHold"))
+        return any(record.exit_code in self._site.known.codes(rule) for rule in ("RequeueExit", "RequeueExitHold"))
 
     def _finished(self, record: JobRecord) -> JobRecord:
         """With its paths written out. Nodes are freed while a job completes: others tell which they were."""
@@ -534,7 +375,7 @@ class SlurmBackend:
             known = [record.nodes, question.nodes if question else ()]
             known += [before.nodes] if before and before.start_s == record.start_s else []
             record = replace(record, nodes=max(known, key=len))
-        return expand_patterns(record, self._hosts)
+        return expand_patterns(record, self._outputs.hosts)
 
     def _remember(self, jobs: Collection[JobRecord], rows: Iterable[AccountingRow], now: float) -> None:
         """Keep each known job's latest start, to know later whose a waiting job's last attempt was."""
@@ -602,7 +443,7 @@ class SlurmBackend:
 
     def _outputs_of(self, attempt: Attempt) -> JobOutputs | None:
         """Where the attempt's job writes to; None where that is known of another only, which had the id before."""
-        known, record = self._outputs.get(attempt.id.job_id), self._look.records.get(attempt.id.job_id)
+        known, record = self._outputs.known.get(attempt.id.job_id), self._look.records.get(attempt.id.job_id)
         if known is None or known.told[0] != str(self._uids.get(attempt.user, known.told[0])):
             return None
         is_latest = record is not None and record.start_s == attempt.id.incarnation
@@ -620,8 +461,7 @@ class SlurmBackend:
         elif outputs is None or outputs.bears_id(file.path):
             others = ()
         else:
-            beside = self._siblings.get(attempt.id.job_id, ())
-            others = rivals(file.path, attempt, writing(beside, ChainMap(self._outputs, self._beside)))
+            others = self._outputs.rivals_of(file.path, attempt)
         appends = outputs is not None and (outputs.appends if own else file.path in outputs.files.appended)
         ids = {attempt.id.job_id, *([str(outputs.raw_id)] if outputs else [])}
         return with_owner(file, attempt, others, ids if not appends or self._is_first(attempt) else (), appends)
@@ -657,8 +497,3 @@ class SlurmBackend:
     def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
         """See `Actor.write_comments`."""
         return self._actor.write_comments(actions)
-
-
-def _told_lines(rows: Iterable[AccountingRow]) -> dict[str, str]:
-    """How jobs and arrays were submitted, by their numbers, where accounting has heard of it."""
-    return {row.job_id.partition("_")[0]: row.submit_line for row in rows if row.submit_line}
