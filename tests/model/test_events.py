@@ -3,7 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged, JobGone, NodeChanged, NodeGone, SightChanged
+from perdure.model.events import (
+    AttemptEnded,
+    AttemptStarted,
+    ClusterEvent,
+    JobChanged,
+    JobGone,
+    NodeChanged,
+    NodeGone,
+    SightChanged,
+)
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
@@ -36,7 +45,7 @@ def test_a_job_that_comes_back_into_a_state_is_news_at_another_instant(job, one,
 
 @given(jobs, attempts, st.sampled_from(list(NodeState)), instants)
 def test_facts_of_different_kinds_never_share_a_key(job, attempt, state, now):
-    told = [
+    told: list[ClusterEvent] = [
         JobChanged(now, job),
         JobGone(now, job),
         AttemptStarted(now, attempt),

@@ -1,5 +1,7 @@
 """Jobs as columns: taking rows, joining and sorting lose nothing, and a job keeps its attempts."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,7 +23,7 @@ def tables(draw):
         seconds = draw(st.lists(st.integers(1, 100), min_size=total, max_size=total))
         first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         attempts = Attempts(first, np.array(seconds, float), np.array([s % 2 == 0 for s in seconds], bool))
-    columns = {"nodes": np.arange(n)} if draw(st.booleans()) else {}
+    columns: dict[str, Any] = {"nodes": np.arange(n)} if draw(st.booleans()) else {}
     columns |= {"nice": np.arange(n) - 2} if draw(st.booleans()) else {}
     submits = draw(st.lists(st.integers(0, 20), min_size=n, max_size=n))
     return JobTable(
@@ -77,7 +79,7 @@ def test_columns_of_two_lengths_are_no_table(name):
 def test_attempts_of_other_jobs_are_no_attempts_of_a_table():
     of_one = Attempts(np.array([0, 2]), np.ones(2), np.ones(2, bool))
     with pytest.raises(ValueError, match="its attempts are of 1"):
-        JobTable(np.array(["a", "b"]), np.zeros(2), np.ones(2), np.ones(2), attempts=of_one)
+        JobTable(np.array(["a", "b"]), np.zeros(2), np.ones(2, np.int64), np.ones(2), attempts=of_one)
     with pytest.raises(ValueError, match="must end at the number of attempts"):
         Attempts(np.array([0, 1]), np.ones(2), np.ones(2, bool))
 

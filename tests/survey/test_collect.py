@@ -103,7 +103,7 @@ def test_of_ids_in_one_name_the_last_that_is_known_counts(first, last, task):
 @given(st.lists(st.booleans(), max_size=10))
 def test_logs_alone_are_failures_where_they_show_one(shown):
     logs = [f"slurm-{100 + i}.out" if shows else f"plain-{100 + i}.out" for i, shows in enumerate(shown)]
-    found = of_logs(logs, lambda log: f"owner of {log}", lambda log, _: UNNAMED if "plain" in log else NAMED)
+    found = of_logs(logs, lambda log: f"owner of {log}", lambda log, _: UNNAMED if "plain" in str(log) else NAMED)
     assert (found.logs, found.strangers, found.attempts) == (len(shown), shown.count(False), shown.count(True))
     assert [each.job_id for each in found.failed] == [str(100 + i) for i, shows in enumerate(shown) if shows]
     assert all(each.user == f"owner of slurm-{each.job_id}.out" and each.ran_s is None for each in found.failed)
