@@ -100,7 +100,7 @@ def test_two_users_release_nothing_that_an_operator_holds():
 
 def test_sources_that_an_older_version_wrote_as_annotations_count():
     old = ExceptionRecord("x", "gpu.xid79", 0, Scope.LOCAL, Subject("c"), NOW, detected_by=MIRA)
-    seen = old.with_annotation(Annotation(OPERATOR, NOW, "seen_by", "n1"))
+    seen = replace(old, annotations=(Annotation(OPERATOR, NOW, "seen_by", "n1"),))
     assert seen.sources == {MIRA, OPERATOR}
     assert seen.is_of_the_site
 

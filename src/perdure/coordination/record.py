@@ -316,10 +316,6 @@ class ExceptionRecord(Struct, frozen=True):
             raise ValueError(f"{self.id} is owned by {self.owner}; {answer.component} cannot own it too")
         return replace(self, verdicts=verdicts, state=ExceptionState.HANDLED)
 
-    def with_annotation(self, annotation: Annotation) -> ExceptionRecord:
-        """Append an annotation."""
-        return replace(self, annotations=(*self.annotations, annotation))
-
 
 def _jobs_held(answer: Answer) -> list[AttemptId]:
     """The jobs that an answer's actions hold."""

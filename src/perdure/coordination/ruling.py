@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from perdure.coordination.record import Annotation, Answer, AnswerKind, Budget, Component, ExceptionRecord
 from perdure.model.actions import Action
@@ -61,9 +60,6 @@ class Registration(Struct, frozen=True):
         if self.owner and self.owner != owner:
             return False
         return is_kind_of(record.type, *self.types)
-
-    def renewed(self, until_s: float) -> Registration:
-        return replace(self, until_s=until_s)
 
 
 def is_kind_of(dotted: str, *kinds: str) -> bool:

@@ -220,11 +220,6 @@ def type_of(value: Any, where: str = "type") -> str:
     return str(read(DottedType, value, where))
 
 
-def severity_of(value: Any, where: str = "severity") -> int:
-    """Read a severity. Raises `InputError`."""
-    return int(read(Severity, value, where))
-
-
 def _extra(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     extra = tuple((name, json.dumps(value)) for name, value in given.items() if name not in _FIELDS)
     if len(extra) > MAX_EXTRA:

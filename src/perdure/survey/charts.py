@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_BARS = 15
-MAX_CURVES = 6
 _COLOURS = ("#0b62c4", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#be185d")
 _MARKS = {60: "1 min", 600: "10 min", 3600: "1 h", 36_000: "10 h", 86_400: "1 d", 864_000: "10 d"}
 _DPI = 110
