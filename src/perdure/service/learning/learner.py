@@ -130,12 +130,13 @@ class Learner:
             return found
 
     def _is_news(self, lessons: Sequence[TrainingExample], digest: str) -> bool:
-        last = next(iter(self.store.terms(1)), None)
+        last = self.store.last_round()
         persons = any(lesson.source is LabelSource.PERSON for lesson in lessons)
         if last is None:
             return persons or len(lessons) >= MIN_NEWS
-        grown = len(lessons) - int(last.term["offered"])
-        return last.lessons != digest and (grown >= MIN_NEWS or persons or last.term["persons"] > 0)
+        taught, term = last
+        grown = len(lessons) - int(term["offered"])
+        return taught != digest and (grown >= MIN_NEWS or persons or term["persons"] > 0)
 
     @cached_property
     def known(self) -> Sequence[Example]:

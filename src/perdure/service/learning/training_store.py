@@ -68,17 +68,6 @@ class Correction:
         return bool(fingerprint) and fingerprint == self.fingerprint and (self.for_all or user == self.user)
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingRound:
-    """One round of teaching as it was written down."""
-
-    number: int
-    time_s: float
-    lessons: str
-    term: Mapping[str, Any]
-    has_model: bool
-
-
 class TrainingStore:
     """The learning part of a journal's database. Safe to share between threads."""
 
@@ -190,15 +179,12 @@ class TrainingStore:
             old = and_(terms.c.cluster == self.cluster, terms.c.model.is_not(None), terms.c.seq.not_in(kept))
             db.execute(update(terms).where(old).values(model=None))
 
-    def terms(self, limit: int = 50) -> list[TrainingRound]:
-        """The latest rounds of teaching, the newest first."""
-        columns = (terms.c.seq, terms.c.time_s, terms.c.lessons, cast(terms.c.payload, Text).label("text"))
-        query = select(*columns, terms.c.model.is_not(None).label("has_model")).where(terms.c.cluster == self.cluster)
+    def last_round(self) -> tuple[str, Mapping[str, Any]] | None:
+        """Of the latest round of teaching the digest of what was taught, and the rest of it; None where none was."""
+        query = select(terms.c.lessons, cast(terms.c.payload, Text)).where(terms.c.cluster == self.cluster)
         with self._store.reading() as db:
-            found = db.execute(query.order_by(terms.c.seq.desc()).limit(limit)).all()
-        return [
-            TrainingRound(row.seq, row.time_s, row.lessons, json.loads(row.text), bool(row.has_model)) for row in found
-        ]
+            found = db.execute(query.order_by(terms.c.seq.desc()).limit(1)).one_or_none()
+        return (found[0], json.loads(found[1])) if found else None
 
     def model(self) -> bytes | None:
         """The model that was adopted last; None where none was, or that was taken back."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, select
+from sqlalchemy import Connection, Select, select
 
 from perdure.model.events import NodeChanged, SightChanged
 from perdure.model.jobs import Job
@@ -16,7 +16,8 @@ from perdure.service.notices.derive import NoticeFact
 from perdure.service.store import codec
 from perdure.service.store.codec import Codec, clean
 from perdure.service.store.database import Store
-from perdure.service.store.queries.reader import as_text
+from perdure.service.store.queries.events import newest_of
+from perdure.service.store.queries.reader import Reader, as_text
 from perdure.service.store.schema import events, exceptions, jobs
 
 BATCH = 500
@@ -36,25 +37,16 @@ class Batch:
 def newest(store: Store, cluster: str) -> int:
     """The newest event of a cluster; 0 where there is none."""
     with store.reading() as db:
-        return db.scalar(_newest(cluster)) or 0
-
-
-def _newest(cluster: str) -> Select[Any]:
-    """The maximum of a cluster's rows alone would be searched for in all of them."""
-    return select(events.c.seq).where(_owned(cluster)).order_by(events.c.seq.desc()).limit(1)
-
-
-def _owned(cluster: str) -> ColumnElement[bool]:
-    """For a question that is answered along `seq`: a planner without statistics might prefer another order."""
-    return events.c.cluster.concat("") == cluster
+        return db.scalar(newest_of(Reader(store.engine, cluster))) or 0
 
 
 def facts_after(store: Store, cluster: str, seq: int, limit: int = BATCH) -> Batch:
     """What was journalled after `seq`: at most `limit` events."""
     columns = (events.c.seq, as_text(events.c.payload).label("text"))
-    mine = (_owned(cluster), events.c.seq > seq, events.c.kind.in_(_KINDS))
+    reader = Reader(store.engine, cluster)
+    mine = (reader.owns(events), events.c.seq > seq, events.c.kind.in_(_KINDS))
     with store.reading() as db:
-        last: int = db.scalar(_newest(cluster)) or seq
+        last: int = db.scalar(newest_of(reader)) or seq
         rows = db.execute(select(*columns).where(*mine).order_by(events.c.seq).limit(limit)).all()
         found = [EVENT.decode(row.text) for row in rows]
         facts = _with_surroundings(db, cluster, found)

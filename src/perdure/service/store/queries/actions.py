@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy import func, or_, select
@@ -47,6 +47,9 @@ class ListedAction:
     started_s: float | None
     ended_s: float | None
     action: Action
+
+
+_AS_WRITTEN = tuple(each.name for each in fields(ListedAction) if each.name != "action")
 
 
 def find_actions(
@@ -144,25 +147,9 @@ def counts(
 
 
 def _columns() -> tuple[Any, ...]:
-    a = actions.c
-    names = (a.seq, a.key, a.kind, a.state, a.by, a.reason, a.detail, a.job_id, a.node, a.exception_id)
-    return (*names, a.created_s, a.expires_s, a.started_s, a.ended_s, as_text(a.payload).label("payload"))
+    return (actions.c.seq, *(actions.c[name] for name in _AS_WRITTEN), as_text(actions.c.payload).label("payload"))
 
 
 def _row(row: Any) -> ListedAction:
-    return ListedAction(
-        row.key,
-        row.kind,
-        row.state,
-        row.by,
-        row.reason,
-        row.detail,
-        row.job_id,
-        row.node,
-        row.exception_id,
-        row.created_s,
-        row.expires_s,
-        row.started_s,
-        row.ended_s,
-        codec.ACTION.decode(row.payload),
-    )
+    told = {name: getattr(row, name) for name in _AS_WRITTEN}
+    return ListedAction(**told, action=codec.ACTION.decode(row.payload))

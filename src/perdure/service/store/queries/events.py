@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 
 from perdure.service.store.queries.reader import Page, Reader
 from perdure.service.store.schema import events
@@ -37,5 +37,10 @@ def events_after(reader: Reader, seq: int, limit: int) -> Page[EventRow]:
 
 def newest(reader: Reader) -> int:
     """The highest `seq` of the cluster, 0 where nothing has happened."""
-    row = reader.first(select(events.c.seq).where(reader.owns(events)).order_by(events.c.seq.desc()).limit(1))
+    row = reader.first(newest_of(reader))
     return int(row.seq) if row else 0
+
+
+def newest_of(reader: Reader) -> Select[tuple[int]]:
+    """The same as a question. The maximum of a cluster's rows alone would be searched for in all of them."""
+    return select(events.c.seq).where(reader.owns(events)).order_by(events.c.seq.desc()).limit(1)

@@ -35,6 +35,10 @@ class CorrectionRow:
     by: str
     for_all: bool
 
+    @property
+    def label(self) -> str:
+        return "transient" if self.transient else "deterministic"
+
 
 @dataclass(frozen=True, slots=True)
 class Similar:

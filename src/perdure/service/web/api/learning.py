@@ -12,6 +12,7 @@ from perdure.model.identity import AttemptId
 from perdure.service.access.auth import Identity, Role
 from perdure.service.learning.learner import Learner
 from perdure.service.store.queries import jobs, learning
+from perdure.service.web.api.models import Item
 from perdure.service.web.api.params import JobId
 from perdure.service.web.state import Here, Operator, Owner, Viewer, WebState
 
@@ -29,7 +30,7 @@ class CorrectionAsked(BaseModel):
     label: Word
 
 
-class RoundItem(BaseModel):
+class RoundItem(Item):
     """One round of teaching. `term` says what was taught, and the marks before and after."""
 
     number: int
@@ -38,7 +39,7 @@ class RoundItem(BaseModel):
     term: dict[str, Any]
 
 
-class CorrectionItem(BaseModel):
+class CorrectionItem(Item):
     """A person's word on a failure; `for_all`: an operator's, which holds for all users' jobs."""
 
     job_id: str
@@ -73,21 +74,8 @@ def get_learning(web: Here, identity: Viewer) -> LearningItem:
     """What was taught, and what persons said. Others see the corrections of their own."""
     said = [c for c in learning.all_corrections(web.reader) if identity.role is Role.OPERATOR or c.by == identity.user]
     return LearningItem(
-        rounds=[
-            RoundItem(number=row.number, time_s=row.time_s, in_use=row.in_use, term=dict(row.term))
-            for row in learning.rounds(web.reader)
-        ],
-        corrections=[
-            CorrectionItem(
-                job_id=row.job_id,
-                incarnation=row.incarnation,
-                time_s=row.time_s,
-                label="transient" if row.transient else "deterministic",
-                by=row.by,
-                for_all=row.for_all,
-            )
-            for row in said
-        ],
+        rounds=[RoundItem.of_parts(row) for row in learning.rounds(web.reader)],
+        corrections=[CorrectionItem.of_parts(row) for row in said],
     )
 
 

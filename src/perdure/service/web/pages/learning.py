@@ -43,7 +43,7 @@ ROUNDS: Columns[TermRow] = (
 CORRECTIONS: Columns[CorrectionRow] = (
     ("job_id", lambda row: row.job_id),
     ("attempt", lambda row: row.incarnation),
-    ("corrected_to", lambda row: "transient" if row.transient else "deterministic"),
+    ("corrected_to", lambda row: row.label),
     ("by", lambda row: row.by),
     ("for_all_users", lambda row: row.for_all),
     ("time", lambda row: at(row.time_s)),
