@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.records import JobRecord, read_one_answer
+
+_Part = TypeVar("_Part", JobRecord, AccountingRow)
 
 START_APART_S = 30  # at most, between the starts of the components of one attempt
 
@@ -44,39 +47,33 @@ def component_numbers(records: Collection[JobRecord], before: frozenset[int]) ->
 
 def merge_records(records: Iterable[JobRecord]) -> list[JobRecord]:
     """Make one record of the components of each heterogeneous job; other records stay the same objects."""
-    merged: list[JobRecord] = []
-    components: dict[str, list[JobRecord]] = {}
+    others, components = _apart(records)
+    return [*others, *(_merged_record(job_id, parts) for job_id, parts in components.items())]
+
+
+def _apart(records: Iterable[_Part]) -> tuple[list[_Part], dict[str, list[_Part]]]:
+    """Those of plain jobs, and by the whole job's id those of components."""
+    others: list[_Part] = []
+    components: dict[str, list[_Part]] = {}
     for record in records:
-        if "+" in record.job_id:
-            components.setdefault(plain_id(record.job_id), []).append(record)
-        else:
-            merged.append(record)
-    return [*merged, *(_merged_record(job_id, parts) for job_id, parts in components.items())]
+        its = components.setdefault(plain_id(record.job_id), []) if "+" in record.job_id else others
+        its.append(record)
+    return others, components
 
 
 def _merged_record(job_id: str, parts: Sequence[JobRecord]) -> JobRecord:
     parts = sorted(parts, key=lambda part: part.component)
-    first = parts[0]
-    said = min(parts, key=lambda part: _rank(part.state, part.component))
     return replace(
-        first,
-        job_id=job_id,
-        state=said.state,
-        reason=first.reason or said.reason,
-        exit_code=next((part.exit_code for part in parts if part.exit_code), 0),
-        signal=next((part.signal for part in parts if part.signal), 0),
+        _as_one(job_id, parts),
         priority=min(part.priority for part in parts),
         requeue=all(part.requeue for part in parts),
         end_s=max((part.end_s for part in parts if part.end_s is not None), default=None),
         preempt_s=max((part.preempt_s for part in parts if part.preempt_s is not None), default=None),
         required=_joined(part.required for part in parts),
         excluded=_joined(part.excluded for part in parts),
-        nodes=_joined(part.nodes for part in parts),
-        failed_nodes=_joined(part.failed_nodes for part in parts),
         licences=_joined(part.licences for part in parts),
         node_count=sum(part.node_count for part in parts),
         tasks=sum(part.tasks for part in parts),
-        gpus=sum(part.gpus for part in parts),
         gpus_in_all=True,  # what it asks for cannot be cut by nodes
         components=len(parts),
     )
@@ -84,16 +81,10 @@ def _merged_record(job_id: str, parts: Sequence[JobRecord]) -> JobRecord:
 
 def merge_rows(rows: Iterable[AccountingRow]) -> tuple[AccountingRow, ...]:
     """Make one row of the rows of all components for each start of a heterogeneous job: that of the first component."""
-    merged: list[AccountingRow] = []
-    components: dict[str, list[AccountingRow]] = {}
-    for row in rows:
-        if "+" in row.job_id:
-            components.setdefault(plain_id(row.job_id), []).append(row)
-        else:
-            merged.append(row)
+    merged, components = _apart(rows)
     for job_id, parts in components.items():
         for first in (row for row in parts if row.job_id.endswith("+0")):
-            merged.append(_merged_row(job_id, first, [first, *(row for row in parts if _belongs(row, first))]))
+            merged.append(_merged_row(job_id, [first, *(row for row in parts if _belongs(row, first))]))
     return tuple(merged)
 
 
@@ -106,9 +97,15 @@ def _belongs(row: AccountingRow, first: AccountingRow) -> bool:
     return abs(row.start_s - first.start_s) <= START_APART_S
 
 
-def _merged_row(job_id: str, first: AccountingRow, parts: Sequence[AccountingRow]) -> AccountingRow:
-    said = min(parts, key=lambda part: _rank(part.state, 0 if part is first else 1))
+def _merged_row(job_id: str, parts: Sequence[AccountingRow]) -> AccountingRow:
     ends = [part.end_s for part in parts]
+    end_s = None if None in ends else max(end for end in ends if end is not None)
+    return replace(_as_one(job_id, parts), end_s=end_s)
+
+
+def _as_one(job_id: str, parts: Sequence[_Part]) -> _Part:
+    """The first of the parts, with what records and rows say of all: how it ended, where, and on how many GPUs."""
+    first, said = parts[0], min(parts, key=lambda part: _rank(part.state))
     return replace(
         first,
         job_id=job_id,
@@ -116,16 +113,15 @@ def _merged_row(job_id: str, first: AccountingRow, parts: Sequence[AccountingRow
         reason=first.reason or said.reason,
         exit_code=next((part.exit_code for part in parts if part.exit_code), 0),
         signal=next((part.signal for part in parts if part.signal), 0),
-        end_s=None if None in ends else max(end for end in ends if end is not None),
         nodes=_joined(part.nodes for part in parts),
         failed_nodes=_joined(part.failed_nodes for part in parts),
         gpus=sum(part.gpus for part in parts),
     )
 
 
-def _rank(state: str, component: int) -> tuple[int, int]:
+def _rank(state: str) -> int:
     word = state.partition(" ")[0]  # of "CANCELLED by 1000"
-    return (_OVER.index(word) + 1 if word in _OVER else 0, component)
+    return _OVER.index(word) + 1 if word in _OVER else 0
 
 
 def _joined(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
