@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
 
@@ -137,7 +137,8 @@ class _Standing(Collector):
         if found is not None:
             yield from _counters(self._growing)
             yield from _of_totals(found)
-            yield from _of_notices(notices.waiting(self._reader))
+            text = "Messages that are not sent yet."
+            yield _labelled("perdure_notices_waiting", text, ("target",), notices.waiting(self._reader))
 
     def _fresh_totals(self) -> totals.Totals:
         with self._lock:
@@ -155,22 +156,16 @@ def _of_status(status: Status, now: float) -> Iterator[Metric]:
     if status.last_look_s is not None:
         age.add_metric([], max(0.0, now - status.last_look_s))
     yield age
-    unseen = GaugeMetricFamily("perdure_unseen", "1 for each part that cannot be asked.", labels=["part"])
-    for part in sorted(status.unseen):
-        unseen.add_metric([part], 1)
-    yield unseen
+    yield _labelled(
+        "perdure_unseen", "1 for each part that cannot be asked.", ("part",), dict.fromkeys(status.unseen, 1)
+    )
     if status.retries:
         text = "Retries of the cluster in the last hour, and planned for later."
         yield GaugeMetricFamily("perdure_retry_budget_used", text, status.retries.used)
         text = "Retries that the cluster may have in an hour."
         yield GaugeMetricFamily("perdure_retry_budget", text, status.retries.limit)
-    left = GaugeMetricFamily(
-        "perdure_retry_budget_left", "Retries of this hour that the cluster, a user, a node has left, at the least.",
-        labels=["of"],
-    )  # fmt: skip
-    for whose, number in sorted(status.left.items()):
-        left.add_metric([whose], number)
-    yield left
+    text = "Retries of this hour that the cluster, a user, a node has left, at the least."
+    yield _labelled("perdure_retry_budget_left", text, ("of",), status.left)
     spent = "Budgets of users, nodes and the cluster that make retries start later now (5: five or more)."
     yield GaugeMetricFamily("perdure_retry_budgets_spent", spent, len(status.spent))
 
@@ -183,13 +178,6 @@ def _of_waits(kept: Calibration) -> Iterator[Metric]:
     if kept.is_known:
         covered.add_metric([], kept.within)
     yield covered
-
-
-def _of_notices(found: Mapping[str, int]) -> Iterator[Metric]:
-    waiting = GaugeMetricFamily("perdure_notices_waiting", "Messages that are not sent yet.", labels=["target"])
-    for target, number in sorted(found.items()):
-        waiting.add_metric([target], number)
-    yield waiting
 
 
 def _counted(found: totals.Totals) -> dict[tuple[str, ...], float]:
@@ -223,21 +211,21 @@ def _counters(growing: _Growing) -> Iterator[Metric]:
 
 
 def _of_totals(found: totals.Totals) -> Iterator[Metric]:
-    actions = GaugeMetricFamily("perdure_actions", "Actions by state.", labels=["kind", "state"])
-    for (kind, state), number in sorted(found.actions.items()):
-        actions.add_metric([kind, state], number)
-    yield actions
-    jobs = GaugeMetricFamily("perdure_jobs", "Jobs that are not over, by state.", labels=["state"])
-    for state, number in sorted(found.jobs.items()):
-        jobs.add_metric([state], number)
-    yield jobs
+    yield _labelled("perdure_actions", "Actions by state.", ("kind", "state"), found.actions)
+    yield _labelled("perdure_jobs", "Jobs that are not over, by state.", ("state",), found.jobs)
     text = "Exceptions that need an answer or a person, or keep jobs from starting, by entry of the playbook."
-    raised = GaugeMetricFamily("perdure_open_exceptions", text, labels=["type", "state"])
-    for (kind, state), number in sorted(found.open_exceptions.items()):
-        raised.add_metric([kind, state], number)
-    yield raised
-    suspected = GaugeMetricFamily("perdure_suspects", "Components that are suspected now, by tier.", labels=["tier"])
-    for tier, number in sorted((dict.fromkeys(USUAL_SUSPECTS, 0) | dict(found.suspects)).items()):
-        suspected.add_metric([tier], number)
-    yield suspected
+    yield _labelled("perdure_open_exceptions", text, ("type", "state"), found.open_exceptions)
+    text = "Components that are suspected now, by tier."
+    suspects = dict.fromkeys(USUAL_SUSPECTS, 0) | dict(found.suspects)
+    yield _labelled("perdure_suspects", text, ("tier",), suspects)
     yield GaugeMetricFamily("perdure_journal_bytes", "Size of the journal's database.", found.journal_bytes)
+
+
+def _labelled(
+    name: str, text: str, labels: Sequence[str], values: Mapping[str, float] | Mapping[tuple[str, str], float]
+) -> GaugeMetricFamily:
+    """A gauge with a value for each key, which holds the values of its labels."""
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for key, value in sorted(values.items()):
+        family.add_metric([key] if isinstance(key, str) else key, value)
+    return family

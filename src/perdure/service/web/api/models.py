@@ -35,6 +35,8 @@ Text = Annotated[str, Field(max_length=MAX_TEXT)]
 class Item(BaseModel):
     """A part of an answer, made of what the service knows it as."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     @classmethod
     def of_parts(cls, *parts: object, **values: Any) -> Self:
         """Each field as it is given, else of the first of `parts` that has one of its name, else its default."""
@@ -78,10 +80,8 @@ class JobItem(Item):
         return cls.of_parts(row.job, row, failure=failure, waits=waits)
 
 
-class EvidenceItem(BaseModel):
+class EvidenceItem(Item):
     """One line of the log, or one fact of the resource manager, that speaks for the verdict."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     line: int  # 1-based, in the text that was judged; 0 for a fact that stands in no log
     text: str
@@ -90,10 +90,8 @@ class EvidenceItem(BaseModel):
     source: str = ""
 
 
-class LogItem(BaseModel):
+class LogItem(Item):
     """How far a file was read: a later attempt that appends to it begins there."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     path: str
     start: int
@@ -125,8 +123,8 @@ class VerdictItem(Item):
         return cls.of_parts(
             verdict,
             ending=verdict.ending if with_log else "",
-            evidence=[EvidenceItem.model_validate(each) for each in verdict.shown_evidence] if with_log else None,
-            logs=[LogItem.model_validate(each) for each in verdict.logs] if with_log else None,
+            evidence=verdict.shown_evidence if with_log else None,
+            logs=verdict.logs if with_log else None,
         )
 
 
@@ -168,10 +166,8 @@ def shown(record: ExceptionRecord, *, with_log: bool) -> dict[str, Any]:
     return encode(record)
 
 
-class DecisionItem(BaseModel):
+class DecisionItem(Item):
     """What is done after a failure, and why, with the numbers that weighed."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     kind: DecisionKind
     reason: str
@@ -202,8 +198,7 @@ class ExceptionItem(Item):
 
     @classmethod
     def of(cls, row: DecidedException, *, with_log: bool) -> ExceptionItem:
-        decided = DecisionItem.model_validate(row.decided) if row.decided else None
-        return cls.of_parts(row, row.record, decided=decided, record=shown(row.record, with_log=with_log))
+        return cls.of_parts(row, row.record, record=shown(row.record, with_log=with_log))
 
 
 class ActionItem(Item):

@@ -13,8 +13,17 @@ from perdure.service.store.queries import actions, jobs, nodes
 from perdure.service.store.queries.actions import ListedAction
 from perdure.service.store.queries.reader import MAX_LIMIT, Page, Reader
 from perdure.service.web.pages.labels import BADGES
-from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, Word, at, csv_file, every, known_value
-from perdure.service.web.pages.render import page
+from perdure.service.web.pages.listing import (
+    Columns,
+    ListingAddress,
+    Wanted,
+    Word,
+    at,
+    csv_file,
+    every,
+    known_value,
+    show,
+)
 from perdure.service.web.state import Here, Viewer
 
 router = APIRouter()
@@ -60,19 +69,9 @@ def actions_page(
         return csv_file("actions", COLUMNS, every(read))
     found = read(asked.cursor, ROWS)
     listing = ListingAddress("/actions", asked, {"state": state, "job": job}, tuple(actions.SORTED_BY))
-    return page(
-        request,
-        web,
-        "actions",
-        "Actions",
-        rows=found.items,
-        undoable=undoable(web.reader, found.items),
-        listing=listing,
-        more=listing.onward(found),
-        tabs=[(name, listing.link(state=name)) for name in ("", *BADGES["action"])],
-        state=state,
-        counts=actions.counts(web.reader, job_id=job, user=asked.user, partition=asked.partition, decided=within),
-    )
+    counts = actions.counts(web.reader, job_id=job, user=asked.user, partition=asked.partition, decided=within)
+    may_undo = undoable(web.reader, found.items)
+    return show(request, web, "actions", "Actions", listing, found, BADGES["action"], undoable=may_undo, counts=counts)
 
 
 def undoable(reader: Reader, rows: Sequence[ListedAction]) -> frozenset[str]:

@@ -18,7 +18,7 @@ from perdure.service.web.api.jobs import read_log
 from perdure.service.web.api.params import JobId
 from perdure.service.web.pages import labels
 from perdure.service.web.pages.actions import undoable
-from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, at, csv_file, every, known_value
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, at, csv_file, every, known_value, show
 from perdure.service.web.pages.logview import log_lines
 from perdure.service.web.pages.render import page
 from perdure.service.web.pages.start_words import starts_in_words
@@ -71,12 +71,8 @@ def jobs_page(
         return _csv(web, list(every(read)))
     found = read(asked.cursor, ROWS)
     listing = ListingAddress("/jobs", asked, {"state": state, "q": q}, tuple(jobs.SORTED_BY))
-    tabs = [(name, listing.link(state=name)) for name in ("", *STATES)]
     waits = waits_of(web.reader, [row.job for row in found.items])
-    return page(
-        request, web, "jobs", "Jobs", rows=found.items, listing=listing, more=listing.onward(found), tabs=tabs,
-        state=state, q=q, waits=waits,
-    )  # fmt: skip
+    return show(request, web, "jobs", "Jobs", listing, found, STATES, q=q, waits=waits)
 
 
 def _csv(web: WebState, rows: list[JobRow]) -> Response:

@@ -6,17 +6,19 @@ import csv
 import datetime as dt
 import io
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
-from fastapi import Depends, Query
+from fastapi import Depends, Query, Request
 from fastapi.responses import Response
 
 from perdure.errors import InputError
 from perdure.service.store.queries.order import SortOrder, Within
 from perdure.service.store.queries.reader import Page
 from perdure.service.web.pages.labels import iso, visible
+from perdure.service.web.pages.render import page
+from perdure.service.web.state import WebState
 
 T = TypeVar("T")
 
@@ -137,6 +139,18 @@ class ListingAddress:
         return self.link(cursor=found.next_cursor) if found is not None and found.next_cursor else ""
 
 
+def show(
+    request: Request, web: WebState, name: str, title: str, listing: ListingAddress, found: Page[Any],
+    states: Iterable[str], **values: Any,
+) -> Response:  # fmt: skip
+    """The page of a listing: rows, the way to more of them, and a tab for each state."""
+    tabs = [(state, listing.link(state=state)) for state in ("", *states)]
+    state, more = listing.own["state"], listing.onward(found)
+    return page(
+        request, web, name, title, rows=found.items, listing=listing, more=more, tabs=tabs, state=state, **values
+    )
+
+
 def known_value(where: str, value: str, known: Collection[str]) -> str:
     """`value`, or "" where nothing is asked for. Raises `InputError` for what would filter by nothing, or by all."""
     if value and value not in known:
@@ -191,8 +205,3 @@ def arranged(rows: Sequence[T], keys: Mapping[str, Callable[[T], Any]], asked: L
     """Rows that are all at hand, sorted as asked; as they came where another table of the page is to be sorted."""
     name = asked.sort.removeprefix("-")
     return sorted(rows, key=keys[name], reverse=asked.sort.startswith("-")) if name in keys else list(rows)
-
-
-def without_page(asked: ListingQuery) -> ListingQuery:
-    """The same, from the first row on."""
-    return replace(asked, cursor=None)

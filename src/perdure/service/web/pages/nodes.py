@@ -18,7 +18,7 @@ from perdure.service.web.api.params import NodeName
 from perdure.service.web.pages.actions import undoable
 from perdure.service.web.pages.exceptions import shown_to
 from perdure.service.web.pages.labels import BADGES, DAY_S
-from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, at, csv_file, every, known_value
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, at, csv_file, every, known_value, show
 from perdure.service.web.pages.render import page
 from perdure.service.web.state import Here, Viewer, WebState
 
@@ -60,16 +60,14 @@ def nodes_page(
         return csv_file("nodes", COLUMNS, every(read))
     found = read(asked.cursor, CARDS)
     listing = ListingAddress("/nodes", asked, {"state": state}, tuple(nodes.SORTED_BY))
-    return page(
+    return show(
         request,
         web,
         "nodes",
         "Nodes",
-        rows=found.items,
-        listing=listing,
-        more=listing.onward(found),
-        tabs=[(name, listing.link(state=name)) for name in ("", *BADGES["node"])],
-        state=state,
+        listing,
+        found,
+        BADGES["node"],
         partitions=[(name, listing.link(partition=name)) for name in ("", *nodes.partitions(web.reader))],
         failures=nodes.recent_failures(web.reader, web.now() - DAY_S),
         by=drained_by(web.reader, [row.node for row in found.items]),

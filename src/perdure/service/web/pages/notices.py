@@ -11,8 +11,17 @@ from perdure.service.notices import queries as notices
 from perdure.service.notices.queries import MessageRow
 from perdure.service.store.queries.reader import MAX_LIMIT, Page
 from perdure.service.web.pages.labels import BADGES
-from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, Word, at, csv_file, every, known_value
-from perdure.service.web.pages.render import page
+from perdure.service.web.pages.listing import (
+    Columns,
+    ListingAddress,
+    Wanted,
+    Word,
+    at,
+    csv_file,
+    every,
+    known_value,
+    show,
+)
 from perdure.service.web.state import Here, Operator
 
 router = APIRouter()
@@ -55,16 +64,14 @@ def notices_page(
         return csv_file("notices", COLUMNS, every(read))
     found = read(asked.cursor, ROWS)
     listing = ListingAddress("/notices", asked, {"state": state, "target": target}, ())
-    return page(
+    return show(
         request,
         web,
         "notices",
         "Notices",
-        rows=found.items,
-        listing=listing,
-        more=listing.onward(found),
-        tabs=[(name, listing.link(state=name)) for name in ("", *BADGES["message"])],
-        state=state,
+        listing,
+        found,
+        BADGES["message"],
         target=target,
         counts=notices.counts(web.reader),
         wait_reasons=notices.wait_reasons(web.reader, found.items, web.settings.notices, web.now()),
