@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up help setup test test-tools lock attacks crash dst mutants mutants-generated fuzz slurm-table slurm-keep programs foundry bench-triage bench-waits docs clean
+.PHONY: up help setup test test-tools lock attacks crash dst reference mutants mutants-generated fuzz slurm-table slurm-keep programs foundry bench-triage bench-waits docs clean
 
 up: setup ## install into .venv, start the embedded cluster and a demonstration; ARGS="--no-demo --port 8080"
 	@exec $(BIN)/perdure up $(ARGS)
@@ -62,6 +62,11 @@ dst: N = 2000
 FIRST ?= 0
 dst: test-tools ## deterministic simulation of the whole service; N=2000, or SEED=17
 	@$(BIN)/python -m tests.dst $(if $(SEED),--seed $(SEED),--seeds $(N) --first $(FIRST))
+
+# Random small instances a policy, in both engines, against a plain simulator written from the textbooks.
+reference: N = 3000
+reference: test-tools ## schedules against a simulator written from the textbooks; N=3000
+	@REFERENCE_INSTANCES=$(N) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 0 tests/simulation/test_reference.py
 
 # Deliberate bugs (tests/mutants): does a test notice each? Some of them: make mutants ONLY=retry,fence.
 mutants: test-tools ## does a test notice each deliberate bug? ONLY=retry,fence

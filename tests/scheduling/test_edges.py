@@ -9,12 +9,12 @@ import pytest
 
 from perdure.errors import ConfigError
 from perdure.model.cluster import Cluster
-from perdure.scheduling.backfill import Conservative, Easy, Forecast, reservation
+from perdure.scheduling.backfill import Conservative, Easy, Forecast, ReplannedConservative, reservation
 from perdure.scheduling.capacity import Capacity
 from perdure.scheduling.drf import DominantShare, fill
 from perdure.scheduling.gittins import GittinsIndex, public_steps
 from perdure.scheduling.las import Gittins2D, LeastAttained, Sinking
-from perdure.scheduling.maxmin import MaxMin, maxmin_shares
+from perdure.scheduling.maxmin import UNIT, MaxMin, maxmin_shares
 from perdure.scheduling.philly import Philly
 from perdure.scheduling.placement.consolidate import Consolidate
 from perdure.scheduling.placement.draw import uniform
@@ -26,6 +26,7 @@ from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.placement.room import Counted
 from perdure.scheduling.placement.skew import Skew
 from perdure.scheduling.policies import PolicyOptions, policy_named
+from perdure.scheduling.protocol import Policy
 from perdure.scheduling.shares import quotas, used
 from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaining, ShortestService
 from perdure.scheduling.tetris import Tetris
@@ -422,16 +423,20 @@ def test_a_reservation_is_when_so_many_are_free_with_all_that_ends_at_that_tick(
     assert reservation(empty, 4) == (0, 4)
 
 
-@pytest.mark.parametrize("policy", [Easy(), Conservative()], ids=repr)
-def test_who_ends_at_the_very_tick_of_the_reservation_passes(policy: Easy | Conservative) -> None:
+BACKFILLING = [Easy(), Conservative(), ReplannedConservative()]
+
+
+@pytest.mark.parametrize("policy", BACKFILLING, ids=repr)
+def test_who_ends_at_the_very_tick_of_the_reservation_passes(policy: Policy) -> None:
     for length, wanted in ((98, 2), (99, 110)):
         found = simulate(jobs((6, 0, 100), (8, 1, 10), (1, 2, length)), Cluster.parse("1x8"), policy)
         assert found.start_s.tolist() == [0, 100, wanted]
 
 
-def test_conservative_starts_whose_turn_is_now_and_reserves_for_all() -> None:
+@pytest.mark.parametrize("policy", BACKFILLING[1:], ids=repr)
+def test_conservative_starts_whose_turn_is_now_and_reserves_for_all(policy: Conservative) -> None:
     seen = view(6, 4, 2, 2, 1, work=[100, 10, 100, 101, 5])
-    ranking = Conservative().ranking(seen)
+    ranking = policy.ranking(seen)
     start(seen, 0)
     assert list(ranking.order()) == [2]  # 1 from 100, 2 now, 3 from 100, 4 from 100
     assert Forecast(3, 2).earliest(2, 1) == 3
@@ -474,7 +479,7 @@ def test_what_was_not_given_is_owed() -> None:
     start(seen, 0)
     seen.now = 10
     assert plan.plan() == [1]
-    assert plan.owed == {0: 4.0 * 10 - 8 * 10, 1: 40.0}
+    assert plan.owed == {0: (4 * 10 - 8 * 10) * UNIT, 1: 40 * UNIT}
     stop(seen, 0)
     start(seen, 1)
     seen.now = 20
@@ -501,14 +506,14 @@ def test_a_plan_holds_what_fits_by_what_is_owed_for_each_gpu() -> None:
     for row in range(3):
         plan.arrive(row)
     assert plan.plan() == [1, 2]  # shares 3, 3, 2: a half, 1 and 1 for each GPU
-    plan.owed[0] = 30.0
+    plan.owed[0] = 30 * UNIT
     assert plan.plan() == [0, 2]  # 6 of 8, then 3 do not fit beside it and 2 do
 
 
 def test_nobody_gets_more_than_it_asks_for_nor_more_than_there_is() -> None:
-    assert maxmin_shares([], 8.0) == []
-    assert maxmin_shares([9], 8.0) == [8.0]
-    assert maxmin_shares([2, 2, 100], 10.0) == [2.0, 2.0, 6.0]
+    assert maxmin_shares([], 8) == []
+    assert maxmin_shares([8], 8) == maxmin_shares([9], 8) == [8 * UNIT]
+    assert maxmin_shares([2, 2, 100], 10) == [2 * UNIT, 2 * UNIT, 6 * UNIT]
 
 
 # Names

@@ -12,14 +12,14 @@ from perdure.model.cluster import Cluster
 from perdure.scheduling.backfill import Forecast
 from perdure.scheduling.drf import DominantShare, fill
 from perdure.scheduling.gittins import index_steps, public_steps
-from perdure.scheduling.maxmin import maxmin_shares
+from perdure.scheduling.maxmin import UNIT, maxmin_shares
 from perdure.scheduling.philly import Philly
 from perdure.scheduling.placement.draw import _mix, uniform
 from perdure.scheduling.policies import policy_named
 from perdure.scheduling.tetris import alignment
 from perdure.scheduling.view import View
 from perdure.simulation.allocation import PolicyError
-from perdure.simulation.simulate import simulate
+from perdure.simulation.simulate import Engine, simulate
 from tests.simulation.tables import jobs
 
 EIGHT = Cluster.parse("1x8")
@@ -51,8 +51,14 @@ def test_alignment_by_hand() -> None:
 
 
 def test_maxmin_shares_fill_the_least_first() -> None:
-    assert maxmin_shares([8, 1, 4], 8.0) == [3.5, 1.0, 3.5]
-    assert maxmin_shares([1, 2], 8.0) == [1.0, 2.0]
+    assert [share / UNIT for share in maxmin_shares([8, 1, 4], 8)] == [3.5, 1.0, 3.5]
+    assert [share / UNIT for share in maxmin_shares([1, 2], 8)] == [1.0, 2.0]
+
+
+def test_equal_jobs_take_turns_in_the_order_of_arrival() -> None:
+    found = simulate(jobs(*[(8, 0, 1000)] * 3), EIGHT, "maxmin")
+    assert found.start_s.tolist() == [0, 360, 720]
+    assert found.end_s.tolist() == [2440, 2800, 3160]
 
 
 def test_who_weighs_three_times_as_much_gets_three_times_the_share() -> None:
@@ -91,7 +97,23 @@ def test_easy_gives_what_is_spare_at_the_reservation_to_those_alone_who_run_then
     assert found.start_s.tolist() == [0, 100, 2, 2]
 
 
-@pytest.mark.parametrize("policy", ["easy", "conservative"])
+@pytest.mark.parametrize("engine", ["plain", "compiled"])
+def test_easy_leaves_spare_gpus_to_those_who_outlast_the_reservation(engine: Engine) -> None:
+    """The third job is gone when the second starts, so that it uses up none of the GPUs that are spare by then."""
+    table = jobs((6, 0, 100), (8, 1, 100), (2, 2, 50), (2, 2, 500))
+    assert simulate(table, Cluster.parse("1x10"), "easy", engine=engine).start_s.tolist() == [0, 100, 2, 2]
+
+
+@pytest.mark.parametrize("engine", ["plain", "compiled"])
+@pytest.mark.parametrize(("policy", "starts"), [("conservative", 42), ("conservative:replan", 101)])
+def test_a_promise_is_kept_when_another_job_ends_early(policy: str, starts: int, engine: Engine) -> None:
+    """The last job is promised 61. At 42 a job ends early: made anew, the wide job's promise takes that place."""
+    table = jobs((3, 1, 60), (1, 2, 40), (4, 3, 40), (1, 3, 10), walltime_s=np.array([60.0, 80.0, 40.0, 20.0]))
+    found = simulate(table, Cluster.parse("1x4"), policy, engine=engine)
+    assert found.start_s.tolist()[3] == starts
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative", "conservative:replan"])
 def test_what_is_left_beside_a_reservation_is_given_once(policy: str) -> None:
     """Two GPUs are left beside the second job: one long job may have them, and not two."""
     table = jobs((4, 0, 100), (6, 1, 10), (2, 2, 500), (2, 2, 500))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from perdure.scheduling.protocol import StatelessPolicy
+from perdure.scheduling.protocol import Ranking, StatelessPolicy
 from perdure.scheduling.view import View
 
 
@@ -20,9 +20,9 @@ class Easy(StatelessPolicy):
     delay.
 
     A later job passes if by its time limit it ends before the reservation begins, or if it fits into the GPUs that are
-    spare when the reservation begins. Only the first job is protected, so others can be delayed, but each becomes the
-    first in its turn: with true limits no job starves. GPUs are counted for reservations, wherever they are; a
-    placement that refuses gangs can break the promise.
+    spare when the reservation begins, which only those use up that still run then. Only the first job is protected, so
+    others can be delayed, but each becomes the first in its turn: with true limits no job starves. GPUs are counted for
+    reservations, wherever they are; a placement that refuses gangs can break the promise.
 
     A pass sorts the running jobs once and looks at each waiting job once. Jobs without a limit count with their true
     running time, which flatters the policy.
@@ -40,10 +40,10 @@ class Easy(StatelessPolicy):
             return
         start, spare = reservation(view, view.gpus[row])
         for later in queue:
-            beside = view.gpus[later] <= spare
-            if beside or view.expected_end(later) <= start:
+            lasts = view.expected_end(later) > start
+            if not lasts or view.gpus[later] <= spare:
                 yield later
-                if beside and later in view.running:
+                if lasts and later in view.running:
                     spare -= view.gpus[later]
 
 
@@ -64,20 +64,93 @@ def reservation(view: View, gpus: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Conservative(StatelessPolicy):
-    """In the order of arrival; every job that does not fit gets a reservation, made again after each event.
+class Conservative:
+    """In the order of arrival; every job that comes is promised a start that delays no promise made before.
 
-    No job is delayed by one that came later, as far as limits are true. Made again: a job that ends early moves all
-    reservations forward. A pass costs ``O(waiting jobs * (running + waiting jobs))``, the slowest of the rankings; on
-    long queues use `Easy`.
+    A promise is kept, as far as limits are true. When a job ends, the others move forward: one by one in the order of
+    arrival, each as far as the others in their places allow (compression). So nobody is ever delayed by one that came
+    later, nor by one that ends early, as in `ReplannedConservative`. A job that runs over its limit makes those give
+    way whose promises it stands in.
+
+    Jobs without a limit count with their true running time, which flatters the policy. A pass in which a job has ended
+    costs ``O(waiting jobs * (running + waiting jobs))``; on long queues use `Easy`.
     """
 
     name: str = "conservative"
+    blocks: bool = False
+    preemptive: bool = False
+
+    def ranking(self, view: View) -> Promises:
+        return Promises(view)
+
+
+@dataclass(slots=True)
+class Promises(Ranking):
+    """Conservative backfilling at work: when each waiting job is to start, in the order in which they came.
+
+    A promise in the past is one that could not be kept, for want of a place or behind a job over its limit; it is due
+    at every event.
+    """
+
+    view: View
+    begins: dict[int, int] = field(default_factory=dict)
+    ended: bool = False  # whether a job has ended since the last pass
+
+    def leave(self, row: int) -> None:  # noqa: ARG002
+        self.ended = True
+
+    def order(self) -> Iterator[int]:
+        view, now = self.view, self.view.now
+        forecast = Forecast.of_running(view)
+        for row, begin in self.begins.items():
+            self.begins[row] = max(begin, now)
+            forecast.reserve(self.begins[row], self._length(row), view.gpus[row])
+        moves = self.ended or any(self._is_overdue(row) for row in view.running)
+        self.ended = False
+        for row in tuple(view.waiting):
+            if row not in self.begins or moves:
+                self._promise(row, forecast)
+            if self.begins[row] == now:
+                yield row
+                if row in view.running:
+                    del self.begins[row]
+
+    def next_change(self) -> int | None:
+        """The next promised start, unless a job that runs may be over its limit by then: then its end is waited for."""
+        view = self.view
+        first = min((begin for begin in self.begins.values() if begin > view.now), default=None)
+        if first is None or any(view.running[row] + self._length(row) <= first for row in view.running):
+            return None
+        return first
+
+    def _promise(self, row: int, forecast: Forecast) -> None:
+        """The earliest start, the others in their places."""
+        gpus, length = self.view.gpus[row], self._length(row)
+        if row in self.begins:
+            forecast.reserve(self.begins[row], length, -gpus)
+        self.begins[row] = forecast.earliest(gpus, length)
+        forecast.reserve(self.begins[row], length, gpus)
+
+    def _length(self, row: int) -> int:
+        """Ticks that it is expected to run, from its start; nobody is preempted."""
+        return max(1, self.view.walltime[row] or self.view.work[row])
+
+    def _is_overdue(self, row: int) -> bool:
+        return self.view.running[row] + self._length(row) <= self.view.now
+
+
+@dataclass(frozen=True, slots=True)
+class ReplannedConservative(StatelessPolicy):
+    """As `Conservative`, but after each event all promises are made again from nothing, in the order of arrival.
+
+    That breaks promises: where a job ends early, one that came first may take the place of one behind it, which then
+    starts later than it was told. Slurm's backfill makes its reservations again like this.
+    """
+
+    name: str = "conservative:replan"
 
     def order(self, view: View) -> Iterator[int]:
-        forecast = Forecast(view.now, view.free_gpus)
-        for row in view.running:
-            forecast.add(view.expected_end(row), view.gpus[row])
+        forecast = Forecast.of_running(view)
         for row in tuple(view.waiting):
             length = view.expected_end(row) - view.now
             start = forecast.earliest(view.gpus[row], length)
@@ -103,6 +176,14 @@ class Forecast:
     def __init__(self, now: int, free: int) -> None:
         self.ticks, self.free = [now], [free]
 
+    @classmethod
+    def of_running(cls, view: View) -> Forecast:
+        """What the running jobs leave, and come to leave as they are expected to end."""
+        forecast = cls(view.now, view.free_gpus)
+        for row in view.running:
+            forecast.add(view.expected_end(row), view.gpus[row])
+        return forecast
+
     def add(self, tick: int, gpus: int) -> None:
         """`gpus` more are free from a tick on."""
         for i in range(self._cut(tick), len(self.free)):
@@ -122,7 +203,7 @@ class Forecast:
         return self.ticks[start]
 
     def reserve(self, start: int, length: int, gpus: int) -> None:
-        """Take `gpus` for `length` ticks; they must be free, as `earliest` found."""
+        """Take `gpus` for `length` ticks, or give them back where they are negative."""
         first, last = self._cut(start), self._cut(start + length)
         for i in range(first, last):
             self.free[i] -= gpus

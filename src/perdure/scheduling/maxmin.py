@@ -10,20 +10,25 @@ from dataclasses import dataclass, field
 
 from perdure.scheduling.view import View
 
+UNIT = 720_720  # of these a GPU has: shares are whole, so that equal jobs stay equal, and exact among up to 16 jobs
 
-def maxmin_shares(asked: list[int], total: float) -> list[float]:
-    """Shares of `total` that maximise the smallest, then the next smallest, none above what is asked.
 
-    By water-filling in the order of what is asked: each takes an even part of what is left, or less if it asks less.
+def maxmin_shares(asked: list[int], total: int) -> list[int]:
+    """Shares of `total` GPUs that maximise the smallest, then the next smallest, none above what is asked.
 
-    >>> maxmin_shares([1, 4, 8], 8.0)
+    In 720,720ths of a GPU, rounded down. By water-filling in the order of what is asked: each takes an even part of
+    what is left, or less if it asks less; from the first that asks for more than its part, all get that same part.
+
+    >>> [share / UNIT for share in maxmin_shares([1, 4, 8], 8)]
     [1.0, 3.5, 3.5]
     """
-    shares, left = [0.0] * len(asked), total
-    for done, i in enumerate(sorted(range(len(asked)), key=asked.__getitem__)):
-        shares[i] = min(float(asked[i]), left / (len(asked) - done))
-        left -= shares[i]
-    return shares
+    left = total * UNIT
+    for done, gpus in enumerate(sorted(asked)):
+        level = left // (len(asked) - done)
+        if gpus * UNIT > level:
+            return [min(each * UNIT, level) for each in asked]
+        left -= gpus * UNIT
+    return [gpus * UNIT for gpus in asked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class MaxMin:
 
     A gang cannot run on 3.5 GPUs of 8: it runs with all of them in some rounds and not in others, so that the average
     is its share. A job that ends within a round leaves its GPUs idle until the next; shorter rounds (`round_s`,
-    seconds) preempt more.
+    seconds) preempt more. Among equals, whoever came first runs first.
     """
 
     round_s: float = 360.0
@@ -44,20 +49,20 @@ class MaxMin:
 
 @dataclass(slots=True)
 class Deficits:
-    """Max-min fairness at work: what each job is owed, in GPU-ticks.
+    """Max-min fairness at work: what each job is owed, in `UNIT` parts of a GPU-tick.
 
-    A job is owed its share for each tick since it came, less what it ran; `share` is that of the last round, in GPUs. A
-    next attempt starts with nothing owed.
+    A job is owed its share for each tick since it came, less what it ran; `share` is that of the last round. A next
+    attempt starts with nothing owed.
     """
 
     view: View
-    owed: dict[int, float] = field(default_factory=dict)
-    share: dict[int, float] = field(default_factory=dict)
+    owed: dict[int, int] = field(default_factory=dict)
+    share: dict[int, int] = field(default_factory=dict)
     seen: dict[int, int] = field(default_factory=dict)  # ticks run when last counted
     counted: int = 0
 
     def arrive(self, row: int) -> None:
-        self.owed[row], self.share[row], self.seen[row] = 0.0, 0.0, self.view.attained(row)
+        self.owed[row], self.share[row], self.seen[row] = 0, 0, self.view.attained(row)
 
     def leave(self, row: int) -> None:
         del self.owed[row], self.share[row], self.seen[row]
@@ -72,7 +77,7 @@ class Deficits:
         elapsed, self.counted = view.now - self.counted, view.now
         for row in rows:
             ran = view.attained(row) - self.seen[row]
-            self.owed[row] += self.share[row] * elapsed - view.gpus[row] * ran
+            self.owed[row] += self.share[row] * elapsed - view.gpus[row] * ran * UNIT
             self.seen[row] += ran
         self.share = dict(zip(rows, maxmin_shares([view.gpus[row] for row in rows], view.total_gpus), strict=True))
         rows.sort(key=lambda row: -(self.owed[row] + self.share[row]) / view.gpus[row])

@@ -43,6 +43,11 @@ def _sjf(argument: str, options: PolicyOptions) -> Policy:
     return shortest.ShortestJob(blocks=_flag("sjf", argument, "skip"))
 
 
+def _conservative(argument: str, options: PolicyOptions) -> Policy:  # noqa: ARG001
+    keeps = _flag("conservative", argument, "replan")
+    return backfill.Conservative() if keeps else backfill.ReplannedConservative()
+
+
 def _las(counts_gpus: bool) -> Maker:
     """A maker that reads the promote knob from the argument."""
 
@@ -84,7 +89,7 @@ POLICIES: dict[str, Maker] = {
     "drf": _plain("drf", lambda _: drf.DominantShare()),
     "tetris": _plain("tetris", lambda _: tetris.Tetris()),
     "easy": _plain("easy", lambda _: backfill.Easy()),
-    "conservative": _plain("conservative", lambda _: backfill.Conservative()),
+    "conservative": _conservative,
     "maxmin": _plain("maxmin", lambda _: maxmin.MaxMin()),
     "slurm": _plain("slurm", lambda options: Slurm(options.slurm)),
 }
@@ -100,7 +105,8 @@ ALIASES = {
 def policy_named(text: str, options: PolicyOptions | None = None) -> Policy:
     """The policy that "srtf", "las-2d:8" or an alias such as "dlas-gpu-8" names. Raises `ConfigError`.
 
-    What stands behind a colon is the policy's argument: the knob of ``las`` and ``las-2d``, ``skip`` for ``sjf``.
+    What stands behind a colon is the policy's argument: the knob of ``las`` and ``las-2d``, ``skip`` for ``sjf``,
+    ``replan`` for ``conservative``.
 
     >>> policy_named("dlas-gpu-8").name
     'las-2d:8'

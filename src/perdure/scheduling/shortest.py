@@ -27,7 +27,8 @@ class ShortestJob(StatelessPolicy):
 
 @dataclass(frozen=True, slots=True)
 class ShortestRemaining(KeyedPolicy):
-    """Run the jobs with the least running time left (SRTF), preempting others.
+    """Run the jobs with the least running time left (SRTF), preempting others; among equals those that run, then by
+    arrival.
 
     With jobs of one GPU on one GPU it has the least mean JCT of all policies; with gangs it need not, for a long narrow
     job may cost less than a short wide one (`ShortestService`). Clairvoyant; preemption costs nothing in the simulator.
@@ -43,6 +44,7 @@ class ShortestRemaining(KeyedPolicy):
 class ShortestService(KeyedPolicy):
     """Run the jobs with the least service, GPUs times running time, left (SRSF), preempting others.
 
+    Among equals those that run, then by arrival.
     Clairvoyant; ``shortest-gpu`` in Tiresias' simulator. Long wide jobs starve while shorter ones keep coming.
     """
 

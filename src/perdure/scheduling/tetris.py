@@ -35,11 +35,11 @@ class Tetris(StatelessPolicy):
     """Start the waiting job with the best score; a job that does not fit is passed over; nobody is preempted.
 
     The score is the alignment plus eps over the service left, eps making both terms equal on average. `packing` weighs
-    the alignment: 1 as published, 0 is the shortest service first. Scores are those of the beginning of a pass: they
-    are not computed again after each start.
+    the alignment: 1 as published, 0 is the shortest service first. Equal scores, to a billionth, go by arrival.
 
-    With GPUs alone to pack, alignment means the widest gang first. Remote placement, fairness and barriers are left
-    out. Clairvoyant by the service left.
+    With GPUs alone to pack, alignment means the widest gang first, and to score again after each start would change
+    nothing: both terms are in proportion to what is free, and eps is that of the beginning of the pass. Remote
+    placement, fairness and barriers are left out. Clairvoyant by the service left.
     """
 
     packing: float = 1.0
@@ -53,5 +53,5 @@ class Tetris(StatelessPolicy):
         packed = alignment(gpus[:, None], np.array([view.free_gpus], float), np.array([view.total_gpus], float))
         soon = 1.0 / np.maximum(1.0, gpus * np.array([view.remaining(row) for row in rows]))
         score = self.packing * packed + packed.mean() / soon.mean() * soon
-        for i in np.argsort(-score, kind="stable"):
+        for i in np.argsort(-np.round(score / score.max(), 9), kind="stable"):
             yield rows[i]

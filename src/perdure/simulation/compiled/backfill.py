@@ -1,4 +1,4 @@
-"""Backfilling, compiled: EASY and conservative (`perdure.scheduling.backfill` defines them).
+"""Backfilling, compiled: EASY and conservative:replan (`perdure.scheduling.backfill` defines them).
 
 Waiting jobs are in lines by size (`tournament_tree`), running ones in an agenda (`expected_ends`). Lengths are those
 known beforehand: the walltime of a job, or else its true running time.
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.scheduling.backfill import Conservative, Easy
+from perdure.scheduling.backfill import Easy, ReplannedConservative
 from perdure.simulation.compiled.event_heap import NEVER
 from perdure.simulation.compiled.expected_ends import Agenda, empty_agenda, expect, reservation, strike
 from perdure.simulation.compiled.free_gpus import Forecast, empty_forecast, forecast_from, place_in, widest_before
@@ -56,9 +56,9 @@ class Backfill(NamedTuple):
     started: NDArray[np.int64]  # in this pass
 
 
-def prepare(policy: Easy | Conservative, jobs: Workload, total_gpus: int) -> Backfill:
+def prepare(policy: Easy | ReplannedConservative, jobs: Workload, total_gpus: int) -> Backfill:
     """Nobody waits, nobody runs. Conservative reservations need a forecast; for EASY it has no room."""
-    all_reserve = isinstance(policy, Conservative)
+    all_reserve = isinstance(policy, ReplannedConservative)
     most = min(len(jobs), total_gpus)
     forecast = empty_forecast(most + 2 * len(jobs) + 2 if all_reserve else 0)
     lines, agenda = empty_lines(jobs.gpus), empty_agenda(most)
@@ -130,7 +130,7 @@ def _give_with_one_reserving(state, backfill):  # type: ignore[no-untyped-def]
         size = lines.sizes[lines.job[row].size_of]
         if _try(state, backfill, row):
             expect(backfill.agenda, now + _length(state, backfill, row), size.gpus)
-            if size.gpus <= spare:
+            if _length(state, backfill, row) > tick - now:
                 spare -= size.gpus
         elif looks_for_itself(state.places, row):
             size.candidate += 1

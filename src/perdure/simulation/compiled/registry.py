@@ -22,7 +22,8 @@ COMPILED: dict[type[Policy], str] = {
     las.LeastAttained: "preemptive",
     las.Gittins2D: "preemptive",
     backfill.Easy: "backfill",
-    backfill.Conservative: "backfill",
+    backfill.Conservative: "conservative",
+    backfill.ReplannedConservative: "backfill",
     philly.Philly: "philly",
     Slurm: "slurm",
 }

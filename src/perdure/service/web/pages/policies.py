@@ -19,7 +19,7 @@ POLICY_WORDS: Mapping[str, tuple[str, str]] = {  # as the field names it, and ho
     "drf": ("DRF", "Dominant resource fairness"),
     "tetris": ("Tetris", "Multi-resource packing"),
     "easy": ("EASY backfilling", "FIFO; later jobs may start if they do not delay the first in the queue"),
-    "conservative": ("Conservative backfilling", "FIFO; later jobs may start if they delay no earlier job"),
+    "conservative": ("Conservative backfilling", "FIFO; every job is promised a start, which no later job may delay"),
     "slurm": ("Slurm", "By Slurm's defaults: in the order of arrival, each job that waits has a reservation"),
     "maxmin": ("Max-min fairness", "In rounds: whoever has had the least of their share goes first (Gavel)"),
 }

@@ -1,0 +1,252 @@
+"""Conservative backfilling that keeps its promises, compiled (`perdure.scheduling.backfill.Conservative` defines it).
+
+What will be free is a step function of the tick, kept from pass to pass: running jobs up to their expected ends and
+waiting jobs from their promised starts on. A job that starts as promised changes nothing in it, and one that ends as
+expected neither. A waiting job is moved forward in place: before its own promise only the others stand, so that a look
+at what is free up to there tells whether it can be earlier.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.scheduling.backfill import Conservative
+from perdure.simulation.compiled.event_heap import NEVER
+from perdure.simulation.compiled.expected_ends import Agenda, empty_agenda, expect, strike
+from perdure.simulation.compiled.kernel import FLAG, LONG, Records, entry, kernel, records
+from perdure.simulation.compiled.linked_lists import append, empty_chains, no_links, unlink
+from perdure.simulation.compiled.loop import kernels, run
+from perdure.simulation.compiled.state import start
+from perdure.simulation.workload import Workload
+
+
+class Promises(NamedTuple):
+    """The waiting jobs in the order in which they came, and what they were promised.
+
+    Kept true between passes: at every tick from the first stretch on, what is free is the cluster less the running jobs
+    that are expected to run then, and less the waiting jobs that were promised to. Two stretches that meet differ.
+    """
+
+    walltime: NDArray[np.int64]  # of each job, 0 where there is none
+    begin: NDArray[np.int64]  # the promised start of each waiting job; `NEVER` where there is none yet
+    links: Records
+    waiting: Records  # one chain
+    agenda: Agenda  # expected ends of running jobs
+    stretch: Records  # from each tick to that of the next, so many GPUs are free
+    tally: Records  # one record
+
+
+def prepare(policy: Conservative, jobs: Workload, total_gpus: int) -> Promises:  # noqa: ARG001
+    """Nobody waits, nobody runs, all is free."""
+    n = len(jobs)
+    most = min(n, total_gpus)
+    stretch = records(most + 2 * n + 4, tick=LONG, free=LONG)
+    stretch[0]["free"] = total_gpus
+    tally = records(
+        1,
+        many=LONG,  # stretches
+        overdue=LONG,  # GPUs of jobs over their limits
+        ended=FLAG,  # a job has, since the last pass
+        broken=FLAG,  # more has been promised than there is
+        next=LONG,  # promised start that is to come
+    )
+    tally[0]["many"], tally[0]["next"] = 1, NEVER
+    begin = np.full(n, NEVER)
+    return Promises(jobs.walltime, begin, no_links(n), empty_chains(1), empty_agenda(most), stretch, tally)
+
+
+@kernel
+def _arrive(state, part, row):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """A job that came, or came back, is promised nothing yet."""
+    part.begin[row] = NEVER
+    append(part.links, part.waiting[0], row)
+
+
+@kernel
+def _leave(state, part, row):  # type: ignore[no-untyped-def]
+    """A running job's end is no longer expected; if it ends early, its GPUs are free until then."""
+    now, gpus = state.tally[0].now, np.int64(state.job[row].gpus)
+    end = state.job[row].resumed + _length(state, part, row)
+    strike(part.agenda, end, gpus)
+    _go_to(part, now)
+    if end > now:
+        _take(part, now, end, -gpus)
+    part.tally[0].ended = True
+
+
+@kernel
+def _give(state, part):  # type: ignore[no-untyped-def]
+    """Make promises, move them forward where a job has ended, and start whoever is due."""
+    tally, now = part.tally[0], state.tally[0].now
+    _go_to(part, now)
+    _hold_overdue(part, now)
+    _hold_late(state, part, now)
+    moves, broken = tally.ended or tally.overdue > 0, tally.broken
+    tally.ended, tally.next = False, NEVER
+    row = part.waiting[0].first
+    while row >= 0:
+        after = np.int64(part.links[row].after)
+        if moves or part.begin[row] == NEVER:
+            _promise(part, row, np.int64(state.job[row].gpus), _length(state, part, row), broken)
+        if part.begin[row] > now:
+            tally.next = min(tally.next, part.begin[row])
+        elif start(state, row):
+            unlink(part.links, part.waiting[0], row)
+            expect(part.agenda, now + _length(state, part, row), np.int64(state.job[row].gpus))
+        row = after
+    if moves:
+        tally.broken = False  # for each now has a place besides the others
+
+
+@kernel
+def _next_change(state, part):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """The next promised start, unless a running job may be over its limit by then."""
+    if part.agenda.many[0] and part.agenda.tick[0] <= part.tally[0].next:
+        return NEVER
+    return part.tally[0].next
+
+
+@kernel
+def _length(state, part, row):  # type: ignore[no-untyped-def]
+    """Ticks that the present attempt is expected to take; at least one."""
+    limit = part.walltime[row]
+    return max(1, limit if limit else state.work[state.job[row].record])
+
+
+@kernel
+def _hold_overdue(part, now):  # type: ignore[no-untyped-def]
+    """What jobs over their limits hold is free from the next tick on, as far as is known."""
+    agenda, gpus, i = part.agenda, np.int64(0), 0
+    while i < agenda.many[0] and agenda.tick[i] <= now:
+        gpus += agenda.gpus[i]
+        i += 1
+    if gpus:
+        _take(part, now, now + 1, gpus)
+    part.tally[0].overdue = gpus
+
+
+@kernel
+def _hold_late(state, part, now):  # type: ignore[no-untyped-def]
+    """Let those begin now who were to begin before: for want of a place, or behind a job over its limit."""
+    row = part.waiting[0].first
+    while row >= 0:
+        begin = part.begin[row]
+        if begin < now:
+            gpus, length = np.int64(state.job[row].gpus), _length(state, part, row)
+            if begin + length > now:
+                _take(part, now, begin + length, -gpus)
+            _take(part, now, now + length, gpus)
+            part.begin[row] = now
+        row = np.int64(part.links[row].after)
+
+
+@kernel
+def _promise(part, row, gpus, length, broken):  # type: ignore[no-untyped-def]
+    """Promise a job the earliest start, the others in their places: no later than before, unless some are broken."""
+    old = part.begin[row]
+    if old < NEVER and broken:
+        _take(part, old, old + length, -gpus)
+        old = NEVER
+    tick = _earlier(part, gpus, length, old)
+    if tick < old:
+        if old < NEVER:
+            _take(part, old, old + length, -gpus)
+        _take(part, tick, tick + length, gpus)
+        part.begin[row] = tick
+
+
+@kernel
+def _earlier(part, gpus, length, old):  # type: ignore[no-untyped-def]
+    """The first tick before `old` from which so many GPUs are free for so long, or up to `old`; else `old`.
+
+    From `old` on the job's own promise makes room for it.
+    """
+    begin = NEVER
+    for i in range(part.tally[0].many):
+        stretch = part.stretch[i]
+        if stretch.tick >= old or (begin < NEVER and stretch.tick >= begin + length):
+            break
+        if stretch.free < gpus:
+            begin = NEVER
+        elif begin == NEVER:
+            begin = stretch.tick
+    return min(begin, old)
+
+
+@kernel
+def _go_to(part, now):  # type: ignore[no-untyped-def]
+    """Forget what lies before now, and what was held for jobs over their limits when it was last looked at."""
+    tally, stretch = part.tally[0], part.stretch
+    if tally.overdue:
+        if stretch[0].tick == now:
+            _take(part, now, now + 1, -tally.overdue)
+        tally.overdue = 0
+    past = 0
+    while past + 1 < tally.many and stretch[past + 1].tick <= now:
+        past += 1
+    if past:
+        _shift(part, past, -past)
+    stretch[0].tick = now
+
+
+@kernel
+def _take(part, begin, end, gpus):  # type: ignore[no-untyped-def]
+    """Take GPUs from one tick to another, or give them back where they are negative."""
+    first, last = _cut(part, begin), _cut(part, end)
+    for i in range(first, last):
+        part.stretch[i].free -= gpus
+        if part.stretch[i].free < 0:
+            part.tally[0].broken = True
+    _join(part, last)
+    _join(part, first)
+
+
+@kernel
+def _cut(part, tick):  # type: ignore[no-untyped-def]
+    """Let a stretch begin at a tick, which is not before the first one; where it is. A binary search."""
+    low, high = np.int64(0), part.tally[0].many
+    while low < high:
+        middle = (low + high) >> 1
+        if part.stretch[middle].tick < tick:
+            low = middle + 1
+        else:
+            high = middle
+    if low == part.tally[0].many or part.stretch[low].tick != tick:
+        _shift(part, low, 1)
+        part.stretch[low].tick = tick
+        part.stretch[low].free = part.stretch[low - 1].free
+    return low
+
+
+@kernel
+def _join(part, i):  # type: ignore[no-untyped-def]
+    """Let a stretch be one with that before it where the same is free."""
+    if i > 0 and part.stretch[i].free == part.stretch[i - 1].free:
+        _shift(part, i + 1, -1)
+
+
+@kernel
+def _shift(part, i, by):  # type: ignore[no-untyped-def]
+    """Move the stretches from the i-th on by so many places."""
+    many, stretch = part.tally[0].many, part.stretch
+    if by < 0:
+        for j in range(i, many):
+            stretch[j + by].tick = stretch[j].tick
+            stretch[j + by].free = stretch[j].free
+    else:
+        for j in range(many - 1, i - 1, -1):
+            stretch[j + by].tick = stretch[j].tick
+            stretch[j + by].free = stretch[j].free
+    part.tally[0].many = many + by
+
+
+kernels(Promises, _arrive, _leave, _give, _next_change)
+
+
+@entry
+def advance(state, part, asks, resumed):  # type: ignore[no-untyped-def]
+    """`loop.run` for this policy."""
+    return run(state, part, asks, resumed)
