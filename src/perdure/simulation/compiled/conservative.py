@@ -3,7 +3,8 @@
 What will be free is a step function of the tick, kept from pass to pass: running jobs up to their expected ends and
 waiting jobs from their promised starts on. A job that starts as promised changes nothing in it, and one that ends as
 expected neither. A waiting job is moved forward in place: before its own promise only the others stand, so that a look
-at what is free up to there tells whether it can be earlier.
+at what is free up to there tells whether it can be earlier. It can only begin before what has come free since the last
+look ends: where jobs run as long as expected nobody is looked at again.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def prepare(policy: Conservative, jobs: Workload, total_gpus: int) -> Promises: 
         ended=FLAG,  # a job has, since the last pass
         broken=FLAG,  # more has been promised than there is
         next=LONG,  # promised start that is to come
+        freed=LONG,  # up to this tick something has come free since the last pass began
     )
     tally[0]["many"], tally[0]["next"] = 1, NEVER
     begin = np.full(n, NEVER)
@@ -73,7 +75,7 @@ def _leave(state, part, row):  # type: ignore[no-untyped-def]
     strike(part.agenda, end, gpus)
     _go_to(part, now)
     if end > now:
-        _take(part, now, end, -gpus)
+        _free(part, now, end, gpus)
     part.tally[0].ended = True
 
 
@@ -85,12 +87,17 @@ def _give(state, part):  # type: ignore[no-untyped-def]
     _hold_overdue(part, now)
     _hold_late(state, part, now)
     moves, broken = tally.ended or tally.overdue > 0, tally.broken
+    until = tally.freed if moves else np.int64(0)
     tally.ended, tally.next = False, NEVER
+    if moves:
+        tally.freed = 0
     row = part.waiting[0].first
     while row >= 0:
         after = np.int64(part.links[row].after)
-        if moves or part.begin[row] == NEVER:
-            _promise(part, row, np.int64(state.job[row].gpus), _length(state, part, row), broken)
+        if part.begin[row] == NEVER:
+            _promise(part, row, np.int64(state.job[row].gpus), _length(state, part, row))
+        elif moves:
+            _move(part, row, np.int64(state.job[row].gpus), _length(state, part, row), max(until, tally.freed), broken)
         if part.begin[row] > now:
             tally.next = min(tally.next, part.begin[row])
         elif start(state, row):
@@ -144,30 +151,41 @@ def _hold_late(state, part, now):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _promise(part, row, gpus, length, broken):  # type: ignore[no-untyped-def]
-    """Promise a job the earliest start, the others in their places: no later than before, unless some are broken."""
+def _promise(part, row, gpus, length):  # type: ignore[no-untyped-def]
+    """Promise a job the earliest start, the others in their places."""
+    tick = _earlier(part, gpus, length, NEVER, NEVER)
+    _take(part, tick, tick + length, gpus)
+    part.begin[row] = tick
+
+
+@kernel
+def _move(part, row, gpus, length, until, broken):  # type: ignore[no-untyped-def]
+    """Move a promise forward, the others in their places, as far as what is free up to a tick allows.
+
+    Where promises are broken it is made anew, and may then be later than it was.
+    """
     old = part.begin[row]
-    if old < NEVER and broken:
-        _take(part, old, old + length, -gpus)
-        old = NEVER
-    tick = _earlier(part, gpus, length, old)
+    if broken:
+        _free(part, old, old + length, gpus)
+        _promise(part, row, gpus, length)
+        return
+    tick = _earlier(part, gpus, length, old, until)
     if tick < old:
-        if old < NEVER:
-            _take(part, old, old + length, -gpus)
+        _free(part, old, old + length, gpus)
         _take(part, tick, tick + length, gpus)
         part.begin[row] = tick
 
 
 @kernel
-def _earlier(part, gpus, length, old):  # type: ignore[no-untyped-def]
-    """The first tick before `old` from which so many GPUs are free for so long, or up to `old`; else `old`.
+def _earlier(part, gpus, length, old, until):  # type: ignore[no-untyped-def]
+    """The first tick before `old` and `until` from which so many GPUs are free for so long, or up to `old`; else `old`.
 
     From `old` on the job's own promise makes room for it.
     """
     begin = NEVER
     for i in range(part.tally[0].many):
         stretch = part.stretch[i]
-        if stretch.tick >= old or (begin < NEVER and stretch.tick >= begin + length):
+        if stretch.tick >= old or stretch.tick >= (until if begin == NEVER else begin + length):
             break
         if stretch.free < gpus:
             begin = NEVER
@@ -177,12 +195,19 @@ def _earlier(part, gpus, length, old):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _free(part, begin, end, gpus):  # type: ignore[no-untyped-def]
+    """Give back what was held from one tick to another: others may move there."""
+    _take(part, begin, end, -gpus)
+    part.tally[0].freed = max(part.tally[0].freed, end)
+
+
+@kernel
 def _go_to(part, now):  # type: ignore[no-untyped-def]
     """Forget what lies before now, and what was held for jobs over their limits when it was last looked at."""
     tally, stretch = part.tally[0], part.stretch
     if tally.overdue:
         if stretch[0].tick == now:
-            _take(part, now, now + 1, -tally.overdue)
+            _free(part, now, now + 1, tally.overdue)
         tally.overdue = 0
     past = 0
     while past + 1 < tally.many and stretch[past + 1].tick <= now:
