@@ -36,6 +36,7 @@ def tables(draw: st.DrawFn) -> JobTable:
         np.array(draw(st.lists(seconds, min_size=total, max_size=total)), np.float64),
         np.array(draw(st.lists(st.booleans(), min_size=total, max_size=total)), bool),
     )
+    start_s = column(seconds | st.just(np.nan))
     ids = draw(st.lists(texts.filter(bool), min_size=n, max_size=n, unique=True))
     return JobTable(
         job_id=np.array(ids),
@@ -45,8 +46,8 @@ def tables(draw: st.DrawFn) -> JobTable:
         user=column(texts),
         vc=column(texts),
         ending=column(st.sampled_from(list(TableEnding))).astype(np.int8),
-        start_s=column(seconds | st.just(np.nan)),
-        end_s=column(seconds | st.just(np.nan)),
+        start_s=start_s,
+        end_s=start_s + column(seconds | st.just(np.nan)),
         walltime_s=column(seconds | st.just(np.nan)),
         nodes=column(st.integers(0, 1000)),
         gpu_type=column(texts),
@@ -139,3 +140,11 @@ def test_without_duckdb_it_is_said_what_to_install(file, monkeypatch):
     monkeypatch.setattr(columns, "_SMALL_BYTES", 0)
     with pytest.raises(MissingExtra, match=re.escape(to_install("sim"))):
         read(path)
+
+
+def test_an_end_before_its_start_is_refused(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text("job_id,submit_s,gpus,duration_s,start_s,end_s\na,0,1,10,5,15\nb,0,1,10,20,10\n")
+    with pytest.raises(InputError, match=r"jobs.csv:3: the end is before the start"):
+        read(path)
+    assert read(path, skip_bad=True).left_out == {"the end is before the start": 1}

@@ -143,3 +143,30 @@ def test_what_slurm_schedules_by_is_read_where_it_was_exported(file):
     )
     bare = read(file("bare.txt", HEADER + record())).table
     assert (bare.partition[0], bare.account[0], bare.cpus[0]) == ("", "lab", 0)
+
+
+@pytest.mark.parametrize(
+    ("submit", "start"),
+    [
+        ("2026-01-01T01:00:00+01:00", "2026-01-01T01:01:00+01:00"),
+        ("2025-12-31T19:00:00-0500", "2025-12-31T19:01:00-0500"),
+        ("2026-01-01T00:00:00Z", "2026-01-01T00:01:00"),
+    ],
+)
+def test_times_with_an_offset_are_the_instants_that_they_name(file, submit, start):
+    jobs = read(file("jobs.txt", HEADER + record(submit=submit, start=start))).table
+    assert (jobs.began_s, jobs.start_s[0]) == (1767225600, 60)
+
+
+def test_jobs_in_a_state_that_is_not_known_are_left_out_and_named(file):
+    trace = read(file("jobs.txt", HEADER + record() + record("8", state="VANISHED") + record("9", state="VANISHED")))
+    assert trace.left_out == {"their state is not an ending that Slurm knows (VANISHED)": 2}
+    assert trace.table.job_id.tolist() == ["7"]
+
+
+def test_what_slurm_put_back_or_resized_was_killed(file):
+    rows = record(state="REQUEUED") + record(start="2026-01-01T02:00:00") + record("8", state="RESIZING")
+    jobs = read(file("jobs.txt", HEADER + rows)).table
+    assert jobs.ending.tolist() == [TableEnding.PASSED, TableEnding.KILLED]
+    assert jobs.attempts is not None
+    assert jobs.attempts.passed.tolist() == [False, True, False]

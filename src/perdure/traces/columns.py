@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from perdure.errors import InputError, MissingExtra
 from perdure.installation import to_install
-from perdure.traces.source import TraceSource, open_source, too_large
+from perdure.traces.source import GZIP, TraceSource, open_source, too_large
 from perdure.traces.trace import Sieve
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _from_plain_csv(
     source: TraceSource, kinds: Mapping[str, ColumnKind], nothing: tuple[str, ...]
 ) -> dict[str, NDArray[Any]] | None:
     """The columns of a small file of plain rows; None for all else, which DuckDB is to read or to refuse."""
-    if source.gzipped or INSTANT in kinds.values():
+    if source.packing or INSTANT in kinds.values():
         return None
     try:
         if source.path.stat().st_size > _SMALL_BYTES:
@@ -175,9 +175,9 @@ def _from_csv(
     # Names of columns are ours (c0, c1, ...), so nothing of the file becomes a part of the statement.
     query = f"""SELECT {_select(kinds, names)} FROM read_csv(?, columns={types}, header=true, auto_detect=false,
         delim=',', quote='"', escape='"', nullstr=?, store_rejects=true, compression=?)"""  # noqa: S608
-    packed = "gzip" if source.gzipped else "none"
-    with database(source.damaged) as db:
-        found = db.execute(query, [str(source.path).translate(_GLOB), list(nothing), packed]).fetchnumpy()
+    packed = "gzip" if source.packing == GZIP else "none"
+    with source.unpacked() as path, database(source.damaged) as db:
+        found = db.execute(query, [str(path).translate(_GLOB), list(nothing), packed]).fetchnumpy()
         rejects = db.execute(
             "SELECT line, column_name, error_type, error_message FROM reject_errors ORDER BY line"
         ).fetchall()

@@ -51,6 +51,8 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
     if "ending" in columns:
         further["ending"] = _endings(sieve, columns["ending"])
     attempts = _attempts(sieve, columns["attempts"], columns["duration_s"]) if "attempts" in columns else None
+    if "start_s" in columns and "end_s" in columns:
+        sieve.bad(columns["end_s"] < columns["start_s"], "the end is before the start", "Fix the times")
     began = columns.get("began_s", np.zeros(1))
     return gather(
         source,

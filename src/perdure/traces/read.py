@@ -49,7 +49,7 @@ FORMATS: Mapping[str, Format] = {form.name: form for form in _ALL}
 def read(
     path: Path | str, format: str | None = None, *, skip_bad: bool = False, most_bytes: int | None = None
 ) -> Trace:
-    """Read a trace, packed by gzip or not.
+    """Read a trace, packed by gzip, zstd, xz or bzip2, or not.
 
     Parameters
     ----------

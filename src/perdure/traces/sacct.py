@@ -14,6 +14,7 @@ from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Sieve, Trace, g
 
 STEPS = "steps of jobs"
 UNFINISHED = "not ended yet"
+_MOST_NAMED = 3
 
 
 def sniff(head: bytes, _name: str) -> bool:
@@ -24,8 +25,9 @@ def sniff(head: bytes, _name: str) -> bool:
 def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the GPU jobs that have ended. Several records of one job id (``--duplicates``) are its attempts.
 
-    Steps, jobs without GPUs, jobs that never started and jobs that have not ended are left out and counted. An
-    account is a virtual cluster; without that column it is the partition. Times are read as UTC.
+    Steps, jobs without GPUs, jobs that never started, jobs that have not ended and jobs in a state that is not known
+    are left out and counted. An account is a virtual cluster; without that column it is the partition. Times that
+    tell no offset are read as UTC.
     """
     seen = Records.of(source)
     sieve = Sieve(len(seen), lambda row: source.at_line(int(seen.line[row])), skip_bad)
@@ -34,6 +36,9 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
     sieve.leave_out(np.isnan(seen.start_s) | np.isin(seen.state, ("PENDING", "REQUEUE_HOLD")), NEVER_STARTED)
     sieve.leave_out(np.isin(seen.state, ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")), UNFINISHED)
     sieve.leave_out(seen.gpus == 0, NO_GPUS)
+    strange = slurm_endings(seen.state) == TableEnding.UNKNOWN
+    names = ", ".join(sorted(set(seen.state[strange & sieve.kept].tolist()))[:_MOST_NAMED])
+    sieve.leave_out(strange, f"their state is not an ending that Slurm knows ({names})")
     sieve.bad(np.isnan(seen.elapsed_s), "the elapsed time is missing or no time", EXPORT)
     sieve.bad(np.isnan(seen.submit_s), "the submit time is missing or no time", EXPORT)
     rows, job = _by_job(seen, sieve.kept)
@@ -67,7 +72,7 @@ def _jobs(source: TraceSource, seen: Records, sieve: Sieve, rows: NDArray[np.int
     jobs.left_out = sieve.left_out
     vc = seen.vc[tail]
     requeued = len(rows) - len(head)
-    notes = ["times are read as UTC: a local clock's change shows as an hour"]
+    notes = ["times that tell no offset are read as UTC: a local clock's change shows as an hour"]
     if requeued:
         notes.append(f"{requeued} records are further attempts of jobs that were put back")
     return gather(

@@ -20,7 +20,7 @@ _WRITTEN_BY_USERS = (
     "SubmitLine", "SystemComment", "WCKey", "WorkDir",
 )  # fmt: skip
 _JOB_ID = re2.compile(r"\d{1,12}(?:_\d{1,10}|_\[[^\]]*\]|\+\d{1,6})?(?:\.[A-Za-z0-9_+]{1,32})?")
-_TIME = re2.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|\d{1,12}|Unknown|None|")
+_TIME = re2.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:Z|[+-]\d\d:?\d\d)?|\d{1,12}|Unknown|None|")
 _STATE = re2.compile(r"[A-Z_]{4,20}(?: by \d{1,10})?\+?")
 _COUNT = re2.compile(r"\d{0,12}")
 _TRES = re2.compile(r"(?:[A-Za-z0-9/:_.-]+=[^,=]*(?:,|$))*")

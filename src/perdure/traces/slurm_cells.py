@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,9 @@ _MAX_DIGITS = 11  # of a plain number
 
 
 def instants(cells: Bytes) -> NDArray[np.float64]:
-    """Seconds since the epoch of ``2021-01-06T14:09:15`` and of plain seconds; NaN where unknown or no time."""
+    """Seconds since the epoch of ``2021-01-06T14:09:15``, with an offset (``+01:00``, ``Z``) or read as UTC, and of
+    plain seconds; NaN where unknown or no time.
+    """
     letters = _letters(cells)
     seconds = np.full(len(cells), np.nan)
     dated = np.zeros(len(cells), bool)
@@ -27,6 +30,8 @@ def instants(cells: Bytes) -> NDArray[np.float64]:
     others = np.flatnonzero(~dated)
     plain = others[_plain(letters[others])]
     seconds[plain] = cells[plain].astype(np.float64)
+    offset = np.setdiff1d(others, plain)
+    seconds[offset] = mapped(cells[offset], _with_offset)
     return seconds
 
 
@@ -62,6 +67,15 @@ def _plain(letters: NDArray[np.uint8]) -> NDArray[np.bool_]:
     digit = (letters >= ord("0")) & (letters <= ord("9"))
     digits: NDArray[np.bool_] = (digit | (letters == 0)).all(axis=1) & digit[:, 0]
     return digits & ~digit[:, _MAX_DIGITS:].any(axis=1)
+
+
+def _with_offset(cell: bytes) -> float:
+    """Seconds since the epoch of a time that tells its offset; NaN of what does not."""
+    try:
+        time = datetime.fromisoformat(cell.decode("ascii", "replace"))
+    except ValueError:
+        return np.nan
+    return np.nan if time.tzinfo is None else time.timestamp()
 
 
 def _times(cells: Bytes) -> NDArray[np.datetime64]:

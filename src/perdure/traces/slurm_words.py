@@ -16,7 +16,9 @@ _DURATION = re2.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,2}):(\d{2})(?:\.\d
 _FAILURES = ("FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "LAUNCH_FAILED", "RECONFIG_FAIL", "SPECIAL_EXIT")
 _ENDINGS = {
     "COMPLETED": TableEnding.PASSED,
-    **dict.fromkeys(("CANCELLED", "TIMEOUT", "DEADLINE", "REVOKED", "PREEMPTED"), TableEnding.KILLED),
+    **dict.fromkeys(
+        ("CANCELLED", "TIMEOUT", "DEADLINE", "REVOKED", "PREEMPTED", "REQUEUED", "RESIZING"), TableEnding.KILLED
+    ),
     **dict.fromkeys(_FAILURES, TableEnding.FAILED),
 }
 UNLIMITED = ("UNLIMITED", "Partition_Limit", "INVALID", "")

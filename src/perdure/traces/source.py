@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import io
+import lzma
+import shutil
+import sys
+import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +19,22 @@ from typing import IO, cast
 
 from perdure.errors import InputError
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 HEAD_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 20
-_GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
+GZIP = b"\x1f\x8b"
+_UNPACKING: Mapping[bytes, Callable[[Path], object]] = {  # by the first bytes of a packed file
+    GZIP: gzip.open,
+    b"\x28\xb5\x2f\xfd": zstd.open,
+    b"\xfd7zXZ": lzma.open,
+    b"BZh": bz2.open,
+}
+_DAMAGED = EOFError, gzip.BadGzipFile, zlib.error, zstd.ZstdError, lzma.LZMAError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +43,7 @@ class TraceSource:
 
     path: Path
     head: bytes  # the first bytes, unpacked; of a Parquet file its column names as the header of a CSV file
-    gzipped: bool
+    packing: bytes  # the first bytes of a packed file, by which its packing is known; empty where it is none
     parquet: bool
     most_bytes: int | None = None  # that it was held to; whatever is read beside it is held to the same
 
@@ -41,12 +58,28 @@ class TraceSource:
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """The unpacked bytes. A cut-off or damaged gzip file is an `InputError`, whenever that shows."""
+        """The unpacked bytes. A cut-off or damaged packed file is an `InputError`, whenever that shows."""
         try:
-            with _opened(self.path, self.gzipped) as stream:
+            with _opened(self.path, self.packing) as stream:
                 yield stream
-        except (EOFError, gzip.BadGzipFile, zlib.error) as err:
+        except _DAMAGED as err:
             raise self.damaged(str(err)) from err
+        except OSError as err:
+            if err.errno is not None:
+                raise
+            raise self.damaged(str(err)) from err  # bzip2's way to say so
+
+    @contextmanager
+    def unpacked(self) -> Iterator[Path]:
+        """A file that is not packed, or by gzip, for who can read such files alone; one that is made for it goes."""
+        if self.packing in (b"", GZIP):
+            yield self.path
+            return
+        with tempfile.NamedTemporaryFile(prefix="perdure-trace-") as file:
+            with self.open() as stream:
+                shutil.copyfileobj(stream, file, _PIECE_BYTES)
+            file.flush()
+            yield Path(file.name)
 
     @contextmanager
     def text(self) -> Iterator[IO[str]]:
@@ -73,8 +106,8 @@ class TraceSource:
         return f"{self.path}, row {row + 1}"
 
 
-def _opened(path: Path, gzipped: bool) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(path)) if gzipped else path.open("rb")
+def _opened(path: Path, packing: bytes) -> IO[bytes]:
+    return cast("IO[bytes]", _UNPACKING[packing](path)) if packing else path.open("rb")
 
 
 def open_source(path: Path | str, most_bytes: int | None = None) -> TraceSource:
@@ -85,19 +118,19 @@ def open_source(path: Path | str, most_bytes: int | None = None) -> TraceSource:
     path = Path(path)
     try:
         with path.open("rb") as stream:
-            magic = stream.read(4)
-        gzipped = magic.startswith(_GZIP)
-        with _opened(path, gzipped) as stream:
+            magic = stream.read(len(max(_UNPACKING, key=len)))
+        packing = next((first for first in _UNPACKING if magic.startswith(first)), b"")
+        with _opened(path, packing) as stream:
             head = stream.read(HEAD_BYTES)
             if most_bytes is not None and _is_longer(stream, most_bytes - len(head)):
                 raise too_large(path, most_bytes)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as err:
-        raise TraceSource(path, b"", True, False).damaged(str(err)) from err
+    except _DAMAGED as err:
+        raise TraceSource(path, b"", b"", False).damaged(str(err)) from err
     except OSError as err:
         raise InputError(str(path), err.strerror or str(err), "Name a trace file that you may read") from err
     if not head.strip():
         raise InputError(str(path), "the file is empty", "Export the trace again")
-    return TraceSource(path, head, gzipped, magic == _PARQUET, most_bytes)
+    return TraceSource(path, head, packing, magic.startswith(_PARQUET), most_bytes)
 
 
 def too_large(path: Path, most_bytes: int) -> InputError:
