@@ -51,8 +51,8 @@ def test_alignment_by_hand() -> None:
 
 
 def test_maxmin_shares_fill_the_least_first() -> None:
-    assert [share / UNIT for share in maxmin_shares([8, 1, 4], 8)] == [3.5, 1.0, 3.5]
-    assert [share / UNIT for share in maxmin_shares([1, 2], 8)] == [1.0, 2.0]
+    assert (maxmin_shares(np.array([8, 1, 4]), 8) / UNIT).tolist() == [3.5, 1.0, 3.5]
+    assert (maxmin_shares(np.array([1, 2]), 8) / UNIT).tolist() == [1.0, 2.0]
 
 
 def test_equal_jobs_take_turns_in_the_order_of_arrival() -> None:

@@ -8,27 +8,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from perdure.scheduling.view import View
 
-UNIT = 720_720  # of these a GPU has: shares are whole, so that equal jobs stay equal, and exact among up to 16 jobs
+UNIT = 27_720  # of these a GPU has: shares are whole, so that equal jobs stay equal, and exact among up to 12 jobs
+Ints = NDArray[np.int64]
 
 
-def maxmin_shares(asked: list[int], total: int) -> list[int]:
+def maxmin_shares(asked: Ints, total: int) -> Ints:
     """Shares of `total` GPUs that maximise the smallest, then the next smallest, none above what is asked.
 
-    In 720,720ths of a GPU, rounded down. By water-filling in the order of what is asked: each takes an even part of
+    In 27,720ths of a GPU, rounded down. By water-filling in the order of what is asked: each takes an even part of
     what is left, or less if it asks less; from the first that asks for more than its part, all get that same part.
 
-    >>> [share / UNIT for share in maxmin_shares([1, 4, 8], 8)]
+    >>> (maxmin_shares(np.array([1, 4, 8]), 8) / UNIT).tolist()
     [1.0, 3.5, 3.5]
     """
-    left = total * UNIT
-    for done, gpus in enumerate(sorted(asked)):
-        level = left // (len(asked) - done)
-        if gpus * UNIT > level:
-            return [min(each * UNIT, level) for each in asked]
-        left -= gpus * UNIT
-    return [gpus * UNIT for gpus in asked]
+    wanted = np.sort(asked) * UNIT
+    left = total * UNIT - (np.cumsum(wanted) - wanted)
+    part = left // np.arange(len(asked), 0, -1)
+    more = np.flatnonzero(wanted > part)
+    return np.minimum(asked * UNIT, part[more[0]]) if len(more) else asked * UNIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +54,26 @@ class Deficits:
     """Max-min fairness at work: what each job is owed, in `UNIT` parts of a GPU-tick.
 
     A job is owed its share for each tick since it came, less what it ran; `share` is that of the last round. A next
-    attempt starts with nothing owed.
+    attempt starts with nothing owed. A job that runs when a round begins ran all the round before.
     """
 
     view: View
-    owed: dict[int, int] = field(default_factory=dict)
-    share: dict[int, int] = field(default_factory=dict)
-    seen: dict[int, int] = field(default_factory=dict)  # ticks run when last counted
+    gpus: Ints = field(init=False)
+    owed: Ints = field(init=False)  # of each job, like the next one
+    share: Ints = field(init=False)
+    there: dict[int, None] = field(default_factory=dict)  # in the order in which they came
     counted: int = 0
 
+    def __post_init__(self) -> None:
+        self.gpus = np.array(self.view.gpus, np.int64)
+        self.owed, self.share = np.zeros_like(self.gpus), np.zeros_like(self.gpus)
+
     def arrive(self, row: int) -> None:
-        self.owed[row], self.share[row], self.seen[row] = 0, 0, self.view.attained(row)
+        self.there[row] = None
+        self.owed[row] = self.share[row] = 0
 
     def leave(self, row: int) -> None:
-        del self.owed[row], self.share[row], self.seen[row]
+        del self.there[row]
 
     def plan(self) -> list[int]:
         """Settle what is owed, share out again, and take the gangs that are owed most for each of their GPUs while they
@@ -73,17 +81,28 @@ class Deficits:
 
         Among equals, the order of arrival.
         """
-        view, rows = self.view, list(self.owed)
+        view = self.view
+        rows, running = (np.fromiter(jobs, np.intp, len(jobs)) for jobs in (self.there, view.running))
         elapsed, self.counted = view.now - self.counted, view.now
-        for row in rows:
-            ran = view.attained(row) - self.seen[row]
-            self.owed[row] += self.share[row] * elapsed - view.gpus[row] * ran * UNIT
-            self.seen[row] += ran
-        self.share = dict(zip(rows, maxmin_shares([view.gpus[row] for row in rows], view.total_gpus), strict=True))
-        rows.sort(key=lambda row: -(self.owed[row] + self.share[row]) / view.gpus[row])
-        plan, free = [], view.total_gpus
-        for row in rows:
-            if view.gpus[row] <= free:
-                plan.append(row)
-                free -= view.gpus[row]
-        return plan
+        self.owed[rows] += self.share[rows] * elapsed
+        self.owed[running] -= self.gpus[running] * (UNIT * elapsed)
+        gpus = self.gpus[rows]
+        self.share[rows] = maxmin_shares(gpus, view.total_gpus)
+        order = np.argsort(-(self.owed[rows] + self.share[rows]) / gpus, kind="stable")
+        ordered = rows[order].tolist()
+        return ordered if gpus.sum() <= view.total_gpus else _first_fit(ordered, view)
+
+    def is_settled(self) -> bool:
+        """With everybody running, the next plan is the same again."""
+        return not self.view.waiting
+
+
+def _first_fit(rows: list[int], view: View) -> list[int]:
+    plan, free = [], view.total_gpus
+    for row in rows:
+        if view.gpus[row] <= free:
+            plan.append(row)
+            free -= view.gpus[row]
+            if not free:
+                break
+    return plan

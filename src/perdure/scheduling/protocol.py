@@ -131,6 +131,14 @@ class Planner(Protocol):
 
 
 @runtime_checkable
+class SettlingPlanner(Protocol):
+    """A planner that can tell when rounds need no plan; others plan each round."""
+
+    def is_settled(self) -> bool:
+        """Whether the next plan will name the same jobs again if no job comes or ends before it."""
+
+
+@runtime_checkable
 class PlanningPolicy(Protocol):
     """Decides at the beginning of each round of `round_s` seconds who runs until the next.
 

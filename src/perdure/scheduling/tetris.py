@@ -47,11 +47,13 @@ class Tetris(StatelessPolicy):
 
     def order(self, view: View) -> Iterator[int]:
         rows = [row for row in view.waiting if view.gpus[row] <= view.free_gpus]
-        if not rows:
+        if len(rows) <= 1:
+            yield from rows
             return
         gpus = np.array([view.gpus[row] for row in rows], np.float64)
         packed = alignment(gpus[:, None], np.array([view.free_gpus], float), np.array([view.total_gpus], float))
         soon = 1.0 / np.maximum(1.0, gpus * np.array([view.remaining(row) for row in rows]))
         score = self.packing * packed + packed.mean() / soon.mean() * soon
         for i in np.argsort(-np.round(score / score.max(), 9), kind="stable"):
-            yield rows[i]
+            if view.gpus[rows[i]] <= view.free_gpus:
+                yield rows[i]

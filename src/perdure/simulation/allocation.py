@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, cast
 
 from perdure.errors import PerdureError
-from perdure.scheduling.protocol import ExplainingRanking, PlanningPolicy, Policy, RankingPolicy
+from perdure.scheduling.protocol import ExplainingRanking, PlanningPolicy, Policy, RankingPolicy, SettlingPlanner
 from perdure.simulation.world import World
 
 
@@ -91,14 +91,30 @@ class Rounds:
     def __init__(self, world: World, policy: PlanningPolicy) -> None:
         self.world, self.policy = world, policy
         self.planner = policy.planner(world.view)
-        world.on_arrival, world.on_end = self.planner.arrive, self.planner.leave
+        world.on_arrival, world.on_end = self._arrive, self._leave
         self.length = max(1, round(policy.round_s * world.view.ticks_per_s))
         self.due = -1
+        self.settles = isinstance(self.planner, SettlingPlanner)
+        self.settled = False  # rounds pass without a plan until a job comes or ends
+
+    def _arrive(self, row: int) -> None:
+        self._wake()
+        self.planner.arrive(row)
+
+    def _leave(self, row: int) -> None:
+        self._wake()
+        self.planner.leave(row)
+
+    def _wake(self) -> None:
+        """Go on with the rounds: the first one that does not begin before now is next."""
+        if self.settled:
+            self.settled = False
+            self.due += max(0, -(-(self.world.view.now - self.due) // self.length)) * self.length
 
     def next_change(self) -> int | None:
         """The next round; rounds go on while there are jobs."""
         view = self.world.view
-        return self.due if view.waiting or view.running else None
+        return self.due if not self.settled and (view.waiting or view.running) else None
 
     def reason(self, row: int) -> str | None:  # noqa: ARG002
         return None
@@ -116,16 +132,24 @@ class Rounds:
         for row in plan:
             if row in view.waiting:
                 self.world.start(row)  # GPUs enough, but perhaps not where it could use them: then it waits on
+        self.settled = bool(view.running) and self.settles and cast("SettlingPlanner", self.planner).is_settled()
 
     def _check(self, plan: list[int]) -> None:
         view, free, seen = self.world.view, self.world.view.total_gpus, set()
-        for row in plan:
+        if self._is_possible(plan):
+            return
+        for row in plan:  # which is to blame?
             if row in seen or not (row in view.waiting or row in view.running):
                 raise self._refused(row, "is not there, or is named twice")
             seen.add(row)
             free -= view.gpus[row]
             if free < 0:
                 raise self._refused(row, f"needs {-free} GPUs more than there are")
+
+    def _is_possible(self, plan: list[int]) -> bool:
+        view, named = self.world.view, set(plan)
+        there = len(named) == len(plan) and not named.difference(view.running, view.waiting)
+        return there and sum(map(view.gpus.__getitem__, plan)) <= view.total_gpus
 
     def _refused(self, row: int, what: str) -> PolicyError:
         return PolicyError(

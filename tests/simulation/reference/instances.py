@@ -57,7 +57,7 @@ class Instance:
     @classmethod
     def drawn(cls, seed: int) -> Instance:
         rng = np.random.default_rng(seed)
-        n, total = int(rng.integers(2, 14)), int(rng.choice([4, 8, 10]))
+        n, total = int(rng.integers(2, 13)), int(rng.choice([4, 8, 10]))
         submit = np.sort(rng.integers(0, rng.choice([4, 20, 50]), n)).astype(float)
         run = rng.integers(0, rng.choice([4, 30, 60]), n).astype(float)
         limited = rng.random(n) < rng.choice([0, 0.7, 1])

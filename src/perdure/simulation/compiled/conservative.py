@@ -53,6 +53,7 @@ def prepare(policy: Conservative, jobs: Workload, total_gpus: int) -> Promises: 
         ended=FLAG,  # a job has, since the last pass
         broken=FLAG,  # more has been promised than there is
         next=LONG,  # promised start that is to come
+        late=FLAG,  # somebody who was due has not started
         freed=LONG,  # up to this tick something has come free since the last pass began
     )
     tally[0]["many"], tally[0]["next"] = 1, NEVER
@@ -85,13 +86,17 @@ def _give(state, part):  # type: ignore[no-untyped-def]
     tally, now = part.tally[0], state.tally[0].now
     _go_to(part, now)
     _hold_overdue(part, now)
-    _hold_late(state, part, now)
-    moves, broken = tally.ended or tally.overdue > 0, tally.broken
-    until = tally.freed if moves else np.int64(0)
-    tally.ended, tally.next = False, NEVER
+    if tally.late or tally.next < now:
+        _hold_late(state, part, now)
+    until, broken = tally.freed, tally.broken
+    moves = (tally.ended or tally.overdue > 0) and (broken or until > now)
+    tally.ended = False
     if moves:
         tally.freed = 0
-    row = part.waiting[0].first
+    if moves or tally.late or tally.next <= now:
+        row, tally.next, tally.late = part.waiting[0].first, NEVER, False
+    else:
+        row = _first_new(part)
     while row >= 0:
         after = np.int64(part.links[row].after)
         if part.begin[row] == NEVER:
@@ -103,9 +108,21 @@ def _give(state, part):  # type: ignore[no-untyped-def]
         elif start(state, row):
             unlink(part.links, part.waiting[0], row)
             expect(part.agenda, now + _length(state, part, row), np.int64(state.job[row].gpus))
+        else:
+            tally.late = True
         row = after
     if moves:
         tally.broken = False  # for each now has a place besides the others
+
+
+@kernel
+def _first_new(part):  # type: ignore[no-untyped-def]
+    """The first of those at the end of the queue who are promised nothing yet; -1 for none."""
+    new, row = np.int64(-1), part.waiting[0].last
+    while row >= 0 and part.begin[row] == NEVER:
+        new = row
+        row = np.int64(part.links[row].before)
+    return new
 
 
 @kernel
