@@ -63,7 +63,7 @@ def test_schedules_of_tiresias_come_out_the_same_line_for_line(perdure, home, go
 def test_the_figures_as_json(perdure, trace):
     ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo,srtf", "--json")
     assert (ran.code, ran.err) == (0, "")
-    assert sorted(ran.json) == ["details", "runs", "schema"]
+    assert sorted(ran.json) == ["details", "foresight", "runs", "schema"]
     fifo, srtf = ran.json["runs"]
     assert list(fifo) == list(srtf) == KEYS
     assert list(fifo["jct_s"]) == list(fifo["wait_s"]) == SPREADS

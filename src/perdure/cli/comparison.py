@@ -20,6 +20,7 @@ from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.scheduling.slurm.conf import SlurmSite
 from perdure.simulation.fitting import accepted
+from perdure.simulation.foresight import foresight
 from perdure.simulation.metrics import Metrics, interval
 from perdure.simulation.policy_file import is_policy_file
 from perdure.simulation.replay_error import ReplayError, replay_error
@@ -109,16 +110,19 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
         from perdure.cli.jobs_out import write_jobs
 
         write_jobs(asked.jobs_out, asked.traces, tables, runs)
+    known = foresight(tables, asked.policies, options)
     if asked.out is not None:
         from perdure.simulation.report import write_report
 
         shared = facts(asked.cluster or str(asked.slurm_conf), asked.placement, asked.failures, asked.load)
+        if known:
+            shared |= {"foresight": "; ".join(known)}
         if site is not None:
             shared |= {"slurm.conf, not modelled": ", ".join(site.unmodelled) or "nothing"}
             shared |= {"slurm.conf, ignored": ", ".join(site.ignored) or "nothing"}
         write_report(asked.out, shared, [str(path) for path in asked.traces], tables, runs)
     errors = _replay_errors(tables, runs) if asked.replay_error else []
-    _print_runs(asked.traces, runs, errors, site, as_json, wide=wide)
+    _print_runs(asked.traces, runs, errors, known, site, as_json, wide=wide)
 
 
 def _cluster(asked: ComparisonOptions) -> tuple[Cluster, PolicyOptions, SlurmSite | None]:
@@ -173,6 +177,7 @@ def _print_runs(
     traces: Sequence[Path],
     runs: Sequence[Run],
     errors: Sequence[ReplayError],
+    known: Sequence[str],
     site: SlurmSite | None,
     as_json: bool,
     *,
@@ -181,12 +186,15 @@ def _print_runs(
     """Every run as JSON, which names the trace where there are several; or a table with the seeds taken together.
 
     In JSON `details` are the further figures of each run, and `replay_error` how far each is from its trace, in the
-    order of the runs; `slurm_conf` are the keys of the file that are left out of account.
+    order of the runs; `foresight` is what policies knew that no scheduler knows; `slurm_conf` are the keys of the file
+    that are left out of account.
     """
     if as_json:
         traced = [{"trace": str(traces[run.case.trace])} if len(traces) > 1 else {} for run in runs]
         told = [{**trace, **run.to_json()} for trace, run in zip(traced, runs, strict=True)]
         further: dict[str, object] = {"replay_error": [error.to_json() for error in errors]} if errors else {}
+        if known:
+            further["foresight"] = list(known)
         if site is not None:
             further["slurm_conf"] = {"not_modelled": site.unmodelled, "ignored": site.ignored}
         print_json("whatif", 1, runs=told, details=[run.metrics.details() for run in runs], **further)
@@ -198,6 +206,8 @@ def _print_runs(
     print_table((*(NAMES[place] for place in shown), *FIGURES), rows, wide=wide)
     if len(runs) > len(together):
         print_line(f"Means over {len(runs) // len(together)} seeds{_of_intervals(found for _, found in together)}.")
+    for what in known:
+        print_line(f"{what}.")
     for run, error in zip(runs, errors, strict=False):
         _print_error(run, error, wide=wide)
 

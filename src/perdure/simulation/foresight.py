@@ -1,0 +1,34 @@
+"""What policies are told in a replay that no scheduler knows, and that flatters them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.model.table import JobTable
+from perdure.scheduling.policies import ALIASES, PolicyOptions
+
+_BY_LIMIT = ("easy", "conservative")
+_BY_RUNNING_TIME = ("sjf", "srtf", "srsf", "tetris")
+_BY_QUOTA = ("philly", "capacity")
+_BY_SAMPLE = ("gittins-2d",)
+
+
+def foresight(tables: Sequence[JobTable], policies: Sequence[str], options: PolicyOptions) -> list[str]:
+    """A sentence for each kind of foresight that some of the policies have.
+
+    >>> foresight([], ["fifo", "srtf"], PolicyOptions())
+    ['srtf: knows true running times']
+    """
+    names = [policy.partition(":")[0] for policy in policies]
+    asked = dict.fromkeys(ALIASES.get(name, name) for name in names)
+    without = sum(int((~(table.walltime_s > 0)).sum()) for table in tables)
+    jobs = sum(map(len, tables))
+    kinds: list[tuple[Sequence[str], str]] = [(_BY_RUNNING_TIME, "true running times")]
+    if without:
+        kinds.append((_BY_LIMIT, f"the true running times of the {without} of {jobs} jobs that have no time limit"))
+    if not options.gittins_samples:
+        kinds.append((_BY_SAMPLE, "what the very jobs of this trace take: give past ones by --gittins-samples"))
+    if not options.quotas:
+        kinds.append((_BY_QUOTA, "quotas by what this trace will ask for: give the real ones by --vc-quota"))
+    told = [([name for name in asked if name in knowing], what) for knowing, what in kinds]
+    return [f"{', '.join(knowing)}: know{'s' * (len(knowing) == 1)} {what}" for knowing, what in told if knowing]
