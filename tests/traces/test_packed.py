@@ -6,6 +6,7 @@ import bz2
 import gzip
 import lzma
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,12 @@ else:
 
 CSV = "job_id,submit_s,gpus,duration_s\n" + "".join(f"j{i},{i},1,{i % 97}\n" for i in range(20000))
 SWF = "; MaxProcs: 8\n" + "".join(f"{i} {i} 1 {10 + i % 7} 2" + " -1" * 13 + "\n" for i in range(1, 8000))
-PACKED = {"gz": gzip.compress, "zst": zstd.compress, "xz": lzma.compress, "bz2": bz2.compress}
+PACKED: Mapping[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "zst": zstd.compress,
+    "xz": lzma.compress,
+    "bz2": bz2.compress,
+}
 
 
 @pytest.mark.parametrize("suffix", PACKED)
