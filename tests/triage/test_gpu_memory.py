@@ -96,3 +96,17 @@ def test_what_is_not_said_to_be_unused_is_nothing() -> None:
     found = gpu_memory("CUDA out of memory. (GPU 0; 40.00 GiB total capacity; 1.00 GiB already allocated)")
     assert found is not None
     assert found.own == GIB + CONTEXT_BYTES
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: CUDA error: out of memory",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    ],
+)
+def test_a_full_card_without_figures_is_probed(line: str) -> None:
+    """The driver says it of a card that others hold as of one that the job itself fills."""
+    log = f'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n    net.cuda()\n{line}\n'
+    verdict = judge(log.encode())
+    assert (verdict.label, verdict.category) == (Label.UNSURE, "gpu_oom")

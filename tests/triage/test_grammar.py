@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.triage.grammar import Parsed, own_grammar
+from benchmarks.triage_new_words import read_anew
+from perdure.triage.grammar import BY, Parsed, own_grammar
 from perdure.triage.rules import own_categories
 
 GRAMMAR = own_grammar()
@@ -13,7 +14,8 @@ GRAMMAR = own_grammar()
 @pytest.mark.parametrize(
     ("line", "category"),
     [
-        ("FATAL: the licence proxy could not be reached", "net"),
+        ("FATAL: the licence proxy could not be reached", "lock"),
+        ("FATAL: the catalogue proxy could not be reached", "net"),
         ("error: metadata server stopped responding after 40 s", "net"),
         ("ERROR archive server went silent: no answer to 5 requests", "net"),
         ("loader: fatal: the mount of /proj did not respond", "fs"),
@@ -85,3 +87,58 @@ def test_each_pair_of_words_has_a_meaning_that_people_know() -> None:
 def test_it_is_surer_of_nothing_than_rules_are() -> None:
     chances = [p for of_kind in GRAMMAR.file.meaning.values() for _, p, _ in of_kind.values()]
     assert 0.05 < min(chances) < max(chances) < 0.8
+
+
+@pytest.mark.parametrize(
+    ("line", "category"),
+    [
+        ("ValueError: Unknown dataset flowers7", "config"),
+        ("error: unsupported optimizer type lionx", "config"),
+        ("ValueError: bf16 mixed precision requires a newer card", "config"),
+        ("ValueError: batch_size must be positive", "config"),
+        ("KeyError: the tile is empty", "data"),
+        ("tiles.TileError: 'a.tile' not recognized as a supported file format", "data"),
+        ("RuntimeError: input and weight must be on the current device", "device"),
+        ("ValueError: values of gamma are not finite", "numeric"),
+        ("rsync: error writing '/data/x.h5': Input/output error", "fs"),
+        ("mytool: error: cannot open '/data/train/x.csv'", "missing_file"),
+        ("error: no space left on device: '/tmp/spool/x'", "node_disk"),
+        ("fatal: could not obtain a licence for the solver", "lock"),
+        ("task preempted by the partition's owner", "preempt"),
+        ("Error: object 'yhat' not found", "syntax"),
+        ("fatal: pthread_create: resource temporarily unavailable", "env_limit"),
+        ("error: the prolog hung on this host", "launcher"),
+        ("solver: convergence failure after 400 sweeps: error", "numeric"),
+        ("AssertionError: 78 4992", "assertion"),
+    ],
+)
+def test_a_kind_of_error_is_read_in_any_words(line: str, category: str) -> None:
+    parsed = GRAMMAR.parse(line.encode(), asserted=True)
+    assert parsed is not None
+    assert GRAMMAR.means(parsed).category == category
+
+
+@pytest.mark.parametrize(
+    ("line", "proven"),
+    [
+        ("ValueError: the option fuse is not accepted: invalid value", True),
+        ("solver: error: the option fuse is not accepted: invalid value", False),
+        ("ToolError: permission denied", False),
+        ("mesher: fatal: matrix dimensions do not match", True),
+        ("RuntimeError: GPU ran out of memory", False),
+        ("error: metadata server stopped responding", True),
+    ],
+)
+def test_a_reading_stops_a_job_only_where_such_readings_were_right(line: str, proven: bool) -> None:
+    parsed = GRAMMAR.parse(line.encode(), asserted=True)
+    assert parsed is not None
+    assert GRAMMAR.means(parsed).proven is proven
+
+
+def test_of_the_lines_of_rules_hardly_one_that_passes_would_be_stopped_without_its_rule() -> None:
+    lines = [one for one in read_anew() if one.by == BY]
+    lasting, stopped = [one for one in lines if one.may_stop], [one for one in lines if one.stops]
+    assert sum(one.passes for one in lasting) > 0.05 * len(lasting)
+    assert len(stopped) > 60
+    assert sum(one.passes for one in stopped) <= 0.02 * len(stopped)
+    assert sum(one.is_right for one in lines) > 0.5 * len(lines)

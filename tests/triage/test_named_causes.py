@@ -144,7 +144,7 @@ CHDIR = "slurmstepd: error: couldn't chdir to `/data/u': No such file or directo
         ),
         # the user's
         (f"ERROR: Lost atoms: original 900 current 899 (src/thermo.cpp:1)\n{BOX}", STOP, Bound.NOTHING, "unstable"),
-        (f"ERROR: input grid x.nc not found\n{BOX}", STOP, Bound.NOTHING, "something is missing (data)"),
+        (f"ERROR: input grid x.nc not found\n{BOX}", UNSURE, Bound.NOTHING, "something is missing (data)"),
         ("{Error using  * \nIncorrect dimensions for matrix multiplication.\n", STOP, Bound.NOTHING, "shapes"),
         (
             "Error in library(abc) : there is no package called 'abc'\nExecution halted\n",

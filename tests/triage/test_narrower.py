@@ -40,6 +40,44 @@ def test_what_stands_around_narrows_a_category(log: str, category: str) -> None:
     assert said(log).category == category
 
 
+@pytest.mark.parametrize(
+    ("log", "category"),
+    [
+        (
+            f"{RAISED}requests.exceptions.HTTPError: 503 Server Error: Service Unavailable for url: https://hub.org/x\n",
+            "net",
+        ),
+        (
+            f"{RAISED}botocore.exceptions.ClientError: An error occurred (SlowDown) when calling PutObject\n",
+            "obj_store",
+        ),
+        (f"{RAISED}    data = pickle.load(f)\n_pickle.UnpicklingError: invalid load key, '<'.\n", "data"),
+        (
+            f"{RAISED}    magic_number = pickle_module.load(f)\n_pickle.UnpicklingError: invalid load key, '<'.\n",
+            "ckpt",
+        ),
+        (f"{RAISED}    raise KeyError(key) from None\nKeyError: 'DATA_ROOT'\n", "config"),
+        (f"{RAISED}    value = table['DATA_ROOT']\nKeyError: 'DATA_ROOT'\n", "index"),
+        (f"{RAISED}KeyError: 'optimizer_state_dict'\n", "ckpt"),
+        (f"{RAISED}KeyError: 'SwinNet is not in the model registry'\n", "config"),
+        (f"{RAISED}NotImplementedError: unknown loss huber2\n", "config"),
+        (f"{RAISED}NotImplementedError\n", "api"),
+        (f"{RAISED}TypeError: Got unsupported ScalarType BFloat16\n", "dtype"),
+        (f"{RAISED}yaml.scanner.ScannerError: mapping values are not allowed here\n", "config"),
+    ],
+)
+def test_a_message_tells_more_than_the_class_or_the_rule(log: str, category: str) -> None:
+    assert said(log).category == category
+
+
+def test_what_is_true_of_any_service_is_still_said() -> None:
+    verdict = said(
+        f"{RAISED}requests.exceptions.HTTPError: 503 Server Error: Service Unavailable for url: https://x.org/\n"
+    )
+    assert verdict.label is Label.TRANSIENT
+    assert verdict.summary.startswith("an object store or a remote service")
+
+
 def test_what_a_program_only_remarks_on_narrows_nothing() -> None:
     chatter = "wandb: WARNING Could not resolve host api.wandb.ai, running offline\n"
     assert said(f"{chatter}{RAISED}TimeoutError: timed out\n").category == "net"

@@ -89,7 +89,7 @@ EXECVE = "slurmstepd-n1: error: execve(): /home/a/{}\n"
             "srun: error: Unable to create step for job 7: Socket timed out on send/recv operation\n",
             RETRY, "launcher", "could not start a task",
         ),
-        ("FATAL: cannot reach the licence proxy\n" + SRUN.format(7), RETRY, "net", "cannot be reached (a service)"),
+        ("FATAL: cannot reach the licence proxy\n" + SRUN.format(7), RETRY, "lock", "cannot be reached (a licence)"),
     ],
 )  # fmt: skip
 def test_a_cause_has_its_own_name(log: str, label: Label, category: str, says: str) -> None:

@@ -45,6 +45,7 @@ class KnownMessage(Struct, frozen=True):
     p_transient: float
     fault: WhoseFault
     means: str  # half a sentence
+    proven: bool = True  # whether it may stop a job by itself
 
 
 class FamilyTable(Struct, frozen=True, forbid_unknown_fields=True):

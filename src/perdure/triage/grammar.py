@@ -23,17 +23,21 @@ from perdure.triage.patterns import capturing, compiled, options
 BY = "grammar"
 """What the evidence of a line that was read so is called."""
 
+PASSING = 0.5
+"""What passes a retry as often as so is believed to pass; what does more rarely is a reason to stop."""
+
 MAX_BYTES = 600
 """So much of a line's beginning is read: the message stands there, then what it quotes."""
 
 _MAX_MEM = 64 << 20
 
-_CLASS = r"^\s*(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failure|WhoseFault|Exit|Interrupt))(?:: |:?\s*$)"
+_CLASS = r"^\s*(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failure|Fault|Exit|Interrupt))(?:: |:?\s*$)"
 _PROGRAM = r"^\s*(?:\[[^\]]{1,60}\]:? ?)*([A-Za-z][\w.+/-]{1,40})(?:\[\d+\])?: "
+_PATH = r"((?:^|[\s'\"(=])(?:~|\.{1,2}|/(?:mnt/)?[\w-]+)?)(?:/[\w+@%,-][\w.+@%,-]*)*/[\w+@%,-]+((?:\.[\w-]{1,8})?)\b"
 _WORD = r"[A-Z]?[a-z]+|[A-Z]+"
 _MARK = (
     r"(?i)\b(?:err(?:or)?|fatal|fail(?:ed|ure|s)?|exception|critical|panic|abort(?:ed|ing)?|cannot|can't|could not"
-    r"|couldn't|unable|severe|alert|emerg|fault|refused|denied|lost|invalid|illegal|died)\b|(?-i:[a-z]Error\b)"
+    r"|couldn't|unable|severe|alert|emerg|fault|refused|denied|lost|invalid|illegal|died|exceeded)\b|(?-i:[a-z]Error\b)"
     r"|Exception\b|\*\*\*|!!!"
 )
 """Words without which a line asserts no failure."""
@@ -56,8 +60,18 @@ class WordTable(Struct, frozen=True, forbid_unknown_fields=True, rename={"of_cla
         return "(?i)" + "|".join(self.words)
 
 
+class ProvenTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """The table ``[proven]``; the head of ``grammar.toml`` explains the keys."""
+
+    classes: tuple[str, ...]
+    categories: tuple[str, ...]
+    either_way: tuple[str, ...]
+
+
 class GrammarFile(Struct, frozen=True, forbid_unknown_fields=True):
     """A file of words."""
+
+    proven: ProvenTable
 
     kind: tuple[WordTable, ...]
     thing: tuple[WordTable, ...]
@@ -96,7 +110,8 @@ class Grammar(Struct, frozen=True, dict=True):
         kind = self._kinds.first(message) or self._kinds_of_class.first(name)
         if not kind:
             return None
-        thing = self._things.first(message) or self._things.first(b" ".join(compiled(_WORD).findall(name)))
+        words = b" ".join(compiled(_WORD).findall(name))
+        thing = self._things.first(_without_names(message)) or self._things.first(words)
         program = raised or capturing(_PROGRAM).search(line)
         return Parsed(program[1].decode("latin-1") if program else "", kind, thing)
 
@@ -111,7 +126,15 @@ class Grammar(Struct, frozen=True, dict=True):
         category, p, fault = self._of_classes.get(parsed.speaker, {}).get(meaning[0], meaning)
         said = self._kinds.says[parsed.kind]
         thing = f" ({self._things.says[parsed.thing]})" if parsed.thing else ""
-        return KnownMessage(BY, parsed.speaker, category, p, fault, said + thing)
+        return KnownMessage(BY, parsed.speaker, category, p, fault, said + thing, self._is_proven(parsed, category, p))
+
+    def _is_proven(self, parsed: Parsed, category: str, p: float) -> bool:
+        """Whether such readings were right often enough on lines that were read as if nobody had seen them."""
+        proven = self.file.proven
+        stops = p < PASSING
+        return category not in proven.either_way and not (
+            stops and parsed.speaker not in proven.classes and category not in proven.categories
+        )
 
     @cached_property
     def _kinds(self) -> _Words:
@@ -147,6 +170,15 @@ class _Words:
         """The name of the first whose words the text holds; "" where it holds none."""
         found = self._set.Match(text) if text else None
         return self._names[min(found)] if found else ""
+
+
+def _without_names(message: bytes) -> bytes:
+    """The message without what a user called files and directories; how a path begins and ends is kept.
+
+    >>> _without_names(b"cannot open '/scratch/data/images/x.h5'")
+    b"cannot open '/scratch/.h5'"
+    """
+    return bytes(capturing(_PATH).sub(rb"\1/\2", message))
 
 
 @lru_cache(maxsize=1)

@@ -38,6 +38,7 @@ from perdure.triage.context import (
     shift_of,
     with_steps_of,
 )
+from perdure.triage.crashed_peers import without_cut_by_crash
 from perdure.triage.deaths import ABORT, ASKS_AGAIN, NOT_FOUND, OF_EXIT_CODE, OF_SIGNAL, OF_WATCHDOGS
 from perdure.triage.excerpt import excerpt, last_block
 from perdure.triage.frames import CRASH, companions, innermost_own, raised
@@ -197,7 +198,7 @@ def _that_count(
 ) -> tuple[Sequence[Hit], LauncherReport | None]:
     """Without what the job got over: by the order of its lines, by steps that its script survived, by a late signal."""
     asks_again = any(sign.cause in ASKS_AGAIN for sign in (known if report is None else [report]))
-    hits, report = without_outlived(hits, report, asks_again)
+    hits, report = without_outlived(without_cut_by_crash(hits), report, asks_again)
     if survives:
         hits, report = after_steps(hits, report)
     if (report is not None and report.signal) or any(fact.cause in OF_SIGNAL.values() for fact in known):

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from perdure.triage.catalogue import own_catalogue
+from perdure.triage.frames import raising_line
+from perdure.triage.grammar import own_grammar
 from perdure.triage.matching import Hit
 from perdure.triage.patterns import compiled
 from perdure.triage.rule import Cause
@@ -20,13 +23,30 @@ _OF_TRACKERS = (
 )
 _OF_KUBERNETES = r"k8s\.io|client-go|kube-?apiserver|\bkubelet\b|\bkubectl\b|^error: http2: client connection"
 _OF_TYPES = (
-    r"(?i)\bdtypes?\b|\bscalar type|(?:input|bias|weight|mat\d|query|key|value)\w* type \(|"
+    r"(?i)\bdtypes?\b|\bscalar ?type|(?:input|bias|weight|mat\d|query|key|value)\w* type \(|"
     r"\b(?:double|float|half|bfloat16|long|int|char|bool|byte) (?:!=|and|vs\.?) "
     r"(?:double|float|half|bfloat16|long|int|char|bool|byte)\b"
 )
 _OF_DATA_LOADER = r"^\s*\S*(?:Error|Exception): Caught \w+ in DataLoader worker process"
 _RAISED = r"^\s*[\w.]+(?:Error|Exception|Timeout|Failure)\b"
 """A line that ends a traceback: what a program only remarks on is not of the chain that ended it."""
+
+_OF_STORES = r"(?i)\b(?:s3|gs|gcs|abfss?|wasbs?)://|amazonaws|storage\.googleapis|core\.windows\.net|\bboto|\bminio\b|\bbucket\b|\w+Object\b"
+_OF_PICKLES = r"\b(?:c?pickle|pkl|dill|joblib|np|numpy)\.loads?\("
+"""A line of source that reads a file of the program's own making; checkpoints are read by their libraries."""
+
+_OF_ENVIRONMENT = b"raise KeyError(key) from None"
+"""How os.environ tells of a variable that is not set (CPython, Lib/os.py)."""
+
+_NAME_OF_VARIABLE = r"^KeyError: '[A-Z][A-Z0-9_]+'$"
+_OF_KEYS = r"^\s*(?:Key|Lookup|NotImplemented)Error: .?(?:\S+ ){2,}\S+"
+"""A sentence where the class by itself would name a key: it is read as one."""
+
+_BY_CLASS = frozenset({"python-api", "python-index", "not-implemented"})
+"""Rules of a class of exceptions whose message may say more."""
+
+_LASTING = 0.15  # a message of something that passes is no narrower category of wrong code
+_DAMAGED = frozenset({"checkpoint-corrupt", "checkpoint-is-text"})
 
 _COLLATE = r"(?:\b|_)collate"
 _INDEX_ERROR = r"^\s*IndexError:"
@@ -49,6 +69,12 @@ def _narrower(primary: Hit, hits: Sequence[Hit]) -> str | None:
         if any(compiled(_OF_TRACKERS).search(each) for each in chain):
             return "tracker"
         return "k8s_infra" if compiled(_OF_KUBERNETES).search(line) else None
+    if cause.category == "obj_store" and not compiled(_OF_STORES).search(line):
+        return "net"
+    if cause.name in _DAMAGED and compiled(_OF_PICKLES).search(raising_line(primary)):
+        return "data"
+    if cause.name in _BY_CLASS and (told := _told_by_message(primary, line)) is not None:
+        return told
     if cause.category == "shape":
         if compiled(_INDEX_ERROR).search(line):
             return "index"
@@ -59,6 +85,20 @@ def _narrower(primary: Hit, hits: Sequence[Hit]) -> str | None:
     return None
 
 
+def _told_by_message(primary: Hit, line: bytes) -> str | None:
+    """What a message says that any exception of its class could have."""
+    if compiled(_NAME_OF_VARIABLE).search(line.strip()) and raising_line(primary).strip() == _OF_ENVIRONMENT:
+        return "config"
+    if primary.cause.name == "python-api" and compiled(_OF_TYPES).search(line):
+        return "dtype"
+    known = own_catalogue().find(line)
+    if known is None and compiled(_OF_KEYS).search(line) and (parsed := own_grammar().parse(line)) is not None:
+        known = own_grammar().means(parsed)
+    return (
+        known.category if known and known.p_transient < _LASTING and known.category != primary.cause.category else None
+    )
+
+
 def _in_data_loader(hit: Hit, primary: Hit) -> bool:
     near = hit.run == primary.run and hit.rank == primary.rank
     return near and compiled(_OF_DATA_LOADER).search(hit.text.encode()) is not None
@@ -66,4 +106,6 @@ def _in_data_loader(hit: Hit, primary: Hit) -> bool:
 
 def _as(cause: Cause, category: str) -> Cause:
     of = own_categories()[category]
+    if cause.category == "obj_store":  # what its rule says of a service is true of any
+        return replace(cause, category=category, part_of=of.part_of)
     return replace(cause, category=category, says=of.says, advice=of.advice, part_of=of.part_of)

@@ -45,6 +45,7 @@ class Cause(Struct, frozen=True):
     hard: bool = False  # it shows that hardware is broken
     of_kernel: bool = False  # it is a line of the kernel, not of the job
     part_of: str = ""  # the wider category that its own is a part of
+    unproven: bool = False  # read in a way that was wrong too often to stop or to retry a job for it
 
     @property
     def wider(self) -> str:

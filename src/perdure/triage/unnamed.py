@@ -29,7 +29,7 @@ from perdure.triage.clean import (
 from perdure.triage.context import progress_of
 from perdure.triage.deaths import ASKS_AGAIN
 from perdure.triage.frames import companions
-from perdure.triage.grammar import BY, own_grammar
+from perdure.triage.grammar import BY, PASSING, own_grammar
 from perdure.triage.launchers import LauncherReport
 from perdure.triage.logtext import END_BLOCK_BYTES, LogText, TextBlock, TextWindow
 from perdure.triage.matching import FRAME_OF_CPP, Hit
@@ -53,14 +53,8 @@ COARSE = frozenset(
 )
 """Rules of no more than the class of an exception, or a word that any program uses: the message is read."""
 
-PASSING = 0.5
-"""What a table knows to pass is believed before a word that any script prints."""
-
 NEW = "not-seen-before"
 """What the evidence of an error is called that no rule, no table and no wording of the grammar knows."""
-
-EITHER_WAY = frozenset({"gpu_oom", "cuda_env", "fs"})
-"""What the grammar alone reads so is told in the same words of broken nodes and of other users' jobs."""
 
 LEAST_BY_THE_END = 0.3
 """What only stands near the end of a log, where nothing says that it ended the job, does not stop it."""
@@ -99,7 +93,7 @@ class _Line(Struct, frozen=True):
 
 def is_guess(cause: Cause) -> bool:
     """Whether the cause is too little known to stop a job for it, or to retry it more than once."""
-    return cause.name == NEW or (cause.name == BY and cause.category in EITHER_WAY)
+    return cause.name == NEW or cause.unproven
 
 
 def is_open(primary: Sign | None) -> bool:
@@ -180,8 +174,8 @@ def _known(lines: Sequence[_Line], asserted: bool = False) -> Hit | None:
     for line in lines:
         if compiled(_OF_LAUNCHER).search(line.text):
             continue
-        if parsed := grammar.parse(line.text, asserted):
-            return _hit(line, grammar.means(parsed))
+        if (parsed := grammar.parse(line.text, asserted)) and (read := grammar.means(parsed)).category != UNKNOWN:
+            return _hit(line, read)
         if known := catalogue.find(line.text, general=True):
             return _hit(line, known)
     return None
@@ -208,6 +202,7 @@ def _cause(known: KnownMessage) -> Cause:
         of.infrastructure and not read and known.fault is not WhoseFault.JOB,
         of.wait_s,
         part_of=of.part_of,
+        unproven=not known.proven,
     )
 
 
