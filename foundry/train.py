@@ -92,10 +92,10 @@ def promise(
     sets, labels = sets_of(groups.tolist()), np.full(len(logs), Label.UNSURE, dtype=object)
     for group in np.unique(groups):
         test = groups == group
-        cut = thresholds(p[~test], truth[~test], sets=sets[~test])
+        cut = thresholds(p[~test], truth[~test], sets=sets[~test], families=groups[~test])
         labels[test] = [cut.label(x) for x in p[test]]
     errors = {str(name): _errors(labels[sets == name], truth[sets == name]) for name in np.unique(sets)}
-    return thresholds(p, truth, sets=sets), errors
+    return thresholds(p, truth, sets=sets, families=groups), errors
 
 
 def _errors(labels: NDArray[np.object_], truth: NDArray[np.bool_]) -> dict[str, float | None]:

@@ -78,6 +78,24 @@ def test_the_rates_hold_in_each_set_by_itself():
     assert thresholds(p, transient).deterministic_to < thresholds(*hard).deterministic_to
 
 
+def test_no_family_moves_a_threshold_by_being_left_out():
+    rng = np.random.default_rng(11)
+    p, transient = _drawn(rng, 300, 0.7)
+    families = rng.integers(0, 40, 300).astype(str)
+    cut = thresholds(p, transient, 0.1, 0.1, families=families)
+    for name in np.unique(families):
+        rest = families != name
+        without = thresholds(p[rest], transient[rest], 0.1, 0.1)
+        assert cut.transient_from <= without.transient_from
+        assert cut.deterministic_to >= without.deterministic_to
+    assert cut != thresholds(p, transient, 0.1, 0.1)
+
+
+def test_one_family_is_no_reason_to_promise_nothing():
+    p, transient = np.array([0.9] * 30 + [0.1] * 30), np.array([True] * 30 + [False] * 30)
+    assert thresholds(p, transient, 0.1, 0.1, families=np.full(60, "a")) == thresholds(p, transient, 0.1, 0.1)
+
+
 def test_a_set_too_small_to_promise_anything_leaves_the_others_alone():
     p = np.array([0.1] * 50 + [0.9] * 50 + [0.05] * 3)
     transient, sets = p > 0.5, np.repeat(["large", "small"], [100, 3])

@@ -4,7 +4,8 @@ Of the transient failures at most a share `alpha_transient` is called determinis
 most `alpha_deterministic` transient, for logs exchangeable with those that were held out in calibration (Vovk,
 "Conditional validity of inductive conformal predictors", ACML 2012, label-conditional case). A failure of which
 both labels, or none, are credible is unsure. Where the held-out logs are of several sets, the rates hold in each set
-by itself that has failures enough, hence in any mixture of them.
+by itself that has failures enough, hence in any mixture of them. Where they are of several families, the rates hold
+whichever one of these is left out, so no threshold hangs on one program.
 
 With p the probability that a failure is transient, a label is credible where its nonconformity, -p for transient
 and p for deterministic, is at most the ceil((n + 1)(1 - alpha))-th smallest of the n held-out failures of that label.
@@ -74,23 +75,36 @@ def thresholds(
     alpha_transient: float = ALPHA_TRANSIENT,
     alpha_deterministic: float = ALPHA_DETERMINISTIC,
     sets: NDArray[np.str_] | None = None,
+    families: NDArray[np.str_] | None = None,
 ) -> Thresholds:
-    """The thresholds for held-out failures of probability `p`, shape (n,), known truth and set, each shape (n,).
+    """The thresholds for held-out failures of probability `p`, known truth, set and family, each shape (n,).
 
     A set with fewer than 1 / alpha - 1 failures of a label says nothing of that label. Where all are so small nothing
     can be promised of it: it is always credible.
     """
     sets = np.zeros(len(p), dtype=np.str_) if sets is None else sets
+    families = np.zeros(len(p), dtype=np.str_) if families is None else families
+    passing, lasting = transient, ~transient
     return Thresholds(
-        transient_from=-_strictest(-p[transient], sets[transient], alpha_transient, most=-0.0),
-        deterministic_to=_strictest(p[~transient], sets[~transient], alpha_deterministic, most=1.0),
+        transient_from=-_strictest(-p[passing], sets[passing], families[passing], alpha_transient, most=-0.0),
+        deterministic_to=_strictest(p[lasting], sets[lasting], families[lasting], alpha_deterministic, most=1.0),
     )
 
 
-def _strictest(nonconformity: NDArray[np.float64], sets: NDArray[np.str_], alpha: float, most: float) -> float:
+def _strictest(
+    nonconformity: NDArray[np.float64], sets: NDArray[np.str_], families: NDArray[np.str_], alpha: float, most: float
+) -> float:
     """The largest of the sets' quantiles; `most` where no set has enough."""
-    found = (_quantile(nonconformity[sets == name], alpha) for name in sorted(set(sets.tolist())))
+    inside = (sets == name for name in np.unique(sets))
+    found = (_without_any_family(nonconformity[each], families[each], alpha) for each in inside)
     return max((quantile for quantile in found if quantile is not None), default=most)
+
+
+def _without_any_family(nonconformity: NDArray[np.float64], families: NDArray[np.str_], alpha: float) -> float | None:
+    """The largest quantile of all and of those without one family; None where all are too few."""
+    parts = (np.ones(len(families), dtype=np.bool_), *(families != name for name in np.unique(families)))
+    found = [_quantile(nonconformity[part], alpha) for part in parts]
+    return None if found[0] is None else max(quantile for quantile in found if quantile is not None)
 
 
 def _quantile(nonconformity: NDArray[np.float64], alpha: float) -> float | None:
