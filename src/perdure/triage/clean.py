@@ -7,6 +7,8 @@ matter: progress bars, rank and time prefixes, over-long lines; `decode` makes t
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from perdure.triage.escapes import without_escapes
@@ -194,8 +196,12 @@ def decode(piece: bytes) -> str:
     return piece[:MAX_LINE_BYTES].decode("utf-8", "replace").translate(_BIDI)
 
 
+@lru_cache(maxsize=512)
 def tidy(piece: bytes) -> bytes:
-    """A scrubbed piece as its program wrote it: without progress bars and without prefixes."""
+    """A scrubbed piece as its program wrote it: without progress bars and without prefixes.
+
+    The end of a log is read several times over, so its lines are remembered.
+    """
     return without_prefix(without_bars(piece))
 
 

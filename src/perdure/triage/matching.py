@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -60,7 +60,7 @@ LONG_BYTES, WORDS_BEFORE = 1024, 120
 FRAME_OF_CPP = b"frame #"
 """How a line of libtorch's stacks begins: it names functions, whatever words those are made of."""
 
-_MAX_MEM = 160 << 20
+_MAX_MEM, _REMARKS_MEM = 160 << 20, 32 << 20
 
 
 class Hit(Struct, frozen=True):
@@ -158,14 +158,14 @@ class RuleBook(Struct, frozen=True, dict=True):
         rule = self._by_numbers(self.rules[first], line)
         if rule.cause.force is Force.DECISIVE:
             return rule
-        # Not in the set, whose automaton they would make too big for its memory.
-        if _says(CLEARED, line) or _says(MENTIONED, line) or (rule.cause.infrastructure and _says(QUOTED, line)):
+        remarks = _remarks().Match(line) or ()
+        if _CLEARED in remarks or _MENTIONED in remarks or (rule.cause.infrastructure and _QUOTED in remarks):
             return None
         if (
             survived in found
             or (warned in found and not rule.warns)
-            or (b".py::" in line and _says(TESTED, line))
-            or (_is_lasting(rule.cause) and _says(INFORMED, line))
+            or _TESTED in remarks
+            or (_INFORMED in remarks and _is_lasting(rule.cause))
         ):
             return replace(rule, cause=replace(rule.cause, role=CauseRole.CONFIRMATION, force=Force.FAINT, hard=False))
         if rule.cause.role is not CauseRole.CONFIRMATION and _is_printed(line):
@@ -210,6 +210,7 @@ class RuleBook(Struct, frozen=True, dict=True):
         data = block.scrubbed()
         searches = END_SEARCHES if len(data) <= END_BLOCK_BYTES else SEARCHES
         line, counted, last = block.first_line, 0, -STRIDE_BYTES
+        quotes, ignores = b'File "' in data, _IGNORED in data
         for number, (at, start, end) in enumerate(self._stops(data, searches)):
             piece = data[start:end]
             if piece not in known:
@@ -218,7 +219,9 @@ class RuleBook(Struct, frozen=True, dict=True):
                 tidied = tidy(piece)
                 rule = self.match(tidied)
                 known[piece] = (rule.cause, tidied) if rule is not None else None
-            if (found := known[piece]) is not None and not (_is_source(data, start) or _is_ignored(data, start)):
+            if (found := known[piece]) is None:
+                continue
+            if not ((quotes and _is_source(data, start)) or (ignores and _is_ignored(data, start))):
                 line += data.count(b"\n", counted, at)
                 counted = at
                 near = number > searches and at - last < 2 * STRIDE_BYTES
@@ -231,18 +234,33 @@ class RuleBook(Struct, frozen=True, dict=True):
         for _ in range(searches):
             if not (found := self.screen.search(data, position)):
                 return
-            start, end = _piece(data, found.start(), redrawn)
-            yield found.start(), start, end
-            position = max(end, found.start() + 1)
+            at = found.start()
+            start, end = _piece(data, at, redrawn)
+            yield at, start, end
+            position = max(end, at + 1)
         dense_from = len(data) - DENSE_END_BYTES  # a run of failure lines must not seem to end where a block does
         while found := self.screen.search(data, position):
-            start, end = _piece(data, found.start(), redrawn)
-            yield found.start(), start, end
-            position = max(end, found.start() + 1)
-            stride_end = _line_end(data, max(position, min(found.start() + STRIDE_BYTES, dense_from)))
+            at = found.start()
+            start, end = _piece(data, at, redrawn)
+            yield at, start, end
+            position = max(end, at + 1)
+            stride_end = _line_end(data, max(position, min(at + STRIDE_BYTES, dense_from)))
             if sharp := self.sharp_screen.search(data, position, stride_end):
                 yield sharp.start(), *_piece(data, sharp.start(), redrawn)
             position = max(position, stride_end)
+
+
+_CLEARED, _MENTIONED, _QUOTED, _TESTED, _INFORMED = range(5)
+
+
+@lru_cache(maxsize=1)
+def _remarks() -> Any:
+    """What a line may be instead of a failure; not in the set of the rules, whose automaton would outgrow its memory."""
+    remarks = re2.Set.SearchSet(options(_REMARKS_MEM, never_capture=True))
+    for pattern in (CLEARED, MENTIONED, QUOTED, TESTED, INFORMED):
+        remarks.Add(pattern.encode())
+    remarks.Compile()
+    return remarks
 
 
 _MOST_LASTING = 0.3  # a cause that passes a retry more rarely lasts

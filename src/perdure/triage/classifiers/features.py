@@ -44,8 +44,9 @@ def features(reading: Reading) -> Features:
     )
     columns, values = [], []
     for hashed in blocks:
-        found, counts = np.unique(hashed, return_counts=True)
-        weights = 1.0 + np.log(counts)
+        counts = np.bincount(hashed)  # buckets are few: faster than sorting them
+        found = np.flatnonzero(counts)
+        weights = 1.0 + np.log(counts[found])
         columns.append(found.astype(np.int64))
         values.append(weights / max(1e-12, float(np.sqrt((weights**2).sum()))))
     return Features(np.concatenate(columns), np.concatenate(values))
