@@ -109,4 +109,11 @@ def test_a_full_card_without_figures_is_probed(line: str) -> None:
     """The driver says it of a card that others hold as of one that the job itself fills."""
     log = f'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n    net.cuda()\n{line}\n'
     verdict = judge(log.encode())
-    assert (verdict.label, verdict.category) == (Label.UNSURE, "gpu_oom")
+    assert (verdict.label, verdict.category) == (Label.UNSURE, "gpu_busy")
+
+
+def test_where_to_look_a_code_up_is_no_sign() -> None:
+    line = (
+        "Search for `cudaErrorMemoryAllocation' in https://docs.nvidia.com/cuda/cuda-runtime-api/ for more information."
+    )
+    assert judge(f"step 1\n{line}\n".encode()).category == "unknown"

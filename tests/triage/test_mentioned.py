@@ -24,6 +24,7 @@ MENTIONS = {
     "help": f"  --on-oom ACTION   what to do on {OOM}",
     "environment": "LAST_RUN_SAID=RuntimeError: CUDA error: an illegal memory access was encountered",
     "quotation": "> RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x3 and 4x8)",
+    "limits": "max locked memory           (kbytes, -l) unlimited",
     "setting": "  when_full: 'No space left on device -> prune'",
 }
 SURVIVED = {

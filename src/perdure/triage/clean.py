@@ -67,6 +67,7 @@ ADVICE = (
     r"(?i)CUDA kernel errors might be asynchronously reported"
     r"|For debugging consider passing CUDA_LAUNCH_BLOCKING"
     r"|Compile with `?TORCH_USE_CUDA_DSA"
+    r"|Search for `\w+' in https?://"
     r"|Set the environment variable HYDRA_FULL_ERROR"
     r"|To enable traceback please see"
     r"|See https?://\S+ for (?:details|more)"
@@ -147,9 +148,10 @@ MENTIONED = (
     r"|(?i:hints?|tips?|to-?do|fix-?me|faq) ?:"
     r"|(?:\S{1,20}: )?(?i:(?:if|when|in case|whenever) (?:you|it|this|the job|a job)\b)"
     r"|-{1,2}[A-Za-z][\w-]*(?:[ =,]\S+){0,4}\s{2,}\S"  # an option, in a help text
+    r"|[a-z][a-z -]{2,40} +\((?:[\w ]+, )?-[a-z]\) +(?:unlimited|\d+)\s*$"  # what ulimit -a lists
     r"|(?:export |declare -x |setenv )?(?:[A-Z][A-Z\d]*_[A-Z\d_]*)=)"
 )
-"""A line that mentions an error and does not state one: a command, a change, a hint, a setting, a quotation."""
+"""A line that mentions an error and states none: a command, a change, a hint, a setting, a limit, a quotation."""
 
 _VALUE = r"(?:\{.*\}|\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]|\([^()]*(?:\([^()]*\)[^()]*)*\)|'[^']*'|\"[^\"]*\")"
 PRINTED = rf"^[^'\"{{\[(]{{0,80}}[:=] ?{_VALUE}[\s,.;]*$|^\s*{_VALUE}[\s,.;]*$"

@@ -255,7 +255,7 @@ _CLEARED, _MENTIONED, _QUOTED, _TESTED, _INFORMED = range(5)
 
 @lru_cache(maxsize=1)
 def _remarks() -> Any:
-    """What a line may be instead of a failure; not in the set of the rules, whose automaton would outgrow its memory."""
+    """What a line may be instead of a failure; beside the rules' set, whose automaton would outgrow its memory."""
     remarks = re2.Set.SearchSet(options(_REMARKS_MEM, never_capture=True))
     for pattern in (CLEARED, MENTIONED, QUOTED, TESTED, INFORMED):
         remarks.Add(pattern.encode())

@@ -46,6 +46,10 @@ _BY_CLASS = frozenset({"python-api", "python-index", "not-implemented"})
 """Rules of a class of exceptions whose message may say more."""
 
 _LASTING = 0.15  # a message of something that passes is no narrower category of wrong code
+_OF_FILES = frozenset({"ckpt", "data", "config"})
+_NO_FILE = r"^\s*(?:[\w.]*\.)?(?:FileNotFound|NotADirectory)Error: "
+"""Whatever the file should hold, it is not there."""
+
 _DAMAGED = frozenset({"checkpoint-corrupt", "checkpoint-is-text"})
 
 _COLLATE = r"(?:\b|_)collate"
@@ -71,6 +75,8 @@ def _narrower(primary: Hit, hits: Sequence[Hit]) -> str | None:
         return "k8s_infra" if compiled(_OF_KUBERNETES).search(line) else None
     if cause.category == "obj_store" and not compiled(_OF_STORES).search(line):
         return "net"
+    if cause.wider in _OF_FILES and compiled(_NO_FILE).search(line):
+        return "missing_file"
     if cause.name in _DAMAGED and compiled(_OF_PICKLES).search(raising_line(primary)):
         return "data"
     if cause.name in _BY_CLASS and (told := _told_by_message(primary, line)) is not None:
