@@ -135,6 +135,7 @@ def _figures(lines: Sequence[ReadAnew]) -> str:
 def main() -> None:
     """Print both tables."""
     lines = read_anew()
+    print("Made by `python -m benchmarks.triage_new_words`.\n")
     for line in (*by_reader(lines), *by_speaker(lines)):
         print(line)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.triage.catalogue import ANY_WORDS, MessageFamily, own_catalogue
+from perdure.triage.judge import judge
 from perdure.triage.rules import own_categories
 
 FAMILIES = own_catalogue().families
@@ -75,3 +76,16 @@ def test_a_star_stands_for_few_words_of_one_line() -> None:
 def test_ordinary_lines_are_in_no_family(line: bytes) -> None:
     assert own_catalogue().find(line) is None
     assert own_catalogue().find(line, general=True) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "category"),
+    [
+        (b"mkdir: cannot create directory '/x/y': Permission denied", "permission"),
+        (b"cp: error writing '/data/y': Input/output error", "fs"),
+        (b"tar: out.tar: write error: Disk quota exceeded", "disk_quota"),
+    ],
+)
+def test_what_a_tool_could_not_do_says_less_than_why(line: bytes, category: str) -> None:
+    assert own_catalogue().find(line) is None
+    assert judge(line).category == category
