@@ -127,6 +127,7 @@ def test_a_kind_of_error_is_read_in_any_words(line: str, category: str) -> None:
         ("mesher: fatal: matrix dimensions do not match", True),
         ("RuntimeError: GPU ran out of memory", False),
         ("error: metadata server stopped responding", True),
+        ("error: the archive endpoint failed", False),
     ],
 )
 def test_a_reading_stops_a_job_only_where_such_readings_were_right(line: str, proven: bool) -> None:

@@ -66,6 +66,7 @@ class ProvenTable(Struct, frozen=True, forbid_unknown_fields=True):
     classes: tuple[str, ...]
     categories: tuple[str, ...]
     either_way: tuple[str, ...]
+    vague: tuple[str, ...]
 
 
 class GrammarFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -132,9 +133,8 @@ class Grammar(Struct, frozen=True, dict=True):
         """Whether such readings were right often enough on lines that were read as if nobody had seen them."""
         proven = self.file.proven
         stops = p < PASSING
-        return category not in proven.either_way and not (
-            stops and parsed.speaker not in proven.classes and category not in proven.categories
-        )
+        is_told = category not in proven.either_way and parsed.kind not in proven.vague
+        return is_told and not (stops and parsed.speaker not in proven.classes and category not in proven.categories)
 
     @cached_property
     def _kinds(self) -> _Words:
