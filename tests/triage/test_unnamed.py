@@ -51,7 +51,7 @@ def test_no_verdict_of_a_sharp_rule_changes(line: str, monkeypatch: pytest.Monke
             Label.DETERMINISTIC,
             "shape",
         ),
-        ("mylib.LeaseLost: the catalogue server stopped responding", Label.TRANSIENT, "net"),
+        ("mylib.LeaseLost: the catalogue server stopped responding", Label.UNSURE, "net"),
         ("ray.exceptions.ObjectFetchTimedOutError: object 3", Label.TRANSIENT, "ray_node"),
         ("pydantic_core.ValidationError: 2 validation errors for Settings", Label.DETERMINISTIC, "config"),
     ],
