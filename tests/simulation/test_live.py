@@ -11,10 +11,13 @@ import pytest
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
+from perdure.scheduling.placement.as_asked import AsAsked
 from perdure.scheduling.placement.registry import placement_named
+from perdure.scheduling.placement.room import Shares
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.settings import (
     BackfillSettings,
+    MainSettings,
     Partition,
     PrioritySettings,
     PriorityWeights,
@@ -22,7 +25,7 @@ from perdure.scheduling.slurm.settings import (
     RunningLimits,
     SchedulerSettings,
 )
-from perdure.simulation.live import LiveQueue
+from perdure.simulation.live import LiveQueue, PlainLive
 from perdure.simulation.simulate import Engine, simulate
 from tests.simulation.tables import jobs
 
@@ -220,3 +223,70 @@ def test_priorities_are_calculated_from_the_instant_that_is_told(engine: Engine)
         queue = LiveQueue.replaying(table, EIGHT, POLICY, engine=engine, began_s=began_s)
         starts[began_s] = [queue.start_of(row) for row in range(3)]
     assert starts == {0.0: [0, 25, 75], -10.0: [0, 75, 25]}
+
+
+def _site_on_nodes(seed: int) -> tuple[JobTable, Cluster, Slurm, AsAsked, dict[int, Shares]]:
+    """Partitions that share nodes, jobs that run on some of them at 1000 s, others that wait, and some to come."""
+    rng = np.random.default_rng(seed)
+    n_nodes, n, size = int(rng.integers(2, 7)), 40, 4
+    names = np.array(list("abc"))
+    partitions = tuple(
+        Partition(
+            name,
+            nodes=tuple(sorted(rng.choice(n_nodes, int(rng.integers(1, n_nodes + 1)), replace=False).tolist())),
+            priority_tier=int(rng.choice([1, 1, 2])),
+        )
+        for name in names
+    )
+    submit = np.sort(rng.integers(0, 1600, n)).astype(float)
+    gpus, nodes, partition = rng.integers(1, 9, n), rng.integers(1, 4, n), rng.choice(3, n)
+    duration = rng.integers(1, 200, n).astype(float)
+    free = np.full(n_nodes, size)
+    start, held = np.full(n, np.nan), {}
+    for row in range(int((submit < 900).sum())):
+        shares = []
+        for node in partitions[partition[row]].nodes or ():
+            if free[node] and len(shares) < nodes[row] and rng.random() < 0.7:
+                shares.append((node, int(rng.integers(1, free[node] + 1))))
+        if shares and rng.random() < 0.4:
+            for node, taken in shares:
+                free[node] -= taken
+            held[row], start[row] = tuple(shares), float(rng.integers(submit[row], 1000))
+            gpus[row] = sum(taken for _, taken in shares)
+    table = replace(
+        jobs(*zip(gpus, submit, duration, strict=True), partition=names[partition], start_s=start),
+        walltime_s=duration + rng.integers(0, 150, n),
+        nodes=nodes,
+    )
+    site = replace(
+        POLICY.settings,
+        partitions=partitions,
+        backfill=BackfillSettings(
+            interval_s=10,
+            resolution_s=float(rng.choice([1, 20])),
+            end_window_s=float(rng.choice([0, 30])),
+            window_s=float(rng.choice([100, 86_400])),
+            max_job_test=int(rng.choice([3, 500])),
+            max_job_part=int(rng.choice([0, 0, 2])),
+            max_job_start=int(rng.choice([0, 0, 1])),
+        ),
+        main=MainSettings(int(rng.choice([2, 100])), 60.0, int(rng.choice([0, 0, 1]))),
+    )
+    placement = AsAsked((*nodes.tolist(), *PROBES.nodes.tolist()))
+    return table, Cluster(np.full(n_nodes, size)), Slurm(site), placement, held
+
+
+def test_both_engines_agree_on_partitions_that_share_nodes() -> None:
+    pytest.importorskip("numba")
+    started = 0
+    for seed in range(120):
+        table, cluster, policy, placement, held = _site_on_nodes(seed)
+        found = []
+        for engine in ENGINES:
+            queue = LiveQueue.at(table, 1000.0, cluster, policy, PROBES, engine, placement, held)
+            assert isinstance(queue.simulation, PlainLive) == (engine == "plain")
+            fork = queue.start_if_submitted(0, 1000.0, 9000.0)
+            found.append([fork, *(queue.start_of(row, 9000.0) for row in range(len(table)))])
+        assert found[0] == pytest.approx(found[1], nan_ok=True), seed
+        started += int(np.isfinite(found[0]).sum())
+    assert started > 1500

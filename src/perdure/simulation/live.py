@@ -230,10 +230,10 @@ def _simulation(
     placement: Placement | None,
     held: Mapping[int, Shares],
 ) -> LiveSimulation:
-    if placement is None and engine != "plain" and find_spec("numba") is not None:
+    if engine != "plain" and find_spec("numba") is not None:
         from perdure.simulation.compiled.live import CompiledLive
 
-        compiled = CompiledLive.of(jobs, cluster, policy)
+        compiled = CompiledLive.of(jobs, cluster, policy, placement, held)
         if compiled is not None:
             return compiled
     return PlainLive.of(jobs, cluster, policy, placement, held)

@@ -33,7 +33,7 @@ def prepare(policy: Slurm, jobs: Workload, total_gpus: int) -> SlurmPart | None:
 
 
 @kernel
-def _arrive(state, part, row):  # type: ignore[no-untyped-def]
+def arrive(state, part, row):  # type: ignore[no-untyped-def]
     """A job that came waits for others, for its begin time, or in the queue; or is refused for ever."""
     part.job[row].waits = True
     if part.job[row].refused:
@@ -63,7 +63,7 @@ def _begin(state, part, row):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _become_eligible(state, part):  # type: ignore[no-untyped-def]
+def become_eligible(state, part):  # type: ignore[no-untyped-def]
     """Let those stand in the queue whose dependencies are met, or whose begin time has come."""
     row, place = next_met(state, part, 0)
     while row >= 0:
@@ -85,7 +85,7 @@ def _leave(state, part, row):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _next_change(state, part):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def next_change(state, part):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """The next begin time, whole pass or backfill cycle; the latter two only if there is something to see."""
     tally, tick = part.tally[0], first_tick(part.begins)
     if tally.many:
@@ -104,7 +104,7 @@ def _give(state, part):  # type: ignore[no-untyped-def]
     eligible, started or ended since; `changed` keeps that. A pass that no waiting job is narrow enough for is left out.
     """
     how, tally, now = part.how[0], part.tally[0], state.tally[0].now
-    _become_eligible(state, part)
+    become_eligible(state, part)
     depth = how.depth
     if now >= tally.next_whole_pass:
         tally.next_whole_pass = now + how.between_passes
@@ -115,15 +115,24 @@ def _give(state, part):  # type: ignore[no-untyped-def]
         waited = tally.many
         tally.cut = _main_pass(state, part, depth)
         tally.changed |= tally.many < waited
-    if tally.changed and how.enabled:
-        if now > tally.next_cycle:  # cycles that would have seen nothing new were left out
-            tally.next_cycle += -(-(now - tally.next_cycle) // how.interval) * how.interval
-        if now == tally.next_cycle:
-            tally.next_cycle = now + how.interval
-            tally.changed = False
-            if may_start(state, part):
-                calculate(state, part)
-                tally.changed = backfill_cycle(state, part)
+    if begins_cycle(state, part) and may_start(state, part):
+        calculate(state, part)
+        tally.changed = backfill_cycle(state, part)
+
+
+@kernel
+def begins_cycle(state, part):  # type: ignore[no-untyped-def]
+    """Whether a backfill cycle begins now; nothing has changed since it, then."""
+    how, tally, now = part.how[0], part.tally[0], state.tally[0].now
+    if not (tally.changed and how.enabled):
+        return False
+    if now > tally.next_cycle:  # cycles that would have seen nothing new were left out
+        tally.next_cycle += -(-(now - tally.next_cycle) // how.interval) * how.interval
+    if now != tally.next_cycle:
+        return False
+    tally.next_cycle = now + how.interval
+    tally.changed = False
+    return True
 
 
 @kernel
@@ -172,7 +181,7 @@ def wait_since(state, part, row, tick):  # type: ignore[no-untyped-def]
     """Let a job wait that does so since a tick, before the first event."""
     state.tally[0].now = tick
     come(state, row)
-    _arrive(state, part, row)
+    arrive(state, part, row)
 
 
 @kernel
@@ -189,7 +198,7 @@ def look_at(state, part, now):  # type: ignore[no-untyped-def]
     part.tally[0].next_whole_pass = now
 
 
-kernels(SlurmPart, _arrive, _leave, _give, _next_change)
+kernels(SlurmPart, arrive, _leave, _give, next_change)
 
 
 @entry

@@ -35,7 +35,7 @@ def backfill_cycle(state, part):  # type: ignore[no-untyped-def]
     while place < tally.many and horizon > now and tally.narrowest <= part.forecast.stretch[0].free:
         row = part.queue[place]
         gpus = np.int64(state.job[row].gpus)
-        if limited(part.limits, row, gpus) or (how.bounded and _one_too_many(part, row)):
+        if limited(part.limits, row, gpus) or (how.bounded and one_too_many(part, row)):
             place += 1
             continue
         tested += 1
@@ -56,7 +56,7 @@ def backfill_cycle(state, part):  # type: ignore[no-untyped-def]
         else:
             place += 1
             new = horizon
-            if tick <= now + how.window and _reserves(state, part, row):
+            if tick <= now + how.window and reserves(state, part, row):
                 part.reserved[part.job[row].partition] += 1
                 last = tick + length
                 if last - last % how.resolution > tick:
@@ -102,7 +102,7 @@ def _split(forecast, tick):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _reserves(state, part, row):  # type: ignore[no-untyped-def]
+def reserves(state, part, row):  # type: ignore[no-untyped-def]
     """Whether a job that cannot start now gets a reservation."""
     how, job = part.how[0], part.job[row]
     if how.part_count_reserve and part.reserved[job.partition] >= how.part_count_reserve:
@@ -111,7 +111,7 @@ def _reserves(state, part, row):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _one_too_many(part, row):  # type: ignore[no-untyped-def]
+def one_too_many(part, row):  # type: ignore[no-untyped-def]
     """Whether the bound on jobs of its partition, user or association is reached; else the job is counted.
 
     `tested` is four tables in one array: by partition, by user, by user and partition, by association.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -45,10 +46,16 @@ class SlurmPart(NamedTuple):
 
 def part_of(policy: Slurm, jobs: Workload, total_gpus: int) -> SlurmPart | None:
     """Nobody waits, nobody runs. None for what the plain policy alone knows; who is refused never starts."""
-    settings, view = policy.settings, view_of(jobs, total_gpus)
+    settings = policy.settings
     if any(each.nodes is not None for each in settings.partitions):
         return None
-    asked = requests_of(view, settings)
+    return counted_part(settings, jobs, total_gpus, ())
+
+
+def counted_part(settings: SchedulerSettings, jobs: Workload, total_gpus: int, sizes: Sequence[int]) -> SlurmPart:
+    """The same for settings that are known to be modelled; `sizes` are the GPUs of each node, where those matter."""
+    view = view_of(jobs, total_gpus)
+    asked = requests_of(view, settings, sizes)
     n, most = len(jobs), min(len(jobs), total_gpus)
     bounded = _bounds(settings)
     users, partitions, nodes = len(view.users), len(asked.partitions), len(asked.associations.known)

@@ -116,9 +116,18 @@ def may_start(state, part):  # type: ignore[no-untyped-def]
 @kernel
 def start_at(state, part, place):  # type: ignore[no-untyped-def]
     """Start the job at a place of the queue, if there is room; when it is expected to end is for the caller to note."""
-    row = part.queue[place]
-    if not start(state, row):
+    if not start(state, part.queue[place]):
         return False
+    note_start(state, part, place)
+    return True
+
+
+@kernel
+def note_start(state, part, place):  # type: ignore[no-untyped-def]
+    """Count the job at a place of the queue, which has just been started, for its limits and its share; it is out of
+    the queue then.
+    """
+    row = part.queue[place]
     part.job[row].ends = state.tally[0].now + length_of(state, part, row)
     gpus = np.int64(state.job[row].gpus)
     count_running(part.limits, row, 1, gpus)
@@ -126,7 +135,6 @@ def start_at(state, part, place):  # type: ignore[no-untyped-def]
         hold(part.fair, part.job[row].node, gpus, state.tally[0].now)
     part.job[row].waits = False
     _quit(state, part, place)
-    return True
 
 
 @kernel
