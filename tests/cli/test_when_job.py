@@ -289,6 +289,27 @@ def test_a_fit_learns_from_what_ended_since_the_last_answer(read, home, monkeypa
     assert len(asked) == 2
 
 
+@pytest.mark.parametrize(("span_s", "asks"), [(600.0, 2), (90_000.0, 1)])
+def test_a_young_past_is_asked_for_again_within_the_hour(read, home, monkeypatch, span_s, asks):
+    """And it is whole up to when it was asked for, not up to now."""
+    asked: list[float] = []
+    accounts = {"accountingstoragetype": "accounting_storage/slurmdbd"}
+
+    def ask(_: object, since_s: float) -> bytes:
+        asked.append(since_s)
+        first = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - span_s))
+        return (f"JobID|State|Submit|Start|ElapsedRaw|AllocTRES\n1|COMPLETED|{first}|{first}|60|gres/gpu=1\n").encode()
+
+    monkeypatch.setattr(live_queue, "read_past_jobs", ask)
+    read(**accounts)
+    (kept,) = (home / "perdure" / "when").glob("*/history.txt")
+    os.utime(kept, (time.time() - 1800, time.time() - 1800))
+    queue, site = live_queue.live_queue()
+    assert len(asked) == asks
+    assert len(site.past.jobs) == 1
+    assert queue.now_s - site.past.until_s == pytest.approx(0 if asks == 2 else 1800, abs=60)
+
+
 def test_what_was_learnt_is_forgotten_after_two_weeks(read, home):
     live_queue.keep_fit(Fit(NOW_S, 99))
     (file,) = (home / "perdure" / "when").glob("*/fit.json")

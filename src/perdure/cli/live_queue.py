@@ -1,4 +1,7 @@
-"""A live Slurm as it was asked last: the queue at most once a minute, accounting at most once an hour."""
+"""A live Slurm as it was asked last: the queue at most once a minute, accounting at most once an hour.
+
+Accounting of less than a day is asked more often, as it grows, but no more than once a minute.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ from perdure.waits.queue import Queue, QueueLook
 
 QUEUE_S, HISTORY_S = 60.0, 3600.0  # how old what is kept may be
 HISTORY_DAYS = 28
+FRESH_PARTS = 20  # accounting is asked again once the past has grown by one of these
 CLOCKS_S = 60.0  # by more than that they may not differ without a word
 _QUEUE, _HISTORY, _LIMITS, _FIT = "queue.json", "history.txt", "limits.json", "fit.json"
 
@@ -106,13 +110,21 @@ def _past(kept: KeptFolder, tools: Tools, look: QueueLook, most_s: float) -> tup
     """The jobs of the last weeks, and what is to be said where they cannot be had."""
     if not keeps_past_jobs(look.config):
         return Past(), remarks_on(look.config)
-    since_s = look.queue.now_s - HISTORY_DAYS * DAY_S
     try:
-        kept.fresh(_HISTORY, most_s, lambda: read_past_jobs(tools, since_s))
-        path = kept.path(_HISTORY)
-        if path is None or not path.exists():  # no folder, or a disk that is full
-            return Past(), ("nothing can be kept in this user's cache folder, so no history is read",)
-        table = read(path, "sacct", skip_bad=True).table
+        past = _read_past(kept, tools, look.queue.now_s, most_s)
+        if past is not None and look.queue.now_s - past.until_s > max(QUEUE_S, past.span_s / FRESH_PARTS):
+            past = _read_past(kept, tools, look.queue.now_s, QUEUE_S)
     except PerdureError as err:
         return Past(), (f"no history: {err.args[1]}",)
-    return Past.of(table, look.queue.now_s), remarks_on(look.config)
+    if past is None:  # no folder, or a disk that is full
+        return Past(), ("nothing can be kept in this user's cache folder, so no history is read",)
+    return past, remarks_on(look.config)
+
+
+def _read_past(kept: KeptFolder, tools: Tools, now_s: float, most_s: float) -> Past | None:
+    """What accounting told no longer than `most_s` ago; None where nothing can be kept."""
+    _, age_s = kept.fresh(_HISTORY, most_s, lambda: read_past_jobs(tools, now_s - HISTORY_DAYS * DAY_S))
+    path = kept.path(_HISTORY)
+    if path is None or not path.exists():
+        return None
+    return Past.of(read(path, "sacct", skip_bad=True).table, now_s - age_s)
