@@ -27,7 +27,7 @@ NODES = (
 
 
 def running(job_id: str, gpus: int, ran_s: float, walltime_s: float, **more: Any) -> QueuedJob:
-    given = {"partitions": ("main",), "running_on": ("n0", "n1"), **more}
+    given = {"partitions": ("main",), "running_on": ("n0", "n1")[: -(-gpus // 4)], **more}
     start_s = NOW_S - ran_s
     return QueuedJob(
         job_id, "tom", JobState.RUNNING, gpus=gpus, start_s=start_s, submit_s=start_s, eligible_s=start_s,
@@ -211,3 +211,52 @@ def test_age_is_taken_out_of_the_priority_that_is_shown() -> None:
 )
 def test_dependencies_are_read_as_slurm_shows_them(shown: str, meant: str) -> None:
     assert dependency_of(shown) == meant
+
+
+SHARED = (
+    QueuedNode("n0", ("a", "b"), gpus=4, cpus=8),
+    QueuedNode("n1", ("b",), gpus=4, cpus=8),
+)
+
+
+def shared(job: QueuedJob, *others: QueuedJob, samples: int = 4) -> Scene:
+    queue = Queue(NOW_S, (job, *others), SHARED, (QueuedPartition("a"), QueuedPartition("b")))
+    return scene_of(job, queue, SchedulerSettings(), Past(), np.random.default_rng(0), samples)
+
+
+def test_a_job_uses_no_gpus_of_nodes_that_its_partition_does_not_have() -> None:
+    """Node n1 is idle, and only in the other partition."""
+    first = running("1", 4, 100.0, 3600.0, partitions=("b",), running_on=("n0",))
+    mine, other = asking("9", 1, partition="a"), asking("8", 1, partition="b")
+    found = shared(mine, first, other)
+    ends = found.duration_s[found.jobs.index(first)] - 100.0
+    assert found.starts([mine])[0] - NOW_S == pytest.approx(ends, abs=61)
+    assert found.starts([other])[0] - NOW_S == pytest.approx(0, abs=61)
+
+
+def test_gpus_that_are_free_on_several_nodes_make_no_room_on_one() -> None:
+    halves = [running(name, 2, 100.0, 3600.0, partitions=("b",), running_on=(f"n{name}",)) for name in "01"]
+    one, two = asking("9", 4, partition="b"), asking("9", 4, partition="b", nodes=2)
+    assert (shared(one, *halves).starts([one])[0] - NOW_S > 30).all()
+    assert shared(two, *halves).starts([two])[0] - NOW_S == pytest.approx(0, abs=61)
+
+
+def test_what_never_fits_on_the_nodes_of_its_partition_never_starts_and_holds_up_nobody() -> None:
+    wide, mine = asking("8", 8, partition="a", priority=9), asking("9", 4, partition="a")
+    found = shared(mine, wide)
+    assert np.isinf(found.starts([wide])).all()
+    assert found.starts([mine])[0] - NOW_S == pytest.approx(0, abs=61)
+
+
+def test_beyond_some_nodes_gpus_are_only_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout, "MOST_NODES", 1)
+    found = shared(asking("9", 1, partition="a"))
+    assert found.sizes == ()
+    assert found.total_gpus == 8
+
+
+def test_jobs_to_come_have_the_priority_of_waiting_jobs_most_like_them() -> None:
+    small, large = asking("8", 1, user="d", priority=100), asking("7", 4, user="d", priority=900)
+    found = scene(small, large, asking("6", 1, user="e", priority=50), history=past(14))  # ones of 1 GPU by user d come
+    coming = found.futures[0]
+    assert set(coming.nice[coming.user == "d"].tolist()) <= {-100}

@@ -9,6 +9,7 @@ Source: Y. Romano, E. Patterson and E. Candès, "Conformalized quantile regressi
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,11 +19,13 @@ from numpy.typing import NDArray
 
 from perdure.model.jobs import JobState
 from perdure.scheduling.slurm.settings import SchedulerSettings
+from perdure.waits.conformal import score_quantiles
 from perdure.waits.forecast import LEVELS, WaitForecast, of_quantiles, of_samples
 from perdure.waits.past import DAY_S, Past
 from perdure.waits.queue import Queue, QueuedJob
 from perdure.waits.rollout import HORIZON_S, Scene, scene_of
 from perdure.waits.run_times import RunTimes
+from perdure.waits.unfinished import with_unfinished
 
 FLOOR_S = 60.0  # errors of shorter waits are the scheduler's cycles, not ours
 ENOUGH = 30  # answers that a correction can be read from
@@ -63,19 +66,35 @@ class Fit(Struct, frozen=True):
 class _Said:
     """Answers as columns, and what came: shape (n,) and (n, n_levels)."""
 
-    truth_s: Floats  # inf where the job has not started yet
+    truth_s: Floats
+    at_least: NDArray[np.bool_]  # the job waits still: it is only known to take no less
     quantiles_s: Floats
 
     @property
     def error(self) -> float:
-        middle = self.quantiles_s[:, LEVELS.index(0.5)]
-        return float(np.median(np.abs(_log(np.minimum(self.truth_s, HORIZON_S)) - _log(middle))))
+        off = _log(np.minimum(self.truth_s, HORIZON_S)) - _log(self._at(0.5))
+        return float(np.median(np.where(self.at_least, np.maximum(off, 0.0), np.abs(off))))
+
+    @property
+    def covered(self) -> float:
+        """Of those of which it is known; a wait that goes on beyond the interval is."""
+        low, high = np.floor(self._at(0.1)), np.maximum(self._at(0.9), FLOOR_S)
+        known = ~self.at_least | (self.truth_s > high)
+        inside = (self.truth_s >= low) & (self.truth_s <= high)
+        return float(inside[known].mean()) if known.any() else 0.0
+
+    def _at(self, level: float) -> Floats:
+        return np.asarray(self.quantiles_s[:, LEVELS.index(level)], np.float64)
 
 
 def fit(
     queue: Queue, settings: SchedulerSettings, past: Past, rng: Generator, instants: int = 40, samples: int = 16
 ) -> Fit:
-    """Ask at `instants` of the last weeks, each time about a few jobs. Without enough history nothing is corrected."""
+    """Ask at `instants` of the last weeks, each time about a few jobs. Without enough history nothing is corrected.
+
+    The jobs of `queue` are there too: without them the last instants would hold none but short ones.
+    """
+    past = with_unfinished(past, queue.jobs)
     seed = int(rng.integers(2**32))
     tried = {}
     for share in SHARES:
@@ -85,19 +104,22 @@ def fit(
     n = len(said.truth_s)
     if n < ENOUGH:
         return Fit(queue.now_s, n)
-    low, high = (said.quantiles_s[:, LEVELS.index(level)] for level in (0.1, 0.9))
-    inside = (said.truth_s >= np.floor(low)) & (said.truth_s <= np.maximum(high, FLOOR_S))
-    return Fit(queue.now_s, n, best, shifts_of(said.truth_s, said.quantiles_s), said.error, float(inside.mean()))
+    shifts = shifts_of(said.truth_s, said.quantiles_s, said.at_least)
+    return Fit(queue.now_s, n, best, shifts, said.error, said.covered)
 
 
-def shifts_of(truth_s: Floats, quantiles_s: Floats) -> tuple[float, ...]:
-    """Decades by which each level's quantile is to be moved: that quantile of the errors, rounded outward."""
+def shifts_of(truth_s: Floats, quantiles_s: Floats, at_least: NDArray[np.bool_] | None = None) -> tuple[float, ...]:
+    """Decades by which each level's quantile is to be moved: that quantile of the errors, rounded outward.
+
+    Waits that are only known to be no shorter (`at_least`) count until there (`conformal.score_quantiles`).
+    """
     errors = _log(np.minimum(truth_s, HORIZON_S))[:, None] - _log(quantiles_s)
     n = len(errors)
-    found = []
-    for place, level in enumerate(LEVELS):
-        rank = np.ceil((n + 1) * level) if level >= 0.5 else np.floor((n + 1) * level)
-        found.append(float(np.sort(errors[:, place])[int(np.clip(rank, 1, n)) - 1]))
+    open_ended, weights = np.zeros(n, bool) if at_least is None else at_least, np.ones(n)
+    found = [
+        float(score_quantiles(errors[:, place], open_ended, weights).at((level,))[0])
+        for place, level in enumerate(LEVELS)
+    ]
     return tuple(np.clip(found, -WIDEST, WIDEST).tolist())
 
 
@@ -105,6 +127,7 @@ def _ask(
     queue: Queue, settings: SchedulerSettings, past: Past, rng: Generator, instants: int, samples: int, share: float
 ) -> _Said:
     truths: list[float] = []
+    at_least: list[bool] = []
     quantiles: list[Floats] = []
     for now_s in _instants(past, rng, instants):
         then, known = queue_at(past, now_s, queue), before(past, now_s)
@@ -115,15 +138,25 @@ def _ask(
             for job, starts in zip(here, scene.starts(here), strict=True):
                 start_s = asked.pop(job)
                 if not np.isinf(starts).all():
-                    truths.append(start_s - now_s)
+                    at_least.append(np.isinf(start_s))
+                    truths.append(min(start_s, past.until_s) - now_s)
                     quantiles.append(np.array(of_samples(now_s, np.minimum(starts - now_s, HORIZON_S)).wait_s))
-    return _Said(np.array(truths), np.array(quantiles).reshape(len(truths), len(LEVELS)))
+    n = len(truths)
+    return _Said(np.array(truths), np.array(at_least, bool), np.array(quantiles).reshape(n, len(LEVELS)))
 
 
 def with_share(scene: Scene, share: float) -> Scene:
-    """The same scene on a part of its GPUs, but no fewer than are in use."""
+    """The same scene on a part of its GPUs, but no fewer than are in use; the last nodes lose theirs."""
     held = sum(job.gpus for job in scene.jobs if job.is_running)
-    return replace(scene, total_gpus=max(1, held, round(scene.total_gpus * share)))
+    total = max(1, held, round(scene.total_gpus * share))
+    used, left, sizes = Counter[int](), max(0, sum(scene.sizes) - total), list(scene.sizes)
+    for node, gpus in (each for shares in scene.held.values() for each in shares):
+        used[node] += gpus
+    for node in reversed(range(len(sizes))):
+        lost = min(left, sizes[node] - used[node])
+        sizes[node], left = sizes[node] - lost, left - lost
+    found = replace(scene, total_gpus=total, sizes=tuple(sizes))
+    return found.without_those_that_never_fit() if sizes else found
 
 
 def _instants(past: Past, rng: Generator, instants: int) -> Floats:
@@ -162,11 +195,9 @@ def _job(past: Past, row: int, now_s: float) -> QueuedJob:
 
 
 def before(past: Past, now_s: float) -> Past:
-    """What was known at an instant: the jobs that had come, and how long those had run that were over."""
-    jobs = past.jobs
-    over = np.flatnonzero(jobs.end_s <= now_s)
-    run_times = RunTimes.of(jobs.user[over], jobs.partition[over], jobs.duration_s[over], jobs.walltime_s[over])
-    return Past(jobs.take(np.flatnonzero(jobs.submit_s <= now_s)), now_s, run_times)
+    """What accounting knew at an instant: the jobs that were over."""
+    over = past.jobs.take(np.flatnonzero(past.jobs.end_s <= now_s))
+    return Past(over, now_s, RunTimes.of(over.user, over.partition, over.duration_s, over.walltime_s))
 
 
 def _some(past: Past, queue: Queue, rng: Generator) -> dict[QueuedJob, float]:

@@ -1,7 +1,8 @@
 """What-if runs of a queue: many futures, each with other running times and arrivals, and when jobs start in each.
 
-Slurm as a policy simulates each future, on the nodes that the job's partitions share with others. GPUs are counted,
-or processors for a job without GPUs. Priorities begin with those that the queue shows, and gain age from there on.
+Slurm as a policy simulates each future, on the nodes that the job's partitions share with others: each job on as many
+nodes of its partition as it asked for, up to `MOST_NODES`; where there are more, GPUs are only counted, wherever they
+are. Of a job without GPUs processors are counted. Priorities begin with those that the queue shows, and gain age.
 """
 
 from __future__ import annotations
@@ -17,23 +18,28 @@ from numpy.typing import NDArray
 
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
+from perdure.scheduling.placement.as_asked import AsAsked
+from perdure.scheduling.placement.room import Shares
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.settings import Partition, PriorityWeights, SchedulerSettings
 from perdure.scheduling.slurm.site_limits import CPUS, GPUS, SiteLimits
 from perdure.simulation.live import LiveQueue
 from perdure.simulation.simulate import Engine
 from perdure.waits.past import DAY_S, Past
-from perdure.waits.queue import Queue, QueuedJob
+from perdure.waits.queue import Queue, QueuedJob, QueuedNode
+from perdure.waits.unfinished import with_unfinished
 
 SAMPLES = 32  # futures that are drawn
 HORIZONS_S = (3600.0, 6 * 3600.0, DAY_S, 4 * DAY_S)  # how far a future is simulated, until the job has started in it
 HORIZON_S = HORIZONS_S[-1]  # of arrivals; a job that has not started by then counts as starting right then
 SMALL = 80  # jobs: the plain loop has simulated these before the compiled one is loaded
+MOST_NODES = 40  # on which each job is placed: 32 futures of a hundred waiting jobs then take a third of a second
 MOST_TASKS = 1_000  # of one array
 MOST_ARRIVALS = 20_000  # in one future
 _BRACKETS = re2.compile(r"\([^)]*\)")
 
 Floats = NDArray[np.float64]
+Kind = tuple[str, str, int]  # user, partition, GPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,8 @@ class Scene:
     duration_s: Floats  # (n_jobs, n_samples) whole running times
     partitions: frozenset[str] = field(default_factory=frozenset)
     counts_gpus: bool = True  # else processors
+    sizes: tuple[int, ...] = ()  # GPUs of each node; nothing where they are only counted
+    held: Mapping[str, Shares] = field(default_factory=dict)  # what running jobs have of which nodes, by job
 
     @property
     def has_arrivals(self) -> bool:
@@ -64,10 +72,10 @@ class Scene:
         samples = samples or range(len(self.futures))
         rows = [self._row(job) for job in asked]
         there = [row for row in rows if row is not None]
-        found = np.empty((len(asked), len(samples)))
+        found = np.full((len(asked), len(samples)), np.inf)
         places = [place for place, row in enumerate(rows) if row is not None]
         groups = [(self._table(self.jobs), there, places)] if there else []
-        new = [place for place, row in enumerate(rows) if row is None]
+        new = [place for place, row in enumerate(rows) if row is None and self.fits(asked[place])]
         for place in new:
             submitted = structs.replace(asked[place], submit_s=self.now_s)  # rows are in the order of submits
             groups.append((self._table((*self.jobs, submitted)), [len(self.jobs)], [place]))
@@ -105,10 +113,39 @@ class Scene:
         coming = coming.take(np.flatnonzero(coming.submit_s <= self.now_s + horizon_s))
         coming = replace(coming, gpus=np.minimum(coming.gpus, self.total_gpus))
         table = replace(there, duration_s=duration_s, attempts=None).followed_by(coming)
+        if self.sizes:
+            placement, cluster = AsAsked(tuple(self._nodes(table).tolist())), Cluster(np.array(self.sizes, np.int64))
+            held = {row: self.held[job.job_id] for row, job in enumerate(self.jobs) if job.job_id in self.held}
+            return LiveQueue.at(table, self.now_s, cluster, Slurm(self.settings), placement=placement, held=held)
         engine: Engine = "plain" if len(table) <= SMALL else "auto"
         return LiveQueue.at(
             table, self.now_s, Cluster(np.ones(self.total_gpus, np.int64)), Slurm(self.settings), None, engine
         )
+
+    def _nodes(self, table: JobTable) -> NDArray[np.int64]:
+        """On how many nodes each job runs: as many as it asked for, or needs."""
+        return np.maximum(np.maximum(table.nodes, 1), -(-table.gpus // max(1, *self.sizes)))
+
+    def fits(self, job: QueuedJob) -> bool:
+        """Whether the nodes of its partition, all of them idle, have room for the job."""
+        return not self.sizes or bool(self._fit(self._table([job]))[0])
+
+    def without_those_that_never_fit(self) -> Scene:
+        """Without waiting jobs, and jobs to come, that ask for more than all nodes of their partition have."""
+        kept = self._fit(self._table(self.jobs)) | np.array([job.is_running for job in self.jobs], np.bool_)
+        jobs = tuple(job for job, stays in zip(self.jobs, kept.tolist(), strict=True) if stays)
+        futures = tuple(coming.take(np.flatnonzero(self._fit(coming))) for coming in self.futures)
+        return replace(self, jobs=jobs, duration_s=self.duration_s[kept], futures=futures)
+
+    def _fit(self, table: JobTable) -> NDArray[np.bool_]:
+        nodes, found = self._nodes(table), np.zeros(len(table), np.bool_)
+        each = -(-table.gpus // nodes)
+        for partition in self.settings.partitions:
+            rows = np.flatnonzero(table.partition == partition.name)
+            largest = np.sort(np.array([self.sizes[node] for node in partition.nodes or ()], np.int64))[::-1]
+            few = rows[nodes[rows] <= len(largest)]
+            found[few] = each[few] <= largest[nodes[few] - 1]
+        return found
 
     def _table(self, jobs: Sequence[QueuedJob]) -> JobTable:
         """Jobs as they are now, that run for as long as they may."""
@@ -159,15 +196,25 @@ def scene_of(
     counted = (_on_usable(counted_by(each, gpus=counts_gpus), usable) for each in there)
     jobs = [task for each in counted if each.gpus for task in _tasks(each)]
     jobs.sort(key=lambda each: (min(_came_s(each), queue.now_s), each.job_id))
+    known = age_alone(settings, queue, partitions)
+    sizes: tuple[int, ...] = ()
+    held: Mapping[str, Shares] = {}
+    if len(nodes) <= MOST_NODES:
+        sizes, known = tuple(usable.values()), _with_nodes(known, nodes)
+        jobs, held = _on_nodes(jobs, usable)
     total = max(sum(usable.values()), sum(each.gpus for each in jobs if each.is_running), 1)
     duration_s = np.array([_draw(each, queue.now_s, past, rng, samples) for each in jobs]).reshape(len(jobs), samples)
-    futures = tuple(_to_come(past, queue.now_s, partitions, counts_gpus, rng) for _ in range(samples))
+    whole = with_unfinished(past, jobs, duration_s[:, 0])
+    futures = tuple(_to_come(whole, queue.now_s, partitions, counts_gpus, rng) for _ in range(samples))
     users = {each.user for each in (job, *jobs)}.union(*(np.unique(each.user).tolist() for each in futures))
     qos, associations = (limits or SiteLimits()).counted(GPUS if counts_gpus else CPUS, users)
-    own = replace(age_alone(settings, queue, partitions), qos=qos, associations=associations)
-    fixed = _fixed_by_user(jobs, own, queue.now_s)
+    own = replace(known, qos=qos, associations=associations)
+    fixed = _fixed_by_kind(jobs, own, queue.now_s)
     futures = tuple(_with_priorities(coming, fixed) for coming in futures)
-    return Scene(queue.now_s, tuple(jobs), total, own, futures, duration_s, frozenset(partitions), counts_gpus)
+    scene = Scene(
+        queue.now_s, tuple(jobs), total, own, futures, duration_s, frozenset(partitions), counts_gpus, sizes, held
+    )
+    return scene.without_those_that_never_fit() if sizes else scene
 
 
 def counted_by(job: QueuedJob, *, gpus: bool) -> QueuedJob:
@@ -221,23 +268,36 @@ def dependency_of(text: str) -> str:
     return ",".join(found)
 
 
-def _fixed_by_user(jobs: Iterable[QueuedJob], settings: SchedulerSettings, now_s: float) -> dict[str, float]:
-    """The median of what the jobs of each user show; "" is the median of all."""
-    found: dict[str, list[float]] = {"": []}
+def _fixed_by_kind(jobs: Iterable[QueuedJob], settings: SchedulerSettings, now_s: float) -> dict[Kind, float]:
+    """The median of what waiting jobs show, by user, partition and GPUs; "" and 0 stand for any."""
+    found: dict[Kind, list[float]] = {("", "", 0): []}
     for job in jobs:
         if job.is_waiting:
-            part = fixed_part(job, settings, now_s)
-            found.setdefault(job.user, []).append(part)
-            found[""].append(part)
-    return {user: float(np.median(parts)) if parts else 0.0 for user, parts in found.items()}
+            part, partition = fixed_part(job, settings, now_s), job.partitions[0] if job.partitions else ""
+            for kind in _kinds(job.user, partition, job.gpus):
+                found.setdefault(kind, []).append(part)
+    return {kind: float(np.median(parts)) if parts else 0.0 for kind, parts in found.items()}
 
 
-def _with_priorities(coming: JobTable, fixed: Mapping[str, float]) -> JobTable:
-    """Arrivals with the priority that jobs of their users get: without age, by user; "" is anybody."""
-    users, user = np.unique(coming.user, return_inverse=True)
-    nice = np.array([-int(fixed.get(each, fixed[""])) for each in users.tolist()], np.int64)
+def _kinds(user: str, partition: str, gpus: int) -> tuple[Kind, ...]:
+    """From the closest on: the size of a job counts for more than who submitted it, unless both are seen."""
+    return (
+        (user, partition, gpus),
+        ("", partition, gpus),
+        (user, partition, 0),
+        ("", partition, 0),
+        (user, "", 0),
+        ("", "", 0),
+    )
+
+
+def _with_priorities(coming: JobTable, fixed: Mapping[Kind, float]) -> JobTable:
+    """Arrivals with the priority, without age, that the waiting jobs show that are most like them."""
+    kinds = list(zip(coming.user.tolist(), coming.partition.tolist(), coming.gpus.tolist(), strict=True))
+    shown = {each: next(fixed[kind] for kind in _kinds(*each) if kind in fixed) for each in set(kinds)}
+    nice = np.array([-int(shown[each]) for each in kinds], np.int64)
     ids = np.char.add("+", np.arange(len(coming)).astype(np.str_))
-    return replace(coming, job_id=ids, nice=nice[user].reshape(len(coming)))
+    return replace(coming, job_id=ids, nice=nice)
 
 
 def _connected(partitions: tuple[str, ...], queue: Queue) -> set[str]:
@@ -248,6 +308,38 @@ def _connected(partitions: tuple[str, ...], queue: Queue) -> set[str]:
         if more == found:
             return found
         found = more
+
+
+def _with_nodes(settings: SchedulerSettings, nodes: Sequence[QueuedNode]) -> SchedulerSettings:
+    """The settings with the nodes of each partition, by their places."""
+    partitions = tuple(
+        replace(each, nodes=tuple(place for place, node in enumerate(nodes) if each.name in node.partitions))
+        for each in settings.partitions
+    )
+    return replace(settings, partitions=partitions)
+
+
+def _on_nodes(jobs: Iterable[QueuedJob], usable: Mapping[str, int]) -> tuple[list[QueuedJob], dict[str, Shares]]:
+    """The jobs, and what those that run have of which nodes, in equal parts; never more than a node has.
+
+    One whose nodes are not told finds its own; one that holds nothing of what is counted is left out.
+    """
+    place = {name: at for at, name in enumerate(usable)}
+    free, kept, held = list(usable.values()), [], {}
+    for job in jobs:
+        on = [place[name] for name in job.running_on if name in place] if job.is_running else []
+        if not on:
+            kept.append(job)
+            continue
+        each, rest = divmod(job.gpus, len(on))
+        parts = ((node, min(each + (at < rest), free[node])) for at, node in enumerate(on))
+        shares = tuple((node, gpus) for node, gpus in parts if gpus)
+        for node, gpus in shares:
+            free[node] -= gpus
+        if shares:
+            held[job.job_id] = shares
+            kept.append(structs.replace(job, gpus=sum(gpus for _, gpus in shares)))
+    return kept, held
 
 
 def _on_usable(job: QueuedJob, usable: Mapping[str, int]) -> QueuedJob:
