@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import os
 import stat
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from perdure.durable import write_whole
 from perdure.errors import StateError
 
 _OTHERS_MAY_WRITE = 0o022
@@ -72,12 +72,7 @@ def read_secret_text(path: Path, max_bytes: int) -> str:
 def write_secret(path: Path, value: Any) -> None:
     """Replace a file by JSON that nobody else may read; it survives a power cut. Raises `StateError`."""
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # made with mode 0600
-        with os.fdopen(handle, "w") as file:
-            json.dump(value, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
+        write_whole(path, json.dumps(value, indent=1).encode(), 0o600)
     except OSError as err:
         raise StateError(str(path), f"cannot be written: {err.strerror}", "Fix its rights") from err
 

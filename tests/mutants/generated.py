@@ -59,7 +59,10 @@ PARTS = {
             "tests/service/web/test_exceptions_page.py",
         ),
     ),
-    "fence": Part(("job/fence.py",), ("tests/job/test_fence.py", "tests/job/test_checkpoint.py")),
+    "fence": Part(
+        ("job/fence.py", "durable.py"),
+        ("tests/job/test_fence.py", "tests/job/test_checkpoint.py", "tests/crash/test_promises.py"),
+    ),
     "logfile": Part(("backends/logfile.py",), ("tests/backends/test_logfile.py",), starts_processes=True),
     "conformal": Part(("triage/conformal.py",), ("tests/triage/test_conformal.py",)),
     "scheduling": Part(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from perdure.durable import make_directory, sync_directory, sync_file
 from perdure.errors import Fenced, InputError, StateError
 from perdure.job.exchange import exchange
 from perdure.job.fence import Claim, current_claim, remove_tree
@@ -32,7 +33,7 @@ def checkpointed(path: Path | str, claim: Claim | None = None) -> Iterator[Path]
     `StateError` where a directory would have to be replaced on a file system that cannot swap two in one step.
     """
     target = Path(path).absolute()
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(target.parent)
     claim = claim or current_claim(os.environ)
     try:
         with _stage(claim, target.parent) as stage:
@@ -75,7 +76,7 @@ def _publish(draft: Path, target: Path) -> None:
         draft.rename(target)
     else:
         _swap(draft, target)
-    _sync(target.parent)
+    sync_directory(target.parent)
 
 
 def _swap(draft: Path, target: Path) -> None:
@@ -98,17 +99,13 @@ def _sync_tree(path: Path) -> None:
     if path.is_dir():
         for directory, _, names in os.walk(path):
             for name in names:
-                _sync(Path(directory, name))
-            _sync(Path(directory))
+                _sync_file(Path(directory, name))
+            sync_directory(Path(directory))
     else:
-        _sync(path)
+        _sync_file(path)
 
 
-def _sync(path: Path) -> None:
-    if path.is_symlink() or not (path.is_file() or path.is_dir()):
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _sync_file(path: Path) -> None:
+    """A link, a pipe or a socket holds nothing."""
+    if path.is_file() and not path.is_symlink():
+        sync_file(path)

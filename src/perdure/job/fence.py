@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from perdure.durable import make_directory, sync_directory, write_new, write_whole
 from perdure.errors import ConfigError, Fenced, StateError
 
 FENCE_DIR = "PERDURE_FENCE_DIR"
@@ -90,7 +91,7 @@ class Claim:
         name = f"{self.token}-{os.urandom(16).hex()}"
         stage, note = parent.resolve() / _stage_name(name), _stages(self.directory) / name
         try:
-            _write_whole(note, os.fsencode(stage))
+            write_whole(note, os.fsencode(stage))
             stage.mkdir()
             self.check()
             yield stage
@@ -113,7 +114,7 @@ def claim(
     wanted = Holder(job_id, incarnation, start, os.uname().nodename, cluster, start_s)
     try:
         for part in (_claims(directory), _stages(directory)):
-            part.mkdir(parents=True, exist_ok=True)
+            make_directory(part)
         claimed = Claim(directory, _take_token(directory, wanted))
         _revoke_older(directory, claimed.token)
         _prune(directory, claimed.token)
@@ -139,7 +140,7 @@ def current_claim(environment: Mapping[str, str]) -> Claim | None:
 def _take_token(directory: Path, wanted: Holder) -> int:
     """Find or make this start's claim."""
     draft = directory / f"draft-{os.urandom(16).hex()}"
-    _write(draft, json.dumps(asdict(wanted)).encode())
+    write_new(draft, json.dumps(asdict(wanted)).encode())
     try:
         while True:
             newest = _newest(directory)
@@ -149,7 +150,7 @@ def _take_token(directory: Path, wanted: Holder) -> int:
                 os.link(draft, _claims(directory) / str(newest + 1))
             except FileExistsError:
                 continue  # somebody was faster: look again
-            _sync_directory(_claims(directory))
+            sync_directory(_claims(directory))
             return newest + 1
     finally:
         draft.unlink(missing_ok=True)
@@ -198,6 +199,7 @@ def _revoke_older(directory: Path, token: int) -> None:
             with suppress(FileNotFoundError):
                 if _is_own_directory(stage):
                     stage.rename(f"{stage}.revoked-{os.urandom(16).hex()}")
+                    sync_directory(stage.parent)  # it must not be there again once a server was down
             for revoked in stage.parent.glob(f"{glob.escape(stage.name)}.revoked-*"):
                 if _is_own_directory(revoked):
                     remove_tree(revoked)
@@ -252,29 +254,6 @@ def _stages(directory: Path) -> Path:
 
 def _stage_name(note: str) -> str:
     return f".perdure-{note}"
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Make a file that is there completely or not at all."""
-    draft = path.with_name(f".{path.name}.{os.urandom(16).hex()}")
-    _write(draft, data)
-    draft.rename(path)
-    _sync_directory(path.parent)
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def remove_tree(directory: Path) -> None:

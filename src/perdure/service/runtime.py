@@ -26,6 +26,7 @@ from perdure.coordination.messages import Input
 from perdure.coordination.playbook import MAX_CHARACTERS, Playbook, own_playbook, site_playbook
 from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
+from perdure.durable import make_directory
 from perdure.errors import ConfigError, InputError, InUse, NotFound, StateError
 from perdure.installation import program
 from perdure.job.agent import check_share
@@ -137,7 +138,7 @@ def open_journal(service: ServiceSettings, state: Path) -> Journal:
 def state_dir(path: Path) -> Path:
     """Make the state directory, for its owner alone. Raises `StateError` where it cannot be used, or others may."""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(path, 0o700)
         check_directory(path)
         probe = path / f".probe-{os.getpid()}"
         probe.touch()

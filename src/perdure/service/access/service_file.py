@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from perdure.durable import write_whole
 from perdure.errors import NotFound, PerdureError, StateError
 from perdure.trust import check_secret
 
@@ -39,10 +39,7 @@ class ServiceFile:
         """Put the file in place at once, readable for its owner alone. Raises `StateError`."""
         path = state / FILE_NAME
         try:
-            handle, name = tempfile.mkstemp(prefix=f".{FILE_NAME}.", dir=state)  # made with mode 0600
-            with os.fdopen(handle, "w") as file:
-                json.dump(asdict(self), file)
-            os.replace(name, path)
+            write_whole(path, json.dumps(asdict(self)).encode(), 0o600)
         except OSError as err:
             raise StateError(str(path), f"cannot be written: {err.strerror}", "Make the directory writable") from err
         return path

@@ -22,6 +22,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, m
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from perdure.durable import make_directory
 from perdure.errors import InUse, MissingExtra, StateError
 from perdure.installation import to_install
 
@@ -217,7 +218,7 @@ def _lock_file(path: Path) -> int:
     lock = path.with_name(path.name + ".lock")
     fd = -1
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(path.parent, 0o700)
         fd = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.truncate(fd, 0)

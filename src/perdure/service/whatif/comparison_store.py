@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import shutil
 import threading
@@ -11,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from perdure.durable import make_directory, sync_directory, sync_file, write_whole
 from perdure.errors import NotFound, StateError
 from perdure.service.whatif.comparison import COMPARISON, Comparison, Stage, Trouble
 from perdure.service.whatif.question import ID
@@ -41,7 +41,7 @@ class ComparisonStore:
         self._keep = keep
         self._lock = threading.Lock()
         self._known: dict[str, Comparison] = {}
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(home, 0o700)
         for known in sorted(_read(home), key=lambda each: (each.created_s, each.id)):
             self._known[known.id] = known
             if not known.stage.is_over:
@@ -57,8 +57,8 @@ class ComparisonStore:
             if comparison.id in self._known:
                 self._known[comparison.id] = comparison
             try:
-                folder.mkdir(mode=0o700, exist_ok=True)
-                _write(folder / RECORD, COMPARISON.encode(comparison))
+                make_directory(folder, 0o700)
+                write_whole(folder / RECORD, COMPARISON.encode(comparison).encode())
             except OSError as err:
                 what = f"cannot be written: {err.strerror}"
                 raise StateError(str(folder), what, "See that its disk has room") from err
@@ -70,7 +70,9 @@ class ComparisonStore:
         for name in ANSWERS:
             made = folder / name
             if made.is_file() and not made.is_symlink():
+                sync_file(made)
                 made.replace(self._home / comparison_id / name)
+        sync_directory(self._home / comparison_id)
 
     def find(self, comparison_id: str) -> Comparison:
         """Raises `NotFound`."""
@@ -122,13 +124,3 @@ def _read(home: Path) -> Iterable[Comparison]:
         except (OSError, ValueError, StateError) as err:
             log.warning("%s: not a comparison, removed: %s", folder, err)
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _write(path: Path, text: str) -> None:
-    """Put the file there as a whole or not at all."""
-    new = path.with_suffix(".new")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

@@ -11,12 +11,12 @@ import hashlib
 import logging
 import os
 import re
-import tempfile
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from perdure.durable import make_directory, write_whole
 from perdure.model.identity import AttemptId
 from perdure.model.output import Output, as_one_text
 
@@ -60,8 +60,8 @@ class KeptLogs:
         if not text or self._retention.max_bytes == 0 or path.exists():
             return
         try:
-            self._directory.mkdir(mode=0o700, exist_ok=True)
-            _write(path, gzip.compress(text, 1))
+            make_directory(self._directory, 0o700)
+            write_whole(path, gzip.compress(text, 1), 0o600)
         except OSError as err:
             log.warning("%s: its log is not kept in %s: %s", attempt, self._directory, err.strerror)
 
@@ -95,16 +95,3 @@ class KeptLogs:
                     status = entry.stat(follow_symlinks=False)
                     found.append((status.st_mtime, max(status.st_size, status.st_blocks * 512), Path(entry.path)))
         return found
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Put a file there whole or not at all, readable for its owner."""
-    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=".draft-")  # of mode 0600
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(draft, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(draft)
-        raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from perdure.durable import sync_directory, sync_file
 from perdure.errors import StateError
 
 STOP_FILE = "STOP"
@@ -23,25 +24,30 @@ class KillSwitch:
         try:
             if not on:
                 self.file.unlink(missing_ok=True)
-                return ""
-            return self._stop(by)
+            said = self._stop(by) if on else ""
+            sync_directory(self.file.parent)  # what stopped, or goes on, does so after a power cut, too
+            return said
         except OSError as err:
             raise StateError(str(self.file), f"cannot be changed: {err.strerror}", "Fix its rights") from err
 
     def _stop(self, by: str) -> str:
         """The file alone counts; a full disk may have no room for who made it."""
         try:
-            self.file.write_text(f"stopped by {by}\n")
+            self._write(by)
             return ""
         except OSError:
             self._reserve.unlink(missing_ok=True)
         try:
-            self.file.write_text(f"stopped by {by}\n")
+            self._write(by)
             return "the disk is full: room was made by giving up the reserve"
         except OSError as err:
             if not self.file.exists():
                 raise
             return f"it is on, and by whom cannot be written: {err.strerror}"
+
+    def _write(self, by: str) -> None:
+        self.file.write_text(f"stopped by {by}\n")
+        sync_file(self.file)
 
     def keep_reserve(self) -> None:
         """Set some room aside, where it is not yet and there is any."""
