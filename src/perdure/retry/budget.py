@@ -123,7 +123,8 @@ def _budgets(job: Job, attempt: Attempt, fleet: Fleet, rules: RetryRules) -> lis
     ]
     nodes = set(attempt.nodes)
     where = [(s, nodes.intersection(s.nodes)) for s in fleet.spent]
-    for node in sorted(set().union(*(names for _, names in where))):
+    charged: set[str] = set().union(*(names for _, names in where))
+    for node in sorted(charged if node_limit(fleet, rules) > 0 else nodes):  # others have all their room
         on_it = [s for s, names in where if node in names]
         budget = _of_node(node, _times(on_it), fleet, rules)
         share = min(budget.limit, _share(budget.limit, rules))
