@@ -105,7 +105,7 @@ def test_jobs_that_need_a_resource_are_held_and_others_are_not(key: str) -> None
     place.wait("1", **traits)
     place.wait("2", partition="cpu", work_dir="/home/ada")
     (hold,) = place.take(raised("mine", scope=Scope.GLOBAL, resource="store"))
-    assert hold.attempt.job_id == "1"  # type: ignore[union-attr]
+    assert hold.attempt.job_id == "1"
 
 
 def test_no_key_is_left_out() -> None:

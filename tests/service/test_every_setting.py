@@ -10,7 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 from starlette.datastructures import Headers
@@ -32,11 +33,12 @@ from perdure.service.notices.notifier import Notifier, network_of
 from perdure.service.notices.rules import PendingMessage, next_to_send, retry_at
 from perdure.service.settings import Settings, known_names, load, value_of
 from perdure.service.whatif import comparison_queue
+from perdure.service.whatif.comparison import Trouble
 from perdure.service.whatif.comparison_queue import ComparisonQueue
 from tests.copying import replace
 from tests.retry import test_decide as retries
 from tests.service.core import test_waiting_retry as waiting
-from tests.service.core.test_controller import FAILED, JOB, ONE, Run
+from tests.service.core.test_controller import FAILED, JOB, ONE, TRANSIENT, Run
 
 ROOT = Path(__file__).resolve().parents[2]
 Look = Callable[[Settings], Any]
@@ -109,7 +111,7 @@ def remembered(settings: Settings) -> Any:
         job_id = str(n + 1)
         attempt = replace(FAILED, id=replace(ONE, job_id=job_id))
         run.look(3611.0 + n, [replace(JOB, job_id=job_id)], [attempt])
-        run.judge(waiting.TRANSIENT, attempt.id, 3612.0 + n)
+        run.judge(TRANSIENT, attempt.id, 3612.0 + n)
         run.look(3613.0 + n, [replace(JOB, job_id=job_id, state=JobState.CANCELLED)], [])
     return len(run.state.cases)
 
@@ -178,9 +180,12 @@ def over_tcp(settings: Settings, **more: Any) -> Any:
 
 def suspects(settings: Settings) -> Any:
     asked: list[float] = []
-    store: Any = SimpleNamespace(
-        standing=lambda: (), ended_since=lambda since_s: asked.append(since_s) or [], note=None, cluster="c"
-    )
+
+    def ended_since(since_s: float) -> list[Any]:
+        asked.append(since_s)
+        return []
+
+    store: Any = SimpleNamespace(standing=tuple, ended_since=ended_since, cluster="c")
     watch = Watch(store, settings.blame, lambda: NOW, lambda _: None)
     watch.turn()
     return asked, watch._patience
@@ -189,18 +194,17 @@ def suspects(settings: Settings) -> Any:
 def simulated_with(settings: Settings) -> Any:
     """What the process that simulates is told."""
     told: list[Any] = []
-    queue = ComparisonQueue.__new__(ComparisonQueue)
+
+    def carried_out(order: Any, *_: Any) -> Trouble:
+        told.append((order.unpacked_bytes, order.memory_bytes, order.time_limit_s, order.nice))
+        return Trouble(where="here", what="it is not simulated", fix="Do so")
+
+    queue, asked = ComparisonQueue.__new__(ComparisonQueue), cast("Any", SimpleNamespace(id="1", ask=None))
     queue.settings, queue._work, queue._database, queue._cluster = settings.whatif, Path("/x"), "", "c"
-    real = comparison_queue.carry_out
-    comparison_queue.carry_out = lambda order, *_: told.append(order) or STOPPED  # type: ignore[func-returns-value,assignment]
-    try:
-        queue._carried_out(SimpleNamespace(id="1", ask=None))  # type: ignore[arg-type]
-    finally:
-        comparison_queue.carry_out = real
-    return [(o.unpacked_bytes, o.memory_bytes, o.time_limit_s, o.nice) for o in told]
+    with patch.object(comparison_queue, "carry_out", carried_out):
+        queue._carried_out(asked)
+    return told
 
-
-STOPPED: Any = "stopped"
 
 # -- what a site lays beside Perdure's own
 

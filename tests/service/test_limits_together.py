@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from itertools import takewhile
+from types import SimpleNamespace
 
 import msgspec
 from hypothesis import example, given
@@ -76,17 +77,17 @@ def let_through(one: ActionRow, caps: Caps, used: Used, user: str) -> int:
 def test_as_many_actions_as_the_strictest_cap_allows(
     set_: dict[str, float], live: int, nodes: int, out: int, drained: int, held: int
 ) -> None:
-    caps = Caps(**set_)  # type: ignore[arg-type]
+    caps, said = Caps(**set_), SimpleNamespace(**set_)  # type: ignore[arg-type]
     before = (Charge(NOW - 1.0, "drain"),) * drained + (Charge(NOW - 2.0, "hold", "bob"),) * held
     used = Used(before, live_jobs=live, nodes=nodes, nodes_out=out)
-    most = min(caps.actions_per_hour, max(caps.floor_per_hour, int(caps.jobs_share_per_hour * live)))
+    most = min(said.actions_per_hour, max(said.floor_per_hour, int(said.jobs_share_per_hour * live)))
     left = max(0, most - drained - held)
     assert let_through(HOLD, caps, used, "") == left
     assert let_through(HOLD, caps, used, "ada") == min(left, (most + 1) // 2)
     assert let_through(HOLD, caps, used, "bob") == max(0, min(left, (most + 1) // 2 - held))
-    of_nodes = max(caps.drains_floor_per_hour, int(caps.nodes_share_per_hour * nodes))
-    drains = min(caps.drains_per_hour, of_nodes) - drained
-    may_be_out = int(caps.nodes_out_share * nodes) - out
+    of_nodes = max(said.drains_floor_per_hour, int(said.nodes_share_per_hour * nodes))
+    drains = min(said.drains_per_hour, of_nodes) - drained
+    may_be_out = int(said.nodes_out_share * nodes) - out
     for one in TAKE_OUT:
         assert let_through(one, caps, used, "") == max(0, min(left, drains, may_be_out))
 
@@ -119,18 +120,18 @@ def retried(rules: RetryRules, fleet: Fleet, nodes: tuple[str, ...]) -> int:
 def test_as_many_retries_as_the_strictest_budget_allows(
     set_: dict[str, float], live: int, running: int, usable: int, of_bob: int, of_ada: int
 ) -> None:
-    rules = RetryRules(**set_)  # type: ignore[arg-type]
+    rules, said = RetryRules(**set_), SimpleNamespace(**set_)  # type: ignore[arg-type]
     names = ("n1", "n2", "n3")
     spent = (Spent(NOW - 9.0, "8", "bob", ("n2",)),) * of_bob + (Spent(NOW - 8.0, "9", "ada", ("n3",)),) * of_ada
     fleet = Fleet({"": frozenset(names[:usable])}, live_jobs=live, running_jobs=running, spent=spent)
-    by_jobs = max(rules.cluster_floor_per_hour, int(rules.cluster_share_per_hour * live))
-    cluster = min(rules.per_cluster_per_hour, by_jobs)
-    node = max(rules.per_node_per_hour, int(rules.cluster_share_per_hour * running / usable))
+    by_jobs = max(said.cluster_floor_per_hour, int(said.cluster_share_per_hour * live))
+    cluster = min(said.per_cluster_per_hour, by_jobs)
+    node = max(said.per_node_per_hour, int(said.cluster_share_per_hour * running / usable))
 
     def share(of: int) -> int:
-        return min(of, max(1, int(rules.user_share * of)))
+        return min(of, max(1, int(said.user_share * of)))
 
-    user = min(rules.per_user_per_hour, share(cluster)) - of_ada
+    user = min(said.per_user_per_hour, share(cluster)) - of_ada
     left = min(user, cluster - of_ada - of_bob)
     assert retried(rules, fleet, ("n1",)) == max(0, min(left, node, share(node)))
     assert retried(rules, fleet, ("n1", "n2")) == max(0, min(left, node - of_bob, share(node)))
