@@ -1,6 +1,7 @@
 """What the service asks of a running job: read, heeded by real processes, over when its cause is."""
 
 import json
+import os
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,6 +40,15 @@ def test_what_nobody_renews_is_asked_no_more(tmp_path):
     write(path, [DOWN], 2)
     assert requests.look(STALE_S + 1) == ((), ())
     assert requests.look(2 * STALE_S + 2) == ((), (DOWN,))
+
+
+def test_what_another_user_wrote_asks_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "asked.json"
+    write(path, [DOWN], 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+        assert Requests(path).look(0.0) == ((), ())
+    assert Requests(path).look(0.0) == ((DOWN,), ())
 
 
 def test_without_a_launcher_nothing_is_asked():
