@@ -11,15 +11,8 @@ from tests.coordination.test_handlers import NOW, Site, raised, up
 TWO_USERS = {"drain", "set-down"}  # suffice for what is done to nodes
 ONE_USER = {"grant-time"}  # suffices for what is done to the job that it is about
 OF_SHARED = {"hold-waiting", "throttle", "move-least", "release-held"}  # the site's word alone
-DO_NOTHING = {
-    "hold-newcomers",
-    "count-starts",
-    "escalate",
-    "fail-task",
-    "leave",
-    "name-signal",
-    "retry",
-}  # the first: unless the site says
+DO_NOTHING = {"count-starts", "escalate", "fail-task", "hold-newcomers", "leave", "name-signal", "retry"}
+# hold-newcomers holds where the site has said before that something is down
 
 
 def brought_about(handler: str, *sources: str) -> bool:
