@@ -218,6 +218,7 @@ PROMISES: dict[str, Promise] = {
 LOST = {
     "backends/local/paths.py": "where the daemon listens, which is gone with it",
     "cli/follow.py": "how far a log was read: it is read again",
+    "cli/keep_study.py": "arrays of a study, calculated again where they are not there",
     "cli/kept.py": "looks that are kept for an hour",
     "cli/manual.py": "manual pages, made again by the same command",
     "cli/studies.py": "pictures, made again by the same command",
