@@ -1,0 +1,181 @@
+"""Fits the throughput model to measured steps of one application on one GPU type, with intervals.
+
+Source: the loss, the bounds and the priors are those of A. Qiao et al., "Pollux", OSDI 2021 (its public code); the
+gradient in closed form and the intervals are ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.stats import t as student
+
+from perdure.errors import PerdureError
+from perdure.throughput.speed import PARAMETERS, Floats, Numbers, SpeedModel
+
+Counts = NDArray[np.int64] | Floats
+
+LOWEST = 1e-8  # seconds: what stands for a time that was never seen
+START = np.array([0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001])
+ACROSS_OVER_INSIDE = 1.1  # until it is measured, synchronising across nodes takes this much more than within one
+UNSEEN_LOG_SD = 1.0  # the spread of a parameter that nothing measured, as a factor e
+
+
+class ProfileError(PerdureError, ValueError):
+    """Measured steps that no model can be fitted to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Measured steps of one application on one GPU type, as columns of one length (n_steps,).
+
+    `gradient_s` is the time of a pass without synchronising, `step_s` of a whole step without accumulation.
+    """
+
+    nodes: NDArray[np.int64]
+    gpus: NDArray[np.int64]
+    local_batch: Floats
+    gradient_s: Floats
+    step_s: Floats
+
+    def __post_init__(self) -> None:
+        columns = {name: np.asarray(getattr(self, name)) for name in self.__slots__}
+        if len({len(column) for column in columns.values()}) > 1 or not len(self.step_s):
+            raise ProfileError("profile", "its columns are empty or differ in length", "Give each step all five values")
+        for name, column in columns.items():
+            wrong = np.flatnonzero(~(np.isfinite(column) & (column > 0)))
+            if len(wrong):
+                raise ProfileError(f"profile, step {wrong[0]}", f"{name} is {column[wrong[0]]}", "Leave this step out")
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedFit:
+    """A fitted model and how well it is known.
+
+    `seen` says of each parameter, in the order of `PARAMETERS`, whether any step told of it; `covariance` is of the
+    logarithms of the parameters, and `spread` is the standard deviation of a measured step from the model (log).
+    """
+
+    model: SpeedModel
+    seen: NDArray[np.bool_]
+    covariance: Floats
+    spread: float
+    freedom: int  # steps beyond the parameters that they told of
+
+    def interval(
+        self, nodes: Numbers, gpus: Numbers, local_batch: Numbers, level: float = 0.9
+    ) -> tuple[Floats, Floats]:
+        """The seconds between which a step measured there lies, in `level` of cases if the model holds.
+
+        By linearisation in logarithms. Wide where the fit knows nothing, as across nodes when all steps were in one.
+        """
+        nodes, gpus, local_batch = np.broadcast_arrays(nodes, gpus, local_batch)
+        theta = _vector(self.model)
+        slopes = _log_step_slopes(theta, nodes.ravel(), gpus.ravel(), local_batch.ravel().astype(float))
+        variance = np.einsum("ij,jk,ik->i", slopes, self.covariance, slopes) + self.spread**2
+        half = student.ppf(0.5 + level / 2, self.freedom) * np.sqrt(variance).reshape(nodes.shape)
+        middle = self.model.step_s(nodes, gpus, local_batch)
+        return middle * np.exp(-half), middle * np.exp(half)
+
+
+def fit(steps: Steps) -> SpeedFit:
+    """The model that the measured steps tell, by least root mean squared logarithmic error.
+
+    What no step tells of is pinned: without several batches, half of the pass's time is taken to be fixed; without
+    steps across nodes, these are taken to be a tenth slower than within one.
+    """
+    seen, start = _seen(steps), START.copy()
+    start[~seen] = LOWEST
+    start[6] = START[6]
+    if not seen[1]:
+        start[0] = steps.gradient_s.mean() / 2
+        start[1] = START[1]
+    free = seen | np.array([False, True] + 5 * [False])
+    free[0] = seen[1]
+    bounds = [(LOWEST, None) if free[i] else (start[i], start[i]) for i in range(6)] + [(1.0, 10.0)]
+    found = minimize(_loss, start, args=(steps,), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
+    theta = np.asarray(found.x, float)
+    if not seen[2]:
+        theta[2:4] = np.maximum(theta[2:4], ACROSS_OVER_INSIDE * theta[4:6])
+    return _with_intervals(theta, seen, steps)
+
+
+def _seen(steps: Steps) -> NDArray[np.bool_]:
+    across, inside = steps.nodes > 1, (steps.nodes == 1) & (steps.gpus > 1)
+    batches = len(np.unique(steps.local_batch)) > 1
+    more_across, more_inside = (across & (steps.gpus > 2)).any(), (inside & (steps.gpus > 2)).any()
+    together = across.any() or inside.any()
+    return np.array([True, batches, across.any(), more_across, inside.any(), more_inside, together])
+
+
+def _times(theta: Floats, nodes: Counts, gpus: Counts, local_batch: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Gradient, synchronisation and step seconds, and the slopes of synchronisation in its four parameters."""
+    gradient = theta[0] + theta[1] * local_batch
+    beyond = np.maximum(gpus - 2, 0)
+    across, inside = (gpus > 1) & (nodes > 1), (gpus > 1) & (nodes == 1)
+    slopes = np.stack([across, across * beyond, inside, inside * beyond], axis=1).astype(float)
+    sync = slopes @ theta[2:6]
+    gamma, longer = theta[6], np.maximum(gradient, sync)
+    step = longer * ((gradient / longer) ** gamma + (sync / longer) ** gamma) ** (1 / gamma)
+    return gradient, sync, step, slopes
+
+
+def _step_slopes(
+    theta: Floats, gradient: Floats, sync: Floats, step: Floats, slopes: Floats, local_batch: Floats
+) -> Floats:
+    """d log(step) / d parameter, shape (n_steps, 7)."""
+    gamma = theta[6]
+    by_gradient = (gradient / step) ** (gamma - 1) / step
+    by_sync = np.where(sync > 0, (sync / step) ** (gamma - 1), 0.0) / step
+    powers = (gradient / step) ** gamma, np.where(sync > 0, sync / step, 0.0) ** gamma  # they add up to 1
+    logs = np.log(gradient / step), np.log(np.where(sync > 0, sync / step, 1.0))
+    by_gamma = (powers[0] * logs[0] + powers[1] * logs[1]) / gamma
+    return np.column_stack([by_gradient, by_gradient * local_batch, by_sync[:, None] * slopes, by_gamma])
+
+
+def _log_step_slopes(theta: Floats, nodes: Counts, gpus: Counts, local_batch: Floats) -> Floats:
+    """d log(step) / d log(parameter), shape (n_steps, 7)."""
+    gradient, sync, step, slopes = _times(theta, nodes, gpus, local_batch)
+    return _step_slopes(theta, gradient, sync, step, slopes, local_batch) * theta
+
+
+def _loss(theta: Floats, steps: Steps) -> tuple[float, Floats]:
+    """The loss and its gradient."""
+    gradient, sync, step, slopes = _times(theta, steps.nodes, steps.gpus, steps.local_batch)
+    of_gradient = np.log(gradient / steps.gradient_s)
+    of_step = np.log(step / steps.step_s)
+    count, tiny = len(step), 1e-12  # keeps the root's slope finite at a perfect fit
+    rms = np.sqrt(np.mean(of_gradient**2) + tiny), np.sqrt(np.mean(of_step**2) + tiny)
+    ratios = theta[3] / theta[2], theta[5] / theta[4]
+    loss = rms[0] + rms[1] + 1e-3 * (theta[6] - 1) ** 2 + 1e-2 * (ratios[0] ** 2 + ratios[1] ** 2)
+    slope = (of_step / (count * rms[1])) @ _step_slopes(theta, gradient, sync, step, slopes, steps.local_batch)
+    by_gradient = of_gradient / (count * rms[0]) / gradient
+    slope[0] += by_gradient.sum()
+    slope[1] += by_gradient @ steps.local_batch
+    for alpha, ratio in ((2, ratios[0]), (4, ratios[1])):
+        slope[alpha] -= 2e-2 * ratio**2 / theta[alpha]
+        slope[alpha + 1] += 2e-2 * ratio / theta[alpha]
+    slope[6] += 2e-3 * (theta[6] - 1)
+    return float(loss), slope
+
+
+def _with_intervals(theta: Floats, seen: NDArray[np.bool_], steps: Steps) -> SpeedFit:
+    """Gauss-Newton covariance in logarithms; what was not seen has a spread of its own."""
+    gradient, sync, step, slopes = _times(theta, steps.nodes, steps.gpus, steps.local_batch)
+    of_gradient, of_step = np.log(gradient / steps.gradient_s), np.log(step / steps.step_s)
+    by_step = _step_slopes(theta, gradient, sync, step, slopes, steps.local_batch) * theta
+    by_gradient = np.zeros_like(by_step)
+    by_gradient[:, 0], by_gradient[:, 1] = theta[0] / gradient, theta[1] * steps.local_batch / gradient
+    freedom = max(len(step) - int(seen.sum()), 1)
+    spread = max(float(np.sqrt(np.sum(of_step**2) / freedom)), 1e-3)
+    gradient_spread = max(float(np.sqrt(np.sum(of_gradient**2) / freedom)), 1e-3)
+    information = by_step.T @ by_step / spread**2 + by_gradient.T @ by_gradient / gradient_spread**2
+    covariance = np.asarray(np.linalg.inv(information + np.eye(len(PARAMETERS)) / UNSEEN_LOG_SD**2), float)
+    return SpeedFit(SpeedModel(*theta.tolist()), seen, covariance, spread, freedom)
+
+
+def _vector(model: SpeedModel) -> Floats:
+    return np.array([getattr(model, name) for name in PARAMETERS], float)
