@@ -1,0 +1,176 @@
+"""Gavel's allocations: the fraction of time that each job spends on each GPU type, by linear programs.
+
+Source: D. Narayanan et al., "Heterogeneity-aware cluster scheduling policies for deep learning workloads", OSDI 2020,
+sections 3 and 4; details after its public code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import csr_matrix, eye, hstack, kron, vstack
+
+Floats = NDArray[np.float64]
+SLACK = 1e-7  # relative: what a solver's tolerance may hide
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The jobs and GPU types of one round.
+
+    `throughput` (n_jobs, n_types) in steps a second, 0 where a job cannot run; `workers` (n_types,) in GPUs; `scale`
+    (n_jobs,) is the GPUs that a job takes at once, `weight` (n_jobs,) its share among others.
+    """
+
+    throughput: Floats
+    workers: Floats
+    scale: Floats
+    weight: Floats
+
+    @classmethod
+    def of(
+        cls, throughput: Floats, workers: Floats, scale: Floats | None = None, weight: Floats | None = None
+    ) -> Cluster:
+        """With scale and weight of 1 unless given."""
+        ones = np.ones(len(throughput))
+        return cls(throughput, workers, ones if scale is None else scale, ones if weight is None else weight)
+
+    def blind(self) -> Cluster:
+        """The same for a policy that takes all GPU types as equal."""
+        return Cluster((self.throughput > 0).astype(float), self.workers, self.scale, self.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Fractions of time (n_jobs, n_types), and the value that the program made best."""
+
+    value: float
+    fractions: Floats
+
+
+def equal_share(cluster: Cluster) -> Floats:
+    """Throughput (n_jobs,) if every job had the same part of every GPU type, as much as one job can use."""
+    share = cluster.workers / len(cluster.throughput)
+    return np.asarray(cluster.throughput @ (share / share.sum() if share.sum() > 0 else share), float)
+
+
+def least_attained(cluster: Cluster) -> Allocation:
+    """Max-min fairness: the smallest of the jobs' throughputs over their weighted equal share is as large as can be.
+
+    >>> found = least_attained(Cluster.of(np.array([[4.0, 1.0], [1.0, 1.0]]), np.array([1.0, 1.0])))
+    >>> round(found.value, 6)
+    1.0
+    """
+    return _raise_smallest(cluster, cluster.scale / (cluster.weight * equal_share(cluster)))
+
+
+def makespan(cluster: Cluster, steps_left: Floats) -> Allocation:
+    """All jobs are done as early as can be: `value` is the largest part of what is left that all do in a second."""
+    return _raise_smallest(cluster, 1.0 / steps_left)
+
+
+def finish_time_fairness(cluster: Cluster, spent_s: Floats, steps_left: Floats, alone_s: Floats) -> Allocation:
+    """The largest rho is as small as can be: `value` is that rho.
+
+    A job's rho is the time it will have taken, `spent_s` and what is left, over `alone_s`, what it would have taken
+    with its equal share from the start. All (n_jobs,). By bisection, as rho stands in a denominator.
+    """
+    low = float(np.max(spent_s / alone_s))
+    high, best = 2.0 * low + 1.0, None
+    while best is None or high - low > 1e-6 * high:
+        rho = high if best is None else (low + high) / 2
+        found = _raise_smallest(cluster, np.maximum(rho * alone_s - spent_s, 0.0) / steps_left)
+        if found.value >= 1.0:
+            high, best = rho, found.fractions
+        elif best is None:
+            high *= 2.0
+            if high > 1e12:
+                break
+        else:
+            low = rho
+    return Allocation(high, np.zeros_like(cluster.throughput) if best is None else best)
+
+
+def total_throughput(cluster: Cluster) -> Allocation:
+    """The sum of throughputs, each over its best GPU type, is as large as can be: efficient, and not fair."""
+    return _maximise(cluster, np.ones(len(cluster.throughput)))
+
+
+def first_come(cluster: Cluster, order: NDArray[np.int64]) -> Allocation:
+    """FIFO that knows GPU types: jobs weigh by their place, `order` (n_jobs,) from 0 for the oldest."""
+    return _maximise(cluster, (len(order) - order).astype(float))
+
+
+def water_filling(cluster: Cluster) -> Allocation:
+    """Max-min fairness to the end: once the smallest cannot rise, the next smallest does, and so on.
+
+    `value` is the smallest. Each program's dual prices name jobs that hold the smallest down in every best allocation;
+    these keep what they have while the others rise, so that there are at most as many programs as jobs.
+    """
+    factor = cluster.scale / (cluster.weight * equal_share(cluster))
+    floor, held = np.zeros(len(factor)), np.zeros(len(factor), bool)
+    found = first = _solve_smallest(cluster, factor, floor, held)
+    while True:
+        floor = np.where(held, floor, found.level)
+        held |= found.price > 0.01 * found.price.max()  # a smaller one is held later, and may be rounding
+        if held.all() or found.price.max() <= 0:
+            return Allocation(first.level, found.fractions)
+        found = _solve_smallest(cluster, factor, floor, held)
+
+
+@dataclass(frozen=True, slots=True)
+class _Smallest:
+    """The level that all but the held reach, and each job's dual price: how much the level would give for its rise."""
+
+    level: float
+    fractions: Floats
+    price: Floats
+
+
+def _raise_smallest(cluster: Cluster, factor: Floats) -> Allocation:
+    """The allocation whose smallest `factor * throughput` is largest."""
+    found = _solve_smallest(cluster, factor, np.zeros(len(factor)), np.zeros(len(factor), bool))
+    return Allocation(found.level, found.fractions)
+
+
+def _solve_smallest(cluster: Cluster, factor: Floats, floor: Floats, held: NDArray[np.bool_]) -> _Smallest:
+    """The same, with those `held` at their floor or above instead."""
+    jobs, types = cluster.throughput.shape
+    above = hstack([-_weighted(cluster, factor), csr_matrix((~held).astype(float)[:, None])])
+    found = linprog(
+        np.concatenate([np.zeros(jobs * types), [-1.0]]),
+        A_ub=vstack([hstack([_limits(cluster), csr_matrix((jobs + types, 1))]), above]),
+        b_ub=np.concatenate([_bound(cluster), np.where(held, -floor * (1 - SLACK), 0.0)]),
+        bounds=(0.0, None),
+        method="highs",
+    )
+    price = np.where(held, 0.0, -found.ineqlin.marginals[jobs + types :])
+    return _Smallest(float(found.x[-1]), np.maximum(found.x[:-1], 0.0).reshape(jobs, types), price)
+
+
+def _maximise(cluster: Cluster, worth: Floats) -> Allocation:
+    """The allocation with the largest sum of `worth` times throughput over that on the job's best GPU type."""
+    best = cluster.throughput.max(axis=1, keepdims=True)
+    value = worth[:, None] * np.divide(cluster.throughput, best, where=best > 0, out=np.zeros_like(cluster.throughput))
+    found = linprog(-value.ravel(), A_ub=_limits(cluster), b_ub=_bound(cluster), bounds=(0.0, None), method="highs")
+    return Allocation(-float(found.fun), np.maximum(found.x, 0.0).reshape(value.shape))
+
+
+def _weighted(cluster: Cluster, factor: Floats) -> csr_matrix:
+    """`factor * throughput` of each job, as rows over the fractions."""
+    jobs, types = cluster.throughput.shape
+    entries = (cluster.throughput * factor[:, None]).ravel()
+    return csr_matrix((entries, (np.repeat(np.arange(jobs), types), np.arange(jobs * types))))
+
+
+def _limits(cluster: Cluster) -> csr_matrix:
+    """No job has more than all of its time, and no GPU type more than its workers; rows over the fractions."""
+    jobs, types = cluster.throughput.shape
+    return vstack([kron(eye(jobs), np.ones((1, types))), kron(cluster.scale[None, :], eye(types))]).tocsr()
+
+
+def _bound(cluster: Cluster) -> Floats:
+    return np.concatenate([np.ones(len(cluster.throughput)), cluster.workers])

@@ -1,0 +1,120 @@
+"""Sia's round: the paper's table, the optimum of every choice on small cases, and what every choice keeps."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.scheduling import sia
+from perdure.scheduling.sia import NOT_RUN, Configurations, choose, normalised, restart_factor
+from tests.conftest import require
+
+
+@pytest.fixture(scope="module")
+def hand_cases(data_dir: Path | None) -> dict[str, Any]:
+    where = require("data", data_dir, "no golden schedules here")
+    return {case["id"]: case for case in json.loads((where / "golden-schedulers" / "hand_cases.json").read_text())}
+
+
+@pytest.mark.parametrize("name", ["sia-ilp-p1.0", "sia-ilp-p-0.5"])
+def test_the_papers_table(hand_cases: dict[str, Any], name: str) -> None:
+    given_, wanted = hand_cases[name]["input"], hand_cases[name]["expected"]
+    types = sorted(given_["capacity"])
+    rows = [(nodes, gpus, types.index(kind)) for nodes, gpus, kind in given_["configs_nodes_gpus_type"]]
+    capacity = np.array([given_["capacity"][kind] for kind in types])
+    matrix = np.array(given_["goodput_matrix"], float)
+    found = choose(matrix, Configurations(*np.array(rows).T), capacity, given_["lambda_"], given_["p"])
+    assert found.objective == pytest.approx(wanted["objective"], rel=1e-12)
+    assert [given_["configs_nodes_gpus_type"][config] for config in found.config] == wanted["choice"]
+
+
+def test_restart_factor_by_hand(hand_cases: dict[str, Any]) -> None:
+    case = hand_cases["sia-restart-factor"]
+    age, restarts, cost = (np.array(case["input"][name], float) for name in ("T", "N", "S"))
+    assert float(restart_factor(age, restarts.astype(int), cost)) == pytest.approx(case["expected"]["r"], rel=1e-15)
+
+
+def test_restart_factor_of_the_young_and_of_those_that_only_restart() -> None:
+    assert restart_factor(np.array([10.0, 60.0]), np.array([0, 5]), np.array([30.0, 30.0])).tolist() == [1.0, 0.0]
+
+
+def test_configurations_of_nodes_whose_size_is_no_power_of_two() -> None:
+    found = Configurations.of_cluster(np.array([2]), np.array([6]))
+    assert found.gpus.tolist() == [1, 2, 4, 6, 12]
+
+
+def test_the_lowest_goodput_of_a_job_becomes_its_fewest_gpus() -> None:
+    goodput = np.array([[30.0, 60.0, np.nan], [np.nan, np.nan, np.nan]])
+    rows = normalised(goodput, np.array([2, 1]))
+    assert rows[0, :2].tolist() == [2.0, 4.0]
+    assert np.isnan(rows[0, 2])
+    assert np.isnan(rows[1]).all()
+
+
+@st.composite
+def rounds(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    jobs, p = draw(st.integers(1, 4)), draw(st.sampled_from([-1.0, -0.5, 0.5, 1.0]))
+    configs = Configurations.of_cluster(np.array([2, 1]), np.array([2, 4]))
+    goodput = rng.uniform(0.5, 8.0, (jobs, len(configs.gpus)))
+    goodput[rng.random(goodput.shape) < 0.2] = np.nan
+    return goodput, configs, rng.integers(0, 5, 2), draw(st.sampled_from([0.0, 1.1, 3.0])), p
+
+
+def objective(goodput, picked, lambda_, p):
+    run = [goodput[job, config] ** p for job, config in enumerate(picked) if config != NOT_RUN]
+    return sum(run) + (lambda_ if p < 0 else -lambda_) * (len(picked) - len(run))
+
+
+def used(configs, picked):
+    run = [config for config in picked if config != NOT_RUN]
+    return np.bincount(configs.gpu_type[run], weights=configs.gpus[run], minlength=2) if run else np.zeros(2)
+
+
+@settings(deadline=None, max_examples=30)
+@given(rounds())
+def test_no_other_choice_is_better(case):
+    """All choices of up to four jobs, counted out."""
+    goodput, configs, capacity, lambda_, p = case
+    found = choose(goodput, configs, capacity, lambda_, p)
+    assert (used(configs, found.config) <= capacity).all()
+    assert found.objective == pytest.approx(objective(goodput, found.config, lambda_, p))
+    options = [[NOT_RUN, *np.flatnonzero(row > 0)] for row in goodput]
+    every = [
+        objective(goodput, picked, lambda_, p)
+        for picked in itertools.product(*options)
+        if (used(configs, picked) <= capacity).all()
+    ]
+    best = min(every) if p < 0 else max(every)
+    assert found.objective == pytest.approx(best, rel=2e-4, abs=1e-6)
+
+
+@given(rounds())
+@settings(deadline=None, max_examples=10)
+def test_asked_twice_it_chooses_the_same(case):
+    first, second = (choose(*case) for _ in range(2))
+    assert first.config.tolist() == second.config.tolist()
+
+
+def test_out_of_time_a_choice_that_fits_is_made_and_says_that_it_may_not_be_best(monkeypatch) -> None:
+    monkeypatch.setattr(sia, "_solve", lambda *_: (None, np.inf))
+    rng = np.random.default_rng(0)
+    configs = Configurations.of_cluster(np.array([4, 2]), np.array([4, 8]))
+    goodput = rng.uniform(1, 9, (20, len(configs.gpus)))
+    found = choose(goodput, configs, np.array([16, 16]))
+    assert (used(configs, found.config) <= [16, 16]).all()
+    assert (found.config != NOT_RUN).any()
+    assert found.gap == np.inf
+
+
+def test_jobs_that_fit_nowhere_are_not_run() -> None:
+    configs = Configurations.of_cluster(np.array([1]), np.array([2]))
+    found = choose(np.full((2, 2), np.nan), configs, np.array([2]))
+    assert found.config.tolist() == [NOT_RUN, NOT_RUN]
