@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix, eye, hstack, kron, vstack
 
+from perdure.errors import InputError
+
 Floats = NDArray[np.float64]
 SLACK = 1e-7  # relative: what a solver's tolerance may hide
 
@@ -29,6 +31,17 @@ class Cluster:
     workers: Floats
     scale: Floats
     weight: Floats
+
+    def __post_init__(self) -> None:
+        """Raises `InputError` for a throughput that is none, and for a job that runs on no GPU type."""
+        wrong = ~np.isfinite(self.throughput) | (self.throughput < 0)
+        if wrong.any():
+            job, kind = np.argwhere(wrong)[0]
+            said = f"its throughput on GPU type {kind} is {self.throughput[job, kind]:g}"
+            raise InputError(f"job {job}", said, "Give steps a second, and 0 where it cannot run")
+        idle = np.flatnonzero(~((self.throughput > 0) & (self.workers > 0)).any(axis=1))
+        if len(idle):
+            raise InputError(f"job {idle[0]}", "it runs on no GPU type that there is", "Leave it out of this round")
 
     @classmethod
     def of(

@@ -1,0 +1,172 @@
+"""``perdure plan``: one round of a planning policy, decided and shown: to learn it, or to check it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from perdure.cli.options import AsJson
+from perdure.cli.output import print_json, print_line
+from perdure.errors import InputError
+
+MAX_STATE_BYTES = 64 << 20
+State = Mapping[str, Any]
+
+
+def plan(
+    states: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STATE.json", help="A state, or JSON Lines of many; - is standard input.", allow_dash=True
+        ),
+    ],
+    policy: Annotated[str, typer.Option(metavar="NAME", help="sia, gavel-las, gavel-water, themis or goodput.")],
+    as_json: AsJson = False,
+) -> int:
+    """Decide one round of a planning policy for each state, and print what it decides.
+
+    A state is what one round of the policy looks at. sia: goodput_matrix (a row for each job), configs_nodes_gpus_type,
+    capacity (GPUs by type), lambda_, p. gavel-las and gavel-water: throughputs, workers, and if not 1 scale_factors and
+    weights. themis: valuation_1_over_rho_by_gpus, for each app the value of no GPU, one, two and so on. goodput:
+    alpha_c, beta_c, alpha_n, beta_n, alpha_r, beta_r, gamma, m, accum, nodes, gpus, phi, M0.
+
+    Exit codes: 0 decided, 2 usage, or a state that cannot be read.
+    """
+    if policy not in POLICIES:
+        raise InputError("--policy", f"{policy!r} is no planning policy", f"Give one of {', '.join(POLICIES)}")
+    for where, state in _states(states):
+        try:
+            answer = POLICIES[policy](state)
+        except KeyError as err:
+            raise InputError(where, f"the state has no {err}", "See perdure plan -h for what a state holds") from err
+        except InputError:
+            raise
+        except (TypeError, ValueError, IndexError) as err:
+            fix = "See perdure plan -h for what a state holds"
+            raise InputError(where, f"the state does not fit {policy}: {str(err).splitlines()[0]}", fix) from err
+        if as_json:
+            print_json("plan", 1, policy=policy, **answer)
+        else:
+            for name, value in answer.items():
+                print_line(f"{name}: {json.dumps(value)}")
+    return 0
+
+
+def _states(path: Path) -> Iterator[tuple[str, State]]:
+    """Each state, with where it stands: a whole file is one, or else each line."""
+    try:
+        text = sys.stdin.read(MAX_STATE_BYTES) if str(path) == "-" else _read(path)
+    except OSError as err:
+        raise InputError(str(path), f"it cannot be read ({err.strerror})", "Give a file of states") from err
+    try:
+        yield str(path), _object(json.loads(text), str(path))
+        return
+    except ValueError as err:
+        if isinstance(err, InputError):
+            raise
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            where = f"{path}:{number}"
+            try:
+                found = json.loads(line)
+            except ValueError as err:
+                raise InputError(where, f"it is not JSON ({err})", "Give one state, or one on each line") from err
+            yield where, _object(found, where)
+
+
+def _read(path: Path) -> str:
+    file: TextIO
+    with path.open(encoding="utf-8") as file:
+        return file.read(MAX_STATE_BYTES)
+
+
+def _object(found: object, where: str) -> State:
+    if not isinstance(found, dict):
+        raise InputError(where, "it is not a JSON object", "Give one state, or one on each line")
+    return found
+
+
+def _sia(state: State) -> dict[str, Any]:
+    import numpy as np
+
+    from perdure.scheduling.sia import NOT_RUN, Configurations, choose
+
+    rows, types = state["configs_nodes_gpus_type"], list(state["capacity"])
+    unknown = next((kind for _, _, kind in rows if kind not in types), None)
+    if unknown is not None:
+        raise ValueError(f"capacity does not have the GPU type {unknown!r}")
+    configs = Configurations(*np.array([(nodes, gpus, types.index(kind)) for nodes, gpus, kind in rows], np.int64).T)
+    capacity = np.array([state["capacity"][kind] for kind in types], np.int64)
+    goodput = np.array(state["goodput_matrix"], float).reshape(-1, len(rows))
+    found = choose(goodput, configs, capacity, float(state.get("lambda_", 1.1)), float(state.get("p", -0.5)))
+    choice = [None if config == NOT_RUN else rows[config] for config in found.config.tolist()]
+    return {"objective": found.objective, "choice": choice, "gap": None if np.isinf(found.gap) else found.gap}
+
+
+def _gavel(solve: str) -> Callable[[State], dict[str, Any]]:
+    def decided(state: State) -> dict[str, Any]:
+        import numpy as np
+
+        from perdure.scheduling import gavel
+
+        def column(name: str) -> Any:
+            return np.array(state[name], float) if state.get(name) is not None else None
+
+        cluster = gavel.Cluster.of(
+            np.array(state["throughputs"], float),
+            np.array(state["workers"], float),
+            column("scale_factors"),
+            column("weights"),
+        )
+        found = gavel.water_filling(cluster) if solve == "water" else gavel.least_attained(cluster)
+        return {
+            "opt_min_normalised": found.value,
+            "norm": gavel.equal_share(cluster).tolist(),
+            "allocation": found.fractions.tolist(),
+        }
+
+    return decided
+
+
+def _themis(state: State) -> dict[str, Any]:
+    import numpy as np
+
+    from perdure.scheduling.themis import partial_allocation
+
+    bids = np.array(state["valuation_1_over_rho_by_gpus"], float)
+    if "gpus" in state and state["gpus"] != bids.shape[1] - 1:
+        raise ValueError(f"{state['gpus']} GPUs need bids of {state['gpus'] + 1} values, not {bids.shape[1]}")
+    award = partial_allocation(bids)
+    columns = (award.fair.tolist(), award.keeps.tolist(), award.gpus.tolist())
+    return {"apps": [{"pf": fair, "c": keeps, "floor_alloc": gpus} for fair, keeps, gpus in zip(*columns, strict=True)]}
+
+
+def _goodput(state: State) -> dict[str, Any]:
+    from perdure.throughput.efficiency import StatisticalEfficiency
+    from perdure.throughput.speed import PARAMETERS, SpeedModel
+
+    speed = SpeedModel(*(float(state[name]) for name in PARAMETERS))
+    where = int(state["nodes"]), int(state["gpus"]), float(state["m"]), int(state.get("accum", 0))
+    worth = StatisticalEfficiency(float(state["phi"]), float(state["M0"]))
+    throughput = float(speed.throughput(*where))
+    efficiency = float(worth.efficiency(where[1] * where[2] * (where[3] + 1)))
+    return {
+        "T_iter": float(speed.step_s(*where)),
+        "throughput": throughput,
+        "efficiency": efficiency,
+        "goodput": throughput * efficiency,
+    }
+
+
+POLICIES: Mapping[str, Callable[[State], dict[str, Any]]] = {
+    "sia": _sia,
+    "gavel-las": _gavel("las"),
+    "gavel-water": _gavel("water"),
+    "themis": _themis,
+    "goodput": _goodput,
+}

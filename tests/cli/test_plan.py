@@ -1,0 +1,70 @@
+"""``perdure plan``: the hand cases through the command line, and one line for what cannot be read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perdure.cli.main import main
+from tests.conftest import require
+
+CASES = [
+    ("sia-ilp-p1.0", "sia"),
+    ("sia-ilp-p-0.5", "sia"),
+    ("gavel-las-lp", "gavel-las"),
+    ("gavel-las-lp", "gavel-water"),
+    ("themis-partial-allocation", "themis"),
+    ("goodput", "goodput"),
+]
+
+
+def decided(capsys, *arguments):
+    assert main(["plan", *map(str, arguments), "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize(("case", "policy"), CASES)
+def test_a_round_by_hand(data_dir: Path | None, tmp_path, capsys, case, policy):
+    where = require("data", data_dir, "no golden schedules here") / "golden-schedulers" / "hand_cases.json"
+    found = next(each for each in json.loads(where.read_text()) if each["id"] == case)
+    (tmp_path / "state.json").write_text(json.dumps(found["input"]))
+    (answer,) = decided(capsys, tmp_path / "state.json", "--policy", policy)
+    wanted = {"apps": found["expected"]} if policy == "themis" else found["expected"]
+    for name, value in wanted.items():
+        assert answer[name] == (pytest.approx(value, rel=1e-12) if isinstance(value, float) else value)
+
+
+def test_many_states_are_answered_in_order(tmp_path, capsys):
+    states = [{"throughputs": [[speed]], "workers": [1]} for speed in (1.0, 2.0, 3.0)]
+    (tmp_path / "states.jsonl").write_text("\n".join(map(json.dumps, states)))
+    answers = decided(capsys, tmp_path / "states.jsonl", "--policy", "gavel-las")
+    assert [answer["norm"] for answer in answers] == [[1.0], [2.0], [3.0]]
+
+
+@pytest.mark.parametrize(
+    ("policy", "state", "said"),
+    [
+        ("gandalf", "{}", "no planning policy"),
+        ("sia", "{}", "the state has no 'configs_nodes_gpus_type'"),
+        ("sia", "[]", "not a JSON object"),
+        ("sia", "{\nnot", ":1: it is not JSON"),
+        (
+            "sia",
+            '{"goodput_matrix": [[1]], "configs_nodes_gpus_type": [[1, 1, "B"]], "capacity": {"A": 1}}',
+            "GPU type 'B'",
+        ),
+        ("gavel-las", '{"throughputs": [[1], [NaN]], "workers": [1]}', "job 1: its throughput on GPU type 0 is nan"),
+        ("gavel-las", '{"throughputs": [[1], [0]], "workers": [1]}', "job 1: it runs on no GPU type"),
+        ("themis", '{"valuation_1_over_rho_by_gpus": [[0, 2, 1]]}', "bid of app 0"),
+        ("themis", '{"gpus": 4, "valuation_1_over_rho_by_gpus": [[0, 1]]}', "need bids of 5 values"),
+    ],
+)
+def test_what_cannot_be_decided_is_one_line(tmp_path, capsys, policy, state, said):
+    (tmp_path / "state.json").write_text(state)
+    assert main(["plan", str(tmp_path / "state.json"), "--policy", policy]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert said in told.err
+    assert told.err.count("\n") == 1
