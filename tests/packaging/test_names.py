@@ -9,7 +9,7 @@ from pathlib import Path
 import perdure
 
 SOURCES = Path(perdure.__file__).parent
-SHARED_BY_PARTS = 3  # Forecast, Lending, Source
+SHARED_BY_PARTS = 10
 
 
 def homes():
