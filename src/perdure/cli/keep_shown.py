@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from perdure.backends.slurm.tools import Tools
 from perdure.cli.chain_journal import ChainJournal
@@ -11,6 +10,7 @@ from perdure.cli.keep_start import cluster_name
 from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.table import age, text, word
 from perdure.succession.chain_state import ChainStanding, JobChain, Link
+from perdure.succession.spans import LinkSpan, LinkTimes, all_times, sums_of
 
 LIST = (
     word("CHAIN"),
@@ -27,28 +27,23 @@ SHOW = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class LinkTimes:
-    """How a link followed the one before it, in seconds; None where that is not known yet."""
-
-    waited_s: float | None
-    ran_s: float | None
-    gap_s: float | None
-    overlap_s: float | None
+def spans_of(chain: JobChain) -> list[LinkSpan]:
+    """When each link was submitted and ran, as its marks and the resource manager tell."""
+    return [
+        LinkSpan(
+            link.number,
+            link.submitted_s,
+            link.started_s,
+            link.ended_s,
+            link.marks.begun.ran_s if link.marks.begun is not None else 0.0,
+        )
+        for link in chain.links
+    ]
 
 
 def times_of(chain: JobChain, link: Link) -> LinkTimes:
-    begun = link.marks.begun
-    runs_s = begun.ran_s if begun is not None and begun.ran_s else link.started_s
-    before = [each for each in chain.links if each.number < link.number and each.ended_s and each.started_s]
-    gap_s = overlap_s = None
-    if before and link.started_s:
-        last = before[-1]
-        overlap_s = max(0.0, last.ended_s - link.started_s)
-        gap_s = max(0.0, runs_s - last.ended_s) if runs_s else None
-    waited_s = link.started_s - link.submitted_s if link.started_s and link.submitted_s else None
-    ran_s = link.ended_s - runs_s if link.ended_s and runs_s else None
-    return LinkTimes(waited_s, ran_s, gap_s, overlap_s)
+    """How one link followed the one before it."""
+    return all_times(spans_of(chain))[chain.links.index(link)]
 
 
 def list_chains(as_json: bool, *, wide: bool) -> int:
@@ -90,31 +85,27 @@ def _journal() -> ChainJournal:
     return ChainJournal.of(os.environ, cluster_name(Tools()))
 
 
-def _sums(chain: JobChain) -> tuple[float, float]:
-    times = [times_of(chain, link) for link in chain.links]
-    return sum(each.gap_s or 0.0 for each in times), sum(each.overlap_s or 0.0 for each in times)
-
-
 def _row(chain: JobChain) -> tuple[object, ...]:
-    gap_s, overlap_s = _sums(chain)
+    sums = sums_of(all_times(spans_of(chain)))
     job = chain.links[-1].job_id if chain.links else ""
     return (
         chain.spec.id,
         str(chain.standing),
         len(chain.links),
         job,
-        age(gap_s),
-        age(overlap_s),
+        age(sums.gap_s),
+        age(sums.overlap_s),
         chain.why or chain.last,
     )
 
 
 def _record(chain: JobChain) -> dict[str, object]:
-    gap_s, overlap_s = _sums(chain)
+    sums = sums_of(all_times(spans_of(chain)))
     return {
         "id": chain.spec.id, "name": chain.spec.name, "script": chain.spec.script, "state": str(chain.standing),
         "why": chain.why or chain.last, "links": len(chain.links),
-        "job": chain.links[-1].job_id if chain.links else "", "interrupted_s": gap_s, "overlap_s": overlap_s,
+        "job": chain.links[-1].job_id if chain.links else "", "interrupted_s": sums.gap_s, "overlap_s": sums.overlap_s,
+        "interrupted_reactively_s": sums.reactive_gap_s,
         "strategy": str(chain.spec.strategy), "walltime_s": chain.spec.walltime_s,
     }  # fmt: skip
 

@@ -26,6 +26,7 @@ from perdure.backends.slurm.tools import Tools
 from perdure.cli.chain_journal import ChainJournal, KeptChain, LinkPlan
 from perdure.cli.kept import KeptFolder
 from perdure.errors import ClusterBusy, ClusterError, ConfigError, PerdureError, StateError
+from perdure.model.chain_link import LEVELS, ChainLink
 from perdure.model.link_job import LinkJob
 from perdure.succession.chain import WAIT, step
 from perdure.succession.chain_state import ChainStanding, JobChain, Link
@@ -242,7 +243,9 @@ def order_of(kept: KeptChain, chain: JobChain, link: Link, effect: SubmitLink, l
 
 def link_options(chain: JobChain, plan: LinkPlan, link: Link, effect: SubmitLink) -> list[str]:
     """Options of ``sbatch`` that are ours."""
-    comment = f"{plan.comment} perdure-keep={chain.spec.tag}/{link.key}".strip()
+    said_s = tuple(map(link.said.at, LEVELS)) if link.said is not None else ()
+    why = chain.plan_says if link.number > 1 and chain.current is not None else ""
+    comment = f"{plan.comment} {ChainLink(chain.spec.tag, link.number, link.tries, said_s, why).in_words()}".strip()
     found = [f"--job-name={chain.spec.name}", f"--comment={comment}"]
     if effect.after_job:
         found.append(f"--dependency=afterany:{effect.after_job}")

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from perdure.model.chain_link import ChainLink
 from perdure.model.identity import AttemptId
 
 
@@ -97,6 +98,7 @@ class Job(Struct, frozen=True):
     misread: str = ""  # what its owner wrote for Perdure, and nobody understands
     is_batch: bool = True  # False where it was begun at a terminal (salloc, srun): there is no script to run again
     is_cron: bool = False  # of its owner's scrontab: the resource manager starts it again at its next time
+    link: ChainLink | None = None  # of the chain that it belongs to, by its owner's word
 
     def may_run_in(self, partitions: Iterable[str]) -> bool:
         """Whether one of these partitions is its own, or one of several in which it may start."""

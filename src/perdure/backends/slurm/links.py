@@ -17,11 +17,11 @@ from perdure.backends.slurm.asking import job_record
 from perdure.backends.slurm.queue import ask_partitions
 from perdure.backends.slurm.tools import Tools
 from perdure.errors import ClusterBusy, ClusterError, InputError
+from perdure.model.chain_link import chain_link_of
 from perdure.model.link_job import LinkJob
 from perdure.waits.queue import QueuedPartition
 
 FORMAT = "%A|%T|%r|%V|%S|%e|%k"
-KEY = re2.compile(r"perdure-keep=([A-Za-z0-9_.+-]{1,80})/(\d{1,6}\.\d{1,6})\b")
 _LINE = re2.compile(r"(\d{1,10})\|([A-Z_]+)\|([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\|(.*)")
 _ID = re2.compile(r"(?m)^(\d{1,10})(?:;.*)?$")
 _BUSY = ("Unable to contact", "timed out", "Socket timed out", "Connection refused", "temporarily", "backup controller",
@@ -64,7 +64,7 @@ def read_links(text: str) -> tuple[LinkJob, ...]:
     for line in text.splitlines():
         if (match := _LINE.fullmatch(line)) is None:
             continue
-        key = KEY.search(match[7])
+        link = chain_link_of(match[7])
         found.append(
             LinkJob(
                 job_id=match[1],
@@ -73,8 +73,8 @@ def read_links(text: str) -> tuple[LinkJob, ...]:
                 submit_s=_instant(match[4]),
                 start_s=_instant(match[5]),
                 end_s=_instant(match[6]),
-                chain=key[1] if key else "",
-                key=key[2] if key else "",
+                chain=link.chain if link else "",
+                key=link.key if link else "",
             )
         )
     return tuple(found)

@@ -23,6 +23,7 @@ from perdure.backends.slurm.words import (
     is_waiting,
     job_state,
 )
+from perdure.model.chain_link import chain_link_of
 from perdure.model.exits import ExitWish, wish_of
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
@@ -169,6 +170,7 @@ def _job(cluster: str, record: JobRecord, now: float) -> Job:
         submitted_from=record.submitted_from,
         qos=record.qos,
         account=record.account,
+        link=chain_link_of(record.comment),
     )
 
 

@@ -163,6 +163,7 @@ def job_row(job: Job, changed_s: float, payload: str) -> Row:
         "changed_s": changed_s,
         "story_s": 0.0,
         "story_known_s": 0.0,
+        "chain": clean(job.link.chain) if job.link is not None else "",
         "payload": payload,
     }
 

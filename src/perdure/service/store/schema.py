@@ -54,10 +54,12 @@ jobs = Table(
     Column("changed_s", Float, nullable=False),
     Column("story_s", Float, nullable=False, default=0.0),  # its submit, where another job had the id before; else 0
     Column("story_known_s", Float, nullable=False, default=0.0),  # when we first saw it; else 0
+    Column("chain", String, nullable=False, default=""),  # that it is a link of; "" for most
     Column("payload", JSON, nullable=False),  # the whole model.jobs.Job
     UniqueConstraint("cluster", "job_id"),
     Index("jobs_by_state", "state", "seq"),
     Index("jobs_by_user", "user", "seq"),
+    Index("jobs_by_chain", "chain", "user", "seq"),
 )
 
 attempts = Table(

@@ -25,6 +25,7 @@ from perdure.service.web import problems
 from perdure.service.web.api import (
     actions,
     blame,
+    chains,
     events,
     exceptions,
     jobs,
@@ -60,6 +61,7 @@ API_ROUTERS = (
     nodes.router,
     blame.router,
     waits.router,
+    chains.router,
     actions.router,
     events.router,
     exceptions.router,

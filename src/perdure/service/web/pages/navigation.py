@@ -20,6 +20,7 @@ NAVIGATION = (
     NavigationEntry("now", "Now", "/", "pulse"),
     NavigationEntry("jobs", "Jobs", "/jobs", "list"),
     NavigationEntry("waits", "Waits", "/waits", "clock"),
+    NavigationEntry("chains", "Chains", "/chains", "swap"),
     NavigationEntry("nodes", "Nodes", "/nodes", "node"),
     NavigationEntry("exceptions", "Exceptions", "/exceptions", "chain"),
     NavigationEntry("blame", "Blame", "/blame", "probe"),

@@ -9,6 +9,7 @@ from perdure.errors import NotFound
 from perdure.service.web.pages import (
     actions,
     blame,
+    chains,
     exceptions,
     form_actions,
     jobs,
@@ -30,6 +31,7 @@ ROUTERS = (
     now.router,
     jobs.router,
     waits.router,
+    chains.router,
     nodes.router,
     exceptions.router,
     blame.router,
