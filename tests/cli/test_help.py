@@ -242,6 +242,7 @@ def test_all_that_takes_a_node_a_rule_or_a_type_is_completed(found):
     nodes = ("node drain", "node undrain", "node fail", "node freeze", "node thaw", "node return")
     assert {takes[each] for each in (*nodes, "raise --node", "submit --exclude")} == {Takes.NODE}
     assert (takes["rules"], takes["raise --type"], takes["raise"]) == (Takes.RULE, Takes.TYPE, Takes.JOB)
+    assert {takes[f"keep {each}"] for each in ("show", "stop", "explain")} == {Takes.CHAIN}
     assert set(takes.values()) >= set(ASKED)
 
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.backends.slurm.tools import Tools
-from perdure.cli import keep_outlook
+from perdure.cli import completion_values, keep_outlook
 from perdure.cli.chain_journal import ChainJournal, refuse_second
 from perdure.cli.keep_judge import judge_link
 from perdure.cli.keep_outlook import Outlook, Outlooks
@@ -190,3 +190,13 @@ def test_a_failure_is_judged_by_its_log(tmp_path, code, log, passes, says):
     found = judge_link(JobChain(SPEC, (link,)), link)
     assert found[0] is passes
     assert says in found[1]
+
+
+def test_the_ids_of_chains_are_completed_without_asking_slurm(tmp_path, monkeypatch):
+    monkeypatch.setenv("PERDURE_KEEP_DIR", str(tmp_path))
+    assert completion_values.values("chain", None) == []
+    for cluster, name in (("a", "train"), ("b", "serve")):
+        kept = ChainJournal.of({"PERDURE_KEEP_DIR": str(tmp_path)}, cluster).make(name)
+        (kept.path / "chain.json").write_text("{}")
+        (kept.path / "plan.json").write_text("{}")
+    assert completion_values.values("chain", None) == ["train-1", "serve-1"]

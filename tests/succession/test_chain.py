@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from perdure.job.link_marks import HandoverAsked, LinkBegun, LinkEnded, LinkMarks
 from perdure.model.link_job import LinkJob
 from perdure.succession.chain import MOST_FAILURES, step
-from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, LinkEnding, Phase, Strategy
+from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, LinkEnding, Phase, Strategy
+from perdure.succession.following import ending_of
 from perdure.succession.messages import (
     AskEnd,
     CancelLink,
@@ -338,3 +340,10 @@ def test_a_link_that_cannot_start_as_it_is_is_told_once():
         assert effects == []
     told = [note.text for note in chain.notes if "does not start" in note.text]
     assert told == ["link 1, job 1, does not start as it is: Slurm says PartitionTimeLimit"]
+
+
+@pytest.mark.parametrize(("ended_s", "words"), [(600.0, "its successor took over"), (1010.0, "its walltime was over")])
+def test_a_link_that_ends_at_its_walltime_is_not_said_to_have_been_taken_over(ended_s, words):
+    said = LinkMarks(begun(1, 10.0), HandoverAsked("2", 500.0, 620.0), None, LinkEnded("1", ended_s, 143, ("TERM",)))
+    link = Link(1, job_id="1", started_s=10.0, ends_s=1010.0, ended_s=ended_s, state="FAILED", marks=said)
+    assert ending_of(link, WALLTIME_S) == (LinkEnding.HANDED_OVER, words)

@@ -13,6 +13,7 @@ from perdure.succession.planners import checks
 from perdure.succession.planners.conformal import Conformal
 from perdure.succession.planners.registry import AGENTS, DEFAULT, NAMES, planner_named
 from perdure.succession.planners.stopping import Stopping
+from perdure.succession.planners.terms import by_wait
 from perdure.succession.protocol import Forecast, ForecastOutcome, Trainable, View
 
 HOUR_S = 3600.0
@@ -117,3 +118,15 @@ def test_samples_of_quantiles_have_these_quantiles():
     assert forecast.at(0.5) == pytest.approx(600.0)
     assert forecast.waits_s[0] == 60.0
     assert forecast.waits_s[-1] == 6000.0
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "left_s", "told"),
+    [
+        (30.0, 100.0, "is 30 s, shorter than the 1.7 min that"),
+        (7200.0, 90.0, "is 2.0 h, and the link runs for 1.5"),
+    ],
+)
+def test_the_reason_names_short_links_in_minutes_and_seconds(wait_s, left_s, told):
+    view = structs.replace(VIEW, link_ends=VIEW.now + left_s)
+    assert told in by_wait(view, wait_s, "the wait").reason

@@ -140,6 +140,12 @@ class ChainJournal:
         raise StateError(str(self.path), f"holds 10,000 chains named {stem}", "Remove old ones")
 
 
+def every_journal(environment: Mapping[str, str]) -> list[ChainJournal]:
+    """Those of all clusters on which this user has had chains. Raises `StateError` for a user without a home."""
+    base = ChainJournal.of(environment, "").path.parent
+    return [ChainJournal(each) for each in sorted(base.iterdir()) if each.is_dir()] if base.is_dir() else []
+
+
 def refuse_second(journal: ChainJournal, name: str, directory: str) -> None:
     """Raise `InputError` where a running chain has jobs of this name already: two would write the same checkpoints."""
     for kept in journal.chains():

@@ -36,6 +36,7 @@ class Takes(StrEnum):
     PLACEMENT = "placement"
     RETRY = "retry"
     TYPE = "type"
+    CHAIN = "chain"
 
 
 ASKED = tuple(Takes)[tuple(Takes).index(Takes.JOB) :]

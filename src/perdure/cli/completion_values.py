@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,6 +76,13 @@ def _types() -> list[str]:
     return sorted(own_playbook().plans)
 
 
+def _chains() -> list[str]:
+    """Of all clusters: asking Slurm for its name would take too long."""
+    from perdure.cli.chain_journal import every_journal
+
+    return [kept.id for journal in every_journal(os.environ) for kept in journal.chains()]
+
+
 _OF_SERVICE: Mapping[str, Callable[[Client], list[str]]] = {"job": _jobs, "node": _nodes}
 _OF_PERDURE: Mapping[str, Callable[[], list[str]]] = {
     "rule": _rules,
@@ -82,4 +90,5 @@ _OF_PERDURE: Mapping[str, Callable[[], list[str]]] = {
     "placement": _placements,
     "retry": _retries,
     "type": _types,
+    "chain": _chains,
 }

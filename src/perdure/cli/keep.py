@@ -29,7 +29,7 @@ class ScriptsToo(TyperGroup):
 
 
 app = typer.Typer(cls=ScriptsToo)
-ChainId = Annotated[str, typer.Argument(metavar="ID", help="The chain, as perdure keep list names it.")]
+ChainId = Annotated[str, typer.Argument(metavar="CHAIN", help="The chain, as perdure keep list names it.")]
 
 
 @app.callback()

@@ -105,7 +105,8 @@ def ending_of(link: Link, walltime_s: float, exit_code: int | None = None) -> tu
     if state in ("TIMEOUT", "DEADLINE"):
         return LinkEnding.HANDED_OVER, "its walltime was over"
     if link.marks.asked is not None and link.marks.begun is not None:
-        return LinkEnding.HANDED_OVER, "its successor took over"
+        at_end = link.ended_s >= (link.ends_s or link.started_s + walltime_s) - SKEW_S
+        return LinkEnding.HANDED_OVER, "its walltime was over" if at_end else "its successor took over"
     if state == "CANCELLED":
         return LinkEnding.CANCELLED, "it was cancelled by hand"
     if state in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED"):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.succession.planners.terms import at_the_end, later, level_of, until_the_end
+from perdure.succession.planners.terms import at_the_end, in_words, later, level_of, until_the_end
 from perdure.succession.protocol import Decision, Forecast, TrainingCase, View
 
 Floats = NDArray[np.float64]
@@ -60,8 +60,8 @@ class Stopping:
         row = _variables(_resampled(view.forecast)[None] / 3600, view.left / 3600, PRICES[price])[0]
         more_h = float(row @ self.learned.weight[price, steps])
         if more_h <= 0:
-            return Decision(True, view.now, f"waiting any longer is expected to cost {-more_h:.1f} h more")
-        return later(view, f"submitting now is expected to cost {more_h:.1f} h more than submitting later")
+            return Decision(True, view.now, f"waiting any longer is expected to cost {in_words(-3600 * more_h)} more")
+        return later(view, f"submitting now is expected to cost {in_words(3600 * more_h)} more than submitting later")
 
 
 def _induced(forecasts_h: Floats, wait_h: Floats, step_h: float, steps: int, price: float) -> Floats:

@@ -23,10 +23,21 @@ def by_wait(view: View, wait_s: float, what: str) -> Decision:
     """Submit once a wait of `wait_s` reaches to the end of the link; `what` says which wait that is."""
     if view.left <= 0:
         return at_the_end(view)
-    left, wait = f"{view.left / 3600:.1f} h", f"{wait_s / 3600:.1f} h"
+    left, wait = in_words(view.left), in_words(wait_s)
     if wait_s >= view.left:
         return Decision(True, view.now, f"{what} is {wait}, and the link runs for {left} more")
     return later(view, f"{what} is {wait}, shorter than the {left} that the link still runs")
+
+
+def in_words(seconds: float) -> str:
+    """A stretch of time in a reason, in a unit that does not make it nothing.
+
+    >>> in_words(5400), in_words(90), in_words(12)
+    ('1.5 h', '1.5 min', '12 s')
+    """
+    if abs(seconds) < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if abs(seconds) < 3600 else f"{seconds / 3600:.1f} h"
 
 
 def later(view: View, reason: str) -> Decision:
