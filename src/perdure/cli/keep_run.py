@@ -47,7 +47,7 @@ def run_keep(call: KeepCall) -> int:
     kept = make_chain(request, journal, tools, time.time()) if call.words or call.arguments else None
     if kept is not None:
         print_line(f"chain {kept.id}: see perdure keep show {kept.id}")
-    keeper = _keeper(journal, tools)
+    keeper = _keeper(journal, tools, once=call.once)
     if kept is None and not journal.chains():
         print_line("No chain is kept. Begin one: perdure keep SCRIPT")
     keeper.keep(None if kept is None else [kept.id], once=call.once)
@@ -67,14 +67,16 @@ def stop_chain(id_: str, *, at_once: bool) -> int:
         print_line(f"chain {kept.id} is {chain.standing} already: {chain.why}")
         return OK
     kept.ask_stop(at_once)
-    _keeper(journal, tools).keep([kept.id], once=True)
+    _keeper(journal, tools, once=False).keep([kept.id], once=True)
     told = "its jobs are cancelled" if at_once else "no link follows the running one"
     print_line(f"chain {kept.id}: {told}")
     return OK
 
 
-def _keeper(journal: ChainJournal, tools: Tools) -> Keeper:
-    return Keeper(journal, Lookout(tools, user_name()), tools, Deciding(Outlooks(journal.path)), judge_link, _tell)
+def _keeper(journal: ChainJournal, tools: Tools, *, once: bool) -> Keeper:
+    """With `once` it waits for what is forecast: nobody would come back for it."""
+    deciding = Deciding(Outlooks(journal.path, waits=once))
+    return Keeper(journal, Lookout(tools, user_name()), tools, deciding, judge_link, _tell)
 
 
 def _request(call: KeepCall) -> KeepRequest:
