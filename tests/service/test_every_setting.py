@@ -285,6 +285,7 @@ TESTED: dict[str, str] = {
     "service.keep_days": f"{WIRING}::test_the_journal_keeps_as_many_days_as_are_set",
     "service.poll_s": f"{WIRING}::test_looks_are_as_frequent_as_is_set",
     "service.standby": f"{WIRING}::test_a_standby_waits_for_the_journal_and_another_does_not",
+    "service.keep_chains": f"{WIRING}::test_chains_are_kept_where_that_is_set",
     "service.act": f"{WIRING}::test_what_may_be_done_reaches_the_hands",
     "local.nodes": f"{WIRING}::test_the_embedded_cluster_has_as_many_nodes_and_gpus_as_are_set",
     "local.gpus": f"{WIRING}::test_the_embedded_cluster_has_as_many_nodes_and_gpus_as_are_set",

@@ -24,6 +24,7 @@ from perdure.service.notices.secrets import Secret
 from perdure.service.notices.settings import NoticesSettings, Targets
 from perdure.service.settings import Settings, _type_of, known_names, load, value_of
 from perdure.service.waits.watch import FIRST_S
+from perdure.service.workers.chain_keeper import EVERY_S as KEEP_EVERY_S
 from perdure.service.workers.kept_logs import Retention
 
 STORE = SimpleNamespace(engine="engine", probe=lambda every_s: None)
@@ -259,6 +260,13 @@ def test_starts_are_forecast_on_slurm_as_often_as_is_set(made):
     assert found["thread waits"] == FIRST_S  # until the queue is known
     assert "thread waits" not in made(of(service=SLURM, waits={"every_s": 0.0}))
     assert "thread waits" not in made(of())
+
+
+def test_chains_are_kept_where_that_is_set(made):
+    found = made(of(service={**SLURM, "keep_chains": True, "act": True}))
+    assert found["thread chains"] == KEEP_EVERY_S
+    assert "thread chains" not in made(of(service={**SLURM, "act": True}))
+    assert "thread chains" not in made(of(service={"keep_chains": True}))
 
 
 def test_nodes_are_watched_where_their_agents_write(made):

@@ -57,6 +57,8 @@ from perdure.service.web.connections import (
 from perdure.service.web.metrics import ServiceMetrics
 from perdure.service.web.state import WebSettings
 from perdure.service.whatif.comparison_queue import ComparisonQueue
+from perdure.service.workers.chain_keeper import EVERY_S as KEEP_EVERY_S
+from perdure.service.workers.chain_keeper import ChainKeeper
 from perdure.service.workers.commands import ServiceCommands
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import STOP_FILE, Executor, ExecutorSettings
@@ -192,6 +194,9 @@ def run(settings: Settings) -> int:
             hands.append(forever("waits", stop, waits.turn, lambda: stop.wait(waits.pause_s(every_s))))
             refit = waits.refit  # takes minutes: nobody waits for it at the end
             forever("fit of waits", stop, refit.turn, lambda: stop.wait(refit.pause_s())).start()
+        if settings.service.keep_chains and isinstance(backend, Queued):
+            keeper = ChainKeeper(state, armed=settings.service.armed)  # a round takes minutes: nobody waits for it
+            forever("chains", stop, keeper.turn, lambda: stop.wait(KEEP_EVERY_S)).start()
         url = f"http://{_spoken(service.host)}:{sock.getsockname()[1]}"
         hands += notifiers(settings, journal, state, url, metrics, stop)
         stack.callback(end, hands, stop, engine)

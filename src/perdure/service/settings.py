@@ -74,6 +74,8 @@ class ServiceSettings:
     """Where another service has the journal open, wait until it ends or dies, then take over."""
     act: bool | None = None
     """True: carry decisions out; False: only say them (shadow mode). Not set: true on the embedded cluster alone."""
+    keep_chains: bool = False
+    """Keep the chains that the service's own user began with `perdure keep`, on Slurm, while it may act."""
 
     @property
     def cluster_id(self) -> str:
