@@ -202,19 +202,18 @@ def test_the_ids_of_chains_are_completed_without_asking_slurm(tmp_path, monkeypa
     assert completion_values.values("chain", None) == ["train-1", "serve-1"]
 
 
-def test_who_asks_once_is_told_the_forecast_at_once(tmp_path, monkeypatch):
+def test_a_round_goes_on_while_a_first_forecast_is_made_and_no_longer_than_it_may_take(tmp_path, monkeypatch):
     prints = '{"forecast": {"waits_s": [5.0]}, "recent": [7.0]}'
     started = keep_outlook._started
-    code = f"import time; time.sleep(0.3); print({prints!r})"
-    monkeypatch.setattr(keep_outlook, "_started", lambda argv: started((sys.executable, "-c", code)))
-    chain = JobChain(SPEC)
-    assert Outlooks(tmp_path)(chain, time.time()) is None
-    assert Outlooks(tmp_path, waits=True)(chain, time.time()) == Outlook(Forecast((5.0,)), (7.0,))
-
-
-def test_who_asks_once_waits_no_longer_than_a_forecast_may_take(tmp_path, monkeypatch):
-    started = keep_outlook._started
-    monkeypatch.setattr(keep_outlook, "MOST_S", 0.3)
-    code = "import time; time.sleep(60)"
-    monkeypatch.setattr(keep_outlook, "_started", lambda argv: started((sys.executable, "-c", code)))
-    assert Outlooks(tmp_path, waits=True)(JobChain(SPEC), time.time()) == Outlook()
+    monkeypatch.setattr(keep_outlook, "_started", lambda argv: started((sys.executable, "-c", f"print({prints!r})")))
+    outlooks, chain = Outlooks(tmp_path), JobChain(SPEC)
+    assert not outlooks.are_made(NOW)
+    assert outlooks(chain, NOW) is None
+    assert outlooks.are_made(NOW + 1)
+    assert not outlooks.are_made(NOW + keep_outlook.MOST_S)
+    end = time.monotonic() + 30
+    while (found := outlooks(chain, NOW + 1)) is None:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert found == Outlook(Forecast((5.0,)), (7.0,))
+    assert not outlooks.are_made(NOW + 1)

@@ -51,10 +51,9 @@ class _Finding:
 
 @dataclass(slots=True)
 class Outlooks:
-    """Those of all chains that are kept here; asking waits only with `waits`, for who asks once and ends."""
+    """Those of all chains that are kept here; asking never waits."""
 
     folder: Path
-    waits: bool = False
     _findings: dict[str, _Finding] = field(default_factory=dict)
 
     def __call__(self, chain: JobChain, now: float) -> Outlook | None:
@@ -64,22 +63,17 @@ class Outlooks:
         if finding.process is None and now - finding.began_s >= EVERY_S:
             argv = (sys.executable, "-P", "-m", "perdure.cli.keep_outlook", str(self.folder / chain.spec.id))
             finding.process, finding.began_s = _started(argv), now
-            if self.waits:
-                self._wait(finding)
         if finding.found is None and finding.process is not None:
             return None
         is_old = now - finding.found_s > OLDEST_S
         return Outlook() if finding.found is None or is_old else finding.found
 
-    def _wait(self, finding: _Finding) -> None:
-        """Until the process has told, or has used up its time; it writes less than a pipe holds."""
-        assert finding.process is not None
-        try:
-            finding.process.wait(MOST_S)
-        except subprocess.TimeoutExpired:
-            finding.process.kill()
-            finding.process.wait()
-        self._collect(finding, finding.began_s)
+    def are_made(self, now: float) -> bool:
+        """Whether a first one is being found out, and has not used up its time."""
+        return any(
+            each.found is None and each.process is not None and now - each.began_s < MOST_S
+            for each in self._findings.values()
+        )
 
     def _collect(self, finding: _Finding, now: float) -> None:
         process = finding.process

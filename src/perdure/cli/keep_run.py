@@ -74,9 +74,14 @@ def stop_chain(id_: str, *, at_once: bool) -> int:
 
 
 def _keeper(journal: ChainJournal, tools: Tools, *, once: bool) -> Keeper:
-    """With `once` it waits for what is forecast: nobody would come back for it."""
-    deciding = Deciding(Outlooks(journal.path, waits=once))
-    return Keeper(journal, Lookout(tools, user_name()), tools, deciding, judge_link, _tell)
+    """With `once` it goes on while forecasts are made: nobody would come back for them."""
+    outlooks = Outlooks(journal.path)
+    pending = outlooks.are_made if once else _never
+    return Keeper(journal, Lookout(tools, user_name()), tools, Deciding(outlooks), judge_link, _tell, pending)
+
+
+def _never(now: float) -> bool:  # noqa: ARG001
+    return False
 
 
 def _request(call: KeepCall) -> KeepRequest:

@@ -115,10 +115,11 @@ class Keeper:
     decide: Decide
     judge: LinkJudge
     tell: Tell
+    pending: Callable[[float], bool]  # whether a decision waits for what is being found out
     _tried: dict[tuple[str, Effect], float] = field(default_factory=dict)
 
     def keep(self, ids: Sequence[str] | None, *, once: bool = False) -> None:
-        """Drive these chains, or all, until they are over; with `once` one round each."""
+        """Drive these chains, or all, until they are over; with `once` until none waits for a forecast."""
         with ExitStack() as stack:
             mine: dict[str, KeptChain] = {}
             while True:
@@ -129,7 +130,7 @@ class Keeper:
                 for kept in list(mine.values()):
                     if not self._round(kept):
                         del mine[kept.id]
-                if once or not mine:
+                if not mine or (once and not self.pending(time.time())):
                     return
                 time.sleep(ROUND_S)
 
