@@ -16,6 +16,7 @@ LOOK_BACK_BYTES, MOST_LINES = 512 * 1024, 64
 
 _HOST = r"(?i)\b(?:https?://|host=['\"]|s3://)?((?:[a-z0-9][a-z0-9-]*\.)+[a-z]{2,12}|(?:\d{1,3}\.){3}\d{1,3})(?:[:/'\"\s)]|$)"
 _FILE = r"(?i)\.(?:py|pyx|c|cc|cpp|cu|h|hpp|go|java|so|sh|log|txt|json|ya?ml|toml|pth?|bin|nc|error|errors|exceptions)$"
+_ADDRESS = r"(?m)^[^\n]*\b(?:https?|s3|gs|wss?)://[^\n]*$"
 _ANSWER = (
     r"(?i)\b(?:20[0146]|downloaded|fetched|connected to|logged in|uploaded|synced|success\w*|100%|saved|retrieved"
     r"|pulled|authenticated|listening|view (?:run|project) at)\b"
@@ -35,6 +36,13 @@ def answered_before(hit: Hit) -> str:
             if compiled(_ANSWER).search(text) and not compiled(_NO_ANSWER).search(text):
                 return decode(host)
     return ""
+
+
+def tells_answer(data: bytes) -> bool:
+    """Whether a line names an address and that it answered, whichever it is; of the first `MOST_LINES` with one."""
+    named = capturing(_ADDRESS).finditer(data[:LOOK_BACK_BYTES])
+    lines = (scrub(line.group()) for _, line in zip(range(MOST_LINES), named, strict=False))
+    return any(compiled(_ANSWER).search(line) and not compiled(_NO_ANSWER).search(line) for line in lines)
 
 
 def _block_before(hit: Hit) -> bytes:

@@ -39,6 +39,8 @@ _WITNESSES = {
 }
 """By the category of a line of the kernel: those of the program's own failures that it explains."""
 
+_OF_GPU, _CRASHED_KERNEL = "gpu_hw", "cuda-illegal"
+
 _SINCE_BOOT = r"\[ *\d+\.\d+\]"
 _FOLLOWS = (
     r"^(?:\s*$|frame #|Exception raised from|Traceback |During handling|The above exception|terminate called|Aborted"
@@ -60,6 +62,14 @@ def without_older(hits: Iterable[Hit], start_s: float, end_s: float | None) -> l
     """The hits without lines of the kernel whose date is before the start of an attempt that ended at `end_s`."""
     near_s = start_s if end_s is None else end_s
     return [hit for hit in hits if not (hit.cause.of_kernel and _is_before(hit, start_s, near_s))]
+
+
+def without_crashed_kernels(hits: Sequence[Hit], text: LogText) -> Sequence[Hit]:
+    """The hits without kernels that crashed in whose run a GPU is proven to be broken: that is why they crashed."""
+    if not any(hit.cause.name == _CRASHED_KERNEL for hit in hits):
+        return hits
+    broken = {hit.run for hit in hits if hit.cause.wider == _OF_GPU and proof_of(hit, hits, text)}
+    return [hit for hit in hits if not (hit.cause.name == _CRASHED_KERNEL and hit.run in broken)]
 
 
 def _is_before(hit: Hit, start_s: float, near_s: float) -> bool:

@@ -40,10 +40,11 @@ from perdure.triage.context import (
 )
 from perdure.triage.crashed_peers import without_cut_by_crash
 from perdure.triage.deaths import ABORT, ASKS_AGAIN, NOT_FOUND, OF_EXIT_CODE, OF_SIGNAL, OF_WATCHDOGS
+from perdure.triage.doubts import doubted
 from perdure.triage.excerpt import excerpt, last_block
 from perdure.triage.frames import CRASH, companions, innermost_own, raised
 from perdure.triage.goodrun import GoodRun
-from perdure.triage.hardware import proof_of, without_older
+from perdure.triage.hardware import proof_of, without_crashed_kernels, without_older
 from perdure.triage.last_word import LAST_WORD, ended_itself, last_word, of_last_test, unexplained
 from perdure.triage.launchers import OF_PEERS, LauncherReport, first_failure, of_component
 from perdure.triage.logtext import LogText
@@ -162,7 +163,7 @@ def examine(
     survives = output.survives_steps and ended_itself(attempt)
     hits, report = _that_count(hits, report, known, survives, text)
     reading = Reading(excerpt(text, hits, good).text, tuple(hit.cause for hit in hits))
-    named = _naming(_primary(hits, known, report), hits)
+    named = _naming(_primary(without_crashed_kernels(hits, text), known, report), hits)
     says_nothing = named is None or (isinstance(named, LauncherReport) and named.cause.category == NOTHING.category)
     if says_nothing and (word := last_word(text, attempt)) is not None:
         return Finding(_with_output(_of_last_word(word, weights), output, remarks), reading)
@@ -176,6 +177,7 @@ def examine(
         return Finding(_with_output(_of_nothing(p, text, attempt), output, remarks), reading)
     around = _around(context or Context(), attempt, primary)
     progress = with_steps_of(progress_of(reading.excerpt), text)
+    primary = doubted(primary, progress, around, text) if isinstance(primary, Hit) else primary
     surroundings = circumstances(primary.cause, progress, around, primary.text)
     leaning = _leaning(weights.pulls[(named or primary).cause.rank], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
