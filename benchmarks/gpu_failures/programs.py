@@ -1,4 +1,4 @@
-"""The failing programs: what each is, why it fails, and what happens around it, as the files in programs/ tell.
+"""The failing programs: what each is, why it fails, and what happens around it, as the files in sources/ tell.
 
 A file holds programs one after the other, with a line of ``@@@@`` between two: a head of ``key: value`` lines (a
 value goes on in lines that begin with two blanks), then its sources, each after a line ``=== PATH``. Keys: ``id``,
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDER = Path(__file__).with_name("programs")
+FOLDER = Path(__file__).with_name("sources")
 
 
 @dataclass(frozen=True)
