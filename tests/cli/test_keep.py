@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
 from perdure.backends.slurm.tools import Tools
-from perdure.cli import completion_values, keep_outlook
+from perdure.cli import completion_values, keep_outlook, keep_shown, keeper
 from perdure.cli.chain_journal import ChainJournal, refuse_second
 from perdure.cli.keep_judge import judge_link
 from perdure.cli.keep_outlook import Outlook, Outlooks
 from perdure.cli.keep_plan import Deciding, view_of
-from perdure.cli.keep_shown import times_of
+from perdure.cli.keep_shown import list_chains, times_of
 from perdure.cli.keep_start import until_of
-from perdure.cli.keeper import LOOK_S, Lookout
+from perdure.cli.keeper import LOOK_S, Keeper, Look, Lookout
 from perdure.errors import InputError, NotFound, StateError
 from perdure.job.link_marks import LinkBegun, LinkEnded, LinkMarks
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, Phase
@@ -92,6 +95,88 @@ def test_one_process_drives_a_chain(journal):
         assert (mine, others) == (True, False)
     with kept.held() as again:
         assert again
+
+
+def test_a_directory_that_others_may_write_to_is_refused(journal):
+    journal.make("train")
+    journal.path.chmod(0o770)
+    for ask in (journal.chains, lambda: journal.find("train-1"), lambda: journal.make("train")):
+        with pytest.raises(StateError, match="another user may write there"):
+            ask()
+
+
+def keeper_of(journal, told):
+    """One that decides nothing, on a Slurm that does not answer."""
+    silent = SimpleNamespace(look=lambda now: Look())
+    return Keeper(journal, silent, Tools(), None, None, lambda id_, text: told.append((id_, text)))
+
+
+def kept_chain(journal, name="train"):
+    kept = journal.make(name)
+    kept.write(JobChain(replace(SPEC, id=kept.id), links=(Link(1, Phase.WAITING, job_id="1", submitted_s=NOW),)))
+    return kept
+
+
+def test_a_chain_that_another_process_drives_costs_no_open_file(journal, monkeypatch):
+    own, others = kept_chain(journal, "own"), kept_chain(journal, "others")
+    counts = []
+
+    def next_round(_):
+        counts.append(len(os.listdir("/proc/self/fd")))
+        if len(counts) == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(keeper.time, "sleep", next_round)
+    with others.held(), pytest.raises(KeyboardInterrupt):
+        keeper_of(journal, []).keep(None)
+    assert counts == counts[:1] * 5
+    with own.held() as free:
+        assert free
+
+
+def test_a_chain_that_cannot_be_read_keeps_no_other_from_going_on(journal, capsys, monkeypatch):
+    broken, good = kept_chain(journal, "broken"), kept_chain(journal, "good")
+    (broken.path / "chain.json").write_text('{"edited": ')
+    told = []
+    keeper_of(journal, told).keep(None, once=True)
+    refuse_second(journal, "train", "/elsewhere")
+    monkeypatch.setattr(keep_shown, "_journal", lambda: journal)
+    list_chains(False, wide=True)
+    said = capsys.readouterr()
+    assert good.id in said.out
+    assert f"{broken.path}/chain.json: cannot be read" in said.err
+    assert told == []
+
+
+def test_a_full_disk_is_said_once_and_tried_again(journal, monkeypatch):
+    full, good = kept_chain(journal, "full"), kept_chain(journal, "good")
+    rounds, driven = [], []
+
+    def drive(keeper, kept, chain):
+        driven.append(kept.id)
+        if kept.id == full.id:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return True
+
+    def next_round(_):
+        rounds.append(0)
+        if len(rounds) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Keeper, "_driven", drive)
+    monkeypatch.setattr(keeper.time, "sleep", next_round)
+    told = []
+    with pytest.raises(KeyboardInterrupt):
+        keeper_of(journal, told).keep(None)
+    assert sorted(driven) == [full.id] * 3 + [good.id] * 3
+    assert told == [(full.id, "its directory cannot be used (No space left on device): this is tried again")]
+
+
+def test_what_cannot_be_written_is_said_in_a_line(journal, monkeypatch):
+    kept = kept_chain(journal)
+    shutil.rmtree(kept.path)
+    with pytest.raises(StateError, match="cannot be written"):
+        kept.ask_stop(True)
 
 
 def test_what_cannot_be_read_is_said(journal):

@@ -10,7 +10,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -23,6 +23,7 @@ from perdure.succession.chain_state import ChainStanding, JobChain
 
 _NAME = re.compile(r"[^A-Za-z0-9_-]+")
 HOME = "PERDURE_KEEP_DIR"
+_ANOTHER = f"Name a directory of your own in {HOME}"
 _T = TypeVar("_T")
 
 
@@ -81,13 +82,14 @@ class KeptChain:
             yield lock
 
     def ask_stop(self, at_once: bool) -> None:
-        """Let whoever drives the chain stop it."""
-        write_through(self.path / "stop", b"now" if at_once else b"later")
+        """Let whoever drives the chain stop it. Raises `StateError`."""
+        with unwritten(self.path):
+            write_through(self.path / "stop", b"now" if at_once else b"later")
 
     def stop_asked(self) -> str:
         """ "" where nobody has asked, else now or later."""
         try:
-            return (self.path / "stop").read_text()
+            return (self.path / "stop").read_text("utf-8", "replace")
         except FileNotFoundError:
             return ""
 
@@ -109,14 +111,26 @@ class ChainJournal:
         return cls(base / (_NAME.sub("-", cluster) or "cluster"))
 
     def chains(self) -> list[KeptChain]:
-        """The oldest first."""
+        """The oldest first. Raises `StateError` where another user may write here."""
         if not self.path.is_dir():
             return []
+        self._refuse_strangers()
         found = [KeptChain(each) for each in self.path.iterdir() if (each / "chain.json").exists()]
-        return sorted(found, key=lambda kept: (kept.path / "plan.json").stat().st_mtime)
+        return sorted(found, key=lambda kept: _made_s(kept.path))
+
+    def _refuse_strangers(self) -> None:
+        """What stands here is submitted as jobs of this user."""
+        try:
+            found = self.path.stat()
+        except OSError as err:
+            raise StateError(str(self.path), f"cannot be used ({err.strerror})", _ANOTHER) from err
+        if found.st_uid != os.getuid() or found.st_mode & 0o022:
+            raise StateError(str(self.path), "another user may write there", _ANOTHER)
 
     def find(self, id_: str) -> KeptChain:
         """Raises `NotFound`."""
+        if self.path.is_dir():
+            self._refuse_strangers()
         kept = KeptChain(self.path / _NAME.sub("-", id_))
         if not (kept.path / "chain.json").exists():
             known = ", ".join(each.id for each in self.chains()) or "none"
@@ -130,12 +144,13 @@ class ChainJournal:
             path = self.path / f"{stem}-{number}"
             try:
                 self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._refuse_strangers()
                 path.mkdir(mode=0o700)
                 (path / "links").mkdir()
             except FileExistsError:
                 continue
             except OSError as err:
-                raise StateError(str(path), f"cannot be made ({err.strerror})", f"Name a directory in {HOME}") from err
+                raise StateError(str(path), f"cannot be made ({err.strerror})", _ANOTHER) from err
             return KeptChain(path)
         raise StateError(str(self.path), f"holds 10,000 chains named {stem}", "Remove old ones")
 
@@ -149,10 +164,29 @@ def every_journal(environment: Mapping[str, str]) -> list[ChainJournal]:
 def refuse_second(journal: ChainJournal, name: str, directory: str) -> None:
     """Raise `InputError` where a running chain has jobs of this name already: two would write the same checkpoints."""
     for kept in journal.chains():
-        chain = kept.read()
+        try:
+            chain = kept.read()
+        except StateError:  # nobody drives it either
+            continue
         if chain.standing is ChainStanding.RUNNING and (chain.spec.name, chain.spec.directory) == (name, directory):
             fix = f"See perdure keep show {kept.id}, stop it, or give this one another --job-name"
             raise InputError(f"job name {name!r}", f"chain {kept.id} keeps jobs of this name already", fix)
+
+
+@contextmanager
+def unwritten(path: Path) -> Iterator[None]:
+    """Raises `StateError` where a file of a chain cannot be written: the disk is full, or read-only."""
+    try:
+        yield
+    except OSError as err:
+        raise StateError(str(path), f"cannot be written ({err.strerror})", f"Make room, or: {_ANOTHER}") from err
+
+
+def _made_s(path: Path) -> float:
+    for name in ("plan.json", "chain.json"):
+        with suppress(OSError):
+            return (path / name).stat().st_mtime
+    return 0.0
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from perdure.cli.output import print_line
 from perdure.cli.text import plain
 from perdure.errors import InputError
 from perdure.installation import user_name
-from perdure.succession.chain_state import ChainStanding, JobChain, Strategy
+from perdure.succession.chain_state import ChainStanding, Strategy
 
 OK, STOPPED = 0, 1
 TOOL_S = 30.0
@@ -103,8 +103,8 @@ def _request(call: KeepCall) -> KeepRequest:
     )
 
 
-def _tell(chain: JobChain, text: str) -> None:
-    print_line(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {chain.spec.id}: {text}")
+def _tell(chain_id: str, text: str) -> None:
+    print_line(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {chain_id}: {text}")
     import sys
 
     sys.stdout.flush()

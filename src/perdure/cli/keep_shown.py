@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from perdure.backends.slurm.tools import Tools
 from perdure.cli.chain_journal import ChainJournal
 from perdure.cli.keep_start import cluster_name
 from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.table import age, text, word
+from perdure.cli.text import plain
+from perdure.errors import StateError
 from perdure.succession.chain_state import ChainStanding, JobChain, Link
 from perdure.succession.spans import LinkSpan, LinkTimes, all_times, sums_of
 
@@ -47,11 +50,18 @@ def times_of(chain: JobChain, link: Link) -> LinkTimes:
 
 
 def list_chains(as_json: bool, *, wide: bool) -> int:
-    chains = [kept.read() for kept in _journal().chains()]
+    chains, unreadable = [], []
+    for kept in _journal().chains():
+        try:
+            chains.append(kept.read())
+        except StateError as err:
+            unreadable.append(str(err))
+    for told in unreadable:  # the others are listed
+        sys.stderr.write(f"perdure: {plain(told)}\n")
     if as_json:
         print_json("keep.list", 1, chains=[_record(chain) for chain in chains])
         return 0
-    if not chains:
+    if not chains and not unreadable:
         print_line("No chain is kept. Begin one: perdure keep SCRIPT")
         return 0
     print_table(LIST, (_row(chain) for chain in chains), wide=wide)

@@ -24,7 +24,7 @@ from perdure.backends.slurm.submission import (
     words_of,
 )
 from perdure.backends.slurm.tools import Tools
-from perdure.cli.chain_journal import ChainJournal, KeptChain, LinkPlan, refuse_second
+from perdure.cli.chain_journal import ChainJournal, KeptChain, LinkPlan, refuse_second, unwritten
 from perdure.cli.text import plain
 from perdure.errors import ClusterBusy, InputError
 from perdure.installation import user_name
@@ -75,11 +75,9 @@ def make_chain(request: KeepRequest, journal: ChainJournal, tools: Tools, now: f
     directory = os.path.abspath(last_value(options, "chdir") or os.getcwd())
     refuse_second(journal, name, directory)
     most, until_s = until_of(request.until, now)
+    interpreter = interpreter_of(script, where)
     kept = journal.make(name)
-    write_through(kept.folder.script, script)
-    command = (*interpreter_of(script, where), str(kept.folder.script), *order.arguments)
-    write_through(kept.path / "plan.json", msgspec.json.encode(_plan(script, own, given, command)))
-    write_through(kept.path / "environment.json", msgspec.json.encode(environment_for_links(os.environ)))
+    command = (*interpreter, str(kept.folder.script), *order.arguments)
     spec = ChainSpec(
         id=kept.id,
         tag=f"{kept.id}.{secrets.token_hex(4)}",
@@ -100,7 +98,11 @@ def make_chain(request: KeepRequest, journal: ChainJournal, tools: Tools, now: f
         done_file=_in(directory, request.done_file),
         progress_file=_in(directory, request.progress),
     )
-    kept.write(JobChain(spec).noting(now, f"{where} is to be kept running, links of {walltime_s:.0f} s"))
+    with unwritten(kept.path):
+        write_through(kept.folder.script, script)
+        write_through(kept.path / "plan.json", msgspec.json.encode(_plan(script, own, given, command)))
+        write_through(kept.path / "environment.json", msgspec.json.encode(environment_for_links(os.environ)))
+        kept.write(JobChain(spec).noting(now, f"{where} is to be kept running, links of {walltime_s:.0f} s"))
     return kept
 
 

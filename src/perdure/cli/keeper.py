@@ -56,7 +56,8 @@ AGAIN_S = 10.0  # until an effect that did nothing is tried again
 MOST_EFFECTS = 20  # of one chain in one round
 _LOOK = "look.json"
 
-Tell = Callable[[JobChain, str], None]
+Tell = Callable[[str, str], None]
+"""Of a chain, by its id, in a sentence."""
 Decide = Callable[[JobChain, Link, float], tuple[Decision, Forecast | None]]
 LinkJudge = Callable[[JobChain, Link], tuple[bool, str]]
 
@@ -117,6 +118,7 @@ class Keeper:
     tell: Tell
     pending: Callable[[float], bool]  # whether a decision waits for what is being found out
     _tried: dict[tuple[str, Effect], float] = field(default_factory=dict)
+    _failed: dict[str, int | None] = field(default_factory=dict)  # chains whose directory could not be used, and why
 
     def keep(self, ids: Sequence[str] | None, *, once: bool = False) -> None:
         """Drive these chains, or all, until they are over; with `once` until none waits for a forecast."""
@@ -125,8 +127,9 @@ class Keeper:
             while True:
                 for kept in self.journal.chains():
                     wanted = (ids is None or kept.id in ids) and kept.id not in mine
-                    if wanted and not _is_over(kept) and stack.enter_context(kept.held()):
+                    if wanted and not _is_over(kept) and (held := self._taken(kept)) is not None:
                         mine[kept.id] = kept
+                        stack.push(held)
                 for kept in list(mine.values()):
                     if not self._round(kept):
                         del mine[kept.id]
@@ -135,19 +138,36 @@ class Keeper:
                 time.sleep(ROUND_S)
 
     def _round(self, kept: KeptChain) -> bool:
-        """Drive one chain as far as it goes now; False once it is over, or cannot be driven."""
-        chain = kept.read()
+        """Drive one chain as far as it goes now; False once it is over, or cannot be driven. The others go on."""
         try:
-            return self._driven(kept, chain)
-        except StateError as err:  # the others go on
-            self.tell(chain, str(err))
+            return self._driven(kept, kept.read())
+        except StateError as err:
+            self.tell(kept.id, str(err))
             return False
+        except OSError as err:  # a full disk, or one that is read-only for a while
+            self._say_unusable(kept, err)
+            return True
+
+    def _taken(self, kept: KeptChain) -> ExitStack | None:
+        """Hold a chain; None where another process does, of which no file stays open here."""
+        with ExitStack() as trial:
+            try:
+                return trial.pop_all() if trial.enter_context(kept.held()) else None
+            except OSError as err:
+                self._say_unusable(kept, err)
+        return None
+
+    def _say_unusable(self, kept: KeptChain, err: OSError) -> None:
+        if self._failed.get(kept.id) != err.errno:
+            self.tell(kept.id, f"its directory cannot be used ({err.strerror}): this is tried again")
+        self._failed[kept.id] = err.errno
 
     def _driven(self, kept: KeptChain, chain: JobChain) -> bool:
         asked = kept.stop_asked()
         if asked and chain.standing is ChainStanding.RUNNING and (asked == "now" or not chain.last):
             chain = self._step(kept, chain, StopAsked(time.time(), at_once=asked == "now"))
         chain = self._step(kept, chain, self._seen(kept, chain))
+        self._failed.pop(kept.id, None)
         return chain.standing is ChainStanding.RUNNING or bool(chain.live)
 
     def _seen(self, kept: KeptChain, chain: JobChain) -> LinksSeen:
@@ -169,7 +189,7 @@ class Keeper:
             if new != chain:
                 kept.write(new)
                 for note in _news(chain, new):
-                    self.tell(new, note)
+                    self.tell(kept.id, note)
             chain = new
             for effect in effects:
                 if (answer := self._carry_out(kept, chain, effect)) is not None:
