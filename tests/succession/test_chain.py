@@ -62,6 +62,25 @@ def test_a_new_chain_intends_its_first_link_before_it_is_submitted():
     assert effects == [SubmitLink(1)]
 
 
+def test_a_link_that_was_put_back_and_started_between_two_looks_runs():
+    old = marks(begun(1, 10.0), ended=LinkEnded("1", 100.0, 143, ("TERM",)))
+    chain, _ = step(running(), LinksSeen(101.0, {1: old}))
+    assert chain.links[0].phase is Phase.ENDED
+    again = LinksSeen(160.0, {1: marks(begun(1, 125.0))}, (job(1, "RUNNING", start_s=124.0, end_s=1124.0),), 160.0)
+    chain, effects = step(chain, again)
+    link = chain.links[0]
+    assert (link.phase, link.started_s, link.ends_s, link.ended_s) == (Phase.RUNNING, 124.0, 1124.0, 0.0)
+    assert submits(effects) == []
+    _, effects = step(chain, StopAsked(161.0, at_once=True))
+    assert effects == [CancelLink(1, "1")]
+
+
+def test_a_job_whose_end_slurm_has_not_seen_yet_has_ended():
+    old = marks(begun(1, 10.0), ended=LinkEnded("1", 100.0, 143, ("TERM",)))
+    look = LinksSeen(160.0, {1: old}, (job(1, "RUNNING", start_s=9.0, end_s=1009.0),), 160.0)
+    assert step(running(), look)[0].links[0].phase is Phase.ENDED
+
+
 def test_an_intent_is_not_submitted_again_before_a_later_look_says_that_it_is_not_there():
     chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
     for seen in (

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from perdure.model.link_job import LinkJob
 from perdure.succession.chain_state import ChainStanding, JobChain, Link, LinkEnding, Phase, Strategy
-from perdure.succession.following import SKEW_S, ending_of, followed, job_of
+from perdure.succession.following import SKEW_S, ending_of, followed, job_of, runs_again
 from perdure.succession.messages import (
     AskEnd,
     CancelLink,
@@ -116,12 +116,12 @@ def _put_back(chain: JobChain, seen: LinksSeen) -> Step:
         if link.phase is not Phase.ENDED or not link.job_id or seen.looked_s <= link.ended_s + SKEW_S:
             continue
         job = job_of(chain, link, seen)
-        if job is None or not job.waits:
+        if job is None or not (job.waits or runs_again(link, job)):
             continue
         if link.number == newest and chain.standing is ChainStanding.RUNNING and not link.is_cancelled:
             again = replace(link, phase=Phase.WAITING, ending=LinkEnding.UNKNOWN, why="", judged="", is_settled=False,
                             started_s=0.0, ended_s=0.0, ends_s=0.0, submitted_s=job.submit_s)  # fmt: skip
-            chain = chain.with_link(again).noting(
+            chain = chain.with_link(followed(chain, again, seen)).noting(
                 seen.now, f"link {link.number}, job {link.job_id}, was put back into the queue"
             )
         else:

@@ -27,6 +27,12 @@ def job_of(chain: JobChain, link: Link, seen: LinksSeen) -> LinkJob | None:
     return next((job for job in seen.jobs or () if link.job_id and job.job_id == link.job_id and not job.key), None)
 
 
+def runs_again(link: Link, job: LinkJob) -> bool:
+    """Whether the job of a link that had ended was put back and has started since, between two looks."""
+    is_later = job.start_s > link.started_s + SKEW_S and job.start_s > link.ended_s - SKEW_S
+    return job.state == "RUNNING" and link.started_s > 0 and is_later
+
+
 def followed(chain: JobChain, link: Link, seen: LinksSeen) -> Link:
     """The link, with all that a look tells of it."""
     marks = _own_marks(link, seen.marks.get(link.number, LinkMarks()))
