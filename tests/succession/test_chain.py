@@ -62,6 +62,18 @@ def test_a_new_chain_intends_its_first_link_before_it_is_submitted():
     assert effects == [SubmitLink(1)]
 
 
+def test_no_third_link_is_submitted_while_the_second_waits_for_the_first_to_end():
+    chain, _ = step(running(), LinkPlanned(20.0, Decision(True, "now", 20.0)))
+    chain, _ = step(chain, LinkSubmitted(21.0, 2, "2"))
+    both = {1: marks(begun(1, 10.0)), 2: marks(LinkBegun("2", 30.0))}
+    chain, effects = step(chain, LinksSeen(31.0, both))
+    assert [link.phase for link in chain.live] == [Phase.RUNNING] * 2
+    assert effects == []
+    alone = {1: marks(begun(1, 10.0), LinkEnded("1", 500.0, 0, ("TERM",)), HandoverAsked("2", 30.0, 150.0))}
+    _, effects = step(chain, LinksSeen(501.0, {**both, **alone}))
+    assert PlanLink(2) in effects
+
+
 def test_a_link_that_was_put_back_and_started_between_two_looks_runs():
     old = marks(begun(1, 10.0), ended=LinkEnded("1", 100.0, 143, ("TERM",)))
     chain, _ = step(running(), LinksSeen(101.0, {1: old}))

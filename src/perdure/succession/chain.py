@@ -227,6 +227,8 @@ def _go_on(chain: JobChain, seen: LinksSeen) -> Step:
         return _intend(chain, seen.now)
     if current is None:
         return _let_go(chain, live[0])
+    if sum(link.phase is Phase.RUNNING for link in live) > 1:  # its job waits for the one before it: no third has GPUs
+        return chain, []
     following = next((link for link in live if link.number > current.number), None)
     if following is not None:
         if following.is_due:
