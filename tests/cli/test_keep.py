@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.backends.slurm.tools import Tools
-from perdure.cli import completion_values, keep_outlook, keep_shown, keeper
+from perdure.cli import completion_values, keep_outlook, keep_run, keep_shown, keep_start, keeper
 from perdure.cli.chain_journal import ChainJournal, refuse_second
 from perdure.cli.keep_judge import judge_link
 from perdure.cli.keep_outlook import Outlook, Outlooks
@@ -196,6 +196,21 @@ def test_another_until_is_refused_in_a_line(text):
     with pytest.raises(InputError, match="--until") as told:
         until_of(text, NOW)
     assert "\n" not in str(told.value)
+
+
+def test_a_walltime_of_the_environment_that_is_none_is_refused_in_a_line(monkeypatch):
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "foo")
+    with pytest.raises(InputError, match="foo is not a time"):
+        keep_start._walltime_s([], "train.sh", Tools())
+
+
+def test_slurm_is_asked_about_who_runs_this_whatever_the_environment_says(journal, squeue, monkeypatch):
+    monkeypatch.setenv("USER", "another")
+    monkeypatch.setenv("LOGNAME", "another")
+    tool = squeue.parent / "bin" / "squeue"
+    tool.write_text(f'#!/bin/sh\necho "$*" >>{squeue}\n')
+    keep_run._keeper(journal, Tools()).lookout.look(time.time())
+    assert f"-u {os.getuid()} " in squeue.read_text()
 
 
 def test_a_decision_waits_for_no_forecast():

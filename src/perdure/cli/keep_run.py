@@ -16,7 +16,6 @@ from perdure.cli.keeper import Keeper, Lookout
 from perdure.cli.output import print_line
 from perdure.cli.text import plain
 from perdure.errors import InputError
-from perdure.installation import user_name
 from perdure.succession.chain_state import ChainStanding, Strategy
 
 OK, STOPPED = 0, 1
@@ -77,7 +76,8 @@ def _keeper(journal: ChainJournal, tools: Tools, *, once: bool) -> Keeper:
     """With `once` it goes on while forecasts are made: nobody would come back for them."""
     outlooks = Outlooks(journal.path)
     pending = outlooks.are_made if once else _never
-    return Keeper(journal, Lookout(tools, user_name()), tools, Deciding(outlooks), judge_link, _tell, pending)
+    lookout = Lookout(tools, str(os.getuid()))  # not by USER: jobs of another would hide those of the links
+    return Keeper(journal, lookout, tools, Deciding(outlooks), judge_link, _tell, pending)
 
 
 def _never(now: float) -> bool:  # noqa: ARG001

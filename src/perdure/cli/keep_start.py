@@ -71,7 +71,7 @@ def make_chain(request: KeepRequest, journal: ChainJournal, tools: Tools, now: f
     own, given = script_options(script, where), split_options(order.options)[0]
     options = [*own, *given]
     walltime_s = _walltime_s(options, where, tools)
-    name = last_value(options, "job-name") or Path(order.script).name
+    name = last_value(options, "job-name") or os.environ.get("SBATCH_JOB_NAME") or Path(order.script).name
     directory = os.path.abspath(last_value(options, "chdir") or os.getcwd())
     refuse_second(journal, name, directory)
     most, until_s = until_of(request.until, now)
@@ -135,7 +135,7 @@ def _read(script: str, where: str) -> bytes:
 
 
 def _walltime_s(options: Sequence[SbatchOption], where: str, tools: Tools) -> float:
-    text = last_value(options, "time")
+    text = last_value(options, "time") or os.environ.get("SBATCH_TIMELIMIT")
     try:
         asked_s = time_s(text) if text else None
     except ValueError as err:
@@ -145,16 +145,14 @@ def _walltime_s(options: Sequence[SbatchOption], where: str, tools: Tools) -> fl
             where, f"--time={text} is no limit, so its job never needs a successor", "Give one: --time=24:00:00"
         )
     partition = last_value(options, "partition") or os.environ.get("SBATCH_PARTITION", "")
-    if not asked_s and os.environ.get("SBATCH_TIMELIMIT"):
-        asked_s = time_s(os.environ["SBATCH_TIMELIMIT"])
     return walltime_of(read_partitions(tools), [each for each in partition.split(",") if each], asked_s, where)
 
 
 def _plan(script: bytes, own: list[SbatchOption], given: list[SbatchOption], command: Sequence[str]) -> LinkPlan:
     options = [*own, *given]
-    warning = warning_of(" ".join(words_of(options)))
-    text = script.decode("utf-8", "replace")
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    by_default = [f"--signal={text}"] if (text := os.environ.get("SBATCH_SIGNAL")) else []
+    warning = warning_of(" ".join(words_of(options))) or warning_of(" ".join(by_default))
+    lines = [line for line in script.decode("utf-8", "replace").splitlines() if not line.lstrip().startswith("#")]
     kinds = [kind for line in lines if (kind := recognised(line.split(), {})) is not Framework.PLAIN]
     return LinkPlan(
         options=tuple((each.name, each.value, each.words) for each in options),

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from perdure.backends.slurm.links import walltime_of
+from perdure.backends.slurm.links import environment_for_links, walltime_of
 from perdure.backends.slurm.submission import (
     for_later_links,
     interpreter_of,
@@ -36,6 +36,24 @@ def test_what_was_for_the_first_link_is_left_out_later():
     assert words_of(for_later_links(options)) == ["--mem=1G"]
 
 
+def test_a_shortened_option_is_the_one_that_sbatch_takes_it_for():
+    options, bare = split_options(["--dep=afterok:7", "--part", "day", "-Hn2", "--job=a", "--time-min=1", "train.sh"])
+    assert bare == ["train.sh"]
+    assert [each.name for each in options] == ["dependency", "partition", "hold", "n", "job-name", "time-min"]
+    assert words_of(for_later_links(options)) == ["--part", "day", "-n2", "--job=a", "--time-min=1"]
+
+
+def test_links_get_no_option_by_the_environment_that_no_chain_can_have():
+    given = {
+        "SBATCH_ARRAY_INX": "1-2",
+        "SBATCH_WAIT": "1",
+        "SBATCH_CLUSTERS": "b",
+        "SBATCH_QOS": "low",
+        "SLURM_JOB_ID": "1",
+    }
+    assert environment_for_links(given) == {"SBATCH_QOS": "low"}
+
+
 def test_the_last_of_an_option_counts_by_whichever_name():
     options, _ = split_options(["--time=1", "-t", "2"])
     assert last_value(options, "time") == "2"
@@ -56,6 +74,10 @@ def test_a_links_script_keeps_the_options_of_the_users():
         (["train.sh", "--array=1-4"], "a chain is one job at a time"),
         (["train.sh", "--wrap=true"], "a chain needs a script"),
         (["train.sh", "--test-only"], "a chain is really submitted"),
+        (["train.sh", "--arr=1-4"], "a chain is one job at a time"),
+        (["train.sh", "--arr", "1-4"], "a chain is one job at a time"),
+        (["train.sh", "-Ha1-4"], "a chain is one job at a time"),
+        (["-M", "other", "train.sh"], "a chain stays on the cluster"),
     ],
 )
 def test_a_command_line_that_is_no_chain_is_refused_in_a_line(words, says):
@@ -74,6 +96,11 @@ def test_a_command_line_that_is_no_chain_is_refused_in_a_line(words, says):
 def test_a_script_that_is_no_chain_is_refused(script, says):
     with pytest.raises(InputError, match=says):
         script_options(script, "train.sh")
+
+
+def test_a_script_with_line_breaks_of_dos_is_refused_as_sbatch_does():
+    with pytest.raises(InputError, match="line breaks of DOS"):
+        interpreter_of(b"#!/bin/bash\r\ntrue\r\n", "train.sh")
 
 
 def test_a_script_without_its_first_line_is_refused_as_sbatch_does():

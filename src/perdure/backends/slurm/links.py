@@ -220,10 +220,18 @@ def read_partitions(tools: Tools) -> tuple[QueuedPartition, ...]:
 
 
 def environment_for_links(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a user's environment gives to all links: without what an allocation or a launcher around has set."""
+    """What a user's environment gives to all links.
+
+    Without what an allocation or a launcher around has set, and without what no chain can be made of.
+    """
     kept = ("SLURM_CONF", "SLURM_CLUSTERS")
     dropped = ("SLURM_", "SLURMD_", "PERDURE_FENCE", "PERDURE_JOB", "PERDURE_INCARNATION", "PERDURE_LINK")
-    return {name: text for name, text in environment.items() if name in kept or not name.startswith(dropped)}
+    options = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_WAIT")
+    return {
+        name: text
+        for name, text in environment.items()
+        if name in kept or not (name.startswith(dropped) or name in options)
+    }
 
 
 def _instant(text: str) -> float:

@@ -15,12 +15,18 @@ _VALUE_FLAGS = frozenset({  # long options without a value, or whose value stand
     "spread-job", "test-only", "use-min-nodes", "verbose", "wait", "bell", "no-bell", "help", "usage", "version",
 })  # fmt: skip
 _SHORT_FLAGS = "hHkOsQvVW"
+_JOINED_FLAGS = _SHORT_FLAGS.replace("k", "")  # -k may have a value
 _SHORT = {"a": "array", "b": "begin", "C": "constraint", "d": "dependency", "D": "chdir", "e": "error", "H": "hold",
-          "J": "job-name", "o": "output", "p": "partition", "t": "time", "W": "wait",
+          "J": "job-name", "o": "output", "M": "clusters", "p": "partition", "t": "time", "W": "wait",
           "h": "help", "V": "version"}  # fmt: skip
 _ONCE = frozenset({"begin", "dependency", "hold"})  # they are about one job; the first link has them
+_SHORTEST = {"array": "ar", "begin": "beg", "chdir": "ch", "comment": "com", "dependency": "dep", "hold": "ho",
+             "job-name": "j", "partition": "part", "test-only": "te", "wrap": "wr"}  # fmt: skip
+"""As far as sbatch lets long options be shortened."""
 _REFUSED = {
     "array": "a chain is one job at a time",
+    "cluster": "a chain stays on the cluster of perdure keep",
+    "clusters": "a chain stays on the cluster of perdure keep",
     "wrap": "a chain needs a script",
     "test-only": "a chain is really submitted",
     "wait": "perdure keep waits itself",
@@ -71,10 +77,14 @@ def split_options(words: Sequence[str]) -> tuple[list[SbatchOption], list[str]]:
         word = rest.pop(0)
         if word.startswith("--") and len(word) > 2:
             name, equals, value = word[2:].partition("=")
+            name = _whole(name)
             takes = not equals and name not in _VALUE_FLAGS and bool(rest)
             more = (rest.pop(0),) if takes else ()
             options.append(SbatchOption(name, value if equals else (more[0] if more else None), (word, *more)))
         elif word.startswith("-") and len(word) > 1:
+            if word[1] in _JOINED_FLAGS and len(word) > 2:  # as in -Hn2
+                rest.insert(0, f"-{word[2:]}")
+                word = word[:2]
             letter, value = word[1], word[2:].removeprefix("=")
             takes = not value and letter not in _SHORT_FLAGS and bool(rest)
             more = (rest.pop(0),) if takes else ()
@@ -83,6 +93,12 @@ def split_options(words: Sequence[str]) -> tuple[list[SbatchOption], list[str]]:
         else:
             bare.append(word)
     return options, bare
+
+
+def _whole(name: str) -> str:
+    return next(
+        (whole for whole, least in _SHORTEST.items() if name.startswith(least) and whole.startswith(name)), name
+    )
 
 
 def script_options(script: bytes, where: str) -> list[SbatchOption]:
@@ -119,6 +135,8 @@ def interpreter_of(script: bytes, where: str) -> list[str]:
     >>> interpreter_of(b"#!/bin/bash -l\\ntrue\\n", "train.sh")
     ['/bin/bash', '-l']
     """
+    if b"\r\n" in script:
+        raise InputError(where, "it has the line breaks of DOS, which sbatch refuses", "Run dos2unix on it")
     first = script.split(b"\n", 1)[0].decode("utf-8", "replace")
     if not first.startswith("#!") or not first[2:].strip():
         raise InputError(where, "it does not begin with #!", "Write #!/bin/bash into its first line, as sbatch asks")
