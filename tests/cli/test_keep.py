@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 import sys
@@ -257,6 +258,49 @@ def test_an_outlook_is_made_beside_and_a_failed_one_is_empty(tmp_path, monkeypat
         assert time.monotonic() < end
         time.sleep(0.02)
     assert found.recent == wanted
+
+
+def found_out(monkeypatch, ends=lambda: 0, told=b"{}"):
+    """Let outlooks be found out by processes that end when they are told to; returns those that were started."""
+    started = []
+
+    def start(argv):
+        process = SimpleNamespace(stdout=io.BytesIO(told), poll=ends)
+        started.append(Path(argv[-1]).name)
+        return process
+
+    monkeypatch.setattr(keep_outlook, "_started", start)
+    return started
+
+
+def test_few_outlooks_are_made_at_once_and_each_chain_has_its_turn(tmp_path, monkeypatch):
+    ends = [None]
+    started = found_out(monkeypatch, lambda: ends[0])
+    outlooks, chains = Outlooks(tmp_path), [JobChain(replace(SPEC, id=f"c-{number}")) for number in range(6)]
+    assert [outlooks(chain, NOW) for chain in chains] == [None] * 6
+    assert started == ["c-0", "c-1"]
+    ends[0] = 0
+    for second in range(2, 60, 2):
+        for chain in chains:
+            outlooks(chain, NOW + second)
+    assert sorted(started) == [f"c-{number}" for number in range(6)]
+
+
+def test_an_outlook_that_is_too_old_is_made_again_before_it_is_decided(tmp_path, monkeypatch):
+    found_out(monkeypatch, told=b'{"recent":[1.0]}')
+    outlooks, chain = Outlooks(tmp_path), JobChain(SPEC)
+    assert outlooks(chain, NOW) is None
+    assert outlooks(chain, NOW + 2).recent == (1.0,)
+    assert outlooks(chain, NOW + 3 * 3600) is None
+    assert outlooks(chain, NOW + 3 * 3600 + 2).recent == (1.0,)
+
+
+def test_a_forecast_that_could_not_be_made_is_tried_again_soon():
+    decision, _ = Deciding(lambda chain, now: Outlook())(
+        JobChain(replace(WAITS, walltime_s=86_400.0), (RUNNING,)), replace(RUNNING, ends_s=NOW + 86_400), NOW + 20
+    )
+    assert not decision.submit
+    assert decision.again_at <= NOW + 620
 
 
 def test_gaps_and_overlaps_are_told_link_by_link():

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 EVERY_S = 60.0  # between two of them for one chain: the queue is not asked more often
 MOST_S = 300.0  # that one may take
 OLDEST_S = 900.0  # that is still used
+MOST_AT_ONCE = 2  # for all chains: login nodes are shared, and each takes a core
+ASKS_S = 30.0  # whose chain has not asked for so long does not wait for its turn
 SEED = 0
 MOST_RECENT = 50
 
@@ -45,6 +47,7 @@ class _Finding:
 
     process: subprocess.Popen[bytes] | None = None
     began_s: float = 0.0
+    asked_s: float = 0.0
     found: Outlook | None = None
     found_s: float = 0.0
 
@@ -57,16 +60,24 @@ class Outlooks:
     _findings: dict[str, _Finding] = field(default_factory=dict)
 
     def __call__(self, chain: JobChain, now: float) -> Outlook | None:
-        """The newest; None while the first is being found out. One that nobody can find out is empty."""
+        """The newest; None while there is none that is new enough. One that nobody can find out is empty."""
         finding = self._findings.setdefault(chain.spec.id, _Finding())
-        self._collect(finding, now)
-        if finding.process is None and now - finding.began_s >= EVERY_S:
+        finding.asked_s = now
+        for each in self._findings.values():
+            self._collect(each, now)
+        is_due = finding.process is None and now - finding.began_s >= EVERY_S
+        if is_due and self._has_its_turn(finding, now):
             argv = (sys.executable, "-P", "-m", "perdure.cli.keep_outlook", str(self.folder / chain.spec.id))
-            finding.process, finding.began_s = _started(argv), now
-        if finding.found is None and finding.process is not None:
-            return None
-        is_old = now - finding.found_s > OLDEST_S
-        return Outlook() if finding.found is None or is_old else finding.found
+            finding.process, finding.began_s, is_due = _started(argv), now, False
+        if finding.found is not None and now - finding.found_s <= OLDEST_S:
+            return finding.found
+        return None if is_due or finding.process is not None else Outlook()
+
+    def _has_its_turn(self, finding: _Finding, now: float) -> bool:
+        """Few are found out at once; of those that are asked for, the one that was made longest ago is the next."""
+        idle = [each for each in self._findings.values() if each.process is None and now - each.asked_s < ASKS_S]
+        is_free = sum(each.process is not None for each in self._findings.values()) < MOST_AT_ONCE
+        return is_free and finding.began_s <= min(each.began_s for each in idle)
 
     def are_made(self, now: float) -> bool:
         """Whether a first one is being found out, and has not used up its time."""

@@ -11,6 +11,7 @@ from perdure.succession.planners.registry import DEFAULT, planner_named
 from perdure.succession.protocol import Decision, Forecast, ForecastOutcome, Planner, View
 
 MIN_DECISIONS = 8  # within a walltime, so that a short link is not missed between two of them
+UNKNOWN_S = 600.0  # until a forecast that could not be made is tried again
 SOON_S = 2.0  # until a forecast that is being made is looked for again
 
 OutlookOf = Callable[[JobChain, float], Outlook | None]
@@ -34,6 +35,8 @@ class Deciding:
         if decision.submit:
             return decision, outlook.forecast
         often_s = max(1.0, chain.spec.walltime_s / MIN_DECISIONS)
+        if outlook.forecast is None and planner.name != "reactive":  # Slurm may answer again by then
+            often_s = min(often_s, UNKNOWN_S)
         again_s = max(now + 1.0, min(decision.again_at, now + often_s))
         return Decision(False, again_s, decision.reason), outlook.forecast
 
