@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from perdure.job.link_marks import HandoverAsked, LinkBegun, LinkEnded, LinkMarks
 from perdure.model.link_job import LinkJob
-from perdure.succession.chain import MOST_FAILURES, step
+from perdure.succession.chain import MOST_FAILURES, MOST_LOST, step
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, LinkEnding, Phase, Strategy
 from perdure.succession.following import ending_of
 from perdure.succession.messages import (
@@ -244,6 +244,27 @@ def test_a_job_that_came_after_it_was_given_up_is_cancelled():
 def test_a_link_that_slurm_puts_back_is_waited_for():
     chain, effects = step(running(), LinksSeen(100.0, {1: marks(begun(1, 10.0))}, (job(1, "PENDING", at=90.0),), 95.0))
     assert (chain.links[0].phase, effects) == (Phase.WAITING, [])
+
+
+def test_a_progress_file_that_says_nothing_is_told():
+    spec = replace(SPEC, progress_file="/home/a/progress")
+    chain, _ = step(running(spec), EndTold(1011.0, 1, job(1, "TIMEOUT")))
+    ended = {1: marks(begun(1, 10.0), LinkEnded("1", 1010.0, 0, ("TERM",)))}
+    chain, effects = step(chain, LinksSeen(1011.0, ended))
+    assert submits(effects) == [2]
+    assert "/home/a/progress says nothing" in chain.notes[-1].text
+
+
+def test_a_link_that_slurm_loses_again_and_again_is_submitted_no_more():
+    chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
+    now, submitted = 1.0, 1
+    while chain.standing is ChainStanding.RUNNING and submitted < 100:
+        chain, _ = step(chain, LinkSubmitted(now + 1, 1, str(submitted)))
+        chain, _ = step(chain, LinksSeen(now + 60, jobs=(), looked_s=now + 60))
+        chain, effects = step(chain, EndTold(now + 120, 1, None))
+        now, submitted = now + 121, submitted + len(submits(effects))
+    assert (submitted, chain.live) == (MOST_LOST, ())
+    assert chain.why == f"link 1 was lost by Slurm {MOST_LOST} times"
 
 
 def test_no_progress_in_two_links_stops_the_chain():

@@ -174,6 +174,9 @@ def _settle(chain: JobChain, link: Link, seen: LinksSeen) -> Step:
         case LinkEnding.CANCELLED:
             told = f"link {link.number}, which waited, was cancelled by hand"
             return replace(chain, last=told), []
+        case LinkEnding.HANDED_OVER if chain.spec.progress_file and link.marks.ended and link.progress is None:
+            told = f"link {link.number}: {chain.spec.progress_file} says nothing, so nobody can tell whether it gets on"
+            return chain.noting(seen.now, told), []
         case LinkEnding.HANDED_OVER | LinkEnding.LOST if stuck := _stands_still(chain, link):
             return _finish(chain, ChainStanding.STOPPED, stuck, seen.now)
         case LinkEnding.LOST | LinkEnding.FAILED if told := _too_often(chain):
@@ -377,7 +380,11 @@ def _lost(chain: JobChain, link: Link, now: float) -> Step:
         return chain.with_link(ended).noting(now, f"link {link.number} has ended: {told}"), []
     if not link.missed_s or now - link.missed_s < LOST_S:
         return chain, []
-    again = Link(link.number, tries=link.tries + 1, intended_s=now)
+    if link.losses + 1 >= MOST_LOST:
+        ended = replace(link, phase=Phase.ENDED, ended_s=now, ending=LinkEnding.LOST, why="Slurm lost its jobs")
+        told = f"link {link.number} was lost by Slurm {MOST_LOST} times"
+        return _finish(chain.with_link(replace(ended, is_settled=True)), ChainStanding.STOPPED, told, now)
+    again = Link(link.number, tries=link.tries + 1, losses=link.losses + 1, intended_s=now)
     chain = chain.with_link(again).noting(
         now, f"link {link.number}, job {link.job_id}, was lost by Slurm: it is submitted again"
     )

@@ -81,6 +81,7 @@ class Link(Struct, frozen=True):
     number: int  # from 1 on
     phase: Phase = Phase.INTENDED
     tries: int = 1  # submissions of it: one that was lost before it began is submitted again
+    losses: int = 0  # of its jobs, before they began
     job_id: str = ""
     intended_s: float = 0.0
     submitted_s: float = 0.0
