@@ -295,6 +295,17 @@ def test_an_outlook_that_is_too_old_is_made_again_before_it_is_decided(tmp_path,
     assert outlooks(chain, NOW + 3 * 3600 + 2).recent == (1.0,)
 
 
+def test_no_link_is_submitted_by_an_outlook_from_before_the_running_one_began(tmp_path, monkeypatch):
+    started = found_out(monkeypatch, told=b'{"recent":[1.0]}')
+    outlooks, chain = Outlooks(tmp_path), JobChain(SPEC, (RUNNING,))
+    assert outlooks(chain, NOW + 11) is None
+    assert outlooks(chain, NOW + 13) is not None
+    following = JobChain(SPEC, (RUNNING, replace(RUNNING, number=2, started_s=NOW + 20)))
+    assert [outlooks(following, NOW + second) for second in range(21, 72, 2)] == [None] * 26
+    assert len(started) == 2
+    assert outlooks(following, NOW + 75) is not None
+
+
 def test_a_forecast_that_could_not_be_made_is_tried_again_soon():
     decision, _ = Deciding(lambda chain, now: Outlook())(
         JobChain(replace(WAITS, walltime_s=86_400.0), (RUNNING,)), replace(RUNNING, ends_s=NOW + 86_400), NOW + 20

@@ -69,9 +69,11 @@ class Outlooks:
         if is_due and self._has_its_turn(finding, now):
             argv = (sys.executable, "-P", "-m", "perdure.cli.keep_outlook", str(self.folder / chain.spec.id))
             finding.process, finding.began_s, is_due = _started(argv), now, False
-        if finding.found is not None and now - finding.found_s <= OLDEST_S:
+        began_s = chain.current.started_s if chain.current is not None else 0.0
+        is_outrun = finding.found is not None and finding.found_s < began_s  # this link's own start is newer
+        if finding.found is not None and not is_outrun and now - finding.found_s <= OLDEST_S:
             return finding.found
-        return None if is_due or finding.process is not None else Outlook()
+        return None if is_due or is_outrun or finding.process is not None else Outlook()
 
     def _has_its_turn(self, finding: _Finding, now: float) -> bool:
         """Few are found out at once; of those that are asked for, the one that was made longest ago is the next."""
