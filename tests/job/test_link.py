@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure.job.chain_folder import ChainFolder, progress_of
+from perdure.job.link import LinkOptions, LinkRun
 from perdure.job.link_marks import HandoverAsked, LinkBegun, LinkEnded
 
 LISTENS = """
@@ -144,6 +145,14 @@ def test_a_link_whose_predecessor_died_without_a_word_asks_slurm_and_runs(chain)
     chain.write(1, LinkBegun("1", 1.0, 1.0))
     assert over(start(chain, 2, "print('mine')"))[1].splitlines()[-1] == "mine"
     assert chain.marks(1).asked is None
+
+
+def test_where_slurm_does_not_answer_another_job_of_the_link_is_held_to_run(chain):
+    chain.write(1, LinkBegun("1", 1.0, 1.0))
+    run = LinkRun(LinkOptions(chain, 1), {"SLURM_JOB_ID": "9"}, tool=lambda *argv: None)
+    assert run.to_the_end([sys.executable, "-c", "print(1)"]) == 0
+    marks = chain.marks(1)
+    assert (marks.begun.job_id, marks.ended) == ("1", None)
 
 
 def test_a_job_that_was_put_back_takes_its_old_marks_away(chain):

@@ -267,6 +267,26 @@ def test_a_link_that_slurm_loses_again_and_again_is_submitted_no_more():
     assert chain.why == f"link 1 was lost by Slurm {MOST_LOST} times"
 
 
+def test_an_answer_of_sbatch_that_comes_after_its_job_was_seen_changes_nothing():
+    chain = running()
+    assert step(chain, LinkSubmitted(50.0, 1, "1")) == (chain, [])
+
+
+def test_twenty_links_in_a_row_that_are_lost_stop_the_chain():
+    lost = [Link(number, Phase.ENDED, job_id=str(number), started_s=1.0, ending=LinkEnding.LOST, is_settled=True)
+            for number in range(1, 20)]  # fmt: skip
+    chain = JobChain(SPEC, (*lost, Link(20, Phase.RUNNING, job_id="20", submitted_s=1.0, started_s=2.0)))
+    seen = LinksSeen(50.0, jobs=(job(20, "NODE_FAIL", "20.1", start_s=2.0, end_s=40.0),), looked_s=50.0)
+    chain, effects = step(chain, seen)
+    assert (chain.why, submits(effects)) == ("20 links in a row were lost", [])
+
+
+def test_a_failure_just_before_the_walltime_that_nobody_asked_for_is_judged():
+    failed = {1: marks(begun(1, 10.0), LinkEnded("1", 1000.0, 1))}
+    seen = LinksSeen(1002.0, failed, (job(1, "FAILED", start_s=10.0, end_s=1000.0),), 1002.0)
+    assert JudgeLink(1) in step(running(), seen)[1]
+
+
 def test_no_progress_in_two_links_stops_the_chain():
     spec = replace(SPEC, progress_file="/home/a/progress")
     ended = {1: marks(begun(1, 10.0), LinkEnded("1", 1010.0, 0, ("TERM",), progress="step 5"))}
