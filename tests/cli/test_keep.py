@@ -173,6 +173,34 @@ def test_a_full_disk_is_said_once_and_tried_again(journal, monkeypatch):
     assert told == [(full.id, "its directory cannot be used (No space left on device): this is tried again")]
 
 
+def test_a_link_is_written_down_before_it_is_submitted(journal, monkeypatch):
+    kept = journal.make("train")
+    kept.write(JobChain(replace(SPEC, id=kept.id)))
+    there = []
+    monkeypatch.setattr(keeper, "order_of", lambda *_: None)
+    monkeypatch.setattr(keeper, "submit", lambda *_: there.append(kept.read().links[0].phase) or "7")
+    keeper_of(journal, []).keep(None, once=True)
+    assert there == [Phase.INTENDED]
+    assert kept.read().links[0].job_id == "7"
+
+
+def test_what_did_nothing_is_not_asked_of_slurm_each_second(journal, monkeypatch):
+    kept = kept_chain(journal)
+    kept.write(replace(kept.read(), standing=ChainStanding.STOPPED, why="its user has stopped it"))
+    cancelled, rounds = [], []
+
+    def next_round(_):
+        rounds.append(0)
+        if len(rounds) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(keeper, "cancel", lambda _, job_id: cancelled.append(job_id))
+    monkeypatch.setattr(keeper.time, "sleep", next_round)
+    with pytest.raises(KeyboardInterrupt):
+        keeper_of(journal, []).keep(None)
+    assert cancelled == ["1"]
+
+
 def test_what_cannot_be_written_is_said_in_a_line(journal, monkeypatch):
     kept = kept_chain(journal)
     shutil.rmtree(kept.path)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
+from perdure.backends.slurm import links
 from perdure.backends.slurm.links import (
     LimitReached,
     SubmitOrder,
+    cancel,
+    ended_job,
     environment_for_links,
     read_links,
     submit,
@@ -80,3 +85,22 @@ def test_sbatch_gets_the_users_environment_and_leaves_its_answer_where_it_is_fou
 def test_links_do_not_inherit_what_an_allocation_around_has_set():
     kept = environment_for_links({"SLURM_CONF": "c", "SLURM_JOB_ID": "7", "PERDURE_FENCE_TOKEN": "1", "HOME": "/h"})
     assert kept == {"SLURM_CONF": "c", "HOME": "/h"}
+
+
+@pytest.mark.parametrize(("complaint", "is_done"), [("Invalid job id specified", True), ("Unable to contact", False)])
+def test_a_cancellation_that_nobody_heard_is_told_from_one_of_a_job_that_is_over(
+    tmp_path, monkeypatch, complaint, is_done
+):
+    tool = tmp_path / "scancel"
+    tool.write_text(f"#!/bin/sh\necho 'scancel: error: {complaint}' >&2\nexit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with nullcontext() if is_done else pytest.raises(ClusterBusy):
+        cancel(Tools(), "7")
+
+
+def test_a_record_of_an_earlier_job_of_the_same_id_is_not_the_links(monkeypatch):
+    monkeypatch.setattr(links, "job_record", lambda *_: SimpleNamespace(submit_s=100))
+    monkeypatch.setattr(links, "accounted_job", lambda *_: None)
+    tools = SimpleNamespace(dialog=nullcontext)
+    assert ended_job(tools, "7", since_s=10_000.0) is None
