@@ -109,7 +109,7 @@ def test_a_directory_that_others_may_write_to_is_refused(journal):
 def keeper_of(journal, told):
     """One that decides nothing, on a Slurm that does not answer."""
     silent = SimpleNamespace(look=lambda now: Look())
-    return Keeper(journal, silent, Tools(), None, None, lambda id_, text: told.append((id_, text)))
+    return Keeper(journal, silent, Tools(), None, None, lambda id_, text: told.append((id_, text)), lambda now: False)
 
 
 def kept_chain(journal, name="train"):
@@ -238,7 +238,7 @@ def test_slurm_is_asked_about_who_runs_this_whatever_the_environment_says(journa
     monkeypatch.setenv("LOGNAME", "another")
     tool = squeue.parent / "bin" / "squeue"
     tool.write_text(f'#!/bin/sh\necho "$*" >>{squeue}\n')
-    keep_run._keeper(journal, Tools()).lookout.look(time.time())
+    keep_run._keeper(journal, Tools(), once=False).lookout.look(time.time())
     assert f"-u {os.getuid()} " in squeue.read_text()
 
 
