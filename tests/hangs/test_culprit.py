@@ -118,6 +118,20 @@ def test_whatever_is_seen_there_is_a_finding(sights):
     assert found.sentence
 
 
+@given(st.lists(st.tuples(st.none() | st.integers(0, 3), st.none() | st.floats(0, 1e6)), min_size=2, max_size=5))
+def test_of_ranks_alike_one_is_named_only_by_what_all_have_told(told):
+    """Whoever has told no step may be the one that lies behind; whose silence is not known, the longest silent."""
+    ranks = [rank(n, collective="barrier", step=step, silent_s=silent_s) for n, (step, silent_s) in enumerate(told)]
+    steps, silences = zip(*told, strict=True)
+    found = {sight.rank for sight in finding_of(ranks).culprits}
+    if None in steps and None in silences:
+        assert not found
+    elif None not in steps and len(set(steps)) > 1:
+        assert found == {n for n, step in enumerate(steps) if step == min(steps)}
+    elif found:
+        assert [silences[n] for n in found] == [max(silences)]
+
+
 DUMP = b"""step 5
 Current thread 0x00007fab37047b80 (most recent call first):
   File "/home/ada/train.py", line 17 in load

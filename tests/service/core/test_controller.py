@@ -304,6 +304,19 @@ def test_the_story_of_a_failure_ends_where_its_job_fails_again():
     assert ended == {1: "failed_again", 2: "stopped", 3: "raised"}  # what was chosen stays told
 
 
+@pytest.mark.parametrize("judged", [False, True])
+@pytest.mark.parametrize("state", [state for state in AttemptState if state is not AttemptState.RUNNING])
+def test_an_older_start_whose_end_is_told_late_changes_nothing_of_a_newer_one(state, judged):
+    """Accounting tells late, and in any order: whatever became of the first start, the second has failed."""
+    run = after_failure(replace(JOB, restarts=1), replace(FAILED, id=TWO, start_s=3000.0))
+    if judged:
+        run.judge(TRANSIENT, TWO)
+    case = run.state.cases["1"]
+    run.look(4100.0, [case.job], [replace(FAILED, state=state, end_s=2900.0)])
+    assert run.state.cases["1"].failure == case.failure
+    assert run.state.chain.find(case.failure.record.id) == (case.failure.record if judged else None)
+
+
 def test_an_id_that_was_given_to_another_users_job_begins_a_new_story():
     """A slurmctld that lost its state counts its ids from where it last saved it."""
     run = after_failure()

@@ -1,6 +1,8 @@
 """A full file system: those who write there are told once, and again once it has room."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure.coordination.messages import ExceptionRaised
 from perdure.model.actions import Hold, Release
@@ -94,6 +96,14 @@ def test_once_there_is_room_what_was_held_is_released_and_the_next_time_is_new(r
     run.jobs["5"] = job("5", JobState.COMPLETED)
     run.fails("2", 2000.0)
     assert len({record.id for record in run.records("storage.full")}) == 2
+
+
+@given(st.lists(st.sampled_from(["/scratch", "/home", "/data"]), max_size=6))
+def test_each_file_system_is_told_of_once_whatever_others_are_full(stores):
+    run = Run()
+    for n, store in enumerate(stores):
+        run.fails(str(10 + n), 10.0 + 2 * n, store)
+    assert [record.subject.resource for record in run.records("storage.full")] == list(dict.fromkeys(stores))
 
 
 def test_a_failure_on_a_file_system_with_room_raises_nothing(run):
