@@ -327,6 +327,24 @@ def test_what_is_over_is_forgotten_in_time_and_in_number(world, tmp_path, monkey
     assert standing(world) == [(Kind.NODE_DRAINED, 1, "gathering")]
 
 
+def test_what_is_not_sent_yet_is_kept_however_much_was_sent_since(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(outbox, "KEEP_MESSAGES", 2)
+    with receiving() as receiver:
+        hook, dead = Webhook(Secret(value=receiver.url)), Webhook(Secret(value="http://127.0.0.1:1/"))
+        settings = settings_of(Rule(("hook", "dead"), severity=Severity.INFO), hook=hook, dead=dead)
+        notifier = notifier_of(world, settings, tmp_path)
+        for node in ("gpu01", "gpu02", "gpu03", "gpu04"):
+            drain(world, node)
+            notifier.gather()
+            assert notifier.send("hook")
+        before = standing(world)
+        world.pass_time(700.0)
+        notifier.gather()
+    unsent = [(Kind.NODE_DRAINED, 4, "gathering")]
+    assert [each for each in before if each[2] != "sent"] == unsent
+    assert [each for each in standing(world) if each[2] != "sent"] == unsent
+
+
 def test_messages_for_a_target_that_is_no_more_are_given_up(world, tmp_path):
     first = notifier_of(world, settings_of(hook=Webhook(Secret(value="http://127.0.0.1:1/"))), tmp_path)
     drain(world)
