@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import os
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -145,6 +146,27 @@ def test_two_logs_that_do_not_answer_are_all_that_is_read_of_one_user(monkeypatc
         assert (found.id.job_id, output.files) == (job_id, ())
     assert begun == ["1", "2"]
     never.set()
+    made.close()
+
+
+def test_a_log_is_judged_as_soon_as_it_has_been_read(monkeypatch):
+    """Whoever waits is woken by what has been read, and not only by the end of its patience."""
+    monkeypatch.setattr(log_queue, "PATIENCE_S", 40.0)
+    answers = threading.Event()
+
+    def read(found):
+        answers.wait(120)
+        return Output((), ())
+
+    made = LogQueue(read)
+    users = ("mira", "jonas", "mira", "lin", "mira")
+    for number, user in enumerate(users):
+        made.put(attempt(str(number), user))
+    threading.Timer(0.5, answers.set).start()
+    began_s = time.monotonic()
+    taken = [made.next(120.0) for _ in users]
+    assert time.monotonic() - began_s < 30.0
+    assert {each.id.job_id for each, _ in taken} == {"0", "1", "2", "3", "4"}
     made.close()
 
 
