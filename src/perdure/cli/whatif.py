@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from perdure.scheduling.policies import PolicyOptions
     from perdure.simulation.sweep import SweepExecutor
 
+_OF_ELASTIC = ("traces", "profiles", "policy", "cluster", "wide", "as_json")
 _OF_STUDIES = ("study", "policy", "cluster", "load", "seeds", "workers", "wide", "as_json")
 
 Traces = Annotated[
@@ -83,6 +86,14 @@ SlurmConf = Annotated[
 ReplayErrors = Annotated[
     bool, typer.Option("--replay-error", help="Hold the waits of each run against those that the trace recorded.")
 ]
+Profiles = Annotated[
+    Path | None,
+    typer.Option(
+        "--profiles",
+        metavar="DIR",
+        help="Measured steps of applications: jobs name one, and have work in place of a time.",
+    ),
+]
 Study = Annotated[
     str | None,
     typer.Option("--study", metavar="retry|delay", help="Instead: a published experiment, on drawn jobs."),
@@ -110,6 +121,7 @@ def whatif(
     jobs_out: JobsOut = None,
     out: Out = None,
     workers: Workers = None,
+    profiles: Profiles = None,
     study: Study = None,
     wide: Wide = False,
     as_json: AsJson = False,
@@ -126,8 +138,14 @@ def whatif(
     if study is not None and not traces:
         from perdure.cli.study import run_study
 
-        _must_concern_studies(study, context)
+        _must_concern(_OF_STUDIES, context, f"--study {study}", "a study takes")
         return run_study(study, loads, seeds, policies, cluster, workers, as_json, wide=wide)
+    if profiles is not None and study is None and traces and cluster and policies:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: threads that wait cost five times the time
+        from perdure.cli.elastic import compare_elastic
+
+        _must_concern(_OF_ELASTIC, context, "--profiles", "with --profiles there is")
+        return compare_elastic(traces, profiles, cluster, policies, as_json, wide=wide)
     if study is not None or not traces or not (cluster or slurm_conf) or not policies or len(loads) > 1:
         raise InputError(
             "whatif", _misgiven(traces, cluster or slurm_conf, policies, loads, study), "See perdure whatif -h"
@@ -152,13 +170,13 @@ def _misgiven(traces: object, cluster: object, policies: object, loads: list[flo
     return f"give {' and '.join(missing)}" if missing else f"{len(loads)} loads, and at most one --load is taken"
 
 
-def _must_concern_studies(study: str, context: typer.Context) -> None:
-    """Raises `ConfigError` for an option that a study would ignore."""
+def _must_concern(known: Sequence[str], context: typer.Context, where: str, what: str) -> None:
+    """Raises `ConfigError` for an option that would be ignored."""
     for name in context.params:
         source = context.get_parameter_source(name)
-        if name not in _OF_STUDIES and source is not None and source.name == "COMMANDLINE":
+        if name not in known and source is not None and source.name == "COMMANDLINE":
             option = f"--{name.replace('_', '-')}"
-            raise ConfigError(f"--study {study}", f"a study takes no {option}", f"Leave {option} away")
+            raise ConfigError(where, f"{what} no {option}", f"Leave {option} away")
 
 
 def _names(option: str, text: str) -> list[str]:

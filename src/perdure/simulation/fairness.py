@@ -21,13 +21,13 @@ def rho(table: JobTable, result: Result) -> NDArray[np.float64]:
     """
     ran_s = np.bincount(result.attempts.job, result.attempts.ran_s, len(table))
     jct_s = result.end_s - table.submit_s
-    there = _mean_present(table.submit_s, result.end_s)
+    there = mean_present(table.submit_s, result.end_s)
     alone_s = ran_s * np.maximum(1.0, table.gpus * there / result.total_gpus)
     fairness: NDArray[np.float64] = np.divide(jct_s, alone_s, out=np.full(len(table), np.nan), where=alone_s > 0)
     return fairness
 
 
-def _mean_present(since_s: NDArray[np.float64], until_s: NDArray[np.float64]) -> NDArray[np.float64]:
+def mean_present(since_s: NDArray[np.float64], until_s: NDArray[np.float64]) -> NDArray[np.float64]:
     """For each stretch of time, how many of all stretches cover an instant of it in the mean, itself included."""
     edges = np.concatenate([since_s, until_s])
     order = np.argsort(edges, kind="stable")

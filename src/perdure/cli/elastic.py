@@ -1,0 +1,79 @@
+"""``perdure whatif --profiles``: policies that choose GPU types, GPUs and batches, on jobs that name an application."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from perdure.cli.output import print_json, print_line, print_table
+from perdure.cli.progress import progress
+from perdure.cli.simulated import cluster_named
+from perdure.cli.table import word
+from perdure.errors import InputError
+from perdure.model.cluster import Cluster
+from perdure.model.profiles import AdaptiveJobs
+from perdure.scheduling.elastic_policies import elastic_named
+from perdure.simulation.elastic import replay_elastic
+from perdure.simulation.elastic_metrics import ElasticMetrics
+from perdure.throughput.application import applications
+from perdure.throughput.traits import PUBLISHED
+from perdure.traces.profiles import GPU_TYPES, read_adaptive, read_profiles
+
+FIGURES = (
+    word("POLICY"), word("JOBS", leave=9), word("JCT"), word("P99", leave=2), word("MAKESPAN", leave=3),
+    word("GPU H", leave=1), word("USED", leave=7), word("RESTARTS", leave=4), word("MAX RHO", leave=5),
+    word("JAIN", leave=6),
+)  # fmt: skip
+
+
+def compare_elastic(
+    traces: Sequence[Path], profiles: Path, spec: str, policies: Sequence[str], as_json: bool, *, wide: bool
+) -> int:
+    """Replay one trace under each policy, and print the figures."""
+    chosen = [elastic_named(name) for name in policies]
+    if len(traces) > 1:
+        raise InputError("whatif", f"{len(traces)} traces, and --profiles takes one", "Replay one after another")
+    with progress(what="reading"):
+        cluster, jobs = _named_as_profiled(cluster_named(spec)), _jobs(traces[0])
+        steps, epochs = read_profiles(profiles)
+        known = applications(steps, epochs, jobs.application.tolist())
+    with progress(len(chosen) if len(chosen) > 1 else None, "replaying"):
+        found = [ElasticMetrics.of(replay_elastic(jobs, cluster, policy, known, PUBLISHED)) for policy in chosen]
+    unpublished = sorted(set(known) - set(PUBLISHED))
+    if as_json:
+        print_json("whatif-elastic", 1, runs=[each.to_json() for each in found], assumed_restarts=unpublished)
+        return 0
+    print_table(FIGURES, map(_figures, found), wide=wide)
+    if unpublished:
+        print_line(f"A restart of {', '.join(unpublished)} is taken to last 30 s.")
+    return 0
+
+
+def _jobs(path: Path) -> AdaptiveJobs:
+    """The jobs of a file, or of the workload behind its last colon."""
+    numbered = re.fullmatch(r"(.+):(\d{1,6})", str(path))
+    if numbered is not None and not path.exists():
+        return read_adaptive(Path(numbered[1]), int(numbered[2]))
+    return read_adaptive(path)
+
+
+def _named_as_profiled(cluster: Cluster) -> Cluster:
+    """With the names that profiles have for GPU types, in the place of usual ones."""
+    names = [GPU_TYPES.get(name, name) for name in cluster.gpu_type.tolist()]
+    return replace(cluster, gpu_type=np.array(names, np.str_))
+
+
+def _figures(found: ElasticMetrics) -> tuple[object, ...]:
+    return (
+        found.policy, found.jobs, _hours(found.jct_mean_s), _hours(found.jct_p99_s), _hours(found.makespan_s),
+        f"{found.gpu_h:.0f}", f"{found.utilisation:.1%}", f"{found.restarts:.1f}", f"{found.max_rho:.2f}",
+        f"{found.jain:.3f}",
+    )  # fmt: skip
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.2f} h"

@@ -1,0 +1,47 @@
+"""Measured profiles of training applications, as columns: what tells how fast a job runs where, and how it learns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class StepProfile:
+    """Measured training steps, as columns of one length."""
+
+    application: NDArray[np.str_]
+    gpu_type: NDArray[np.str_]
+    placement: NDArray[np.str_]  # GPUs on each node, as "4,4"; "" where only nodes and GPUs are told
+    nodes: NDArray[np.int64]
+    gpus: NDArray[np.int64]
+    local_batch: NDArray[np.float64]  # examples on each GPU
+    step_s: NDArray[np.float64]
+    sync_s: NDArray[np.float64]  # the part of it that the gradients' all-reduce adds
+
+
+@dataclass(frozen=True, slots=True)
+class EpochProfile:
+    """How training went at several batch sizes, as columns; the epochs of an application and batch stand in order."""
+
+    application: NDArray[np.str_]
+    batch: NDArray[np.int64]  # examples on all GPUs together
+    progress: NDArray[np.float64]  # steps of the smallest batch that this is worth, since the beginning
+    grad_square: NDArray[np.float64]  # squared norm of the mean gradient
+    grad_variance: NDArray[np.float64]  # at the smallest batch
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveJobs:
+    """Jobs that name an application instead of a running time, as columns (n_jobs,), sorted by submit."""
+
+    job_id: NDArray[np.str_]
+    submit_s: NDArray[np.float64]
+    application: NDArray[np.str_]
+    gpus: NDArray[np.int64]  # asked for
+    batch: NDArray[np.int64]  # asked for
+
+    def __len__(self) -> int:
+        return len(self.job_id)

@@ -1,0 +1,71 @@
+"""Sia as a policy: each minute the configurations that `sia.choose` finds, for what has been learned of the jobs.
+
+Source: S. Jayaram Subramanya et al., "Sia: heterogeneity-aware, goodput-optimized ML-cluster scheduling", SOSP 2023,
+section 3; details after the behaviour of its public simulator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perdure.scheduling.elastic import ElasticJob, ElasticView, Plan, Share
+from perdure.scheduling.sia import NOT_RUN, Configurations, Floats, choose, normalised, restart_factor
+from perdure.throughput.learned import expected_goodput
+
+PLACES = 2  # decimals of a job's term: less is not worth a restart
+
+
+@dataclass(frozen=True, slots=True)
+class Sia:
+    """A job starts on one GPU of any type, and may at most double the most GPUs that it was seen on."""
+
+    name: str = "sia"
+    round_s: float = 60.0
+    lambda_: float = 1.1
+    p: float = -0.5
+    limit_s: float = 10.0  # for the solver, in a round
+
+    def plan(self, view: ElasticView) -> Plan:
+        configs = Configurations.of_cluster(
+            np.array([each.nodes for each in view.types]), np.array([each.gpus_per_node for each in view.types])
+        )
+        free = np.array([each.gpus for each in view.types])
+        pinned = {row: job.share for row, job in view.jobs.items() if job.restarting and job.share is not None}
+        for share in pinned.values():
+            free[share.gpu_type] -= share.gpus
+        rows = [row for row in view.jobs if row not in pinned]
+        if not rows:
+            return pinned
+        worth = self._worth(view, [view.jobs[row] for row in rows], configs)
+        chosen = choose(worth, configs, free, self.lambda_, self.p, self.limit_s).config.tolist()
+        given = {row: _share(configs, config) for row, config in zip(rows, chosen, strict=True) if config != NOT_RUN}
+        return {**pinned, **given}
+
+    def _worth(self, view: ElasticView, jobs: list[ElasticJob], configs: Configurations) -> Floats:
+        """The normalised goodput of each job in each configuration, less where it must restart; NaN for impossible."""
+        sizes = np.array([each.gpus_per_node for each in view.types])
+        expected = expected_goodput([job.learned for job in jobs], configs.gpus, configs.gpu_type, sizes)
+        most = np.array([max(1, min(2 * job.learned.most_gpus(), job.most_gpus)) for job in jobs])
+        unknown = np.isnan(expected).all(axis=1)
+        expected[unknown] = 1.0
+        expected[configs.gpus > most[:, None]] = np.nan
+        worth = normalised(expected, np.ones(len(jobs), np.int64))
+        age_s = np.array([view.now_s - job.submit_s for job in jobs])
+        restarts = np.array([job.restarts for job in jobs])
+        factor = restart_factor(age_s, restarts, np.array([job.restart_s for job in jobs]))
+        shares = list(zip(configs.gpu_type.tolist(), configs.nodes.tolist(), configs.gpus.tolist(), strict=True))
+        for row, job in enumerate(jobs):
+            if job.share is not None:
+                kept = shares.index((job.share.gpu_type, job.share.nodes, job.share.gpus))
+                same = worth[row, kept]
+                worth[row] *= factor[row]
+                worth[row, kept] = same
+        with np.errstate(divide="ignore"):
+            term = np.minimum(np.round(worth**self.p, PLACES), 3000.0)
+        return np.asarray(term ** (1 / self.p), float)
+
+
+def _share(configs: Configurations, config: int) -> Share:
+    return Share(int(configs.gpu_type[config]), int(configs.nodes[config]), int(configs.gpus[config]))

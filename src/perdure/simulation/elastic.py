@@ -1,0 +1,327 @@
+"""Replays jobs that have work instead of a running time, under a policy that gives them shares round by round.
+
+Between rounds nothing starts. A job that is given another share first restarts, and then works at the speed that was
+measured for its application there; at the end of each epoch and of each round it chooses its batch anew, by what has
+been learned of it. What it sees of its steps is all that the policy knows of its speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.errors import InputError, PerdureError
+from perdure.model.cluster import Cluster
+from perdure.model.profiles import AdaptiveJobs
+from perdure.scheduling.elastic import ElasticJob, ElasticPolicy, ElasticView, GpuType, Plan, Share
+from perdure.throughput.application import Application, Layout
+from perdure.throughput.efficiency import StatisticalEfficiency
+from perdure.throughput.goodput import ROUNDING, BatchLimits, best_batch
+from perdure.throughput.learned import Fits, learning
+from perdure.throughput.speed import Floats
+from perdure.throughput.traits import Traits
+
+_MOST_ROUNDS = 1_000_000
+_MOST_GPUS = 64  # of one job: as far as the profiles go
+
+
+class ElasticError(PerdureError):
+    """A policy planned what cannot be done, or never ends a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticResult:
+    """Jobs as columns (n_jobs,); times in seconds, as in the trace."""
+
+    policy: str
+    submit_s: Floats
+    start_s: Floats
+    end_s: Floats
+    asked_gpus: NDArray[np.int64]
+    alone_s: Floats  # that it would run on the GPUs it asked for, with the batch it asked for
+    restarts: NDArray[np.int64]
+    gpu_s: Floats  # that it held GPUs, restarts included
+    restart_gpu_s: Floats  # of which it restarted
+    rounds: int
+    total_gpus: int
+
+    @property
+    def jct_s(self) -> Floats:
+        """From submit to end."""
+        return self.end_s - self.submit_s
+
+
+@dataclass(slots=True)
+class _Running:
+    """One job: the truth, beside what the policy sees of it."""
+
+    application: Application
+    traits: Traits
+    seen: ElasticJob
+    layout: Layout = ()
+    kind: str = ""
+    local_batch: int = 0
+    accumulated: int = 0
+    epoch: int = 0
+    progress: float = 0.0
+    restarting_s: float = 0.0
+    started_s: float = np.nan
+    end_s: float = np.nan
+    gpu_s: float = 0.0
+    restart_gpu_s: float = 0.0
+    batches: dict[tuple[object, ...], tuple[int, int]] = field(default_factory=dict)  # shared: batches chosen before
+
+    def give(self, share: Share | None, types: Sequence[GpuType], now_s: float) -> None:
+        """Take what the policy gives; what differs from before begins with a restart."""
+        if share == self.seen.share:
+            return
+        self.seen.share = share
+        if share is None:
+            self.layout, self.seen.restarting = (), False
+            return
+        self.seen.restarts += not np.isnan(self.started_s)
+        self.started_s = now_s if np.isnan(self.started_s) else self.started_s
+        kind = types[share.gpu_type]
+        whole, rest = divmod(share.gpus, kind.gpus_per_node)
+        self.layout, self.kind = (kind.gpus_per_node,) * whole + (rest,) * (rest > 0), kind.name
+        self.restarting_s, self.seen.restarting = self.traits.restart_s, True
+        self._choose_batch()
+
+    def run(self, now_s: float, seconds: float) -> None:
+        """Let it go on for `seconds`, or to its end."""
+        if not self.layout:
+            return
+        gpus, lost_s = sum(self.layout), min(self.restarting_s, seconds)
+        self.restarting_s -= lost_s
+        self.seen.restarting = self.restarting_s > 0
+        self.restart_gpu_s += lost_s * gpus
+        left_s = seconds - lost_s
+        while left_s > 0 and np.isnan(self.end_s):
+            rate, aim = self._rate(), float(self.application.progress[self.epoch + 1])
+            if self.progress + rate * left_s < aim:
+                self.progress, left_s = self.progress + rate * left_s, 0.0
+            else:
+                left_s -= (aim - self.progress) / rate
+                self.progress, self.epoch = aim, self.epoch + 1
+                if self.epoch == len(self.application.progress) - 1:
+                    self.end_s = now_s + seconds - left_s
+                    break
+            self._choose_batch()
+        self.gpu_s += (seconds - left_s if not np.isnan(self.end_s) else seconds) * gpus
+
+    def _rate(self) -> float:
+        """Progress a second as things are; what it sees of its steps and gradients is noted."""
+        application, gpus = self.application, sum(self.layout)
+        batch = gpus * self.local_batch * (self.accumulated + 1)
+        square, variance = application.gradients(batch, self.epoch)
+        step_s, sync_s = application.speed[self.kind].step_s(self.layout, self.local_batch)
+        if not step_s > 0:
+            where = f"application {application.name!r} on {self.kind}"
+            raise InputError(
+                where, f"no step of {self.local_batch} examples on {self.layout} was measured", "Extend the profile"
+            )
+        learned = self.seen.learned
+        learned.gradients = square, variance
+        share = self.seen.share
+        assert share is not None
+        learned.speed[share.gpu_type].see((len(self.layout), gpus, self.local_batch), step_s, step_s - sync_s)
+        rate = gain(square, variance, batch / application.base_batch) / (step_s + self.accumulated * (step_s - sync_s))
+        return rate / self.traits.slowdown
+
+    def _choose_batch(self) -> None:
+        share, learned, application = self.seen.share, self.seen.learned, self.application
+        assert share is not None
+        speed, nodes, gpus = application.speed[self.kind], len(self.layout), sum(self.layout)
+        most = speed.largest_local_on(self.layout)
+        model = learned.speed[share.gpu_type].model()
+        if model is None or learned.gradients is None:
+            batch = max(application.base_batch, speed.smallest_local * gpus)
+            self.local_batch, self.accumulated = split(batch, gpus, most, application.base_batch)
+        else:
+            asked = id(model), learned.gradients, nodes, gpus, most
+            if asked not in self.batches:
+                worth = StatisticalEfficiency.from_gradients(*learned.gradients, application.base_batch)
+                limits = BatchLimits(speed.smallest_local, most, application.largest_batch)
+                best = best_batch(model, worth, limits, nodes, gpus)
+                self.batches[asked] = int(best.local_batch), int(best.accumulated)
+            self.local_batch, self.accumulated = self.batches[asked]
+        passes = gpus * (self.accumulated + 1)
+        self.local_batch = min(self.local_batch, most, application.largest_batch // passes)
+
+
+def gain(square: float, variance: float, scale: float) -> float:
+    """How many steps of the base batch a step of `scale` times that batch is worth.
+
+    >>> gain(1.0, 3.0, 4.0)
+    2.2857142857142856
+    """
+    return (variance + square) / (variance / scale + square)
+
+
+def split(batch: float, gpus: int, most: int, base_batch: int) -> tuple[int, int]:
+    """The batch of each GPU in a pass, and how many passes are only added up.
+
+    >>> split(512, 4, 100, 128)
+    (64, 1)
+    """
+    each = ceil(batch / gpus - ROUNDING)
+    accumulated = ceil(each / most - ROUNDING) - 1
+    if gpus == 1 and batch > base_batch:
+        accumulated = max(1, accumulated)
+    return ceil(each / (accumulated + 1) - ROUNDING), accumulated
+
+
+def gpu_types(cluster: Cluster) -> tuple[GpuType, ...]:
+    """The types of a cluster, in its order. Raises `InputError` for one whose nodes differ."""
+    found = []
+    for name in dict.fromkeys(cluster.gpu_type.tolist()):
+        sizes = cluster.gpus[cluster.gpu_type == name]
+        if len(np.unique(sizes)) > 1:
+            raise InputError(f"GPU type {name!r}", "its nodes differ in their GPUs", "Give each size a type of its own")
+        found.append(GpuType(name, len(sizes), int(sizes[0])))
+    return tuple(found)
+
+
+def replay_elastic(
+    jobs: AdaptiveJobs,
+    cluster: Cluster,
+    policy: ElasticPolicy,
+    known: Mapping[str, Application],
+    traits: Mapping[str, Traits],
+) -> ElasticResult:
+    """Replay all jobs. Raises `InputError` for what the profiles lack, `ElasticError` for a plan that is none."""
+    types, fits, batches = gpu_types(cluster), Fits(), dict[tuple[object, ...], tuple[int, int]]()
+    _must_be_profiled(types, known)
+    rows = range(len(jobs))
+    running = [_begun(jobs, row, types, known, traits, fits, batches) for row in rows]
+    view, now_s, came, rounds = ElasticView(types, {}), 0.0, 0, 0
+    there: dict[int, ElasticJob] = {}
+    view.jobs = there
+    while came < len(jobs) or there:
+        if not there:  # nothing can change before the next job: go to the round before it
+            now_s = max(now_s, policy.round_s * ((jobs.submit_s[came] - ROUNDING) // policy.round_s))
+        for row in list(there):
+            running[row].run(now_s, policy.round_s)
+            if not np.isnan(running[row].end_s):
+                del there[row]
+        now_s += policy.round_s
+        while came < len(jobs) and jobs.submit_s[came] <= now_s:
+            there[came] = running[came].seen
+            came += 1
+        view.now_s, rounds = now_s, rounds + 1
+        if there:
+            plan = policy.plan(view)
+            _check(policy.name, plan, view)
+            for row in there:
+                running[row].give(plan.get(row), types, now_s)
+        if rounds > _MOST_ROUNDS:
+            raise ElasticError(f"policy {policy.name}", f"{len(there)} jobs never end", "Fix the policy")
+    alone = np.array([_alone_s(running[row], jobs, row, types) for row in rows])
+    return ElasticResult(
+        policy.name,
+        jobs.submit_s,
+        np.array([each.started_s for each in running]),
+        np.array([each.end_s for each in running]),
+        jobs.gpus,
+        alone,
+        np.array([each.seen.restarts for each in running], np.int64),
+        np.array([each.gpu_s for each in running]),
+        np.array([each.restart_gpu_s for each in running]),
+        rounds,
+        cluster.total_gpus,
+    )
+
+
+def _begun(
+    jobs: AdaptiveJobs,
+    row: int,
+    types: Sequence[GpuType],
+    known: Mapping[str, Application],
+    traits: Mapping[str, Traits],
+    fits: Fits,
+    batches: dict[tuple[object, ...], tuple[int, int]],
+) -> _Running:
+    application = known[str(jobs.application[row])]
+    trait = traits.get(application.name, Traits())
+    speed = [application.speed[each.name] for each in types]
+    local = {kind.name: (each.smallest_local, each.largest_local) for kind, each in zip(types, speed, strict=True)}
+    single = np.array([each.single for each in speed])
+    # A batch below the base would be worth more than its examples: nobody trains so.
+    largest = max(int(jobs.batch[row]), application.base_batch)
+    learned = learning(application.name, application.base_batch, largest, local, single, fits)
+    most = min(_MOST_GPUS, max(application.largest_batch // each.smallest_local for each in speed))
+    seen = ElasticJob(float(jobs.submit_s[row]), int(jobs.gpus[row]), trait.expected_restart_s, most, learned)
+    return _Running(application, trait, seen, batches=batches)
+
+
+def _must_be_profiled(types: Sequence[GpuType], known: Mapping[str, Application]) -> None:
+    for application in known.values():
+        for kind in types:
+            if kind.name not in application.speed:
+                there = ", ".join(application.speed)
+                what = f"no steps on GPU type {kind.name!r} were measured, only on {there}"
+                raise InputError(f"application {application.name!r}", what, "Name the types of --cluster like these")
+
+
+def _check(name: str, plan: Plan, view: ElasticView) -> None:
+    """Raises `ElasticError` for a job that is not there, and for shares that no placement realises."""
+    unknown = next((row for row in plan if row not in view.jobs), None)
+    if unknown is not None:
+        raise ElasticError(f"policy {name}", f"its plan names {unknown!r}, which is no job that is there", "Fix it")
+    for place, kind in enumerate(view.types):
+        shares = sorted((share.gpus for share in plan.values() if share.gpu_type == place), reverse=True)
+        if not is_placed(shares, kind):
+            raise ElasticError(f"policy {name}", f"{shares} GPUs of {kind.name!r} find no place", "Fix the policy")
+
+
+def is_placed(gpus: Sequence[int], kind: GpuType) -> bool:
+    """Whether shares find their nodes together, the largest first: whole nodes, and a rest within one node.
+
+    >>> is_placed([8, 2, 2], GpuType("t4", 3, 4)), is_placed([8, 3, 3], GpuType("t4", 3, 4))
+    (True, False)
+    """
+    free = [kind.gpus_per_node] * kind.nodes
+    for asked in gpus:
+        whole, rest = divmod(asked, kind.gpus_per_node)
+        empty = [node for node, left in enumerate(free) if left == kind.gpus_per_node]
+        if len(empty) < whole:
+            return False
+        for node in empty[:whole]:
+            free[node] = 0
+        fitting = [(left, node) for node, left in enumerate(free) if left >= rest]
+        if rest and not fitting:
+            return False
+        if rest:
+            free[min(fitting)[1]] -= rest
+    return True
+
+
+def _alone_s(job: _Running, jobs: AdaptiveJobs, row: int, types: Sequence[GpuType]) -> float:
+    """Seconds on the GPUs asked for, with the batch asked for, of the type where that is fastest."""
+    found = [_alone_on_s(job, int(jobs.gpus[row]), int(jobs.batch[row]), kind) for kind in types]
+    return min(found)
+
+
+def _alone_on_s(job: _Running, gpus: int, batch: int, kind: GpuType) -> float:
+    """Infinite where these GPUs are not there, or such a step was not measured."""
+    if gpus > kind.gpus:
+        return np.inf
+    application, speed = job.application, job.application.speed[kind.name]
+    whole, rest = divmod(gpus, kind.gpus_per_node)
+    layout = (kind.gpus_per_node,) * whole + (rest,) * (rest > 0)
+    batch = min(max(batch, application.base_batch), application.largest_batch)
+    local, accumulated = split(batch, gpus, speed.largest_local_on(layout), application.base_batch)
+    step_s, sync_s = speed.step_s(layout, local)
+    if not step_s > 0:
+        return np.inf
+    each_s = step_s + accumulated * (step_s - sync_s)
+    batch = gpus * local * (accumulated + 1)
+    gains = [
+        gain(*application.gradients(batch, epoch), batch / application.base_batch)
+        for epoch in range(len(application.progress) - 1)
+    ]
+    return float(np.sum(np.diff(application.progress) / gains) * each_s * job.traits.slowdown)

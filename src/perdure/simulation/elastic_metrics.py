@@ -1,0 +1,75 @@
+"""The figures of a replay of jobs with work: times, GPU-hours, restarts, and how fair it was."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from perdure.simulation.elastic import ElasticResult
+from perdure.simulation.fairness import mean_present
+from perdure.throughput.speed import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticMetrics:
+    """Figures over all jobs; the p-th percentile is the value at place ``ceil(p * n / 100)``."""
+
+    policy: str
+    jobs: int
+    jct_mean_s: float
+    jct_p50_s: float
+    jct_p99_s: float
+    jct_max_s: float
+    makespan_s: float
+    gpu_h: float
+    utilisation: float
+    restart_gpu_h: float
+    restarts: float  # of a job, in the mean
+    max_rho: float
+    jain: float
+    """Jain's index of ``1 / rho``: 1 where all are served alike, 1 / n where one has everything."""
+    rounds: int
+
+    @classmethod
+    def of(cls, result: ElasticResult) -> ElasticMetrics:
+        """NaN of what is not known of jobs that the profiles do not tell how they would run alone."""
+        jct_s, ratio = np.sort(result.jct_s), rho(result)
+        makespan_s = float(result.end_s.max() - result.submit_s.min())
+        known = 1.0 / ratio[np.isfinite(ratio) & (ratio > 0)]
+        return cls(
+            result.policy,
+            len(jct_s),
+            float(jct_s.mean()),
+            _percentile(jct_s, 50),
+            _percentile(jct_s, 99),
+            float(jct_s[-1]),
+            makespan_s,
+            float(result.gpu_s.sum() / 3600),
+            float(result.gpu_s.sum() / (result.total_gpus * makespan_s)),
+            float(result.restart_gpu_s.sum() / 3600),
+            float(result.restarts.mean()),
+            float(np.nanmax(ratio)) if len(known) else np.nan,
+            float(known.sum() ** 2 / (len(known) * (known**2).sum())) if len(known) else np.nan,
+            result.rounds,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for JSON; None for what is not known."""
+        return {name: None if value != value else value for name, value in asdict(self).items()}
+
+
+def _percentile(ordered: Floats, p: int) -> float:
+    return float(ordered[ceil(p * len(ordered) / 100) - 1])
+
+
+def rho(result: ElasticResult) -> Floats:
+    """Finish-time fairness, as `fairness.rho`, with the time alone on the GPUs and with the batch asked for.
+
+    NaN where the profiles do not tell that.
+    """
+    there = mean_present(result.submit_s, result.end_s)
+    ideal_s = result.alone_s * np.maximum(1.0, result.asked_gpus * there / result.total_gpus)
+    return np.where(np.isfinite(ideal_s), result.jct_s / ideal_s, np.nan)

@@ -1,0 +1,154 @@
+"""An application as it was measured: how long its steps truly take on each GPU type, and what they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import LinearNDInterpolator
+
+from perdure.errors import InputError
+from perdure.model.profiles import EpochProfile, StepProfile
+from perdure.throughput.speed import Floats
+
+Layout = tuple[int, ...]  # GPUs on each node
+
+
+@dataclass(slots=True)
+class MeasuredSpeed:
+    """Seconds of a step on one GPU type, between what was measured."""
+
+    smallest_local: int
+    largest_local: int
+    single: float  # examples a second of one GPU at its largest batch
+    laid: Mapping[Layout, tuple[Floats, Floats]]  # local batches, and step and sync seconds (n, 2), by layout
+    points: Floats  # nodes, GPUs, local batch of steps of any layout (n, 3)
+    seconds: Floats  # their step and sync seconds (n, 2)
+    between: LinearNDInterpolator | None = field(default=None, repr=False)
+    known: dict[tuple[Layout, int], tuple[float, float]] = field(default_factory=dict, repr=False)
+
+    def step_s(self, layout: Layout, local_batch: int) -> tuple[float, float]:
+        """Seconds of a step and of its synchronising; NaN where nothing near was measured."""
+        asked = layout, local_batch
+        if asked not in self.known:
+            self.known[asked] = self._step_s(layout, local_batch)
+        return self.known[asked]
+
+    def largest_local_on(self, layout: Layout) -> int:
+        """The largest batch that was measured on these GPUs: what their memory holds."""
+        found = self.laid.get(turned(layout))
+        if found is not None:
+            return int(found[0][-1])
+        wide = (self.points[:, 0] >= len(layout)) & (self.points[:, 1] >= sum(layout))
+        return int(self.points[wide, 2].max()) if wide.any() else self.largest_local
+
+    def _step_s(self, layout: Layout, local_batch: int) -> tuple[float, float]:
+        found = self.laid.get(turned(layout))
+        if found is not None:
+            batches, seconds = found
+            if not batches[0] <= local_batch <= batches[-1]:
+                return np.nan, np.nan
+            return tuple(float(np.interp(local_batch, batches, column)) for column in seconds.T)  # type: ignore[return-value]
+        if self.between is None:
+            self.between = LinearNDInterpolator(self.points, self.seconds)
+        step, sync = self.between([len(layout), sum(layout), local_batch])[0]
+        return float(step), float(sync)
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """An application with all that was measured of it.
+
+    Its work is counted in steps of the base batch: `progress` (n_epochs + 1,) is what is done at the end of each epoch,
+    from 0. `square` and `variance` of the gradients have (n_batches, n_epochs).
+    """
+
+    name: str
+    batches: NDArray[np.int64]
+    progress: Floats
+    square: Floats
+    variance: Floats
+    speed: Mapping[str, MeasuredSpeed]  # by GPU type
+
+    @property
+    def base_batch(self) -> int:
+        return int(self.batches[0])
+
+    @property
+    def largest_batch(self) -> int:
+        return int(self.batches[-1])
+
+    @property
+    def work(self) -> float:
+        """All of its work."""
+        return float(self.progress[-1])
+
+    def gradients(self, batch: float, epoch: int) -> tuple[float, float]:
+        """The squared norm of the mean gradient, and its variance, in an epoch counted from 0."""
+        square = float(np.interp(batch, self.batches, self.square[:, epoch]))
+        return square, float(np.interp(batch, self.batches, self.variance[:, epoch]))
+
+
+def applications(steps: StepProfile, epochs: EpochProfile, wanted: Iterable[str]) -> dict[str, Application]:
+    """The wanted applications. Raises `InputError`, naming the application, where a profile lacks one."""
+    return {name: _application(name, steps, epochs) for name in sorted(set(wanted))}
+
+
+def turned(layout: Layout) -> Layout:
+    """The layout that stands for all that differ by where one begins to count nodes.
+
+    >>> turned((4, 1, 2))
+    (1, 2, 4)
+    """
+    return min(layout[place:] + layout[:place] for place in range(len(layout)))
+
+
+def _application(name: str, steps: StepProfile, epochs: EpochProfile) -> Application:
+    own = epochs.application == name
+    if not own.any():
+        raise InputError(f"application {name!r}", "the profiles do not tell how it learns", "Add it, or leave it out")
+    if not (steps.application == name).any():
+        raise InputError(f"application {name!r}", "the profiles tell no steps of it", "Add it, or leave it out")
+    batches = np.unique(epochs.batch[own])
+    rows = [np.flatnonzero(own & (epochs.batch == batch)) for batch in batches]
+    rows = [row[np.argsort(epochs.progress[row], kind="stable")] for row in rows]
+    count = min(map(len, rows))
+    kept = np.array([row[:count] for row in rows])
+    told = (epochs.progress[kept], epochs.grad_square[kept], epochs.grad_variance[kept])
+    if not all(np.isfinite(column).all() for column in told):
+        raise InputError(f"application {name!r}", "its profile of epochs has a value that is no number", "Fix it")
+    progress = np.concatenate([[0.0], told[0].min(axis=0)])
+    kinds = np.unique(steps.gpu_type[steps.application == name]).tolist()
+    speed = {kind: _speed(name, kind, steps) for kind in kinds}
+    return Application(name, batches, progress, told[1], told[2], speed)
+
+
+def _speed(name: str, kind: str, steps: StepProfile) -> MeasuredSpeed:
+    own = np.flatnonzero((steps.application == name) & (steps.gpu_type == kind))
+    seconds = np.column_stack([steps.step_s[own], steps.sync_s[own]])
+    wrong = ~(np.isfinite(seconds) & (seconds >= 0)).all(axis=1)
+    if wrong.any():
+        raise InputError(f"application {name!r} on {kind}", "a measured step has no time", "Leave that step out")
+    batch, placement = steps.local_batch[own], steps.placement[own]
+    laid: dict[Layout, tuple[Floats, Floats]] = {}
+    for text in np.unique(placement[placement != ""]).tolist():
+        rows = np.flatnonzero(placement == text)
+        rows = rows[np.argsort(batch[rows], kind="stable")]
+        laid[turned(tuple(map(int, text.split(","))))] = batch[rows], seconds[rows]
+    if (1,) not in laid:
+        what = "no step on a single GPU was measured"
+        raise InputError(f"application {name!r} on {kind}", what, "Add one: the speeds of GPU types are compared by it")
+    points = np.column_stack([steps.nodes[own], steps.gpus[own], batch])
+    batches = batch[placement != ""]
+    alone = laid[1,]
+    single = float(alone[0].max() / alone[1][:, 0].max())
+    return MeasuredSpeed(int(batches.min()), int(batches.max()), single, laid, *_means(points, seconds))
+
+
+def _means(points: Floats, seconds: Floats) -> tuple[Floats, Floats]:
+    """Each point once, with the mean of its seconds."""
+    unique, place = np.unique(points, axis=0, return_inverse=True)
+    count = np.bincount(place.ravel())
+    return unique, np.column_stack([np.bincount(place.ravel(), column) / count for column in seconds.T])

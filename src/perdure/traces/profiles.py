@@ -1,0 +1,101 @@
+"""Profiles of applications, and traces of jobs that name one, in the form of Sia's public artifact as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+
+from perdure.errors import InputError
+from perdure.model.profiles import AdaptiveJobs, EpochProfile, StepProfile
+from perdure.traces.columns import NUMBER, TEXT, load, look
+
+PLACEMENTS, SCALABILITY, EPOCHS = "placements", "scalability", "validation_stat_efficiency"
+GPU_TYPES: Mapping[str, str] = MappingProxyType({"t4": "aws", "a100": "dgx-ext", "v100": "azure", "quadro": "quad"})
+"""How the profiles name machines with these GPUs."""
+_ROW = {"name": TEXT, "time": NUMBER, "application": TEXT, "num_replicas": NUMBER, "batch_size": NUMBER}
+
+
+def read_profiles(folder: Path) -> tuple[StepProfile, EpochProfile]:
+    """Read ``*placements``, ``*scalability`` and ``*validation_stat_efficiency`` of a folder, Parquet or CSV.
+
+    Raises `InputError`, and `MissingExtra` without DuckDB.
+    """
+    laid, _ = load(
+        look(_file(folder, PLACEMENTS)),
+        {
+            "app": TEXT,
+            "cluster": TEXT,
+            "local_bsz": NUMBER,
+            "placement": TEXT,
+            "step_time": NUMBER,
+            "sync_time": NUMBER,
+        },
+        False,
+    )
+    wide, _ = load(
+        look(_file(folder, SCALABILITY)),
+        {"app": TEXT, "cluster": TEXT, "local_bsz": NUMBER, "step_time": NUMBER, "sync_time": NUMBER,
+         "num_nodes": NUMBER, "num_replicas": NUMBER},
+        False,
+    )  # fmt: skip
+    bad = next((text for text in laid["placement"].tolist() if not text.isdecimal()), None)
+    if bad is not None:
+        raise InputError(str(_file(folder, PLACEMENTS)), f"{bad!r} is no placement", "Write a digit for each node: 44")
+    nodes = np.array([len(text) for text in laid["placement"].tolist()])
+    gpus = np.array([sum(map(int, text)) for text in laid["placement"].tolist()])
+    steps = StepProfile(
+        np.concatenate([laid["app"], wide["app"]]),
+        np.concatenate([laid["cluster"], wide["cluster"]]),
+        np.array([",".join(text) for text in laid["placement"].tolist()] + [""] * len(wide["app"])),
+        np.concatenate([nodes, wide["num_nodes"].astype(np.int64)]),
+        np.concatenate([gpus, wide["num_replicas"].astype(np.int64)]),
+        *(np.concatenate([laid[name], wide[name]]) for name in ("local_bsz", "step_time", "sync_time")),
+    )
+    told, _ = load(
+        look(_file(folder, EPOCHS)),
+        {"app": TEXT, "global_batch": NUMBER, "progress": NUMBER, "grad_sqr": NUMBER, "grad_var": NUMBER},
+        False,
+    )
+    epochs = EpochProfile(
+        told["app"], told["global_batch"].astype(np.int64), told["progress"], told["grad_sqr"], told["grad_var"]
+    )
+    return steps, epochs
+
+
+def read_adaptive(path: Path, workload: int | None = None) -> AdaptiveJobs:
+    """Read a trace of ``name,time,application,num_replicas,batch_size``; of several in a file, the one of that number.
+
+    Raises `InputError`.
+    """
+    source = look(path)
+    columns, sieve = load(source, _ROW, False, optional={"workload": NUMBER})
+    for name in ("time", "num_replicas", "batch_size"):
+        sieve.bad(~(np.isfinite(columns[name]) & (columns[name] >= (name != "time"))), f"{name} is no number", "Fix it")
+    keep = np.ones(len(columns["name"]), bool)
+    if "workload" in columns:
+        numbers = np.unique(columns["workload"]).astype(int).tolist()
+        if workload is None and len(numbers) > 1:
+            listed = ", ".join(map(str, numbers))
+            raise InputError(str(path), f"it holds the workloads {listed}", f"Choose one: {path}:{numbers[0]}")
+        keep = columns["workload"] == (numbers[0] if workload is None else workload)
+    if not keep.any():
+        raise InputError(str(path), "it holds no such jobs", "Name a workload that is there")
+    rows = np.flatnonzero(keep)
+    rows = rows[np.argsort(columns["time"][rows], kind="stable")]
+    return AdaptiveJobs(
+        columns["name"][rows],
+        columns["time"][rows],
+        columns["application"][rows],
+        columns["num_replicas"][rows].astype(np.int64),
+        columns["batch_size"][rows].astype(np.int64),
+    )
+
+
+def _file(folder: Path, ending: str) -> Path:
+    found = sorted(path for kind in ("parquet", "csv", "csv.gz") for path in folder.glob(f"*{ending}.{kind}"))
+    if not found:
+        raise InputError(str(folder), f"it has no {ending}.parquet or .csv", "Name a folder of Sia's profiles")
+    return found[0]

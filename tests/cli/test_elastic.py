@@ -1,0 +1,80 @@
+"""``perdure whatif --profiles``: what is read, what is refused, and the form of the answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from perdure.cli.main import main
+
+JOBS = "name,time,application,num_replicas,batch_size\nnet-0,0,net,1,64\nnet-1,30,net,4,64\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    laid = ["app,cluster,local_bsz,placement,step_time,sync_time"]
+    laid += [
+        f"net,{kind},{batch},{digits},{batch * each + 0.001},0.0001"
+        for kind, each in (("aws", 0.01), ("rtx", 0.005))
+        for digits in ("1", "2", "4")
+        for batch in (1, 16, 64)
+    ]
+    learnt = ["app,global_batch,progress,grad_sqr,grad_var"]
+    learnt += [f"net,{batch},{epoch * 1000},1.0,100.0" for batch in (16, 64) for epoch in range(1, 6)]
+    wide = ["app,cluster,local_bsz,step_time,sync_time,num_nodes,num_replicas", "net,aws,16,0.2,0.0001,1,4"]
+    for name, lines in (("placements", laid), ("scalability", wide), ("validation_stat_efficiency", learnt)):
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    return tmp_path
+
+
+def asked(folder, *further, trace="jobs.csv", cluster="1x4:t4 + 1x4:rtx", policy="sia"):
+    given = ["whatif", str(folder / trace), "--profiles", str(folder), "--cluster", cluster, "--policy", policy]
+    return main([*given, *further])
+
+
+def test_figures(folder, capsys):
+    assert asked(folder, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    (run,) = said["runs"]
+    assert said["schema"] == "perdure.whatif-elastic/1"
+    assert (run["policy"], run["jobs"]) == ("sia", 2)
+    assert run["jct_mean_s"] > 60
+    assert said["assumed_restarts"] == ["net"]
+    assert asked(folder) == 0
+    shown = capsys.readouterr().out
+    assert "RESTARTS" in shown
+    assert "A restart of net is taken to last 30 s." in shown
+
+
+def test_one_workload_of_several(folder, capsys):
+    header, *rows = JOBS.splitlines()
+    lines = [f"workload,{header}", *(f"{number},{row}" for number, row in enumerate(rows, 1))]
+    (folder / "many.csv").write_text("\n".join(lines) + "\n")
+    assert asked(folder, "--json", trace="many.csv:2") == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["jobs"] == 1
+    assert asked(folder, trace="many.csv") == 2
+    assert "it holds the workloads 1, 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("further", "changed", "said"),
+    [
+        ((), {"policy": "pollux"}, "no policy of that name plans jobs with profiles"),
+        ((), {"cluster": "1x4:tpu"}, "no steps on GPU type 'tpu' were measured, only on aws, rtx"),
+        ((), {"cluster": "1x4:rtx+1x8:rtx"}, "its nodes differ in their GPUs"),
+        (("--retry", "never"), {}, "no --retry"),
+    ],
+)
+def test_refusals(folder, capsys, further, changed, said):
+    assert asked(folder, *further, **changed) == 2
+    err = capsys.readouterr().err
+    assert said in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+def test_a_folder_without_profiles(folder, capsys):
+    (folder / "scalability.csv").unlink()
+    assert asked(folder) == 2
+    assert "it has no scalability.parquet or .csv" in " ".join(capsys.readouterr().err.split())

@@ -1,0 +1,190 @@
+"""Jobs that have work in place of a running time: the loop, Sia as a policy, and its published workload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perdure.errors import InputError
+from perdure.model.cluster import Cluster
+from perdure.model.profiles import AdaptiveJobs, EpochProfile, StepProfile
+from perdure.scheduling.elastic import GpuType, Share
+from perdure.scheduling.elastic_policies import ELASTIC
+from perdure.scheduling.sia_policy import Sia
+from perdure.simulation.elastic import ElasticError, is_placed, replay_elastic
+from perdure.simulation.elastic_metrics import ElasticMetrics, rho
+from perdure.throughput.application import applications
+from perdure.throughput.traits import PUBLISHED, Traits
+from perdure.traces.profiles import read_adaptive, read_profiles
+from tests.conftest import require
+
+CLUSTER = Cluster.parse("2x4:slow + 1x4:fast")
+TRAITS = {"net": Traits(restart_s=30, expected_restart_s=30)}
+
+
+def steps() -> StepProfile:
+    """Ideal scaling: a step takes .01 s an example on "slow", half of it on "fast", and nothing to synchronise."""
+    rows = [
+        (kind, layout, batch, batch * each_s + 0.001)
+        for kind, each_s in (("slow", 0.01), ("fast", 0.005))
+        for layout in ((1,), (2,), (4,), (4, 4))
+        for batch in (1, 8, 16, 32)
+    ]
+    kind, layout, batch, step_s = (list(column) for column in zip(*rows, strict=True))
+    return StepProfile(
+        np.full(len(rows), "net"),
+        np.array(kind),
+        np.array([",".join(map(str, each)) for each in layout]),
+        np.array([len(each) for each in layout]),
+        np.array([sum(each) for each in layout]),
+        np.array(batch, float),
+        np.array(step_s),
+        np.full(len(rows), 1e-4),
+    )
+
+
+def epochs() -> EpochProfile:
+    """Ten epochs of 1,000 steps of 16 examples; in a noise so large that any batch is worth its size."""
+    batch = np.repeat([16, 64], 10)
+    progress = np.tile(np.arange(1, 11) * 1000.0, 2)
+    return EpochProfile(np.full(20, "net"), batch, progress, np.full(20, 1e-6), np.ones(20))
+
+
+def jobs(submit_s=(0.0,), gpus=1, batch=64) -> AdaptiveJobs:
+    n = len(submit_s)
+    names = np.array([f"net-{row}" for row in range(n)])
+    return AdaptiveJobs(names, np.array(submit_s, float), np.full(n, "net"), np.full(n, gpus), np.full(n, batch))
+
+
+def replayed(policy, given=None, **changes):
+    known = applications(steps(), epochs(), ["net"])
+    return replay_elastic(given or jobs(), CLUSTER, policy, known, TRAITS, **changes)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Gives the same share to all, or one share after the other."""
+
+    shares: tuple[Share | None, ...]
+    name: str = "fixed"
+    round_s: float = 60.0
+
+    def plan(self, view):
+        share = self.shares[min(round(view.now_s / self.round_s), len(self.shares)) - 1]
+        return {} if share is None else dict.fromkeys(view.jobs, share)
+
+
+def test_a_job_works_at_the_measured_speed_after_its_restart():
+    found = replayed(Fixed((Share(0, 1, 1),)))
+    # A first step of 16 examples shows the gradients; from the next epoch on the batch is chosen, which is as fast.
+    assert found.start_s.tolist() == [60.0]
+    assert found.end_s[0] == pytest.approx(60 + 30 + 10_000 * (16 * 0.01 + 0.001), rel=0.01)
+    assert found.restarts.tolist() == [0]
+    assert found.gpu_s[0] == pytest.approx(found.end_s[0] - 60)
+    assert found.restart_gpu_s.tolist() == [30.0]
+
+
+def test_work_is_kept_over_a_change_that_costs_a_restart():
+    still = replayed(Fixed((Share(1, 1, 1),)))
+    moved = replayed(Fixed((Share(1, 1, 1),) * 3 + (None,) + (Share(1, 1, 1),)))
+    assert moved.restarts.tolist() == [1]
+    assert moved.end_s[0] - still.end_s[0] == pytest.approx(60 + 30, abs=1.0)
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_a_faster_type_is_faster(kind):
+    found = replayed(Fixed((Share(kind, 1, 4),)))
+    alone = replayed(Fixed((Share(0, 1, 1),)))
+    assert (found.end_s - 90)[0] < (alone.end_s - 90)[0] / (3, 6)[kind]
+
+
+def test_sia_takes_what_is_fast_and_grows():
+    found = replayed(Sia())
+    still = replayed(Fixed((Share(0, 1, 1),)))
+    assert found.end_s[0] < 0.4 * still.end_s[0]
+    assert found.restarts[0] >= 1
+
+
+def test_sia_asked_twice_gives_the_same():
+    given = jobs((0.0, 30.0, 100.0, 500.0))
+    first, second = replayed(Sia(), given), replayed(Sia(), given)
+    assert first.end_s.tolist() == second.end_s.tolist()
+    assert np.isfinite(first.end_s).all()
+
+
+def test_more_jobs_than_gpus_all_end():
+    found = replayed(Sia(), jobs(tuple(range(20))))
+    assert np.isfinite(found.end_s).all()
+    figures = ElasticMetrics.of(found)
+    assert 0 < figures.utilisation <= 1
+    assert 0 < figures.jain <= 1
+    assert figures.max_rho == pytest.approx(np.nanmax(rho(found)))
+
+
+def test_rounds_without_jobs_are_passed_over():
+    near, far = replayed(Sia(), jobs((5.0,))), replayed(Sia(), jobs((5.0 + 6e6,)))
+    assert far.rounds == near.rounds
+    assert far.jct_s[0] == pytest.approx(near.jct_s[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("shares", [(Share(1, 2, 8),), (Share(0, 1, 3), Share(0, 1, 3), Share(0, 1, 3))])
+def test_a_plan_that_finds_no_place_is_refused(shares):
+    class Wide(Fixed):
+        def plan(self, view):
+            return dict(enumerate(shares))
+
+    with pytest.raises(ElasticError, match="find no place"):
+        replayed(Wide((None,)), jobs((0.0,) * len(shares)))
+
+
+def test_a_plan_for_a_job_that_is_not_there_is_refused():
+    class Strange(Fixed):
+        def plan(self, view):
+            return {7: Share(0, 1, 1)}
+
+    with pytest.raises(ElasticError, match="names 7"):
+        replayed(Strange((None,)))
+
+
+def test_powers_of_two_always_find_a_place():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        kind, shares, left = GpuType("x", 4, 8), [], 32
+        while left and (size := int(rng.choice([1, 2, 4, 8, 16]))) <= left:
+            shares.append(size)
+            left -= size
+        assert is_placed(sorted(shares, reverse=True), kind)
+
+
+def test_what_the_profiles_lack_is_named():
+    with pytest.raises(InputError, match=r"'tpu'.*were measured, only on fast, slow"):
+        replay_elastic(jobs(), Cluster.parse("1x4:tpu"), Sia(), applications(steps(), epochs(), ["net"]), TRAITS)
+    with pytest.raises(InputError, match="'gpt'"):
+        applications(steps(), epochs(), ["gpt"])
+    broken = replace(steps(), step_s=np.full(len(steps().step_s), np.nan))
+    with pytest.raises(InputError, match="has no time"):
+        applications(broken, epochs(), ["net"])
+
+
+@pytest.mark.parametrize("name", ELASTIC)
+def test_each_policy_ends_all_jobs(name):
+    found = replayed(ELASTIC[name](), jobs((0.0, 10.0, 700.0)))
+    assert np.isfinite(found.end_s).all()
+    assert (found.start_s >= found.submit_s).all()
+
+
+@pytest.mark.timeout(300)
+def test_sias_workload(data_dir: Path | None):
+    where = require("data", data_dir, "no profiles here")
+    given = read_adaptive(where / "traces" / "sia_workloads" / "saturn.csv.gz", 1)
+    measured, learnt = read_profiles(where / "gpu-profiles" / "sia")
+    known = applications(measured, learnt, given.application.tolist())
+    found = ElasticMetrics.of(
+        replay_elastic(given, Cluster.parse("6x4:aws+2x8:dgx-ext+3x8:rtx"), Sia(), known, PUBLISHED)
+    )
+    assert found.jct_mean_s == pytest.approx(2091.0375, rel=0.15)
+    assert found.jct_p99_s == pytest.approx(27765, rel=0.15)
+    assert found.jct_max_s == pytest.approx(37910, rel=0.15)
