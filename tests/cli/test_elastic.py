@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
 from perdure.cli.main import main
+from perdure.scheduling import sia_policy
 
 JOBS = "name,time,application,num_replicas,batch_size\nnet-0,0,net,1,64\nnet-1,30,net,4,64\n"
 
@@ -48,6 +50,18 @@ def test_figures(folder, capsys):
     assert "A restart of net is taken to last 30 s." in shown
 
 
+def test_what_a_solver_writes_does_not_spoil_the_answer(folder, capfd, monkeypatch):
+    choose = sia_policy.choose
+
+    def talkative(*given):
+        os.write(1, b"a remark\n")
+        return choose(*given)
+
+    monkeypatch.setattr(sia_policy, "choose", talkative)
+    assert asked(folder, "--json") == 0
+    json.loads(capfd.readouterr().out)
+
+
 def test_one_workload_of_several(folder, capsys):
     header, *rows = JOBS.splitlines()
     lines = [f"workload,{header}", *(f"{number},{row}" for number, row in enumerate(rows, 1))]
@@ -64,7 +78,8 @@ def test_one_workload_of_several(folder, capsys):
         ((), {"policy": "pollux"}, "no policy of that name plans jobs with profiles"),
         ((), {"cluster": "1x4:tpu"}, "no steps on GPU type 'tpu' were measured, only on aws, rtx"),
         ((), {"cluster": "1x4:rtx+1x8:rtx"}, "its nodes differ in their GPUs"),
-        (("--retry", "never"), {}, "no --retry"),
+        (("--load", "1"), {}, "no --load"),
+        (("--retry", "oracle"), {}, "such traces do not tell"),
     ],
 )
 def test_refusals(folder, capsys, further, changed, said):
@@ -72,6 +87,20 @@ def test_refusals(folder, capsys, further, changed, said):
     err = capsys.readouterr().err
     assert said in " ".join(err.split())
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("retry", "passed"), [("recorded", 1.0), ("never", 0.5), ("always:1", 0.5), ("always:2", 1.0)])
+def test_failed_attempts_come_back_as_the_retry_policy_says(folder, capsys, retry, passed):
+    header, first, second = JOBS.splitlines()
+    (folder / "failing.csv").write_text(f"{header},fails\n{first},0.5;0.1\n{second},\n")
+    assert asked(folder, "--json", "--retry", retry, trace="failing.csv") == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["success_rate"] == passed
+
+
+def test_a_failure_beyond_the_work_is_refused(folder, capsys):
+    (folder / "failing.csv").write_text(JOBS.replace("batch_size", "batch_size,fails").replace(",64", ",64,1.5"))
+    assert asked(folder, trace="failing.csv") == 2
+    assert "no list of shares" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_folder_without_profiles(folder, capsys):

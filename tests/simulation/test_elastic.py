@@ -16,6 +16,7 @@ from perdure.scheduling.elastic_policies import ELASTIC
 from perdure.scheduling.sia_policy import Sia
 from perdure.simulation.elastic import ElasticError, is_placed, replay_elastic
 from perdure.simulation.elastic_metrics import ElasticMetrics, rho
+from perdure.simulation.retry_hook import Again
 from perdure.throughput.application import applications
 from perdure.throughput.traits import PUBLISHED, Traits
 from perdure.traces.profiles import read_adaptive, read_profiles
@@ -167,6 +168,36 @@ def test_what_the_profiles_lack_is_named():
     broken = replace(steps(), step_s=np.full(len(steps().step_s), np.nan))
     with pytest.raises(InputError, match="has no time"):
         applications(broken, epochs(), ["net"])
+
+
+def failing(*shares, retry=None):
+    given = replace(jobs(), fails=(shares,))
+    return replayed(Fixed((Share(1, 1, 1),)), given, retry=retry)
+
+
+def test_a_failed_attempt_is_lost_from_its_last_epoch_on_and_comes_back():
+    still, found = replayed(Fixed((Share(1, 1, 1),))), failing(0.55)
+    epoch_s = (still.end_s[0] - 90) / 10
+    assert (found.attempts.tolist(), found.passed.tolist()) == ([2], [True])
+    # Half an epoch is done twice; then it waits for a round, and restarts.
+    assert 0 <= found.end_s[0] - still.end_s[0] - epoch_s / 2 - 30 <= 60.5
+
+
+def test_a_retry_policy_is_asked():
+    asked = []
+
+    def once(failed):
+        asked.append(failed.number)
+        return Again(delay_s=600.0) if failed.number <= 1 else None
+
+    found, at_once = failing(0.1, 0.5, retry=once), failing(0.1, 0.5)
+    assert asked == [1, 2]
+    assert (found.attempts.tolist(), found.passed.tolist()) == ([2], [False])
+    assert (at_once.attempts.tolist(), at_once.passed.tolist()) == ([3], [True])
+    assert ElasticMetrics.of(found).success_rate == 0.0
+    assert failing(0.1, retry=lambda failed: None).attempts.tolist() == [1]
+    late = failing(0.1, retry=lambda failed: Again(delay_s=600.0))
+    assert late.end_s[0] - failing(0.1).end_s[0] == pytest.approx(600, abs=1)
 
 
 @pytest.mark.parametrize("name", ELASTIC)

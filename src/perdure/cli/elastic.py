@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,36 +17,48 @@ from perdure.cli.output import print_json, print_line, print_table
 from perdure.cli.progress import progress
 from perdure.cli.simulated import cluster_named
 from perdure.cli.table import word
-from perdure.errors import InputError
+from perdure.errors import ConfigError, InputError
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs
+from perdure.model.table import JobTable
 from perdure.scheduling.elastic_policies import elastic_named
 from perdure.simulation.elastic import replay_elastic
 from perdure.simulation.elastic_metrics import ElasticMetrics
+from perdure.simulation.failures import Failures
+from perdure.simulation.retries import retry_named
+from perdure.simulation.retry_hook import Retry
 from perdure.throughput.application import applications
 from perdure.throughput.traits import PUBLISHED
 from perdure.traces.profiles import GPU_TYPES, read_adaptive, read_profiles
 
+_RETRIES = "Use one of: recorded, never, always:K"
 FIGURES = (
     word("POLICY"), word("JOBS", leave=9), word("JCT"), word("P99", leave=2), word("MAKESPAN", leave=3),
     word("GPU H", leave=1), word("USED", leave=7), word("RESTARTS", leave=4), word("MAX RHO", leave=5),
-    word("JAIN", leave=6),
+    word("JAIN", leave=6), word("PASSED", leave=8),
 )  # fmt: skip
 
 
 def compare_elastic(
-    traces: Sequence[Path], profiles: Path, spec: str, policies: Sequence[str], as_json: bool, *, wide: bool
+    traces: Sequence[Path],
+    profiles: Path,
+    spec: str,
+    policies: Sequence[str],
+    retry: str,
+    as_json: bool,
+    *,
+    wide: bool,
 ) -> int:
     """Replay one trace under each policy, and print the figures."""
-    chosen = [elastic_named(name) for name in policies]
+    chosen, again = [elastic_named(name) for name in policies], _retry_named(retry)
     if len(traces) > 1:
         raise InputError("whatif", f"{len(traces)} traces, and --profiles takes one", "Replay one after another")
     with progress(what="reading"):
         cluster, jobs = _named_as_profiled(cluster_named(spec)), _jobs(traces[0])
         steps, epochs = read_profiles(profiles)
         known = applications(steps, epochs, jobs.application.tolist())
-    with progress(len(chosen) if len(chosen) > 1 else None, "replaying"):
-        found = [ElasticMetrics.of(replay_elastic(jobs, cluster, policy, known, PUBLISHED)) for policy in chosen]
+    with progress(len(chosen) if len(chosen) > 1 else None, "replaying"), _silent():
+        found = [ElasticMetrics.of(replay_elastic(jobs, cluster, policy, known, PUBLISHED, again)) for policy in chosen]
     unpublished = sorted(set(known) - set(PUBLISHED))
     if as_json:
         print_json("whatif-elastic", 1, runs=[each.to_json() for each in found], assumed_restarts=unpublished)
@@ -51,6 +67,29 @@ def compare_elastic(
     if unpublished:
         print_line(f"A restart of {', '.join(unpublished)} is taken to last 30 s.")
     return 0
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Lose what is written to the standard output: HiGHS writes remarks there, whatever its options say."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        with redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _retry_named(text: str) -> Retry | None:
+    """Of the retry policies those that need not know why an attempt failed: such traces do not tell."""
+    if text.partition(":")[0] not in ("recorded", "never", "always"):
+        raise ConfigError(f"--retry {text}", "it asks why attempts failed, which such traces do not tell", _RETRIES)
+    nothing = JobTable(np.empty(0, "U1"), np.empty(0), np.empty(0, np.int64), np.empty(0))
+    return retry_named(text)(Failures(nothing, np.empty(0, np.int8), np.empty(0, object)), 0)
 
 
 def _jobs(path: Path) -> AdaptiveJobs:
@@ -71,7 +110,7 @@ def _figures(found: ElasticMetrics) -> tuple[object, ...]:
     return (
         found.policy, found.jobs, _hours(found.jct_mean_s), _hours(found.jct_p99_s), _hours(found.makespan_s),
         f"{found.gpu_h:.0f}", f"{found.utilisation:.1%}", f"{found.restarts:.1f}", f"{found.max_rho:.2f}",
-        f"{found.jain:.3f}",
+        f"{found.jain:.3f}", f"{found.success_rate:.1%}",
     )  # fmt: skip
 
 

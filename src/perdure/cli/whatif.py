@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perdure.scheduling.policies import PolicyOptions
     from perdure.simulation.sweep import SweepExecutor
 
-_OF_ELASTIC = ("traces", "profiles", "policy", "cluster", "wide", "as_json")
+_OF_ELASTIC = ("traces", "profiles", "policy", "cluster", "retry", "wide", "as_json")
 _OF_STUDIES = ("study", "policy", "cluster", "load", "seeds", "workers", "wide", "as_json")
 
 Traces = Annotated[
@@ -145,7 +145,7 @@ def whatif(
         from perdure.cli.elastic import compare_elastic
 
         _must_concern(_OF_ELASTIC, context, "--profiles", "with --profiles there is")
-        return compare_elastic(traces, profiles, cluster, policies, as_json, wide=wide)
+        return compare_elastic(traces, profiles, cluster, policies, retry, as_json, wide=wide)
     if study is not None or not traces or not (cluster or slurm_conf) or not policies or len(loads) > 1:
         raise InputError(
             "whatif", _misgiven(traces, cluster or slurm_conf, policies, loads, study), "See perdure whatif -h"

@@ -42,6 +42,9 @@ class AdaptiveJobs:
     application: NDArray[np.str_]
     gpus: NDArray[np.int64]  # asked for
     batch: NDArray[np.int64]  # asked for
+    fails: tuple[tuple[float, ...], ...] = ()
+    """Of each job, for each attempt that fails, after which share of the work left at its beginning it does. Attempts
+    beyond these pass; empty where none fails."""
 
     def __len__(self) -> int:
         return len(self.job_id)

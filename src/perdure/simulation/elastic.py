@@ -2,13 +2,15 @@
 
 Between rounds nothing starts. A job that is given another share first restarts, and then works at the speed that was
 measured for its application there; at the end of each epoch and of each round it chooses its batch anew, by what has
-been learned of it. What it sees of its steps is all that the policy knows of its speed.
+been learned of it. What it sees of its steps is all that the policy knows of its speed. An attempt that fails is lost
+from its last epoch on, and comes back if the retry policy says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from math import ceil
 
 import numpy as np
@@ -18,6 +20,7 @@ from perdure.errors import InputError, PerdureError
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs
 from perdure.scheduling.elastic import ElasticJob, ElasticPolicy, ElasticView, GpuType, Plan, Share
+from perdure.simulation.retry_hook import Again, FailedRun, Retry
 from perdure.throughput.application import Application, Layout
 from perdure.throughput.efficiency import StatisticalEfficiency
 from perdure.throughput.goodput import ROUNDING, BatchLimits, best_batch
@@ -46,6 +49,8 @@ class ElasticResult:
     restarts: NDArray[np.int64]
     gpu_s: Floats  # that it held GPUs, restarts included
     restart_gpu_s: Floats  # of which it restarted
+    attempts: NDArray[np.int64]
+    passed: NDArray[np.bool_]  # how the last attempt ended
     rounds: int
     total_gpus: int
 
@@ -73,6 +78,11 @@ class _Running:
     end_s: float = np.nan
     gpu_s: float = 0.0
     restart_gpu_s: float = 0.0
+    fails: Sequence[float] = ()  # shares of the work left at its beginning, after which each attempt fails
+    attempts: int = 0  # that are over
+    fails_at: float = np.inf  # progress
+    failed_s: float = np.nan  # when the present attempt failed
+    ran_s: float = 0.0  # that the present attempt held GPUs
     batches: dict[tuple[object, ...], tuple[int, int]] = field(default_factory=dict)  # shared: batches chosen before
 
     def give(self, share: Share | None, types: Sequence[GpuType], now_s: float) -> None:
@@ -81,7 +91,7 @@ class _Running:
             return
         self.seen.share = share
         if share is None:
-            self.layout, self.seen.restarting = (), False
+            self._yield()
             return
         self.seen.restarts += not np.isnan(self.started_s)
         self.started_s = now_s if np.isnan(self.started_s) else self.started_s
@@ -90,6 +100,22 @@ class _Running:
         self.layout, self.kind = (kind.gpus_per_node,) * whole + (rest,) * (rest > 0), kind.name
         self.restarting_s, self.seen.restarting = self.traits.restart_s, True
         self._choose_batch()
+
+    def begin_attempt(self) -> None:
+        """Come, or come back after a failure."""
+        self.failed_s, self.fails_at, self.ran_s = np.nan, np.inf, 0.0
+        if self.attempts < len(self.fails):
+            self.fails_at = self.progress + self.fails[self.attempts] * (self.application.work - self.progress)
+
+    def _yield(self) -> None:
+        """Have no GPUs."""
+        self.seen.share, self.layout, self.seen.restarting = None, (), False
+
+    def _fail(self, instant_s: float) -> None:
+        """Lose what was done since the last epoch, where the checkpoint is."""
+        self.failed_s, self.attempts = instant_s, self.attempts + 1
+        self.progress = float(self.application.progress[self.epoch])
+        self._yield()
 
     def run(self, now_s: float, seconds: float) -> None:
         """Let it go on for `seconds`, or to its end."""
@@ -101,17 +127,22 @@ class _Running:
         self.restart_gpu_s += lost_s * gpus
         left_s = seconds - lost_s
         while left_s > 0 and np.isnan(self.end_s):
-            rate, aim = self._rate(), float(self.application.progress[self.epoch + 1])
+            rate, epoch_end = self._rate(), float(self.application.progress[self.epoch + 1])
+            aim = min(epoch_end, max(self.fails_at, self.progress))
             if self.progress + rate * left_s < aim:
                 self.progress, left_s = self.progress + rate * left_s, 0.0
             else:
                 left_s -= (aim - self.progress) / rate
+                if aim < epoch_end:
+                    self._fail(now_s + seconds - left_s)
+                    break
                 self.progress, self.epoch = aim, self.epoch + 1
                 if self.epoch == len(self.application.progress) - 1:
-                    self.end_s = now_s + seconds - left_s
+                    self.end_s, self.attempts = now_s + seconds - left_s, self.attempts + 1
                     break
             self._choose_batch()
-        self.gpu_s += (seconds - left_s if not np.isnan(self.end_s) else seconds) * gpus
+        self.ran_s += seconds - left_s
+        self.gpu_s += (seconds - left_s) * gpus
 
     def _rate(self) -> float:
         """Progress a second as things are; what it sees of its steps and gradients is noted."""
@@ -192,26 +223,33 @@ def replay_elastic(
     policy: ElasticPolicy,
     known: Mapping[str, Application],
     traits: Mapping[str, Traits],
+    retry: Retry | None = None,
 ) -> ElasticResult:
-    """Replay all jobs. Raises `InputError` for what the profiles lack, `ElasticError` for a plan that is none."""
+    """Replay all jobs; `retry` None lets each that failed come back at once.
+
+    Raises `InputError` for what the profiles lack, `ElasticError` for a plan that is none."""
     types, fits, batches = gpu_types(cluster), Fits(), dict[tuple[object, ...], tuple[int, int]]()
     _must_be_profiled(types, known)
     rows = range(len(jobs))
     running = [_begun(jobs, row, types, known, traits, fits, batches) for row in rows]
-    view, now_s, came, rounds = ElasticView(types, {}), 0.0, 0, 0
+    view, now_s, rounds = ElasticView(types, {}), 0.0, 0
+    coming = [(float(submit_s), row) for row, submit_s in enumerate(jobs.submit_s)]  # a heap, as it is sorted
     there: dict[int, ElasticJob] = {}
     view.jobs = there
-    while came < len(jobs) or there:
+    while coming or there:
         if not there:  # nothing can change before the next job: go to the round before it
-            now_s = max(now_s, policy.round_s * ((jobs.submit_s[came] - ROUNDING) // policy.round_s))
+            now_s = max(now_s, policy.round_s * ((coming[0][0] - ROUNDING) // policy.round_s))
         for row in list(there):
             running[row].run(now_s, policy.round_s)
-            if not np.isnan(running[row].end_s):
+            if (again_s := _comes_again(running[row], row, retry)) is not None:
+                heappush(coming, (again_s, row))
+            if again_s is not None or not np.isnan(running[row].end_s):
                 del there[row]
         now_s += policy.round_s
-        while came < len(jobs) and jobs.submit_s[came] <= now_s:
-            there[came] = running[came].seen
-            came += 1
+        while coming and coming[0][0] <= now_s:
+            _, row = heappop(coming)
+            running[row].begin_attempt()
+            there[row] = running[row].seen
         view.now_s, rounds = now_s, rounds + 1
         if there:
             plan = policy.plan(view)
@@ -231,9 +269,23 @@ def replay_elastic(
         np.array([each.seen.restarts for each in running], np.int64),
         np.array([each.gpu_s for each in running]),
         np.array([each.restart_gpu_s for each in running]),
+        np.array([each.attempts for each in running], np.int64),
+        np.array([np.isnan(each.failed_s) for each in running]),
         rounds,
         cluster.total_gpus,
     )
+
+
+def _comes_again(job: _Running, row: int, retry: Retry | None) -> float | None:
+    """When a job comes back whose attempt has just failed; None for another, and for one that is over now."""
+    if np.isnan(job.failed_s):
+        return None
+    failed = FailedRun(row, job.attempts, -1, job.failed_s, job.ran_s)
+    answer = Again() if retry is None else retry(failed)
+    if answer is None:
+        job.end_s = job.failed_s
+        return None
+    return job.failed_s + answer.delay_s
 
 
 def _begun(
@@ -255,7 +307,8 @@ def _begun(
     learned = learning(application.name, application.base_batch, largest, local, single, fits)
     most = min(_MOST_GPUS, max(application.largest_batch // each.smallest_local for each in speed))
     seen = ElasticJob(float(jobs.submit_s[row]), int(jobs.gpus[row]), trait.expected_restart_s, most, learned)
-    return _Running(application, trait, seen, batches=batches)
+    fails = jobs.fails[row] if jobs.fails else ()
+    return _Running(application, trait, seen, fails=fails, batches=batches)
 
 
 def _must_be_profiled(types: Sequence[GpuType], known: Mapping[str, Application]) -> None:

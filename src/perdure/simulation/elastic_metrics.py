@@ -31,6 +31,7 @@ class ElasticMetrics:
     max_rho: float
     jain: float
     """Jain's index of ``1 / rho``: 1 where all are served alike, 1 / n where one has everything."""
+    success_rate: float  # jobs whose last attempt passed
     rounds: int
 
     @classmethod
@@ -53,6 +54,7 @@ class ElasticMetrics:
             float(result.restarts.mean()),
             float(np.nanmax(ratio)) if len(known) else np.nan,
             float(known.sum() ** 2 / (len(known) * (known**2).sum())) if len(known) else np.nan,
+            float(result.passed.mean()),
             result.rounds,
         )
 

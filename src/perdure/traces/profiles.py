@@ -68,10 +68,12 @@ def read_profiles(folder: Path) -> tuple[StepProfile, EpochProfile]:
 def read_adaptive(path: Path, workload: int | None = None) -> AdaptiveJobs:
     """Read a trace of ``name,time,application,num_replicas,batch_size``; of several in a file, the one of that number.
 
+    ``fails`` may say of each attempt that fails when it does, as `AdaptiveJobs.fails`.
+
     Raises `InputError`.
     """
     source = look(path)
-    columns, sieve = load(source, _ROW, False, optional={"workload": NUMBER})
+    columns, sieve = load(source, _ROW, False, optional={"workload": NUMBER, "fails": TEXT})
     for name in ("time", "num_replicas", "batch_size"):
         sieve.bad(~(np.isfinite(columns[name]) & (columns[name] >= (name != "time"))), f"{name} is no number", "Fix it")
     keep = np.ones(len(columns["name"]), bool)
@@ -91,7 +93,20 @@ def read_adaptive(path: Path, workload: int | None = None) -> AdaptiveJobs:
         columns["application"][rows],
         columns["num_replicas"][rows].astype(np.int64),
         columns["batch_size"][rows].astype(np.int64),
+        tuple(_fails(path, text) for text in columns["fails"][rows].tolist()) if "fails" in columns else (),
     )
+
+
+def _fails(path: Path, text: str) -> tuple[float, ...]:
+    """The shares of "0.3;0.5"."""
+    try:
+        found = tuple(float(word) for word in text.split(";")) if text else ()
+    except ValueError:
+        found = (-1.0,)
+    if not all(0 <= share <= 1 for share in found):
+        what = f"fails is {text!r}, which is no list of shares of the work"
+        raise InputError(str(path), what, "Write it like 0.3;0.5: when the first attempt fails, and the second")
+    return found
 
 
 def _file(folder: Path, ending: str) -> Path:
