@@ -8,7 +8,7 @@ import os
 import pytest
 
 from perdure.cli.main import main
-from perdure.scheduling import sia_policy
+from perdure.scheduling import sia, sia_policy
 
 JOBS = "name,time,application,num_replicas,batch_size\nnet-0,0,net,1,64\nnet-1,30,net,4,64\n"
 
@@ -51,11 +51,10 @@ def test_figures(folder, capsys):
 
 
 def test_what_a_solver_writes_does_not_spoil_the_answer(folder, capfd, monkeypatch):
-    choose = sia_policy.choose
 
     def talkative(*given):
         os.write(1, b"a remark\n")
-        return choose(*given)
+        return sia.choose(*given)
 
     monkeypatch.setattr(sia_policy, "choose", talkative)
     assert asked(folder, "--json") == 0
