@@ -110,6 +110,26 @@ def test_seeds_are_shown_together_with_their_interval(perdure, home):
     assert says == "Means over 3 seeds; in brackets the interval at 95%, by bootstrap."
 
 
+def test_a_trace_with_starts_is_shown_as_it_was_and_says_how_far_to_believe_the_rest(perdure, home):
+    (home / "jobs.csv").write_text(
+        HEADER.strip() + ",start_s\nfirst,0,1,100,0\nlong,10,1,9000,100\nshort,20,1,600,9100\nnever,30,1,9,\n"
+    )
+    words = "whatif", "jobs.csv", "--cluster", "1x1", "--policy", "srtf,fifo"
+    ran = perdure(*words)
+    assert (ran.code, ran.err) == (0, "")
+    head, was, *replays = ran.out.split("\n\n")[0].splitlines()
+    assert was.startswith("as it was  3 ")
+    assert [row.split()[0] for row in replays] == ["srtf", "fifo", "srtf:"]
+    head, _, fifo, says = ran.out.split("\n\n")[1].splitlines()
+    assert head.split("  ")[0] == "POLICY"
+    assert fifo.split() == ["fifo", "3", "0", "s", "100%", "1.00", "0.0%"]
+    assert says.startswith("fifo is nearest to what was recorded. The replay is close to what was recorded: 100%")
+    told = perdure(*words, "--json").json
+    assert [row["policy"] for row in told["as_it_was"]] == ["as it was"]
+    assert [error["all"]["within_2x"] < 1 for error in told["replay_error"]] == [True, False]
+    assert "as it was" not in perdure(*words, "--load", "0.5").out  # recorded starts mean nothing then
+
+
 def test_schedules_as_parquet(perdure, home, trace):
     duckdb = pytest.importorskip("duckdb")
     assert perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo", "--jobs-out", "out.parquet").code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import isnan
 from pathlib import Path
 from statistics import fmean
 
@@ -15,7 +16,6 @@ from perdure.cli.simulated import cluster_named, read_fitting, tell_of, tell_of_
 from perdure.cli.table import word
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
-from perdure.model.table import JobTable
 from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.scheduling.slurm.conf import SlurmSite
@@ -23,12 +23,13 @@ from perdure.simulation.fitting import accepted
 from perdure.simulation.foresight import foresight
 from perdure.simulation.metrics import Metrics, interval
 from perdure.simulation.policy_file import is_policy_file
-from perdure.simulation.replay_error import ReplayError, replay_error
+from perdure.simulation.replay_error import ReplayError
 from perdure.simulation.sweep import (
     Run,
     Serial,
     Setting,
     SweepExecutor,
+    as_it_was,
     at_load,
     cases,
     check_names,
@@ -51,6 +52,11 @@ ERRORS = (
     word("SAME MINUTE", leave=1),
 )  # fmt: skip
 """Median waits, and the median of their differences."""
+AGAINST = (
+    word("POLICY"), word("JOBS", leave=2), word("WAITS OFF BY"), word("WITHIN 2X"), word("RANKS ALIKE", leave=1),
+    word("DAILY USE OFF BY"),
+)  # fmt: skip
+"""Against the record: median differences of waits, Spearman's correlation, mean differences of the GPU time in use."""
 NAMES = (word("POLICY"), word("TRACE"), word("RETRY"))
 
 
@@ -85,7 +91,7 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
     if asked.out is not None and asked.out.exists() and not asked.out.is_dir():
         raise InputError(str(asked.out), "cannot be written (it is not a folder)", "Name a folder that you may write")
     cluster, options, site = _cluster(asked)
-    keep = asked.jobs_out is not None or asked.out is not None or asked.replay_error
+    keep = asked.jobs_out is not None or asked.out is not None
     wanted = cases(len(asked.traces), asked.policies, asked.retries, asked.seeds)
     check_names(Setting(cluster, asked.placement, options, asked.failures), wanted)
     with progress(what="reading"):
@@ -121,8 +127,9 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
             shared |= {"slurm.conf, not modelled": ", ".join(site.unmodelled) or "nothing"}
             shared |= {"slurm.conf, ignored": ", ".join(site.ignored) or "nothing"}
         write_report(asked.out, shared, [str(path) for path in asked.traces], tables, runs)
-    errors = _replay_errors(tables, runs) if asked.replay_error else []
-    _print_runs(asked.traces, runs, errors, known, site, as_json, wide=wide)
+    if asked.replay_error:
+        _must_be_recorded(runs)
+    _print_runs(asked.traces, as_it_was(tables, cluster), runs, known, site, as_json, asked.replay_error, wide=wide)
 
 
 def _cluster(asked: ComparisonOptions) -> tuple[Cluster, PolicyOptions, SlurmSite | None]:
@@ -144,16 +151,11 @@ def _cluster(asked: ComparisonOptions) -> tuple[Cluster, PolicyOptions, SlurmSit
     return cluster, replace(asked.options, slurm=site.settings), site
 
 
-def _replay_errors(tables: Sequence[JobTable], runs: Sequence[Run]) -> list[ReplayError]:
-    """How far each run is from its trace. Raises `InputError` where a trace records no starts."""
-    found = []
-    for run in runs:
-        error = None if run.result is None else replay_error(tables[run.case.trace], run.result)
-        if error is None:
-            what = "the trace records no starts, or --load has moved them"
-            raise InputError("--replay-error", what, "Take a trace with starts, and leave --load away")
-        found.append(error)
-    return found
+def _must_be_recorded(runs: Sequence[Run]) -> None:
+    """Raises `InputError` where a trace records no starts."""
+    if any(run.error is None for run in runs):
+        what = "the trace records no starts, or --load has moved them"
+        raise InputError("--replay-error", what, "Take a trace with starts, and leave --load away")
 
 
 def _accepted(trace: Trace, path: Path, cluster: Cluster, asked: ComparisonOptions, options: PolicyOptions) -> Trace:
@@ -175,41 +177,79 @@ def _fitting(found: Sequence[Trace]) -> SweepExecutor:
 
 def _print_runs(
     traces: Sequence[Path],
+    was: Sequence[Run],
     runs: Sequence[Run],
-    errors: Sequence[ReplayError],
     known: Sequence[str],
     site: SlurmSite | None,
     as_json: bool,
+    in_groups: bool,
     *,
     wide: bool,
 ) -> None:
     """Every run as JSON, which names the trace where there are several; or a table with the seeds taken together.
 
     In JSON `details` are the further figures of each run, and `replay_error` how far each is from its trace, in the
-    order of the runs; `foresight` is what policies knew that no scheduler knows; `slurm_conf` are the keys of the file
-    that are left out of account.
+    order of the runs; `as_it_was` are the figures of the recorded schedules; `foresight` is what policies knew that no
+    scheduler knows; `slurm_conf` are the keys of the file that are left out of account.
     """
     if as_json:
-        traced = [{"trace": str(traces[run.case.trace])} if len(traces) > 1 else {} for run in runs]
-        told = [{**trace, **run.to_json()} for trace, run in zip(traced, runs, strict=True)]
-        further: dict[str, object] = {"replay_error": [error.to_json() for error in errors]} if errors else {}
-        if known:
-            further["foresight"] = list(known)
-        if site is not None:
-            further["slurm_conf"] = {"not_modelled": site.unmodelled, "ignored": site.ignored}
-        print_json("whatif", 1, runs=told, details=[run.metrics.details() for run in runs], **further)
+        _print_json(traces, was, runs, known, site)
         return
-    together = [((case.policy, traces[case.trace].name, case.retry), found) for case, found in over_seeds(runs).items()]
+    everything = {**over_seeds(was), **over_seeds(runs)}
+    together = [((case.policy, traces[case.trace].name, case.retry), found) for case, found in everything.items()]
     telling = [place for place in (1, 2) if len({names[place] for names, _ in together}) > 1]
     shown = (0, *telling)
     rows = ((*(names[place] for place in shown), *_figures(found)) for names, found in together)
     print_table((*(NAMES[place] for place in shown), *FIGURES), rows, wide=wide)
-    if len(runs) > len(together):
-        print_line(f"Means over {len(runs) // len(together)} seeds{_of_intervals(found for _, found in together)}.")
+    if len(runs) > len(together) - len(was):
+        seeds = len(runs) // (len(together) - len(was))
+        print_line(f"Means over {seeds} seeds{_of_intervals(found for _, found in together)}.")
     for what in known:
         print_line(f"{what}.")
-    for run, error in zip(runs, errors, strict=False):
-        _print_error(run, error, wide=wide)
+    if was:
+        _print_against_record(traces, runs, wide=wide)
+    if in_groups:
+        for run in runs:
+            if run.error is not None:
+                _print_error(run, run.error, wide=wide)
+
+
+def _print_json(
+    traces: Sequence[Path], was: Sequence[Run], runs: Sequence[Run], known: Sequence[str], site: SlurmSite | None
+) -> None:
+    def told(some: Sequence[Run]) -> list[dict[str, object]]:
+        traced = [{"trace": str(traces[run.case.trace])} if len(traces) > 1 else {} for run in some]
+        return [{**trace, **run.to_json()} for trace, run in zip(traced, some, strict=True)]
+
+    further: dict[str, object] = {}
+    if was:
+        further["as_it_was"] = told(was)
+        further["replay_error"] = [run.error.to_json() if run.error else None for run in runs]
+    if known:
+        further["foresight"] = list(known)
+    if site is not None:
+        further["slurm_conf"] = {"not_modelled": site.unmodelled, "ignored": site.ignored}
+    print_json("whatif", 1, runs=told(runs), details=[run.metrics.details() for run in runs], **further)
+
+
+def _print_against_record(traces: Sequence[Path], runs: Sequence[Run], *, wide: bool) -> None:
+    """How far each replay, of several seeds the first, is from the record of its trace; and what that means."""
+    first = [(run.case, run.error) for run in runs if run.case.seed == 0 and run.error is not None]
+    print_line("")
+    print_table(AGAINST, ((case.policy, *_against_record(error)) for case, error in first), wide=wide)
+    for place in dict.fromkeys(case.trace for case, _ in first):
+        those = [each for each in first if each[0].trace == place]
+        case, error = max(those, key=lambda each: each[1].closeness)
+        of = f"{traces[place].name}: " if len(traces) > 1 else ""
+        print_line(f"{of}{case.policy} is nearest to what was recorded. {error.says}")
+
+
+def _against_record(error: ReplayError) -> Iterator[object]:
+    yield error.all.jobs
+    yield _span(error.all.median_error_s)
+    yield f"{error.all.within_2x:.0%}"
+    yield "" if isnan(error.rank_correlation) else f"{error.rank_correlation:.2f}"
+    yield f"{error.use_error:.1%}"
 
 
 def _print_error(run: Run, error: ReplayError, *, wide: bool) -> None:

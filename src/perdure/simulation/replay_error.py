@@ -1,8 +1,8 @@
-"""How far a simulation is from what was recorded: the waits of the same jobs, side by side."""
+"""How far a simulation is from what was recorded: the waits of the same jobs, and the use of the GPUs, day by day."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.model.table import JobTable
+from perdure.simulation.recorded import as_recorded
 from perdure.simulation.result import Result
 
 FLOOR_S = 60.0  # shorter waits count as this long: nobody cares whether it was 1 s or 10 s
 SIZES = ((1, 1), (2, 4), (5, 8), (9, 10**9))  # classes of GPU counts, as in Philly's study
 MOST_GROUPS = 20  # partitions, those with most jobs
+DAY_S = 86_400.0
 _RELIED_ON, _DOUBTED = 0.6, 0.3  # shares within a factor of two from which a replay is believed, and doubted
 
 Floats = NDArray[np.float64]
@@ -34,6 +36,15 @@ class WaitError:
 
 
 @dataclass(frozen=True, slots=True)
+class DayUse:
+    """Shares of the GPU time of a day that jobs held; its ends are cut where the submits begin and end."""
+
+    day: int  # since the epoch, or since the trace began where that is not told; in UTC
+    recorded: float
+    simulated: float
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayError:
     """All jobs with a recorded start, and groups of them."""
 
@@ -42,6 +53,12 @@ class ReplayError:
     by_partition: Mapping[str, WaitError] = field(default_factory=dict)
     by_gpus: Mapping[str, WaitError] = field(default_factory=dict)
     without_start: int = 0  # jobs of which no start is recorded; they are left out
+    use_by_day: Sequence[DayUse] = ()
+
+    @property
+    def use_error(self) -> float:
+        """The mean over the days of how far the shares of GPU time in use lie apart."""
+        return float(np.mean([abs(day.recorded - day.simulated) for day in self.use_by_day] or [0.0]))
 
     @property
     def says(self) -> str:
@@ -54,6 +71,11 @@ class ReplayError:
             return f"The replay is only roughly what was recorded: {how}. Take differences below that for none."
         return f"The replay is far from what was recorded: {how}. Do not decide by it."
 
+    @property
+    def closeness(self) -> tuple[float, float]:
+        """The largest is that of the replay most like the record: most waits within a factor of two."""
+        return self.all.within_2x, -self.all.median_error_s
+
     def to_json(self) -> dict[str, Any]:
         return {
             "says": self.says,
@@ -62,6 +84,8 @@ class ReplayError:
             "by_partition": {name: asdict(error) for name, error in self.by_partition.items()},
             "by_gpus": {name: asdict(error) for name, error in self.by_gpus.items()},
             "without_start": self.without_start,
+            "use_error": self.use_error,
+            "use_by_day": [asdict(day) for day in self.use_by_day],
         }
 
 
@@ -81,7 +105,38 @@ def replay_error(table: JobTable, result: Result) -> ReplayError | None:
         _errors(recorded, simulated, _largest(table.partition, known), known),
         _errors(recorded, simulated, _by_size(table.gpus), known),
         int((~known).sum()),
+        _use_by_day(table, result, known),
     )
+
+
+def _use_by_day(table: JobTable, result: Result, known: NDArray[np.bool_]) -> list[DayUse]:
+    """Of the jobs with a recorded start, from the first submit to the last."""
+    found = as_recorded(table, result.total_gpus)
+    first_s, last_s = float(table.submit_s.min()), float(table.submit_s.max())
+    if found is None or last_s <= first_s:
+        return []
+    first = int((table.began_s + first_s) // DAY_S)
+    borders = np.arange(first + 1, int(np.ceil((table.began_s + last_s) / DAY_S))) * DAY_S - table.began_s
+    edges = np.concatenate([[first_s], borders, [last_s]])
+    there, was = found
+    held = _held(was, there.gpus, edges, np.ones(len(there), np.bool_))
+    shares = np.array([held, _held(result, table.gpus, edges, known)]) / (result.total_gpus * np.diff(edges))
+    return [DayUse(first + i, *pair) for i, pair in enumerate(shares.T.tolist())]
+
+
+def _held(result: Result, gpus: NDArray[np.int64], edges: Floats, which: NDArray[np.bool_]) -> Floats:
+    """GPU-seconds that some jobs held between the edges; an attempt's are spread evenly from its start to its end."""
+    log = result.attempts
+    rows = which[log.job] & (log.end_s > log.start_s)
+    start_s, end_s = log.start_s[rows], log.end_s[rows]
+    rate = gpus[log.job[rows]] * log.ran_s[rows] / (end_s - start_s)
+    at_s, steps = np.concatenate([start_s, end_s]), np.concatenate([rate, -rate])
+    if not len(at_s):
+        return np.zeros(len(edges) - 1)
+    order = np.argsort(at_s, kind="stable")
+    at_s, held = at_s[order], np.cumsum(steps[order])
+    total = np.concatenate([[0.0], np.cumsum(held[:-1] * np.diff(at_s))])
+    return np.diff(np.interp(edges, at_s, total))
 
 
 def _errors(
@@ -111,12 +166,18 @@ def _log10(wait_s: Floats) -> Floats:
 
 
 def _rank_correlation(one: Floats, other: Floats) -> float:
-    from scipy.stats import rankdata
-
-    ranks = np.array([rankdata(one), rankdata(other)])
+    ranks = np.array([_ranks(one), _ranks(other)])
     if (ranks.std(axis=1) == 0).any():
         return float("nan")
     return float(np.corrcoef(ranks)[0, 1])
+
+
+def _ranks(values: Floats) -> Floats:
+    """The place of each value in their order; of equal ones the mean of their places."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    places: Floats = (last - (counts - 1) / 2)[which]
+    return places
 
 
 def _largest(words: NDArray[np.str_], known: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:

@@ -21,6 +21,8 @@ from perdure.scheduling.protocol import Policy
 from perdure.simulation.failures import model_named
 from perdure.simulation.metrics import Metrics, summary
 from perdure.simulation.policy_file import blaming, is_policy_file, policy_in_file
+from perdure.simulation.recorded import AS_IT_WAS, as_recorded
+from perdure.simulation.replay_error import ReplayError, replay_error
 from perdure.simulation.result import Result
 from perdure.simulation.retries import retry_named
 from perdure.simulation.simulate import simulate
@@ -59,6 +61,7 @@ class Run:
     metrics: Metrics
     sim_seconds: float  # that the simulation alone took, without reading and figures
     result: Result | None = None  # where the setting says to keep it
+    error: ReplayError | None = None  # against the starts of the trace, where it records some
 
     def to_json(self) -> dict[str, Any]:
         case = self.case
@@ -110,7 +113,18 @@ def run_case(tables: Sequence[JobTable], setting: Setting, case: SweepCase) -> R
         )  # fmt: skip
         took = time.perf_counter() - began
     metrics = summary(failures.table, result, failures.causes.tolist())
-    return Run(case, metrics, took, result if setting.keep else None)
+    error = replay_error(tables[case.trace], result)
+    return Run(case, metrics, took, result if setting.keep else None, error)
+
+
+def as_it_was(tables: Sequence[JobTable], cluster: Cluster) -> list[Run]:
+    """The recorded schedule of each trace that has one, of the jobs whose start is recorded."""
+    found = []
+    for place, table in enumerate(tables):
+        recorded = as_recorded(model_named(RECORDED)(table, 0).table, cluster.total_gpus)
+        if recorded is not None:
+            found.append(Run(SweepCase(place, AS_IT_WAS), summary(*recorded), 0.0))
+    return found
 
 
 Runs = Generator[tuple[int, Run], None, None]  # the place of a case, and its result

@@ -43,7 +43,7 @@ class Workload:
     def of(cls, table: JobTable, before_s: float = inf) -> Workload:
         """Check the table and convert it; tick 0 is not after `before_s`. Raises `InputError`, naming the job."""
         _check(table)
-        first, work_s, passed = _attempts(table)
+        first, work_s, passed = attempts_of(table)
         origin_s = min(before_s, float(table.submit_s[0])) if len(table) else 0.0
         since_s = table.submit_s - origin_s
         per_s = _ticks_per_s(since_s, work_s)
@@ -101,7 +101,7 @@ def _check(table: JobTable) -> None:
         refuse(np.isin(np.arange(len(table)), owner[bad]), "an attempt has no running time", "Fix the trace")
 
 
-def _attempts(table: JobTable) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
+def attempts_of(table: JobTable) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
     """Recorded attempts; a job without any has one that takes its running time and passes."""
     n = len(table)
     if table.attempts is None:
