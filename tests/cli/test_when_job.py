@@ -20,11 +20,12 @@ from perdure.model.jobs import JobState
 from perdure.model.table import JobTable
 from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.waits.alternatives import Alternative, Sooner
-from perdure.waits.answer import AnswerBasis, WaitAnswer, answers
+from perdure.waits.answer import AnswerBasis, WaitAnswer, answer, answers
 from perdure.waits.hindcast import Fit
 from perdure.waits.holds import HeldBy, HoldKind
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueueLook
+from tests.copying import replace
 
 NOW_S = 1_790_000_000.0
 RNG = np.random.default_rng(0)
@@ -317,6 +318,41 @@ def test_what_was_learnt_is_forgotten_after_two_weeks(read, home):
         os.utime(file, (time.time() - days * 86_400.0,) * 2)
         read()
         assert (live_queue.live_queue()[1].fit is not None) == is_known
+
+
+def test_a_fit_of_another_version_counts_for_nothing(read, home):
+    live_queue.keep_fit(Fit(NOW_S, 99, shifts=(0.1, 0.2)))
+    assert read().fit is None
+
+
+def test_what_was_said_is_kept_and_its_start_corrects_later_answers(read, home, monkeypatch):
+    """Of one job one answer in ten minutes is kept."""
+    read()
+    queue, site = live_queue.live_queue()
+    waiting = tuple(job(str(number)) for number in range(100, 160))
+    then = replace(queue, jobs=waiting, now_s=queue.now_s - 7200)
+    said = answer(waiting[0], replace(then, jobs=waiting[:2]), site, np.random.default_rng(0), with_alternatives=False)
+    for each in (*waiting, *waiting):
+        live_queue.keep_answer(replace(said, job=each), then, site.past)
+    (file,) = (home / "perdure" / "when").glob("*/promises.json")
+    assert len(msgspec.json.decode(file.read_bytes())) == len(waiting)
+    assert live_queue.live_queue()[1].own.answers == 0  # neither there nor started: nothing is known of them
+    started = tuple(
+        job(each.job_id, JobState.RUNNING, start_s=then.now_s + 6000, reason="", running_on=("n1",)) for each in waiting
+    )
+    monkeypatch.setattr(live_queue, "_look", lambda *_: (QueueLook(replace(queue, jobs=started), {}), 0.0))
+    own = live_queue.live_queue()[1].own
+    assert (own.answers, own.is_known) == (len(waiting), True)
+    corrected = own.corrected(said.forecast, waiting[0])
+    assert said.forecast.median_s < 60 < 600 < corrected.median_s  # of 6,000 s that it took each time
+    again = answer(waiting[0], replace(then, jobs=waiting[:2]), replace(site, own=own), np.random.default_rng(0))
+    assert (again.forecast.wait_s, again.forecast.raw_s) == (corrected.wait_s, said.forecast.wait_s)
+
+
+@pytest.mark.parametrize("left", [b"", b"{}", b'[{"job_id":"1","asked_s":1.0,"wait_s":[1.0]}]'])
+def test_answers_that_cannot_be_read_count_for_nothing(read, home, left):
+    live_queue._kept().write("promises.json", left)
+    assert read().own.answers == 0
 
 
 def test_an_hour_that_is_over_today_is_that_of_tomorrow():

@@ -16,13 +16,16 @@ from perdure.backends.slurm.past_jobs import keeps_past_jobs, read_past_jobs, re
 from perdure.backends.slurm.queue import read_queue
 from perdure.backends.slurm.tools import Tools
 from perdure.cli.kept import KeptFolder
+from perdure.cli.kept_promises import keep_promise, read_promises
 from perdure.cli.table import age
 from perdure.errors import PerdureError
 from perdure.scheduling.slurm.conf import settings_of
 from perdure.scheduling.slurm.site_limits import SiteLimits
 from perdure.traces.read import read
-from perdure.waits.answer import AnswerBasis
+from perdure.waits.answer import AnswerBasis, WaitAnswer
+from perdure.waits.forecast import LEVELS
 from perdure.waits.hindcast import FIT_DAYS, Fit
+from perdure.waits.own_errors import own_errors, promise_of
 from perdure.waits.past import DAY_S, Past
 from perdure.waits.queue import Queue, QueueLook
 
@@ -47,7 +50,16 @@ def live_queue(history_s: float = HISTORY_S) -> tuple[Queue, AnswerBasis]:
     past, remarks = _past(kept, tools, look, history_s)
     limits = _limits(kept, tools, look)
     clock = _clocks(look.queue.now_s + age_s - time.time())
-    return look.queue, AnswerBasis(settings, past, _kept_fit(kept), (*clock, *remarks), limits=limits)
+    fit = _kept_fit(kept)
+    waiting = frozenset(job.job_id for job in look.queue.jobs if job.is_waiting)
+    own = own_errors(read_promises(kept, look.queue, past), waiting, look.queue.now_s, fit)
+    return look.queue, AnswerBasis(settings, past, fit, (*clock, *remarks), limits=limits, own=own)
+
+
+def keep_answer(found: WaitAnswer, queue: Queue, past: Past) -> None:
+    """Let later answers be corrected by what comes of this one; a waiting task of an array has no id of its own yet."""
+    if found.forecast is not None and found.job.is_waiting and found.job.job_id and found.job.tasks == 1:
+        keep_promise(_kept(), promise_of(found.job, found.forecast), queue, past)
 
 
 def keep_fit(made: Fit) -> None:
@@ -65,9 +77,10 @@ def _kept_fit(kept: KeptFolder) -> Fit | None:
     if found is None or found[1] > FIT_DAYS * DAY_S:
         return None
     try:
-        return msgspec.json.decode(found[0], type=Fit)
+        made = msgspec.json.decode(found[0], type=Fit)
     except msgspec.MsgspecError:  # another version kept it
         return None
+    return made if len(made.shifts) == len(LEVELS) else None
 
 
 def _look(kept: KeptFolder, tools: Tools) -> tuple[QueueLook, float]:

@@ -12,7 +12,7 @@ import numpy as np
 import re2
 
 from perdure.backends.slurm.request import request_of
-from perdure.cli.live_queue import QUEUE_S, live_queue
+from perdure.cli.live_queue import QUEUE_S, keep_answer, live_queue
 from perdure.cli.output import paint, print_json, print_line, print_table
 from perdure.cli.table import age, text, word
 from perdure.cli.table import clock as clock_at
@@ -77,6 +77,7 @@ def _tell_of_job(
     site = replace(site, remarks=(*remarks, *site.remarks))
     by_s = None if question.by is None else instant_of(question.by, queue.now_s)
     found = answer(job, queue, site, _rng(), _zone())
+    keep_answer(found, queue, site.past)
     chance = None if by_s is None or found.forecast is None else found.forecast.chance_within(by_s - queue.now_s)
     if as_json:
         further = {} if by_s is None else {"by_s": by_s, "chance_by": chance}

@@ -17,6 +17,7 @@ from perdure.waits.forecast import WaitForecast, of_samples
 from perdure.waits.hindcast import Fit, with_share
 from perdure.waits.holds import HeldBy, HoldKind, hold_of, named
 from perdure.waits.limits import amount, limit_in_the_way
+from perdure.waits.own_errors import OwnErrors
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob
 from perdure.waits.rollout import HORIZON_S, Scene, counted_by, scene_of
@@ -33,10 +34,11 @@ class AnswerBasis:
 
     settings: SchedulerSettings
     past: Past
-    fit: Fit | None = None  # how far earlier answers were off; None while nobody has looked
+    fit: Fit | None = None  # how far answers about the past are off; None while nobody has looked
     remarks: tuple[str, ...] = ()  # what could not be had, one sentence each
     is_watched: bool = False  # what is said is held against what comes, and shown beside it
     limits: SiteLimits = field(default_factory=SiteLimits)  # of QOS and accounts, in all partitions
+    own: OwnErrors = field(default_factory=OwnErrors)  # how far answers that were given were off
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,8 @@ def _forecast(
     if hold.until_s is not None:
         wait_s = np.maximum(wait_s, hold.until_s - queue.now_s)
     told = of_samples(queue.now_s, wait_s, (*site.remarks, *_doubts(job, queue, site, scene, hold)))
-    return told if site.fit is None else site.fit.corrected(told)
+    by_fit = told if site.fit is None else site.fit.corrected(told)
+    return replace(site.own.corrected(by_fit, job), raw_s=told.wait_s)
 
 
 def _scene(job: QueuedJob, queue: Queue, site: AnswerBasis, rng: Generator) -> Scene:
@@ -179,7 +182,7 @@ def _doubts(job: QueuedJob, queue: Queue, site: AnswerBasis, scene: Scene, hold:
         found.append(f"by a history of {site.past.span_s / 60:.0f} minutes alone")
     elif site.past.days < FEW_DAYS:
         found.append(f"by a history of {site.past.days} days alone: weekdays are not told apart")
-    if not site.is_watched and (site.fit is None or not site.fit.is_known):
+    if not site.is_watched and not site.own.is_known and (site.fit is None or not site.fit.is_known):
         found.append("not yet held against this site's past starts: perdure when fit does that")
     found += _doubts_on_limits(job, queue, site.limits, scene, hold)
     if not scene.counts_gpus:

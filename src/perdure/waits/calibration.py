@@ -21,6 +21,8 @@ class Promise(Struct, frozen=True):
     asked_s: float
     wait_s: tuple[float, ...]  # rising with `LEVELS`
     start_s: float | None = None  # None while it has not
+    raw_s: tuple[float, ...] = ()  # the same before anything was corrected; nothing where that was not kept
+    kind: str = ""  # of job, as `own_errors.kind_of` tells
 
     def is_late_at(self, now_s: float) -> bool:
         """Whether a start from now on is after the interval."""

@@ -21,6 +21,7 @@ class WaitForecast:
     asked_s: float
     wait_s: tuple[float, ...]
     remarks: tuple[str, ...] = ()  # what a reader should know, one sentence each
+    raw_s: tuple[float, ...] = ()  # the quantiles before any correction; nothing where none is made
 
     def __post_init__(self) -> None:
         if len(self.wait_s) != len(LEVELS):

@@ -132,6 +132,32 @@ def test_the_start_that_came_is_held_against_what_was_said(place, tmp_path):
     assert (watch.calibration.answers, watch.calibration.within, watch.calibration.is_known) == (1, 1.0, False)
 
 
+def test_what_came_of_promises_corrects_later_forecasts(place, tmp_path):
+    """Thirty jobs like those that wait took ten hours, where an hour was said."""
+    world = place.world
+    watch, cluster = watch_of(world, tmp_path)
+    watch.turn()
+    before = watch.latest.of("11").forecast
+    assert before.raw_s == before.wait_s
+    said = tuple(HOUR * (0.5 + level) for level in LEVELS)
+    jobs = [str(number) for number in range(200, 230)]
+    for each in jobs:
+        world.submit(each)
+    told = [Promise(each, world.now, said, raw_s=said, kind="gpu 8") for each in jobs]
+    watch._store.note([*told, Promise("231", world.now, said)], world.now)
+    world.pass_time(10 * HOUR)
+    for each in jobs:
+        world.start(each, "gpu01")
+    watch._store.note([], world.now)
+    assert sorted(watch._store.kept(), key=lambda one: one.job_id)[0] == replace(told[0], start_s=world.now)
+    cluster.queue_now = queue_at(world.now)
+    watch.turn()
+    after = watch.latest.of("11").forecast
+    assert after.raw_s == pytest.approx(before.raw_s, rel=0.3)
+    assert after.median_s > 2 * before.median_s
+    assert after.remarks[-1].startswith("the intervals of the last week held 0% of the starts, not 80%")
+
+
 def test_a_start_told_in_whole_seconds_may_seem_to_come_before_the_answer(place, tmp_path):
     world = place.world
     world.submit("11")

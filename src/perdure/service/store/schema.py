@@ -246,6 +246,8 @@ wait_promises = Table(  # when waiting jobs were said to start, and when they di
     Column("asked_s", Float, nullable=False),
     Column("start_s", Float),  # empty while it has not started
     Column("wait_s", JSON, nullable=False),  # a number for each of waits.forecast.LEVELS
+    Column("raw_s", JSON),  # the same before any correction; empty in those of older versions
+    Column("kind", String, nullable=False, server_default=""),  # of job, waits.own_errors.kind_of
     Index("wait_promises_by_job", "cluster", "job_id", "asked_s"),
     Index("wait_promises_by_start", "cluster", "start_s"),
     Index("wait_promises_by_time", "cluster", "asked_s"),

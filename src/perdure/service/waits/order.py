@@ -8,6 +8,7 @@ from perdure.scheduling.slurm.site_limits import SiteLimits
 from perdure.waits.answer import MOST_JOBS, WaitAnswer
 from perdure.waits.board import BoardRow
 from perdure.waits.hindcast import Fit
+from perdure.waits.own_errors import OwnErrors
 from perdure.waits.queue import QueueLook
 
 
@@ -19,7 +20,8 @@ class ForecastOrder(Struct, frozen=True):
     past_form: str = ""
     remarks: tuple[str, ...] = ()
     most: int = MOST_JOBS
-    fit: Fit | None = None  # how far earlier answers were off: these are corrected by it
+    fit: Fit | None = None  # how far answers about the past were off: these are corrected by it
+    own: OwnErrors = OwnErrors()  # and by how far those that were given are off still
     limits: SiteLimits = SiteLimits()
 
 

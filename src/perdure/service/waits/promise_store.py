@@ -38,7 +38,14 @@ class PromiseStore:
     def note(self, promises: Iterable[Promise], now_s: float) -> None:
         """Write promises down, with the starts that came of earlier ones; forget what is old, or too much."""
         new: list[dict[str, Any]] = [
-            {"cluster": self.cluster, "job_id": clean(one.job_id), "asked_s": one.asked_s, "wait_s": encode(one.wait_s)}
+            {
+                "cluster": self.cluster,
+                "job_id": clean(one.job_id),
+                "asked_s": one.asked_s,
+                "wait_s": encode(one.wait_s),
+                "raw_s": encode(one.raw_s),
+                "kind": clean(one.kind),
+            }
             for one in promises
         ]
         started = self._started()
@@ -66,9 +73,13 @@ class PromiseStore:
         return _p.cluster == self.cluster
 
     def _read(self, which: ColumnElement[bool]) -> list[Promise]:
-        columns = (_p.job_id, _p.asked_s, _p.start_s, as_text(_p.wait_s).label("waits"))
+        texts = as_text(_p.wait_s).label("waits"), as_text(_p.raw_s).label("raw")
+        columns = (_p.job_id, _p.asked_s, _p.start_s, _p.kind, *texts)
         rows = self._reader.all(select(*columns).where(self._own, which).order_by(_p.seq))
-        return [Promise(row.job_id, row.asked_s, _WAITS.decode(row.waits), row.start_s) for row in rows]
+        return [
+            Promise(row.job_id, row.asked_s, _WAITS.decode(row.waits), row.start_s, _raw(row.raw), row.kind)
+            for row in rows
+        ]
 
     def _started(self) -> list[dict[str, Any]]:
         """Rows of promises whose job has started since, each with its first start."""
@@ -77,3 +88,8 @@ class PromiseStore:
         query = select(_p.seq, func.min(a.start_s).label("start_s")).join_from(wait_promises, attempts, same)
         rows = self._reader.all(query.where(self._own, _p.start_s.is_(None)).group_by(_p.seq))
         return [{"row": row.seq, "started_s": row.start_s} for row in rows]
+
+
+def _raw(text: str | None) -> tuple[float, ...]:
+    """Of a row that an older version wrote there are none."""
+    return _WAITS.decode(text) if text else ()

@@ -12,6 +12,7 @@ from perdure.service.waits.process import forecasts_of
 from perdure.service.waits.promise_store import PromiseStore
 from perdure.service.waits.refit import Refit, write_whole
 from perdure.waits.calibration import Calibration, Promise, calibration_of
+from perdure.waits.own_errors import own_errors, promise_of
 from perdure.waits.past import DAY_S
 from perdure.waits.queue import QueueLook
 
@@ -66,7 +67,11 @@ class WaitsWatch:
     def _order(self, look: QueueLook) -> ForecastOrder:
         past = self._fresh_past(look)
         file = str(self._file) if past.text is not None else ""
-        return ForecastOrder(look, file, past.form, past.remarks, fit=self.refit.latest, limits=past.limits)
+        waiting = frozenset(job.job_id for job in look.queue.jobs if job.is_waiting)
+        told = [*self._store.kept(), *self._store.open_of(waiting)]
+        fit = self.refit.latest
+        own = own_errors(told, waiting, look.queue.now_s, fit)
+        return ForecastOrder(look, file, past.form, past.remarks, fit=fit, own=own, limits=past.limits)
 
     def _fresh_past(self, look: QueueLook) -> PastJobs:
         """What is known of past weeks; the text of it is in the file alone."""
@@ -87,7 +92,7 @@ class WaitsWatch:
         """Of each job that may start one an hour; the waiting tasks of an array have no ids of their own yet."""
         known = self._store.promised_since(told.asked_s - PROMISE_EVERY_S)
         return [
-            Promise(each.job.job_id, told.asked_s, each.forecast.wait_s)
+            promise_of(each.job, each.forecast)
             for each in told.answers
             if each.forecast is not None and each.job.job_id not in known and each.job.tasks == 1
         ]

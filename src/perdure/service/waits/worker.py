@@ -37,7 +37,7 @@ def forecasts(order: ForecastOrder) -> Forecasts:
     queue = order.look.queue
     past, remarks = _past(order)
     site = AnswerBasis(
-        settings_of(order.look.config)[0], past, order.fit, remarks, is_watched=True, limits=order.limits
+        settings_of(order.look.config)[0], past, order.fit, remarks, is_watched=True, limits=order.limits, own=order.own
     )
     rng, zone = np.random.default_rng(SEED), datetime.now(UTC).astimezone().tzinfo or UTC
     told = tuple(answers(queue, site, rng, zone, order.most))
