@@ -155,9 +155,9 @@ def test_a_begin_time_and_a_dependency_are_waited_for() -> None:
     assert found.starts([then])[0] - NOW_S == pytest.approx(found.duration_s[0] - 100.0, abs=61)
 
 
-@pytest.mark.parametrize("small", [0, rollout.SMALL])  # the compiled loop, and the plain one
+@pytest.mark.parametrize("small", [0, rollout.SMALL_ON_NODES])  # the compiled loop, and the plain one
 def test_nothing_starts_before_now_though_a_begin_time_is_over(monkeypatch: pytest.MonkeyPatch, small: int) -> None:
-    monkeypatch.setattr(rollout, "SMALL", small)
+    monkeypatch.setattr(rollout, "SMALL_ON_NODES", small)
     begun, new = asking("5", 1, submit_s=NOW_S - 900, eligible_s=NOW_S - 300), asking("", 2)
     found = scene(new, running("1", 4, 1000.0, 3600.0), begun)
     assert (found.starts([begun, new]) >= NOW_S).all()
@@ -246,6 +246,18 @@ def test_what_never_fits_on_the_nodes_of_its_partition_never_starts_and_holds_up
     found = shared(mine, wide)
     assert np.isinf(found.starts([wide])).all()
     assert found.starts([mine])[0] - NOW_S == pytest.approx(0, abs=61)
+
+
+def test_a_few_jobs_do_not_load_the_compiled_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes longer to load than they take."""
+    loaded: list[str] = []
+    monkeypatch.setattr("perdure.simulation.live.find_spec", loaded.append)
+    mine = asking("9", 1, partition="a")
+    few, more = (tuple(asking(str(i), 1, partition="b") for i in range(many)) for many in (5, 30))
+    shared(mine, *few, samples=1).starts([mine])
+    assert not loaded
+    shared(mine, *more, samples=1).starts([mine])
+    assert loaded
 
 
 def test_beyond_some_nodes_gpus_are_only_counted(monkeypatch: pytest.MonkeyPatch) -> None:

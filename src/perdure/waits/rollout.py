@@ -33,6 +33,7 @@ SAMPLES = 32  # futures that are drawn
 HORIZONS_S = (3600.0, 6 * 3600.0, DAY_S, 4 * DAY_S)  # how far a future is simulated, until the job has started in it
 HORIZON_S = HORIZONS_S[-1]  # of arrivals; a job that has not started by then counts as starting right then
 SMALL = 80  # jobs: the plain loop has simulated these before the compiled one is loaded
+SMALL_ON_NODES = 20  # the same where each is placed on nodes
 MOST_NODES = 40  # on which each job is placed: 32 futures of a hundred waiting jobs then take a third of a second
 MOST_TASKS = 1_000  # of one array
 MOST_ARRIVALS = 20_000  # in one future
@@ -113,11 +114,11 @@ class Scene:
         coming = coming.take(np.flatnonzero(coming.submit_s <= self.now_s + horizon_s))
         coming = replace(coming, gpus=np.minimum(coming.gpus, self.total_gpus))
         table = replace(there, duration_s=duration_s, attempts=None).followed_by(coming)
+        engine: Engine = "plain" if len(table) <= (SMALL_ON_NODES if self.sizes else SMALL) else "auto"
         if self.sizes:
             placement, cluster = AsAsked(tuple(self._nodes(table).tolist())), Cluster(np.array(self.sizes, np.int64))
             held = {row: self.held[job.job_id] for row, job in enumerate(self.jobs) if job.job_id in self.held}
-            return LiveQueue.at(table, self.now_s, cluster, Slurm(self.settings), placement=placement, held=held)
-        engine: Engine = "plain" if len(table) <= SMALL else "auto"
+            return LiveQueue.at(table, self.now_s, cluster, Slurm(self.settings), None, engine, placement, held)
         return LiveQueue.at(
             table, self.now_s, Cluster(np.ones(self.total_gpus, np.int64)), Slurm(self.settings), None, engine
         )
