@@ -113,6 +113,15 @@ def test_a_script_for_a_partition_that_is_down_or_that_allows_less(when, home):
     assert "it asks for more time than partition main allows" in line(longer, "HELD BY")
 
 
+def test_what_sbatch_takes_from_its_environment_is_taken_over_the_script(when, home, monkeypatch):
+    (home / "job.sh").write_text("#!/bin/sh\n#SBATCH --gpus=2 -t 60\n")
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "3:00:00")
+    assert "it asks for more time than partition main allows" in line(when("job.sh"), "HELD BY")
+    assert when("job.sh", "--time", "1:00:00").code == 0
+    monkeypatch.setenv("SBATCH_PARTITION", "down")
+    assert "its partition down is down" in line(when("job.sh"), "HELD BY")
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [

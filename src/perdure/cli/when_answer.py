@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import re2
 
-from perdure.backends.slurm.request import request_of
+from perdure.backends.slurm.request import environment_options, request_of
 from perdure.cli.live_queue import QUEUE_S, keep_answer, live_queue
 from perdure.cli.output import paint, print_json, print_line, print_table
 from perdure.cli.table import age, text, word
@@ -103,7 +104,7 @@ def _asked(question: WhenOptions, queue: Queue, site: AnswerBasis) -> tuple[Queu
     except (OSError, ValueError) as err:
         why = getattr(err, "strerror", None) or str(err)
         raise InputError(plain(what, 200), why, "Name a job's id, or a batch script") from err
-    options = [f"--{name}={value}" for name, value in question.given.items()]
+    options = [*environment_options(os.environ), *(f"--{name}={value}" for name, value in question.given.items())]
     request = request_of(script, options, plain(what))
     job = request.as_job(queue, user_name(), _usual_priority(queue, user_name()))
     passed_over = ", ".join(f"--{name}" for name in request.passed_over)
