@@ -201,6 +201,24 @@ def test_what_did_nothing_is_not_asked_of_slurm_each_second(journal, monkeypatch
     assert cancelled == ["1"]
 
 
+def test_to_stop_a_chain_says_what_was_asked_of_whom(journal, monkeypatch, capsys):
+    kept = kept_chain(journal)
+    cancelled = []
+    monkeypatch.setattr(keep_run.ChainJournal, "of", lambda *_: journal)
+    monkeypatch.setattr(keep_run, "cluster_name", lambda _: "a-cluster")
+    monkeypatch.setattr(keep_run, "_keeper", lambda *_, once: keeper_of(journal, []))
+    monkeypatch.setattr(keeper, "cancel", lambda _, job_id: cancelled.append(job_id))
+    with kept.held():
+        keep_run.stop_chain(kept.id, at_once=True)
+    assert (capsys.readouterr().out, cancelled) == (
+        f"chain {kept.id}: another process keeps it, and stops it at its next look\n", [],
+    )  # fmt: skip
+    keep_run.stop_chain(kept.id, at_once=True)
+    assert (capsys.readouterr().out, cancelled) == (
+        f"chain {kept.id}: it is stopped; asked Slurm to cancel job 1\n", ["1"],
+    )  # fmt: skip
+
+
 def test_what_cannot_be_written_is_said_in_a_line(journal, monkeypatch):
     kept = kept_chain(journal)
     shutil.rmtree(kept.path)

@@ -16,7 +16,7 @@ from perdure.cli.keeper import Keeper, Lookout
 from perdure.cli.output import print_line
 from perdure.cli.text import plain
 from perdure.errors import InputError
-from perdure.succession.chain_state import ChainStanding, Strategy
+from perdure.succession.chain_state import ChainStanding, JobChain, Strategy
 
 OK, STOPPED = 0, 1
 TOOL_S = 30.0
@@ -67,9 +67,17 @@ def stop_chain(id_: str, *, at_once: bool) -> int:
         return OK
     kept.ask_stop(at_once)
     _keeper(journal, tools, once=False).keep([kept.id], once=True)
-    told = "its jobs are cancelled" if at_once else "no link follows the running one"
-    print_line(f"chain {kept.id}: {told}")
+    print_line(f"chain {kept.id}: {_stopping(kept.read(), at_once=at_once)}")
     return OK
+
+
+def _stopping(chain: JobChain, *, at_once: bool) -> str:
+    """What has become of the wish to stop a chain, which another process may keep."""
+    if chain.standing is ChainStanding.RUNNING and (at_once or not chain.last):
+        return "another process keeps it, and stops it at its next look"
+    jobs = ", ".join(link.job_id for link in chain.live if link.is_cancelled and link.job_id)
+    asked = f"; asked Slurm to cancel job {jobs}" if jobs else ""
+    return ("it is stopped" if at_once else "no link follows the running one") + asked
 
 
 def _keeper(journal: ChainJournal, tools: Tools, *, once: bool) -> Keeper:
