@@ -26,7 +26,7 @@ from perdure.cli.keeper import LOOK_S, Keeper, Look, Lookout
 from perdure.errors import InputError, NotFound, StateError
 from perdure.job.link_marks import LinkBegun, LinkEnded, LinkMarks
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, Phase
-from perdure.succession.protocol import Forecast
+from perdure.succession.protocol import Forecast, ForecastOutcome
 
 NOW = 2_000_000_000.0
 SPEC = ChainSpec("train-1", "train-1.ab", "train", "/w/train.sh", "/w", "a", NOW, 1000.0)
@@ -286,11 +286,13 @@ def test_short_links_are_decided_about_often():
     assert Deciding(short)(JobChain(spec, (link,)), link, NOW + 1)[0].again_at == NOW + 16
 
 
-def test_a_planner_sees_what_was_said_of_earlier_links():
+def test_a_planner_sees_what_was_said_of_others_jobs_and_of_earlier_links():
     before = Link(1, Phase.ENDED, submitted_s=NOW, started_s=NOW + 50, said=Forecast.of_samples([40.0]))
-    view = view_of(JobChain(SPEC, (before, RUNNING)), RUNNING, NOW + 100, Outlook(recent=(7.0,)))
+    others = ForecastOutcome(Forecast.of_samples([7.0]), 8.0, True)
+    view = view_of(JobChain(SPEC, (before, RUNNING)), RUNNING, NOW + 100, Outlook(None, (7.0,), (others,)))
     assert view.recent == (7.0, 50.0, 10.0)
-    assert [(each.said.mean_s, each.wait_s, each.started) for each in view.outcomes] == [(40.0, 50.0, True)]
+    told = [(each.said.mean_s, each.wait_s, each.started) for each in view.outcomes]
+    assert told == [(7.0, 8.0, True), (40.0, 50.0, True)]
 
 
 @pytest.mark.parametrize(("prints", "wanted"), [('{"recent":[1.0]}', (1.0,)), ("nothing", ())])

@@ -360,7 +360,7 @@ def test_what_was_said_is_kept_and_its_start_corrects_later_answers(read, home, 
 
 @pytest.mark.parametrize("left", [b"", b"{}", b'[{"job_id":"1","asked_s":1.0,"wait_s":[1.0]}]'])
 def test_answers_that_cannot_be_read_count_for_nothing(read, home, left):
-    live_queue._kept().write("promises.json", left)
+    live_queue.kept_of_slurm().write("promises.json", left)
     assert read().own.answers == 0
 
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from perdure.cli.chain_journal import KeptChain
 from perdure.errors import PerdureError
 from perdure.succession.chain_state import JobChain
-from perdure.succession.protocol import Forecast
+from perdure.succession.protocol import Forecast, ForecastOutcome
 
 if TYPE_CHECKING:
     from perdure.model.table import JobTable
@@ -32,6 +32,7 @@ MOST_AT_ONCE = 2  # for all chains: login nodes are shared, and each takes a cor
 ASKS_S = 30.0  # whose chain has not asked for so long does not wait for its turn
 SEED = 0
 MOST_RECENT = 50
+LEARN_S, LEARN_SHARE = 10.0, 0.02  # for asking about jobs of the past each time: of a walltime, if that is shorter
 
 
 class Outlook(Struct, frozen=True):
@@ -39,6 +40,7 @@ class Outlook(Struct, frozen=True):
 
     forecast: Forecast | None = None
     recent: tuple[float, ...] = ()
+    outcomes: tuple[ForecastOutcome, ...] = ()  # of forecasts for jobs like it, the newest last
 
 
 @dataclass(slots=True)
@@ -115,7 +117,8 @@ def find_out(kept: KeptChain) -> Outlook:
     """Ask the live queue, as ``perdure when`` does; nothing where it cannot be asked."""
     import numpy as np
 
-    from perdure.cli.live_queue import live_queue
+    from perdure.cli.like_outcomes import outcomes_alike
+    from perdure.cli.live_queue import kept_of_slurm, live_queue
     from perdure.waits.answer import answer
     from perdure.waits.forecast import LEVELS
 
@@ -126,8 +129,16 @@ def find_out(kept: KeptChain) -> Outlook:
         told = answer(job, queue, site, np.random.default_rng(SEED), with_alternatives=False).forecast
     except PerdureError:
         return Outlook()
-    forecast = None if told is None else Forecast.of_quantiles(LEVELS, told.wait_s)
-    return Outlook(forecast, waits_of_alike(site.past.jobs, job))
+    recent = waits_of_alike(site.past.jobs, job)
+    if told is None:
+        return Outlook(None, recent)
+    own = {link.job_id for link in chain.links}
+    within_s = min(LEARN_S, LEARN_SHARE * chain.spec.walltime_s)
+    try:
+        outcomes = outcomes_alike(job, queue, site, kept_of_slurm(), own, within_s)
+    except PerdureError:  # of times in accounting that cannot be; the forecast stands
+        outcomes = ()
+    return Outlook(Forecast.of_quantiles(LEVELS, told.wait_s), recent, outcomes)
 
 
 def waits_of_alike(past: JobTable, job: QueuedJob) -> tuple[float, ...]:

@@ -61,7 +61,7 @@ def view_of(chain: JobChain, current: Link, now: float, outlook: Outlook) -> Vie
         max_interruption=chain.spec.max_interruption,
         forecast=outlook.forecast,
         recent=(*outlook.recent, *waits_of(chain)),
-        outcomes=outcomes_of(chain, now),
+        outcomes=(*outlook.outcomes, *outcomes_of(chain, now)),
     )
 
 

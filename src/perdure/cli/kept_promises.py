@@ -1,6 +1,8 @@
-"""What ``perdure when JOB`` said lately, kept in the user's own cache: it tells how far later answers may be off."""
+"""What was said of jobs' waits, kept in the user's own cache: it tells how far later answers may be off."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -16,24 +18,29 @@ MOST = 500  # answers that are kept, the newest
 KEEP_S = 30 * DAY_S
 EVERY_S = 600.0  # of one job an answer is kept so often, with --watch too
 EARLY_S = 1.0  # a start instant is in whole seconds
-_NAME = "promises.json"
+ANSWERED = "promises.json"  # by ``perdure when JOB``
 
 
-def read_promises(kept: KeptFolder, queue: Queue, past: Past) -> list[Promise]:
+def read_promises(kept: KeptFolder, queue: Queue, past: Past, name: str = ANSWERED) -> list[Promise]:
     """Those that are kept, with the starts that are known by now; the oldest first."""
     started = _starts(queue, past)
-    return [_with_start(one, started) for one in _read(kept)]
+    return [_with_start(one, started) for one in _read(kept, name)]
 
 
 def keep_promise(kept: KeptFolder, promise: Promise, queue: Queue, past: Past) -> None:
     """Keep one more, and the starts that came of the others; of two commands at once one may lose its own."""
     there = [one for one in read_promises(kept, queue, past) if 0 <= queue.now_s - one.asked_s < KEEP_S]
     if all(one.job_id != promise.job_id or promise.asked_s - one.asked_s >= EVERY_S for one in there):
-        kept.write(_NAME, msgspec.json.encode([*there, promise][-MOST:]))
+        write_promises(kept, [*there, promise])
 
 
-def _read(kept: KeptFolder) -> list[Promise]:
-    found = kept.read(_NAME)
+def write_promises(kept: KeptFolder, promises: Sequence[Promise], name: str = ANSWERED) -> None:
+    """Keep these instead of those that are there, the last ones of them."""
+    kept.write(name, msgspec.json.encode(promises[-MOST:]))
+
+
+def _read(kept: KeptFolder, name: str) -> list[Promise]:
+    found = kept.read(name)
     try:
         told = [] if found is None else msgspec.json.decode(found[0], type=list[Promise])
     except msgspec.MsgspecError:  # another version kept it

@@ -44,7 +44,7 @@ def live_queue(history_s: float = HISTORY_S) -> tuple[Queue, AnswerBasis]:
     tools = Tools()
     tools.check()
     tools.find("scontrol")
-    kept = _kept()
+    kept = kept_of_slurm()
     look, age_s = _look(kept, tools)
     settings, _ = settings_of(look.config)
     past, remarks = _past(kept, tools, look, history_s)
@@ -59,15 +59,15 @@ def live_queue(history_s: float = HISTORY_S) -> tuple[Queue, AnswerBasis]:
 def keep_answer(found: WaitAnswer, queue: Queue, past: Past) -> None:
     """Let later answers be corrected by what comes of this one; a waiting task of an array has no id of its own yet."""
     if found.forecast is not None and found.job.is_waiting and found.job.job_id and found.job.tasks == 1:
-        keep_promise(_kept(), promise_of(found.job, found.forecast), queue, past)
+        keep_promise(kept_of_slurm(), promise_of(found.job, found.forecast), queue, past)
 
 
 def keep_fit(made: Fit) -> None:
     """Let later answers be corrected by what was learnt."""
-    _kept().write(_FIT, msgspec.json.encode(made))
+    kept_of_slurm().write(_FIT, msgspec.json.encode(made))
 
 
-def _kept() -> KeptFolder:
+def kept_of_slurm() -> KeptFolder:
     """What is kept of the Slurm that this environment names."""
     return KeptFolder.below("when", hashlib.sha256(os.environ.get("SLURM_CONF", "").encode()).hexdigest()[:16])
 

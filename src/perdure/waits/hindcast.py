@@ -172,10 +172,13 @@ def queue_at(past: Past, now_s: float, like: Queue) -> Queue:
     jobs = past.jobs
     came = np.where(np.isfinite(jobs.eligible_s), jobs.eligible_s, jobs.submit_s)
     there = np.flatnonzero((came <= now_s) & ~(jobs.end_s <= now_s))
-    return Queue(now_s, tuple(_job(past, int(row), now_s) for row in there), like.nodes, like.partitions, like.cluster)
+    return Queue(
+        now_s, tuple(job_at(past, int(row), now_s) for row in there), like.nodes, like.partitions, like.cluster
+    )
 
 
-def _job(past: Past, row: int, now_s: float) -> QueuedJob:
+def job_at(past: Past, row: int, now_s: float) -> QueuedJob:
+    """A job of the past as it stood in the queue of an instant."""
     jobs = past.jobs
     runs = bool(jobs.start_s[row] <= now_s)
     limit_s = float(jobs.walltime_s[row])
