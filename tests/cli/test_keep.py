@@ -277,6 +277,17 @@ def test_the_default_planner_submits_by_the_forecast_and_the_reactive_one_asks_f
     assert Deciding(none)(JobChain(SPEC, (RUNNING,)), RUNNING, NOW + 1010)[0].submit
 
 
+@pytest.mark.parametrize("name", ["rollout", "conformal"])
+def test_without_a_forecast_the_waits_of_like_jobs_decide(name):
+    chain = JobChain(replace(SPEC, planner=name), (RUNNING,))
+    waits = Outlook(recent=(2000.0,) * 9)
+    decision, said = Deciding(lambda chain, now: waits)(chain, RUNNING, NOW + 20)
+    assert (decision.submit, said) == (True, None)
+    assert decision.reason.startswith(
+        "nobody can say how long the successor would wait: the 80% quantile of the last 10 w"
+    )
+
+
 def test_short_links_are_decided_about_often():
     def short(chain, now):
         return Outlook(Forecast.of_samples([1.0]))

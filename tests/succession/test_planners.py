@@ -10,7 +10,8 @@ from msgspec import structs
 
 from perdure.errors import ConfigError
 from perdure.succession.planners import checks
-from perdure.succession.planners.conformal import Conformal
+from perdure.succession.planners.conformal import FEW, Conformal
+from perdure.succession.planners.fallback import LEAST_WAITS, OrLikeJobs
 from perdure.succession.planners.registry import AGENTS, DEFAULT, NAMES, planner_named
 from perdure.succession.planners.stopping import Stopping
 from perdure.succession.planners.terms import by_wait
@@ -39,6 +40,11 @@ def planner(request):
 @pytest.mark.parametrize("fact", checks.FACTS, ids=lambda fact: fact.__name__)
 def test_fact(planner, fact):
     fact(planner, VIEWS)
+
+
+@pytest.mark.parametrize("fact", checks.FACTS, ids=lambda fact: fact.__name__)
+def test_fact_of_a_planner_with_a_fallback(fact):
+    fact(OrLikeJobs(planner_named(DEFAULT)), VIEWS)
 
 
 def test_a_decision_takes_well_under_a_second(planner):
@@ -96,6 +102,39 @@ def test_jobs_that_still_wait_count_for_the_margin():
     planner = Conformal()
     end = (ForecastOutcome(said, 30 * HOUR_S, True),)
     assert planner.margin(over + open_ + end, 0.8) > planner.margin(over + end, 0.8)
+
+
+def off_by(factor, n=FEW, *, started=True):
+    said = Forecast.of_samples([HOUR_S] * 8)
+    return tuple(ForecastOutcome(said, factor * HOUR_S, started) for _ in range(n))
+
+
+WAITED = structs.replace(VIEW, forecast=Forecast.of_samples([HOUR_S] * 8), recent=(12 * HOUR_S,) * LEAST_WAITS)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({}, None),
+        ({"forecast": None}, "nobody can say how long the successor would wait"),
+        ({"forecast": None, "recent": (HOUR_S,) * (LEAST_WAITS - 1)}, None),
+        ({"outcomes": off_by(30.0)}, f"half of the last {FEW} forecasts were off by a factor of 30 or more"),
+        ({"outcomes": off_by(1 / 20)}, f"half of the last {FEW} forecasts were off by a factor of 20 or more"),
+        ({"outcomes": off_by(9.0)}, None),
+        ({"outcomes": off_by(30.0, FEW - 1)}, None),
+        ({"outcomes": off_by(1 / 30, started=False)}, None),  # it waits for two minutes, and may for the hour
+        ({"outcomes": (ForecastOutcome(Forecast.of_samples([1.0]), 59.0, True),) * FEW}, None),  # within a cycle
+    ],
+)
+def test_waits_of_like_jobs_decide_where_forecasts_fail(changed, told):
+    view = structs.replace(WAITED, **changed)
+    decision = OrLikeJobs(planner_named("conformal")).decide(view)
+    if told is None:
+        assert decision == planner_named("conformal").decide(view)
+    else:
+        by_waits = planner_named("quantile").decide(view)
+        assert decision == structs.replace(by_waits, reason=f"{told}: {by_waits.reason}")
+        assert decision.submit
 
 
 def test_optimal_stopping_learns_that_waits_are_twice_what_is_said():

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 from perdure.cli.keep_outlook import Outlook
 from perdure.succession.chain_state import JobChain, Link
+from perdure.succession.planners.fallback import OrLikeJobs
 from perdure.succession.planners.registry import DEFAULT, planner_named
 from perdure.succession.protocol import Decision, Forecast, ForecastOutcome, Planner, View
 
 MIN_DECISIONS = 8  # within a walltime, so that a short link is not missed between two of them
 UNKNOWN_S = 600.0  # until a forecast that could not be made is tried again
+BY_FORECAST = ("rollout", "conformal")
 SOON_S = 2.0  # until a forecast that is being made is looked for again
 
 OutlookOf = Callable[[JobChain, float], Outlook | None]
@@ -42,7 +44,8 @@ class Deciding:
 
     def _planner(self, name: str) -> Planner:
         if name not in self._planners:
-            self._planners[name] = planner_named(name)
+            found = planner_named(name)
+            self._planners[name] = OrLikeJobs(found) if name in BY_FORECAST else found
         return self._planners[name]
 
 
