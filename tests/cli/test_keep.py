@@ -19,11 +19,11 @@ from perdure.cli import completion_values, keep_outlook, keep_run, keep_shown, k
 from perdure.cli.chain_journal import ChainJournal, refuse_second
 from perdure.cli.keep_judge import judge_link
 from perdure.cli.keep_outlook import Outlook, Outlooks
-from perdure.cli.keep_plan import Deciding, view_of
+from perdure.cli.keep_plan import Deciding, checked_planner, view_of
 from perdure.cli.keep_shown import list_chains, times_of
 from perdure.cli.keep_start import until_of
 from perdure.cli.keeper import LOOK_S, Keeper, Look, Lookout
-from perdure.errors import InputError, NotFound, StateError
+from perdure.errors import ConfigError, InputError, NotFound, StateError
 from perdure.job.link_marks import LinkBegun, LinkEnded, LinkMarks
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, Phase
 from perdure.succession.protocol import Forecast, ForecastOutcome
@@ -275,6 +275,22 @@ def test_the_default_planner_submits_by_the_forecast_and_the_reactive_one_asks_f
     assert Deciding(long)(JobChain(WAITS, (RUNNING,)), RUNNING, NOW + 20)[0].submit
     assert not Deciding(none)(JobChain(SPEC, (RUNNING,)), RUNNING, NOW + 20)[0].submit
     assert Deciding(none)(JobChain(SPEC, (RUNNING,)), RUNNING, NOW + 1010)[0].submit
+
+
+@pytest.mark.parametrize(
+    "name", ["forest", "boosted", "stopping", "dqn", "dqn-transformer", "gradient", "gradient-transformer"]
+)
+def test_a_planner_that_nothing_trains_is_refused_in_a_line(name):
+    """It would submit each successor at the end."""
+    with pytest.raises(ConfigError, match=f"keep study --planners {name}`") as told:
+        checked_planner(name)
+    assert "Use one of: reactive, average, quantile, rollout, conformal;" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("name", [None, "reactive", "average", "quantile", "rollout", "conformal"])
+def test_a_planner_that_needs_no_training_is_taken(name):
+    assert checked_planner(name) == (name or "conformal")
 
 
 @pytest.mark.parametrize("name", ["rollout", "conformal"])

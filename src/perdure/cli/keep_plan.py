@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from perdure.cli.keep_outlook import Outlook
+from perdure.errors import ConfigError
 from perdure.succession.chain_state import JobChain, Link
 from perdure.succession.planners.fallback import OrLikeJobs
-from perdure.succession.planners.registry import DEFAULT, planner_named
-from perdure.succession.protocol import Decision, Forecast, ForecastOutcome, Planner, View
+from perdure.succession.planners.registry import DEFAULT, NAMES, planner_named
+from perdure.succession.protocol import Decision, Forecast, ForecastOutcome, Planner, Trainable, View
 
 MIN_DECISIONS = 8  # within a walltime, so that a short link is not missed between two of them
 UNKNOWN_S = 600.0  # until a forecast that could not be made is tried again
@@ -50,8 +51,16 @@ class Deciding:
 
 
 def checked_planner(name: str | None) -> str:
-    """The name of a planner that there is. Raises `ConfigError`."""
-    return planner_named(name or DEFAULT).name
+    """The name of a planner that decides without training. Raises `ConfigError`."""
+    found = planner_named(name or DEFAULT)
+    if isinstance(found, Trainable):
+        ready = [each for each in NAMES if not isinstance(planner_named(each), Trainable)]
+        raise ConfigError(
+            f"--planner {found.name}",
+            "it decides only once it has been trained on a trace, and on a live cluster nothing trains it",
+            f"Use one of: {', '.join(ready)}; `perdure keep study --planners {found.name}` trains and measures it",
+        )
+    return found.name
 
 
 def view_of(chain: JobChain, current: Link, now: float, outlook: Outlook) -> View:
