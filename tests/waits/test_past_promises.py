@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from perdure.model.jobs import JobState
+from perdure.model.table import JobTable
 from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.waits.forecast import LEVELS
+from perdure.waits.past import Past
 from perdure.waits.past_promises import PARTS, promise_then, rows_alike
 from perdure.waits.queue import QueuedJob
 from tests.waits.test_hindcast import QUEUE, recorded
@@ -44,7 +46,7 @@ def test_what_is_said_knows_nothing_of_what_came_later(past) -> None:
     whole = promise_then(row, past, QUEUE, SchedulerSettings(), 1.0, np.random.default_rng(0))
     jobs = past.jobs
     later = jobs.submit_s > jobs.submit_s[row]
-    cut = type(past)(jobs.take(np.flatnonzero(~later)), past.until_s, past.run_times)
+    cut = Past(jobs.take(np.flatnonzero(~later)), past.until_s)  # and nothing is known of how long jobs run
     assert promise_then(row, cut, QUEUE, SchedulerSettings(), 1.0, np.random.default_rng(0)) == whole
     assert whole.start_s == jobs.start_s[row]
     assert whole.asked_s == jobs.submit_s[row]
@@ -53,7 +55,7 @@ def test_what_is_said_knows_nothing_of_what_came_later(past) -> None:
 def test_with_the_true_model_most_waits_are_no_longer_than_was_said(past) -> None:
     rows = rows_alike(past, JOB, (), 12)
     told = [promise_then(row, past, QUEUE, SchedulerSettings(), 1.0, np.random.default_rng(0)) for row in rows]
-    wait_s = np.array([one.start_s - one.asked_s for one in told])
+    wait_s = np.array([(one.start_s or 0.0) - one.asked_s for one in told])
     high_s = np.array([one.raw_s[LEVELS.index(0.95)] for one in told])
     assert (wait_s <= np.maximum(high_s, 60.0)).mean() >= 0.7
     assert all(one.kind == "main 2" for one in told)
@@ -64,7 +66,6 @@ def test_a_job_that_fits_nowhere_is_of_no_kind(past) -> None:
     jobs = past.jobs
     gpus = jobs.gpus.copy()
     gpus[row] = 64
-    large = type(past)(type(jobs)(**{name: getattr(jobs, name) for name in (
-        "job_id", "submit_s", "duration_s", "user", "start_s", "end_s", "walltime_s", "partition")}, gpus=gpus),
-        past.until_s, past.run_times)  # fmt: skip
+    names = ("job_id", "submit_s", "duration_s", "user", "start_s", "end_s", "walltime_s", "partition")
+    large = Past(JobTable(**{name: getattr(jobs, name) for name in names}, gpus=gpus), past.until_s, past.run_times)
     assert promise_then(row, large, QUEUE, SchedulerSettings(), 1.0, np.random.default_rng(0)).kind == ""
