@@ -218,3 +218,20 @@ def test_a_rung_that_is_shorter_than_a_tick_lasts_one(engine: Engine) -> None:
     short, tick = (replace(world(4), placement=f"ladder:{relax_s}") for relax_s in (0.01, 1))
     assert (short.table.submit_s == np.rint(short.table.submit_s)).all()  # so that a tick is a second
     assert np.array_equal(short.replay("fjf", engine).start_s, tick.replay("fjf", engine).start_s)
+
+
+@pytest.mark.skipif(IN_PYTHON, reason="nothing is compiled")
+@pytest.mark.parametrize("seed", range(6))
+def test_long_queues_keep_their_promises_alike(seed: int) -> None:
+    """What will be free has hundreds of stretches here, so that blocks of them are split, merged and dropped."""
+    rng = np.random.default_rng(seed)
+    n = 180
+    duration = np.ceil(rng.exponential(100, n))
+    limit = np.ceil(duration * rng.choice([0.8, 1.0, 1.5, 6.0], n, p=[0.02, 0.3, 0.38, 0.3]))
+    table = JobTable(
+        np.arange(n).astype(str), np.sort(rng.integers(0, 1 + 200 * seed, n)).astype(float),
+        rng.integers(1, 25, n) if seed % 2 else rng.choice([1, 2, 8], n), duration,
+        vc=np.full(n, "a"), user=np.full(n, "x"), walltime_s=limit,
+    )  # fmt: skip
+    compiled, plain = (simulate(table, Cluster.parse("4x8"), "conservative", engine=e) for e in ("compiled", "plain"))
+    assert compiled.digest() == plain.digest()

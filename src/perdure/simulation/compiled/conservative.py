@@ -17,6 +17,14 @@ from numpy.typing import NDArray
 from perdure.scheduling.backfill import Conservative
 from perdure.simulation.compiled.event_heap import NEVER
 from perdure.simulation.compiled.expected_ends import Agenda, empty_agenda, expect, strike
+from perdure.simulation.compiled.free_profile import (
+    Profile,
+    begin_of,
+    earliest,
+    empty_profile,
+    forget_before,
+    take,
+)
 from perdure.simulation.compiled.kernel import FLAG, LONG, Records, entry, kernel, records
 from perdure.simulation.compiled.linked_lists import append, empty_chains, no_links, unlink
 from perdure.simulation.compiled.loop import kernels, run
@@ -32,11 +40,12 @@ class Promises(NamedTuple):
     """
 
     walltime: NDArray[np.int64]  # of each job, 0 where there is none
+    size: NDArray[np.int64]  # of each job: the number of its GPUs among those that jobs ask for
     begin: NDArray[np.int64]  # the promised start of each waiting job; `NEVER` where there is none yet
     links: Records
     waiting: Records  # one chain
     agenda: Agenda  # expected ends of running jobs
-    stretch: Records  # from each tick to that of the next, so many GPUs are free
+    profile: Profile  # what is free
     tally: Records  # one record
 
 
@@ -44,11 +53,8 @@ def prepare(policy: Conservative, jobs: Workload, total_gpus: int) -> Promises: 
     """Nobody waits, nobody runs, all is free."""
     n = len(jobs)
     most = min(n, total_gpus)
-    stretch = records(most + 2 * n + 4, tick=LONG, free=LONG)
-    stretch[0]["free"] = total_gpus
     tally = records(
         1,
-        many=LONG,  # stretches
         overdue=LONG,  # GPUs of jobs over their limits
         ended=FLAG,  # a job has, since the last pass
         broken=FLAG,  # more has been promised than there is
@@ -56,9 +62,10 @@ def prepare(policy: Conservative, jobs: Workload, total_gpus: int) -> Promises: 
         late=FLAG,  # somebody who was due has not started
         freed=LONG,  # up to this tick something has come free since the last pass began
     )
-    tally[0]["many"], tally[0]["next"] = 1, NEVER
-    begin = np.full(n, NEVER)
-    return Promises(jobs.walltime, begin, no_links(n), empty_chains(1), empty_agenda(most), stretch, tally)
+    tally[0]["next"] = NEVER
+    begin, profile = np.full(n, NEVER), empty_profile(most + 2 * n + 4, total_gpus)
+    size = np.unique(jobs.gpus, return_inverse=True)[1].astype(np.int64)
+    return Promises(jobs.walltime, size, begin, no_links(n), empty_chains(1), empty_agenda(most), profile, tally)
 
 
 @kernel
@@ -170,7 +177,7 @@ def _hold_late(state, part, now):  # type: ignore[no-untyped-def]
 @kernel
 def _promise(part, row, gpus, length):  # type: ignore[no-untyped-def]
     """Promise a job the earliest start, the others in their places."""
-    tick = _earlier(part, gpus, length, NEVER, NEVER)
+    tick = earliest(part.profile, np.int64(part.size[row]), gpus, length, NEVER, NEVER)
     _take(part, tick, tick + length, gpus)
     part.begin[row] = tick
 
@@ -186,29 +193,11 @@ def _move(part, row, gpus, length, until, broken):  # type: ignore[no-untyped-de
         _free(part, old, old + length, gpus)
         _promise(part, row, gpus, length)
         return
-    tick = _earlier(part, gpus, length, old, until)
+    tick = earliest(part.profile, np.int64(part.size[row]), gpus, length, old, until)
     if tick < old:
-        _free(part, old, old + length, gpus)
-        _take(part, tick, tick + length, gpus)
+        _take(part, tick, min(old, tick + length), gpus)
+        _free(part, max(old, tick + length), old + length, gpus)
         part.begin[row] = tick
-
-
-@kernel
-def _earlier(part, gpus, length, old, until):  # type: ignore[no-untyped-def]
-    """The first tick before `old` and `until` from which so many GPUs are free for so long, or up to `old`; else `old`.
-
-    From `old` on the job's own promise makes room for it.
-    """
-    begin = NEVER
-    for i in range(part.tally[0].many):
-        stretch = part.stretch[i]
-        if stretch.tick >= old or stretch.tick >= (until if begin == NEVER else begin + length):
-            break
-        if stretch.free < gpus:
-            begin = NEVER
-        elif begin == NEVER:
-            begin = stretch.tick
-    return min(begin, old)
 
 
 @kernel
@@ -221,68 +210,19 @@ def _free(part, begin, end, gpus):  # type: ignore[no-untyped-def]
 @kernel
 def _go_to(part, now):  # type: ignore[no-untyped-def]
     """Forget what lies before now, and what was held for jobs over their limits when it was last looked at."""
-    tally, stretch = part.tally[0], part.stretch
+    tally = part.tally[0]
     if tally.overdue:
-        if stretch[0].tick == now:
+        if begin_of(part.profile) == now:
             _free(part, now, now + 1, tally.overdue)
         tally.overdue = 0
-    past = 0
-    while past + 1 < tally.many and stretch[past + 1].tick <= now:
-        past += 1
-    if past:
-        _shift(part, past, -past)
-    stretch[0].tick = now
+    forget_before(part.profile, now)
 
 
 @kernel
 def _take(part, begin, end, gpus):  # type: ignore[no-untyped-def]
     """Take GPUs from one tick to another, or give them back where they are negative."""
-    first, last = _cut(part, begin), _cut(part, end)
-    for i in range(first, last):
-        part.stretch[i].free -= gpus
-        if part.stretch[i].free < 0:
-            part.tally[0].broken = True
-    _join(part, last)
-    _join(part, first)
-
-
-@kernel
-def _cut(part, tick):  # type: ignore[no-untyped-def]
-    """Let a stretch begin at a tick, which is not before the first one; where it is. A binary search."""
-    low, high = np.int64(0), part.tally[0].many
-    while low < high:
-        middle = (low + high) >> 1
-        if part.stretch[middle].tick < tick:
-            low = middle + 1
-        else:
-            high = middle
-    if low == part.tally[0].many or part.stretch[low].tick != tick:
-        _shift(part, low, 1)
-        part.stretch[low].tick = tick
-        part.stretch[low].free = part.stretch[low - 1].free
-    return low
-
-
-@kernel
-def _join(part, i):  # type: ignore[no-untyped-def]
-    """Let a stretch be one with that before it where the same is free."""
-    if i > 0 and part.stretch[i].free == part.stretch[i - 1].free:
-        _shift(part, i + 1, -1)
-
-
-@kernel
-def _shift(part, i, by):  # type: ignore[no-untyped-def]
-    """Move the stretches from the i-th on by so many places."""
-    many, stretch = part.tally[0].many, part.stretch
-    if by < 0:
-        for j in range(i, many):
-            stretch[j + by].tick = stretch[j].tick
-            stretch[j + by].free = stretch[j].free
-    else:
-        for j in range(many - 1, i - 1, -1):
-            stretch[j + by].tick = stretch[j].tick
-            stretch[j + by].free = stretch[j].free
-    part.tally[0].many = many + by
+    if take(part.profile, begin, end, gpus):
+        part.tally[0].broken = True
 
 
 kernels(Promises, _arrive, _leave, _give, _next_change)
