@@ -3,8 +3,9 @@
     python -m benchmarks.triage_gpu [--wrong] [--out TABLE.md]
 
 `gpu_failures/logs.jsonl.gz` holds 133 logs with their truths, written before the programs ran; see its README.md.
-The developers of rules read the logs of the families in `READ`. Of the other families they knew the list of what the first
-measurement got wrong, some programs and the head of one log: these rows are more hopeful than logs that nobody has seen.
+The developers of rules read the logs of the families in `READ`. Of the other families they knew the list of what the
+first measurement got wrong, some programs and the head of one log: these rows are more hopeful than logs that nobody
+has seen.
 A program that ended well is counted by itself: its log alone should show no failure.
 """
 
