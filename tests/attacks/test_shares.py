@@ -166,7 +166,7 @@ def test_a_log_is_judged_as_soon_as_it_has_been_read(monkeypatch):
     began_s = time.monotonic()
     taken = [made.next(120.0) for _ in users]
     assert time.monotonic() - began_s < 30.0
-    assert {each.id.job_id for each, _ in taken} == {"0", "1", "2", "3", "4"}
+    assert {each.id.job_id for each, _ in taken} == {"0", "1", "2", "3", "4"}  # type: ignore[misc]
     made.close()
 
 

@@ -109,7 +109,7 @@ def test_a_directory_that_others_may_write_to_is_refused(journal):
 def keeper_of(journal, told):
     """One that decides nothing, on a Slurm that does not answer."""
     silent = SimpleNamespace(look=lambda now: Look())
-    return Keeper(journal, silent, Tools(), None, None, lambda id_, text: told.append((id_, text)), lambda now: False)
+    return Keeper(journal, silent, Tools(), None, None, lambda id_, text: told.append((id_, text)), lambda now: False)  # type: ignore[arg-type]
 
 
 def kept_chain(journal, name="train"):
@@ -127,7 +127,7 @@ def test_a_chain_that_another_process_drives_costs_no_open_file(journal, monkeyp
         if len(counts) == 5:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(keeper.time, "sleep", next_round)
+    monkeypatch.setattr(keeper.time, "sleep", next_round)  # type: ignore[attr-defined]
     with others.held(), pytest.raises(KeyboardInterrupt):
         keeper_of(journal, []).keep(None)
     assert counts == counts[:1] * 5
@@ -165,7 +165,7 @@ def test_a_full_disk_is_said_once_and_tried_again(journal, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Keeper, "_driven", drive)
-    monkeypatch.setattr(keeper.time, "sleep", next_round)
+    monkeypatch.setattr(keeper.time, "sleep", next_round)  # type: ignore[attr-defined]
     told = []
     with pytest.raises(KeyboardInterrupt):
         keeper_of(journal, told).keep(None)
@@ -178,7 +178,7 @@ def test_a_link_is_written_down_before_it_is_submitted(journal, monkeypatch):
     kept.write(JobChain(replace(SPEC, id=kept.id)))
     there = []
     monkeypatch.setattr(keeper, "order_of", lambda *_: None)
-    monkeypatch.setattr(keeper, "submit", lambda *_: there.append(kept.read().links[0].phase) or "7")
+    monkeypatch.setattr(keeper, "submit", lambda *_: there.append(kept.read().links[0].phase) or "7")  # type: ignore[func-returns-value]
     keeper_of(journal, []).keep(None, once=True)
     assert there == [Phase.INTENDED]
     assert kept.read().links[0].job_id == "7"
@@ -195,7 +195,7 @@ def test_what_did_nothing_is_not_asked_of_slurm_each_second(journal, monkeypatch
             raise KeyboardInterrupt
 
     monkeypatch.setattr(keeper, "cancel", lambda _, job_id: cancelled.append(job_id))
-    monkeypatch.setattr(keeper.time, "sleep", next_round)
+    monkeypatch.setattr(keeper.time, "sleep", next_round)  # type: ignore[attr-defined]
     with pytest.raises(KeyboardInterrupt):
         keeper_of(journal, []).keep(None)
     assert cancelled == ["1"]
@@ -204,7 +204,7 @@ def test_what_did_nothing_is_not_asked_of_slurm_each_second(journal, monkeypatch
 def test_to_stop_a_chain_says_what_was_asked_of_whom(journal, monkeypatch, capsys):
     kept = kept_chain(journal)
     cancelled = []
-    monkeypatch.setattr(keep_run.ChainJournal, "of", lambda *_: journal)
+    monkeypatch.setattr(keep_run.ChainJournal, "of", lambda *_: journal)  # type: ignore[attr-defined]
     monkeypatch.setattr(keep_run, "cluster_name", lambda _: "a-cluster")
     monkeypatch.setattr(keep_run, "_keeper", lambda *_, once: keeper_of(journal, []))
     monkeypatch.setattr(keeper, "cancel", lambda _, job_id: cancelled.append(job_id))
@@ -354,7 +354,7 @@ def test_few_outlooks_are_made_at_once_and_each_chain_has_its_turn(tmp_path, mon
     outlooks, chains = Outlooks(tmp_path), [JobChain(replace(SPEC, id=f"c-{number}")) for number in range(6)]
     assert [outlooks(chain, NOW) for chain in chains] == [None] * 6
     assert started == ["c-0", "c-1"]
-    ends[0] = 0
+    ends[0] = 0  # type: ignore[call-overload]
     for second in range(2, 60, 2):
         for chain in chains:
             outlooks(chain, NOW + second)

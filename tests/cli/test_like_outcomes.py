@@ -37,8 +37,8 @@ def past() -> Past:
     """A job of another user every five hours, each of which waited an hour."""
     submit = NOW_S - 5 * HOUR_S * np.arange(N, 0, -1)
     jobs = JobTable(
-        np.arange(N).astype(str), submit, np.full(N, 2), np.full(N, 600.0), start_s=submit + HOUR_S,
-        end_s=submit + HOUR_S + 600, user=np.full(N, "other"), partition=np.full(N, "main"),
+        np.arange(N).astype(str), submit, np.full(N, 2), np.full(N, 600.0), start_s=submit + HOUR_S,  # type: ignore[arg-type]
+        end_s=submit + HOUR_S + 600, user=np.full(N, "other"), partition=np.full(N, "main"),  # type: ignore[arg-type]
         walltime_s=np.full(N, HOUR_S),
     )  # fmt: skip
     return Past(jobs, NOW_S)
@@ -143,7 +143,7 @@ def outlook_of_a_first_link(kept, monkeypatch, tmp_path):
     monkeypatch.setattr(live_queue, "live_queue", lambda: (queue, SITE))
     monkeypatch.setattr(live_queue, "kept_of_slurm", lambda: kept)
     monkeypatch.setattr(keep_outlook, "LEARN_S", 0.0)
-    return lambda: keep_outlook.find_out(chain)
+    return lambda: keep_outlook.find_out(chain)  # type: ignore[arg-type]
 
 
 def test_the_outlook_of_a_first_link_has_outcomes(kept, monkeypatch, tmp_path):

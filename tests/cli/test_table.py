@@ -16,9 +16,12 @@ import perdure
 from perdure.cli import (
     actions,
     comparison,
+    elastic,
     events,
     job,
     jobs,
+    keep_shown,
+    keep_study,
     learn,
     node,
     notices,
@@ -44,7 +47,8 @@ TABLES = {
     "who": who.LIVE_COLUMNS, "who FILE": who.COLUMNS, "who --batch": who.CASE_COLUMNS, "attempts": job.ATTEMPTS,
     "actions of a job": job.ACTIONS, "whatif": (comparison.NAMES[0], *comparison.FIGURES), "report": survey.COLUMNS,
     "notices": notices.COLUMNS, "token": token.COLUMNS, "when": when_answer.BOARD, "when JOB": when_answer.SOONER,
-    "when bench": when_bench.DAYS,
+    "when bench": when_bench.DAYS, "keep list": keep_shown.LIST, "keep show": keep_shown.SHOW,
+    "keep study": keep_study.COLUMNS, "whatif --profiles": elastic.FIGURES,
     "study retry": study.RETRY_COLUMNS, "study delay": study.DELAY_COLUMNS,
 }  # fmt: skip
 HOSTILE = st.text(alphabet=st.characters(codec="utf-8"), max_size=60) | st.sampled_from(
@@ -215,4 +219,5 @@ def test_the_modules_of_tables_are_all_tried():
     folder = Path(table.__file__).parent
     using = {path.stem for path in folder.glob("*.py") if "print_table(" in path.read_text()} - {"output"}
     tried = {"jobs", "node", "actions", "events", "rules", "config", "learn", "notices", "who", "job", "comparison"}
+    tried |= {"elastic", "keep_shown", "keep_study"}
     assert using == tried | {"study", "survey", "token", "when_answer", "when_bench"}

@@ -352,7 +352,7 @@ def test_what_was_said_is_kept_and_its_start_corrects_later_answers(read, home, 
     monkeypatch.setattr(live_queue, "_look", lambda *_: (QueueLook(replace(queue, jobs=started), {}), 0.0))
     own = live_queue.live_queue()[1].own
     assert (own.answers, own.is_known) == (len(waiting), True)
-    corrected = own.corrected(said.forecast, waiting[0])
+    corrected = own.corrected(said.forecast, waiting[0])  # type: ignore[arg-type]
     assert said.forecast.median_s < 60 < 600 < corrected.median_s  # of 6,000 s that it took each time
     again = answer(waiting[0], replace(then, jobs=waiting[:2]), replace(site, own=own), np.random.default_rng(0))
     assert (again.forecast.wait_s, again.forecast.raw_s) == (corrected.wait_s, said.forecast.wait_s)

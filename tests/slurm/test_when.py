@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -25,17 +26,33 @@ AS_NOBODY = (
 Asked = Callable[..., Any]
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compiled")
+    for above in (folder, folder.parent):
+        above.chmod(0o755)
+    shutil.chown(folder, "nobody")
+    return folder
+
+
 @pytest.fixture
-def when(quiet_cluster: SlurmCluster, tmp_path: Path) -> Asked:
-    """Ask as a user without any rights; the picture of the queue is made anew each time, unless it is to be `kept`."""
+def when(quiet_cluster: SlurmCluster, tmp_path: Path, compiled: Path) -> Asked:
+    """Ask as a user without any rights; the picture of the queue is made anew each time, unless it is to be `kept`.
+
+    Compiled loops are kept for all tests: to make them takes the better part of a minute of a processor.
+    """
     cache = tmp_path / "cache"
-    cache.mkdir()
-    cache.chmod(0o777)
     tmp_path.chmod(0o755)
     tries = iter(range(1000))
 
     def ask(*words: str, kept: str = "", json_too: bool = True) -> Any:
         folder = cache / (kept or str(next(tries)))
+        if not folder.exists():
+            made = folder / "perdure"
+            made.mkdir(parents=True)
+            (made / "compiled").symlink_to(compiled)
+            for each in (folder, made):
+                shutil.chown(each, "nobody")
         environment = {**quiet_cluster.env, "HOME": "/nonexistent", "XDG_CACHE_HOME": str(folder)}
         argv = (*AS_NOBODY, sys.executable, "-m", "perdure", "when", *words, *(("--json",) if json_too else ()))
         done = subprocess.run(argv, env=environment, cwd="/", capture_output=True, text=True, timeout=240, check=False)

@@ -63,7 +63,7 @@ def test_a_new_chain_intends_its_first_link_before_it_is_submitted():
 
 
 def test_no_third_link_is_submitted_while_the_second_waits_for_the_first_to_end():
-    chain, _ = step(running(), LinkPlanned(20.0, Decision(True, "now", 20.0)))
+    chain, _ = step(running(), LinkPlanned(20.0, Decision(True, 20.0, "now")))
     chain, _ = step(chain, LinkSubmitted(21.0, 2, "2"))
     both = {1: marks(begun(1, 10.0)), 2: marks(LinkBegun("2", 30.0))}
     chain, effects = step(chain, LinksSeen(31.0, both))

@@ -17,8 +17,9 @@ from typing import TypeVar
 
 import msgspec
 
+from perdure.durable import write_whole
 from perdure.errors import InputError, NotFound, StateError
-from perdure.job.chain_folder import ChainFolder, write_through
+from perdure.job.chain_folder import ChainFolder
 from perdure.succession.chain_state import ChainStanding, JobChain
 
 _NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -59,9 +60,9 @@ class KeptChain:
         return _decoded(self.path / "chain.json", JobChain)
 
     def write(self, chain: JobChain) -> None:
-        write_through(self.path / "chain.json", msgspec.json.encode(chain))
+        write_whole(self.path / "chain.json", msgspec.json.encode(chain), 0o600)
         if chain.standing is not ChainStanding.RUNNING and not self.folder.over.exists():
-            write_through(self.folder.over, chain.why.encode())
+            write_whole(self.folder.over, chain.why.encode(), 0o600)
 
     def plan(self) -> LinkPlan:
         return _decoded(self.path / "plan.json", LinkPlan)
@@ -84,7 +85,7 @@ class KeptChain:
     def ask_stop(self, at_once: bool) -> None:
         """Let whoever drives the chain stop it. Raises `StateError`."""
         with unwritten(self.path):
-            write_through(self.path / "stop", b"now" if at_once else b"later")
+            write_whole(self.path / "stop", b"now" if at_once else b"later", 0o600)
 
     def stop_asked(self) -> str:
         """ "" where nobody has asked, else now or later."""

@@ -26,9 +26,9 @@ from perdure.backends.slurm.submission import (
 from perdure.backends.slurm.tools import Tools
 from perdure.cli.chain_journal import ChainJournal, KeptChain, LinkPlan, refuse_second, unwritten
 from perdure.cli.text import plain
+from perdure.durable import write_whole
 from perdure.errors import ClusterBusy, InputError
 from perdure.installation import user_name
-from perdure.job.chain_folder import write_through
 from perdure.job.framework import Framework, recognised
 from perdure.scheduling.slurm.times import time_s
 from perdure.succession.chain_state import ChainSpec, JobChain, Strategy
@@ -99,9 +99,9 @@ def make_chain(request: KeepRequest, journal: ChainJournal, tools: Tools, now: f
         progress_file=_in(directory, request.progress),
     )
     with unwritten(kept.path):
-        write_through(kept.folder.script, script)
-        write_through(kept.path / "plan.json", msgspec.json.encode(_plan(script, own, given, command)))
-        write_through(kept.path / "environment.json", msgspec.json.encode(environment_for_links(os.environ)))
+        write_whole(kept.folder.script, script, 0o600)
+        write_whole(kept.path / "plan.json", msgspec.json.encode(_plan(script, own, given, command)), 0o600)
+        write_whole(kept.path / "environment.json", msgspec.json.encode(environment_for_links(os.environ)), 0o600)
         kept.write(JobChain(spec).noting(now, f"{where} is to be kept running, links of {walltime_s:.0f} s"))
     return kept
 

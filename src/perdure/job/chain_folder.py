@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from perdure.durable import write_whole
 from perdure.job.link_marks import HandoverAsked, HandoverTold, LinkBegun, LinkEnded, LinkMarks
 
 MAX_BYTES = 64 * 1024
@@ -48,7 +49,7 @@ class ChainFolder:
 
     def write(self, number: int, mark: LinkBegun | HandoverAsked | HandoverTold | LinkEnded) -> None:
         """Leave a mark, in one step, written through to the disk. Raises `OSError`."""
-        write_through(self.mark_path(number, type(mark)), msgspec.json.encode(mark))
+        write_whole(self.mark_path(number, type(mark)), msgspec.json.encode(mark), 0o600)
 
     def take_back(self, number: int, kind: type) -> None:
         """Remove a mark. Raises `OSError`."""
@@ -77,25 +78,6 @@ class ChainFolder:
                 return msgspec.json.decode(file.read(MAX_BYTES), type=kind)
         except (OSError, msgspec.MsgspecError):
             return None
-
-
-def write_through(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Put a file in place in one step, so that a crash leaves the old one or the new one. Raises `OSError`."""
-    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def progress_of(path: str) -> str:

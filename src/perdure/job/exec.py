@@ -36,7 +36,6 @@ from perdure.job.fence import FENCE_DIR, FENCE_TOKEN, Claim, claim
 from perdure.job.files import JobFiles
 from perdure.job.framework import FRAMEWORK_WARNINGS, Framework, prestop_signal_of
 from perdure.job.gang import Gang
-from perdure.job.handover import MovedEnd
 from perdure.job.hang_watch import HangWatch
 from perdure.job.heartbeat import Heartbeat, HeartbeatSource, Pulse
 from perdure.job.identity import FENCE_JOB, Start, Task, identify, task_of
@@ -198,6 +197,8 @@ class _Run:
         if handover is None:
             walltime = WalltimeWatch(EndTime(self._environment, self._tracks.end_time), options.warn_s)
         else:
+            from perdure.job.handover import MovedEnd
+
             walltime, nudge = WalltimeWatch(MovedEnd(handover), handover.grace_s), handover.nudge(nudge)
         return Watches(
             hang=HangWatch(options.hang, BeatReader(self._tracks.beats), OutputFiles(), now),

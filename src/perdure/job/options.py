@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.errors import ConfigError
 from perdure.job.beats import DEFAULT_BEAT_S
 from perdure.job.framework import Framework, framework_of, recognised, signal_of
-from perdure.job.handover import HandoverWatch
 from perdure.job.silence import HangRule
+
+if TYPE_CHECKING:  # programs that are no link of a chain load less
+    from perdure.job.handover import HandoverWatch
 
 USUAL_HANG_AFTER_S = 1800.0
 BEATS_IN_LIMIT, LOOKS_IN_LIMIT = 10, 20  # so often, at least, within a limit that somebody has set

@@ -10,15 +10,20 @@ from collections.abc import Iterable
 import numpy as np
 
 from perdure.model.cluster import Cluster
+from perdure.scheduling.placement.as_asked import AsAsked
 from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.policies import POLICIES, policy_named
+from perdure.scheduling.slurm.policy import Slurm
+from perdure.scheduling.slurm.settings import Partition, SchedulerSettings
 from perdure.simulation.compiled.cache import code_folder
 from perdure.simulation.compiled.registry import COMPILED
+from perdure.simulation.live import LiveQueue
 from perdure.simulation.policy_file import is_policy_file
 from perdure.simulation.simulate import simulate, worth_compiling
 from perdure.traces.generate import generate
 
 JOBS = 50
+DAY_S = 86_400.0
 
 
 def must_compile(jobs: int, policies: Iterable[str], placement: str) -> bool:
@@ -34,12 +39,16 @@ def must_compile(jobs: int, policies: Iterable[str], placement: str) -> bool:
 
 
 def main() -> None:
-    """Replay a few jobs under each policy that has a compiled form."""
+    """Replay a few jobs under each policy that has a compiled form, and a queue as `perdure when` forks it."""
     cluster = Cluster.parse("4x8")
     table = generate(JOBS, cluster, 0.9, np.random.default_rng(0))
     for name in POLICIES:
         if type(policy_named(name)) in COMPILED:
             simulate(table, cluster, name, engine="compiled")
+    now_s = float(table.submit_s.max())
+    on_nodes = Slurm(SchedulerSettings(partitions=(Partition("main", nodes=tuple(range(len(cluster.gpus)))),)))
+    for policy, placement in ((Slurm(), None), (on_nodes, AsAsked((1,) * len(table)))):
+        LiveQueue.at(table, now_s, cluster, policy, placement=placement).fork().advance(now_s + DAY_S)
 
 
 if __name__ == "__main__":

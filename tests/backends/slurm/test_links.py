@@ -103,4 +103,4 @@ def test_a_record_of_an_earlier_job_of_the_same_id_is_not_the_links(monkeypatch)
     monkeypatch.setattr(links, "job_record", lambda *_: SimpleNamespace(submit_s=100))
     monkeypatch.setattr(links, "accounted_job", lambda *_: None)
     tools = SimpleNamespace(dialog=nullcontext)
-    assert ended_job(tools, "7", since_s=10_000.0) is None
+    assert ended_job(tools, "7", since_s=10_000.0) is None  # type: ignore[arg-type]

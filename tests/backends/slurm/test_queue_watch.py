@@ -35,7 +35,7 @@ class Controller:
 
 @given(st.integers(-100_000, 100_000))
 def test_a_look_is_dated_by_slurms_clock(ahead_s):
-    watch = QueueWatch(Controller(ahead_s))
+    watch = QueueWatch(Controller(ahead_s))  # type: ignore[arg-type]
     assert watch.last() is None
     watch.note(5000.0, (), ())
     assert abs(watch.last().queue.now_s - (5000.0 + ahead_s)) <= 1.0
@@ -43,7 +43,7 @@ def test_a_look_is_dated_by_slurms_clock(ahead_s):
 
 def test_what_no_look_tells_is_asked_for_only_where_it_is_wanted_and_seldom():
     controller = Controller(0)
-    watch = QueueWatch(controller)
+    watch = QueueWatch(controller)  # type: ignore[arg-type]
     watch.note(100.0, (), ())
     assert controller.asked == 0
     watch.last()
