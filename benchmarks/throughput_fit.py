@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from perdure.throughput.fit import Steps, fit
+from perdure.throughput.fit import StepTimes, fit
 
 STEPS = Path(__file__).with_name("gpu_profiles") / "steps.csv"
 
 
-def read_profiles(path: Path = STEPS) -> dict[tuple[str, str], Steps]:
+def read_profiles(path: Path = STEPS) -> dict[tuple[str, str], StepTimes]:
     """The measured steps by model and precision, smallest batch first; what was not measured is left out."""
     rows = defaultdict(list)
     with path.open() as file:
@@ -31,17 +31,17 @@ def read_profiles(path: Path = STEPS) -> dict[tuple[str, str], Steps]:
     return {name: _steps(np.array(sorted(each))) for name, each in rows.items()}
 
 
-def _steps(columns: np.ndarray) -> Steps:
+def _steps(columns: np.ndarray) -> StepTimes:
     one = np.ones(len(columns), np.int64)
-    return Steps(one, one, columns[:, 0], columns[:, 1], columns[:, 2])
+    return StepTimes(one, one, columns[:, 0], columns[:, 1], columns[:, 2])
 
 
-def part(steps: Steps, first: int) -> Steps:
+def part(steps: StepTimes, first: int) -> StepTimes:
     """Every other step, from `first` on."""
-    return Steps(*(getattr(steps, name)[first::2] for name in Steps.__slots__))
+    return StepTimes(*(getattr(steps, name)[first::2] for name in StepTimes.__slots__))
 
 
-def table(profiles: dict[tuple[str, str], Steps]) -> Iterator[str]:
+def table(profiles: dict[tuple[str, str], StepTimes]) -> Iterator[str]:
     """One row a model and precision."""
     yield "| model | precision | batches | error between, median | most | in the 90 % interval |"
     yield "|---" * 6 + "|"

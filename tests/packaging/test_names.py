@@ -9,7 +9,7 @@ from pathlib import Path
 import perdure
 
 SOURCES = Path(perdure.__file__).parent
-SHARED_BY_PARTS = 10
+SHARED_BY_PARTS = 8  # Decision, Forecast, Lending, NodePlan, Planner, Promises, Source, View
 
 
 def homes():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from perdure.scheduling.gavel import (
-    Cluster,
+    GavelRound,
     equal_share,
     finish_time_fairness,
     first_come,
@@ -28,7 +28,7 @@ from tests.conftest import require
 def clusters(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     jobs, types = draw(st.integers(1, 8)), draw(st.integers(1, 4))
-    return Cluster.of(
+    return GavelRound.of(
         rng.uniform(0.1, 10.0, (jobs, types)),
         rng.integers(1, 9, types).astype(float),
         2.0 ** rng.integers(0, 4, jobs),
@@ -50,7 +50,7 @@ def normalised(cluster, fractions):
 def test_max_min_by_hand(data_dir: Path | None) -> None:
     where = require("data", data_dir, "no golden schedules here") / "golden-schedulers" / "hand_cases.json"
     case = next(case for case in json.loads(where.read_text()) if case["id"] == "gavel-las-lp")
-    cluster = Cluster.of(np.array(case["input"]["throughputs"], float), np.array(case["input"]["workers"], float))
+    cluster = GavelRound.of(np.array(case["input"]["throughputs"], float), np.array(case["input"]["workers"], float))
     assert equal_share(cluster).tolist() == case["expected"]["norm"]
     assert least_attained(cluster).value == pytest.approx(case["expected"]["opt_min_normalised"], abs=1e-9)
 
@@ -121,20 +121,20 @@ def _slower(cluster, left, alone, spent, rho):
 
 def test_on_equal_gpus_one_type_is_as_good_as_another():
     rng = np.random.default_rng(0)
-    cluster = Cluster.of(rng.uniform(1, 5, (4, 2)), np.array([2.0, 2.0]))
+    cluster = GavelRound.of(rng.uniform(1, 5, (4, 2)), np.array([2.0, 2.0]))
     assert least_attained(cluster.blind()).value == pytest.approx(1.0)
 
 
 def test_total_throughput_gives_each_type_to_who_gains_most():
-    found = total_throughput(Cluster.of(np.array([[4.0, 1.0], [1.0, 1.0]]), np.array([1.0, 1.0])))
+    found = total_throughput(GavelRound.of(np.array([[4.0, 1.0], [1.0, 1.0]]), np.array([1.0, 1.0])))
     assert found.fractions.round(6).tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
 def test_first_come_serves_the_oldest_where_only_one_can_run():
-    found = first_come(Cluster.of(np.ones((3, 1)), np.array([1.0])), np.array([2, 0, 1]))
+    found = first_come(GavelRound.of(np.ones((3, 1)), np.array([1.0])), np.array([2, 0, 1]))
     assert found.fractions.round(6).ravel().tolist() == [0.0, 1.0, 0.0]
 
 
 def test_makespan_of_two_jobs_on_one_gpu_is_the_sum():
-    found = makespan(Cluster.of(np.ones((2, 1)), np.array([1.0])), np.array([100.0, 300.0]))
+    found = makespan(GavelRound.of(np.ones((2, 1)), np.array([1.0])), np.array([100.0, 300.0]))
     assert 1 / found.value == pytest.approx(400.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perdure.throughput.fit import ProfileError, SpeedFit, Steps, fit
+from perdure.throughput.fit import ProfileError, SpeedFit, StepTimes, fit
 from perdure.throughput.speed import SpeedModel
 from tests.conftest import require
 
@@ -15,10 +15,12 @@ TRUE = SpeedModel(0.05, 0.002, 0.08, 0.004, 0.02, 0.001, 1.6)
 WHERE = [(1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (2, 16), (4, 16), (4, 32)]
 
 
-def measured(where: list[tuple[int, int]], noise: float, rng: np.random.Generator) -> Steps:
+def measured(where: list[tuple[int, int]], noise: float, rng: np.random.Generator) -> StepTimes:
     nodes, gpus, batch = np.array([(n, k, m) for n, k in where for m in (8, 16, 32, 64)]).T
     jitter = np.exp(noise * rng.standard_normal((2, len(nodes))))
-    return Steps(nodes, gpus, batch, TRUE.gradient_s(batch) * jitter[0], TRUE.step_s(nodes, gpus, batch) * jitter[1])
+    return StepTimes(
+        nodes, gpus, batch, TRUE.gradient_s(batch) * jitter[0], TRUE.step_s(nodes, gpus, batch) * jitter[1]
+    )
 
 
 def test_a_known_model_predicts_the_same_steps() -> None:
@@ -53,19 +55,19 @@ def test_what_was_not_measured_is_wide_and_slower_than_within_a_node() -> None:
 
 
 def test_one_measured_step_is_enough_for_a_model() -> None:
-    found = fit(Steps(*(np.array([value]) for value in (1, 1, 32, 0.1, 0.1))))
+    found = fit(StepTimes(*(np.array([value]) for value in (1, 1, 32, 0.1, 0.1))))
     assert float(found.model.step_s(1, 1, 32)) == pytest.approx(0.1, rel=1e-3)
 
 
 @pytest.mark.parametrize("value", [np.nan, 0.0, -1.0, np.inf])
 def test_a_time_that_is_none_is_named(value: float) -> None:
     with pytest.raises(ProfileError, match="step 1: step_s is"):
-        Steps(np.ones(2, int), np.ones(2, int), np.full(2, 8.0), np.full(2, 0.1), np.array([0.1, value]))
+        StepTimes(np.ones(2, int), np.ones(2, int), np.full(2, 8.0), np.full(2, 0.1), np.array([0.1, value]))
 
 
 def test_an_empty_profile_is_refused() -> None:
     with pytest.raises(ProfileError, match="empty"):
-        Steps(*(np.array([]) for _ in range(5)))
+        StepTimes(*(np.array([]) for _ in range(5)))
 
 
 def test_measured_profiles_of_sia_are_met(data_dir: Path | None) -> None:
@@ -78,7 +80,7 @@ def test_measured_profiles_of_sia_are_met(data_dir: Path | None) -> None:
     ).fetchnumpy()
     rows = [np.asarray(columns[name]) for name in ("num_nodes", "num_gpus", "local_bsz", "gradient", "step_time")]
     held_out = np.random.default_rng(0).random(len(rows[0])) < 0.3
-    found = fit(Steps(*(row[~held_out] for row in rows)))
+    found = fit(StepTimes(*(row[~held_out] for row in rows)))
     nodes, gpus, batch, _, step_s = (row[held_out] for row in rows)
     low, high = found.interval(nodes, gpus, batch)
     assert np.median(np.abs(found.model.step_s(nodes, gpus, batch) / step_s - 1)) < 0.08

@@ -117,7 +117,7 @@ def _gavel(solve: str) -> Callable[[State], dict[str, Any]]:
         def column(name: str) -> Any:
             return np.array(state[name], float) if state.get(name) is not None else None
 
-        cluster = gavel.Cluster.of(
+        cluster = gavel.GavelRound.of(
             np.array(state["throughputs"], float),
             np.array(state["workers"], float),
             column("scale_factors"),

@@ -20,7 +20,7 @@ SLACK = 1e-7  # relative: what a solver's tolerance may hide
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class GavelRound:
     """The jobs and GPU types of one round.
 
     `throughput` (n_jobs, n_types) in steps a second, 0 where a job cannot run; `workers` (n_types,) in GPUs; `scale`
@@ -46,14 +46,14 @@ class Cluster:
     @classmethod
     def of(
         cls, throughput: Floats, workers: Floats, scale: Floats | None = None, weight: Floats | None = None
-    ) -> Cluster:
+    ) -> GavelRound:
         """With scale and weight of 1 unless given."""
         ones = np.ones(len(throughput))
         return cls(throughput, workers, ones if scale is None else scale, ones if weight is None else weight)
 
-    def blind(self) -> Cluster:
+    def blind(self) -> GavelRound:
         """The same for a policy that takes all GPU types as equal."""
-        return Cluster((self.throughput > 0).astype(float), self.workers, self.scale, self.weight)
+        return GavelRound((self.throughput > 0).astype(float), self.workers, self.scale, self.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +64,28 @@ class Allocation:
     fractions: Floats
 
 
-def equal_share(cluster: Cluster) -> Floats:
+def equal_share(cluster: GavelRound) -> Floats:
     """Throughput (n_jobs,) if every job had the same part of every GPU type, as much as one job can use."""
     share = cluster.workers / len(cluster.throughput)
     return np.asarray(cluster.throughput @ (share / share.sum() if share.sum() > 0 else share), float)
 
 
-def least_attained(cluster: Cluster) -> Allocation:
+def least_attained(cluster: GavelRound) -> Allocation:
     """Max-min fairness: the smallest of the jobs' throughputs over their weighted equal share is as large as can be.
 
-    >>> found = least_attained(Cluster.of(np.array([[4.0, 1.0], [1.0, 1.0]]), np.array([1.0, 1.0])))
+    >>> found = least_attained(GavelRound.of(np.array([[4.0, 1.0], [1.0, 1.0]]), np.array([1.0, 1.0])))
     >>> round(found.value, 6)
     1.0
     """
     return _raise_smallest(cluster, cluster.scale / (cluster.weight * equal_share(cluster)))
 
 
-def makespan(cluster: Cluster, steps_left: Floats) -> Allocation:
+def makespan(cluster: GavelRound, steps_left: Floats) -> Allocation:
     """All jobs are done as early as can be: `value` is the largest part of what is left that all do in a second."""
     return _raise_smallest(cluster, 1.0 / steps_left)
 
 
-def finish_time_fairness(cluster: Cluster, spent_s: Floats, steps_left: Floats, alone_s: Floats) -> Allocation:
+def finish_time_fairness(cluster: GavelRound, spent_s: Floats, steps_left: Floats, alone_s: Floats) -> Allocation:
     """The largest rho is as small as can be: `value` is that rho.
 
     A job's rho is the time it will have taken, `spent_s` and what is left, over `alone_s`, what it would have taken
@@ -107,17 +107,17 @@ def finish_time_fairness(cluster: Cluster, spent_s: Floats, steps_left: Floats, 
     return Allocation(high, np.zeros_like(cluster.throughput) if best is None else best)
 
 
-def total_throughput(cluster: Cluster) -> Allocation:
+def total_throughput(cluster: GavelRound) -> Allocation:
     """The sum of throughputs, each over its best GPU type, is as large as can be: efficient, and not fair."""
     return _maximise(cluster, np.ones(len(cluster.throughput)))
 
 
-def first_come(cluster: Cluster, order: NDArray[np.int64]) -> Allocation:
+def first_come(cluster: GavelRound, order: NDArray[np.int64]) -> Allocation:
     """FIFO that knows GPU types: jobs weigh by their place, `order` (n_jobs,) from 0 for the oldest."""
     return _maximise(cluster, (len(order) - order).astype(float))
 
 
-def water_filling(cluster: Cluster) -> Allocation:
+def water_filling(cluster: GavelRound) -> Allocation:
     """Max-min fairness to the end: once the smallest cannot rise, the next smallest does, and so on.
 
     `value` is the smallest. Each program's dual prices name jobs that hold the smallest down in every best allocation;
@@ -143,13 +143,13 @@ class _Smallest:
     price: Floats
 
 
-def _raise_smallest(cluster: Cluster, factor: Floats) -> Allocation:
+def _raise_smallest(cluster: GavelRound, factor: Floats) -> Allocation:
     """The allocation whose smallest `factor * throughput` is largest."""
     found = _solve_smallest(cluster, factor, np.zeros(len(factor)), np.zeros(len(factor), bool))
     return Allocation(found.level, found.fractions)
 
 
-def _solve_smallest(cluster: Cluster, factor: Floats, floor: Floats, held: NDArray[np.bool_]) -> _Smallest:
+def _solve_smallest(cluster: GavelRound, factor: Floats, floor: Floats, held: NDArray[np.bool_]) -> _Smallest:
     """The same, with those `held` at their floor or above instead."""
     jobs, types = cluster.throughput.shape
     above = hstack([-_weighted(cluster, factor), csr_matrix((~held).astype(float)[:, None])])
@@ -164,7 +164,7 @@ def _solve_smallest(cluster: Cluster, factor: Floats, floor: Floats, held: NDArr
     return _Smallest(float(found.x[-1]), np.maximum(found.x[:-1], 0.0).reshape(jobs, types), price)
 
 
-def _maximise(cluster: Cluster, worth: Floats) -> Allocation:
+def _maximise(cluster: GavelRound, worth: Floats) -> Allocation:
     """The allocation with the largest sum of `worth` times throughput over that on the job's best GPU type."""
     best = cluster.throughput.max(axis=1, keepdims=True)
     value = worth[:, None] * np.divide(cluster.throughput, best, where=best > 0, out=np.zeros_like(cluster.throughput))
@@ -172,18 +172,18 @@ def _maximise(cluster: Cluster, worth: Floats) -> Allocation:
     return Allocation(-float(found.fun), np.maximum(found.x, 0.0).reshape(value.shape))
 
 
-def _weighted(cluster: Cluster, factor: Floats) -> csr_matrix:
+def _weighted(cluster: GavelRound, factor: Floats) -> csr_matrix:
     """`factor * throughput` of each job, as rows over the fractions."""
     jobs, types = cluster.throughput.shape
     entries = (cluster.throughput * factor[:, None]).ravel()
     return csr_matrix((entries, (np.repeat(np.arange(jobs), types), np.arange(jobs * types))))
 
 
-def _limits(cluster: Cluster) -> csr_matrix:
+def _limits(cluster: GavelRound) -> csr_matrix:
     """No job has more than all of its time, and no GPU type more than its workers; rows over the fractions."""
     jobs, types = cluster.throughput.shape
     return vstack([kron(eye(jobs), np.ones((1, types))), kron(cluster.scale[None, :], eye(types))]).tocsr()
 
 
-def _bound(cluster: Cluster) -> Floats:
+def _bound(cluster: GavelRound) -> Floats:
     return np.concatenate([np.ones(len(cluster.throughput)), cluster.workers])

@@ -29,7 +29,7 @@ class ProfileError(PerdureError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepTimes:
     """Measured steps of one application on one GPU type, as columns of one length (n_steps,).
 
     `gradient_s` is the time of a pass without synchronising, `step_s` of a whole step without accumulation.
@@ -81,7 +81,7 @@ class SpeedFit:
         return middle * np.exp(-half), middle * np.exp(half)
 
 
-def fit(steps: Steps) -> SpeedFit:
+def fit(steps: StepTimes) -> SpeedFit:
     """The model that the measured steps tell, by least root mean squared logarithmic error.
 
     What no step tells of is pinned: without several batches, half of the pass's time is taken to be fixed; without
@@ -103,7 +103,7 @@ def fit(steps: Steps) -> SpeedFit:
     return _with_intervals(theta, seen, steps)
 
 
-def _seen(steps: Steps) -> NDArray[np.bool_]:
+def _seen(steps: StepTimes) -> NDArray[np.bool_]:
     across, inside = steps.nodes > 1, (steps.nodes == 1) & (steps.gpus > 1)
     batches = len(np.unique(steps.local_batch)) > 1
     more_across, more_inside = (across & (steps.gpus > 2)).any(), (inside & (steps.gpus > 2)).any()
@@ -142,7 +142,7 @@ def _log_step_slopes(theta: Floats, nodes: Counts, gpus: Counts, local_batch: Fl
     return _step_slopes(theta, gradient, sync, step, slopes, local_batch) * theta
 
 
-def _loss(theta: Floats, steps: Steps) -> tuple[float, Floats]:
+def _loss(theta: Floats, steps: StepTimes) -> tuple[float, Floats]:
     """The loss and its gradient."""
     gradient, sync, step, slopes = _times(theta, steps.nodes, steps.gpus, steps.local_batch)
     of_gradient = np.log(gradient / steps.gradient_s)
@@ -162,7 +162,7 @@ def _loss(theta: Floats, steps: Steps) -> tuple[float, Floats]:
     return float(loss), slope
 
 
-def _with_intervals(theta: Floats, seen: NDArray[np.bool_], steps: Steps) -> SpeedFit:
+def _with_intervals(theta: Floats, seen: NDArray[np.bool_], steps: StepTimes) -> SpeedFit:
     """Gauss-Newton covariance in logarithms; what was not seen has a spread of its own."""
     gradient, sync, step, slopes = _times(theta, steps.nodes, steps.gpus, steps.local_batch)
     of_gradient, of_step = np.log(gradient / steps.gradient_s), np.log(step / steps.step_s)

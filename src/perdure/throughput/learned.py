@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.throughput.efficiency import StatisticalEfficiency
-from perdure.throughput.fit import Steps, fit
+from perdure.throughput.fit import StepTimes, fit
 from perdure.throughput.goodput import BatchLimits, best_batch
 from perdure.throughput.speed import PARAMETERS, Floats, SpeedModel
 
@@ -47,7 +47,7 @@ class LearnedSpeed:
             if (self.kind, seen) not in self.fits:
                 nodes, gpus, local = np.array([place for place, _ in seen], np.int64).T
                 step_s, gradient_s = np.array([seconds for _, seconds in seen], float).T
-                self.fits[self.kind, seen] = fit(Steps(nodes, gpus, local.astype(float), gradient_s, step_s)).model
+                self.fits[self.kind, seen] = fit(StepTimes(nodes, gpus, local.astype(float), gradient_s, step_s)).model
             self.fitted, self.stale = self.fits[self.kind, seen], False
         return self.fitted
 
