@@ -11,6 +11,7 @@ from typing import Any
 from fastapi.routing import APIRoute
 
 from perdure.blame.builders.topology import NO_SWITCHES
+from perdure.model.chain_link import ChainLink
 from perdure.model.jobs import AttemptState
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.blame.suspect_store import SuspectStore
@@ -36,6 +37,8 @@ def full_site(path: Path, **more: Any) -> Site:
     world = place.world
     fill(world)
     _failures_on(SICK, place)
+    for job, user in (("201", "mira"), ("202", "jonas")):
+        world.submit(job, "kept", user, link=ChainLink(f"kept-{user}", 1, why="its forecast is short"))
     operator, mira = place.client(place.operator), place.client(place.mira)
     for client, about in (
         (operator, {"type": "app.nan", "id": f"odd-{world.cluster}", "subject": {}}),
@@ -124,6 +127,8 @@ def addresses(place: Site) -> list[str]:
         "exception_id": listed("exceptions", "id")[:12],
         "comparison_id": [each.id for each in place.queue.store.all()],
         "name": listed("nodes", "name"),
+        "user": sorted({*listed("chains", "user")}),
+        "chain": listed("chains", "chain"),
     }
     pictures = {"name": ["waits"], "theme": ["dark"]}
     found = []

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from perdure.coordination.messages import Ticked
+from perdure.model.chain_link import ChainLink
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState
 from perdure.model.output import LogMark
@@ -44,7 +45,7 @@ def lived_in(path, **more):
     """A site on which mira's jobs have failed, and a program of hers has spoken; jonas has a job of his own."""
     place = site(path, max_streams=0, **more)
     world, told = place.world, Told(place.world)
-    world.submit("1", "hermes", "mira")
+    world.submit("1", "hermes", "mira", link=ChainLink("kept-mira", 1))
     world.start("1", "gpu01")
     world.submit("2", "his", "jonas")
     world.start("2", "gpu02")
@@ -81,6 +82,8 @@ def routes(place):
         "name": [*world.nodes][:2],
         "comparison_id": ["1"],
         "theme": ["light"],
+        "user": ["mira"],
+        "chain": ["kept-mira"],
     }
     for method, path, _ in CASES:
         if method != "GET" or "static" in path or path.endswith("/stream"):
