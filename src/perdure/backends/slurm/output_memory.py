@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,7 +31,7 @@ from perdure.errors import PerdureError
 from perdure.model.jobs import Attempt
 
 LINES_PAUSES_S = (0.0, 0.4, 0.8, 1.6, 3.2)
-MAX_SCRIPTS = 100  # asked for in one look
+MAX_SCRIPTS = 500  # asked for in one look, a few ms each
 MAX_OUTPUTS = 5000  # jobs that failed of which it is remembered where they write to
 
 
@@ -48,12 +49,17 @@ class OutputMemory:
         self.hosts: dict[str, str] = {}  # names of nodes' machines, where they are not those of the nodes
 
     def ask_scripts(self, scontrol: Dialog, records: Sequence[JobRecord]) -> dict[str, bytes]:
-        """The batch scripts of jobs that are new among those that failed; of an array one for all its tasks."""
+        """The batch scripts of jobs that are new among those that failed; of an array one for all its tasks.
+
+        Of too many, those of the jobs that ended last: the others failed before anybody looked.
+        """
         failed = [record for record in records if self._is_newly_failed(record)]
         if failed or any(record.state == "COMPLETING" and record.exit_code for record in records):
             self._site.ask(scontrol)
         scripts: dict[str, bytes] = {}
-        for record in failed[:MAX_SCRIPTS]:
+        for record in sorted(failed, key=_ended_s, reverse=True):
+            if len(scripts) == MAX_SCRIPTS:
+                break
             array = record.job_id.partition("_")[0]
             if array not in scripts:
                 answer = scontrol.ask(f"write batch_script {record.raw_id} -")
@@ -158,6 +164,11 @@ class OutputMemory:
         """The jobs beside an attempt's that may have written to a file of a rank."""
         beside = self._siblings.get(attempt.id.job_id, ())
         return rivals(path, attempt, writing(beside, ChainMap(self.known, self._beside)))
+
+
+def _ended_s(record: JobRecord) -> float:
+    """When an attempt that failed ended; of one that was put back since, now."""
+    return math.inf if record.end_s is None else record.end_s
 
 
 def told_lines(rows: Iterable[AccountingRow]) -> dict[str, str]:

@@ -1,0 +1,61 @@
+"""Whose batch scripts are asked for, of jobs that failed."""
+
+import re
+
+from perdure.backends.slurm import output_memory
+from perdure.backends.slurm.output_memory import OutputMemory
+from perdure.backends.slurm.records import read_jobs
+from tests.backends.slurm.text import MARK, job
+
+START = 1_800_000_000
+
+
+class Controller:
+    """It has every script, and notes whose was asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def ask(self, command):
+        self.asked.append(int(re.fullmatch(r"write batch_script (\d+) -", command)[1]))
+        return self
+
+    out, complaint = b"#!/bin/sh\n", ""
+
+
+class Site:
+    known = None
+
+    def ask(self, scontrol):
+        pass
+
+
+def failed(number, ended=60, **more):
+    said = {"state": "FAILED", "reason": "NonZeroExitCode", "exit_code": "1:0", "start": START} | more
+    (found,) = read_jobs(job(number, end=START + ended, **said).encode(), MARK).whole
+    return found
+
+
+def test_of_more_failed_jobs_than_are_asked_for_the_latest_are(monkeypatch):
+    monkeypatch.setattr(output_memory, "MAX_SCRIPTS", 5)
+    memory, controller = OutputMemory(None, None, Site(), {}), Controller()
+    found = memory.ask_scripts(controller, [failed(100 + n, ended=n) for n in range(12)])
+    assert controller.asked == [111, 110, 109, 108, 107]
+    assert found.keys() == {str(number) for number in controller.asked}
+
+
+def test_one_that_was_put_back_is_asked_for_before_those_that_ended(monkeypatch):
+    monkeypatch.setattr(output_memory, "MAX_SCRIPTS", 1)
+    memory, controller = OutputMemory(None, None, Site(), {}), Controller()
+    back = {"state": "PENDING", "reason": "BeginTime", "restarts": 1, "start": "Unknown"}
+    (waiting,) = read_jobs(job(7, **back).encode(), MARK).whole
+    memory.ask_scripts(controller, [failed(8), waiting])
+    assert controller.asked == [7]
+
+
+def test_tasks_of_one_array_ask_once(monkeypatch):
+    monkeypatch.setattr(output_memory, "MAX_SCRIPTS", 2)
+    memory, controller = OutputMemory(None, None, Site(), {}), Controller()
+    tasks = [failed(20 + n, before_name=f"ArrayJobId=20 ArrayTaskId={n} ") for n in range(4)]
+    memory.ask_scripts(controller, [*tasks, failed(10, ended=1)])
+    assert controller.asked == [20, 10]
