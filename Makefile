@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up help setup test test-tools lock attacks crash dst reference mutants mutants-generated fuzz slurm-table slurm-keep programs foundry bench-triage bench-waits docs clean
+.PHONY: up help setup test test-tools lock attacks crash dst reference laws mutants mutants-generated fuzz slurm-table slurm-keep programs foundry bench-triage bench-waits docs clean
 
 up: setup ## install into .venv, start the embedded cluster and a demonstration; ARGS="--no-demo --port 8080"
 	@exec $(BIN)/perdure up $(ARGS)
@@ -67,6 +67,11 @@ dst: test-tools ## deterministic simulation of the whole service; N=2000, or SEE
 reference: N = 3000
 reference: test-tools ## schedules against a simulator written from the textbooks; N=3000
 	@REFERENCE_INSTANCES=$(N) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 0 tests/simulation/test_reference.py
+
+# What the controller decides does not change with names, times, and what it has no business with: N seeds a law.
+laws: N = 300
+laws: test-tools ## laws of renaming, shifting, telling twice and of others beside; N=300 seeds each
+	@LAWS_SEEDS=$(N) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 0 tests/laws
 
 # Deliberate bugs (tests/mutants): does a test notice each? Some of them: make mutants ONLY=retry,fence.
 mutants: test-tools ## does a test notice each deliberate bug? ONLY=retry,fence

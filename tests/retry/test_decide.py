@@ -24,6 +24,7 @@ from perdure.retry.history import (
     blamed,
     fingerprint_of,
     is_shared,
+    nodes_by_partition,
     usable_nodes,
 )
 from perdure.retry.rules import RetryRules
@@ -737,6 +738,18 @@ def test_of_two_nodes_asked_for_by_name_the_one_that_did_not_fail_is_kept():
     before = [replace(each, nodes=("n1", "n2"), failed_nodes=("n2",)) for each in earlier(1)]
     again = replace(lost, nodes=("n1", "n3"), failed_nodes=("n3",))
     assert decided(verdict, replace(job, required=("n1",)), again, before, fleet).exclude == ("n3",)
+
+
+def test_a_suspect_of_a_partition_in_which_the_job_never_starts_is_not_spoken_of():
+    suspects = dict.fromkeys(("n3", "n4", "n9"), (trouble("eve"), trouble("eve"), trouble("bob")))
+    nodes = [Node(name, NodeState.UP, partitions=("two",)) for name in ("n1", "n2", "n5", "n6", "n7")]
+    nodes += [Node("n3", NodeState.UP, partitions=("one",)), Node("n4", NodeState.DOWN, partitions=("two",))]
+    fleet = Fleet(usable_nodes(nodes), nodes_by_partition(nodes), live_jobs=10, troubles=suspects)
+    of_two = decided(job=replace(JOB, partition="two", node_count=1), fleet=fleet)
+    assert of_two.exclude == ("n2", "n4")  # what is down may come back
+    of_any = decided(job=replace(JOB, partition="not-seen,two,one", node_count=1), fleet=fleet)
+    assert of_any.exclude == ("n2", "n3", "n4")
+    assert "n9" in decided(job=JOB, fleet=replace(fleet, members={})).exclude  # nobody has seen the nodes yet
 
 
 def test_a_suspect_that_was_asked_for_by_name_is_kept():

@@ -438,7 +438,8 @@ def _elsewhere(
         return (), (), f"retry anywhere{_but(job.excluded)}, as other users' jobs failed alike on other nodes"
     kept = _kept_nodes(job, attempt, verdict, past, fleet)
     named = tuple(node for node in attempt.failed_nodes or attempt.nodes if node not in kept)
-    suspects = sorted(fleet.suspects(now, rules.node_memory_s) - set(named) - kept)
+    suspected = fleet.in_partition(fleet.suspects(now, rules.node_memory_s), job.partition)
+    suspects = sorted(suspected - set(named) - kept)
     fewest, most = restart_range(job)
     needed = fewest if attempt.failed_nodes else most
     nodes = fleet.nodes_for(job.partition)

@@ -106,6 +106,7 @@ class Fleet(Struct, frozen=True):
     """What is known of the cluster as a whole. Bounded: troubles by node and age, spending by the hour."""
 
     usable: Mapping[str, frozenset[str]] = field(default_factory=dict)  # nodes by partition; "" is all of them
+    members: Mapping[str, frozenset[str]] = field(default_factory=dict)  # the same, with those out of service
     reserved: frozenset[str] = frozenset()  # of the usable nodes, those where other jobs do not start for now
     set_down: frozenset[str] = frozenset()  # nodes that a person has set down
     live_jobs: int = 0  # that run or wait
@@ -115,8 +116,13 @@ class Fleet(Struct, frozen=True):
 
     def nodes_for(self, partition: str) -> frozenset[str]:
         """Nodes that a job in `partition` (or several, as in "a,b") may get; all where it is not known."""
-        named = [self.usable[name] for name in partition.split(",") if name in self.usable]
-        return frozenset().union(*named) if named else self.usable.get("", frozenset())
+        named = _of_partitions(self.usable, partition)
+        return self.usable.get("", frozenset()) if named is None else named
+
+    def in_partition(self, nodes: frozenset[str], partition: str) -> frozenset[str]:
+        """Of `nodes` those in `partition`, in service or not; all of them where it is not known."""
+        named = _of_partitions(self.members, partition)
+        return nodes if named is None else nodes & named
 
     def with_trouble(self, nodes: tuple[str, ...], trouble: NodeTrouble, memory_s: float) -> Fleet:
         """Remember a failure against `nodes`, and forget what is older than `memory_s`."""
@@ -219,11 +225,24 @@ def _shown_broken(attempt: Attempt, verdict: Verdict) -> tuple[str, ...]:
 
 def usable_nodes(nodes: Iterable[Node]) -> dict[str, frozenset[str]]:
     """The nodes on which jobs may be put, by partition, and under "" all of them."""
+    nodes = list(nodes)
+    usable = {node.name for node in nodes if node.is_usable}
+    return {name: members & usable for name, members in nodes_by_partition(nodes).items()}
+
+
+def nodes_by_partition(nodes: Iterable[Node]) -> dict[str, frozenset[str]]:
+    """All nodes, in service or not, by partition, and under "" all of them."""
     found: dict[str, set[str]] = {"": set()}
     for node in nodes:
         for name in ("", *node.partitions):
-            found.setdefault(name, set()).update({node.name} if node.is_usable else ())
+            found.setdefault(name, set()).add(node.name)
     return {name: frozenset(members) for name, members in found.items()}
+
+
+def _of_partitions(nodes: Mapping[str, frozenset[str]], partition: str) -> frozenset[str] | None:
+    """The nodes of one partition, or of several as in "a,b"; None where none of them is known."""
+    named = [nodes[name] for name in partition.split(",") if name in nodes]
+    return frozenset().union(*named) if named else None
 
 
 def _speak_against(troubles: tuple[NodeTrouble, ...], since: float) -> bool:

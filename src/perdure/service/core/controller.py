@@ -32,7 +32,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState, begins_anew
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import GONE, Known, Observation, changes
 from perdure.retry.decide import Decision
-from perdure.retry.history import Fleet, usable_nodes
+from perdure.retry.history import Fleet, nodes_by_partition, usable_nodes
 from perdure.retry.launches import of_launches
 from perdure.retry.one_node import is_of_place, of_one_node, with_end
 from perdure.service.core.case import Case, ControllerState, Failure
@@ -255,10 +255,11 @@ def fleet_of(known: Known, fleet: Fleet, before: Known | None = None) -> Fleet:
     fleet = replace(fleet, live_jobs=live, running_jobs=len(known.running))
     if before is not None and known.nodes == before.nodes:
         return fleet
-    usable = usable_nodes(known.nodes.values()) if known.nodes else {}
+    nodes = known.nodes.values()
+    usable, members = (usable_nodes(nodes), nodes_by_partition(nodes)) if nodes else ({}, {})
     reserved = frozenset(node.name for node in known.nodes.values() if node.is_reserved)
     set_down = frozenset(node.name for node in known.nodes.values() if node.is_set_down)
-    return replace(fleet, usable=usable, reserved=reserved, set_down=set_down)
+    return replace(fleet, usable=usable, members=members, reserved=reserved, set_down=set_down)
 
 
 def _attempt_ended(state: ControllerState, event: AttemptEnded, settings: ControllerSettings) -> Stepped:

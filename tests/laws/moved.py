@@ -1,0 +1,68 @@
+"""The same value with other names, or at another time: what laws of renaming and of shifted clocks are made of.
+
+It goes through any Struct or collection by its fields, so a new one is moved by itself. A new field that counts seconds
+is refused until it is told here whether it says when something is, or how long it takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+from msgspec import Struct
+
+INSTANTS = frozenset({
+    "time_s", "submit_s", "eligible_s", "start_s", "end_s", "since_s", "until_s", "deadline_s", "expires_s",
+    "written_s", "said_s",
+})  # fmt: skip
+DURATIONS = frozenset({"walltime_s", "elapsed_s", "delay_s", "wait_s", "answer_s", "window_s"})
+INSTANTS_IN = frozenset({"missing", "ended", "spent"})
+"""Fields that are mappings to instants."""
+_WORD = re.compile(r"[A-Za-z0-9_]+")
+_IN_TEXT = re.compile(r"\b1[56]\d{8}(?:\.\d+)?\b")  # an instant, as keys have them
+
+
+class Moved:
+    """Gives a value as it would be with each word of its texts renamed, and with all its instants `shift_s` later."""
+
+    def __init__(self, rename: Callable[[str], str] = lambda word: word, shift_s: float = 0.0) -> None:
+        self._rename, self._shift_s = rename, shift_s
+        self._texts: dict[str, str] = {}
+        self._known: dict[int, tuple[Any, Any]] = {}  # by id: what was moved, which keeps the id, and what it came to
+
+    def __call__(self, value: Any, field: str = "") -> Any:
+        if isinstance(value, str):
+            return value if isinstance(value, Enum) else self._text(value)
+        if isinstance(value, float):
+            return value + self._shift_s if _is_instant(field) else value
+        if value is None or isinstance(value, int | bytes | Enum):
+            return value
+        known = self._known.get(id(value))
+        if known is None:
+            known = self._known[id(value)] = (value, self._made(value, field))
+        return known[1]
+
+    def _made(self, value: Any, field: str) -> Any:
+        if isinstance(value, Struct):
+            return type(value)(*(self(getattr(value, name), name) for name in value.__struct_fields__))
+        if isinstance(value, Mapping):
+            return {self(key): self(each, field) for key, each in value.items()}
+        assert isinstance(value, tuple | list | frozenset), f"{type(value).__name__} is nothing that can be moved"
+        return type(value)(self(each, field) for each in value)
+
+    def _text(self, text: str) -> str:
+        if text not in self._texts:
+            moved = _IN_TEXT.sub(self._later, text) if self._shift_s else text
+            self._texts[text] = _WORD.sub(lambda word: self._rename(word[0]), moved)
+        return self._texts[text]
+
+    def _later(self, found: re.Match[str]) -> str:
+        return f"{float(found[0]) + self._shift_s:.{len(found[0].partition('.')[2])}f}"
+
+
+def _is_instant(field: str) -> bool:
+    known = field in INSTANTS or field in DURATIONS or not field.endswith("_s")
+    assert known, f"{field}: say in tests.laws.moved whether it is an instant or a time that something takes"
+    return field in INSTANTS or field in INSTANTS_IN

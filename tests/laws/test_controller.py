@@ -1,0 +1,115 @@
+"""Laws of the controller's step, tried on all that it is asked in seeds of the deterministic simulation."""
+
+import os
+from functools import cache, partial
+
+import pytest
+
+from perdure.coordination.messages import Ticked
+from perdure.coordination.record import ExceptionOutcome
+from perdure.service.core.controller import step
+from perdure.service.core.messages import Act, ChainInput, Ended, ExceptionChanged, Journalled, Judged, Looked, Ordered
+from tests.copying import replace
+from tests.laws.beside import Mine, as_other, is_mixed, is_of_both, seen_together, together
+from tests.laws.difference import must_equal
+from tests.laws.moved import Moved
+from tests.laws.recorded import FIRST_JOB, recorded
+
+SEEDS = range(int(os.environ.get("LAWS_SEEDS", "6")))
+WEEK_S = 7 * 24 * 3600.0  # the hour, as sentences tell it, stays
+
+seen = cache(recorded)
+apart = cache(partial(recorded, is_apart=True))
+
+
+def alike(word):
+    """Names that begin with one another, and that users have from nodes; in the same order as before."""
+    if word in ("ada", "bob"):
+        return {"ada": "n", "bob": "n1"}[word]
+    if word[:1] == "n" and word[1:].isdecimal():
+        return "n" + "1" * int(word[1:])
+    if word.isdecimal() and FIRST_JOB <= int(word) < FIRST_JOB + 100:
+        return "1" * (int(word) - FIRST_JOB + 1)
+    return word
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_other_names_of_users_nodes_and_jobs_change_the_names_and_nothing_else(seed):
+    moved = Moved(alike)
+    for asked in seen(seed):
+        after, effects = step(moved(asked.state), moved(asked.event), asked.settings)
+        must_equal(effects, moved(asked.effects))
+        must_equal(after, moved(asked.after))
+
+
+@pytest.mark.parametrize("shift_s", [-WEEK_S, WEEK_S])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_same_a_week_later_is_decided_the_same(seed, shift_s):
+    moved = Moved(shift_s=shift_s)
+    for asked in seen(seed):
+        settings = replace(asked.settings, ignore_before_s=asked.settings.ignore_before_s + shift_s)
+        after, effects = step(moved(asked.state), moved(asked.event), settings)
+        must_equal(effects, moved(asked.effects))
+        must_equal(after, moved(asked.after))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_told_again_is_nothing_new(seed):
+    """But that what was moved now is found to be over, or a node to be back at two looks; the third time nothing is."""
+    for asked in seen(seed):
+        after, effects = step(asked.after, asked.event, asked.settings)
+        match asked.event:
+            case Looked() | ChainInput(inputs=(Ticked(),)):
+                assert all(is_settled(effect) for effect in effects)
+                must_equal(step(after, asked.event, asked.settings), (after, []))
+            case Judged():
+                assert effects == [Journalled(asked.event)]
+                must_equal(after, asked.after)
+            case Ended():
+                assert acts(effects) == set()
+            case ChainInput():
+                assert acts(effects).isdisjoint(acts(asked.effects))
+            case Ordered():
+                assert effects == asked.effects  # one key, which the journal takes once
+
+
+def is_settled(effect):
+    match effect:
+        case Journalled(event=ExceptionChanged(record=record)):
+            return record.outcome in (ExceptionOutcome.RECOVERED, ExceptionOutcome.WITHDRAWN)
+    return False
+
+
+def acts(effects):
+    return {effect.action.key for effect in effects if isinstance(effect, Act)}
+
+
+def time_of(asked):
+    match asked.event:
+        case Looked(observation=seen):
+            return seen.time_s
+        case Ended(ends=ends):
+            return max(end.time_s for end in ends)
+    return asked.event.time_s
+
+
+def beside(seed):
+    """What is asked of one seed, each with the state of another at that time."""
+    moved, others = Moved(as_other), list(apart(seed + 1000))
+    for asked in apart(seed):
+        while len(others) > 1 and time_of(others[1]) <= time_of(asked):
+            others.pop(0)
+        other = others[0]
+        if not is_mixed(asked.state, other.after):
+            yield asked, moved(other.after)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_happens_to_some_is_the_same_whether_others_are_there_or_not(seed):
+    mine = Mine()
+    for asked, others in beside(seed):
+        event = seen_together(asked.event, others)
+        after, effects = step(together(asked.state, others), event, asked.settings)
+        must_equal(mine(effects), asked.effects)
+        assert not [effect for effect in effects if is_of_both(effect)]
+        must_equal(mine(after), mine(asked.after))
