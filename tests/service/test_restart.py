@@ -1,16 +1,19 @@
-"""A service that ends and begins again says the same of everything, and says nothing of another cluster."""
+"""A service that ends and begins again says the same of everything, and says nothing of another cluster, or of others."""
 
 import re
 from collections import Counter
 from difflib import unified_diff
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
 from perdure.coordination.messages import Ticked
 from perdure.service.store.schema import metadata
+from perdure.service.web.app import API
 from tests.dst.restart import check_restored
-from tests.service.full_world import addresses, everything, full_site
+from tests.service.full_world import addresses, everything, full_site, readers, said
+from tests.service.others_beside import OF_ALL, add_others, is_of_others
 from tests.service.web_world import restarted, site
 
 OTHER = "borealis"
@@ -95,3 +98,34 @@ def test_nothing_of_another_cluster_is_found_by_its_address(tmp_path):
     about_one = [path for path in its_own if re.search(r"/(jobs|exceptions|comparisons|whatif)/\w*\d", path)]
     assert len(about_one) > 30
     assert {path: operator.get(path).status_code for path in about_one if operator.get(path).status_code != 404} == {}
+
+
+LISTINGS = ("jobs", "nodes", "actions", "exceptions", "chains")
+
+
+def test_what_is_said_of_one_is_the_same_whatever_happens_to_others(full):
+    """The same has happened to others in the same cluster, which have other names. It is the last: they stay there."""
+    place, before, _ = full
+    listed = listings(place)
+    about_one = {key: text for key, text in before.items() if re.search(r"/(jobs|nodes|exceptions|chains)/", key[1])}
+    assert len(about_one) > 100
+    add_others(Path(place.world.journal.engine.url.database))
+    clients = readers(place)
+    after = {(name, path): said(clients[name], path) for name, path in about_one}
+    assert differences(of_one(about_one), of_one(after)) == {}
+    assert {key: [row for row in rows if not is_of_others(str(row))] for key, rows in listings(place).items()} == listed
+
+
+def of_one(said_of):
+    return {key: OF_ALL.sub("", text) for key, text in said_of.items()}
+
+
+def listings(place):
+    """The rows of each, as each reader gets them, whole and of one user."""
+    asked = [f"{API}/{name}?limit=200{of}" for name in LISTINGS for of in ("", "&user=mira")]
+    return {
+        (name, path): client.get(path).json()["items"]
+        for name, client in readers(place).items()
+        for path in asked
+        if client.get(path).status_code == 200
+    }
