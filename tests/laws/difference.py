@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from msgspec import Struct
@@ -20,6 +21,8 @@ def difference(one: Any, other: Any, where: str = "") -> str:
     pairs: list[tuple[str, Any, Any]] = []
     if isinstance(one, Struct) and type(one) is type(other):
         pairs = [(f".{name}", getattr(one, name), getattr(other, name)) for name in one.__struct_fields__]
+    elif is_dataclass(one) and type(one) is type(other):
+        pairs = [(f".{each.name}", getattr(one, each.name), getattr(other, each.name)) for each in fields(one)]
     elif isinstance(one, Mapping) and isinstance(other, Mapping):
         pairs = [(f"[{key}]", one.get(key), other.get(key)) for key in {**one, **other}]
     elif isinstance(one, tuple | list) and isinstance(other, tuple | list) and len(one) == len(other):

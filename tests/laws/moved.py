@@ -1,13 +1,14 @@
 """The same value with other names, or at another time: what laws of renaming and of shifted clocks are made of.
 
-It goes through any Struct or collection by its fields, so a new one is moved by itself. A new field that counts seconds
-is refused until it is told here whether it says when something is, or how long it takes.
+It goes through any Struct, dataclass or collection by its fields, so a new one is moved by itself. A new field that
+counts seconds is refused until it is told here whether it says when something is, or how long it takes.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
@@ -15,7 +16,9 @@ from msgspec import Struct
 
 INSTANTS = frozenset({
     "time_s", "submit_s", "eligible_s", "start_s", "end_s", "since_s", "until_s", "deadline_s", "expires_s",
-    "written_s", "said_s",
+    "written_s", "said_s", "now",
+    "created_s", "intended_s", "submitted_s", "started_s", "ends_s", "ended_s", "planned_s", "missed_s", "retry_at_s",
+    "plan_at_s", "again_at", "looked_s", "begin_s", "came_s", "ran_s", "at_s", "first_s", "last_s", "due_s", "begun_s",
 })  # fmt: skip
 DURATIONS = frozenset({"walltime_s", "elapsed_s", "delay_s", "wait_s", "answer_s", "window_s"})
 INSTANTS_IN = frozenset({"missing", "ended", "spent"})
@@ -25,7 +28,10 @@ _IN_TEXT = re.compile(r"\b1[56]\d{8}(?:\.\d+)?\b")  # an instant, as keys have t
 
 
 class Moved:
-    """Gives a value as it would be with each word of its texts renamed, and with all its instants `shift_s` later."""
+    """Gives a value as it would be with each word of its texts renamed, and with all its instants `shift_s` later.
+
+    An instant of 0 is none.
+    """
 
     def __init__(self, rename: Callable[[str], str] = lambda word: word, shift_s: float = 0.0) -> None:
         self._rename, self._shift_s = rename, shift_s
@@ -36,7 +42,7 @@ class Moved:
         if isinstance(value, str):
             return value if isinstance(value, Enum) else self._text(value)
         if isinstance(value, float):
-            return value + self._shift_s if _is_instant(field) else value
+            return value + self._shift_s if value and _is_instant(field) else value
         if value is None or isinstance(value, int | bytes | Enum):
             return value
         known = self._known.get(id(value))
@@ -47,6 +53,8 @@ class Moved:
     def _made(self, value: Any, field: str) -> Any:
         if isinstance(value, Struct):
             return type(value)(*(self(getattr(value, name), name) for name in value.__struct_fields__))
+        if is_dataclass(value):
+            return type(value)(**{each.name: self(getattr(value, each.name), each.name) for each in fields(value)})
         if isinstance(value, Mapping):
             return {self(key): self(each, field) for key, each in value.items()}
         assert isinstance(value, tuple | list | frozenset), f"{type(value).__name__} is nothing that can be moved"

@@ -1,6 +1,5 @@
 """Laws of the controller's step, tried on all that it is asked in seeds of the deterministic simulation."""
 
-import os
 from functools import cache, partial
 
 import pytest
@@ -14,8 +13,8 @@ from tests.laws.beside import Mine, as_other, is_mixed, is_of_both, seen_togethe
 from tests.laws.difference import must_equal
 from tests.laws.moved import Moved
 from tests.laws.recorded import FIRST_JOB, recorded
+from tests.laws.seeds import SEEDS
 
-SEEDS = range(int(os.environ.get("LAWS_SEEDS", "6")))
 WEEK_S = 7 * 24 * 3600.0  # the hour, as sentences tell it, stays
 
 seen = cache(recorded)
