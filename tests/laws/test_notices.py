@@ -150,7 +150,7 @@ def test_an_hour_has_its_messages_to_the_second_and_what_a_wrong_clock_wrote_is_
     reason = wait_reason(waits, (), begun, LIMITS, START_S)
     assert reason.why.startswith("is next") is is_next
     if not is_next:
-        later = reason.until_s
+        later = reason.until_s or 0.0
         assert next_to_send([waits], begun, LIMITS, later - 0.5) is None
         assert next_to_send([waits], begun, LIMITS, later) == waits
 

@@ -49,14 +49,14 @@ class HangFinding:
 
 def finding_of(sights: Sequence[RankState], slack_s: float = 0.0, unseen: int = 0) -> HangFinding:
     """Judge one look. Silences that differ by less than `slack_s` are alike; of `unseen` ranks nothing is known."""
-    found = _finding(sights, slack_s)
+    ranks = sorted(sights, key=lambda sight: -1 if sight.rank is None else sight.rank)
+    found = _finding(ranks, slack_s)
     if not unseen or any(sight.life not in (Life.WAITS, Life.UNCLEAR) for sight in found.culprits):
         return found
-    return HangFinding(says=f"of {unseen} rank{'s' if unseen > 1 else ''} nothing is known{_places(sights)}")
+    return HangFinding(says=f"of {unseen} rank{'s' if unseen > 1 else ''} nothing is known{_places(ranks)}")
 
 
-def _finding(sights: Sequence[RankState], slack_s: float) -> HangFinding:
-    ranks = sorted(sights, key=lambda sight: -1 if sight.rank is None else sight.rank)
+def _finding(ranks: Sequence[RankState], slack_s: float) -> HangFinding:
     by_life = {life: [sight for sight in ranks if sight.life is life] for life in Life}
     others_wait = _waiting(by_life)
     for life in (Life.DEAD, Life.STOPPED, Life.WORKS, Life.ELSEWHERE, Life.ENDED):
