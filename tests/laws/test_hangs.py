@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure.hangs.collectives import PendingOperation, RankRecord, findings
 from perdure.hangs.culprit import finding_of
 from perdure.hangs.rank_state import Life, RankState
 from perdure.job.silence import HangRule, Silence
@@ -114,3 +115,61 @@ def test_time_that_does_not_count_changes_nothing(rule, story):
         assert [each[:2] for each in told(rule, frozen, 0.0) if isinstance(each, tuple)] == [
             each[:2] for each in told(rule, story, 0.0) if isinstance(each, tuple)
         ]
+
+
+GROUPS = {"0": (0, 1, 2, 3), "1": (0, 1), "2": (2, 3)}
+operations = st.builds(
+    PendingOperation,
+    group=st.sampled_from(tuple(GROUPS)),
+    name=st.sampled_from(("all_reduce", "barrier")),
+    seq=st.integers(1, 3),
+    ends=st.none() | st.sampled_from(((0, 1), (1, 0), (2, 3))),
+    size=st.sampled_from(("", "[4]", "[8]")),
+)
+
+
+@st.composite
+def hung(draw):
+    """What ranks left behind of their collectives, each only of groups of which it is one."""
+    found = []
+    for rank in draw(st.sets(st.integers(0, 3), min_size=1)):
+        mine = [name for name, ranks in GROUPS.items() if rank in ranks]
+        pending = [each for each in draw(st.lists(operations, max_size=3)) if each.group in mine]
+        completed = {name: draw(st.integers(0, 2)) for name in mine}
+        found.append(RankRecord(rank, tuple(pending), completed, f"train.py:{rank}"))
+    return found
+
+
+def told_of(records, groups):
+    """The findings; which of several operations in which ranks wait stands first is left open."""
+    return sorted((each.kind, each.ranks, each.waiting) for each in findings(records, groups))
+
+
+@quick
+@given(hung(), st.randoms(use_true_random=False))
+def test_the_order_in_which_dumps_are_read_accuses_nobody_else(records, rng):
+    assert told_of(rng.sample(records, len(records)), GROUPS) == told_of(records, GROUPS)
+
+
+@quick
+@given(hung())
+def test_ranks_of_another_group_that_hang_alike_are_told_of_beside_these_and_change_nothing(records):
+    """Eight more of everything: the same groups, of other ranks."""
+    others = [moved_by_ranks(record, 10) for record in records]
+    groups = {**GROUPS, **{f"1{name}": tuple(rank + 10 for rank in ranks) for name, ranks in GROUPS.items()}}
+    together = [each for each in findings([*records, *others], groups) if each.accuses]
+    alone = [each for each in findings(records, GROUPS) if each.accuses]
+    assert sum(len(each.ranks) for each in together) == 2 * sum(len(each.ranks) for each in alone)
+    accused = {rank for each in together for rank in each.ranks}
+    assert {rank for rank in accused if rank < 10} == {rank for each in alone for rank in each.ranks}
+    assert {rank - 10 for rank in accused if rank >= 10} == {rank for each in alone for rank in each.ranks}
+
+
+def moved_by_ranks(record, more):
+    pending = tuple(
+        replace(each, group=f"1{each.group}", ends=each.ends and (each.ends[0] + more, each.ends[1] + more))
+        for each in record.pending
+    )
+    return RankRecord(
+        record.rank + more, pending, {f"1{name}": seq for name, seq in record.completed.items()}, record.where
+    )
