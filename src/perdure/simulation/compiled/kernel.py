@@ -14,6 +14,7 @@ from numba import config, njit, typeof
 from numpy.typing import NDArray
 
 from perdure.simulation.compiled.cache import code_folder
+from perdure.simulation.compiled.kept_code import KeptCode, code_of
 
 Records = NDArray[np.void]
 """An array of records: what is kept about a job lies together in memory, and arrays to hand around are few."""
@@ -58,7 +59,10 @@ def entry(function: Callable[..., Any]) -> Callable[..., Any]:
     given = settings.CACHE_DIR
     settings.CACHE_DIR = given if folder is None else str(folder)  # numba looks there while it decorates, not later
     try:
-        return _jit(function, cache=folder is not None)
+        made = _jit(function)
+        if folder is not None and not settings.DISABLE_JIT:
+            cast("Any", made)._cache = KeptCode(function)  # noqa: SLF001 - numba makes its own from `cache=True`
+        return made
     finally:
         settings.CACHE_DIR = given
 
@@ -72,13 +76,12 @@ def code_for(loop: Callable[..., Any], *arguments: object) -> Callable[..., Any]
     if cast("Any", config).DISABLE_JIT:
         return loop
     types = tuple(map(cast("Callable[[object], object]", typeof), arguments))
-    code: Callable[..., Any] = cast("Any", loop).compile(types)
-    return code
+    return code_of(loop, types)
 
 
 def _jit(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
     """Compile with the options that all functions here share: a kernel compiled otherwise could not be called by the
     others.
     """
-    compiled: Callable[..., Any] = cast("Any", njit)(**OPTIONS, **options)(function)
-    return compiled
+    made: Callable[..., Any] = cast("Any", njit)(**OPTIONS, **options)(function)
+    return made

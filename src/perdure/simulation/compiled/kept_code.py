@@ -1,0 +1,85 @@
+"""Compiled code on disk, as numba keeps it: read without loading its compiler, made by one process at a time.
+
+numba writes an index and a file for each set of types. Two processes that write at once may give both the same name,
+and a third then runs code for other types. So code is made and written under a lock; who waited for it finds it made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from numba.core import caching
+
+LOCK = "being-compiled.lock"
+
+
+class KeptCode(cast("Any", caching.FunctionCache)):  # type: ignore[misc]
+    """What numba keeps of one function."""
+
+    def load_overload(self, sig: object, target_context: object) -> object:
+        """Read code. numba would load all that its compiler knows first, for which reading has no use: 0.3 s."""
+        return self._load_overload(sig, target_context)
+
+    def save_overload(self, sig: object, data: object) -> None:
+        """Write code; where that fails, a later process compiles it again."""
+        with contextlib.suppress(OSError):
+            super().save_overload(sig, data)
+
+    def has(self, sig: object, target_context: Any) -> bool:
+        """Whether code for these types is kept."""
+        return self._index_key(sig, target_context.codegen()) in self._cache_file._load_index()  # noqa: SLF001 - numba has no other way
+
+
+def code_of(function: Any, types: object) -> Callable[..., Any]:
+    """The code of a function for these types: read, or made and written by this process alone.
+
+    Raises what was raised while it was made, by Ctrl-C for one.
+    """
+    kept = function._cache  # noqa: SLF001 - as above
+    if not isinstance(kept, KeptCode) or kept.has(types, function.targetctx):
+        return cast("Callable[..., Any]", function.compile(types))
+    with _alone(Path(kept.cache_path)), _raising_what_callbacks_raise():
+        return cast("Callable[..., Any]", function.compile(types))
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Inside the block no other process makes code that is kept there; without locks on that disk, some may."""
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):
+            file = held.enter_context((folder / LOCK).open("ab"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def _raising_what_callbacks_raise() -> Iterator[None]:
+    """Raise at the end of the block what the compiler's callbacks have raised within it.
+
+    A signal that comes while LLVM works is handled at the next Python code, which is a callback that is given the
+    machine code. What is raised there is lost, and so is the code: numba then says "no compiled object yet", and no
+    word of Ctrl-C or of a time that is over.
+    """
+    raised: list[BaseException] = []
+    before = sys.unraisablehook
+
+    def hear(found: Any) -> None:
+        if found.exc_value is not None and "callback" in (found.err_msg or ""):
+            raised.append(found.exc_value)
+        else:
+            before(found)
+
+    sys.unraisablehook = hear
+    try:
+        yield
+    except RuntimeError as err:
+        raise (raised[0] if raised else err) from None
+    finally:
+        sys.unraisablehook = before
+    if raised:
+        raise raised[0]

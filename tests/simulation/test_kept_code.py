@@ -1,0 +1,91 @@
+"""Compiled code is written by one process at a time, is read without the compiler, and Ctrl-C is not lost meanwhile."""
+
+import fcntl
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba.core.registry import cpu_target
+
+from perdure.simulation.compiled import kernel
+from perdure.simulation.compiled.kept_code import LOCK
+
+ONE = np.ones(3, np.int64)
+READ = """
+import sys
+import numpy as np
+from perdure.simulation.compiled import kernel
+kernel.code_folder = lambda: __import__("pathlib").Path(sys.argv[1])
+from tests.simulation import test_kept_code
+print(kernel.code_for(kernel.entry(test_kept_code.add_up), test_kept_code.ONE)(test_kept_code.ONE))
+print("numba.np.arraymath" in sys.modules)
+"""
+
+
+def add_up(values):
+    total = 0
+    for value in values:
+        total += value
+    return total
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """The function as an entry that is kept in a folder of its own."""
+    monkeypatch.setattr(kernel, "code_folder", lambda: tmp_path)
+    return lambda: kernel.entry(add_up)
+
+
+def kept(folder: Path) -> int:
+    return len(list(folder.rglob("*.nbc")))
+
+
+@pytest.mark.parametrize("hook", ["_object_cache_notify", "_object_cache_getbuffer"])
+def test_what_a_signal_raises_while_code_is_made_is_raised_after_it(made, tmp_path, monkeypatch, hook):
+    engine = cpu_target.target_context.codegen()._engine._ee
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as within:
+        within.setattr(engine, hook, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            kernel.code_for(made(), ONE)
+    assert kernel.code_for(made(), ONE)(ONE) == 3
+    assert kept(tmp_path) == 1
+
+
+def test_code_is_made_by_one_process_at_a_time(made, tmp_path):
+    kernel.code_for(made(), ONE)
+    (lock,) = tmp_path.rglob(LOCK)
+    with lock.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        other = threading.Thread(target=lambda: kernel.code_for(made(), np.ones(3)), daemon=True)
+        other.start()
+        other.join(0.3)
+        assert other.is_alive()
+        assert kept(tmp_path) == 1
+        assert kernel.code_for(made(), ONE)(ONE) == 3  # what is there is read all the same
+    other.join(60)
+    assert kept(tmp_path) == 2
+
+
+def test_a_disk_that_takes_nothing_is_no_error(made, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    loop = made()
+    monkeypatch.setattr(loop._cache._cache_file, "save", full)
+    assert kernel.code_for(loop, ONE)(ONE) == 3
+
+
+def test_code_is_read_without_the_compiler(tmp_path):
+    """Which takes a third of a second to load."""
+    ran = [
+        subprocess.run([sys.executable, "-c", READ, tmp_path], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert ran == ["3\nTrue\n", "3\nFalse\n"]
