@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.scheduling.slurm.site_limits import CPUS, GPUS, SiteLimits
-from perdure.waits.alternatives import Sooner, alternatives, may_be_sooner, sooner
+from perdure.waits.alternatives import Alternative, Sooner, alternatives, may_be_sooner, sooner
 from perdure.waits.forecast import WaitForecast, of_samples
 from perdure.waits.hindcast import Fit, with_share
 from perdure.waits.holds import HeldBy, HoldKind, hold_of, named
@@ -212,16 +212,20 @@ def _sooner(
     job: QueuedJob, queue: Queue, site: AnswerBasis, scene: Scene, start_s: NDArray[np.float64], rng: Generator
 ) -> list[Sooner]:
     """Alternatives in the same futures; those that compete on other nodes in futures of these."""
-    found = []
+    scenes: list[tuple[Scene, list[Alternative]]] = [(scene, [])]
     for each in alternatives(job, queue):
-        own = scene if scene.partitions.issuperset(each.job.partitions) else None
-        own = own or _scene(each.job, queue, site, rng)
-        asked = [counted_by(each.job, gpus=job.gpus > 0)]
-        about_s = float(np.median(start_s))
-        first = own.starts(asked, range(FIRST_SAMPLES), about_s)[0]
-        if may_be_sooner(start_s[:FIRST_SAMPLES], first):
-            rest = own.starts(asked, range(FIRST_SAMPLES, FEW_SAMPLES), about_s)[0]
-            found.append((each, np.concatenate([first, rest])))
+        alike = next((its for one, its in scenes if one.partitions.issuperset(each.job.partitions)), None)
+        if alike is None:
+            scenes.append((_scene(each.job, queue, site, rng), [each]))
+        else:
+            alike.append(each)
+    found, about_s = [], float(np.median(start_s))
+    for own, alike in scenes:
+        asked = [counted_by(each.job, gpus=job.gpus > 0) for each in alike]
+        first = own.starts(asked, range(FIRST_SAMPLES), about_s)
+        left = [row for row, starts in enumerate(first) if may_be_sooner(start_s[:FIRST_SAMPLES], starts)]
+        rest = own.starts([asked[row] for row in left], range(FIRST_SAMPLES, FEW_SAMPLES), about_s)
+        found += [(alike[row], np.concatenate([first[row], more])) for row, more in zip(left, rest, strict=True)]
     return sooner(start_s[:FEW_SAMPLES], found, queue.now_s)
 
 

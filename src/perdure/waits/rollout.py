@@ -72,28 +72,32 @@ class Scene:
         """
         samples = samples or range(len(self.futures))
         rows = [self._row(job) for job in asked]
-        there = [row for row in rows if row is not None]
-        found = np.full((len(asked), len(samples)), np.inf)
-        places = [place for place, row in enumerate(rows) if row is not None]
-        groups = [(self._table(self.jobs), there, places)] if there else []
         new = [place for place, row in enumerate(rows) if row is None and self.fits(asked[place])]
-        for place in new:
-            submitted = structs.replace(asked[place], submit_s=self.now_s)  # rows are in the order of submits
-            groups.append((self._table((*self.jobs, submitted)), [len(self.jobs)], [place]))
-        for table, its, where in groups:
-            begin = self._enough([about_s])
-            for column, sample in enumerate(samples):
-                starts = self._first_starts(sample, table, its, begin)
-                found[where, column] = starts
-                begin = self._enough(starts)
+        probes = self._table([structs.replace(asked[place], submit_s=self.now_s) for place in new])
+        probe_of = {place: number for number, place in enumerate(new)}
+        its = [(place, row, probe_of.get(place, -1)) for place, row in enumerate(rows)]
+        its = [each for each in its if each[1] is not None or each[2] >= 0]
+        found = np.full((len(asked), len(samples)), np.inf)
+        there, begin = self._table(self.jobs), self._enough([about_s])
+        for column, sample in enumerate(samples if its else ()):
+            starts = self._first_starts(sample, there, probes, [(row, probe) for _, row, probe in its], begin)
+            found[[place for place, _, _ in its], column] = starts
+            begin = self._enough(starts)
         return found
 
-    def _first_starts(self, sample: int, table: JobTable, rows: Sequence[int], begin: int) -> list[float]:
-        """When the jobs of some rows start in one future, of which little more is simulated than that takes."""
-        starts = [np.nan] * len(rows)
+    def _first_starts(
+        self, sample: int, there: JobTable, probes: JobTable, asked: Sequence[tuple[int | None, int]], begin: int
+    ) -> list[float]:
+        """When jobs, each a row or else a probe, start in one future, of which little more is simulated than it takes."""
+        starts = [np.nan] * len(asked)
         for horizon_s in HORIZONS_S[begin:]:
-            queue = self._live(sample, table, horizon_s)
-            starts = [queue.start_of(row, self.now_s + horizon_s) for row in rows]
+            queue, until_s = self._live(sample, there, probes, horizon_s), self.now_s + horizon_s
+            for place, (row, probe) in enumerate(asked):  # probes before the queue goes on
+                if row is None:
+                    starts[place] = queue.start_if_submitted(probe, self.now_s, until_s)
+            for place, (row, _) in enumerate(asked):
+                if row is not None:
+                    starts[place] = queue.start_of(row, until_s)
             if not np.isnan(starts).any():
                 break
         return [np.inf if np.isnan(start_s) else start_s for start_s in starts]
@@ -106,22 +110,23 @@ class Scene:
     def _row(self, job: QueuedJob) -> int | None:
         return next((row for row, each in enumerate(self.jobs) if each == job), None)
 
-    def _live(self, sample: int, there: JobTable, horizon_s: float) -> LiveQueue:
-        """A future of jobs that are there, which run for as long in it as was drawn, and of those who come."""
-        duration_s = there.duration_s.copy()
-        duration_s[: len(self.jobs)] = self.duration_s[:, sample]
+    def _live(self, sample: int, there: JobTable, probes: JobTable, horizon_s: float) -> LiveQueue:
+        """A future of jobs that are there, which run for as long in it as was drawn, and of those who come.
+
+        Probes come when they are told to.
+        """
         coming = self.futures[sample]
         coming = coming.take(np.flatnonzero(coming.submit_s <= self.now_s + horizon_s))
         coming = replace(coming, gpus=np.minimum(coming.gpus, self.total_gpus))
-        table = replace(there, duration_s=duration_s, attempts=None).followed_by(coming)
+        table = replace(there, duration_s=self.duration_s[:, sample], attempts=None).followed_by(coming)
         engine: Engine = "plain" if len(table) <= (SMALL_ON_NODES if self.sizes else SMALL) else "auto"
         if self.sizes:
-            placement, cluster = AsAsked(tuple(self._nodes(table).tolist())), Cluster(np.array(self.sizes, np.int64))
+            nodes = [*self._nodes(table).tolist(), *self._nodes(probes).tolist()]
+            placement, cluster = AsAsked(tuple(nodes)), Cluster(np.array(self.sizes, np.int64))
             held = {row: self.held[job.job_id] for row, job in enumerate(self.jobs) if job.job_id in self.held}
-            return LiveQueue.at(table, self.now_s, cluster, Slurm(self.settings), None, engine, placement, held)
-        return LiveQueue.at(
-            table, self.now_s, Cluster(np.ones(self.total_gpus, np.int64)), Slurm(self.settings), None, engine
-        )
+            return LiveQueue.at(table, self.now_s, cluster, Slurm(self.settings), probes, engine, placement, held)
+        cluster = Cluster(np.ones(self.total_gpus, np.int64))
+        return LiveQueue.at(table, self.now_s, cluster, Slurm(self.settings), probes, engine)
 
     def _nodes(self, table: JobTable) -> NDArray[np.int64]:
         """On how many nodes each job runs: as many as it asked for, or needs."""
