@@ -162,6 +162,13 @@ def test_a_picture_that_cannot_be_is_refused() -> None:
         LiveQueue.at(wide, 40.0, EIGHT, POLICY)
 
 
+def test_the_begin_time_of_a_probe_counts_though_later_jobs_are_to_come(engine: Engine) -> None:
+    """One of before it comes is over by then."""
+    table, probes = jobs((1, 0, 10), (1, 5000, 10)), replace(PROBES, eligible_s=np.array([50.0, 400.0]))
+    queue = LiveQueue.at(table, 100.0, EIGHT, POLICY, probes, engine)
+    assert [queue.start_if_submitted(probe, 100.0) for probe in (0, 1)] == [100.0, 400.0]
+
+
 def test_a_refused_probe_never_starts_and_limits_hold_in_both_engines() -> None:
     pytest.importorskip("numba")
     site = SchedulerSettings(

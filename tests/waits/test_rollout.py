@@ -193,6 +193,25 @@ def test_how_far_a_future_is_simulated_changes_no_start() -> None:
     assert whole.starts([mine])[0].tolist() == alone
 
 
+def test_one_that_is_not_submitted_starts_as_if_it_were_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each by itself, though they are asked about together; jobs are to come, before and after them."""
+    others = [running("1", 8, 600.0, 7200.0), *(asking(str(each), 1 + each % 4, priority=each) for each in range(2, 9))]
+    new = [asking("", gpus, priority=5, submit_s=NOW_S, eligible_s=NOW_S) for gpus in (1, 4, 8)]
+    gone = past(14)
+    history = replace(gone, jobs=replace(gone.jobs, partition=np.full(len(gone.jobs), "main")))
+    found = scene(new[0], *others, history=history, samples=3)
+    assert found.has_arrivals
+    for small in (10**6, 0):  # by the plain loop, and compiled
+        monkeypatch.setattr(rollout, "SMALL_ON_NODES", small)
+        together = found.starts(new)
+        for job, starts in zip(new, together, strict=True):
+            there = replace(found, jobs=(*found.jobs, job), duration_s=np.vstack([found.duration_s, np.full(3, 600.0)]))
+            assert there.starts([job])[0].tolist() == starts.tolist()
+        before_s = np.median(together, axis=0)
+        cut = found.starts(new, before_s=before_s)
+        assert (cut == np.where(together < before_s, together, np.inf)).all()
+
+
 def test_age_is_taken_out_of_the_priority_that_is_shown() -> None:
     aged = SchedulerSettings(PrioritySettings(weights=PriorityWeights(age=1000), max_age_s=1000.0))
     job = waiting("1", priority=1600, eligible_s=NOW_S - 500)

@@ -248,7 +248,8 @@ def _with_probes(table: JobTable, probes: JobTable | None, before_s: float = inf
     jobs = Workload.of(table.followed_by(behind), before_s)
     jobs.submit[n:] = NEVER
     if jobs.asks.eligible is not None:
-        jobs.asks.eligible[n:] = np.where(np.isfinite(probes.eligible_s), jobs.asks.eligible[n:], -NEVER)
+        since = np.rint((probes.eligible_s - jobs.origin_s) * jobs.ticks_per_s)  # may lie before the last of the table
+        jobs.asks.eligible[n:] = np.where(np.isfinite(since), np.nan_to_num(since), -NEVER).astype(np.int64)
     return jobs
 
 

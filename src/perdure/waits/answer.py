@@ -20,9 +20,9 @@ from perdure.waits.limits import amount, limit_in_the_way
 from perdure.waits.own_errors import OwnErrors
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob
-from perdure.waits.rollout import HORIZON_S, Scene, counted_by, scene_of
+from perdure.waits.rollout import HORIZON_S, SAMPLES, Scene, counted_by, scene_of
 
-FEW_SAMPLES = 16  # futures in which alternatives are tried
+FEW_SAMPLES = 11  # futures in which alternatives are tried
 FIRST_SAMPLES = 5  # of them, after which those that seem no sooner are given up
 MOST_JOBS = 500  # that are answered for in one go
 FEW_DAYS = 7  # of history: with fewer, arrivals of other weekdays are not known
@@ -168,8 +168,8 @@ def _forecast(
     return replace(site.own.corrected(by_fit, job), raw_s=told.wait_s)
 
 
-def _scene(job: QueuedJob, queue: Queue, site: AnswerBasis, rng: Generator) -> Scene:
-    scene = scene_of(job, queue, site.settings, site.past, rng, limits=site.limits)
+def _scene(job: QueuedJob, queue: Queue, site: AnswerBasis, rng: Generator, samples: int = SAMPLES) -> Scene:
+    scene = scene_of(job, queue, site.settings, site.past, rng, samples, site.limits)
     return scene if site.fit is None else with_share(scene, site.fit.gpus_share)
 
 
@@ -216,17 +216,23 @@ def _sooner(
     for each in alternatives(job, queue):
         alike = next((its for one, its in scenes if one.partitions.issuperset(each.job.partitions)), None)
         if alike is None:
-            scenes.append((_scene(each.job, queue, site, rng), [each]))
+            scenes.append((_scene(each.job, queue, site, rng, FEW_SAMPLES), [each]))
         else:
             alike.append(each)
-    found, about_s = [], float(np.median(start_s))
+    found = []
     for own, alike in scenes:
         asked = [counted_by(each.job, gpus=job.gpus > 0) for each in alike]
-        first = own.starts(asked, range(FIRST_SAMPLES), about_s)
+        first = own.starts(asked, range(FIRST_SAMPLES), *_bounds(start_s[:FIRST_SAMPLES]))
         left = [row for row, starts in enumerate(first) if may_be_sooner(start_s[:FIRST_SAMPLES], starts)]
-        rest = own.starts([asked[row] for row in left], range(FIRST_SAMPLES, FEW_SAMPLES), about_s)
+        further = range(FIRST_SAMPLES, FEW_SAMPLES)
+        rest = own.starts([asked[row] for row in left], further, *_bounds(start_s[further.start : further.stop]))
         found += [(alike[row], np.concatenate([first[row], more])) for row, more in zip(left, rest, strict=True)]
     return sooner(start_s[:FEW_SAMPLES], found, queue.now_s)
+
+
+def _bounds(start_s: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    """Up to where futures are simulated for what is to start sooner than this."""
+    return float(np.max(start_s)), start_s
 
 
 def _start_json(forecast: WaitForecast) -> dict[str, Any]:

@@ -63,12 +63,19 @@ class Scene:
         """Whether the history could tell who may come."""
         return any(len(each) for each in self.futures)
 
-    def starts(self, asked: Sequence[QueuedJob], samples: range | None = None, about_s: float = 0.0) -> Floats:
+    def starts(
+        self,
+        asked: Sequence[QueuedJob],
+        samples: range | None = None,
+        about_s: float = 0.0,
+        before_s: Floats | None = None,
+    ) -> Floats:
         """(n_asked, n_samples) when each job would start, in seconds since the epoch; inf where it never does.
 
         A job that is not in the queue yet is asked about alone: as if it, and none of the others, were submitted now.
         The futures `samples` are asked, or all; where starts are thought to lie about an instant, they are simulated up
-        to there at once.
+        to there at once. With `before_s`, (n_samples,), no future is simulated any further, and who has not started by
+        then counts as never starting.
         """
         samples = samples or range(len(self.futures))
         rows = [self._row(job) for job in asked]
@@ -80,25 +87,33 @@ class Scene:
         found = np.full((len(asked), len(samples)), np.inf)
         there, begin = self._table(self.jobs), self._enough([about_s])
         for column, sample in enumerate(samples if its else ()):
-            starts = self._first_starts(sample, there, probes, [(row, probe) for _, row, probe in its], begin)
+            most_s = np.inf if before_s is None else before_s[column] - self.now_s
+            starts = self._first_starts(sample, there, probes, [(row, probe) for _, row, probe in its], begin, most_s)
             found[[place for place, _, _ in its], column] = starts
             begin = self._enough(starts)
         return found
 
     def _first_starts(
-        self, sample: int, there: JobTable, probes: JobTable, asked: Sequence[tuple[int | None, int]], begin: int
+        self,
+        sample: int,
+        there: JobTable,
+        probes: JobTable,
+        asked: Sequence[tuple[int | None, int]],
+        begin: int,
+        most_s: float,
     ) -> list[float]:
         """When jobs, each a row or else a probe, start in one future, of which little more is simulated than it takes."""
         starts = [np.nan] * len(asked)
         for horizon_s in HORIZONS_S[begin:]:
-            queue, until_s = self._live(sample, there, probes, horizon_s), self.now_s + horizon_s
+            queue = self._live(sample, there, probes, horizon_s)
+            until_s = self.now_s + min(horizon_s, most_s)
             for place, (row, probe) in enumerate(asked):  # probes before the queue goes on
                 if row is None:
                     starts[place] = queue.start_if_submitted(probe, self.now_s, until_s)
             for place, (row, _) in enumerate(asked):
                 if row is not None:
                     starts[place] = queue.start_of(row, until_s)
-            if not np.isnan(starts).any():
+            if horizon_s >= most_s or not np.isnan(starts).any():
                 break
         return [np.inf if np.isnan(start_s) else start_s for start_s in starts]
 
