@@ -127,7 +127,8 @@ def main() -> int:
         state = asked.state or Path(folder)
         state.mkdir(parents=True, exist_ok=True)
         os.environ["XDG_CACHE_HOME"] = str(state)
-        os.environ.pop("SLURM_CONF", None)
+        for name in ("SLURM_CONF", "PYTHONDONTWRITEBYTECODE"):
+            os.environ.pop(name, None)
         tool = Path(folder) / "scontrol"
         tool.write_text("#!/bin/sh\nexit 1\n")  # it must be there, and is not asked
         tool.chmod(0o755)
@@ -143,6 +144,7 @@ def main() -> int:
             for _ in range(asked.runs + 1):
                 look = QueueLook(msgspec.structs.replace(queue, now_s=float(int(time.time()))), CONFIG)
                 kept.write("queue.json", msgspec.json.encode(look))
+                kept.write("promises.json", b"[]")  # else each answer would be corrected by the ones before it
                 runs.append(measured(command, dict(os.environ)))
             wall, cpu, size = (statistics.median(each) for each in zip(*runs[1:], strict=True))
             print(

@@ -213,6 +213,15 @@ def test_what_does_not_fit_on_the_nodes_in_service(when):
     assert ran.code == 1
 
 
+def test_what_starts_in_no_future_is_not_said_never_to_start(when):
+    """It fits on the nodes in service, and waits for longer than is simulated."""
+    busy = job("1", JobState.RUNNING, start_s=NOW_S - 60, running_on=("n1",), walltime_s=90 * 86_400.0, reason="")
+    ran = when("7", jobs=(busy, job("7")))
+    assert ran.code == 0
+    assert line(ran, "STARTS").endswith("later than in 4d: that far nothing is simulated")
+    assert "does not fit" not in ran.out
+
+
 def test_at_once(when):
     assert line(when("7", jobs=(job("7", reason=""),)), "STARTS") == "STARTS   at once"
 

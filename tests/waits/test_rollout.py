@@ -193,6 +193,29 @@ def test_how_far_a_future_is_simulated_changes_no_start() -> None:
     assert whole.starts([mine])[0].tolist() == alone
 
 
+def test_one_that_starts_in_none_of_the_first_futures_is_not_asked_about_in_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    live = Scene._live
+
+    def counted(self: Scene, sample: int, *more: Any) -> Any:
+        asked.append(sample)
+        return live(self, sample, *more)
+
+    monkeypatch.setattr(Scene, "_live", counted)
+    never = scene(asking("9", 8), running("1", 8, 60.0, 9e8), samples=20).starts([asking("9", 8)])
+    assert never.shape == (1, 20)
+    assert np.isinf(never).all()
+    assert set(asked) == set(range(rollout.SURE))
+
+
+def test_in_a_crowd_priorities_are_calculated_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout, "CROWD", 2)
+    few, many = (scene(asking("9", 8), *(asking(str(n), 8) for n in range(1, others))) for others in (2, 8))
+    assert many.settings.priority.calc_period_s == 4 * few.settings.priority.calc_period_s
+
+
 def test_one_that_is_not_submitted_starts_as_if_it_were_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each by itself, though they are asked about together; jobs are to come, before and after them."""
     others = [running("1", 8, 600.0, 7200.0), *(asking(str(each), 1 + each % 4, priority=each) for each in range(2, 9))]

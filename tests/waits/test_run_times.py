@@ -43,3 +43,12 @@ def test_what_is_drawn_is_longer_than_what_has_run(elapsed_s: float, walltime_s:
     rng = np.random.default_rng(seed)
     for known in (history(), RunTimes()):
         assert (known.draw("mira", "main", walltime_s, elapsed_s, rng, 7) >= elapsed_s).all()
+
+
+def test_jobs_that_have_not_begun_are_drawn_as_one_that_has_not() -> None:
+    half = RunTimes.of(np.full(20, "mira"), np.full(20, "main"), np.full(20, 300.0), np.full(20, 600.0))
+    limits_s = np.array([100.0, 4000.0])
+    drawn = half.draw_fresh("mira", "main", limits_s, np.random.default_rng(0), 3)
+    assert drawn.tolist() == [[50.0] * 3, [2000.0] * 3]
+    unknown = RunTimes().draw_fresh("mira", "main", limits_s, np.random.default_rng(0), 300)
+    assert ((unknown > 0) & (unknown <= limits_s[:, None])).all()

@@ -21,7 +21,8 @@ from perdure.cli.table import age
 from perdure.errors import PerdureError
 from perdure.scheduling.slurm.conf import settings_of
 from perdure.scheduling.slurm.site_limits import SiteLimits
-from perdure.traces.read import read
+from perdure.traces import sacct
+from perdure.traces.columns import look as look_at
 from perdure.waits.answer import AnswerBasis, WaitAnswer
 from perdure.waits.forecast import LEVELS
 from perdure.waits.hindcast import FIT_DAYS, Fit
@@ -140,4 +141,4 @@ def _read_past(kept: KeptFolder, tools: Tools, now_s: float, most_s: float) -> P
     path = kept.path(_HISTORY)
     if path is None or not path.exists():
         return None
-    return Past.of(read(path, "sacct", skip_bad=True).table, now_s - age_s)
+    return Past.of(sacct.FORMAT.read(look_at(path, None), True).table, now_s - age_s)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from math import inf, isinf, nan
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,10 @@ from perdure.scheduling.slurm.policy import Slurm, SlurmRanking
 from perdure.scheduling.slurm.reasons import SlurmReason
 from perdure.simulation.allocation import Passes
 from perdure.simulation.plain import PlainLoop
-from perdure.simulation.simulate import Engine
 from perdure.simulation.workload import Workload
+
+if TYPE_CHECKING:
+    from perdure.simulation.simulate import Engine  # loads all policies
 
 NEVER = 2**62  # later than any tick
 Ticks = NDArray[np.int64]

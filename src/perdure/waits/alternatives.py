@@ -62,12 +62,15 @@ def alternatives(job: QueuedJob, queue: Queue) -> Iterator[Alternative]:
 def sooner(
     asked_start_s: NDArray[np.float64], found: list[tuple[Alternative, NDArray[np.float64]]], now_s: float
 ) -> list[Sooner]:
-    """The alternatives that are worth a word, the soonest first; starts are (n_samples,), future by future."""
+    """The alternatives that are worth a word, the soonest first; starts are (n_samples,), future by future.
+
+    An alternative may have been tried in the first of the futures alone.
+    """
     better = []
     usual_s = float(np.median(asked_start_s)) - now_s
     for alternative, start_s in found:
         with np.errstate(invalid="ignore"):
-            gain_s = float(np.median(np.nan_to_num(asked_start_s - start_s, nan=0.0, posinf=np.inf)))
+            gain_s = float(np.median(np.nan_to_num(asked_start_s[: len(start_s)] - start_s, nan=0.0, posinf=np.inf)))
         if gain_s >= max(LEAST_GAIN_S, LEAST_GAIN * min(usual_s, 1e9)):
             better.append(Sooner(alternative, float(np.median(start_s)), gain_s))
     return sorted(better, key=lambda each: each.start_s)[:MOST]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from typing import Any
@@ -24,6 +25,7 @@ from perdure.waits.rollout import HORIZON_S, SAMPLES, Scene, counted_by, scene_o
 
 FEW_SAMPLES = 11  # futures in which alternatives are tried
 FIRST_SAMPLES = 5  # of them, after which those that seem no sooner are given up
+CROWDED = 5_000  # jobs; where more are there, all are given up that are not sooner in most of the first
 MOST_JOBS = 500  # that are answered for in one go
 FEW_DAYS = 7  # of history: with fewer, arrivals of other weekdays are not known
 
@@ -157,8 +159,8 @@ def _never(hold: HeldBy) -> HeldBy:
 def _forecast(
     job: QueuedJob, start_s: NDArray[np.float64], queue: Queue, site: AnswerBasis, scene: Scene, hold: HeldBy
 ) -> WaitForecast | None:
-    """None where no future starts the job."""
-    if np.isinf(start_s).all():
+    """None where nothing will start the job; one that starts in no future may come after all that is simulated."""
+    if np.isinf(start_s).all() and not scene.fits(counted_by(job, gpus=scene.counts_gpus)):
         return None
     wait_s = np.minimum(start_s - queue.now_s, HORIZON_S)
     if hold.until_s is not None:
@@ -221,18 +223,25 @@ def _sooner(
             alike.append(each)
     found = []
     for own, alike in scenes:
-        asked = [counted_by(each.job, gpus=job.gpus > 0) for each in alike]
-        first = own.starts(asked, range(FIRST_SAMPLES), *_bounds(start_s[:FIRST_SAMPLES]))
-        left = [row for row, starts in enumerate(first) if may_be_sooner(start_s[:FIRST_SAMPLES], starts)]
-        further = range(FIRST_SAMPLES, FEW_SAMPLES)
-        rest = own.starts([asked[row] for row in left], further, *_bounds(start_s[further.start : further.stop]))
-        found += [(alike[row], np.concatenate([first[row], more])) for row, more in zip(left, rest, strict=True)]
+        starts = _starts_before(own, [counted_by(each.job, gpus=job.gpus > 0) for each in alike], start_s)
+        found += [(each, its) for each, its in zip(alike, starts, strict=True) if its is not None]
     return sooner(start_s[:FEW_SAMPLES], found, queue.now_s)
 
 
-def _bounds(start_s: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-    """Up to where futures are simulated for what is to start sooner than this."""
-    return float(np.max(start_s)), start_s
+def _starts_before(
+    scene: Scene, jobs: Sequence[QueuedJob], start_s: NDArray[np.float64]
+) -> list[NDArray[np.float64] | None]:
+    """When each job starts in the first futures, where another has not started by then; None for who seems no sooner."""
+    first = start_s[:FIRST_SAMPLES]
+    found = scene.starts(jobs, range(FIRST_SAMPLES), float(first.max()), first)
+    left = [row for row, its in enumerate(found) if may_be_sooner(first, its)]
+    more = np.empty((len(left), 0))
+    if left and len(scene.jobs) <= CROWDED:
+        rest = start_s[FIRST_SAMPLES:FEW_SAMPLES]
+        asked = [jobs[row] for row in left]
+        more = scene.starts(asked, range(FIRST_SAMPLES, FEW_SAMPLES), float(rest.max()), rest)
+    starts = {row: np.concatenate([found[row], its]) for row, its in zip(left, more, strict=True)}
+    return [starts.get(row) for row in range(len(jobs))]
 
 
 def _start_json(forecast: WaitForecast) -> dict[str, Any]:

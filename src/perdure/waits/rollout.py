@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import re2
@@ -24,10 +25,12 @@ from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.settings import Partition, PriorityWeights, SchedulerSettings
 from perdure.scheduling.slurm.site_limits import CPUS, GPUS, SiteLimits
 from perdure.simulation.live import LiveQueue
-from perdure.simulation.simulate import Engine
 from perdure.waits.past import DAY_S, Past
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode
 from perdure.waits.unfinished import with_unfinished
+
+if TYPE_CHECKING:
+    from perdure.simulation.simulate import Engine  # loads all policies
 
 SAMPLES = 32  # futures that are drawn
 HORIZONS_S = (3600.0, 6 * 3600.0, DAY_S, 4 * DAY_S)  # how far a future is simulated, until the job has started in it
@@ -37,6 +40,8 @@ SMALL_ON_NODES = 20  # the same where each is placed on nodes
 MOST_NODES = 40  # on which each job is placed: 32 futures of a hundred waiting jobs then take a third of a second
 MOST_TASKS = 1_000  # of one array
 MOST_ARRIVALS = 20_000  # in one future
+SURE = 8  # futures without a start, after which the others have none either
+CROWD = 1_000  # jobs; where more are there, priorities are calculated the less often: age alone moves them here
 _BRACKETS = re2.compile(r"\([^)]*\)")
 
 Floats = NDArray[np.float64]
@@ -77,7 +82,7 @@ class Scene:
         to there at once. With `before_s`, (n_samples,), no future is simulated any further, and who has not started by
         then counts as never starting.
         """
-        samples = samples or range(len(self.futures))
+        samples = range(len(self.futures)) if samples is None else samples
         rows = [self._row(job) for job in asked]
         new = [place for place, row in enumerate(rows) if row is None and self.fits(asked[place])]
         probes = self._table([structs.replace(asked[place], submit_s=self.now_s) for place in new])
@@ -87,6 +92,8 @@ class Scene:
         found = np.full((len(asked), len(samples)), np.inf)
         there, begin = self._table(self.jobs), self._enough([about_s])
         for column, sample in enumerate(samples if its else ()):
+            if column == SURE and np.isinf(found[:, :SURE]).all():
+                break
             most_s = np.inf if before_s is None else before_s[column] - self.now_s
             starts = self._first_starts(sample, there, probes, [(row, probe) for _, row, probe in its], begin, most_s)
             found[[place for place, _, _ in its], column] = starts
@@ -102,7 +109,7 @@ class Scene:
         begin: int,
         most_s: float,
     ) -> list[float]:
-        """When jobs, each a row or else a probe, start in one future, of which little more is simulated than it takes."""
+        """When jobs, each a row or else a probe, start in a future, of which little more is simulated than it takes."""
         starts = [np.nan] * len(asked)
         for horizon_s in HORIZONS_S[begin:]:
             queue = self._live(sample, there, probes, horizon_s)
@@ -149,7 +156,7 @@ class Scene:
 
     def fits(self, job: QueuedJob) -> bool:
         """Whether the nodes of its partition, all of them idle, have room for the job."""
-        return not self.sizes or bool(self._fit(self._table([job]))[0])
+        return bool(self._fit(self._table([job]))[0]) if self.sizes else job.gpus <= self.total_gpus
 
     def without_those_that_never_fit(self) -> Scene:
         """Without waiting jobs, and jobs to come, that ask for more than all nodes of their partition have."""
@@ -182,7 +189,7 @@ class Scene:
             partition=np.array([self._partition(job) for job in jobs], np.str_),
             nice=np.array([self._nice(job) for job in jobs], np.int64),
             eligible_s=np.array([np.nan if job.eligible_s is None else job.eligible_s for job in jobs]),
-            dependency=np.array([dependency_of(job.dependency) for job in jobs], np.str_),
+            dependency=np.array([job.dependency and dependency_of(job.dependency) for job in jobs], np.str_),
             account=np.array([job.account for job in jobs], np.str_),
             qos=np.array([job.qos for job in jobs], np.str_),
         )
@@ -224,14 +231,14 @@ def scene_of(
         sizes, known = tuple(usable.values()), _with_nodes(known, nodes)
         jobs, held = _on_nodes(jobs, usable)
     total = max(sum(usable.values()), sum(each.gpus for each in jobs if each.is_running), 1)
-    duration_s = np.array([_draw(each, queue.now_s, past, rng, samples) for each in jobs]).reshape(len(jobs), samples)
-    whole = with_unfinished(past, jobs, duration_s[:, 0])
-    futures = tuple(_to_come(whole, queue.now_s, partitions, counts_gpus, rng) for _ in range(samples))
+    duration_s = _draw(jobs, queue.now_s, past, rng, samples)
+    fixed = _fixed_by_kind(jobs, known, queue.now_s)
+    whole = _with_priorities(with_unfinished(past, jobs, duration_s[:, 0]), fixed, gpus=counts_gpus)
+    futures = _renamed([_to_come(whole, queue.now_s, partitions, rng) for _ in range(samples)])
     users = {each.user for each in (job, *jobs)}.union(*(np.unique(each.user).tolist() for each in futures))
     qos, associations = (limits or SiteLimits()).counted(GPUS if counts_gpus else CPUS, users)
-    own = replace(known, qos=qos, associations=associations)
-    fixed = _fixed_by_kind(jobs, own, queue.now_s)
-    futures = tuple(_with_priorities(coming, fixed) for coming in futures)
+    period_s = known.priority.calc_period_s * max(1.0, len(jobs) / CROWD)
+    own = replace(known, qos=qos, associations=associations, priority=replace(known.priority, calc_period_s=period_s))
     scene = Scene(
         queue.now_s, tuple(jobs), total, own, futures, duration_s, frozenset(partitions), counts_gpus, sizes, held
     )
@@ -312,13 +319,24 @@ def _kinds(user: str, partition: str, gpus: int) -> tuple[Kind, ...]:
     )
 
 
-def _with_priorities(coming: JobTable, fixed: Mapping[Kind, float]) -> JobTable:
-    """Arrivals with the priority, without age, that the waiting jobs show that are most like them."""
-    kinds = list(zip(coming.user.tolist(), coming.partition.tolist(), coming.gpus.tolist(), strict=True))
-    shown = {each: next(fixed[kind] for kind in _kinds(*each) if kind in fixed) for each in set(kinds)}
-    nice = np.array([-int(shown[each]) for each in kinds], np.int64)
-    ids = np.char.add("+", np.arange(len(coming)).astype(np.str_))
-    return replace(coming, job_id=ids, nice=nice)
+def _with_priorities(past: Past, fixed: Mapping[Kind, float], *, gpus: bool) -> Past:
+    """The past with the priority, without age, that the waiting jobs show that are most like each; `gpus` are counted,
+    or else processors in their place.
+    """
+    jobs = past.jobs if gpus else replace(past.jobs, gpus=past.jobs.cpus)
+    if not len(jobs):
+        return past
+    kinds = list(zip(jobs.user.tolist(), jobs.partition.tolist(), jobs.gpus.tolist(), strict=True))
+    shown = {each: -int(next(fixed[kind] for kind in _kinds(*each) if kind in fixed)) for each in set(kinds)}
+    nice = np.fromiter(map(shown.__getitem__, kinds), np.int64, len(kinds))
+    return replace(past, jobs=replace(jobs, nice=nice))
+
+
+def _renamed(futures: Sequence[JobTable]) -> tuple[JobTable, ...]:
+    """Jobs to come under names of their own: nobody waits for the past jobs that they were drawn from."""
+    most = max(map(len, futures), default=0)
+    names = np.char.add("+", np.arange(most).astype(np.str_)) if most else np.empty(0, "U1")
+    return tuple(replace(coming, job_id=names[: len(coming)]) for coming in futures)
 
 
 def _connected(partitions: tuple[str, ...], queue: Queue) -> set[str]:
@@ -371,16 +389,25 @@ def _on_usable(job: QueuedJob, usable: Mapping[str, int]) -> QueuedJob:
     return job if share == 1 else structs.replace(job, gpus=round(job.gpus * share))
 
 
-def _draw(job: QueuedJob, now_s: float, past: Past, rng: Generator, samples: int) -> Floats:
-    elapsed_s = max(0.0, now_s - job.start_s) if job.is_running and job.start_s is not None else 0.0
-    partition = job.partitions[0] if job.partitions else ""
-    return past.run_times.draw(job.user, partition, job.walltime_s, elapsed_s, rng, samples)
+def _draw(jobs: Sequence[QueuedJob], now_s: float, past: Past, rng: Generator, samples: int) -> Floats:
+    """(n_jobs, samples) whole running times."""
+    found = np.empty((len(jobs), samples))
+    fresh: dict[tuple[str, str], list[int]] = {}  # those that have not begun, and have a limit
+    for row, job in enumerate(jobs):
+        partition = job.partitions[0] if job.partitions else ""
+        if job.walltime_s is not None and not job.is_running:
+            fresh.setdefault((job.user, partition), []).append(row)
+            continue
+        elapsed_s = max(0.0, now_s - job.start_s) if job.is_running and job.start_s is not None else 0.0
+        found[row] = past.run_times.draw(job.user, partition, job.walltime_s, elapsed_s, rng, samples)
+    for (user, partition), rows in fresh.items():
+        limits_s = np.array([jobs[row].walltime_s for row in rows], np.float64)
+        found[rows] = past.run_times.draw_fresh(user, partition, limits_s, rng, samples)
+    return found
 
 
-def _to_come(past: Past, now_s: float, partitions: set[str], gpus: bool, rng: Generator) -> JobTable:
+def _to_come(past: Past, now_s: float, partitions: set[str], rng: Generator) -> JobTable:
     coming = past.arrivals(now_s, HORIZON_S, rng, partitions)
-    if not gpus:
-        coming = replace(coming, gpus=coming.cpus)
     asking = np.flatnonzero(coming.gpus > 0)[:MOST_ARRIVALS]
     return coming if len(asking) == len(coming) else coming.take(asking)
 

@@ -51,6 +51,17 @@ class RunTimes:
         most = max(walltime_s or 2 * elapsed_s, elapsed_s + LEAST_LEFT_S)
         return rng.uniform(elapsed_s, most, size)
 
+    def draw_fresh(
+        self, user: str, partition: str, walltime_s: NDArray[np.float64], rng: Generator, size: int
+    ) -> NDArray[np.float64]:
+        """The same, shape (n, size), for jobs that have not begun, with limits of shape (n,)."""
+        found = self._alike(self.shares, user, partition)
+        found = found[found > 0]
+        limits_s = walltime_s[:, None]
+        if len(found):
+            return np.asarray(rng.choice(found, (len(walltime_s), size)) * limits_s)
+        return rng.uniform(0.0, np.maximum(limits_s, LEAST_LEFT_S), (len(walltime_s), size))
+
     def _alike(self, known: Mapping[Key, NDArray[np.float64]], user: str, partition: str) -> NDArray[np.float64]:
         for key in ((user, partition), (user, ""), ("", partition), ("", "")):
             if len(found := known.get(key, np.empty(0))) >= ENOUGH:
