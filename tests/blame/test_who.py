@@ -1,7 +1,6 @@
 """The command: what it prints, how it ends, and how it does on the public set."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,8 +8,8 @@ import pytest
 
 from perdure.cli.main import main
 from tests.blame.test_read import write
+from tests.conftest import require
 
-PUBLIC = Path(__file__).resolve().parents[3] / "shared" / "data" / "localisation"
 SMALL = 30  # cases; those after it are large, and left to benchmarks/blame.py
 
 
@@ -80,14 +79,15 @@ def test_a_solver_that_is_not_known_is_refused(folder, capsys):
     assert "'oracle' is not known" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not PUBLIC.is_dir(), reason="the public cases are not beside the repository")
-def test_the_default_keeps_its_bars_on_the_small_public_cases():
+def test_the_default_keeps_its_bars_on_the_small_public_cases(data_dir):
     from perdure.blame import localise
     from perdure.blame.read import cases, read_window
 
-    truth = {case["case"]: case for case in json.loads((PUBLIC / "truth.json").read_text())}
+    public = require("data", data_dir, "no public cases here") / "localisation"
+    require("data", public.is_dir(), "no public cases here")
+    truth = {case["case"]: case for case in json.loads((public / "truth.json").read_text())}
     hits, misses, wrong, unfound, in_vain = 0, 0, 0, 0, 0
-    for case in cases(PUBLIC)[:SMALL]:
+    for case in cases(public)[:SMALL]:
         named = {suspect.component for suspect in localise(read_window(case.paths, case.components))}
         groups = [({t["component"], *t["equivalent"]}, t["llr"]) for t in truth[case.name]["truth"]]
         found = [bool(group & named) for group, _ in groups]

@@ -13,6 +13,7 @@ import pytest
 
 from perdure.model.table import Attempts, JobTable, TableEnding
 from perdure.traces.read import read
+from tests.conftest import require
 
 HELIOS = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
 STATES = {
@@ -26,9 +27,8 @@ STATUS = {"Pass": TableEnding.PASSED, "Killed": TableEnding.KILLED, "Failed": Ta
 @pytest.fixture(scope="module")
 def real(data_dir) -> JobTable:
     """Every other job of Philly's public list that was submitted before a clock changed."""
-    path = None if data_dir is None else data_dir / "traces/philly/philly_jobs_until_2017-11-12.csv.gz"
-    if path is None or not path.exists():
-        pytest.skip("no public traces here")
+    path = require("data", data_dir, "no public traces here") / "traces/philly/philly_jobs_until_2017-11-12.csv.gz"
+    require("data", path.exists(), "no public list of Philly here")
     table = read(path).table
     return table.take(
         np.flatnonzero(table.began_s + table.submit_s < datetime(2017, 10, 15, tzinfo=UTC).timestamp())[::2]

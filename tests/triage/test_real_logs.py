@@ -1,6 +1,5 @@
-"""Real excerpts, where they are at hand; the foundry's recordings stand in for them otherwise."""
+"""Real excerpts, where they are at hand."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -8,18 +7,14 @@ import pytest
 from perdure.triage.judge import judge
 from perdure.triage.labelled import LabelledLog, read_logs
 from perdure.triage.verdict import Label
-
-ROOT = Path(__file__).resolve().parents[2]
-REAL = Path(os.environ.get("PERDURE_DATA", ROOT.parent / "shared" / "data")) / "failure-logs" / "train.jsonl"
+from tests.conftest import require
 
 
 @pytest.fixture(scope="module")
-def examples() -> list[LabelledLog]:
-    if REAL.exists():
-        return read_logs(REAL)
-    warned = f"{REAL} is not here: the foundry's recordings are used instead"
-    print(warned)  # noqa: T201
-    return read_logs(ROOT / "src" / "perdure" / "triage" / "data" / "foundry.jsonl.gz")
+def examples(data_dir: Path | None) -> list[LabelledLog]:
+    path = require("data", data_dir, "no real logs here") / "failure-logs" / "train.jsonl"
+    require("data", path.exists(), "no real logs here")
+    return read_logs(path)
 
 
 def test_most_are_told_and_few_transient_ones_are_stopped(examples: list[LabelledLog]) -> None:

@@ -10,6 +10,7 @@ from perdure.coordination.bridges.pmix import ACTIONS, OLDER_NAMES, RANGES, STAT
 from perdure.coordination.bridges.registry import read
 from perdure.coordination.record import FATAL, LEAST, AnswerKind, Scope, Transient
 from perdure.coordination.wire import type_of
+from tests.conftest import require
 from tests.coordination.bridges.samples import NOW, PMIX
 
 HEADERS = Path("/usr/lib/x86_64-linux-gnu/pmix2/include")  # Debian's libpmix-dev
@@ -20,8 +21,8 @@ def one(**said):
     return record
 
 
-@pytest.mark.skipif(not (HEADERS / "pmix_common.h").exists(), reason="libpmix-dev is not installed")
 def test_names_and_numbers_are_those_of_the_header():
+    require("pmix", (HEADERS / "pmix_common.h").exists(), "libpmix-dev is not installed")
     text = "".join((HEADERS / name).read_text() for name in ("pmix_common.h", "pmix_deprecated.h"))
     defined = {name: int(number) for name, number in re.findall(r"(?m)^#define\s+(PMIX_\w+)\s+(-?\d+)\b", text)}
     ours = {name: entry.number for table in (STATUSES, RANGES, ACTIONS) for name, entry in table.items()}
