@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -9,12 +10,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+SCHEDULES = ROOT / "tests" / "golden" / "schedules"
 Found = TypeVar("Found")
 
 
@@ -60,6 +62,12 @@ def data_dir() -> Path | None:
     """Directory of real traces and logs: PERDURE_DATA, or ../shared/data beside the repository; None without."""
     named = Path(os.environ["PERDURE_DATA"]) if "PERDURE_DATA" in os.environ else ROOT.parent / "shared" / "data"
     return named if named.is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def hand_cases() -> dict[str, Any]:
+    """Schedules, rounds and goodput derived by hand, each by its id."""
+    return {case["id"]: case for case in json.loads((SCHEDULES / "hand_cases.json").read_text())}
 
 
 @pytest.fixture

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from perdure.cli.main import main
-from tests.conftest import require
 
 CASES = [
     ("sia-ilp-p1.0", "sia"),
@@ -26,9 +24,8 @@ def decided(capsys, *arguments):
 
 
 @pytest.mark.parametrize(("case", "policy"), CASES)
-def test_a_round_by_hand(data_dir: Path | None, tmp_path, capsys, case, policy):
-    where = require("data", data_dir, "no golden schedules here") / "golden-schedulers" / "hand_cases.json"
-    found = next(each for each in json.loads(where.read_text()) if each["id"] == case)
+def test_a_round_by_hand(hand_cases, tmp_path, capsys, case, policy):
+    found = hand_cases[case]
     (tmp_path / "state.json").write_text(json.dumps(found["input"]))
     (answer,) = decided(capsys, tmp_path / "state.json", "--policy", policy)
     wanted = {"apps": found["expected"]} if policy == "themis" else found["expected"]

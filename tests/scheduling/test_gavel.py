@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from perdure.scheduling.gavel import (
     total_throughput,
     water_filling,
 )
-from tests.conftest import require
 
 
 @st.composite
@@ -47,9 +45,8 @@ def normalised(cluster, fractions):
     return cluster.scale * got / (cluster.weight * equal_share(cluster))
 
 
-def test_max_min_by_hand(data_dir: Path | None) -> None:
-    where = require("data", data_dir, "no golden schedules here") / "golden-schedulers" / "hand_cases.json"
-    case = next(case for case in json.loads(where.read_text()) if case["id"] == "gavel-las-lp")
+def test_max_min_by_hand(hand_cases: dict[str, Any]) -> None:
+    case = hand_cases["gavel-las-lp"]
     cluster = GavelRound.of(np.array(case["input"]["throughputs"], float), np.array(case["input"]["workers"], float))
     assert equal_share(cluster).tolist() == case["expected"]["norm"]
     assert least_attained(cluster).value == pytest.approx(case["expected"]["opt_min_normalised"], abs=1e-9)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,13 +12,6 @@ from hypothesis import strategies as st
 
 from perdure.scheduling import sia
 from perdure.scheduling.sia import NOT_RUN, Configurations, choose, normalised, restart_factor
-from tests.conftest import require
-
-
-@pytest.fixture(scope="module")
-def hand_cases(data_dir: Path | None) -> dict[str, Any]:
-    where = require("data", data_dir, "no golden schedules here")
-    return {case["id"]: case for case in json.loads((where / "golden-schedulers" / "hand_cases.json").read_text())}
 
 
 @pytest.mark.parametrize("name", ["sia-ilp-p1.0", "sia-ilp-p-0.5"])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,13 +12,6 @@ from hypothesis import strategies as st
 
 from perdure.errors import InputError
 from perdure.scheduling.themis import finish_time_ratio, partial_allocation
-from tests.conftest import require
-
-
-@pytest.fixture(scope="module")
-def hand_cases(data_dir: Path | None) -> dict[str, Any]:
-    where = require("data", data_dir, "no golden schedules here")
-    return {case["id"]: case for case in json.loads((where / "golden-schedulers" / "hand_cases.json").read_text())}
 
 
 def test_two_equal_apps_by_hand(hand_cases: dict[str, Any]) -> None:

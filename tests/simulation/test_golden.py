@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +18,19 @@ from perdure.scheduling.policies import PolicyOptions
 from perdure.simulation.result import Result
 from perdure.simulation.retry_hook import Again, FailedRun
 from perdure.simulation.simulate import simulate
-from tests.conftest import require
+from tests.conftest import SCHEDULES, require
 from tests.simulation.tables import jobs, with_attempts
 
 Case = dict[str, Any]
-CASES = [("60_job", 8), ("60_job", 16), ("syn40b", 16), ("syn200", 32), ("syn480", 60)]
+THEIRS = [("60_job", 8), ("60_job", 16)]  # a trace that came with Tiresias
+OURS = [("syn40b", 16), ("syn200", 32), ("syn480", 60)]
+GITTINS = "dlas-gpu-gittins"
 
 
 @pytest.fixture(scope="module")
-def golden(data_dir: Path | None) -> Path:
-    where = require("data", data_dir, "no golden schedules here")
-    require("data", (where / "golden-schedulers").is_dir(), "no golden schedules here")
-    return where / "golden-schedulers"
-
-
-@pytest.fixture(scope="module")
-def hand_cases(golden: Path) -> dict[str, Case]:
-    return {case["id"]: case for case in json.loads((golden / "hand_cases.json").read_text())}
+def tiresias(data_dir: Path | None) -> Path:
+    where = require("data", data_dir, "no golden schedules here") / "golden-schedulers" / "tiresias"
+    return require("data", where.is_dir() and where, "no golden schedules here")
 
 
 def rows_of(result: Result) -> list[tuple[int, int, int, int]]:
@@ -43,27 +38,45 @@ def rows_of(result: Result) -> list[tuple[int, int, int, int]]:
     return list(zip(*(column.astype(int).tolist() for column in columns), strict=True))
 
 
-@pytest.mark.parametrize(("trace", "gpus"), CASES)
-def test_tiresias_schedules(golden: Path, trace: str, gpus: int) -> None:
-    folder = golden / "tiresias"
-    with (folder / "yarn-gput1000.csv").open() as lines:
-        samples = tuple(float(row["duration"]) for row in csv.DictReader(lines))
+def given(folder: Path, trace: str) -> JobTable:
     with gzip.open(folder / f"{trace}.csv.gz", "rt") as lines:
         rows = csv.DictReader(lines)
         asked = [(r["job_id"], int(r["submit_time"]), int(r["num_gpu"]), int(r["duration"])) for r in rows]
     ids, submit, width, duration = zip(*asked, strict=True)
-    table = JobTable(np.array(ids), np.array(submit, float), np.array(width), np.array(duration, float))
+    return JobTable(np.array(ids), np.array(submit, float), np.array(width), np.array(duration, float))
+
+
+def printed(folder: Path, trace: str, gpus: int, table: JobTable) -> dict[str, list[tuple[int, ...]]]:
+    """By policy, the rows that Tiresias printed for the jobs of the table, in their order."""
     expected: dict[str, list[tuple[int, ...]]] = {}
     with gzip.open(folder / f"{trace}@{gpus}gpu.expected.csv.gz", "rt") as lines:
         for row in csv.DictReader(lines):
             wanted = tuple(int(row[key]) for key in ("start", "end", "preempt", "promote"))
-            assert row["job_id"] == ids[len(expected.setdefault(row["policy"], []))]
+            assert row["job_id"] == table.job_id[len(expected.setdefault(row["policy"], []))]
             expected[row["policy"]].append(wanted)
     assert len(expected) >= 9
+    return expected
+
+
+@pytest.mark.parametrize(("trace", "gpus"), OURS)
+def test_schedules_that_tiresias_printed(trace: str, gpus: int) -> None:
+    table = given(SCHEDULES, trace)
+    expected = printed(SCHEDULES, trace, gpus, table)
+    for policy in expected.keys() - {GITTINS}:
+        found = simulate(table, Cluster.parse(f"1x{gpus}"), policy, compat="tiresias")
+        assert rows_of(found) == expected[policy], policy
+
+
+@pytest.mark.parametrize(("trace", "gpus"), [*THEIRS, *OURS])
+def test_schedules_of_its_own_trace_or_by_its_samples(tiresias: Path, trace: str, gpus: int) -> None:
+    with (tiresias / "yarn-gput1000.csv").open() as lines:
+        samples = tuple(float(row["duration"]) for row in csv.DictReader(lines))
+    table = given(tiresias, trace)
+    expected = printed(tiresias, trace, gpus, table)
     options = PolicyOptions(gittins_samples=samples)
-    for policy, wanted_rows in expected.items():
+    for policy in expected if (trace, gpus) in THEIRS else (GITTINS,):
         found = simulate(table, Cluster.parse(f"1x{gpus}"), policy, compat="tiresias", options=options)
-        assert rows_of(found) == wanted_rows, policy
+        assert rows_of(found) == expected[policy], policy
 
 
 def by_hand(case: Case) -> tuple[JobTable, Cluster, list[tuple[int, ...]]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,16 +13,9 @@ from perdure.throughput.efficiency import StatisticalEfficiency
 from perdure.throughput.goodput import BatchLimits, best_batch, goodput
 from perdure.throughput.gpu_types import fill_unseen
 from perdure.throughput.speed import SpeedModel
-from tests.conftest import require
 
 seconds = st.floats(1e-4, 1.0)
 models = st.builds(SpeedModel, seconds, st.floats(1e-6, 0.1), seconds, seconds, seconds, seconds, st.floats(1.0, 10.0))
-
-
-@pytest.fixture(scope="module")
-def hand_cases(data_dir: Path | None) -> dict[str, Any]:
-    where = require("data", data_dir, "no golden schedules here")
-    return {case["id"]: case for case in json.loads((where / "golden-schedulers" / "hand_cases.json").read_text())}
 
 
 def test_goodput_by_hand(hand_cases: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from perdure.errors import InputError
 from perdure.traces.read import read
+from tests.conftest import SCHEDULES
 
 TIRESIAS = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
 MURI = (
@@ -54,10 +55,14 @@ def test_an_id_that_comes_twice_is_refused_by_its_line(file):
     [
         ("traces/philly/chronus_trace_job_Philly_MIX1.csv.gz", 30_940 - 184, {"no GPUs": 184}),
         ("traces/philly/muri_trace2.csv.gz", 5_755, {}),
-        ("golden-schedulers/tiresias/syn480.csv.gz", 480, {}),
     ],
 )
 def test_the_public_lists_read_whole(public, name, jobs, left_out):
     trace = read(public(name))
     assert len(trace.table) == jobs
     assert trace.left_out == left_out
+
+
+def test_a_trace_of_ours_reads_whole():
+    trace = read(SCHEDULES / "syn480.csv.gz")
+    assert (len(trace.table), trace.left_out) == (480, {})
