@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from perdure.triage import unnamed
 from perdure.triage.catalogue import ANY_WORDS, Catalogue, MessageFamily, own_catalogue
-from perdure.triage.clean import tidy
+from perdure.triage.evidence.matching import RuleBook
+from perdure.triage.evidence.rule import TriageRule
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import judge
-from perdure.triage.logtext import LogText
-from perdure.triage.matching import RuleBook
-from perdure.triage.patterns import options
-from perdure.triage.rule import TriageRule
-from perdure.triage.rules import own_rules
+from perdure.triage.text.clean import tidy
+from perdure.triage.text.logtext import LogText
+from perdure.triage.text.patterns import options
 from perdure.triage.verdict import Verdict
 
 MOST_WORDINGS = 150

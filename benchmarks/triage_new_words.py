@@ -16,11 +16,11 @@ from typing import TypeVar
 from msgspec import Struct
 
 from perdure.triage.catalogue import KnownMessage, own_catalogue
-from perdure.triage.clean import tidy
 from perdure.triage.conformal import own_thresholds
+from perdure.triage.evidence.rule import Cause
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.grammar import BY, PASSING, own_grammar
-from perdure.triage.rule import Cause
-from perdure.triage.rules import own_rules
+from perdure.triage.text.clean import tidy
 from perdure.triage.unnamed import UNKNOWN
 from perdure.triage.verdict import CauseRole
 

@@ -29,11 +29,11 @@ from foundry.vary import vary
 from perdure.triage.classifiers.linear import LINEAR
 from perdure.triage.classifiers.protocol import Example
 from perdure.triage.classifiers.registry import classifier_named
+from perdure.triage.evidence.matching import RuleBook
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import Leaning, NoModel, judge
 from perdure.triage.labelled import LabelledLog, read_logs
-from perdure.triage.logtext import LogText
-from perdure.triage.matching import RuleBook
-from perdure.triage.rules import own_rules
+from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import Label
 
 T = TypeVar("T")

@@ -26,10 +26,10 @@ import numpy as np
 
 from benchmarks.triage_left_out import judged_left_out
 from benchmarks.triage_quality import HEAD, Outcome, interval, row
+from perdure.triage.evidence.rule import Force
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import judge
-from perdure.triage.logtext import LogText
-from perdure.triage.rule import Force
-from perdure.triage.rules import own_rules
+from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import CauseRole, Label, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]

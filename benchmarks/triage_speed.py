@@ -80,10 +80,10 @@ def logs() -> Iterator[tuple[str, bytes]]:
 
 def throughput() -> None:
     """Print the rates of reduction and rules, without and with a last good run."""
-    from perdure.triage.excerpt import excerpt, last_block
-    from perdure.triage.goodrun import GoodRun
-    from perdure.triage.logtext import LogText
-    from perdure.triage.rules import own_rules
+    from perdure.triage.evidence.excerpt import excerpt, last_block
+    from perdure.triage.evidence.goodrun import GoodRun
+    from perdure.triage.evidence.rules import own_rules
+    from perdure.triage.text.logtext import LogText
 
     good = GoodRun.of(LogText.of(STEP * 1000))
 
@@ -103,12 +103,12 @@ def throughput() -> None:
 
 def templates() -> None:
     """Print how fast templates are learnt, and a running log followed."""
+    from perdure.triage.evidence.goodrun import GoodRun
+    from perdure.triage.evidence.rules import own_rules
     from perdure.triage.follow import Follower
-    from perdure.triage.goodrun import GoodRun
-    from perdure.triage.logtext import LogText
-    from perdure.triage.masking import mask
-    from perdure.triage.rules import own_rules
-    from perdure.triage.templates import TemplateTree
+    from perdure.triage.text.logtext import LogText
+    from perdure.triage.text.masking import mask
+    from perdure.triage.text.templates import TemplateTree
 
     lines = [b"step %d of node%d: loss %.4f at 0x%x" % (i, i % 97, 3 / (i + 1), i * 2654435761) for i in range(200_000)]
     text = LogText.of(b"\n".join(lines))
@@ -192,8 +192,8 @@ def big(kind: str) -> None:
         path = Path(directory) / "log"
         subprocess.run([sys.executable, __file__, "--write", kind, str(path)], check=True)
         from perdure.cli.logs import read_log
+        from perdure.triage.evidence.rules import own_rules
         from perdure.triage.judge import judge
-        from perdure.triage.rules import own_rules
 
         started, began = time.perf_counter(), time.process_time()
         found = judge(read_log(str(path), own_rules().matcher()).text)

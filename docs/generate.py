@@ -29,8 +29,8 @@ from perdure.service.web.app import create_app
 from perdure.service.web.metrics import ServiceMetrics
 from perdure.service.workers.operations import Status
 from perdure.triage.catalogue import own_catalogue
-from perdure.triage.rule import Force, TriageRule
-from perdure.triage.rules import own_rules
+from perdure.triage.evidence.rule import Force, TriageRule
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.verdict import Bound
 
 HERE = Path(__file__).parent / "reference"

@@ -5,8 +5,8 @@ import pytest
 from perdure.cli.card import card
 from perdure.cli.diagnosis import SAME_NODE, Diagnosis
 from perdure.retry.decide import Decision, DecisionKind
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.remedies import REMEDIES, remedy
-from perdure.triage.rules import own_rules
 from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 
 FRAMES = """Traceback (most recent call last):

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from perdure.cli.follow import Tail
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.follow import Follower, FollowTrouble
-from perdure.triage.rules import own_rules
 
 NAN = "loss nan\n" * 3
 

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from perdure.cli.logs import read_log
-from perdure.triage.filenames import ranks_of
-from perdure.triage.logtext import LogText
-from perdure.triage.rules import own_rules
+from perdure.triage.evidence.rules import own_rules
+from perdure.triage.text.filenames import ranks_of
+from perdure.triage.text.logtext import LogText
 
 ROOT, LOST = "KeyError: 'labels'\n", "RuntimeError: Connection closed by peer [10.0.0.2]:3000\n"
 

@@ -1,6 +1,6 @@
 """`perdure rules`: what a rule means, also where the documentation is not at hand."""
 
-from perdure.triage.rules import own_rules
+from perdure.triage.evidence.rules import own_rules
 
 
 def test_a_rule_is_told_with_what_to_do_and_lines_like_it(perdure):

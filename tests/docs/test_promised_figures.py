@@ -28,7 +28,7 @@ from perdure.service.notices.channels import webhook
 from perdure.service.web.pages import listing
 from perdure.service.workers import comment_writer, kept_logs, log_queue
 from perdure.service.workers import threads as hands
-from perdure.triage import context
+from perdure.triage.evidence import context
 
 DOCS = Path(__file__).parents[2] / "docs"
 CAPS, RETRY, LIVE = caps.Caps(), RetryRules(), liveness.LivenessRules()

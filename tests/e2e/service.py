@@ -21,8 +21,8 @@ from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import STOP_FILE, ActionState, Executor, ExecutorSettings
 from perdure.service.workers.kept_logs import KeptLogs
 from perdure.service.workers.threads import end, threads
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import judge
-from perdure.triage.rules import own_rules
 
 PATIENCE_S = 120.0  # for what takes seconds on a quiet machine
 

@@ -122,12 +122,18 @@ PARTS = {
         ("tests/backends/slurm",),
     ),
     "context": Part(
-        ("triage/context.py", "triage/ending.py", "triage/gpu_memory.py", "triage/reached.py", "triage/when.py"),
         (
-            "tests/triage/test_context.py",
-            "tests/triage/test_gpu_memory.py",
-            "tests/triage/test_reached.py",
-            "tests/triage/test_edges.py",
+            "triage/evidence/context.py",
+            "triage/evidence/ending.py",
+            "triage/evidence/gpu_memory.py",
+            "triage/evidence/reached.py",
+            "triage/text/when.py",
+        ),
+        (
+            "tests/triage/evidence/test_context.py",
+            "tests/triage/evidence/test_gpu_memory.py",
+            "tests/triage/evidence/test_reached.py",
+            "tests/triage/evidence/test_edges.py",
         ),
     ),
 }

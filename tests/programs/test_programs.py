@@ -12,8 +12,8 @@ from perdure.cli.diagnosis import Diagnosis, diagnoser
 from perdure.cli.logs import read_log
 from perdure.retry.decide import DecisionKind
 from perdure.service.settings import Settings
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import FRAME
-from perdure.triage.rules import own_rules
 from perdure.triage.verdict import CauseRole
 from tests.conftest import require
 from tests.programs.program import ACCELERATE, TORCHRUN, WITH_FILES, Program, is_installed, programs

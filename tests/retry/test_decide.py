@@ -29,8 +29,8 @@ from perdure.retry.history import (
 )
 from perdure.retry.rules import RetryRules
 from perdure.service.core.triage_context import context_of
+from perdure.triage.evidence.likeness import Likeness
 from perdure.triage.judge import judge
-from perdure.triage.likeness import Likeness
 from perdure.triage.verdict import Bound, CauseRole, Evidence, Label, Verdict
 from tests.copying import replace
 

@@ -41,8 +41,8 @@ from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.whatif.limits import WhatifSettings
 from perdure.service.workers.commands import retry_budgets
 from perdure.service.workers.operations import Status
-from perdure.triage.context import Context
-from perdure.triage.rules import own_rules
+from perdure.triage.evidence.context import Context
+from perdure.triage.evidence.rules import own_rules
 from tests.copying import replace
 from tests.finding import found_in
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perdure.triage.catalogue import ANY_WORDS, MessageFamily, own_catalogue
+from perdure.triage.evidence.rules import own_categories
 from perdure.triage.judge import judge
-from perdure.triage.rules import own_categories
 
 FAMILIES = own_catalogue().families
 WORDS = "of some kind"

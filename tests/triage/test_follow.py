@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import InputError
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.follow import MAX_PARTIAL_BYTES, Follower, FollowTrouble, Patience
-from perdure.triage.rules import own_rules
 
 SIGNS = own_rules().matcher()
 PATIENCE = Patience(silent_times=4.0, silent_at_least_s=20.0, silent_unknown_s=500.0, nan_lines=3, storm_lines=10.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.triage_new_words import read_anew
+from perdure.triage.evidence.rules import own_categories
 from perdure.triage.grammar import BY, Parsed, own_grammar
-from perdure.triage.rules import own_categories
 
 GRAMMAR = own_grammar()
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.triage.classifiers.protocol import Reading
-from perdure.triage.gather import gathered
+from perdure.triage.evidence.gather import gathered
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import NoModel, judge
-from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Bound, CauseRole, Label
 from tests.copying import replace
 

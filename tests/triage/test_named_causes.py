@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.triage.context import Context
+from perdure.triage.evidence.context import Context
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Bound, Label
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import perdure.triage.judge as judging
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import judge
-from perdure.triage.logtext import LogText
-from perdure.triage.rules import own_rules
+from perdure.triage.text.logtext import LogText
 from perdure.triage.unnamed import NEW, is_open
 from perdure.triage.verdict import CauseRole, Label, Verdict
 

@@ -4,9 +4,9 @@ import pytest
 
 from perdure.cli.diagnosis import diagnoser
 from perdure.service.settings import Settings
-from perdure.triage.ending import ending
+from perdure.triage.evidence.ending import ending
 from perdure.triage.judge import judge
-from perdure.triage.logtext import LogText
+from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import Bound, Label
 
 NCCL_OOM = """gpu01:1012:1044 [0] include/alloc.h:246 NCCL WARN Cuda failure 2 'out of memory'

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from perdure.model.jobs import Attempt
 from perdure.model.output import OutputFile, OutputKind
-from perdure.triage.clean import scrub
-from perdure.triage.when import Form, stamp_of
+from perdure.triage.text.clean import scrub
+from perdure.triage.text.when import Form, stamp_of
 
 OLD_S = 120.0
 """A file that was last written so long before a start is not that attempt's; clocks may be a minute apart."""

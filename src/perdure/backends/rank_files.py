@@ -15,7 +15,7 @@ from perdure.backends.reader import Search, WantedText
 from perdure.backends.script import ANY, Said, pattern_of
 from perdure.model.jobs import Attempt
 from perdure.model.output import Absent, OutputFile, OutputKind, Why
-from perdure.triage.filenames import ranks_of
+from perdure.triage.text.filenames import ranks_of
 
 MAX_SEARCHES = 13
 CLOCKS_APART_S = 2.0  # at most, between file servers and slurmctld, for a file to count as written since a start

@@ -145,7 +145,7 @@ def _is_node(name: str) -> bool:
 
 def _rule_of(verdict: Verdict) -> str:
     """The rule that named the cause, where `perdure rules` can describe it; else ""."""
-    from perdure.triage.rules import own_rules
+    from perdure.triage.evidence.rules import own_rules
 
     telling = (evidence for evidence in verdict.evidence if evidence.role is not CauseRole.CONFIRMATION)
     found = [rule for evidence in telling if (rule := own_rules().named(evidence.rule)) is not None]

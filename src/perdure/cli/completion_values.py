@@ -47,7 +47,7 @@ def _nodes(asked: Client) -> list[str]:
 
 
 def _rules() -> list[str]:
-    from perdure.triage.rules import own_rules
+    from perdure.triage.evidence.rules import own_rules
 
     return [rule.cause.name for rule in own_rules().rules]
 

@@ -42,7 +42,7 @@ def check(
 
     loaded = load_settings(file)
     if loaded.settings.triage.rules is not None:
-        from perdure.triage.rules import with_site_rules
+        from perdure.triage.evidence.rules import with_site_rules
 
         with_site_rules(loaded.settings.triage.rules)
     values = {name: shown(name, value_of(loaded.settings, name)) for name in known_names()}

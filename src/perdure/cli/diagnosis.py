@@ -18,9 +18,9 @@ from perdure.triage.verdict import Evidence, Label, Verdict
 
 if TYPE_CHECKING:
     from perdure.service.settings import Settings
-    from perdure.triage.goodrun import GoodRun
-    from perdure.triage.logtext import LogText
-    from perdure.triage.matching import RuleBook
+    from perdure.triage.evidence.goodrun import GoodRun
+    from perdure.triage.evidence.matching import RuleBook
+    from perdure.triage.text.logtext import LogText
 
 SAME_NODE = "the node that it ran on"
 NOTHING_FAILED = "nothing in this log looks like a failure"
@@ -58,9 +58,9 @@ class Diagnosis:
 
 def diagnoser(settings: Settings, good: GoodRun | None = None) -> Callable[[str | int, LogText | bytes], Diagnosis]:
     """What judges a log, under a name, by the site's rules; `good` is the job's last good run."""
-    from perdure.triage.ending import DONE_AFTER, WORK_DONE, with_ending
+    from perdure.triage.evidence.ending import DONE_AFTER, WORK_DONE, with_ending
     from perdure.triage.judge import judge
-    from perdure.triage.logtext import LogText
+    from perdure.triage.text.logtext import LogText
 
     rules = rules_of(settings)
 
@@ -75,7 +75,7 @@ def diagnoser(settings: Settings, good: GoodRun | None = None) -> Callable[[str 
 
 def rules_of(settings: Settings) -> RuleBook:
     """The rules that the settings name: the own ones, and the site's before them."""
-    from perdure.triage.rules import own_rules, with_site_rules
+    from perdure.triage.evidence.rules import own_rules, with_site_rules
 
     return with_site_rules(settings.triage.rules) if settings.triage.rules else own_rules()
 

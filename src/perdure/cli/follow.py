@@ -17,8 +17,8 @@ from perdure.cli.output import print_line
 from perdure.errors import InputError
 
 if TYPE_CHECKING:
+    from perdure.triage.evidence.gather import Signs
     from perdure.triage.follow import FollowAlarm, Follower
-    from perdure.triage.gather import Signs
 
 POLL_S = 1.0
 PIECE_BYTES = 1 << 20
@@ -34,7 +34,7 @@ class File:
 
     @classmethod
     def open(cls, path: Path) -> File:
-        from perdure.triage.regular_file import open_regular
+        from perdure.triage.text.regular_file import open_regular
 
         handle = open_regular(path)
         status = os.fstat(handle.fileno())

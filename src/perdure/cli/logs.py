@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.errors import InputError, LogRefused
-from perdure.triage.filenames import numbers_after, parts_of, ranks_of
+from perdure.triage.text.filenames import numbers_after, parts_of, ranks_of
 
 if TYPE_CHECKING:
-    from perdure.triage.gather import Signs
-    from perdure.triage.logtext import Limits, LogText, Source, TextWindow
+    from perdure.triage.evidence.gather import Signs
+    from perdure.triage.text.logtext import Limits, LogText, Source, TextWindow
 
 MIB = 1 << 20
 MAX_FILES, MAX_DEPTH = 4096, 5
@@ -76,7 +76,7 @@ class _Meter:
 
 def read_log(target: str, signs: Signs, limits: Limits | None = None, tell: Tell | None = None) -> GivenLog:
     """Read what `target` names; - is standard input. Raises `InputError` or `LogRefused` where it is not a log."""
-    from perdure.triage.regular_file import open_regular
+    from perdure.triage.text.regular_file import open_regular
 
     if target == "-":
         return _gathered(sys.stdin.buffer.read, "standard input", signs, limits)
@@ -90,9 +90,9 @@ def read_log(target: str, signs: Signs, limits: Limits | None = None, tell: Tell
 def _gathered(
     read: Callable[[int], bytes], name: str, signs: Signs, limits: Limits | None, source: Source | None = None
 ) -> GivenLog:
-    from perdure.triage.gather import Gatherer
-    from perdure.triage.logtext import Limits
-    from perdure.triage.packed import CutShort, unpacked
+    from perdure.triage.evidence.gather import Gatherer
+    from perdure.triage.text.logtext import Limits
+    from perdure.triage.text.packed import CutShort, unpacked
 
     limits = limits or Limits()
     gatherer, note, start = Gatherer(signs, limits, source), "", b""
@@ -130,7 +130,7 @@ def read_directory(directory: Path, signs: Signs, limits: Limits | None = None, 
 
     What cannot be read, or holds zero bytes at its start, is passed over and counted.
     """
-    from perdure.triage.logtext import Limits, LogText, Source
+    from perdure.triage.text.logtext import Limits, LogText, Source
 
     limits = limits or Limits()
     paths, more = _files(directory)
@@ -182,8 +182,8 @@ def _size(path: Path) -> int:
 
 def _file(path: Path, name: str, signs: Signs, limits: Limits, source: Source, meter: _Meter) -> GivenLog | None:
     """One file of a directory; None where it is not text."""
-    from perdure.triage.packed import is_packed
-    from perdure.triage.regular_file import open_regular
+    from perdure.triage.text.packed import is_packed
+    from perdure.triage.text.regular_file import open_regular
 
     with open_regular(path) as file:
         start = file.read(LOOKED_AT_BYTES)

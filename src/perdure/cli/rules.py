@@ -13,8 +13,8 @@ from perdure.cli.table import text, word
 from perdure.errors import NotFound
 
 if TYPE_CHECKING:
-    from perdure.triage.matching import RuleBook
-    from perdure.triage.rule import TriageRule
+    from perdure.triage.evidence.matching import RuleBook
+    from perdure.triage.evidence.rule import TriageRule
 
 COLUMNS = (word("RULE"), word("CAUSE", leave=2), word("P", leave=1), text("WHAT IT MEANS"))
 MOST_NAMED = 5  # of the rules whose names are like one that is not known

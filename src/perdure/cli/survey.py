@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from perdure.model.jobs import Attempt
     from perdure.survey.collect import Collected
     from perdure.survey.tally import Tally, TallyRow
-    from perdure.triage.matching import RuleBook
+    from perdure.triage.evidence.matching import RuleBook
     from perdure.triage.verdict import Verdict
 
 COLUMNS = (

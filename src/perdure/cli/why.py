@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from perdure.cli.diagnosis import Diagnosis
     from perdure.cli.logs import GivenLog, Tell
     from perdure.service.settings import Settings
-    from perdure.triage.goodrun import GoodRun
-    from perdure.triage.logtext import LogText
+    from perdure.triage.evidence.goodrun import GoodRun
+    from perdure.triage.text.logtext import LogText
 
 Label = Literal["transient", "deterministic", "none"]
 BAD_INPUT = 2
@@ -181,7 +181,7 @@ def _read(target: str, settings: Settings, tell: Tell | None = None) -> GivenLog
 
 
 def _good_run(good: str | None, settings: Settings) -> GoodRun | None:
-    from perdure.triage.goodrun import GoodRun
+    from perdure.triage.evidence.goodrun import GoodRun
 
     return GoodRun.of(_read(good, settings).text) if good is not None else None
 
@@ -190,8 +190,8 @@ def _print_excerpt(text: LogText, settings: Settings, good: GoodRun | None) -> N
     """Print the lines that are left of a log, each with its number, and how often and from which ranks it came."""
     from perdure.cli.diagnosis import rules_of
     from perdure.cli.output import print_line
-    from perdure.triage.excerpt import excerpt, last_block
-    from perdure.triage.ranks import merged
+    from perdure.triage.evidence.excerpt import excerpt, last_block
+    from perdure.triage.evidence.ranks import merged
 
     hits = last_block(merged(rules_of(settings).hits(text)).hits)
     for line in excerpt(text, hits, good).lines:

@@ -18,8 +18,8 @@ from perdure.hangs.nccl_ras import RasFinding, read_ras
 from perdure.hangs.pickled import MAX_FILE_BYTES, read_dumps
 from perdure.hangs.rank_state import RankState
 from perdure.hangs.stacks import read_stack, read_stack_json, state_of
-from perdure.triage.filenames import numbers_after, parts_of, ranks_of
-from perdure.triage.regular_file import open_regular
+from perdure.triage.text.filenames import numbers_after, parts_of, ranks_of
+from perdure.triage.text.regular_file import open_regular
 
 MAX_FILES = 16_384
 HEARTBEAT = "perdure.heartbeat/1"

@@ -21,7 +21,7 @@ from typing import NoReturn
 import msgspec
 
 from perdure.hangs.flight_recorder import Dump, read_dump
-from perdure.triage.regular_file import open_regular
+from perdure.triage.text.regular_file import open_regular
 
 MAX_BYTES = 4 << 30
 MAX_CPU_S = 120

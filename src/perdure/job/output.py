@@ -112,7 +112,7 @@ class _File:
 
 def growth_of(data: bytes, known: int = 0) -> Growth:
     """What lines say of which the first `known` bytes were seen before."""
-    from perdure.triage.patterns import compiled  # only here: most launchers never come so far
+    from perdure.triage.text.patterns import compiled  # only here: most launchers never come so far
 
     found = Growth.NONE
     begin = 0

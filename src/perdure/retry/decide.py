@@ -16,7 +16,7 @@ from perdure.retry.budget import at, room
 from perdure.retry.history import HOUR_S, WALLTIME_FINGERPRINT, Fleet, PastFailure, fingerprint_of, is_shared
 from perdure.retry.rules import RetryRules
 from perdure.retry.size import restart_range, restart_size
-from perdure.triage.scheduler import has_failed_to_launch
+from perdure.triage.evidence.scheduler import has_failed_to_launch
 from perdure.triage.verdict import CANCELLED, Bound, CauseRole, Label, Verdict
 
 OF_THE_SITE = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREEMPTED, AttemptState.LOST)

@@ -13,7 +13,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import Node
 from perdure.model.output import LogMark
-from perdure.triage.likeness import Likeness, likeness_of
+from perdure.triage.evidence.likeness import Likeness, likeness_of
 from perdure.triage.verdict import Bound, Label, Verdict
 
 HOUR_S = 3600.0

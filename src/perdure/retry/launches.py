@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from perdure.model.jobs import Attempt
 from perdure.retry.history import PastFailure
-from perdure.triage.scheduler import has_failed_to_launch
+from perdure.triage.evidence.scheduler import has_failed_to_launch
 from perdure.triage.verdict import Bound, Label, Verdict
 
 MOST_NAMED = 4  # nodes in a sentence

@@ -70,8 +70,8 @@ from perdure.service.workers.instance import lock_dir, only_one
 from perdure.service.workers.kept_logs import KeptLogs, Retention
 from perdure.service.workers.kill_switch import KillSwitch
 from perdure.service.workers.threads import ENDING_S, end, forever, threads
-from perdure.triage.matching import RuleBook
-from perdure.triage.rules import own_rules, with_site_rules
+from perdure.triage.evidence.matching import RuleBook
+from perdure.triage.evidence.rules import own_rules, with_site_rules
 from perdure.trust import check_directory
 
 log = logging.getLogger("perdure")

@@ -17,7 +17,7 @@ import re2
 from msgspec import Meta, Struct
 
 from perdure.model.validation import read
-from perdure.triage.patterns import options
+from perdure.triage.text.patterns import options
 
 ANY_WORDS = r"[^\n]{0,80}?"
 """What stands for a * of a key."""

@@ -13,10 +13,10 @@ from enum import StrEnum
 from typing import Any, Self
 
 from perdure.errors import InputError
-from perdure.triage.clean import PIECE, decode, scrub, tidy
-from perdure.triage.gather import Signs
-from perdure.triage.logtext import TextWindow, blocks
-from perdure.triage.patterns import compiled
+from perdure.triage.evidence.gather import Signs
+from perdure.triage.text.clean import PIECE, decode, scrub, tidy
+from perdure.triage.text.logtext import TextWindow, blocks
+from perdure.triage.text.patterns import compiled
 
 FORMAT = 1
 FIX = "Follow the log from its beginning: leave the state away"

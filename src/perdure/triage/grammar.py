@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 
 from perdure.model.validation import read
 from perdure.triage.catalogue import KnownMessage, WhoseFault
-from perdure.triage.patterns import capturing, compiled, options
+from perdure.triage.text.patterns import capturing, compiled, options
 
 BY = "grammar"
 """What the evidence of a line that was read so is called."""

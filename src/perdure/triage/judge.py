@@ -24,12 +24,12 @@ from msgspec.structs import replace
 
 from perdure.model.jobs import Attempt
 from perdure.model.output import Output
-from perdure.triage.answered import OF_SERVICES, answered_before
-from perdure.triage.broken_pipes import with_ended_readers
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.conformal import Thresholds, own_thresholds
-from perdure.triage.context import (
+from perdure.triage.evidence.answered import OF_SERVICES, answered_before
+from perdure.triage.evidence.broken_pipes import with_ended_readers
+from perdure.triage.evidence.context import (
     Circumstance,
     Context,
     became_read_only,
@@ -38,32 +38,32 @@ from perdure.triage.context import (
     shift_of,
     with_steps_of,
 )
-from perdure.triage.crashed_peers import without_cut_by_crash
-from perdure.triage.deaths import ABORT, ASKS_AGAIN, NOT_FOUND, OF_EXIT_CODE, OF_SIGNAL, OF_WATCHDOGS
-from perdure.triage.doubts import doubted
-from perdure.triage.excerpt import excerpt, last_block
-from perdure.triage.frames import CRASH, companions, innermost_own, raised
-from perdure.triage.goodrun import GoodRun
-from perdure.triage.hardware import proof_of, without_crashed_kernels, without_older
-from perdure.triage.last_word import LAST_WORD, ended_itself, last_word, of_last_test, unexplained
-from perdure.triage.launchers import OF_PEERS, LauncherReport, first_failure, of_component
-from perdure.triage.logtext import LogText
-from perdure.triage.lost_nodes import lost_nodes
-from perdure.triage.masking import mask
-from perdure.triage.matching import Hit, RuleBook
+from perdure.triage.evidence.crashed_peers import without_cut_by_crash
+from perdure.triage.evidence.deaths import ABORT, ASKS_AGAIN, NOT_FOUND, OF_EXIT_CODE, OF_SIGNAL, OF_WATCHDOGS
+from perdure.triage.evidence.doubts import doubted
+from perdure.triage.evidence.excerpt import excerpt, last_block
+from perdure.triage.evidence.frames import CRASH, companions, innermost_own, raised
+from perdure.triage.evidence.goodrun import GoodRun
+from perdure.triage.evidence.hardware import proof_of, without_crashed_kernels, without_older
+from perdure.triage.evidence.last_word import LAST_WORD, ended_itself, last_word, of_last_test, unexplained
+from perdure.triage.evidence.launchers import OF_PEERS, LauncherReport, first_failure, of_component
+from perdure.triage.evidence.lost_nodes import lost_nodes
+from perdure.triage.evidence.matching import Hit, RuleBook
+from perdure.triage.evidence.other_jobs import without_other_jobs
+from perdure.triage.evidence.outlived import without_long_past, without_outlived
+from perdure.triage.evidence.ranks import Merged, merged
+from perdure.triage.evidence.rule import Cause, Force
+from perdure.triage.evidence.rules import own_rules
+from perdure.triage.evidence.scheduler import Fact, facts, names_missing_workdir
+from perdure.triage.evidence.survived_steps import after_steps, as_guess, is_of_step
+from perdure.triage.evidence.warning_lines import without_overruled
 from perdure.triage.narrower import narrowed
-from perdure.triage.other_jobs import without_other_jobs
-from perdure.triage.outlived import without_long_past, without_outlived
-from perdure.triage.patterns import compiled
-from perdure.triage.ranks import Merged, merged
 from perdure.triage.remarks import remarks_on
-from perdure.triage.rule import Cause, Force
-from perdure.triage.rules import own_rules
-from perdure.triage.scheduler import Fact, facts, names_missing_workdir
-from perdure.triage.survived_steps import after_steps, as_guess, is_of_step
+from perdure.triage.text.logtext import LogText
+from perdure.triage.text.masking import mask
+from perdure.triage.text.patterns import compiled
 from perdure.triage.unnamed import explained, is_guess, is_open
 from perdure.triage.verdict import MAX_LOGS, CauseRole, Evidence, Label, Verdict
-from perdure.triage.warning_lines import without_overruled
 
 Sign = Hit | Fact | LauncherReport
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from perdure.errors import InputError
 from perdure.triage.classifiers.protocol import Example, Reading
-from perdure.triage.excerpt import excerpt, last_block
-from perdure.triage.logtext import LogText
-from perdure.triage.rules import own_rules
+from perdure.triage.evidence.excerpt import excerpt, last_block
+from perdure.triage.evidence.rules import own_rules
+from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import Label
 
 

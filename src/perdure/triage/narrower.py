@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from perdure.triage.catalogue import own_catalogue
-from perdure.triage.frames import raising_line
+from perdure.triage.evidence.frames import raising_line
+from perdure.triage.evidence.matching import Hit
+from perdure.triage.evidence.rule import Cause
+from perdure.triage.evidence.rules import own_categories
 from perdure.triage.grammar import own_grammar
-from perdure.triage.matching import Hit
-from perdure.triage.patterns import compiled
-from perdure.triage.rule import Cause
-from perdure.triage.rules import own_categories
+from perdure.triage.text.patterns import compiled
 from perdure.triage.verdict import CauseRole
 
 _OF_TRACKERS = (

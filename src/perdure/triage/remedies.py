@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perdure.triage.patterns import compiled
+from perdure.triage.text.patterns import compiled
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from perdure.triage.clean import decode, is_advice, scrub, tidy
-from perdure.triage.distinct import distinct_lines
-from perdure.triage.logtext import LogText
-from perdure.triage.masking import mask
-from perdure.triage.templates import WILDCARD, TemplateTree
+from perdure.triage.text.clean import decode, is_advice, scrub, tidy
+from perdure.triage.text.distinct import distinct_lines
+from perdure.triage.text.logtext import LogText
+from perdure.triage.text.masking import mask
+from perdure.triage.text.templates import WILDCARD, TemplateTree
 
 MAX_TEMPLATES = 160
 RAW_END_BYTES, RAW_END_LINES = 64 * 1024, 600

@@ -14,7 +14,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.triage.catalogue import KnownMessage, WhoseFault, own_catalogue
-from perdure.triage.clean import (
+from perdure.triage.evidence.context import progress_of
+from perdure.triage.evidence.deaths import ASKS_AGAIN
+from perdure.triage.evidence.frames import companions
+from perdure.triage.evidence.launchers import LauncherReport
+from perdure.triage.evidence.matching import FRAME_OF_CPP, Hit
+from perdure.triage.evidence.rule import Cause, Force
+from perdure.triage.evidence.rules import own_categories
+from perdure.triage.evidence.scheduler import Fact
+from perdure.triage.grammar import BY, PASSING, own_grammar
+from perdure.triage.text.clean import (
     CLEARED,
     INFORMED,
     MENTIONED,
@@ -26,18 +35,9 @@ from perdure.triage.clean import (
     is_advice,
     tidy,
 )
-from perdure.triage.context import progress_of
-from perdure.triage.deaths import ASKS_AGAIN
-from perdure.triage.frames import companions
-from perdure.triage.grammar import BY, PASSING, own_grammar
-from perdure.triage.launchers import LauncherReport
-from perdure.triage.logtext import END_BLOCK_BYTES, LogText, TextBlock, TextWindow
-from perdure.triage.matching import FRAME_OF_CPP, Hit
-from perdure.triage.patterns import compiled
-from perdure.triage.prefixes import rank_of
-from perdure.triage.rule import Cause, Force
-from perdure.triage.rules import own_categories
-from perdure.triage.scheduler import Fact
+from perdure.triage.text.logtext import END_BLOCK_BYTES, LogText, TextBlock, TextWindow
+from perdure.triage.text.patterns import compiled
+from perdure.triage.text.prefixes import rank_of
 from perdure.triage.verdict import Bound, CauseRole
 
 MOST_HITS, END_LINES = 16, 40

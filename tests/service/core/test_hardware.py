@@ -15,8 +15,8 @@ from perdure.service.core.controller import step
 from perdure.service.core.messages import Act, ChainInput, Ended, Judged, Looked
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.store.rows import exception_row
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import judge
-from perdure.triage.rules import own_rules
 from tests.copying import replace
 
 NODES = tuple(Node(f"n{i}", NodeState.UP) for i in range(1, 5))

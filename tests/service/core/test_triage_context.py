@@ -4,7 +4,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.history import NEARBY_S, Fleet, NodeTrouble
 from perdure.service.core.triage_context import context_of
-from perdure.triage.likeness import Likeness
+from perdure.triage.evidence.likeness import Likeness
 
 MINE = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 5000.0, user="ada")
 NOW = 6000.0

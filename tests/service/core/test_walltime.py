@@ -8,7 +8,7 @@ from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import Output, OutputFile
 from perdure.retry.history import WALLTIME_FINGERPRINT
 from perdure.service.core.walltime import of_walltime
-from perdure.triage.reached import reached
+from perdure.triage.evidence.reached import reached
 from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 from tests.copying import replace
 

@@ -24,10 +24,10 @@ from perdure.service.workers import good_run_queue
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import Executor, ExecutorSettings
 from perdure.service.workers.good_run_queue import GoodRunQueue
-from perdure.triage.context import Context
-from perdure.triage.goodrun import GoodRun
-from perdure.triage.logtext import LogText
-from perdure.triage.rules import own_rules
+from perdure.triage.evidence.context import Context
+from perdure.triage.evidence.goodrun import GoodRun
+from perdure.triage.evidence.rules import own_rules
+from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import Label
 from tests.copying import replace
 

@@ -14,10 +14,10 @@ from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import KEPT_MODELS, Read, TrainingStore
 from perdure.service.store.journal import Journal
 from perdure.service.store.schema import terms
-from perdure.triage.context import Context
+from perdure.triage.evidence.context import Context
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import examine
 from perdure.triage.learning.examples import LabelSource
-from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Label
 from tests.copying import replace
 

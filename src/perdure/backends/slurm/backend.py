@@ -56,7 +56,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, LogMark, Output, OutputFile, OutputKind, Why
-from perdure.triage.scheduler import has_failed_to_launch
+from perdure.triage.evidence.scheduler import has_failed_to_launch
 from perdure.waits.queue import QueueLook
 
 log = logging.getLogger("perdure")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from perdure.model.jobs import Attempt
 from perdure.retry.history import NEARBY_S, Fleet, NodeTrouble
 from perdure.service.core.case import Case
-from perdure.triage.context import Context
+from perdure.triage.evidence.context import Context
 
 
 def context_of(attempt: Attempt, case: Case | None, fleet: Fleet, free_bytes: int | None, now: float) -> Context:

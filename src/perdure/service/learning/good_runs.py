@@ -16,7 +16,7 @@ from perdure.model.identity import AttemptId
 from perdure.service.store.codec import clean
 from perdure.service.store.database import Store
 from perdure.service.store.schema import good_runs, jobs
-from perdure.triage.goodrun import GoodRun
+from perdure.triage.evidence.goodrun import GoodRun
 
 MAX_GOOD_RUNS = 2_000
 MAX_STATE_BYTES = 64 * 1024

@@ -20,14 +20,14 @@ from perdure.service.learning.training_store import Correction, Read, TrainingSt
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Example, Model
 from perdure.triage.classifiers.registry import load_model
-from perdure.triage.context import Context
-from perdure.triage.goodrun import GoodRun
+from perdure.triage.evidence.context import Context
+from perdure.triage.evidence.goodrun import GoodRun
+from perdure.triage.evidence.matching import RuleBook
 from perdure.triage.judge import examine
 from perdure.triage.labelled import read_logs
 from perdure.triage.learning.examples import LabelSource, TrainingExample
 from perdure.triage.learning.update import RoundResult, update_model
-from perdure.triage.logtext import LogText
-from perdure.triage.matching import RuleBook
+from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import Verdict
 
 log = logging.getLogger("perdure")

@@ -22,11 +22,11 @@ from perdure.service.store.codec import clean
 from perdure.service.store.database import Store
 from perdure.service.store.schema import attempts, corrections, readings, terms
 from perdure.triage.classifiers.protocol import Reading
+from perdure.triage.evidence.rule import Cause
 from perdure.triage.judge import Finding
 from perdure.triage.learning.examples import LabelSource, TrainingExample
 from perdure.triage.learning.outcomes import Trial, labels
 from perdure.triage.learning.update import RoundResult
-from perdure.triage.rule import Cause
 
 MAX_READINGS = 20_000
 MAX_TAUGHT = 5_000  # readings that are looked through for lessons, the newest

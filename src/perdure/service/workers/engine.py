@@ -45,10 +45,10 @@ from perdure.service.workers.executor import Executor
 from perdure.service.workers.good_run_queue import GOOD_BYTES, GoodRunQueue
 from perdure.service.workers.kept_logs import KeptLogs
 from perdure.service.workers.log_queue import LogQueue
-from perdure.triage.context import OF_STORAGE, Context
-from perdure.triage.ending import with_ending
-from perdure.triage.logtext import LogText
-from perdure.triage.reached import reached
+from perdure.triage.evidence.context import OF_STORAGE, Context
+from perdure.triage.evidence.ending import with_ending
+from perdure.triage.evidence.reached import reached
+from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import Label, Verdict
 
 log = logging.getLogger("perdure")

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.triage.classifiers.protocol import Reading
-from perdure.triage.masking import mask
-from perdure.triage.rule import Cause
+from perdure.triage.evidence.rule import Cause
+from perdure.triage.text.masking import mask
 
 WORD_BUCKETS, CHAR_BUCKETS, RULE_BUCKETS = 1 << 14, 1 << 15, 1 << 10
 BUCKETS = WORD_BUCKETS + CHAR_BUCKETS + RULE_BUCKETS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from perdure.triage.rule import Cause
+from perdure.triage.evidence.rule import Cause
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from perdure.service.store import codec
 from perdure.service.store.codec import Codec
 from perdure.service.store.queries.reader import Reader, as_text
 from perdure.service.store.schema import attempts, jobs, suspects
-from perdure.triage.deaths import HANG
+from perdure.triage.evidence.deaths import HANG
 from perdure.triage.verdict import Label, Verdict
 
 STANDING: Codec[Standing] = Codec(Standing)

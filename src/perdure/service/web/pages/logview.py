@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perdure.triage.clean import PIECE, scrub
+from perdure.triage.text.clean import PIECE, scrub
 from perdure.triage.verdict import CauseRole, Evidence
 
 MAX_LINES = 500

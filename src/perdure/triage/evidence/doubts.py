@@ -1,0 +1,147 @@
+"""What the rest of a log says against the usual meaning of a line, so that neither a stop nor a plain retry is due.
+
+The cause stays the line's; its verdict is *unsure*, and the job gets one probing retry, which for each of these costs
+little beside a wrong stop, or proves within its first minutes that no retry helps.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+
+import re2
+from msgspec.structs import replace
+
+from perdure.triage.evidence.answered import tells_answer
+from perdure.triage.evidence.context import FAR_STEPS, Context, TrainingProgress
+from perdure.triage.evidence.frames import raising_line
+from perdure.triage.evidence.matching import Hit
+from perdure.triage.evidence.rule import Cause
+from perdure.triage.text.clean import scrub
+from perdure.triage.text.logtext import LogText
+from perdure.triage.text.patterns import capturing, compiled
+
+WORKED_STEPS = 20
+"""A job that came so far had read from the folders that it names at its start."""
+
+NAMED_BYTES = 256 * 1024
+"""In so much of a log's beginning the folders of its settings are looked for."""
+
+BUFFER_BYTES = 4096
+"""What writes a file through a buffer leaves a multiple of it until it closes the file."""
+
+SMALL_BYTES = 2 << 30
+"""So much memory every GPU has that a job is given, and most slices of one."""
+
+_NO_WAY_OUT = (
+    r"(?i)name resolution|could not resolve|failed to resolve|unable to resolve|NameResolutionError|EAI_AGAIN"
+    r"|network is unreachable|\[Errno -3\]"
+)
+_MISSING = r"(?:No such file or directory|cannot (?:open|find|access)[^:]*): ['\"]?(/[^'\"\n]{2,400}?)['\"]?\s*$"
+_WRITES = r"(?i)sav(?:e|ing)|writ|dump|mkdir|makedirs|to_(?:csv|json|parquet)|['\"][wax]b?\+?['\"]"
+_CUT_JSON = r"JSONDecodeError: (?:Expecting|Unterminated|Extra|Invalid)[^\n]*\(char ([1-9]\d{0,11})\)"
+_ONE_RANK = r"(?i)\bnranks[ =:]+1\b|\bworld[_ ]?size\b['\"]?\s*[:=]\s*1\b"
+_ASKED = r"(?i)(?:alloc\w*|requested)\D{1,20}?([\d,]{1,20}) ?bytes\b"
+_OWN = r"allocated so far: ([\d,]{1,20}) bytes"
+_OF_PYTORCH = "Tried to allocate"
+
+
+def doubted(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Hit:
+    """`primary`, with a cause that stands open where the rest of `text` speaks against what its line usually means."""
+    for doubt in _DOUBTS:
+        if (cause := doubt(primary, progress, around, text)) is not None:
+            return replace(primary, cause=replace(cause, unproven=True))
+    return primary
+
+
+def _never_connected(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:
+    """A way out of which the log shows no use before: most compute nodes have none, and name services falter.
+
+    Steps show nothing of it: programs compute, and first go out to fetch weights for their evaluation.
+    """
+    cause = primary.cause
+    if (
+        cause.wider != "net"
+        or (progress.steps or 0) >= FAR_STEPS
+        or not compiled(_NO_WAY_OUT).search(primary.text.encode())
+    ):
+        return None
+    return None if around.answered or any(tells_answer(window.data) for window in text.windows) else cause
+
+
+def _lone_rank(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:  # noqa: ARG001
+    """A collective of one rank waits for nobody: what the rank itself had begun before it does not end."""
+    cause = primary.cause
+    alone = around.gpus == 1 or any(compiled(_ONE_RANK).search(window.data) for window in text.windows)
+    if cause.category != "nccl_timeout" or not alone:
+        return None
+    return replace(
+        cause,
+        p_transient=0.3,
+        says="a collective of one rank alone timed out: work that it had begun on its GPU before did not end",
+        advice="Look for a kernel that never ends: take a stack dump, or run it once with CUDA_LAUNCH_BLOCKING=1.",
+    )
+
+
+def _gone_since(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:  # noqa: ARG001
+    """A file to read that is missing in a folder which the job had named at its start, and worked with for steps.
+
+    Somebody removed it, its file system went away, or a list names a file that never was.
+    """
+    cause, line = primary.cause, primary.text.encode()
+    if cause.category != "missing_file" or (progress.steps or 0) < WORKED_STEPS:
+        return None
+    found = capturing(_MISSING).search(line)
+    if found is None or compiled(_WRITES).search(raising_line(primary)):
+        return None
+    folder = posixpath.dirname(found[1])
+    named = rf"(?m)^[^\n]*[ ='\":]{re2.escape(folder.decode('utf-8', 'replace'))}/?(?:['\"\s,]|$)"
+    at = compiled(named).search(scrub(text.windows[0].data[:NAMED_BYTES])) if folder.count(b"/") > 1 else None
+    if at is None:
+        return None
+    return replace(
+        cause,
+        p_transient=0.45,
+        says="a file is missing from a folder that the job had worked with: removed since, or its file system is gone",
+        advice="See whether the folder is there; if only this file is missing, the job's own list is wrong.",
+    )
+
+
+def _cut_at_buffer(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:  # noqa: ARG001
+    """JSON that ends where a buffer ends was read before its writer had closed it, or its writer died."""
+    found = capturing(_CUT_JSON).search(primary.text.encode())
+    if primary.cause.category != "data" or found is None or int(found[1]) % BUFFER_BYTES:
+        return None
+    return replace(
+        primary.cause,
+        p_transient=0.4,
+        says="a file ends in the middle, where a buffer ends: it was read while it was written, or its writer died",
+        advice="Write to another name and rename it once it is whole; let other ranks wait for that (a barrier).",
+    )
+
+
+def _full_from_the_start(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:  # noqa: ARG001
+    """A GPU that has not even little memory left before any step: PyTorch alone tells who holds how much of it."""
+    cause, line = primary.cause, primary.text.encode()
+    if cause.name != "cuda-oom" or progress.steps or _OF_PYTORCH.encode() in line:
+        return None
+    sizes = [found[1] for pattern in (_ASKED, _OWN) if (found := capturing(pattern).search(line)) is not None]
+    if not sizes or sum(int(size.replace(b",", b"") or b"0") for size in sizes) > SMALL_BYTES:
+        return None
+    return replace(
+        cause,
+        category="gpu_busy",
+        part_of="",
+        p_transient=0.4,
+        says="the GPU had not even little memory left before any step, and the message does not say who holds it",
+        advice="Look with nvidia-smi whether another process holds the card; if not, the model does not fit.",
+    )
+
+
+_DOUBTS: tuple[Callable[[Hit, TrainingProgress, Context, LogText], Cause | None], ...] = (
+    _never_connected,
+    _lone_rank,
+    _gone_since,
+    _cut_at_buffer,
+    _full_from_the_start,
+)

@@ -1,0 +1,70 @@
+"""Terminal escape sequences taken out of a log, at the same speed however many kinds of them there are."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.triage.text.patterns import compiled
+
+FEW_KINDS = 8
+_ESC = 0x1B
+_STRINGS = b"]PX^_"  # OSC, DCS, SOS, PM, APC: a text follows, up to BEL or ESC
+
+
+def without_escapes(block: bytes) -> bytes:
+    """Take out control sequences, strings and two-byte escapes; none reaches over a newline.
+
+    >>> without_escapes(b"\\x1b[1;31mred\\x1b[0m \\x1b]0;title\\x07plain")
+    b'red plain'
+    """
+    rest, left = block, block.count(b"\x1b")
+    for _ in range(FEW_KINDS):  # a log holds many, but mostly of few kinds
+        if (at := rest.find(b"\x1b")) < 0 or (found := compiled(_CONTROL).match(rest, at)) is None:
+            break
+        left -= block.count(found.group())
+        rest = rest.replace(found.group(), b"")
+    return _without_any(block) if left else rest  # what stands beside a malformed one would join it
+
+
+_CONTROL = r"\x1b\[[0-?]*[ -/]*[@-~]"
+
+
+def _without_any(block: bytes) -> bytes:
+    """The same for all kinds at once, by finding where each sequence ends."""
+    codes = np.frombuffer(block + b"\n", dtype=np.uint8)  # so that each sequence has an end
+    starts = np.flatnonzero(codes == _ESC)
+    second = codes[starts + 1]
+    control = second == ord("[")
+    text = np.isin(second, np.frombuffer(_STRINGS, dtype=np.uint8))
+    border = np.zeros(len(codes), dtype=np.int8)  # no two sequences overlap: each holds one ESC, its first byte
+    for ends_of, part in ((_ends_of_control, control), (_ends_of_string, text), (_ends_of_short, ~(control | text))):
+        if part.any():
+            border[ends_of(codes, starts[part])] -= 1
+    border[starts] += 1
+    return bytes(codes[np.cumsum(border, dtype=np.int8) == 0][:-1])
+
+
+def _next(wanted: NDArray[np.bool_], froms: NDArray[np.intp]) -> NDArray[np.intp]:
+    """For each of `froms` the first place, not before it, at which `wanted` is true."""
+    before = np.cumsum(wanted, dtype=np.int32)[froms] - wanted[froms]
+    return np.flatnonzero(wanted)[before]
+
+
+def _ends_of_short(codes: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Behind intermediate bytes and one final byte; behind ESC alone where that does not follow."""
+    final = _next((codes < 0x20) | (codes > 0x2F), starts + 1)
+    return np.where((codes[final] >= 0x30) & (codes[final] <= 0x7E), final + 1, starts + 1)
+
+
+def _ends_of_control(codes: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Behind parameters, intermediate bytes and one final byte; behind ``ESC [`` alone where it is malformed."""
+    intermediate = _next((codes < 0x30) | (codes > 0x3F), starts + 2)
+    final = _next((codes < 0x20) | (codes > 0x2F), intermediate)
+    return np.where((codes[final] >= 0x40) & (codes[final] <= 0x7E), final + 1, starts + 2)
+
+
+def _ends_of_string(codes: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Behind the BEL that ends it; before a newline, or the next escape, which its terminator is."""
+    end = _next((codes == 0x07) | (codes == _ESC) | (codes == 0x0A), starts + 2)
+    return np.where(codes[end] == 0x07, end + 1, end)

@@ -1,0 +1,69 @@
+"""What the rest of a log says against the usual meaning of a line: the job is probed, neither stopped nor retried."""
+
+import pytest
+
+from perdure.triage.evidence.context import Context
+from perdure.triage.judge import NoModel, judge
+from perdure.triage.verdict import Label
+
+STEPS = "".join(f"step {step}/1000 loss 0.3\n" for step in range(1, 61))
+DNS = "socket.gaierror: [Errno -3] Temporary failure in name resolution\n"
+GONE = """Traceback (most recent call last):
+  File "train.py", line 5, in <module>
+    value = float(open(f"{root}/{i}.txt").read())
+FileNotFoundError: [Errno 2] No such file or directory: '/lustre/ann/train/61.txt'
+"""
+TIMEOUT = (
+    "[rank0]:[E ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=21, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600033 milliseconds\n"
+)
+CUPY = "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating {:,} bytes (allocated so far: {:,} bytes).\n"
+ILLEGAL = "RuntimeError: CUDA error: an illegal memory access was encountered\n"
+XID = "Jan  2 03:04:05 n7 kernel: NVRM: Xid (PCI:0000:3b:00): 94, pid=7, Contained: CE User Channel (0x9). RST: No\n"
+
+
+def verdict(log, context=None):
+    return judge(log.encode(), context=context, model=NoModel())
+
+
+def test_a_way_out_that_was_never_used_is_probed():
+    assert verdict(STEPS + DNS).label is Label.UNSURE
+    used = "downloaded https://data.site.local/a.tar\n"
+    assert verdict(used + STEPS + DNS).p_transient >= 0.5
+
+
+def test_a_file_that_is_gone_from_a_folder_in_use_is_probed():
+    named = "data : /lustre/ann/train\n"
+    assert verdict(named + STEPS + GONE).label is Label.UNSURE
+    assert "worked with" in verdict(named + STEPS + GONE).summary
+    for log in (named + GONE, STEPS + GONE, named + STEPS + GONE.replace(").read()", ', "w")')):
+        assert verdict(log).label is Label.DETERMINISTIC
+
+
+@pytest.mark.parametrize(("place", "label"), [(212992, Label.UNSURE), (212990, Label.DETERMINISTIC)])
+def test_a_file_that_ends_where_a_buffer_ends_is_probed(place, label):
+    error = f"json.decoder.JSONDecodeError: Expecting ',' delimiter: line 1 column {place + 1} (char {place})\n"
+    assert verdict(error).label is label
+
+
+def test_a_collective_of_one_rank_waits_for_nobody():
+    several, one = verdict(TIMEOUT, Context(gpus=2)), verdict(TIMEOUT, Context(gpus=1))
+    told = verdict("n1:7:9 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 1 cudaDev 0\n" + TIMEOUT)
+    assert several.label is Label.TRANSIENT
+    assert one.label is told.label is Label.UNSURE
+    assert "one rank" in one.summary
+
+
+def test_a_card_that_is_full_before_the_first_allocation_is_probed():
+    assert (verdict(CUPY.format(1 << 27, 0)).label, verdict(CUPY.format(1 << 27, 0)).category) == (
+        Label.UNSURE,
+        "gpu_busy",
+    )
+    for log in (CUPY.format(1 << 27, 70 << 30), CUPY.format(60 << 30, 0), STEPS + CUPY.format(1 << 27, 0)):
+        assert (verdict(log).label, verdict(log).category) == (Label.DETERMINISTIC, "gpu_oom")
+
+
+def test_a_crashed_kernel_is_probed_unless_hardware_broke():
+    assert verdict(STEPS + ILLEGAL).label is Label.UNSURE
+    for log in (STEPS + ILLEGAL + XID, STEPS + XID + ILLEGAL):
+        assert (verdict(log).label, verdict(log).category) == (Label.TRANSIENT, "gpu_hw")
