@@ -3,6 +3,7 @@
     python -m foundry.cast --keep OLD --out foundry.jsonl.gz [--python PYTHON] [--slurm-sandbox TOOL]
 
 What this machine cannot run is skipped with its reason, and its record in OLD is kept where the program is still the
+same.
 """
 
 from __future__ import annotations

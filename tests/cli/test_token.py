@@ -27,7 +27,7 @@ def test_a_role_is_given_and_json_says_so(perdure, state):
     assert TokenBook(state).find(ran.json["token"]).role is Role.OPERATOR
 
 
-def test_a_revoked_token_is_worthless(perdure, state):
+def test_a_revoked_token_is_refused(perdure, state):
     minted = perdure("token", "ada", "--state", "state").out.strip()
     assert perdure("token", "--revoke", TokenBook(state).find(minted).token_id, "--state", "state").code == 0
     assert TokenBook(state).find(minted) is None

@@ -466,7 +466,7 @@ def _looked_up(harness: Harness, action: Action) -> OutcomeStatus | None:
 
 
 def _answered(harness: Harness, ask: Callable[[], T]) -> T:
-    """The answer of a manager, who is asked again while he clears up after what has just ended."""
+    """Call the resource manager; retry while it is still cleaning up the previous job."""
     try:
         return ask()
     except ClusterBusy as err:

@@ -155,7 +155,7 @@ def _must_be_recorded(runs: Sequence[Run]) -> None:
     """Raises `InputError` where a trace records no starts."""
     if any(run.error is None for run in runs):
         what = "the trace records no starts, or --load has moved them"
-        raise InputError("--replay-error", what, "Take a trace with starts, and leave --load away")
+        raise InputError("--replay-error", what, "Use a trace with starts, and omit --load")
 
 
 def _accepted(trace: Trace, path: Path, cluster: Cluster, asked: ComparisonOptions, options: PolicyOptions) -> Trace:

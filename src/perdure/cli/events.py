@@ -46,7 +46,7 @@ def events(
         Path | None, typer.Option(metavar="FILE", help="Exceptions of the past (what --json printed), tried again.")
     ] = None,
     playbook: Annotated[Path | None, typer.Option(metavar="TOML", help="With --replay: the playbook to try.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the latest first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most N, the latest first.")] = 50,
     wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,

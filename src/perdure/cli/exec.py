@@ -12,8 +12,8 @@ HangAfter = Annotated[
     typer.Option(
         metavar="SECONDS",
         min=0,
-        help="So long a silence after its first step is a hang; 0: none is. [default: at least 1800, more where the"
-        " program has been silent for longer before]",
+        help="Report a hang after this many seconds without output or heartbeat, from the first step on; 0 disables"
+        " hang detection. [default: at least 1800, more where the program has been silent for longer before]",
         show_default=False,
     ),
 ]
@@ -22,8 +22,9 @@ StartWithin = Annotated[
     typer.Option(
         metavar="SECONDS",
         min=0,
-        help="The longest silence at its start, before its pace is known; 0: any. Said here, it must beat by then"
-        " where its log cannot be seen. [default: 7200 for torchrun, lightning and submitit, else 0]",
+        help="Maximum silence during start-up, before a typical interval is known; 0 = unlimited. If set, a program"
+        " whose log is not visible must send its first heartbeat within this time. [default: 7200 for torchrun,"
+        " lightning and submitit, else 0]",
         show_default=False,
     ),
 ]
@@ -31,7 +32,7 @@ HangSignal = Annotated[
     str | None,
     typer.Option(
         metavar="SIGNAL",
-        help="At a hang, send this to the ranks that have a handler for it, such as faulthandler's.",
+        help="At a hang, send this signal to the ranks that have a handler for it, such as faulthandler's.",
         show_default=False,
     ),
 ]
@@ -42,7 +43,7 @@ SignalBefore = Annotated[
     str | None,
     typer.Option(
         metavar="SECONDS[:SIGNAL]",
-        help="Tell the program so long before walltime, as its framework expects or by this signal.",
+        help="Warn the program this many seconds before its walltime ends, as its framework expects or by this signal.",
         show_default=False,
     ),
 ]

@@ -29,7 +29,7 @@ Status = Literal["pending", "held", "running", "suspended", "completed", "failed
 def jobs(
     status: Annotated[Status | None, typer.Option("--job-state", "--status", help="Only jobs in this state.")] = None,
     user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the latest first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most N, the latest first.")] = 50,
     wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,
@@ -90,7 +90,9 @@ def submit(
     memory: Annotated[int | None, typer.Option(metavar="MIB", help="Memory of each process.")] = None,
     exclude: Annotated[list[str] | None, typer.Option(metavar="NODE", help="Not on this node; repeatable.")] = None,
     no_requeue: Annotated[bool, typer.Option("--no-requeue", help="Never put it back into the queue.")] = False,
-    signal: Annotated[str, typer.Option(metavar="SIG@SECONDS", help="Sent so long before the walltime is over.")] = "",
+    signal: Annotated[
+        str, typer.Option(metavar="SIG@SECONDS", help="Send SIG this many SECONDS before the walltime ends.")
+    ] = "",
     as_json: AsJson = False,
     state: StateDir = None,
 ) -> int:

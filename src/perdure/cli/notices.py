@@ -21,7 +21,7 @@ app = typer.Typer()
 @app.callback(invoke_without_command=True)
 def notices(
     context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the latest first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most N, the latest first.")] = 50,
     wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,

@@ -63,7 +63,7 @@ def _retry(
     from perdure.simulation.study_retry import retry
 
     if cluster is not None:
-        raise ConfigError("--study retry", "its cluster is the published one, 200x8", "Leave --cluster away")
+        raise ConfigError("--study retry", "its cluster is the published one, 200x8", "Omit --cluster")
     more: dict[str, Any] = {"loads": tuple(loads)} if loads else {}
     more |= {"policies": tuple(policies)} if policies else {}
     with progress(what="replaying") as tell:
@@ -76,7 +76,7 @@ def _delay(
     from perdure.simulation.study_delay import delay
 
     if policies or len(loads) > 1:
-        raise ConfigError("--study delay", "its policy is philly, its load one", "Leave --policy and more loads away")
+        raise ConfigError("--study delay", "its policy is philly, its load one", "Omit --policy, and give one --load")
     more: dict[str, Any] = {"load": loads[0]} if loads else {}
     more |= {"cluster": cluster} if cluster is not None else {}
     with progress(what="replaying") as tell:

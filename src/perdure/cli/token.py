@@ -19,10 +19,10 @@ COLUMNS = (word("ID"), word("USER"), word("ROLE"), word("MADE", leave=1))
 
 
 def token(
-    user: Annotated[str | None, typer.Argument(metavar="USER", help="Whose; a viewer reads this user's logs.")] = None,
+    user: Annotated[str | None, typer.Argument(metavar="USER", help="A viewer may read this user's logs.")] = None,
     role: Annotated[str, typer.Option(metavar="viewer|operator", help="viewer: look; operator: act.")] = "viewer",
-    revoke: Annotated[str | None, typer.Option(metavar="ID", help="Instead: revoke the token of this id.")] = None,
-    show: Annotated[bool, typer.Option("--list", help="Instead: list the tokens there are, never themselves.")] = False,
+    revoke: Annotated[str | None, typer.Option(metavar="ID", help="Revoke the token with this ID.")] = None,
+    show: Annotated[bool, typer.Option("--list", help="List the tokens by ID, never the secrets themselves.")] = False,
     as_json: AsJson = False,
     state: StateDir = None,
 ) -> int:

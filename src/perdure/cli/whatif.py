@@ -40,11 +40,11 @@ Failures = Annotated[
 ]
 Load = Annotated[
     str | None,
-    typer.Option("--load", metavar="X", help="Let jobs come so that they ask for this share of the GPU time."),
+    typer.Option("--load", metavar="X", help="Rescale arrivals: the offered load is this fraction of GPU capacity."),
 ]
 Seeds = Annotated[
     int | None,
-    typer.Option("--seeds", metavar="N", min=1, max=10_000, help="Run each case with so many seeds; 1 if not given."),
+    typer.Option("--seeds", metavar="N", min=1, max=10_000, help="Run each case with N seeds; 1 if not given."),
 ]
 Compat = Annotated[
     str | None,
@@ -176,7 +176,7 @@ def _must_concern(known: Sequence[str], context: typer.Context, where: str, what
         source = context.get_parameter_source(name)
         if name not in known and source is not None and source.name == "COMMANDLINE":
             option = f"--{name.replace('_', '-')}"
-            raise ConfigError(where, f"{what} no {option}", f"Leave {option} away")
+            raise ConfigError(where, f"{what} no {option}", f"Omit {option}")
 
 
 def _names(option: str, text: str) -> list[str]:

@@ -54,7 +54,7 @@ Resume = Annotated[
     typer.Option(metavar="FILE", help="With --follow: go on where FILE says, and write there where it stopped."),
 ]
 ForSeconds = Annotated[
-    float | None, typer.Option("--for", metavar="SECONDS", min=0, help="With --follow: stop after so long.")
+    float | None, typer.Option("--for", metavar="SECONDS", min=0, help="With --follow: stop after SECONDS.")
 ]
 Ranks = Annotated[
     Path | None,

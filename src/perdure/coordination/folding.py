@@ -42,8 +42,8 @@ def is_nothing_new(
 ) -> bool:
     """Whether `again` is nothing new: no worse than what is known, and that is being dealt with, or was recently.
 
-    What nobody would act on when one source said it, is a new matter when another does; so is a fault that comes
-    back after it was fixed.
+    A fault that was escalated on one source's word is new when a second source reports it. So is a fault that recurs
+    after it was fixed.
     """
     if again.severity < known.severity:
         return False

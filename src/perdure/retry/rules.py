@@ -25,7 +25,7 @@ class RetryRules:
     """Retries of one job for causes in the job itself that may pass, such as a port taken."""
 
     max_probes: int = 1
-    """Retries of one job after one kind of failure that nobody can tell."""
+    """Retries of one job after one kind of failure that triage cannot name."""
 
     cluster_share_per_hour: Annotated[float, Meta(ge=0, le=10)] = 1.0
     """Retries that start in any hour, as a share of the jobs that run or wait; from `cluster_floor_per_hour` to
@@ -36,10 +36,10 @@ class RetryRules:
     per_cluster_per_hour: int = 5000
     per_node_per_hour: int = 60
     """Retries that failures on one node may cause in an hour; where more jobs run on a node,
-    `cluster_share_per_hour` of these. Beyond that the node eats jobs, and what failed there starts later."""
+    `cluster_share_per_hour` of these. Above this the node is considered bad: what failed there starts later."""
 
     user_share: Annotated[float, Meta(ge=0, le=1)] = 0.5
-    """Of each of these budgets, at most so much goes to one user."""
+    """At most this share of each of these budgets goes to one user."""
 
     per_user_per_hour: int = 2500
     """Whatever the share."""
@@ -60,8 +60,8 @@ class RetryRules:
     newer steps. A job may ask for it itself: ``--comment perdure:timeout=requeue``."""
 
     give_back_after_s: Annotated[float, Meta(ge=0)] = 5 * 60.0
-    """A retry that was kept off nodes gets them back once too few others have been in service for so long. What its
-    owner excluded stays excluded."""
+    """A retry that was kept off nodes gets them back once too few others have been in service for this long. What
+    its owner excluded stays excluded."""
 
     node_memory_s: float = 24 * 60.0 * 60.0
     """How long a failure on a node is remembered against it."""

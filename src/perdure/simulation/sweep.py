@@ -179,7 +179,7 @@ def at_load(table: JobTable, cluster: Cluster, load: float) -> JobTable:
     since_s = table.submit_s - table.submit_s[0] if len(table) else table.submit_s
     asked = float(table.gpus @ table.duration_s)
     if not len(table) or since_s[-1] <= 0 or not asked:
-        raise InputError("--load", "the jobs of this trace all come at once, or ask for nothing", "Leave --load away")
+        raise InputError("--load", "the jobs of this trace all come at once, or ask for nothing", "Omit --load")
     span_s = asked / (cluster.total_gpus * load)
     submit_s = since_s * (span_s / since_s[-1])
     if (table.submit_s == np.rint(table.submit_s)).all():

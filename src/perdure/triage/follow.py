@@ -19,7 +19,7 @@ from perdure.triage.text.logtext import TextWindow, blocks
 from perdure.triage.text.patterns import compiled
 
 FORMAT = 1
-FIX = "Follow the log from its beginning: leave the state away"
+FIX = "Follow the log from its beginning: omit the state"
 MAX_PARTIAL_BYTES = 64 * 1024
 """A line without an end is taken as one after so many bytes."""
 

@@ -147,7 +147,7 @@ def test_a_user_speaks_of_what_a_job_that_runs_is_known_to_use(view):
 
 @pytest.mark.parametrize("name", NOT_YOURS)
 def test_what_the_service_says_is_refused(view, name):
-    with pytest.raises(InputError, match="the service's to say"):
+    with pytest.raises(InputError, match="is set by the service"):
         said(view, **{name: 3})
 
 
@@ -182,7 +182,7 @@ def test_whoever_annotates_is_named_by_the_service(view):
     assert noted(MIRA, "resource_manager") == "viewer:mira"
     assert noted(ROOT, "prometheus") == "operator:root/prometheus"
     assert noted(ROOT, "") == "operator:root"
-    with pytest.raises(InputError, match="the service's to say"):
+    with pytest.raises(InputError, match="is set by the service"):
         noted(ROOT, "x", SEEN_BY)
 
 

@@ -131,8 +131,8 @@ def test_equal_faults_are_counted_with_the_first(place):
         ({"time": 9e11}, 422, "in the future"),
         ({"time": 5.0}, 422, "days back"),
         ({"version": 99}, 422, "version"),
-        ({"verdicts": [{"component": "scheduler", "verdict": "handled"}]}, 422, "the service's to say"),
-        ({"state": "handled"}, 422, "the service's to say"),
+        ({"verdicts": [{"component": "scheduler", "verdict": "handled"}]}, 422, "is set by the service"),
+        ({"state": "handled"}, 422, "is set by the service"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_fix(place, change, status, said):

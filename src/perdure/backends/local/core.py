@@ -1,7 +1,7 @@
-"""The embedded cluster's mind: which job starts, ends, waits. It touches no clock, process, file or socket.
+"""State machine of the embedded cluster: which job starts, ends, waits. It touches no clock, process, file or socket.
 
-Every method is told the time, changes the records held here, and leaves behind what must now be done to real
-processes (`Effect`). The caller takes both with `take`, makes the records durable, and only then acts.
+Every method takes the time as an argument, changes the records held here, and leaves behind what must now be done to
+real processes (`Effect`). The caller takes both with `take`, makes the records durable, and only then acts.
 """
 
 from __future__ import annotations

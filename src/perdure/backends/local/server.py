@@ -1,4 +1,4 @@
-"""The daemon's ear and pulse: one thread that serves a Unix socket, hears of ended children, and keeps time.
+"""Event loop of the daemon, in one thread: a Unix socket, exits of child processes, timers.
 
 One JSON object a line in, one out: ``{"ok": ...}`` or ``{"error": {"kind", "where", "what", "fix"}}``.
 All that was sent before is read before anything is answered, in the order of connecting: a client whose `perform`

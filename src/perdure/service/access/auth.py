@@ -104,7 +104,7 @@ class TokenBook:
         return token
 
     def revoke(self, token_id: str) -> None:
-        """Make a token worthless, and with it the sessions that were opened by it. Raises `NotFound`."""
+        """Revoke a token and the sessions that were opened with it. Raises `NotFound`."""
         with self._changing() as entries:
             kept = [entry for entry in entries if entry.id != token_id]
             if len(kept) == len(entries):

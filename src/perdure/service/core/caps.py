@@ -19,8 +19,8 @@ class Caps:
 
     actions_per_hour: int = 10_000
     jobs_share_per_hour: Annotated[float, Meta(ge=0, le=100)] = 2.0
-    """Also at most so many for each job that is not over, but never fewer than `floor_per_hour`: twice what the retries
-    of the same jobs may be, of which a user has half. One user's jobs cause at most half of all actions."""
+    """Also at most this many for each job that is not over, but never fewer than `floor_per_hour`: twice what the
+    retries of the same jobs may be, of which a user has half. One user's jobs cause at most half of all actions."""
     floor_per_hour: int = 200
     drains_per_hour: int = 4
     nodes_share_per_hour: Annotated[float, Meta(ge=0, le=1)] = 0.1

@@ -48,7 +48,7 @@ def raised(value: Any, identity: Identity, view: SiteView) -> ExceptionRaised:
         raise InputError("exception", "is not an object", 'Write it like {"type": "gpu.xid79", ...}')
     for name in NOT_YOURS:
         if value.get(name):
-            raise InputError(name, "is the service's to say", "Leave it out")
+            raise InputError(name, "is set by the service and cannot be sent", "Remove it")
     subject = value.get("subject", {})
     if isinstance(subject, dict):
         subject = {"cluster": view.state.cluster, **subject}
@@ -84,7 +84,7 @@ def _id(given: Any, prefix: str) -> Any:
 def _signed(note: Annotation, source: str, is_guest: bool) -> Annotation:
     """Who says it is never left to whoever says it; what the site's programs call themselves comes after."""
     if note.key == SEEN_BY:
-        raise InputError(f"annotations.{SEEN_BY}", "is the service's to say", "Leave it out")
+        raise InputError(f"annotations.{SEEN_BY}", "is set by the service and cannot be sent", "Remove it")
     return replace(
         note, component=source if is_guest or not note.component else f"{source}/{note.component}"[:MAX_WORD]
     )

@@ -84,7 +84,7 @@ def get_log(
     job_id: JobId,
     incarnation: Annotated[int | None, Query(ge=0, le=2**62, description="Not given: the latest")] = None,
     max_bytes: Annotated[
-        int, Query(ge=1, le=MAX_LOG_BYTES, description="At most so many bytes, of the end of the log")
+        int, Query(ge=1, le=MAX_LOG_BYTES, description="Maximum number of bytes, from the end of the log")
     ] = 256 * 1024,
 ) -> Response:
     """The end of an attempt's log; of one that failed as it was then. Viewers get those of their own jobs."""

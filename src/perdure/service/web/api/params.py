@@ -26,7 +26,7 @@ _Place = Annotated[str, Field(json_schema_extra={"pattern": f"^[0-9]{{0,{CURSOR_
 _Key = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": MAX_KEY})]
 Cursor = Annotated[_Place | None, Query(description="next_cursor of the page before")]
 LastName = Annotated[str | None, Query(description="next_cursor of the page before", max_length=300)]
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="At most so many rows")]
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Maximum number of rows")]
 Word = Annotated[str, Query(max_length=200)]
 OfJob = Annotated[Word, Query(description="Only what is about this job")]
 JobId = Annotated[
