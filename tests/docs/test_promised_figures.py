@@ -49,7 +49,7 @@ HOW_TO = [
     ("looks at the failed attempts whose epilogs wait | three times as many", PACE.early_looks, 30),
     ("one `scontrol` for all of these, kept open for 10 seconds", slurm.KEEP_OPEN_S, 10.0),
     ("comments take a `sacctmgr` at most every 10 seconds", comment_writer.COMMENTS_EVERY_S, 10.0),
-    ("where hooks tell of ends, every 30 seconds", slurm.POLL_S, 30.0),
+    ("where hooks report ends, every 30 seconds", slurm.POLL_S, 30.0),
     ("compressed, at most 4 MiB of each", kept_logs.MAX_BYTES, 4 << 20),
     ("a count, and the first five by name", notice.NAMED, 5),
     ("at most every 15 minutes", rules.LONGEST_WAIT_S, 15 * 60.0),

@@ -785,7 +785,7 @@ def test_a_program_that_is_told_of_its_walltime_goes_on_while_it_makes_progress(
     assert decision.kind is (DecisionKind.RETRY if goes_on else DecisionKind.STOP)
     assert (decision.exclude, decision.delay_s) == ((), 0.0)
     if not goes_on:
-        assert "neither log tells of a newer step" in decision.reason
+        assert "neither log shows a newer step" in decision.reason
 
 
 def test_a_program_that_begins_anew_each_time_makes_no_progress():

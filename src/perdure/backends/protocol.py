@@ -71,7 +71,7 @@ class Commented(Protocol):
 
 @runtime_checkable
 class Queued(Protocol):
-    """A cluster that tells of its whole queue, and of the past that forecasts rest on. From any thread."""
+    """A cluster that shows its whole queue, and the past that forecasts rest on. From any thread."""
 
     def queue(self) -> QueueLook | None:
         """The queue as the last look saw it, without a question; None where it is not known yet."""

@@ -105,7 +105,7 @@ def read_files(request: ReadRequest) -> Output:
 
 
 def _found_ranks(request: ReadRequest) -> list[tuple[str, str]]:
-    """Paths of ranks' files with what their names tell of the rank, each once."""
+    """Paths of ranks' files with what their names say of the rank, each once."""
     found = {path: w.rank for w in request.files if w.kind is OutputKind.RANK for path in w.paths}
     left = [MAX_ENTRIES]
     for search in request.searches:

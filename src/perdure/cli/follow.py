@@ -62,7 +62,7 @@ class Tail:
         return self._file.inode
 
     def alarms(self, now: float) -> Iterator[FollowAlarm]:
-        """What there is to tell of all that was written since the last call."""
+        """What there is to report of all that was written since the last call."""
         handle = self._file.handle
         if os.fstat(handle.fileno()).st_size < handle.tell():
             handle.seek(0)

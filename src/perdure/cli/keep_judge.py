@@ -41,7 +41,7 @@ def judge_link(chain: JobChain, link: Link) -> tuple[bool, str]:
     shown = [plain(line.text, MAX_LINE) for line in root[-1:]]
     says = ": ".join([found.verdict.summary or found.decision.reason, *shown])
     if not found.has_failed:
-        return True, f"{link.why}, and its output tells of no failure"
+        return True, f"{link.why}, and its output shows no failure"
     return found.decision.kind is not DecisionKind.STOP, says
 
 

@@ -1,4 +1,4 @@
-"""What the live queue tells of a successor's wait, found out in a process of its own: it may take a while.
+"""A successor's wait by the live queue, found out in a process of its own: it may take a while.
 
 ``python -m perdure.cli.keep_outlook DIR`` prints it for the chain in a directory, as JSON.
 """

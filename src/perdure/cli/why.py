@@ -44,10 +44,12 @@ Good = Annotated[
     str | None,
     typer.Option(metavar="LOG", help="The log of the job's last good run: what it says as well is not a failure."),
 ]
-Excerpt = Annotated[bool, typer.Option("--excerpt", help="Print what of each log tells of its end, and judge nothing.")]
+Excerpt = Annotated[
+    bool, typer.Option("--excerpt", help="Print the part of each log that shows how it ended; judge nothing.")
+]
 Follow = Annotated[
     Path | None,
-    typer.Option(metavar="LOG", help="Follow a running job's log; tell hangs, NaN losses and storms of errors."),
+    typer.Option(metavar="LOG", help="Follow a running job's log; report hangs, NaN losses and storms of errors."),
 ]
 Resume = Annotated[
     Path | None,

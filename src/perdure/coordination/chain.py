@@ -116,7 +116,7 @@ class _Draft:
         self._write_let_go()
         for exception_id in self._surplus():
             record = self._ended.pop(exception_id)
-            if record.needs_a_person:  # of whom none will be told of it any more
+            if record.needs_a_person:  # of whom none will be notified of it any more
                 self._changed[record.id] = replace(record, outcome=ExceptionOutcome.WITHDRAWN)
             if self._equals.get(equal_of(record)) == record.id:
                 del self._equals[equal_of(record)]

@@ -26,7 +26,7 @@ from perdure.model.nodes import Node, NodeState
 
 MAX_RECORDS = 100_000
 FAR_S = 1e12
-OF_ATTEMPTS = "job"  # the family of what the service itself tells of failed attempts
+OF_ATTEMPTS = "job"  # the family of what the service itself reports of failed attempts
 
 
 @dataclass(frozen=True, slots=True)

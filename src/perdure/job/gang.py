@@ -142,7 +142,7 @@ class Gang:
                         yield exit_report.read(JobFiles(self.directory.parent / name).last_breath)
 
     def takes_word(self) -> bool:
-        """Whether this launcher is the one that tells of the failed rank: the first that asks."""
+        """Whether this launcher is the one that reports the failed rank: the first that asks."""
         with suppress(OSError):
             flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
             os.close(os.open(self._file("told"), flags, 0o600))

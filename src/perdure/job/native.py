@@ -51,7 +51,7 @@ def waits_in(pid: int) -> str:
 
 
 def areas_of(maps: str) -> list[Area]:
-    """The areas of code in what /proc tells of a process's memory, in their order."""
+    """The areas of code in what /proc shows of a process's memory, in their order."""
     found = []
     for line in maps.splitlines():
         words = line.split(None, 5)

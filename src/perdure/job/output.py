@@ -35,7 +35,7 @@ class Growth(IntEnum):
     NONE = 0
     OTHERS = 1  # lines that the program has not written itself
     LIFE = 2
-    STEP = 3  # one that tells of a step, an epoch, a bar that is not full yet
+    STEP = 3  # one that shows a step, an epoch, a bar that is not full yet
 
 
 class OutputFiles:
@@ -55,7 +55,7 @@ class OutputFiles:
         """Look at these from now on, those that are regular files; such as ``/proc/PID/fd/1``.
 
         Of one that is found late the end counts as new, where it was written since this began. `only_steps`: of what is
-        added to it only lines count that tell of a step.
+        added to it only lines count that show a step.
         """
         for path in paths:
             with suppress(OSError):

@@ -31,7 +31,7 @@ class ServiceReporter:
         self._threads: list[threading.Thread] = []
 
     def raise_(self, type_: str, *, severity: int, note: str, about: Sequence[RankState] = ()) -> None:
-        """Where it is `about` known ranks and their nodes, these are its subject, and not the task that tells of it."""
+        """Where it is `about` known ranks and their nodes, these are its subject, and not the task that reports it."""
         if self._tell is not None:
             tell, ranks = self._tell, [sight.rank for sight in about if sight.rank is not None][:MAX_NAMED]
             if ranks:

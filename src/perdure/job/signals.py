@@ -117,7 +117,7 @@ def has_terminal() -> bool:
 
 
 class _Witness:
-    """The process beside the program. Where it cannot be had, or has been killed, it tells of nothing."""
+    """The process beside the program. Where it cannot be had, or has been killed, it reports nothing."""
 
     def __init__(self, own_group: bool) -> None:
         self._reader, self._pid = -1, 0

@@ -1,4 +1,4 @@
-"""The one line that Perdure leaves in a job's record, and how it is told from what others write there."""
+"""The one line that Perdure leaves in a job's record, and how it differs from what others write there."""
 
 from __future__ import annotations
 

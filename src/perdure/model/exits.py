@@ -12,13 +12,13 @@ OURS = "perdure exec: "
 """Begins each line that the launcher writes into the job's log."""
 
 WALLTIME_SAID, WALLTIME_TOLD = f"{OURS}walltime ends in ", "sent to"
-"""The launcher's line in the job's log where the walltime is near; seconds follow, and whether a process was told."""
+"""The launcher's line in the job's log where the walltime is near; seconds follow, and whether a process was warned."""
 
 HANG_SAID = "perdure exec: hang: "
 """Begins the launcher's line that names the rank that stopped first, of a program that it holds to hang."""
 
 HANG_ENDED = "perdure exec: ended for a hang: "
-"""Begins the same line once the program is told to end."""
+"""Begins the same line once the program is asked to end."""
 
 SILENCE_SAID = "perdure exec: no sign of life for "
 """Begins its line before that, where the silence has become too long."""

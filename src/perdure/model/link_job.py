@@ -11,7 +11,7 @@ WAITS = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIA
 
 
 class LinkJob(Struct, frozen=True):
-    """One job. Instants are seconds since the epoch, 0 where they are not told."""
+    """One job. Instants are seconds since the epoch, 0 where they are not known."""
 
     job_id: str
     state: str

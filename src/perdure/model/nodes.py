@@ -25,9 +25,9 @@ class Node(Struct, frozen=True):
     reason: str = ""
     gpus: int = 0
     gpus_used: int = 0
-    since_s: float | None = None  # when it came into this state; None where not told
+    since_s: float | None = None  # when it came into this state; None where not known
     partitions: tuple[str, ...] = ()  # that it belongs to; () where there are none
-    by: str = ""  # who wrote the reason, where that is told
+    by: str = ""  # who wrote the reason, where that is known
     is_reserved: bool = False  # for some users or for maintenance: no other job starts there for now
     is_set_down: bool = False  # by a person, not by the resource manager: what ends there then is no fault of the node
 

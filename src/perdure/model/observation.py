@@ -61,12 +61,12 @@ class Known(Struct, frozen=True):
 def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[Known, list[ClusterEvent]]:
     """Compare one look with what was known: the new knowledge, and the facts that lie between the two.
 
-    Pure and idempotent: looking twice at the same thing yields nothing the second time. Events come in the
-    order nodes, jobs, ends, starts, so that whoever hears of an end already knows what the nodes and the
-    job did. No end is told twice, though it may go unmentioned for less than `REMEMBERED_S` seconds. An attempt that
-    ran, and has not been mentioned for `grace_s` seconds by a controller that answers (accounting may lag), ended
-    unseen: `NODE_FAIL` where one of its nodes is down, else `LOST`; so is that of a job which the controller has
-    forgotten, whatever its nodes do.
+    Pure and idempotent: looking twice at the same thing yields nothing the second time. Events come in the order nodes,
+    jobs, ends, starts, so that whoever hears of an end already knows what the nodes and the job did. No end is reported
+    twice, though it may go unmentioned for less than `REMEMBERED_S` seconds. An attempt that ran, and has not been
+    mentioned for `grace_s` seconds by a controller that answers (accounting may lag), ended unseen: `NODE_FAIL` where
+    one of its nodes is down, else `LOST`; so is that of a job which the controller has forgotten, whatever its nodes
+    do.
     """
     now = seen.time_s
     if seen.only is not None:
@@ -155,7 +155,7 @@ def _gone(
     """What happened to jobs that were not over and are not mentioned any more, and those whose end is not known yet.
 
     What waited was cancelled, unless it was the rest of an array: its record is now that of a task. How a job that ran
-    has ended is told by its attempt.
+    has ended is reported by its attempt.
     """
     missing = [job for job_id, job in known.jobs.items() if job_id not in jobs and not job.state.is_over]
     if not missing:

@@ -25,7 +25,7 @@ class Why(StrEnum):
     NO_DIRECTORY = "no directory"  # on a file system that its owner uses from here, too
     NOT_WRITABLE = "not writable"  # by its owner
     REFUSED = "refused"  # a link, a device, somebody else's file, or unreadable for its owner
-    UNKNOWN = "unknown"  # nobody tells where it is
+    UNKNOWN = "unknown"  # not known where it is
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a look at a queue tells of each waiting job, before anything is made of it."""
+"""What a look at a queue shows of each waiting job, before anything is made of it."""
 
 from __future__ import annotations
 

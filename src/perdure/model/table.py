@@ -49,7 +49,7 @@ _BLANKS: dict[str, Any] = {
 class JobTable:
     """Jobs as columns of one length, shape (n_jobs,); row i of every column is job i. Sorted by submit.
 
-    Times are seconds since the trace began; NaN where a trace does not tell. GPUs are those of the whole gang.
+    Times are seconds since the trace began; NaN where a trace does not say. GPUs are those of the whole gang.
     """
 
     job_id: NDArray[np.str_]

@@ -26,7 +26,7 @@ OF_THE_SITE = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREE
 COSTS = "; expected cost "  # begins the figures behind a decision's words
 _HOPELESS_P = 0.2  # a retry with no more chance than this very probably fails
 _EVEN_P = 0.5  # below that a retry for a cause in the job itself is a probing one, whatever the verdict was
-_NO_CAUSE = ("unknown", "preempt")  # categories of a log that tells of no error, or of a signal that was caught
+_NO_CAUSE = ("unknown", "preempt")  # categories of a log that shows no error, or a signal that was caught
 _LEFT_TO_ITS_OWNER = "nobody starts it again but its owner"
 
 
@@ -288,7 +288,7 @@ def _what_comes_again(job: Job, attempt: Attempt, verdict: Verdict, rules: Retry
 def _goes_on_after_walltime(job: Job, attempt: Attempt, verdict: Verdict, rules: RetryRules) -> bool:
     """Whether it ended at its walltime, and its owner, or the site for its partition, said that it saves checkpoints.
 
-    Whoever has the program told before the walltime (``perdure exec --signal-before``) has said so, too.
+    Whoever has the program warned before the walltime (``perdure exec --signal-before``) has said so, too.
     """
     if verdict.fingerprint == WALLTIME_FINGERPRINT:
         return True
@@ -302,19 +302,19 @@ def _saves_checkpoints(job: Job, rules: RetryRules) -> bool:
 
 def _whose_word(job: Job, verdict: Verdict) -> str:
     if verdict.fingerprint == WALLTIME_FINGERPRINT:
-        return "it was told in time"
+        return "it was warned in time"
     return "its owner asks for it" if job.requeue_at_timeout else f"as the site says of partition {job.partition}"
 
 
 def _stands_still(verdict: Verdict, past: Sequence[PastFailure]) -> str:
     """Why it is not put back any more: two runs up to the walltime in a row, without progress as far as is known.
 
-    A job whose log tells of no steps is put back once.
+    A job whose log shows no steps is put back once.
     """
     runs = [f for f in past if f.ran_out]
     if not runs or _got_further(verdict, runs) or _got_further(runs[-1], runs[:-1]):
         return ""
-    return "two runs in a row reached the walltime, and neither log tells of a newer step than before"
+    return "two runs in a row reached the walltime, and neither log shows a newer step than before"
 
 
 def _got_further(run: Verdict | PastFailure, before: Sequence[PastFailure]) -> bool:

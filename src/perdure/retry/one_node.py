@@ -26,7 +26,7 @@ PASSED_P, MANY_P = 0.5, 0.85
 _OF_PLACE = frozenset({"missing_file", "import", "version", "env", "permission"})
 """Categories of what a node may lack."""
 _SOFTWARE_GONE = frozenset({"environment-missing", "module-load"})
-"""Rules of other categories that tell of software which a node may lack."""
+"""Rules of other categories that name software which a node may lack."""
 _FILE_SYSTEM, _CONFIG = "fs", "config"
 
 _SEEN_BY_THE_SERVICE = frozenset({"output-directory-missing", "output-not-writable", "output-directory-gone"})
@@ -39,7 +39,7 @@ MOST_NAMED = 4  # nodes in a sentence
 
 
 class NodeEnd(Struct, frozen=True):
-    """How an attempt ended, as far as it tells of its nodes."""
+    """How an attempt ended, as far as that bears on its nodes."""
 
     time_s: float
     user: str

@@ -56,7 +56,7 @@ class RetryRules:
     """The same where it came back on a node that it was seen on before: part of that is the node's."""
 
     requeue_at_timeout: tuple[str, ...] = ()
-    """Partitions whose jobs save checkpoints: they are put back when their walltime is over, while their logs tell of
+    """Partitions whose jobs save checkpoints: they are put back when their walltime is over, while their logs show
     newer steps. A job may ask for it itself: ``--comment perdure:timeout=requeue``."""
 
     give_back_after_s: Annotated[float, Meta(ge=0)] = 5 * 60.0

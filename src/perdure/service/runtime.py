@@ -151,7 +151,7 @@ def state_dir(path: Path) -> Path:
 
 
 def run(settings: Settings) -> int:
-    """Run the service until it is told to end; the exit code of `perdure up`."""
+    """Run the service until it is asked to end; the exit code of `perdure up`."""
     log_to_stderr()
     raise_descriptor_limit()
     service = settings.service
@@ -231,10 +231,10 @@ def sole_actor(settings: Settings, backend: Backend, state: Path, journal: Journ
 
 
 def check_manager(journal: Journal, name: str) -> None:
-    """Raise `StateError` where the journal tells of another Slurm than the one of that ClusterName."""
+    """Raise `StateError` where the journal belongs to another Slurm than the one of that ClusterName."""
     known = journal.manager(name)
     if known != name:
-        what = f"it tells of the jobs of ClusterName={known}, and the Slurm that answers here is {name}"
+        what = f"it records the jobs of ClusterName={known}, and the Slurm that answers here is {name}"
         fix = "Give each cluster a --state DIR of its own; if this one was renamed, rename it: service.cluster_name"
         raise StateError(journal.where, what, fix)
 
@@ -281,7 +281,7 @@ def watch_of(settings: Settings, journal: Journal, engine: Engine) -> Watch:
 
 
 def waits_of(settings: Settings, backend: Backend, journal: Journal, state: Path) -> WaitsWatch | None:
-    """What says when waiting jobs start; None where it is turned off, or this cluster tells of no queue."""
+    """What says when waiting jobs start; None where it is turned off, or this cluster shows no queue."""
     if not settings.waits.every_s or not isinstance(backend, Queued):
         return None
     return WaitsWatch(backend, PromiseStore(journal.store, journal.cluster), state / "waits", time.time)
@@ -338,7 +338,7 @@ def at_work(queue: ComparisonQueue) -> Iterator[ComparisonQueue]:
 def notifiers(
     settings: Settings, journal: Journal, state: Path, url: str, metrics: ServiceMetrics, stop: threading.Event
 ) -> list[threading.Thread]:
-    """The threads that tell people what happens: one that gathers, and one for each target."""
+    """The threads that notify people: one that gathers, and one for each target."""
     if not settings.notices.targets.by_name:
         Outbox(journal.store, journal.cluster).forget_place()
         return []

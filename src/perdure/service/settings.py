@@ -68,7 +68,7 @@ class ServiceSettings:
     keep_days: Annotated[float, Meta(ge=1)] = 30.0
     """How long the journal keeps events, and jobs, failures and actions that are settled. What is open stays."""
     poll_s: Annotated[float, Meta(ge=0.1, le=3600)] | None = None
-    """Seconds between two looks at the cluster; not set: 1 on the embedded cluster; on Slurm 30 where hooks tell of
+    """Seconds between two looks at the cluster; not set: 1 on the embedded cluster; on Slurm 30 where hooks report
     ends (`slurm.spool`), else as often as `slurm.looks_per_minute` allows."""
     standby: bool = False
     """Where another service has the journal open, wait until it ends or dies, then take over."""

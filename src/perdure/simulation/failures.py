@@ -147,7 +147,7 @@ def philly(table: JobTable, seed: int, share: float = SHARE_FAILING) -> Failures
     A `share` of the jobs fails at least once. Each failing job has one reason, and as many failed attempts as the
     table has trials a job for it. What fails for good is over then, and has failed after the same time on each try.
     What heals runs its duration after that. Jobs that the trace says failed are those that fail for good, and the
-    time that they ran is shared by their tries; where it tells of no job how it ended, they are drawn, and run
+    time that they ran is shared by their tries; where it says of no job how it ended, they are drawn, and run
     times to failure come from the table, so that these jobs no longer run for the duration that the trace gives.
     """
     if table.attempts is not None:

@@ -134,7 +134,7 @@ class SweepExecutor(Protocol):
     """Who runs the cases of a sweep: this process, several, or machines elsewhere."""
 
     def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[SweepCase]) -> Runs:
-        """Run all cases, and tell of each as it is done, in any order.
+        """Run all cases, and report each as it is done, in any order.
 
         Raises what `run_case` raises, and `PerdureError` where the executor itself fails.
         """

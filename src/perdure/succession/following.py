@@ -34,7 +34,7 @@ def runs_again(link: Link, job: LinkJob) -> bool:
 
 
 def followed(chain: JobChain, link: Link, seen: LinksSeen) -> Link:
-    """The link, with all that a look tells of it."""
+    """The link, with all that a look shows of it."""
     marks = _own_marks(link, seen.marks.get(link.number, LinkMarks()))
     job = job_of(chain, link, seen)
     link = replace(link, marks=marks)

@@ -55,7 +55,7 @@ class StepTimes:
 class SpeedFit:
     """A fitted model and how well it is known.
 
-    `seen` says of each parameter, in the order of `PARAMETERS`, whether any step told of it; `covariance` is of the
+    `seen` says of each parameter, in the order of `PARAMETERS`, whether any step bears on it; `covariance` is of the
     logarithms of the parameters, and `spread` is the standard deviation of a measured step from the model (log).
     """
 
@@ -63,7 +63,7 @@ class SpeedFit:
     seen: NDArray[np.bool_]
     covariance: Floats
     spread: float
-    freedom: int  # steps beyond the parameters that they told of
+    freedom: int  # steps beyond the parameters that they determine
 
     def interval(
         self, nodes: Numbers, gpus: Numbers, local_batch: Numbers, level: float = 0.9
@@ -84,7 +84,7 @@ class SpeedFit:
 def fit(steps: StepTimes) -> SpeedFit:
     """The model that the measured steps tell, by least root mean squared logarithmic error.
 
-    What no step tells of is pinned: without several batches, half of the pass's time is taken to be fixed; without
+    What no step bears on is pinned: without several batches, half of the pass's time is taken to be fixed; without
     steps across nodes, these are taken to be a tenth slower than within one.
     """
     seen, start = _seen(steps), START.copy()

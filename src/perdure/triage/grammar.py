@@ -1,8 +1,8 @@
 """A line of failure in words that no rule and no table knows, taken apart: who speaks, what went wrong, and with what.
 
-A failure is told with few words: something was *refused, timed out, not found, full, mismatched*, and it was a *file,
-server, GPU, shape, argument*. Each pair of such words has a meaning (`grammar.toml`), so that wording that nobody has
-seen is still read. It says less than a rule, so its chances are set with more care.
+A failure is reported with few words: something was *refused, timed out, not found, full, mismatched*, and it was a
+*file, server, GPU, shape, argument*. Each pair of such words has a meaning (`grammar.toml`), so that wording that
+nobody has seen is still read. It says less than a rule, so its chances are set with more care.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class Grammar(Struct, frozen=True, dict=True):
     file: GrammarFile
 
     def parse(self, line: bytes, asserted: bool = False) -> Parsed | None:
-        """Take a tidied line apart; None where it tells of no error in words that are known.
+        """Take a tidied line apart; None where it reports no error in words that are known.
 
-        `asserted`: something else says that it tells of a failure.
+        `asserted`: something else says that it reports a failure.
 
         >>> own_grammar().parse(b"OSError: could not reach the catalogue server")
         Parsed(speaker='OSError', kind='unreachable', thing='service')

@@ -209,7 +209,7 @@ def _that_count(
 
 
 def _of_nothing(p: float, text: LogText, attempt: Attempt | None) -> Verdict:
-    """What is said where no line tells of a failure."""
+    """What is said where no line shows a failure."""
     return Verdict(Label.UNSURE, round(p, 4), NOTHING.category, unexplained(text, attempt) or NOTHING.says)
 
 

@@ -36,7 +36,7 @@ _OF_PICKLES = r"\b(?:c?pickle|pkl|dill|joblib|np|numpy)\.loads?\("
 """A line of source that reads a file of the program's own making; checkpoints are read by their libraries."""
 
 _OF_ENVIRONMENT = b"raise KeyError(key) from None"
-"""How os.environ tells of a variable that is not set (CPython, Lib/os.py)."""
+"""How os.environ reports a variable that is not set (CPython, Lib/os.py)."""
 
 _NAME_OF_VARIABLE = r"^KeyError: '[A-Z][A-Z0-9_]+'$"
 _OF_KEYS = r"^\s*(?:Key|Lookup|NotImplemented)Error: .?(?:\S+ ){2,}\S+"

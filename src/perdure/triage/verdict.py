@@ -54,7 +54,7 @@ class Evidence(Struct, frozen=True):
 
 
 class Reached(Struct, frozen=True):
-    """What a log tells of an attempt's work. None and "": it does not say."""
+    """What a log shows of an attempt's work. None and "": it does not say."""
 
     step: int | None = None  # the last
     first_step: int | None = None
@@ -108,8 +108,8 @@ class Verdict(Struct, frozen=True):
     hardware: str = ""  # the line that shows broken hardware, where that is the cause
     rank: str = ""  # of the task that failed first; "" where it is not known, or the job is one task
     node: str = ""  # on which that task ran, as its launcher calls it
-    steps: int | None = None  # the last step that the log of a job that ran out of walltime tells of
-    first_step: int | None = None  # the first that it tells of
+    steps: int | None = None  # the last step in the log of a job that ran out of walltime
+    first_step: int | None = None  # the first in it
     reached: Reached | None = None  # how far it came, as far as its log tells
     ending: str = ""  # what the end of its log says, where no line names a cause
     work_done: bool = False  # its log says that all of the work was done before it failed

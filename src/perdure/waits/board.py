@@ -43,7 +43,7 @@ class BoardRow:
 
 
 def board(queue: Queue, site: AnswerBasis, rng: Generator) -> list[BoardRow]:
-    """All partitions, in the order in which the manager tells of them."""
+    """All partitions, in the manager's own order."""
     return [_row(each, queue, site, rng) for each in queue.partitions]
 
 

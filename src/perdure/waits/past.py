@@ -1,4 +1,4 @@
-"""What a site's history tells of what is to come: how long jobs run, and who comes next."""
+"""What a site's history says of what is to come: how long jobs run, and who comes next."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from perdure.model.jobs import JobState
 
 
 class QueuedJob(Struct, frozen=True):
-    """A job that waits or runs, as the resource manager tells of it. Times are seconds since the epoch."""
+    """A job that waits or runs, as the resource manager shows it. Times are seconds since the epoch."""
 
     job_id: str
     user: str

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-ENOUGH = 10  # jobs alike that tell of the next one
+ENOUGH = 10  # jobs alike that predict the next one
 LATEST = 500  # of jobs alike; what is older counts no more
 LEAST_LEFT_S = 60.0  # a job that has outrun all that were like it goes on for at least so long
 

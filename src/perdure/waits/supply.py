@@ -1,4 +1,4 @@
-"""What a look's aggregates tell of the partition: its processors, and the work before the job, in hours of all of them.
+"""What a look's aggregates say of the partition: its processors, and the work before the job, in hours of all of them.
 
 How many processors a partition has is not in looks: the most that were ever seen running there stand for it.
 """

@@ -1,4 +1,4 @@
-"""Jobs of a queue as rows beside a site's past: accounting tells of a job when it is over, and of long ones late."""
+"""Jobs of a queue as rows next to a site's past: accounting lists a job when it is over, and long ones late."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from perdure.waits.queue import QueuedJob
 def with_unfinished(past: Past, jobs: Sequence[QueuedJob], duration_s: NDArray[np.float64] | None = None) -> Past:
     """The past with jobs that wait or run, shape (n_jobs,), and how long each is taken to run; NaN is not known.
 
-    Without them fewer and shorter jobs than really come are seen to come. Those that accounting tells of already, or
-    that came before all that it tells of, are left out. What it says of running times stays as it is.
+    Without them fewer and shorter jobs than really come are seen to come. Those that accounting lists already, or
+    that came before all that it lists, are left out. What it says of running times stays as it is.
     """
     if not len(past.jobs) or not jobs:
         return past

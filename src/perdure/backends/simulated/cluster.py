@@ -38,7 +38,7 @@ from perdure.model.observation import Observation
 
 EVERY = -1  # as `Script.failures`: each attempt fails
 START_S = 1_000_000.0
-REMEMBERED_S = 300.0  # how long the manager tells of a job that is over
+REMEMBERED_S = 300.0  # how long the manager lists a job that is over
 NOT_RESPONDING = "Not responding"  # of a node that died by itself
 
 _STATE_AFTER = {

@@ -57,7 +57,7 @@ class AccountingRow(Struct, frozen=True):
 
     @property
     def has_failed(self) -> bool:
-        """Whether it tells of an attempt that failed."""
+        """Whether it is of an attempt that failed."""
         return attempt_state(self.state.partition(" ")[0], self.exit_code, self.signal, self.reason).is_failure
 
 

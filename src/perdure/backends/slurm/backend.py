@@ -103,7 +103,7 @@ class SlurmBackend:
         if spool is not None:
             spool.check()
         self._listening = threading.Lock()
-        self._told: dict[tuple[str, int], AccountingRow] = {}  # ends that hooks told of, by job and start
+        self._told: dict[tuple[str, int], AccountingRow] = {}  # ends that hooks reported, by job and start
         self._notices: deque[str] = deque(maxlen=MAX_TOLD)
         self._claims: dict[int, frozenset[OwnerClaim]] = {}  # by the numbers that are in doubt
         self._proved: frozenset[int] = frozenset()  # of those, the ones that accounting's word has settled
@@ -113,7 +113,7 @@ class SlurmBackend:
         self._components: frozenset[int] = frozenset()  # numbers of jobs that are a part of a heterogeneous one
         self._gaps: dict[str, Gap] = {}  # that accounting is to fill, by job id
         self._whole_rows_s = -math.inf  # when accounting was last asked for all
-        self._ended: dict[AttemptId, Attempt] = {}  # told of: accounting is not asked for them again
+        self._ended: dict[AttemptId, Attempt] = {}  # reported: accounting is not asked for them again
         self._pictures = picture.Pictures(cluster)
         self._version = ""
         self._waiting: dict[str, Question] = {}  # epilogs that wait for a decision, by job
@@ -151,7 +151,7 @@ class SlurmBackend:
         return self._queue.last()
 
     def past_jobs(self, look: QueueLook, since_s: float) -> PastJobs:
-        """What accounting tells of the jobs that ran since an instant. From any thread."""
+        """What accounting knows of the jobs that ran since an instant. From any thread."""
         if not keeps_past_jobs(look.config):
             return PastJobs(None, PAST_FORM, remarks_on(look.config))
         text, limits = read_past_jobs(self._tools, since_s), limits_or_remark(self._tools, look.config)

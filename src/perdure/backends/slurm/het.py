@@ -1,4 +1,4 @@
-"""Heterogeneous jobs: Slurm tells of each component as a job of its own (12+0, 12+1); here they become job 12."""
+"""Heterogeneous jobs: Slurm reports each component as a job of its own (12+0, 12+1); here they become job 12."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def read_one_job(text: bytes, mark: str, job_id: str) -> JobRecord | None:
 
 
 def whole_of(text: bytes, mark: str) -> str:
-    """The id of the heterogeneous job that an answer to ``show job NUMBER`` tells of; "" where it tells of another."""
+    """The id of the heterogeneous job in an answer to ``show job NUMBER``; "" where the answer is about another."""
     return next((plain_id(record.job_id) for record in read_one_answer(text, mark) if "+" in record.job_id), "")
 
 
 def component_numbers(records: Collection[JobRecord], before: frozenset[int]) -> frozenset[int]:
     """The numbers of jobs that are a component of a heterogeneous one.
 
-    Those of `before` stay though the controller forgets them, minutes after their end: what hooks told of them is kept
-    for longer, and names no whole job. A number that is another job's now goes.
+    Those of `before` stay though the controller forgets them, minutes after their end: what hooks reported of them is
+    kept for longer, and names no whole job. A number that is another job's now goes.
     """
     others = {record.raw_id for record in records if "+" not in record.job_id}
     return (before - others) | {record.raw_id for record in records if "+" in record.job_id}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from perdure.backends.slurm.backend import SlurmBackend
     from perdure.backends.slurm.config import Config
 
-POLL_S = 30.0  # where hooks tell of what happens in between
+POLL_S = 30.0  # where hooks report what happens in between
 LOOKS_PER_MINUTE = 10
 MINUTE_S = 60.0
 KEEP_OPEN_S = 10.0  # one `scontrol` for looks and actions: longer, and a new slurm.conf would take effect late

@@ -41,7 +41,7 @@ class OutputMemory:
     def __init__(
         self, dialogs: Dialogs, accounts: Accounts, site: KnownConfig, told: Mapping[tuple[str, int], AccountingRow]
     ) -> None:
-        """`told` are the ends that hooks have told of, by job and start."""
+        """`told` are the ends that hooks have reported, by job and start."""
         self._dialogs, self._accounts, self._site, self._told = dialogs, accounts, site, told
         self.known: dict[str, JobOutputs] = {}  # of jobs that failed
         self._beside: dict[str, JobOutputs] = {}  # of others that ran in the same directories

@@ -1,4 +1,4 @@
-"""What accounting tells of the jobs of past weeks, as a trace's reader takes it: no text in it is a user's."""
+"""What accounting knows of the jobs of past weeks, as a trace's reader takes it: no text in it is a user's."""
 
 from __future__ import annotations
 

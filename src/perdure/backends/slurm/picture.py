@@ -85,12 +85,12 @@ def with_told_ends(
 def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
     """Every start that is known, oldest first. `now`: just before the controller was asked.
 
-    Both sources tell of one start under one key, job and start instant. Accounting alone knows starts that were
+    Both sources report one start under one key, job and start instant. Accounting alone knows starts that were
     put back since; it may lag, so what it calls running counts only where the controller does not know better.
     It was asked last: where it calls over what the controller calls running, the controller's word stands until
     the next look, which will see jobs and nodes as the end left them. A start that came and ended between the two
     questions is left to the next look too, which knows its owner's wishes and its log. COMPLETING says only that it
-    ended. So does accounting while slurmdbd catches up: it tells of an old start as FAILED, and when it ended later.
+    ended. So does accounting while slurmdbd catches up: it reports an old start as FAILED, and when it ended later.
     """
     records = {record.job_id: record for record in sources.jobs or ()}
     latest = {row.job_id: row for row in sorted(sources.rows, key=lambda r: r.start_s or 0) if row.start_s}
@@ -244,7 +244,7 @@ def _may_run(row: AccountingRow, records: Mapping[str, JobRecord], sources: Sour
 
 
 def _of_record(cluster: str, record: JobRecord, now: float) -> Attempt | None:
-    """The start that a record tells of; a waiting job's start is only a forecast.
+    """The start that a record shows; a waiting job's start is only a forecast.
 
     COMPLETING hides how it ended, unless the reason tells.
     """
@@ -274,7 +274,7 @@ def _of_record(cluster: str, record: JobRecord, now: float) -> Attempt | None:
 
 
 def _in_grace_time(attempt: Attempt, record: JobRecord) -> Attempt:
-    """Slurm 22.05 tells of the start that ends itself within the grace time of a preemption, by SIGTERM, as failed.
+    """Slurm 22.05 reports a start that ends itself within the grace time of a preemption, by SIGTERM, as failed.
 
     A program that asks by its exit code not to be run again is heard all the same.
     """

@@ -88,7 +88,8 @@ def for_job(
     `let_go`: the step before was our own, `lets_go` was true of it, and Slurm took it: what has started since did so
     by our doing.
 
-    `dependants`: what waits for the job, or waited at the last look. They are told of the retry before it may start.
+    `dependants`: what waits for the job, or waited at the last look. Their dependencies are repaired before the retry
+    may start.
 
     A job that failed is put back while its nodes or EpilogSlurmctld still clear up, so that its dependants hear nothing
     of it. Raises `ClusterBusy` until they are through: what is changed before may be written over the failed attempt in
@@ -110,7 +111,7 @@ def for_job(
     tells_of_before = isinstance(action, Comment) and latest is not None and latest > wanted and not is_over(job)
     if latest is not None and latest != wanted and not tells_of_before:
         if latest < wanted and isinstance(action, Release) and not action.episode and _is_held_by_slurm(job):
-            why = f"it is held ({job.reason}), and accounting does not tell of the start that failed"
+            why = f"it is held ({job.reason}), and accounting does not show the start that failed"
             return refused(f"{why}: scontrol release {whole(job)}")
         return superseded(f"a {'newer' if latest > wanted else 'different'} attempt of the job exists")
     if isinstance(action, Requeue):
@@ -268,7 +269,7 @@ def _comment(action: Comment, job: JobRecord) -> Outcome | Todo | Accounted:
     if job.state == "COMPLETING" or is_over(job):
         return to_account(action, job)
     if _failed_at(job.admin_comment) > _failed_at(action.comment):
-        return superseded("the job's record tells of a newer failure")
+        return superseded("the job's record names a newer failure")
     changes = _comments(job, action.comment)
     return Todo((_update(job, changes),)) if changes else done("written")
 

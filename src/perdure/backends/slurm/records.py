@@ -129,7 +129,7 @@ def ended_badly(record: JobRecord, now: float) -> bool:
 
 
 def tells_failure(record: JobRecord) -> bool:
-    """Whether a job that is COMPLETING failed: that hides the state, while the reason tells of a code or a signal."""
+    """Whether a job that is COMPLETING failed: that hides the state, while the reason shows a code or a signal."""
     return record.state == "COMPLETING" and record.reason.startswith(_BAD_ENDS)
 
 
@@ -246,7 +246,7 @@ def claims_in_doubt(
 ) -> dict[int, frozenset[OwnerClaim]]:
     """All that accounting ever said of the numbers that are in doubt: what it `told` now, and what was known `before`.
 
-    Accounting is asked for what is recent, while the controller may tell of a job for long after its end.
+    Accounting is asked for what is recent, while the controller may list a job for long after its end.
     """
     numbers = {number for one in torn for number, _ in one.candidates}
     claims = {number: before.get(number, frozenset()) for number in numbers}

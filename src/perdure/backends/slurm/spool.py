@@ -23,7 +23,7 @@ only while the service acts (`Spool.write_alive`). ``PERDURE_EPILOG_WAIT_S=0`` t
 
     strigger --set --node --down --flags=PERM --program="/usr/local/libexec/perdure/strigger down"
 
-A start, or an end that ``epilogctld`` tells of, is a reason to look and no more. What tells of nodes is a notice:
+A start, or an end that ``epilogctld`` reports, is a reason to look and no more. What reports nodes is a notice:
 `perdure.coordination.bridges` makes exceptions of its text.
 
 Another directory is named by PERDURE_SPOOL in the scripts' environment, or by editing their first lines. A site that
@@ -54,7 +54,7 @@ ANSWERS = ".answer"
 ALIVE = "alive"
 STALE_S = 60.0  # a pipe that no hook waits at any more
 _NO_TASK = 4_000_000_000
-_PUT_BACK = {"PENDING": "REQUEUED"}  # a job that ended and waits: so it is told of one whose prolog failed
+_PUT_BACK = {"PENDING": "REQUEUED"}  # a job that ended and waits: reported so of one whose prolog failed
 
 _PIPE = re2.compile(r"\d{1,10}\.epilogctld\.\d{1,10}\.answer")
 _END = "perdure-event 1 end"

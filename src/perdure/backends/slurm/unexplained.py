@@ -1,6 +1,6 @@
 """Which jobs accounting is asked about: those with an attempt whose end the controller's records do not tell.
 
-A record tells of a job's latest attempt only. Whatever was put back, or has left the controller's memory, since the
+A record shows a job's latest attempt only. Whatever was put back, or has left the controller's memory, since the
 last look is known to accounting alone, which may learn of it some seconds later.
 """
 
@@ -17,7 +17,7 @@ ASK_AGAIN_S = 30.0  # for so long, as slurmdbd may lag
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What accounting is to tell of one job: the end of the attempt that began at `start_s` (None: of any)."""
+    """What accounting is asked about one job: the end of the attempt that began at `start_s` (None: of any)."""
 
     start_s: int | None
     until_s: float

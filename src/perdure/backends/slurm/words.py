@@ -159,7 +159,7 @@ def gpus(text: str) -> int | None:
 
 
 def is_reserved(text: str) -> bool:
-    """Whether a node's state tells of a reservation that is in force: ``IDLE+MAINTENANCE+RESERVED``."""
+    """Whether a node's state shows a reservation that is in force: ``IDLE+MAINTENANCE+RESERVED``."""
     return not {"RESERVED", "MAINT", "MAINTENANCE"}.isdisjoint(text.split("+"))
 
 

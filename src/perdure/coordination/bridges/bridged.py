@@ -123,7 +123,7 @@ def gather(found: Iterable[ExceptionRecord | None], where: str) -> Bridged:
     skipped = 0
     for number, record in enumerate(found):
         if number >= MAX_FOUND:
-            raise InputError(where, f"tells of more than {MAX_FOUND} failures", "Send it in parts")
+            raise InputError(where, f"holds more than {MAX_FOUND} failures", "Send it in parts")
         if record is None or (len(records) >= MAX_RECORDS and record.id not in records):
             skipped += 1
         else:

@@ -93,7 +93,7 @@ def read(text: str, context: BridgeContext) -> Iterator[ExceptionRecord | None]:
 
 
 def of_node(node: Node, context: BridgeContext) -> ExceptionRecord | None:
-    """The exception that a node's state and reason tell of, as a look at the cluster showed them."""
+    """The exception that a node's state and reason stand for, as a look at the cluster showed them."""
     words = {NodeState.DOWN: {"DOWN"}, NodeState.UNKNOWN: {"NOT_RESPONDING"}}.get(node.state, set())
     if node.state in (NodeState.DRAINING, NodeState.DRAINED):
         words = {"DRAIN"}

@@ -92,7 +92,7 @@ class SiteLimits:
         return _chain(above[account], above) if account in above else []
 
     def knows(self, account: str) -> bool:
-        """Whether accounting told of the account: a user may be shown their own alone."""
+        """Whether accounting listed the account: a user may be shown their own alone."""
         return not account or any(each.account == account for each in self.associations)
 
     def of_user(self, account: str, user: str) -> AssociationLimits | None:

@@ -65,7 +65,7 @@ def _has_a_cause(verdict: Verdict, attempt: Attempt) -> bool:
 
 
 def _progress(verdict: Verdict) -> tuple[int | None, int | None]:
-    """How far it came, by its last checkpoint where the log tells of that, and where it began."""
+    """How far it came, by its last checkpoint where the log shows that, and where it began."""
     reached = verdict.reached or Reached()
     return reached.step if reached.saved_step is None else reached.saved_step, reached.first_step
 

@@ -137,7 +137,7 @@ def deliver(channel: Channel, message: Message, base_url: str, now: float, netwo
 
 
 def trial_message(cluster: str, target: str, now: float, mark: str) -> Message:
-    """A message that tells of nothing; `mark` makes its key."""
+    """A message without a notice; `mark` makes its key."""
     notice = Notice(Kind.TEST, "test", now, "perdure notices test", detail="what arrives here is told here")
     return Message(mark, cluster, target, Kind.TEST, (notice,), 1, now, now)
 

@@ -31,7 +31,7 @@ MESSAGE: Codec[Message] = Codec(Message)
 class MessageState(StrEnum):
     """Where a message stands."""
 
-    GATHERING = "gathering"  # it may still tell of more
+    GATHERING = "gathering"  # more notices may be added
     ON_ITS_WAY = "on_its_way"  # begun: tried until it arrives
     SENT = "sent"
     GIVEN_UP = "given_up"

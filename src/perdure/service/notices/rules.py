@@ -86,7 +86,7 @@ def gathered(
 
 
 def joined(message: Message, notice: Notice) -> Message:
-    """A message that tells of one more."""
+    """A message with one notice more."""
     named = (*message.notices, notice) if len(message.notices) < NAMED else message.notices
     return replace(message, notices=named, count=message.count + 1, last_s=max(message.last_s, notice.time_s))
 

@@ -57,7 +57,7 @@ Triage = Callable[[Output, Attempt, Context], Verdict]
 Student = Callable[[Output, Job], None]
 
 CLOCKS_APART_S = 1.0  # at most, between the resource manager's machine and ours; it tells whole seconds
-LOOK_BACK_S = 600.0  # accounting may tell of an end this much later
+LOOK_BACK_S = 600.0  # accounting may report an end this much later
 ROUND_S = 2.0  # that actions may take before a look has its turn
 GOOD_LOG_PATIENCE_S = 2.0  # failures wait meanwhile
 

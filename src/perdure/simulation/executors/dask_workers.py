@@ -169,7 +169,7 @@ def _versions() -> dict[str, str]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without what Dask logs: it tells of lost connections on stderr at length, and the caller is told by an error."""
+    """Without what Dask logs: it reports lost connections on stderr at length, and the caller gets an error."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

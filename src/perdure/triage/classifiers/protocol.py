@@ -13,7 +13,7 @@ from perdure.triage.evidence.rule import Cause
 class Reading:
     """What a model is given of one failure."""
 
-    excerpt: str  # the part of the log that tells of its end, cleaned
+    excerpt: str  # the part of the log that shows how it ended, cleaned
     causes: tuple[Cause, ...] = ()  # of the rules that matched there, in the log's order
 
 

@@ -25,7 +25,7 @@ _NO_ANSWER = r"(?i)fail|error|refused|timed? ?out|cannot|could not|unable|retry|
 
 
 def answered_before(hit: Hit) -> str:
-    """The host that a line of failure names, if an earlier line tells of its answer; "" where none does."""
+    """The host that a line of failure names, if an earlier line shows its answer; "" where none does."""
     hosts = [found for found in capturing(_HOST).findall(hit.text.encode()) if not compiled(_FILE).search(found)]
     data, at = hit.block.window.data, hit.block.start
     before = data[max(0, at - LOOK_BACK_BYTES) : at] + _block_before(hit)

@@ -74,7 +74,7 @@ _READ_ONLY = "read-only"
 def circumstances(
     cause: Cause, progress: TrainingProgress, context: Context, text: str = ""
 ) -> tuple[Circumstance, ...]:
-    """Those that bear on a failure of this cause, which `text` tells of."""
+    """Those that bear on a failure of this cause, which `text` reports."""
     if not _AMBIGUOUS[0] <= cause.p_transient <= _AMBIGUOUS[1]:
         return ()
     found = (each for rule in _RULES for each in rule(cause, progress, context))

@@ -12,7 +12,7 @@ _CUT = r"(?i)reset by peer|broken pipe|closed|failed"
 
 
 def without_cut_by_crash(hits: Sequence[Hit]) -> Sequence[Hit]:
-    """The hits without lost connections of MPI in whose run MPI tells of a crash: a task that ends resets its own."""
+    """The hits without lost connections of MPI in whose run MPI reports a crash: a task that ends resets its own."""
     crashed = {hit.run for hit in hits if hit.cause.name == _CRASH}
     if not crashed:
         return hits

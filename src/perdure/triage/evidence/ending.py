@@ -51,7 +51,7 @@ _OF_A_PART = (
     r"|step \d|for)\b"
 )
 _MORE_WORK = r"(?i)\b(?:start(?:s|ing)?|begin\w*|next|now|evaluat\w*|testing|inference)\b"
-"""Words of a line that tells of more work: that one itself, or one after it."""
+"""Words of a line that announces more work: that one itself, or one after it."""
 
 _BAR, _OF_A_COPY = r"\d%\|[^|]*\| *\d", r"(?i)upload|download|sync|copy"
 MAX_AFTER = 4096  # lines after it in which steps are looked for
@@ -118,7 +118,7 @@ def _work_done(text: LogText, telling: Sequence[Evidence]) -> str:
     """A sentence that the whole work was done before the cause; "" where that is not said.
 
     What a file of one rank says of itself is not the job's. In a file that does not hold the cause, nothing else
-    tells of the order, and the line must be among its last.
+    gives the order, and the line must be among its last.
     """
     for window in text.windows:
         name = window.source.name if window.source else ""

@@ -1,4 +1,4 @@
-"""A log reduced to what tells of its end: the first block of failure lines, what a good run never said, the tail.
+"""A log reduced to what shows how it ended: the first block of failure lines, what a good run never said, the tail.
 
 Progress bars, prefixes and advice are gone; lines that are equal without them are one, and say how often and from
 which tasks they came.

@@ -14,7 +14,7 @@ from perdure.triage.text.patterns import compiled
 from perdure.triage.verdict import CauseRole, Evidence
 
 LOOK_BACK_BYTES = 64 * 1024
-MOST_OWN = 125  # exit codes above it are a shell's, or tell of a signal
+MOST_OWN = 125  # exit codes above it are a shell's, or stand for a signal
 LAST_WORD = Cause(
     "last-word", "config", 0.12, CauseRole.ROOT,
     says="the program ended itself, and its last line says what is wrong with its configuration",
@@ -22,7 +22,7 @@ LAST_WORD = Cause(
 )  # fmt: skip
 LAST_TEST = Cause(
     "last-test", "config", 0.1,
-    says="its script ends with a test that was false, which is then its exit code; its log tells of no failure",
+    says="its script ends with a test that was false, which is then its exit code; its log shows no failure",
     advice="Make the last line an `if`, or end the script with `exit 0`; see whether its output is complete.",
 )  # fmt: skip
 
@@ -40,7 +40,7 @@ _OF_A_LAUNCHER = r"^(?:srun|slurmstepd|make|bash|sh)\b[^ ]*: "
 
 
 def ended_itself(attempt: Attempt | None) -> bool:
-    """Whether the program ended by an exit code of its own choice that tells of a failure."""
+    """Whether the program ended by an exit code of its own choice that means a failure."""
     is_failed = attempt is not None and attempt.state is AttemptState.FAILED and not attempt.signal
     return is_failed and attempt is not None and 0 < attempt.exit_code <= MOST_OWN
 
@@ -64,7 +64,7 @@ def last_word(text: LogText, attempt: Attempt | None) -> Evidence | None:
 
 
 def of_last_test(attempt: Attempt | None, ends_with_test: bool) -> Cause | None:
-    """Why a script ended with exit code 1 though nothing of its log tells of a failure; None where that is not it."""
+    """Why a script ended with exit code 1 though nothing of its log shows a failure; None where that is not it."""
     is_test = ends_with_test and attempt is not None and ended_itself(attempt) and attempt.exit_code == 1
     return LAST_TEST if is_test else None
 

@@ -38,7 +38,7 @@ NEAR_LINES = 12
 
 
 class LauncherReport(Struct, frozen=True):
-    """The first failure as a launcher tells of it."""
+    """The first failure as a launcher reports it."""
 
     launcher: str
     line: int  # that holds the code
@@ -210,7 +210,7 @@ def _follows(report: LauncherReport, hits: Sequence[Hit]) -> bool:
 
 
 def _is_of_one(launch: Sequence[LauncherReport]) -> bool:
-    """Whether srun tells of one task alone, and has ended no other."""
+    """Whether srun reports one task alone, and has ended no other."""
     report, window = launch[0], launch[0].window
     ended = any(word in window.data[-END_BYTES:] for word in _STOPS_OTHERS)
     return len(launch) == 1 and report.launcher == "srun" and ": task " in report.text and not ended
@@ -222,7 +222,7 @@ def _stands_in(report: LauncherReport, begin: int) -> bool:
 
 
 def _last_launch(reports: Sequence[LauncherReport]) -> list[LauncherReport]:
-    """Those of the last launch: one who reports a second time tells of another."""
+    """Those of the last launch: a launcher that reports a second time reports another."""
     launch: list[LauncherReport] = []
     for report in reports:
         again = any(each.who == report.who for each in launch)
@@ -242,7 +242,7 @@ _KNOWS_BEST = (
 """The inner before the outer: the exit code that an outer one sees is that of the inner."""
 
 _ONE_EACH = frozenset(_KNOWS_BEST) - {_SLURM, "torchrun", "srun"}
-"""Launchers that tell of one failure each time."""
+"""Launchers that report one failure each time."""
 
 _CODE = r"(?P<code>-?\d{1,4})"
 _WHO = r"rank (?P<rank>\d{1,6})(?: on (?P<node>[\w.-]{1,255}))?"
@@ -349,7 +349,7 @@ def _report(window: TextWindow, line: bytes, number: int, data: bytes, begin: in
 
 
 def _of_wait(window: TextWindow, line: bytes, number: int, data: bytes, begin: int) -> LauncherReport:
-    """What srun tells of the task that ended first: the lines after the first list the tasks by their states."""
+    """What srun reports of the task that ended first: the lines after the first list the tasks by their states."""
     told, last = dict[str, str](), number
     for at, following in enumerate(_following(data, begin), number):
         if found := capturing(_EXITED).search(following):

@@ -144,7 +144,7 @@ class RuleBook(Struct, frozen=True, dict=True):
         """The first rule that matches a cleaned line, or None.
 
         A frame of C++ and a line of mere advice match none, nor does one of a check that found nothing, one that only
-        mentions an error, nor a quoted one that would blame the site. One that tells of a failure which was dealt with
+        mentions an error, nor a quoted one that would blame the site. One that reports a failure which was dealt with
         confirms at most; one that shows a value is faint.
         """
         if line.startswith(FRAME_OF_CPP):
@@ -330,7 +330,7 @@ def _is_source(data: bytes, start: int) -> bool:
     return False
 
 
-_IGNORED = b"Exception ignored "  # in a destructor: Python tells of it and goes on
+_IGNORED = b"Exception ignored "  # in a destructor: Python reports it and goes on
 
 
 def _is_lasting(cause: Cause) -> bool:

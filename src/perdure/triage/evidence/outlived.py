@@ -4,7 +4,7 @@ Of one process only its last traceback can have ended it: an earlier one was cau
 cause. A thread's exception, one in a finaliser and one in a callback never end it. Steps and checkpoints between two
 failures show that the first was survived, as does a later launch by the same script. Processes whose lines are mixed
 cannot be told apart: of theirs the first failure stays the cause, and so it does where steps may have been printed late
-from a buffer. Where nothing tells of the end, `RAN_ON` steps after a line show that it was survived; after a traceback
+from a buffer. Where nothing shows the end, `RAN_ON` steps after a line show that it was survived; after a traceback
 only those that a logger dated or a progress bar drew.
 """
 
@@ -87,7 +87,7 @@ def _without_old_kernel_lines(hits: Sequence[Hit]) -> Sequence[Hit]:
 
 
 def _can_end(hit: Hit) -> bool:
-    """Whether it tells of something that can have ended the program."""
+    """Whether it reports something that can have ended the program."""
     return hit.cause.role is CauseRole.CASCADE or (
         hit.cause.role is CauseRole.ROOT and hit.cause.force is not Force.FAINT
     )
@@ -121,7 +121,7 @@ def _steps(lines: Iterable[bytes]) -> Iterable[int]:
 
 
 class _Step(NamedTuple):
-    """A line that tells of a step or a checkpoint."""
+    """A line that shows a step or a checkpoint."""
 
     line: int
     says: bytes  # "step 7"
@@ -170,10 +170,10 @@ class _Story:
     many: bool  # several processes write here
     labelled: bool  # and the ranks before lines tell them apart
     after: int  # the last line of the launch before the last one; 0 where there is none
-    following: frozenset[int]  # hits, by their order, that follow from the failure that a launcher tells of
+    following: frozenset[int]  # hits, by their order, that follow from the failure that a launcher reports
     exceptions: dict[str, list[_Exception]] = field(default_factory=dict)  # by rank, as are the steps
     steps: dict[str, list[_Step]] = field(default_factory=dict)
-    again: dict[str, list[int]] = field(default_factory=dict)  # lines that tell of another try
+    again: dict[str, list[int]] = field(default_factory=dict)  # lines that announce another try
 
     @classmethod
     def of(cls, window: TextWindow, hits: Sequence[Hit], report: LauncherReport | None) -> _Story:
@@ -263,7 +263,7 @@ class _Story:
         return last.cause.force is not Force.GENERIC or tried
 
     def _ran_on(self, hit: Hit) -> bool:
-        """Whether its program worked on until the end, as far as the log goes: nothing need tell of an end."""
+        """Whether its program worked on until the end, as far as the log goes: nothing need show an end."""
         steps = self.steps.get(hit.rank, [])
         if not steps and not hit.rank.isdecimal():
             steps = self.steps.get("", [])  # of the program that a runtime's thread belongs to

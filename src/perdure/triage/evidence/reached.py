@@ -18,7 +18,7 @@ MAX_NAME = 200  # characters of a checkpoint's name
 
 
 def reached(output: Output) -> Reached | None:
-    """What the attempt's own files tell; None where they tell of no step and no checkpoint."""
+    """The steps and checkpoints in the attempt's own files; None where they show none."""
     found = [_of_file(file) for file in output.files if not file.doubt and file.text]
     steps = [each for each in found if each.step is not None]
     saved = [each for each in found if each.checkpoint]

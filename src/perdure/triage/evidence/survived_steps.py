@@ -26,7 +26,7 @@ def after_steps(hits: Sequence[Hit], report: LauncherReport | None) -> tuple[Seq
 
 
 def is_of_step(primary: Hit | Fact | LauncherReport, report: LauncherReport | None) -> bool:
-    """Whether the cause is what srun tells of a step, or stands before that."""
+    """Whether the cause is what srun reports of a step, or is before that."""
     if report is None or report.launcher != "srun":
         return False
     return primary is report or (isinstance(primary, Hit) and report.is_before(primary))

@@ -55,7 +55,7 @@ def _with_what_a_program_needs(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _may_yield(hit: Hit) -> bool:
-    """Whether it warns by its level, or a tool tells of trouble that passes; a full disk explains what follows."""
+    """Whether it warns by its level, or a tool reports trouble that passes; a full disk explains what follows."""
     passes = hit.cause.p_transient > _EVEN_P
     return hit.warns or (passes and compiled(_TOOL).search(hit.text.encode()) is not None)
 

@@ -93,7 +93,7 @@ SURVIVED = (
     r"|halving|caught,? and (?:ignored|handled)|backing off|using tcp instead"
     r"|non-fatal|harmless|recovered|resum(?:ed|ing))"
 )
-"""Words of a line that tells of a failure which the program dealt with."""
+"""Words of a line that reports a failure which the program dealt with."""
 
 _CLEAN = r"\[?\s*(?:none|nothing|ok(?:ay)?|pass(?:ed)?|clean|clear|good|healthy|success(?:ful)?|0|no|n/a)\b[\s\]|.!]*$"
 _ZERO = r"(?:0|none|n/a)(?:[^\w.]|$)"

@@ -1,4 +1,4 @@
-"""What the names of log files tell of the tasks that wrote them."""
+"""What the names of log files say of the tasks that wrote them."""
 
 from __future__ import annotations
 

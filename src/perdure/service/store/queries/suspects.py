@@ -79,7 +79,7 @@ def row_of(
     topology: Topology = NO_SWITCHES,
     mounts: tuple[str, ...] = (),
 ) -> AttemptRow | None:
-    """What an attempt tells of the places it ran on; None where it tells nothing, or nothing yet."""
+    """What an attempt shows of the places it ran on; None where it shows nothing, or nothing yet."""
     passed = attempt.state is AttemptState.COMPLETED
     if attempt.end_s is None or attempt.state in _SAYS_NOTHING:
         return None

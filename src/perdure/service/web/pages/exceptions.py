@@ -39,7 +39,7 @@ ENDED = ("handled", "escalated", "expired", "clearing", "recovered", "failed_aga
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A shared resource that keeps jobs from starting: what was told of it first, and how many are held for it."""
+    """A shared resource that keeps jobs from starting: what was reported of it first, and how many are held for it."""
 
     record: ExceptionRecord
     held: int

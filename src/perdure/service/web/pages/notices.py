@@ -1,4 +1,4 @@
-"""Notices: who was told of what, what waits to be sent, and what a target did not take."""
+"""Notices: what was sent to whom, what waits to be sent, and what a target did not take."""
 
 from __future__ import annotations
 

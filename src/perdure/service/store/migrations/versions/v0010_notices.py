@@ -1,4 +1,4 @@
-"""Notices, and the outbox of the messages that tell of them."""
+"""Notices, and the outbox of the messages that carry them."""
 
 from __future__ import annotations
 
