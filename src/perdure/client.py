@@ -201,7 +201,7 @@ def subscribe(
     after: int | None = None,
     service: Service | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Events as they happen, for ever; a stream that breaks off is taken up where it was, and none is missed.
+    """Events as they happen, for ever; a stream that breaks off is resumed where it was, so that no event is missed.
 
     Each is ``{"seq", "time_s", "kind", "job_id", "payload"}``; of an exception, ``payload["record"]`` is the whole.
     """

@@ -224,13 +224,13 @@ def test_a_study_stands_beside_what_was_published(perdure, small):
     ("words", "complaint"),
     [
         ("nonsense", "--study 'nonsense': no study has that name. Use one of: retry, delay."),
-        ("retry --cluster 2x2", "--study retry: its cluster is the published one, 200x8. Leave --cluster away."),
+        ("retry --cluster 2x2", "--study retry: its cluster is the published one, 200x8. Omit --cluster."),
         ("retry --policy nonsense", "policy 'nonsense': no policy has that name. "),
         ("delay --policy fifo", "--study delay: its policy is philly, its load one. "),
         ("delay --load 0", "trace generate: "),
         ("delay --workers slurm", "--workers 'slurm': a study runs in processes of this machine. Write a number, "),
         ("retry --workers 0", "--workers '0': not a number of workers up to 1024. "),
-        ("delay --retry never", "--study delay: a study takes no --retry. Leave --retry away."),
+        ("delay --retry never", "--study delay: a study takes no --retry. Omit --retry."),
     ],
 )
 def test_a_study_that_cannot_be_made_is_one_line_and_2(perdure, small, words, complaint):

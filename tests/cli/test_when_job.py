@@ -146,7 +146,7 @@ def test_a_script_of_a_heterogeneous_job_is_refused(when, home):
 def test_an_option_about_a_job_needs_one(when, words):
     ran = when(*words)
     assert ran.code == 2
-    assert ran.complaint.startswith(f"{words[0]}: it is about one job, and none is named. ")
+    assert ran.complaint.startswith(f"{words[0]}: it is about one job, and no job is named. ")
 
 
 def test_a_job_that_came_after_the_last_look_is_not_said_never_to_have_been(when, monkeypatch):

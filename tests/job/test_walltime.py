@@ -53,7 +53,7 @@ def test_a_manager_that_does_not_answer_is_asked_once_a_minute(tmp_path):
     assert len(asked) == 10
 
 
-def test_a_task_that_does_not_ask_heeds_a_limit_that_was_raised(tmp_path):
+def test_a_task_that_does_not_ask_honours_a_limit_that_was_raised(tmp_path):
     """The first task asks once more before it tells its program, and writes down the answer for all."""
     note, answers = tmp_path / "note", iter([1000.0, 2000.0])
     first = EndTime(SLURM | {"SLURM_PROCID": "0"}, note, ask=lambda: next(answers))

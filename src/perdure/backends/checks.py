@@ -302,7 +302,7 @@ def check_a_node_given_up_ends_what_runs_there(harness: Harness) -> None:
     job_id = harness.submit(Program(run_s=FOREVER_S))
     first = _until(harness, lambda seen: _newer(seen, job_id, None), "the job to run")
     (node,) = first.nodes
-    # Slurm's accounting counts whole seconds, and a start that loses its node within one may be none.
+    # Slurm's accounting counts whole seconds, and a start that loses its node within one may be missing.
     _until(harness, lambda seen: seen.time_s >= first.start_s + 2 or None, "it to run for a second")
     episode = str(harness.backend.observe(harness.since_s).time_s)
     action = Down(node, "a check of the backend", episode)

@@ -62,7 +62,7 @@ NAMES = (word("POLICY"), word("TRACE"), word("RETRY"))
 
 @dataclass(frozen=True, slots=True)
 class ComparisonOptions:
-    """What a user asked for, in his words where they are names."""
+    """What a user asked for, in their own words where these are names."""
 
     traces: Sequence[Path]
     cluster: str | None  # None: the nodes of the slurm.conf

@@ -68,7 +68,7 @@ def _status(settings: Settings) -> dict[str, Any]:
 
 
 def _notices(settings: Settings) -> Iterator[CheckResult]:
-    """Whether each target of notices can be reached; none is sent anything."""
+    """Whether each target of notices can be reached; nothing is sent."""
     from perdure.backends.kind import CheckResult, Mark
     from perdure.errors import ConfigError, NotDelivered
     from perdure.service.notices.notifier import network_of

@@ -62,7 +62,7 @@ class Outlooks:
     _findings: dict[str, _Finding] = field(default_factory=dict)
 
     def __call__(self, chain: JobChain, now: float) -> Outlook | None:
-        """The newest; None while there is none that is new enough. One that nobody can find out is empty."""
+        """The newest; None while no outlook is new enough. One that cannot be found out is empty."""
         finding = self._findings.setdefault(chain.spec.id, _Finding())
         finding.asked_s = now
         for each in self._findings.values():

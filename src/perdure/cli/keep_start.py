@@ -107,7 +107,7 @@ def make_chain(request: KeepRequest, journal: ChainJournal, tools: Tools, now: f
 
 
 def until_of(text: str, now: float) -> tuple[int | None, float | None]:
-    """How many links there are to be at most, and from when on none is submitted. Raises `InputError`."""
+    """The most links of the chain, and the instant from which no more are submitted. Raises `InputError`."""
     from perdure.cli.when_answer import instant_of
 
     if text == _UNTIL_DONE:

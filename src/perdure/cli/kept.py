@@ -35,7 +35,7 @@ class KeptFolder:
         return cls(folder if found.st_uid == os.getuid() and not found.st_mode & 0o022 else None)
 
     def fresh(self, name: str, most_s: float, make: Callable[[], bytes]) -> tuple[bytes, float]:
-        """What is kept under a name and how old it is, in seconds; made anew where it is older than `most_s`."""
+        """What is kept under a name and how old it is, in seconds; made again where it is older than `most_s`."""
         kept = self.read(name)
         if kept is not None and kept[1] <= most_s:
             return kept

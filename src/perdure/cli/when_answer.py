@@ -57,7 +57,8 @@ def ask(question: WhenOptions, as_json: bool, *, wide: bool) -> int:
     """Answer, once or until the job starts. Raises `InputError`, `NotFound`, and what reading Slurm raises."""
     if question.what is None and (question.given or question.by):
         option = next(iter(question.given), "by")
-        raise InputError(f"--{option}", "it is about one job, and none is named", "Name a job's id, or a batch script")
+        what = "it is about one job, and no job is named"
+        raise InputError(f"--{option}", what, "Name a job's id, or a batch script")
     while True:
         queue, site = live_queue()
         if question.what is None:

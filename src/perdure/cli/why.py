@@ -44,9 +44,7 @@ Good = Annotated[
     str | None,
     typer.Option(metavar="LOG", help="The log of the job's last good run: what it says as well is not a failure."),
 ]
-Excerpt = Annotated[
-    bool, typer.Option("--excerpt", help="Print the part of each log that shows how it ended; judge nothing.")
-]
+Excerpt = Annotated[bool, typer.Option("--excerpt", help="Print the end of each log as it is judged; judge nothing.")]
 Follow = Annotated[
     Path | None,
     typer.Option(metavar="LOG", help="Follow a running job's log; report hangs, NaN losses and storms of errors."),
@@ -232,7 +230,7 @@ def _job_of(target: str) -> str:
 
 
 def _is_log(target: str) -> bool:
-    """What names a file is one; of the rest, what looks like a job's id is none."""
+    """What names a file is one; of the rest, what looks like a job's id is not."""
     return target == "-" or Path(target).exists() or not set(target) <= JOB_LETTERS
 
 

@@ -33,7 +33,7 @@ class HandlerSet(Protocol):
         """Whether it is about an incarnation that a newer one has replaced, or a job that is over."""
 
     def is_past(self, record: ExceptionRecord) -> bool:
-        """Whether the job that it is about is over or has started anew: no person is needed for it any more."""
+        """Whether the job that it is about is over or has started again: no person is needed for it any more."""
 
     def owner_of(self, record: ExceptionRecord) -> str:
         """The user whose job it is about; "" where it is about none."""

@@ -103,7 +103,7 @@ class PlaybookHandlers(Struct, frozen=True):
         return self.is_past(record) and not (record.attempt and self.site.failure_of(record.attempt))
 
     def is_past(self, record: ExceptionRecord) -> bool:
-        """Whether the job that it is about is over or has started anew; its own failure, if any, is told apart."""
+        """Whether the job that it is about is over or has started again; its own failure, if any, does not count."""
         if self._outlives(record):
             return False
         job = self.site.job(record.subject.job_id)

@@ -176,7 +176,7 @@ class ExceptionRecord(Struct, frozen=True):
     subject: Subject
     time_s: float
     note: str = ""
-    incarnation: int = 0  # the start of the job that it is about, as a fencing token; 0 is none in particular
+    incarnation: int = 0  # the start of the job that it is about, as a fencing token; 0: any
     origin: Origin = Origin()
     detected_by: str = ""
     transient: Transient = Transient.UNKNOWN
@@ -293,7 +293,7 @@ class ExceptionRecord(Struct, frozen=True):
 
     @property
     def is_all_clear(self) -> bool:
-        """True where it says that a fault is over, and is none."""
+        """True where it says that a fault is over, and does not report one."""
         return bool(self.annotations) and any(a.key == CLEARS for a in self.annotations)
 
     @property

@@ -7,7 +7,7 @@ from msgspec import Struct
 from perdure.coordination.record import Annotation, Answer, AnswerKind, Budget, Component, ExceptionRecord
 from perdure.model.actions import Action
 
-OWNED = "+"  # stands between a user and the name that he gave
+OWNED = "+"  # separates a user from the name that they gave
 
 
 class Ruling(Struct, frozen=True):

@@ -19,7 +19,7 @@ class BackgroundRun(Generic[T]):
         self.result: T | None = None  # of the last run that has ended
 
     def start(self, now: float, every_s: float = 0.0) -> None:
-        """Begin a run, where none is on and the last began `every_s` ago."""
+        """Begin a run, unless one is under way or the last began less than `every_s` ago."""
         if self._thread is None or (not self.is_running and now - self._begun_s >= every_s):
             self._begun_s = now
             self._thread = threading.Thread(target=self._run, daemon=True)
@@ -30,7 +30,7 @@ class BackgroundRun(Generic[T]):
         return self._thread is not None and self._thread.is_alive()
 
     def running_s(self, now: float) -> float:
-        """How long the run that is on has taken so far; 0 where none is."""
+        """How long the current run has taken so far, in seconds; 0 without one."""
         return now - self._begun_s if self.is_running else 0.0
 
     def wait(self, seconds: float) -> None:

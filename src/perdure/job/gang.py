@@ -58,7 +58,7 @@ class Gang:
         return True  # of two at once both judge, and alike
 
     def alarm(self) -> Alarm | None:
-        """The alarm that stands, None where there is none."""
+        """The alarm that is raised; None where none is."""
         if self.size > 1 and (fields := self._read("alarm")) is not None:
             return Alarm(fields.maybe_whole("rank"), fields.text("by") == self._own, fields.yes("ends"))
         return None
@@ -180,7 +180,7 @@ class Gang:
         return self.directory / f"{word}.json"
 
     def _read(self, word: str, limit: int = MAX_BYTES) -> Fields | None:
-        """What was written since this launcher began; an earlier command of the same script is none of its gang."""
+        """What was written since this launcher began; an earlier command of the same script is not of its gang."""
         with suppress(OSError, InputError):
             fields = Fields(word, read_json(self._file(word), SCHEMA, (os.geteuid(),), limit))
             return fields if fields.number("time_s") >= self._since_s - SKEW_S else None
@@ -208,7 +208,7 @@ def _size(environment: Mapping[str, str]) -> int:
 
 
 def sights_of(fields: Fields) -> Iterator[RankState]:
-    """The sights in what a launcher has written; what is none is passed over."""
+    """The sights in what a launcher has written; invalid ones are skipped."""
     from perdure.hangs.rank_state import MAX_WHERE, Life, RankState
 
     found = fields.data.get("sights")

@@ -58,7 +58,7 @@ def identify(environment: Mapping[str, str], workdir: Path) -> Start:
     `perdure.job.starts` knows better. Variables of a launcher in another job, inherited by submitting from within, are
     passed over.
 
-    Raises `ConfigError` outside of a job and for numbers that are none.
+    Raises `ConfigError` outside of a job and for values that are not numbers.
     """
     job_id = job_of(environment)
     if not job_id:

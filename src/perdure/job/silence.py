@@ -72,7 +72,7 @@ class Pace:
         self._last_s += seconds
 
     def allowed_s(self, rule: HangRule) -> float:
-        """How long a silence is not an alarm; infinite where none is."""
+        """How long a silence raises no alarm, in seconds; infinite where hangs are not watched for."""
         is_known = len(self._gaps) >= rule.min_gaps
         if not is_known and not (rule.is_exact and self._steps):
             return rule.start_within_s or math.inf

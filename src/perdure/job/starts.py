@@ -83,7 +83,7 @@ def _is_ours(answer: StartAnswer, start: Start, environment: Mapping[str, str]) 
 
 
 def asking(environment: Mapping[str, str]) -> Ask:
-    """A question to the controller, by ``scontrol``; its answer is None where there is none."""
+    """A question to the controller, by ``scontrol``; its answer is None where no controller answers."""
     own = {**environment, "LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s"}
 
     def ask(job_id: str) -> StartAnswer | None:

@@ -175,7 +175,7 @@ class Supervisor:
             return None
         soon_s = AGAIN_S if self._is_unheard else self._watches.walltime.due_s(time.time())
         self._look_s = now + min(self._care.look_s, soon_s)
-        self._heed(now)
+        self._act_on_requests(now)
         hang = self._watches.hang
         tier = self._standstill.look(now) if self._stopped_s is None else None
         self._watches.pulse.beat(now, step=hang.step, silent_s=hang.silent_s(now), log_silent_s=hang.log_silent_s(now))
@@ -185,8 +185,8 @@ class Supervisor:
             self._warn_again()
         return tier
 
-    def _heed(self, now: float) -> None:
-        """Do about what the service asks of the job as its user has said."""
+    def _act_on_requests(self, now: float) -> None:
+        """Act on the service's requests in the way that the job's user has chosen."""
         requests = self._watches.requests
         for request in requests.look(now).begun:
             did = self._obey(request)

@@ -29,7 +29,7 @@ def persons_signal(attempt: Attempt) -> int:
 
 
 def persons_deed(attempt: Attempt) -> str:
-    """What a person did by `persons_signal`, for a sentence; "" where there is none."""
+    """What a person did by `persons_signal`, for a sentence; "" where the signal is not a person's."""
     if not (number := persons_signal(attempt)):
         return ""
     force = "" if attempt.exit_code else " -f"  # which reaches the batch script, too

@@ -154,7 +154,7 @@ class Fleet(Struct, frozen=True):
         return replace(self, spent=tuple(recent[-MAX_SPENT:]))
 
     def without_spent(self, job_id: str) -> Fleet:
-        """Take back what the latest retry of a job was charged: it was none."""
+        """Take back what the latest retry of a job was charged: the job was not retried."""
         mine = [at for at, spent in enumerate(self.spent) if spent.job_id == job_id]
         return replace(self, spent=(*self.spent[: mine[-1]], *self.spent[mine[-1] + 1 :])) if mine else self
 

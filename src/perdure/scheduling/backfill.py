@@ -88,7 +88,7 @@ class Conservative:
 class Promises(Ranking):
     """Conservative backfilling at work: when each waiting job is to start, in the order in which they came.
 
-    A promise in the past is one that could not be kept, for want of a place or behind a job over its limit; it is due
+    A promise in the past is one that could not be kept, without a place or behind a job over its limit; it is due
     at every event.
     """
 

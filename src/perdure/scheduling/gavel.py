@@ -33,7 +33,7 @@ class GavelRound:
     weight: Floats
 
     def __post_init__(self) -> None:
-        """Raises `InputError` for a throughput that is none, and for a job that runs on no GPU type."""
+        """Raises `InputError` for a throughput that is not valid, and for a job that runs on no GPU type."""
         wrong = ~np.isfinite(self.throughput) | (self.throughput < 0)
         if wrong.any():
             job, kind = np.argwhere(wrong)[0]

@@ -86,7 +86,8 @@ def choose(
     """The choice that maximises `sum(goodput^p) - lambda * (jobs not run)`, or for p < 0 minimises it with plus.
 
     `goodput` (n_jobs, n_configs) is used as given; where it is NaN or not positive, the job cannot run so. `capacity`
-    (n_types,) is in GPUs. Out of time, the best choice that was found, with its gap; if there was none, a greedy one.
+    (n_types,) is in GPUs. Out of time, the best choice that was found, with its gap; if nothing was found, a greedy
+    one.
     """
     job, config = np.nonzero(goodput > 0)
     value = goodput[job, config] ** p

@@ -30,7 +30,7 @@ class Causes:
 
     @property
     def fragmentation(self) -> NDArray[np.float64]:
-        """All delay that is none of fair share, which is what the paper calls so."""
+        """All delay that fair share does not cause, which is what the paper calls so."""
         return self.shortage + self.scattered
 
 

@@ -1,7 +1,7 @@
 """Replays jobs that have work instead of a running time, under a policy that gives them shares round by round.
 
 Between rounds nothing starts. A job that is given another share first restarts, and then works at the speed that was
-measured for its application there; at the end of each epoch and of each round it chooses its batch anew, by what has
+measured for its application there; at the end of each epoch and of each round it chooses its batch again, by what has
 been learned of it. What it sees of its steps is all that the policy knows of its speed. An attempt that fails is lost
 from its last epoch on, and comes back if the retry policy says so.
 """
@@ -227,7 +227,7 @@ def replay_elastic(
 ) -> ElasticResult:
     """Replay all jobs; `retry` None lets each that failed come back at once.
 
-    Raises `InputError` for what the profiles lack, `ElasticError` for a plan that is none."""
+    Raises `InputError` for what the profiles lack, `ElasticError` for a plan that is not valid."""
     types, fits, batches = gpu_types(cluster), Fits(), dict[tuple[object, ...], tuple[int, int]]()
     _must_be_profiled(types, known)
     rows = range(len(jobs))

@@ -37,7 +37,7 @@ WRONG = SchedulerSettings(
     backfill=BackfillSettings(window_s=DAY_S, interval_s=120.0, max_job_test=100),
 )
 """A wrong model of `SITE`: jobs have no weight for their size, and backfill is shallower, rarer and looks less far."""
-VERSION = 1  # of what is calculated: what was remembered of another is calculated anew
+VERSION = 1  # of what is calculated: what was stored by another is calculated again
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,4 +108,4 @@ class Trainable(Protocol):
     """A planner that learns first. Untrained it decides like the reactive planner."""
 
     def train(self, lessons: Sequence[TrainingCase], rng: np.random.Generator) -> Planner:
-        """The same planner, trained. Lessons are in the order of time, and none is later than what it will decide."""
+        """The same planner, trained. Lessons are in the order of time, and all are earlier than what it will decide."""

@@ -17,7 +17,7 @@ from perdure.traces.sacct_columns import Records
 from perdure.triage.verdict import Verdict
 
 Judge = Callable[[str | None, Attempt | None], Verdict]
-"""``judge(log, attempt)``: the verdict on a log by its name, None where there is none, and on what is known of it."""
+"""``judge(log, attempt)``: the verdict on a log by its name and on what is known of it; None for a log without one."""
 
 _STATES: Mapping[str, AttemptState] = {
     "FAILED": AttemptState.FAILED,

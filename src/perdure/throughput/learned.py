@@ -13,7 +13,7 @@ from perdure.throughput.fit import StepTimes, fit
 from perdure.throughput.goodput import BatchLimits, best_batch
 from perdure.throughput.speed import PARAMETERS, Floats, SpeedModel
 
-SURE = 0.05  # a model that foretells a new step within this part of it is not fitted anew
+SURE = 0.05  # a model that foretells a new step within this part of it is not fitted again
 Place = tuple[int, int, int]  # nodes, GPUs, local batch
 Fits = dict[tuple[str, tuple[tuple[Place, tuple[float, float]], ...]], SpeedModel]
 

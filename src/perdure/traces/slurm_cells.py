@@ -52,7 +52,7 @@ def counts(cells: Bytes) -> NDArray[np.int64]:
 
 
 def gpus_held(tres: Bytes) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
-    """How many GPUs each list of resources names, and of which kind ("" where none is told)."""
+    """How many GPUs each list of resources names, and of which kind ("" where the list does not say)."""
     distinct, codes = coded(tres)
     found = [gpus(text.decode("utf-8", "replace")) for text in distinct] or [(0, "")]
     return np.array([count for count, _ in found], np.float64)[codes], np.array([kind for _, kind in found])[codes]

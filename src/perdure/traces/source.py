@@ -43,7 +43,7 @@ class TraceSource:
 
     path: Path
     head: bytes  # the first bytes, unpacked; of a Parquet file its column names as the header of a CSV file
-    packing: bytes  # the first bytes of a packed file, by which its packing is known; empty where it is none
+    packing: bytes  # the first bytes of a packed file, by which its packing is known; empty where it is not packed
     parquet: bool
     most_bytes: int | None = None  # that it was held to; whatever is read beside it is held to the same
 

@@ -6,7 +6,7 @@ Where a launcher's report names the task that failed first, that task's own word
 report says of its end (`launchers`). Elsewhere it is, in this order: a decisive fact or line of the resource manager;
 the first plain root in the block of failure lines that was not survived; the first generic root; the first cascade, of
 text or of fact; the first faint root; what merely confirms a failure; what was dealt with. The surer
-the cause, the smaller the model's pull; beside a cascade it is none, since there the rules were right more often than
+the cause, the smaller the model's pull; next to a cascade it is zero, since there the rules were right more often than
 the model on logs that it had not seen. p = 1 / (1 + exp(-z)); the label follows from it by thresholds that keep the
 share of errors of each kind under what was promised (`conformal`).
 """
@@ -421,7 +421,7 @@ def _evidence(primary: Sign, seen: _Signs, most: int) -> tuple[Evidence, ...]:
 
 
 def _is_line_of(primary: Sign, hit: Hit) -> bool:
-    """Whether a hit is the line of the primary cause, as a rule has it that the cause was read anew of."""
+    """Whether a hit is the line of the primary cause, as a rule has it that the cause was read again from."""
     return isinstance(primary, Hit) and primary.line == hit.line and primary.block.window is hit.block.window
 
 

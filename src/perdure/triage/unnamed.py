@@ -1,7 +1,7 @@
 """What a failure is that no rule names: its decisive line looked up in the catalogue, then read by the grammar.
 
 It is asked only where the rules found nothing, a mere confirmation, a class of exceptions, or a line that scripts print
-and go on after: what a rule names is never read anew. Where neither knows the line, nothing like it was seen before,
+and go on after: what a rule names is never read again. Where neither knows the line, nothing like it was seen before,
 and the verdict is unsure: a wrong stop costs more than one probing retry.
 """
 

@@ -1,4 +1,4 @@
-"""Boosted trees for three quantiles of the wait, learned anew on line; how far they were off sets the intervals."""
+"""Boosted trees for three quantiles of the wait, learned again on line; how far they were off sets the intervals."""
 
 from __future__ import annotations
 

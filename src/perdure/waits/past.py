@@ -47,7 +47,7 @@ class Past:
         return self.until_s - float(self.jobs.submit_s[0]) if len(self.jobs) else 0.0
 
     def arrivals(self, now_s: float, horizon_s: float, rng: Generator, partitions: Collection[str] = ()) -> JobTable:
-        """Who may come within `horizon_s`: the jobs of past days, drawn anew for each day to come, at the same hours.
+        """Who may come within `horizon_s`: the jobs of past days, drawn again for each day to come, at the same hours.
 
         A working day is drawn for a working day, where there is one. Of a past shorter than a day, all of it stands for
         each stretch to come, turned at random. Nobody comes where the past is too short to tell.

@@ -542,7 +542,7 @@ def test_what_is_let_go_before_it_was_held_is_never_held(tmp_path):
     bench.plan(*LET_GO)
     ends = {e.action_key: e.status for e in bench.executor.run_due(6.0)}
     assert [ends.get(hold.key) for hold in HELD] == [None] * 4 + ["superseded"] * 2
-    assert bench.detail(HELD[5]) == "let go before it was held"
+    assert bench.detail(HELD[5]) == "released before it was held"
     assert [ends[release.key] for release in LET_GO] == ["done"] * 4 + ["superseded"] * 2
     assert not {hold.key for hold in HELD[4:]} & {*bench.backend.performed}
     bench.journal.close()

@@ -132,7 +132,7 @@ def _writes(folder: Path) -> list[tuple[float, str]]:
 
 @MANAGER.row(alone=True)
 def killed_between_hold_and_release(stage: Stage) -> Iterator[None]:
-    """The service is killed (signal 9) as soon as the job is put back and held: the next one lets it go, once."""
+    """The service is killed (signal 9) as soon as the job is put back and held: the next one releases it, once."""
     job = stage.submit(stage.once() + LOST_PEER)
     yield
     stage.cluster.wait(job, lambda fields: fields["Restarts"] == "1")

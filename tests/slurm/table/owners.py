@@ -268,7 +268,7 @@ def _take(site, kind, took):
 
 @OWNERS.row()
 def another_users_word(stage: Stage) -> Iterator[None]:
-    """Another user raises an exception about the job: he is not heard."""
+    """Another user raises an exception about the job: it is refused."""
     site = stage.site
     job = stage.submit("sleep 600")
     yield
@@ -283,7 +283,7 @@ def another_users_word(stage: Stage) -> Iterator[None]:
 
 @OWNERS.row(quick=True)
 def ordinary_user(stage: Stage) -> Iterator[None]:
-    """A job of an ordinary user, whose log only he may read."""
+    """A job of an ordinary user, whose log only that user may read."""
     job = stage.submit(f"umask 077; {SHAPE}", user="nobody")
     yield
     stage.stopped(job)
@@ -303,7 +303,7 @@ def required_node(stage: Stage) -> Iterator[None]:
 
 @OWNERS.row()
 def told_twice(stage: Stage) -> Iterator[None]:
-    """Its owner puts it back himself before Perdure has decided: it starts once more, not twice."""
+    """Its owner puts it back before Perdure has decided: it starts once more, not twice."""
     with stage.site.frozen():
         job = stage.submit(stage.once() + LOST_PEER)
         stage.cluster.wait(job, lambda fields: fields["JobState"] == "FAILED")

@@ -31,7 +31,7 @@ def _held(fields: dict[str, str]) -> bool:
 
 @SHARED.row(alone=True, quick=True)
 def store_down(stage: Stage) -> Iterator[None]:
-    """A store is down: waiting jobs that need it are held and let go, the running one is told; others go on."""
+    """A store is down: waiting jobs that need it are held and released, the running one is notified; others go on."""
     site, cluster = stage.site, stage.cluster
     with _restored(stage):
         runs = stage.submit("sleep 600", "-L", "pfs:4")

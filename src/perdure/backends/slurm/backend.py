@@ -352,7 +352,7 @@ class SlurmBackend:
         return merge_records([*records.whole, *map(self._finished, repaired.whole)])
 
     def _left_to_slurm(self, record: JobRecord, now: float) -> JobRecord:
-        """A failure that Slurm puts back by itself, for its exit code, is none while the job completes."""
+        """A failure that Slurm puts back by itself, for its exit code, does not count while the job completes."""
         return replace(record, reason="") if self._is_left_to_slurm(record, now) else record
 
     def _without_open_ends(

@@ -28,7 +28,7 @@ class Partitions:
         for record in records:
             if is_waiting(record.state) and "," in record.partition:
                 self._seen[record.job_id] = record.partition
-            elif is_waiting(record.state):  # its owner may have changed his mind
+            elif is_waiting(record.state):  # its owner may have changed their mind
                 self._seen.pop(record.job_id, None)
 
     def of_ended(self, records: Iterable[JobRecord], outputs: Mapping[str, JobOutputs]) -> list[JobRecord]:

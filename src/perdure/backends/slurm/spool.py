@@ -65,7 +65,7 @@ _NOTICES = tuple(f"perdure-event 1 {kind}\n" for kind in ("node", "health"))
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was in the spool: ends of attempts, mere wishes to look, notices, and what was none of these."""
+    """What was in the spool: ends of attempts, mere wishes to look, notices, and what was not valid."""
 
     ends: tuple[AccountingRow, ...] = ()
     looks: int = 0

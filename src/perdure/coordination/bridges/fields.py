@@ -60,7 +60,7 @@ def node(value: Any) -> str:
 
 
 def nodes(value: Any) -> tuple[str, ...]:
-    """The nodes of Slurm's and Flux's short form, ``n[1-2,7]``; () for what is none, and for too many."""
+    """The nodes of Slurm's and Flux's short form, ``n[1-2,7]``; () for what is not such a list, and for too many."""
     if not isinstance(value, str) or len(value) > MAX_MANY * 4:
         return ()
     try:

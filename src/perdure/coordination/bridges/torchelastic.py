@@ -81,7 +81,7 @@ def read(text: str, context: BridgeContext) -> Iterator[ExceptionRecord | None]:
 
 
 def _of_document(said: Mapping[str, Any], is_file: bool) -> tuple[_Failure, ...] | None:
-    """The failures of one document, () for an event that is none; None for what is neither file nor event.
+    """The failures of one document, () for an event that is not a failure; None for what is neither file nor event.
 
     A mere message is an error file only where it is alone or has an exit code: programs log in that form too.
     """

@@ -19,7 +19,7 @@ from perdure.model.identity import AttemptId
 
 USAGE = "usage"  # key of the annotation that tells who uses how much
 MAX_WRITERS = 10_000
-_HEEDED = (Component.SCHEDULER.value, Component.RESOURCE_MANAGER.value)
+_TRUSTED = (Component.SCHEDULER.value, Component.RESOURCE_MANAGER.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def usage_of(record: ExceptionRecord) -> Usage | None:
     """
     for annotation in reversed(record.annotations):
         said_by = annotation.component
-        if annotation.key == USAGE and (Source.of(said_by).is_of_the_site or said_by.startswith(_HEEDED)):
+        if annotation.key == USAGE and (Source.of(said_by).is_of_the_site or said_by.startswith(_TRUSTED)):
             return _usage(annotation.value)
     return None
 

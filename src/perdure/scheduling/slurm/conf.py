@@ -244,7 +244,7 @@ def _take(text: ConfText, where: str, line: str) -> None:
 
 
 def _must_be_understood(text: ConfText) -> None:
-    """Raises `InputError` for a value that slurmctld would not take either; none is quietly taken for the default."""
+    """Raises `InputError` for a value that slurmctld would not take either, never uses the default instead."""
     for key, value in text.values.items():
         _check(text.where[key], text.spelled[key], value, _KINDS.get(key))
     where = text.where.get("schedulerparameters", "")

@@ -1,7 +1,8 @@
 """The main pass, made upon each submit and end, and without bound on its depth now and then.
 
-Strict order: the first job of a partition that cannot start for want of resources ends the pass for that partition, and
-on its nodes for all others. One that a limit holds is passed over. A quick pass attempts `default_queue_depth`.
+Strict order: the first job of a partition that cannot start because resources are missing ends the pass for that
+partition, and on its nodes for all others. One that a limit holds is passed over. A quick pass attempts
+`default_queue_depth`.
 
 Source: slurmctld/job_scheduler.c of SchedMD/slurm 284c3b9, ``schedule``.
 """
@@ -19,7 +20,7 @@ from perdure.scheduling.slurm.space import Space
 def main_pass(
     queue: Sequence[int], ledger: Ledger, space: Space, depth: int, partition_depth: int
 ) -> Generator[int, None, bool]:
-    """Name the jobs to start, in order; returns whether the depth ended it. A depth of 0 is none.
+    """Name the jobs to start, in order; returns whether the depth ended it. A depth of 0 means no limit.
 
     A generator, as `Ranking.order`. `queue` has the eligible jobs in the order of tier and priority. Jobs behind a
     closed partition are not attempted and do not count for the depth. Every job that was looked at and not started gets

@@ -22,8 +22,8 @@ class ControllerSettings:
     vanish_grace_s: float = 30.0
     """How long an attempt may be missing from what the resource manager says before it counts as ended."""
     ignore_before_s: float = 0.0
-    """Attempts that ended before this instant are written down, and that is all: they are none of our business."""
+    """Attempts that ended before this instant are written down, and that is all: Perdure does not act on them."""
     mark: str = ""
-    """Of this service, in the line that each decision leaves in the job's record; "": none is left."""
+    """Of this service, in the line that each decision leaves in the job's record; "": no line is written."""
     max_cases: Annotated[int, Meta(ge=1)] = 5000
     """Jobs with failures that are remembered; beyond it the oldest that are settled are forgotten."""

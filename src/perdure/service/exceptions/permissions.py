@@ -71,7 +71,7 @@ def raised(value: Any, identity: Identity, view: SiteView) -> ExceptionRaised:
 
 
 def _id(given: Any, prefix: str) -> Any:
-    """The id that it gets: a user's names are his own, so that he takes none that another, or Perdure, will need."""
+    """The id that it gets: a user's names get a prefix, so that they take none that another user, or Perdure, needs."""
     if not isinstance(given, str):
         return given  # refused in a moment, with the reason
     name = given.removeprefix(prefix)
@@ -158,7 +158,7 @@ def _check_is_used(record: ExceptionRecord, incarnation: int, view: SiteView) ->
 
 
 def _check_nodes_exist(record: ExceptionRecord, view: SiteView) -> None:
-    """A fault of a node that is none of the cluster's would be nobody's to fix."""
+    """A fault of a node outside the cluster would be nobody's to fix."""
     known = view.state.known.nodes
     for node in record.subject.nodes if known else ():
         if node not in known:

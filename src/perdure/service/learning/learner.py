@@ -96,7 +96,7 @@ class Learner:
         return said
 
     def withdraw(self, attempt: AttemptId) -> bool:
-        """Take a correction back. False: there was none."""
+        """Take a correction back. False: no correction was stored."""
         found = self.store.withdraw(attempt)
         self._corrections = tuple(self.store.corrections())
         return found
@@ -123,7 +123,7 @@ class Learner:
         self.store.prune()
 
     def roll_back(self) -> bool:
-        """Use the model before the one in use. False: there is none but the one that came with Perdure."""
+        """Use the model before the one in use. False: only the one that came with Perdure is left."""
         with self._turn:
             found = self.store.roll_back()
             self.model = self._latest()

@@ -151,7 +151,7 @@ class TrainingStore:
         return said
 
     def withdraw(self, attempt: AttemptId) -> bool:
-        """Take a correction back. False: there was none."""
+        """Take a correction back. False: no correction was stored."""
         with self._store.writing() as db:
             return db.execute(delete(corrections).where(*self._at(corrections, attempt))).rowcount == 1
 
@@ -193,7 +193,7 @@ class TrainingStore:
             return db.scalar(mine.order_by(terms.c.seq.desc()).limit(1))
 
     def roll_back(self) -> bool:
-        """Forget the model that was adopted last, so that the one before it counts. False: there is none."""
+        """Forget the model that was adopted last, so that the one before it counts. False: no model was adopted."""
         newest = select(func.max(terms.c.seq)).where(terms.c.cluster == self.cluster, terms.c.model.is_not(None))
         with self._store.writing() as db:
             which = db.scalar(newest)

@@ -100,7 +100,7 @@ class NoticesSettings:
 
     @property
     def in_force(self) -> tuple[Rule, ...]:
-        """The rules, or the one that holds where there are none."""
+        """The rules, or the default rule without any."""
         return self.rules.all or (Rule(tuple(self.targets.by_name)),)
 
     @property
@@ -114,7 +114,7 @@ def kind_of(channel: Channel) -> str:
 
 
 def check_rules(settings: NoticesSettings, where: str) -> None:
-    """Raises `ConfigError` for a rule that names a target that is none."""
+    """Raises `ConfigError` for a rule that names an unknown target."""
     known = settings.targets.by_name
     for rule in settings.rules.all:
         if unknown := [name for name in rule.to if name not in known]:

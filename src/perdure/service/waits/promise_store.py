@@ -91,5 +91,5 @@ class PromiseStore:
 
 
 def _raw(text: str | None) -> tuple[float, ...]:
-    """Of a row that an older version wrote there are none."""
+    """A row that an older version wrote has none."""
     return _WAITS.decode(text) if text else ()

@@ -1,7 +1,7 @@
 """The refit: now and then, in the background, answers about the past are held against what came.
 
 What was learnt corrects forecasts from then on. It is kept in a file, so that it outlasts the service; one that is
-missing, old or of another version is made anew.
+missing, old or of another version is made again.
 """
 
 from __future__ import annotations

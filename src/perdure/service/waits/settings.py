@@ -13,4 +13,4 @@ class WaitsSettings:
     """Starts of waiting jobs, on the page `/waits`; on Slurm alone."""
 
     every_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
-    """Seconds between two forecasts of all waiting jobs; 0: none is made."""
+    """Seconds between two forecasts of all waiting jobs; 0: no forecasts."""

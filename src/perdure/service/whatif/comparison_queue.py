@@ -104,7 +104,7 @@ class ComparisonQueue:
             return self._waiting.index(comparison_id) + len(self._progress) if waits else 0
 
     def summary(self, comparison: Comparison) -> Summary | None:
-        """The answer in short; None where there is none, or where it was lost with the power."""
+        """The answer in short; None before there is one, or where it was lost in a power cut."""
         if comparison.stage is not Stage.DONE:
             return None
         try:

@@ -282,7 +282,7 @@ class Executor:
     def _moot(self, row: ActionRow, needless: Collection[str]) -> Outcome | None:
         """The result of an action that nothing is to be done for any more; None where it is to be done."""
         if row.key in needless:
-            return Outcome(OutcomeStatus.SUPERSEDED, "let go before it was held")
+            return Outcome(OutcomeStatus.SUPERSEDED, "released before it was held")
         if lets_go(row) and row.attempt is not None and not self._journal.holds(row.attempt):
             return Outcome(OutcomeStatus.SUPERSEDED, "nothing of ours holds it")  # a person may
         return self._already_out(row)

@@ -48,7 +48,7 @@ class Hooks:
         self._seen: dict[str, Any] = {}  # those that wait and were looked at, by job
 
     def turn(self) -> None:
-        """Heed what was dropped since the last turn."""
+        """Handle what was dropped since the last turn."""
         spool = self._backend.spool
         if spool is None:
             return

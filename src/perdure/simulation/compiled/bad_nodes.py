@@ -25,7 +25,7 @@ class CompiledBadNodes(NamedTuple):
 
     of: NDArray[np.int32]  # of each recorded attempt, -1 for none; empty where no faults come
     fault: Records  # see `bad_nodes`
-    job: Records  # see `bad_nodes`; -1 is none
+    job: Records  # see `bad_nodes`; -1: no job
 
 
 def bad_nodes(faults: NodeFaults | None, jobs: int, ticks_per_s: int) -> CompiledBadNodes:

@@ -186,7 +186,7 @@ def _promise(part, row, gpus, length):  # type: ignore[no-untyped-def]
 def _move(part, row, gpus, length, until, broken):  # type: ignore[no-untyped-def]
     """Move a promise forward, the others in their places, as far as what is free up to a tick allows.
 
-    Where promises are broken it is made anew, and may then be later than it was.
+    Where promises are broken it is made again, and may then be later than it was.
     """
     old = part.begin[row]
     if broken:

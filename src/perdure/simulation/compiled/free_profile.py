@@ -125,7 +125,7 @@ def _find_gaps(stretches, block, gaps, gpus):  # type: ignore[no-untyped-def]
             begin = min(begin, stretch.tick)
             continue
         lead = min(lead, stretch.tick)
-        longest = max(longest, stretch.tick - begin)  # less than none where none is free before
+        longest = max(longest, stretch.tick - begin)  # negative where nothing is free before
         begin = NEVER
     gaps.change, gaps.gpus = block.change, gpus
     gaps.lead, gaps.longest, gaps.tail = lead, longest, begin
@@ -135,7 +135,7 @@ def _find_gaps(stretches, block, gaps, gpus):  # type: ignore[no-untyped-def]
 def take(profile, begin, end, gpus):  # type: ignore[no-untyped-def]
     """Take GPUs from one tick to a later one, or give them back where they are negative.
 
-    Neither tick is before the first one. Whether less than none is free then somewhere between them.
+    Neither tick is before the first one. Whether the free GPUs are negative then somewhere between them.
     """
     _cut(profile, end)
     k, i = _cut(profile, begin)

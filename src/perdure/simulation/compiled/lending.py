@@ -17,7 +17,7 @@ from perdure.simulation.compiled.kernel import FLAG, LONG, SHORT, Records, kerne
 from perdure.simulation.compiled.linked_lists import append, empty_chains, insert, no_links, unlink
 from perdure.simulation.workload import Workload
 
-UNKNOWN = -2  # in the place of a job that has not been looked for yet; -1 is none
+UNKNOWN = -2  # in the place of a job that has not been looked for yet; -1: no job
 
 
 class Lending(NamedTuple):

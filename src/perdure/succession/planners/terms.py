@@ -50,5 +50,5 @@ def at_the_end(view: View) -> Decision:
 
 
 def until_the_end(view: View, why: str) -> Decision:
-    """Submit at the end of the link, for want of anything better."""
+    """Submit at the end of the link, because no better time is known."""
     return at_the_end(view) if view.left <= 0 else Decision(False, view.link_ends, why)

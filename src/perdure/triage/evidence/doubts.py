@@ -55,7 +55,8 @@ def doubted(primary: Hit, progress: TrainingProgress, around: Context, text: Log
 
 
 def _never_connected(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:
-    """A way out of which the log shows no use before: most compute nodes have none, and name services falter.
+    """A way out of which the log shows no use before: most compute nodes have no way out, and name services fail at
+    times.
 
     Steps show nothing of it: programs compute, and first go out to fetch weights for their evaluation.
     """

@@ -87,7 +87,7 @@ class LauncherReport(Struct, frozen=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether it names the task, or its node; srun may name several tasks at once, of which none is the first."""
+        """Whether it names the task, or its node; srun may name several tasks at once, no one of which is the first."""
         return bool(self.rank or self.local_rank or (self.node and (self.launcher != "srun" or self.in_component)))
 
     @property

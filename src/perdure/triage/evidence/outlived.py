@@ -45,7 +45,8 @@ STEPS_OF_ONE, STEPS_OF_MANY, MAX_STEPS = 2, 3, 64
 looked at."""
 
 RAN_ON, RAN_ON_DATED = 10, 3
-"""So many steps show that a line which no end of the program follows was survived; so many if none is from a buffer."""
+"""So many steps show that a line which no end of the program follows was survived; so many if no step is from a buffer.
+"""
 
 _OF_OWN_CODE = frozenset({"syntax", "api", "index", "config", "missing_file"})
 """Categories of errors that no broken hardware brings about."""

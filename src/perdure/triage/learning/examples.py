@@ -38,7 +38,7 @@ class TrainingExample:
 
 @dataclass(frozen=True, slots=True)
 class ExampleCaps:
-    """How much of what is taught may come from where: nobody teaches a site his own wishes."""
+    """Limits on training data by source, so that no user can bias the model."""
 
     per_fingerprint: int = 5
     per_user: int = 50

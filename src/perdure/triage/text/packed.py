@@ -99,7 +99,7 @@ def _bounded(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 def _members(data: bytes, read: Callable[[int], bytes], name: str, piece_bytes: int) -> Iterator[bytes]:
-    """Unpack one member after the other; what follows the last and is none is passed over, as gzip does."""
+    """Unpack one member after the other; what follows the last member is skipped, as gzip does."""
     read_any = False
     try:
         while (new := _format_of(data)) is not None:

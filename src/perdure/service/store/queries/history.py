@@ -90,7 +90,7 @@ def _attempts(reader: Reader) -> dict[str, list[Any]]:
 
 
 def _why_not(job: Any, runs: Sequence[Any]) -> str:
-    """Why a job is none to replay; "" where it is one."""
+    """Why a job cannot be replayed; "" where it can."""
     if job.state not in _OVER:
         return UNFINISHED
     if job.gpus <= 0:

@@ -74,7 +74,7 @@ def correction_of(reader: Reader, job_id: str, incarnation: int) -> CorrectionRo
 
 
 def similar(reader: Reader, fingerprint: str, since_s: float) -> Similar:
-    """Failures of this fingerprint since an instant. All zero where it has none."""
+    """Failures of this fingerprint since an instant. All zero without any."""
     if not fingerprint:
         return Similar(0, 0, 0, 0)
     same = and_(

@@ -23,7 +23,7 @@ Word = Literal["transient", "deterministic", "none"]
 
 
 class CorrectionAsked(BaseModel):
-    """What a failure was, by a person's word; "none" takes his word back."""
+    """What a failure was, by a person's word; "none" takes it back."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -65,7 +65,7 @@ class RolledBack(BaseModel):
 
 @router.post("/jobs/{job_id}/attempts/{incarnation}/correction", status_code=204)
 def correct(web: Here, identity: Owner, job_id: JobId, incarnation: Incarnation, asked: CorrectionAsked) -> None:
-    """Correct the verdict on a failure. An operator's word holds for what looks alike, a user's for his own jobs."""
+    """Correct the verdict on a failure. An operator's word holds for what looks alike, a user's for their own jobs."""
     put_right(web, identity, job_id, incarnation, asked.label)
 
 
