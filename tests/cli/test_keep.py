@@ -8,23 +8,29 @@ import os
 import shutil
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from perdure.backends.slurm.tools import Tools
-from perdure.cli import completion_values, keep_outlook, keep_run, keep_shown, keep_start, keeper
+from perdure.cli import chain_journal, completion_values, keep_outlook, keep_run, keep_shown, keep_start, keeper
 from perdure.cli.chain_journal import ChainJournal, refuse_second
 from perdure.cli.keep_judge import judge_link
 from perdure.cli.keep_outlook import Outlook, Outlooks
 from perdure.cli.keep_plan import Deciding, checked_planner, view_of
 from perdure.cli.keep_shown import list_chains, times_of
 from perdure.cli.keep_start import until_of
-from perdure.cli.keeper import LOOK_S, Keeper, Look, Lookout
+from perdure.cli.keeper import Keeper
+from perdure.cli.lookout import LOOK_S, Look, Lookout
+from perdure.durable import write_whole
 from perdure.errors import ConfigError, InputError, NotFound, StateError
 from perdure.job.link_marks import LinkBegun, LinkEnded, LinkMarks
+from perdure.model.chain_link import chain_link_of
+from perdure.model.link_job import LinkJob
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, Phase
 from perdure.succession.protocol import Forecast, ForecastOutcome
 
@@ -45,7 +51,9 @@ def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     count = tmp_path / "count"
     tool = tmp_path / "bin" / "squeue"
     tool.parent.mkdir()
-    tool.write_text(f"#!/bin/sh\necho >>{count}\necho '7|RUNNING|None|1|2|3|perdure-keep=train-1.ab/1.1'\n")
+    tool.write_text(
+        f"#!/bin/sh\necho >>{count}\necho '7|{os.getuid()}|RUNNING|None|1|2|3|perdure-keep=train-1.ab/1.1'\n"
+    )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -54,7 +62,7 @@ def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_all_processes_of_a_user_ask_slurm_once_a_minute_together(squeue):
-    one, two = Lookout(Tools(), "a"), Lookout(Tools(), "a")
+    one, two = Lookout(Tools(), os.getuid()), Lookout(Tools(), os.getuid())
     now = time.time()
     for second in range(0, int(LOOK_S), 5):
         for lookout in (one, two):
@@ -65,7 +73,7 @@ def test_all_processes_of_a_user_ask_slurm_once_a_minute_together(squeue):
 def test_a_controller_that_does_not_answer_is_not_asked_more_often(squeue):
     tool = squeue.parent / "bin" / "squeue"
     tool.write_text(f"#!/bin/sh\necho >>{squeue}\necho 'error' >&2\nexit 1\n")
-    lookout = Lookout(Tools(), "a")
+    lookout = Lookout(Tools(), os.getuid())
     now = time.time()
     assert [lookout.look(now + second).jobs for second in range(0, 55, 5)] == [None] * 11
     assert squeue.read_text() == "\n"
@@ -171,6 +179,124 @@ def test_a_full_disk_is_said_once_and_tried_again(journal, monkeypatch):
         keeper_of(journal, told).keep(None)
     assert sorted(driven) == [full.id] * 3 + [good.id] * 3
     assert told == [(full.id, "its directory cannot be used (No space left on device): this is tried again")]
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """Whether states of chains can be written: `disk.is_full`."""
+    disk = SimpleNamespace(is_full=False)
+
+    def write_if_there_is_room(path, data, mode):
+        if disk.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_whole(path, data, mode)
+
+    monkeypatch.setattr(chain_journal, "write_whole", write_if_there_is_room)
+    return disk
+
+
+@dataclass
+class SmallSlurm:
+    """It takes jobs and shows those of this user at once."""
+
+    jobs: dict[str, LinkJob] = field(default_factory=dict)
+    asked: int = 0
+
+    def submit(self, order, _):
+        found = chain_link_of(next(each for each in order.options if each.startswith("--comment=")))
+        job_id = str(len(self.jobs) + 1)
+        self.jobs[job_id] = LinkJob(job_id, "PENDING", submit_s=time.time(), chain=found.chain, key=found.key)
+        return job_id
+
+    def look(self, now):
+        self.asked += 1
+        return Look(tuple(self.jobs.values()), now)
+
+
+def chain_on(slurm, journal, monkeypatch):
+    """A new chain of reactive links, and what keeps it, a new life each time it is called."""
+    kept, told = journal.make("train"), []
+    kept.write(JobChain(replace(SPEC, id=kept.id, walltime_s=1000.0, created_s=time.time())))
+    plan = chain_journal.LinkPlan((), 0, ("/bin/sh", "script"))
+    (kept.path / "plan.json").write_bytes(msgspec.json.encode(plan))
+    (kept.path / "environment.json").write_text("{}")
+    monkeypatch.setattr(keeper, "submit", slurm.submit)
+    monkeypatch.setattr(keeper, "ended_job", lambda _, job_id, *__: slurm.jobs.get(job_id))
+
+    def life():
+        tell = lambda id_, text: told.append(text)  # noqa: E731
+        made = Keeper(journal, slurm, Tools(), Deciding(lambda *_: Outlook()), judge_link, tell, lambda now: False)
+        return lambda: made.keep(None, once=True)
+
+    return kept, told, life
+
+
+def test_a_full_disk_stops_and_doubles_no_chain_and_it_is_written_once_there_is_room(journal, monkeypatch, disk):
+    slurm = SmallSlurm()
+    kept, told, life = chain_on(slurm, journal, monkeypatch)
+    keep = life()
+    keep()
+    disk.is_full = True
+    began_s = time.time() - 990
+    slurm.jobs["1"] = replace(slurm.jobs["1"], state="TIMEOUT", submit_s=began_s, start_s=began_s, end_s=time.time())
+    for _ in range(3):
+        keep()
+    assert [job.key for job in slurm.jobs.values()] == ["1.1", "2.1"]
+    assert [text for text in told if "cannot be written" in text] == [
+        "its state cannot be written (No space left on device): it goes on by what Slurm shows, until there is room"
+    ]
+    assert [link.phase for link in kept.read().links] == [Phase.WAITING]
+    assert kept.is_behind()
+    life()()  # it was killed: the next one asks Slurm first
+    assert [job.key for job in slurm.jobs.values()] == ["1.1", "2.1"]
+    disk.is_full = False
+    keep = life()
+    keep()
+    assert [link.job_id for link in kept.read().links] == ["1", "2"]
+    assert not kept.is_behind()
+    assert "link 2, job 2, was not written down, and was found" in told
+
+
+def test_after_a_full_disk_nothing_is_submitted_by_an_older_look(journal, monkeypatch, disk):
+    slurm = SmallSlurm()
+    kept, _, life = chain_on(slurm, journal, monkeypatch)
+    kept.fall_behind()
+    monkeypatch.setattr(SmallSlurm, "look", lambda _, now: Look((), now - 30.0))
+    monkeypatch.setattr(keeper, "MOST_UNSURE_S", 0.0)
+    life()()
+    assert slurm.jobs == {}
+    assert kept.is_behind()
+
+
+def test_a_disk_that_takes_no_word_at_all_keeps_links_from_being_submitted(journal, monkeypatch, disk):
+    """What is done could not be found again."""
+    slurm = SmallSlurm()
+    _, told, life = chain_on(slurm, journal, monkeypatch)
+    disk.is_full = True
+    monkeypatch.setattr(chain_journal, "sync_directory", lambda path: write_whole(path / "no" / "file", b""))
+    life()()
+    assert slurm.jobs == {}
+    assert "this is tried again" in told[0]
+
+
+def test_another_users_job_that_says_that_it_is_a_link_of_ours_is_none(journal, squeue, monkeypatch, disk):
+    """Nor is one that takes the number of a link of ours, where a controller has lost its state."""
+    slurm = SmallSlurm()
+    kept, _, life = chain_on(slurm, journal, monkeypatch)
+    life()()
+    forged = "|RUNNING|None|1|2|3|perdure-keep=train-1.ab/"
+    lines = "".join(f"{100 + n}|{os.getuid() + 1}{forged}{n}.9\n" for n in (1, 2, 3))
+    (squeue.parent / "lines").write_text(
+        f"1|{os.getuid()}|PENDING|None|{time.time():.0f}|0|0|perdure-keep=train-1.ab/1.1\n{lines}"
+    )
+    (squeue.parent / "bin" / "squeue").write_text(f"#!/bin/sh\ncat {squeue.parent}/lines\n")
+    look = Lookout(Tools(), os.getuid()).look(time.time() + 3600)
+    monkeypatch.setattr(SmallSlurm, "look", lambda _, now: look)
+    cancelled = []
+    monkeypatch.setattr(keeper, "cancel", lambda _, job_id: cancelled.append(job_id))
+    life()()
+    assert [(link.number, link.tries, link.job_id) for link in kept.read().links] == [(1, 1, "1")]
+    assert cancelled == []
 
 
 def test_a_link_is_written_down_before_it_is_submitted(journal, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.job import link
 from perdure.job.chain_folder import ChainFolder, progress_of
 from perdure.job.link import LinkOptions, LinkRun
 from perdure.job.link_marks import HandoverAsked, LinkBegun, LinkEnded
@@ -30,6 +32,7 @@ SLURM = """#!/bin/sh
 case "$0 $*" in
 *scancel*--signal=CONT*) exit 0;;
 *scancel*) for job; do :; done; kill "$(cat running/$job)"; rm -f running/$job;;
+*squeue*) cat queue 2>/dev/null; exit 0;;
 *scontrol*) for job; do :; done; [ -e running/$job ] && echo "JobId=$job JobState=RUNNING Reason=None"; exit 0;;
 esac
 """
@@ -40,7 +43,7 @@ def chain(tmp_path: Path) -> ChainFolder:
     """An empty chain; tools that say that jobs 1 to 9 run."""
     for name in ("links", "running", "bin"):
         (tmp_path / name).mkdir()
-    for tool in ("scancel", "scontrol"):
+    for tool in ("scancel", "scontrol", "squeue"):
         (tmp_path / "bin" / tool).write_text(SLURM)
         (tmp_path / "bin" / tool).chmod(0o755)
     return ChainFolder(tmp_path)
@@ -145,6 +148,78 @@ def test_a_link_whose_predecessor_died_without_a_word_asks_slurm_and_runs(chain)
     chain.write(1, LinkBegun("1", 1.0, 1.0))
     assert over(start(chain, 2, "print('mine')"))[1].splitlines()[-1] == "mine"
     assert chain.marks(1).asked is None
+
+
+def fill(chain: ChainFolder) -> None:
+    """No mark can be left any more."""
+    for mark in chain.links.iterdir():
+        mark.unlink()
+    chain.links.rmdir()
+
+
+def queue(chain: ChainFolder, *links: tuple[int, int]) -> None:
+    """Which jobs run as links of this chain, and of whom: a job's id, and its user's."""
+    lines = (f"{job}|{uid}|perdure-keep=c.ab/{job}.1\n" for job, uid in links)
+    (chain.path / "queue").write_text("".join(lines))
+
+
+def test_a_link_that_cannot_leave_its_marks_runs_and_its_exit_code_asks_for_the_next(chain):
+    fill(chain)
+    first = start(chain, 1, LISTENS, "--chain", "c.ab")
+    said = [first.stdout.readline() for _ in range(2)]
+    assert sorted(said)[0] == "listens\n"
+    assert "cannot be written (No such file or directory): Slurm tells instead" in sorted(said)[1]
+    first.send_signal(signal.SIGTERM)
+    code, out = over(first)
+    assert (code, out.count("Slurm tells instead")) == (75, 0)
+    assert (chain.path / "saved").exists()
+
+
+def test_a_link_without_marks_is_waited_for_by_slurms_word(chain, monkeypatch):
+    fill(chain)
+    first = start(chain, 1, "import time; print('runs', flush=True); time.sleep(2); open('saved', 'w').write('1')")
+    assert "runs\n" in [first.stdout.readline() for _ in range(2)]
+    queue(chain, (1, os.getuid()), (2, os.getuid()))
+    told = []
+
+    def tool(*argv: str) -> str:
+        if argv[0] == "squeue":
+            return (chain.path / "queue").read_text()
+        told.append(argv[0])
+        return "JobState=RUNNING" if first.poll() is None else ""
+
+    monkeypatch.setattr(link, "ASK_SLURM_S", 0.1)
+    second = LinkRun(LinkOptions(chain, 2, chain="c.ab"), {"SLURM_JOB_ID": "2"}, tool)
+    assert second._take_over(second._running_links()) == ""
+    assert (chain.path / "saved").read_text() == "1"
+    assert set(told) == {"scontrol"}  # it could not be asked to end
+    over(first)
+
+
+@pytest.mark.parametrize(("number", "job", "why"), [(1, "3", "link 2 has taken over"), (2, "3", "job 2 is this link")])
+def test_a_newer_link_and_an_earlier_job_of_this_one_go_first_by_slurms_word(chain, number, job, why):
+    fill(chain)
+    queue(chain, (2, os.getuid()), (3, os.getuid()))
+    (chain.path / "queue").write_text((chain.path / "queue").read_text().replace("c.ab/3.1", f"c.ab/{number}.1"))
+    said = []
+    run = LinkRun(LinkOptions(chain, number, chain="c.ab"), {"SLURM_JOB_ID": job},
+                  lambda *argv: said.append(argv) or (chain.path / "queue").read_text())  # type: ignore[func-returns-value]  # fmt: skip
+    assert run._in_the_way(run._running_links()) == why
+
+
+def test_another_users_job_that_says_that_it_is_a_link_is_none(chain):
+    queue(chain, (1, os.getuid() + 1), (3, os.getuid() + 1))
+    assert over(start(chain, 2, "print('mine')", "--chain", "c.ab"))[1].splitlines()[-1] == "mine"
+    foreign = f"JobId=1 UserId=eve({os.getuid() + 1}) JobState=RUNNING"
+    assert not LinkRun(LinkOptions(chain, 2), {}, lambda *argv: foreign)._runs("1")
+
+
+def test_a_fence_that_cannot_be_written_is_made_beside_the_work(chain, tmp_path):
+    chain.fence.write_text("no directory")
+    code, out = over(start(chain, 1, "import os; print(os.environ['PERDURE_FENCE_DIR'])"))
+    assert code == 0
+    assert "the fence cannot be used" in out
+    assert out.splitlines()[-1] == str(tmp_path / ".perdure" / "1")
 
 
 def test_where_slurm_does_not_answer_another_job_of_the_link_is_held_to_run(chain):

@@ -1,4 +1,5 @@
-"""Chains through random storms: a keeper that dies between any two of its acts, a mute controller, nodes that fail.
+"""Chains through random storms: a keeper that dies between any two of its acts, a mute controller, nodes that fail,
+and a disk that is full: neither the keeper's states nor the marks of links are written then.
 
 The world is a small Slurm that takes jobs by their keys. Whatever happens, no submission is made twice, no more than
 two links are in the queue, and once the storm is over the chain comes to its end.
@@ -52,6 +53,7 @@ class World:
     marks: dict[int, LinkMarks] = field(default_factory=dict)
     submitted: list[str] = field(default_factory=list)
     is_mute: bool = False
+    is_full: bool = False
 
     def submit(self, key: str) -> str:
         self.submitted.append(key)
@@ -68,7 +70,8 @@ class World:
         self.now += seconds
         for job in list(self.jobs.values()):
             number = int(job.key.partition(".")[0])
-            if job.state == "PENDING" and "Held" not in job.reason and self.rng.random() < 0.5:
+            waits = job.state == "PENDING" and "Held" not in job.reason and not self._waits_for_another()
+            if waits and self.rng.random() < 0.5:
                 self._start(job.job_id, number)
             elif job.state == "RUNNING" and storm and self.rng.random() < 0.02:
                 state = self.rng.choice(["NODE_FAIL", "PENDING"])  # Slurm may put it back
@@ -76,9 +79,15 @@ class World:
             elif job.state == "RUNNING" and self.now >= job.start_s + WALLTIME_S:
                 self._end(job.job_id, number, "TIMEOUT", ("TERM",))
 
+    def _waits_for_another(self) -> bool:
+        """Where the running link cannot be asked to end, it is waited for."""
+        return self.is_full and any(job.state == "RUNNING" for job in self.jobs.values())
+
     def _start(self, job_id: str, number: int) -> None:
         """What `perdure.job.link` does: a link whose successor has begun does not run."""
-        if any(later > number and marks.begun for later, marks in self.marks.items()):
+        begun = {later for later, marks in self.marks.items() if marks.begun}
+        runs = {int(job.key.partition(".")[0]) for job in self.jobs.values() if job.state == "RUNNING"}
+        if any(later > number for later in begun | runs):
             self._set(job_id, state="COMPLETED", start_s=self.now, end_s=self.now + 1)
             return
         for job in list(self.jobs.values()):
@@ -88,12 +97,14 @@ class World:
                 self.marks[before] = replace(self.marks.get(before, LinkMarks()), asked=asked)
                 self._end(job.job_id, before, "COMPLETED", ("TERM",))
         self._set(job_id, state="RUNNING", start_s=self.now, end_s=self.now + WALLTIME_S)
-        self.marks[number] = LinkMarks(begun=LinkBegun(job_id, self.now, self.now))
+        self.marks.pop(number, None)
+        if not self.is_full:
+            self.marks[number] = LinkMarks(begun=LinkBegun(job_id, self.now, self.now))
 
     def _end(self, job_id: str, number: int, state: str, signals: tuple[str, ...]) -> None:
         self._set(job_id, state=state, end_s=self.now)
         marks = self.marks.get(number, LinkMarks())
-        if self.rng.random() < 0.8:  # else it was killed before it left its mark
+        if self.rng.random() < 0.8 and not self.is_full:  # else it was killed before it left its mark
             self.marks[number] = replace(marks, ended=LinkEnded(job_id, self.now, 0, signals))
 
     def _set(self, job_id: str, **changes) -> None:
@@ -108,44 +119,63 @@ class Keeper:
     disk: JobChain
     looked: tuple[tuple[LinkJob, ...] | None, float] = (None, 0.0)
     deaths: float = 0.0
+    chain: JobChain | None = None  # in memory, newer than the disk where that is behind
+    is_behind: bool = False  # the disk says so
+    unsure_s: float = 0.0
 
     def round(self) -> None:
         world = self.world
         if world.now - self.looked[1] >= LOOK_S and not world.is_mute:
             self.looked = (tuple(world.jobs.values()), world.now)
-        events: list[Event] = [LinksSeen(world.now, dict(world.marks), *self.looked)]
+        if self.chain is None:  # a new life
+            self.chain, self.unsure_s = self.disk, world.now if self.is_behind else 0.0
+        if self.looked[1] >= self.unsure_s:
+            self.unsure_s = 0.0
+        events: list[Event] = [LinksSeen(world.now, dict(world.marks), *self.looked, unsure_s=self.unsure_s)]
         while events:
-            chain, effects = step(self.disk, events.pop(0))
+            chain, effects = step(self.chain, events.pop(0))
             if self._dies():
                 return
-            self.disk = chain
+            self._write(chain)
             for effect in effects:
                 if self._dies():
                     return
-                answer = self._act(effect)
+                answer = self._act(effect, chain)
                 if self._dies():
                     return
                 if answer is not None:
                     events.append(answer)
 
+    def _write(self, chain: JobChain) -> None:
+        self.chain = chain
+        if self.world.is_full:
+            self.is_behind = True
+            return
+        self.disk = chain
+        self.is_behind = self.is_behind and self.unsure_s > 0
+
     def _dies(self) -> bool:
         if self.world.rng.random() >= self.deaths:
             return False
-        self.looked = (None, 0.0)
+        self.chain = None
+        if self.world.rng.random() < 0.5:  # else another process has kept the look
+            self.looked = (None, 0.0)
         return True
 
-    def _act(self, effect: Effect) -> Event | None:
+    def _act(self, effect: Effect, chain: JobChain) -> Event | None:
         world, now = self.world, self.world.now
         if world.is_mute and isinstance(effect, SubmitLink | CancelLink | ReleaseLink | AskEnd):
             return None
         match effect:
             case SubmitLink():
-                link = self.disk.link(effect.number)
+                link = chain.link(effect.number)
                 assert link is not None
                 job_id = world.submit(link.key)
                 if effect.hold:
                     world._set(job_id, reason="JobHeldUser")
                 return LinkSubmitted(now, effect.number, job_id)
+            case CancelLink() if chain != self.disk and chain.standing is ChainStanding.RUNNING:
+                return None  # as `perdure.cli.keeper` has it
             case CancelLink():
                 world.cancel(effect.job_id)
             case ReleaseLink():
@@ -156,7 +186,7 @@ class Keeper:
             case JudgeLink():
                 return LinkJudged(now, effect.number, True, "it passes")
             case PlanLink():
-                current = self.disk.link(effect.number)
+                current = chain.link(effect.number)
                 is_due = current is not None and now >= current.started_s + WALLTIME_S / 2
                 return LinkPlanned(now, Decision(is_due, now + 30.0, "half of it is over"))
         return None
@@ -173,11 +203,14 @@ def test_no_link_is_lost_or_doubled_in_a_storm(seed, strategy):
         storm = world.now < STORM_S
         keeper.deaths = 0.1 if storm else 0.0
         world.is_mute = storm and rng.random() < 0.2
+        if rng.random() < 0.02 or not storm:
+            world.is_full = storm and rng.random() < 0.4
         keeper.round()
         world.pass_time(rng.choice([1.0, 5.0, 20.0]), storm)
         assert len(set(world.submitted)) == len(world.submitted), world.submitted
         live = [job for job in world.jobs.values() if not job.is_over]
-        assert len({job.key.partition(".")[0] for job in live}) <= 3
+        if not (world.is_full or keeper.is_behind):  # then nothing is cancelled
+            assert len({job.key.partition(".")[0] for job in live}) <= 3
         assert sum(job.state == "RUNNING" for job in live) <= 1
         if keeper.disk.standing is not ChainStanding.RUNNING and not live:
             break

@@ -1,7 +1,8 @@
 """Where a user's chains are written down: one directory each, in a state directory of the user's own.
 
 ``chain.json`` is the chain, replaced in one step and written through to the disk at each change, before anything that
-follows from the change is done. ``environment.json`` is what links are submitted with, for the user alone.
+follows from the change is done. ``environment.json`` is what links are submitted with, for the user alone. ``current``
+is there while ``chain.json`` is the newest state: it is removed where the disk is full, which needs no room.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
-from perdure.durable import write_whole
+from perdure.durable import sync_directory, write_whole
 from perdure.errors import InputError, NotFound, StateError
 from perdure.job.chain_folder import ChainFolder
 from perdure.succession.chain_state import ChainStanding, JobChain
@@ -59,10 +60,26 @@ class KeptChain:
         """Raises `StateError` where it cannot be read."""
         return _decoded(self.path / "chain.json", JobChain)
 
-    def write(self, chain: JobChain) -> None:
+    def write(self, chain: JobChain, *, is_current: bool = True) -> None:
+        """Raises `OSError`. It is not current as long as Slurm may have jobs of the chain that nobody wrote down."""
         write_whole(self.path / "chain.json", msgspec.json.encode(chain), 0o600)
         if chain.standing is not ChainStanding.RUNNING and not self.folder.over.exists():
             write_whole(self.folder.over, chain.why.encode(), 0o600)
+        if is_current and self.is_behind():
+            write_whole(self._current, b"", 0o600)
+
+    def fall_behind(self) -> None:
+        """Say that more was done than what is written here. Raises `OSError`."""
+        self._current.unlink(missing_ok=True)
+        sync_directory(self.path)
+
+    def is_behind(self) -> bool:
+        """Whether Slurm may have jobs of this chain that are not written here."""
+        return not self._current.exists()
+
+    @property
+    def _current(self) -> Path:
+        return self.path / "current"
 
     def plan(self) -> LinkPlan:
         return _decoded(self.path / "plan.json", LinkPlan)

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from perdure.cli.text import plain
 from perdure.errors import PerdureError
+from perdure.model.exits import NEVER_AGAIN, RETRY_ME
 from perdure.retry.decide import DecisionKind
 from perdure.succession.chain_state import JobChain, Link
 from perdure.triage.verdict import CauseRole
 
-NEVER_AGAIN = 78  # the program's own word (`perdure.model.exits`)
-RETRY_ME = 75
 MAX_LINE = 160  # of the log, in a sentence
 
 

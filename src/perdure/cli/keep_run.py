@@ -12,7 +12,8 @@ from perdure.cli.keep_judge import judge_link
 from perdure.cli.keep_outlook import Outlooks
 from perdure.cli.keep_plan import Deciding, checked_planner
 from perdure.cli.keep_start import KeepRequest, cluster_name, make_chain
-from perdure.cli.keeper import Keeper, Lookout
+from perdure.cli.keeper import Keeper
+from perdure.cli.lookout import Lookout
 from perdure.cli.output import print_line
 from perdure.cli.text import plain
 from perdure.errors import InputError
@@ -84,7 +85,7 @@ def _keeper(journal: ChainJournal, tools: Tools, *, once: bool) -> Keeper:
     """With `once` it goes on while forecasts are made: nobody would come back for them."""
     outlooks = Outlooks(journal.path)
     pending = outlooks.are_made if once else _never
-    lookout = Lookout(tools, str(os.getuid()))  # not by USER: jobs of another would hide those of the links
+    lookout = Lookout(tools, os.getuid())  # not by USER: jobs of another would hide those of the links
     return Keeper(journal, lookout, tools, Deciding(outlooks), judge_link, _tell, pending)
 
 

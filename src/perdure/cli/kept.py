@@ -73,17 +73,19 @@ class KeptFolder:
 
     @contextlib.contextmanager
     def alone(self, name: str) -> Iterator[bool]:
-        """Inside the block no other process makes what is kept under a name; False where one does just now."""
-        if self.folder is None:
-            yield True
-            return
-        with (self.folder / f"{name}.lock").open("ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                yield False
-            else:
-                yield True
+        """Inside the block no other process makes what is kept under a name; False where one does just now.
+
+        Where nothing can be kept, as on a full disk, everybody makes it.
+        """
+        with contextlib.ExitStack() as stack:
+            is_alone = True
+            if self.folder is not None:
+                with contextlib.suppress(OSError):
+                    file = stack.enter_context((self.folder / f"{name}.lock").open("ab"))
+                    is_alone = False
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    is_alone = True
+            yield is_alone
 
     def path(self, name: str) -> Path | None:
         return None if self.folder is None else self.folder / name

@@ -4,7 +4,8 @@
 
 Whoever drives it writes the chain down before it carries out an effect. An effect that is lost is wanted again at the
 next look: a link is intended once and submitted under one key, and is submitted again only where a look that was made
-after the intent does not show that key. There is at most one link beyond the running one.
+after the intent does not show that key. There is at most one link beyond the running one. Where the disk was full, a
+link may have been submitted that is not written down: it is taken over from what a look shows (`unwritten`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from perdure.succession.messages import (
     SubmitLink,
 )
 from perdure.succession.protocol import Forecast
+from perdure.succession.unwritten import with_unwritten
 
 MOST_FAILURES = 3  # in a row that pass, by `why`'s word
 MOST_LOST = 20  # in a row, through faults of the site
@@ -73,6 +75,7 @@ def step(chain: JobChain, event: Event) -> Step:
 
 
 def _seen(chain: JobChain, seen: LinksSeen) -> Step:
+    chain = with_unwritten(chain, seen)
     for link in chain.links:
         if not link.is_settled:
             chain = _noted(chain, link, followed(chain, link, seen), seen.now)
@@ -81,7 +84,7 @@ def _seen(chain: JobChain, seen: LinksSeen) -> Step:
         if link.phase is Phase.ENDED and not link.is_settled:
             chain, more = _settle(chain, link, seen)
             effects += more
-    effects += [AskEnd(link.number, link.job_id) for link in chain.live if link.missed_s]
+    effects += [AskEnd(link.number, link.job_id) for link in chain.live if link.missed_s and not seen.is_stale]
     effects += [*_strays(chain, seen), *_cancel_spares(chain)]
     chain = _without_unsent(chain, seen)
     if chain.standing is not ChainStanding.RUNNING:
@@ -217,6 +220,8 @@ def _too_often(chain: JobChain) -> str:
 
 def _go_on(chain: JobChain, seen: LinksSeen) -> Step:
     """Submit what is to be submitted now, or ask the planner whether it is."""
+    if seen.is_stale:
+        return chain, []
     live = chain.live
     intended = next((link for link in live if link.phase in (Phase.INTENDED, Phase.REFUSED)), None)
     if intended is not None:
@@ -352,7 +357,7 @@ def _end_told(chain: JobChain, event: EndTold) -> Step:
         return chain.with_link(replace(link, missed_s=0.0)), []
     link = _with_end(link, job, event.now)
     if not link.ending:
-        ending, why = ending_of(link, chain.spec.walltime_s, job.exit_code)
+        ending, why = ending_of(link, chain.spec.walltime_s, job)
         link = replace(link, ending=ending, why=why)
         chain = chain.noting(event.now, f"link {link.number} has ended: {why}") if ending else chain
     return chain.with_link(link), []
@@ -437,8 +442,9 @@ def _stop_asked(chain: JobChain, event: StopAsked) -> Step:
 
 
 def _finish(chain: JobChain, standing: ChainStanding, why: str, now: float) -> Step:
-    """The chain is over; what still waits is cancelled, and what runs beside too."""
-    chain = replace(chain, standing=standing, why=why).noting(now, f"the chain is {standing}: {why}")
+    """The chain is over, by the first reason that is seen; what still waits is cancelled, and what runs beside too."""
+    if chain.standing is ChainStanding.RUNNING:
+        chain = replace(chain, standing=standing, why=why).noting(now, f"the chain is {standing}: {why}")
     return _cancelled(chain, list(chain.live))
 
 

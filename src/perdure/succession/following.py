@@ -10,6 +10,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from perdure.job.link_marks import LinkMarks
+from perdure.model.exits import RETRY_ME
 from perdure.model.link_job import LinkJob
 from perdure.succession.chain_state import JobChain, Link, LinkEnding, Phase
 from perdure.succession.messages import LinksSeen
@@ -97,8 +98,11 @@ def _by_marks(link: Link) -> Link:
     return replace(link, phase=Phase.RUNNING, started_s=link.started_s or begun.came_s, missed_s=0.0)
 
 
-def ending_of(link: Link, walltime_s: float, exit_code: int | None = None) -> tuple[LinkEnding, str]:
-    """What the end of a link means, and in words; `UNKNOWN` where the resource manager has to be asked."""
+def ending_of(link: Link, walltime_s: float, told: LinkJob | None = None) -> tuple[LinkEnding, str]:
+    """What the end of a link means, and in words; `UNKNOWN` where the resource manager has to be asked.
+
+    `told` is its answer.
+    """
     ended, state = link.marks.ended, link.state
     if ended is not None and ended.skipped:
         return LinkEnding.DROPPED, ended.skipped
@@ -110,7 +114,8 @@ def ending_of(link: Link, walltime_s: float, exit_code: int | None = None) -> tu
         return LinkEnding.DONE, "its program ended with exit code 0"
     if state in ("TIMEOUT", "DEADLINE"):
         return LinkEnding.HANDED_OVER, "its walltime was over"
-    if link.marks.asked is not None and link.marks.begun is not None:
+    asked = link.marks.asked
+    if asked is not None and (link.marks.begun is not None or 0 < link.started_s <= asked.at_s):
         at_end = link.ended_s >= (link.ends_s or link.started_s + walltime_s) - SKEW_S
         return LinkEnding.HANDED_OVER, "its walltime was over" if at_end else "its successor took over"
     if state == "CANCELLED":
@@ -129,5 +134,16 @@ def ending_of(link: Link, walltime_s: float, exit_code: int | None = None) -> tu
         return (
             (LinkEnding.HANDED_OVER, f"it ended well after {signals}") if signals else (LinkEnding.DONE, "it completed")
         )
-    code = ended.exit_code if ended is not None else exit_code
-    return LinkEnding.FAILED, "it ran out of memory" if state == "OUT_OF_MEMORY" else f"it failed with exit code {code}"
+    return _failure(link, told)
+
+
+def _failure(link: Link, told: LinkJob | None) -> tuple[LinkEnding, str]:
+    if link.state == "OUT_OF_MEMORY":
+        return LinkEnding.FAILED, "it ran out of memory"
+    if link.marks.ended is not None:
+        return LinkEnding.FAILED, f"it failed with exit code {link.marks.ended.exit_code}"
+    if told is None:
+        return LinkEnding.UNKNOWN, ""
+    if told.exit_code == RETRY_ME:  # so ends one whose last mark cannot be written (`perdure.job.link`)
+        return LinkEnding.HANDED_OVER, "it ended after a signal, and asks for another link"
+    return LinkEnding.FAILED, f"it failed with exit code {told.exit_code}"

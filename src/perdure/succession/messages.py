@@ -22,6 +22,12 @@ class LinksSeen:
     looked_s: float = 0.0  # when it was asked
     done_file: bool = False  # the work's own file is there
     in_flight: bool = False  # an `sbatch` of an earlier life still runs
+    unsure_s: float = 0.0  # what was done before is not all written down: only a look from then on shows it
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether jobs may be missing: nothing is submitted then."""
+        return self.unsure_s > 0 and (self.jobs is None or self.looked_s < self.unsure_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,12 @@ from perdure.errors import ClusterBusy, ClusterError
 
 def test_a_look_tells_keys_and_instants_and_of_a_torn_line_nothing():
     text = (
-        "7|RUNNING|None|10|20|140|mine perdure-keep=train-1.ab/2.1\n"
-        "8|PENDING|Priority|30|N/A|N/A|(null)\n"
+        "7|1000|RUNNING|None|10|20|140|mine perdure-keep=train-1.ab/2.1\n"
+        "8|1000|PENDING|Priority|30|N/A|N/A|(null)\n"
+        "9|1001|RUNNING|None|10|20|140|perdure-keep=train-1.ab/3.1\n"
         "a comment of two\nlines\n"
     )
-    first, second = read_links(text)
+    first, second = read_links(text, 1000)
     assert (first.chain, first.key, first.start_s, first.end_s, first.reason) == ("train-1.ab", "2.1", 20.0, 140.0, "")
     assert (second.chain, second.reason, second.start_s) == ("", "Priority", 0.0)
 
@@ -49,24 +50,19 @@ def test_a_look_tells_keys_and_instants_and_of_a_torn_line_nothing():
         ),
     ],
 )  # fmt: skip
-def test_a_refusal_is_told_from_a_silence_and_from_a_limit(tmp_path, said, error):
-    answer = tmp_path / "answer"
-    answer.write_text(said)
+def test_a_refusal_is_told_from_a_silence_and_from_a_limit(said, error):
     with pytest.raises(error) as told:
-        submitted_id(answer)
+        submitted_id(said)
     assert type(told.value) is error
 
 
-def test_a_limit_is_named(tmp_path):
-    answer = tmp_path / "answer"
-    answer.write_text(
-        "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates\n"
-    )
+def test_a_limit_is_named():
+    said = "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates\n"
     with pytest.raises(LimitReached, match="QOSMaxSubmitJobPerUserLimit"):
-        submitted_id(answer)
+        submitted_id(said)
 
 
-def test_sbatch_gets_the_users_environment_and_leaves_its_answer_where_it_is_found(tmp_path):
+def test_sbatch_gets_the_users_environment_and_its_answer_needs_no_room(tmp_path):
     fake = tmp_path / "bin" / "sbatch"
     fake.parent.mkdir()
     fake.write_text('#!/bin/sh\ncat >script\necho "warning: something" >&2\necho "$USERS" >seen\necho "4711;cluster"\n')
@@ -74,12 +70,11 @@ def test_sbatch_gets_the_users_environment_and_leaves_its_answer_where_it_is_fou
     environment = {"PATH": f"{fake.parent}:{os.environ['PATH']}", "USERS": "own"}
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     try:
-        order = SubmitOrder("#!/bin/sh\ntrue\n", (), str(tmp_path), environment, tmp_path / "answer", lock)
+        order = SubmitOrder("#!/bin/sh\ntrue\n", (), str(tmp_path), environment, lock)
         assert submit(order, Tools(environment=environment)) == "4711"
     finally:
         os.close(lock)
     assert (tmp_path / "seen").read_text() == "own\n"
-    assert submitted_id(tmp_path / "answer") == "4711"
 
 
 def test_links_do_not_inherit_what_an_allocation_around_has_set():
@@ -99,8 +94,9 @@ def test_a_cancellation_that_nobody_heard_is_told_from_one_of_a_job_that_is_over
         cancel(Tools(), "7")
 
 
-def test_a_record_of_an_earlier_job_of_the_same_id_is_not_the_links(monkeypatch):
-    monkeypatch.setattr(links, "job_record", lambda *_: SimpleNamespace(submit_s=100))
+@pytest.mark.parametrize(("submit_s", "uid"), [(100, 1000), (20_000, 1001)])
+def test_a_record_of_an_earlier_job_or_of_anothers_is_not_the_links(monkeypatch, submit_s, uid):
+    monkeypatch.setattr(links, "job_record", lambda *_: SimpleNamespace(submit_s=submit_s, uid=uid))
     monkeypatch.setattr(links, "accounted_job", lambda *_: None)
     tools = SimpleNamespace(dialog=nullcontext)
-    assert ended_job(tools, "7", since_s=10_000.0) is None  # type: ignore[arg-type]
+    assert ended_job(tools, "7", 1000, since_s=10_000.0) is None  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import pytest
 
 from perdure.model.chain_link import ChainLink, chain_link_of
 from perdure.model.jobs import AttemptState, Job, JobState
+from perdure.service.store.queries import chains
 from perdure.service.store.queries.chains import SeenChain, SeenLink, chain_of
 from perdure.service.web.pages import chains as pages
 from perdure.service.web.pages.chain_timeline import WIDTH, chain_timeline
@@ -117,6 +118,16 @@ def test_another_users_job_that_says_the_same_is_no_link_of_it(place):
     found = chain_of(place.app.state.web.reader, "mira", TAG)
     assert [each.job.job_id for each in found.links] == ["301", "302", "303", "304"]
     assert len(place.client(place.mira).get("/api/v1/chains").json()["items"]) == 2
+
+
+def test_many_jobs_of_another_user_hide_no_link(place, monkeypatch):
+    monkeypatch.setattr(chains, "MAX_LINKS", 5)
+    for number in range(9):
+        link(place.world, str(600 + number), number, user="jonas")
+    found = chain_of(place.app.state.web.reader, "mira", TAG)
+    assert [each.job.job_id for each in found.links] == ["301", "302", "303", "304"]
+    items = place.client(place.operator).get("/api/v1/chains?user=mira").json()["items"]
+    assert [(item["user"], item["links"], item["job"]) for item in items] == [("mira", 4, "304")]
 
 
 def test_of_two_submissions_of_a_link_the_one_that_ran_counts(place):

@@ -1,7 +1,7 @@
 """The jobs of chains on a real Slurm, with the rights of an ordinary user: one look at all, submit, cancel, release.
 
 A link's job carries its key in its comment, ``perdure-keep=CHAIN/KEY``: so it is found again if whoever submitted it
-died before writing its id down.
+died before writing its id down. Anybody may write such a comment: only jobs of the chain's own user count.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import re2
 
@@ -21,8 +20,8 @@ from perdure.model.chain_link import chain_link_of
 from perdure.model.link_job import LinkJob
 from perdure.waits.queue import QueuedPartition
 
-FORMAT = "%A|%T|%r|%V|%S|%e|%k"
-_LINE = re2.compile(r"(\d{1,10})\|([A-Z_]+)\|([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\|(.*)")
+FORMAT = "%A|%U|%T|%r|%V|%S|%e|%k"
+_LINE = re2.compile(r"(\d{1,10})\|(\d{1,10})\|([A-Z_]+)\|([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\|(.*)")
 _ID = re2.compile(r"(?m)^(\d{1,10})(?:;.*)?$")
 _BUSY = ("Unable to contact", "timed out", "Socket timed out", "Connection refused", "temporarily", "backup controller",
          "Zero Bytes were transmitted", "Slurm temporarily unable", "Communication connection failure")  # fmt: skip
@@ -43,36 +42,36 @@ class LimitReached(ClusterError):
     """The user may not have more jobs in the queue."""
 
 
-def look_at_links(tools: Tools, user: str) -> tuple[LinkJob, ...]:
+def look_at_links(tools: Tools, uid: int) -> tuple[LinkJob, ...]:
     """All jobs of a user that the controller knows, also those that have just ended: one ``squeue``.
 
     Raises `ClusterBusy` where the controller does not answer.
     """
-    answer = tools.run("squeue", "-h", "-t", "all", "-u", user, "-o", FORMAT)
+    answer = tools.run("squeue", "-h", "-t", "all", "-u", str(uid), "-o", FORMAT)
     if answer.code:
         raise ClusterBusy("squeue", answer.complaint or "no answer", "Run `scontrol ping`")
-    return read_links(answer.out.decode("utf-8", "replace"))
+    return read_links(answer.out.decode("utf-8", "replace"), uid)
 
 
-def read_links(text: str) -> tuple[LinkJob, ...]:
-    """Read what `look_at_links` asks for. A line that a comment has broken in two is no job.
+def read_links(text: str, uid: int) -> tuple[LinkJob, ...]:
+    """Read what `look_at_links` asks for: this user's jobs. A line that a comment has broken in two is no job.
 
-    >>> read_links("7|RUNNING|None|10|20|140|mine perdure-keep=train-1/2.1\\n")[0].key
+    >>> read_links("7|1000|RUNNING|None|10|20|140|mine perdure-keep=train-1/2.1\\n", 1000)[0].key
     '2.1'
     """
     found = []
     for line in text.splitlines():
-        if (match := _LINE.fullmatch(line)) is None:
+        if (match := _LINE.fullmatch(line)) is None or int(match[2]) != uid:
             continue
-        link = chain_link_of(match[7])
+        link = chain_link_of(match[8])
         found.append(
             LinkJob(
                 job_id=match[1],
-                state=match[2],
-                reason="" if match[3] == "None" else match[3],
-                submit_s=_instant(match[4]),
-                start_s=_instant(match[5]),
-                end_s=_instant(match[6]),
+                state=match[3],
+                reason="" if match[4] == "None" else match[4],
+                submit_s=_instant(match[5]),
+                start_s=_instant(match[6]),
+                end_s=_instant(match[7]),
                 chain=link.chain if link else "",
                 key=link.key if link else "",
             )
@@ -80,15 +79,16 @@ def read_links(text: str) -> tuple[LinkJob, ...]:
     return tuple(found)
 
 
-def ended_job(tools: Tools, job_id: str, since_s: float) -> LinkJob | None:
-    """How a job stands by the controller's word, else by accounting's; None where neither knows it.
+def ended_job(tools: Tools, job_id: str, uid: int, since_s: float) -> LinkJob | None:
+    """How this user's job stands by the controller's word, else by accounting's; None where neither knows it.
 
     Raises `ClusterBusy` where they do not answer.
     """
     with tools.dialog() as scontrol:
         record = job_record(scontrol, job_id)
-    if record is None or record.submit_s < since_s - SAME_JOB_S:  # ids come again where a controller lost its state
-        return accounted_job(tools, job_id, since_s)
+    is_old = record is not None and record.submit_s < since_s - SAME_JOB_S
+    if record is None or is_old or record.uid != uid:  # ids come again where a controller lost its state
+        return accounted_job(tools, job_id, uid, since_s)
     return LinkJob(
         job_id=job_id,
         state=record.state,
@@ -100,11 +100,12 @@ def ended_job(tools: Tools, job_id: str, since_s: float) -> LinkJob | None:
     )
 
 
-def accounted_job(tools: Tools, job_id: str, since_s: float) -> LinkJob | None:
+def accounted_job(tools: Tools, job_id: str, uid: int, since_s: float) -> LinkJob | None:
     """How a job ended by accounting's word; None where it does not know it. Raises `ClusterBusy`."""
     start = str(int(max(0.0, since_s - 86_400)))
     fields = "JobIDRaw,State,ExitCode,Submit,Start,End"
-    answer = tools.run("sacct", "-n", "-P", "-X", "-j", job_id, "-S", _day(float(start)), "-o", fields)
+    which = ("-u", str(uid), "-j", job_id, "-S", _day(float(start)))
+    answer = tools.run("sacct", "-n", "-P", "-X", *which, "-o", fields)
     if "disabled" in answer.complaint:
         return None
     if answer.code:
@@ -127,7 +128,6 @@ class SubmitOrder:
     options: Sequence[str]
     directory: str
     environment: Mapping[str, str]
-    answer: Path  # sbatch writes it there, so that it is found if whoever asked dies
     lock: int  # a file that sbatch keeps locked as long as it lives
 
 
@@ -136,31 +136,25 @@ def submit(order: SubmitOrder, tools: Tools) -> str:
 
     Raises `LimitReached` and `ClusterError` where it is refused, `ClusterBusy` where it may have been accepted.
     """
-    program = tools.find("sbatch")
-    with order.answer.open("wb") as out:
-        process = subprocess.Popen(
-            [program, "--parsable", *order.options],
-            stdin=subprocess.PIPE,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            cwd=order.directory,
-            env={**order.environment, "LC_ALL": order.environment.get("LC_ALL", "C")},
-            pass_fds=(order.lock,),
-            start_new_session=True,
-        )
-        try:
-            process.communicate(order.script.encode("utf-8", "surrogateescape"), timeout=SUBMIT_S)
-        except subprocess.TimeoutExpired as err:
-            raise ClusterBusy("sbatch", "no answer in time", "Run `scontrol ping`") from err
-    return submitted_id(order.answer)
-
-
-def submitted_id(answer: Path) -> str:
-    """The id that ``sbatch`` has printed; raises as `submit` does."""
+    process = subprocess.Popen(
+        [tools.find("sbatch"), "--parsable", *order.options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=order.directory,
+        env={**order.environment, "LC_ALL": order.environment.get("LC_ALL", "C")},
+        pass_fds=(order.lock,),
+        start_new_session=True,
+    )
     try:
-        text = answer.read_text("utf-8", "replace")
-    except FileNotFoundError:
-        text = ""
+        out, _ = process.communicate(order.script.encode("utf-8", "surrogateescape"), timeout=SUBMIT_S)
+    except subprocess.TimeoutExpired as err:
+        raise ClusterBusy("sbatch", "no answer in time", "Run `scontrol ping`") from err
+    return submitted_id(out.decode("utf-8", "replace"))
+
+
+def submitted_id(text: str) -> str:
+    """The id that ``sbatch`` has printed; raises as `submit` does."""
     if found := _ID.search(text):
         return str(found[1])
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, tuple_
 
 from perdure.errors import NotFound
 from perdure.model.jobs import Attempt, Job, JobState
@@ -85,14 +85,13 @@ def chain_of(reader: Reader, user: str, chain: str) -> SeenChain:
 
 
 def _chains(reader: Reader, wanted: Sequence[tuple[str, str]]) -> list[SeenChain]:
-    """Chains and users, with their links."""
+    """Chains and users, with their links; others' jobs that say the same leave them room."""
     j = jobs.c
     query = select(j.chain, j.user, as_text(j.payload).label("payload"))
-    query = query.where(j.cluster == reader.cluster, j.chain.in_({chain for chain, _ in wanted}))
+    query = query.where(j.cluster == reader.cluster, tuple_(j.chain, j.user).in_(list(wanted)))
     known: dict[tuple[str, str], list[Job]] = {each: [] for each in wanted}
     for row in reader.all(query.order_by(j.seq.desc()).limit(MAX_LINKS * max(1, len(wanted)))):
-        if (row.chain, row.user) in known:
-            known[row.chain, row.user].append(codec.JOB.decode(row.payload))
+        known[row.chain, row.user].append(codec.JOB.decode(row.payload))
     runs = _runs(reader, [job.job_id for some in known.values() for job in some])
     return [_chain(chain, user, some, runs) for (chain, user), some in known.items() if some]
 
