@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import perdure
 from perdure.cli import (
     actions,
-    comparison,
+    comparison_shown,
     elastic,
     events,
     job,
@@ -45,7 +45,8 @@ TABLES = {
     "jobs": jobs.COLUMNS, "nodes": node.COLUMNS, "actions": actions.COLUMNS, "events": events.COLUMNS,
     "rules": rules.COLUMNS, "config check": SETTINGS, "learn": learn.ROUNDS, "corrections": learn.CORRECTIONS,
     "who": who.LIVE_COLUMNS, "who FILE": who.COLUMNS, "who --batch": who.CASE_COLUMNS, "attempts": job.ATTEMPTS,
-    "actions of a job": job.ACTIONS, "whatif": (comparison.NAMES[0], *comparison.FIGURES), "report": survey.COLUMNS,
+    "actions of a job": job.ACTIONS, "whatif": (comparison_shown.NAMES[0], *comparison_shown.FIGURES),
+    "report": survey.COLUMNS,
     "notices": notices.COLUMNS, "token": token.COLUMNS, "when": when_answer.BOARD, "when JOB": when_answer.SOONER,
     "when bench": when_bench.DAYS, "keep list": keep_shown.LIST, "keep show": keep_shown.SHOW,
     "keep study": keep_study.COLUMNS, "whatif --profiles": elastic.FIGURES,
@@ -218,6 +219,6 @@ def test_the_modules_of_tables_are_all_tried():
     """Each place that prints a table hands over columns that stand in `TABLES`."""
     folder = Path(table.__file__).parent
     using = {path.stem for path in folder.glob("*.py") if "print_table(" in path.read_text()} - {"output"}
-    tried = {"jobs", "node", "actions", "events", "rules", "config", "learn", "notices", "who", "job", "comparison"}
-    tried |= {"elastic", "keep_shown", "keep_study"}
+    tried = {"jobs", "node", "actions", "events", "rules", "config", "learn", "notices", "who", "job"}
+    tried |= {"comparison_shown", "elastic", "keep_shown", "keep_study"}
     assert using == tried | {"study", "survey", "token", "when_answer", "when_bench"}

@@ -29,18 +29,18 @@ def tried(*lists: list[tuple[float, bool]], **columns: Any) -> JobTable:
 @pytest.mark.parametrize(
     ("values", "wanted"),
     [
-        ((), (0, 0, 0, 0)),
-        ((7,), (7, 7, 7, 7)),
-        (range(1, 11), (5.5, 5, 9, 10)),
-        (range(200, 0, -1), (100.5, 100, 180, 198)),
+        ((), (0, 0, 0, 0, 0)),
+        ((7,), (7, 7, 7, 7, 7)),
+        (range(1, 11), (5.5, 5, 9, 10, 10)),
+        (range(200, 0, -1), (100.5, 100, 180, 190, 198)),
     ],
 )
 def test_a_quantile_is_the_value_in_its_place(values, wanted):
     found = MetricSpread.of(np.array(values, np.float64))
-    assert (found.mean, found.p50, found.p90, found.p99) == wanted
+    assert (found.mean, found.p50, found.p90, found.p95, found.p99) == wanted
 
 
-@given(st.integers(1, 400), st.sampled_from([50, 90, 99]))
+@given(st.integers(1, 400), st.sampled_from([50, 90, 95, 99]))
 def test_quantiles_follow_the_convention_of_the_golden_files(n, percent):
     place = next(k for k in range(1, n + 1) if 100 * k >= percent * n) - 1
     assert getattr(MetricSpread.of(np.arange(n, dtype=float)), f"p{percent}") == place
@@ -70,8 +70,8 @@ def test_every_figure_of_two_virtual_clusters_by_hand():
     endings = np.array([TableEnding.PASSED, TableEnding.PASSED, TableEnding.PASSED, TableEnding.KILLED], np.int8)
     table = jobs(*rows, vc=list("aabb"), ending=endings, attempts=with_attempts(jobs(*rows), lists))
     found = summary(table, simulate(table, Cluster.parse("1x4"), "fifo"), ["oom", "", "", "", "killed"])
-    assert found.jct_s == MetricSpread(10 / 4 * hour, 2 * hour, 4 * hour, 4 * hour)  # 4, 2, 1 and 3
-    assert found.wait_s == MetricSpread(0.5 * hour, 0.0, hour, hour)  # 0, 1, 0 and 1
+    assert found.jct_s == MetricSpread(10 / 4 * hour, 2 * hour, 4 * hour, 4 * hour, 4 * hour)  # 4, 2, 1 and 3
+    assert found.wait_s == MetricSpread(0.5 * hour, 0.0, hour, hour, hour)  # 0, 1, 0 and 1
     assert (found.makespan_s, found.utilisation) == (6 * hour, 20 / 24)
     assert (found.goodput, found.wasted_gpu_h, found.killed_gpu_h) == (10 / 20, 2.0, 8.0)
     assert (found.wasted_gpu_h_by_cause, found.success_rate) == ({"oom": 2.0}, 0.75)
@@ -85,6 +85,34 @@ def test_every_figure_of_two_virtual_clusters_by_hand():
     assert found.rho.mean == pytest.approx(np.mean(rhos))
     assert a.rho.mean == pytest.approx(np.mean(rhos[:2]))
     assert b.rho.p99 == pytest.approx(max(rhos[2:]))
+
+
+def test_slowdown_preemptions_and_fairness_of_users_by_hand():
+    """srtf on one GPU: eve's job of 100 s is preempted at 10 by bob's of 5 s, and at 20 by his of 2 s."""
+    table = jobs((1, 0, 100), (1, 10, 5), (1, 20, 2), user=["eve", "bob", "bob"])
+    found = summary(table, simulate(table, ONE, "srtf"))
+    assert (found.preemptions, found.most_preempted) == (2, 2)
+    assert found.slowdown.p99 == 107 / 100
+    assert found.users["bob"].slowdown.mean == 1.0  # he never waited; runs below 10 s count as 10 s
+    assert (found.users["eve"].jobs, found.sizes["1"].jobs) == (1, 3)
+    inverse = np.array([1 / found.users[name].rho.mean for name in ("eve", "bob")])
+    assert found.jain_users == pytest.approx(inverse.sum() ** 2 / (2 * (inverse**2).sum()))
+    assert found.jain_groups == 1.0  # there is but one
+
+
+@given(tables(), st.sampled_from(["fifo", "srtf", "las-2d"]))
+@settings(max_examples=30, deadline=None)
+def test_groups_add_up_to_all_jobs_whatever_they_have_in_common(table, policy):
+    found = summary(table, simulate(table, Cluster.parse("1x8"), policy))
+    for groups in (found.groups, found.users, found.sizes):
+        assert sum(group.jobs for group in groups.values()) == found.jobs
+        assert sum(group.jobs * group.slowdown.mean for group in groups.values()) == pytest.approx(
+            found.jobs * found.slowdown.mean
+        )
+        assert sum(group.gpu_h for group in groups.values()) == pytest.approx(
+            float(table.gpus @ table.duration_s) / 3600
+        )
+    assert found.slowdown.p50 >= 1.0
 
 
 def test_waste_is_told_by_cause_and_killed_jobs_are_no_waste():
@@ -119,7 +147,7 @@ def test_a_job_that_never_ran_has_no_rho():
 def test_no_jobs_have_figures_of_zero():
     empty = jobs()
     found = summary(empty, simulate(empty, ONE, "fifo"))
-    assert json.loads(json.dumps(found.to_json()))["jct_s"] == {"mean": 0, "p50": 0, "p90": 0, "p99": 0}
+    assert json.loads(json.dumps(found.to_json()))["jct_s"] == dict.fromkeys(("mean", "p50", "p90", "p95", "p99"), 0)
 
 
 def test_the_report_has_exactly_these_figures():

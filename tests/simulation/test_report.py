@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import struct
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -11,17 +13,19 @@ import pytest
 
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
-from perdure.simulation.charts import LIGHT, Shown, crowded_jobs, use_over_time, waits_by_size
+from perdure.simulation.charts import LIGHT, Shown, crowded_jobs, waits_by_size
 from perdure.simulation.charts import PICTURES as DRAWN
-from perdure.simulation.replay_error import SIZES
+from perdure.simulation.comparison import PolicyComparison
+from perdure.simulation.groups import SIZES
 from perdure.simulation.report import write_report
 from perdure.simulation.simulate import simulate
 from perdure.simulation.sweep import Setting, cases, sweep
+from perdure.simulation.use import use_over_time
 from perdure.traces.generate import generate
 from tests.simulation.tables import jobs
 
 CLUSTER = Cluster.parse("4x8")
-PICTURES = ("completion", "gantt", "use", "waits")
+PICTURES = ("changes", "completion", "gantt", "use", "waits")
 HOSTILE = "<script>alert(1)</script>\"'&{{ 1 }}"
 
 
@@ -48,7 +52,7 @@ def written(tmp_path_factory):
     wanted = cases(2, ["fifo", "las-2d"], ["recorded", "never"], seeds=2)
     runs = sweep(tables, Setting(CLUSTER, failures="philly", keep=True, spans=True), wanted)
     folder = tmp_path_factory.mktemp("report") / "made" / "here"
-    page = write_report(folder, {"cluster": HOSTILE}, ["a.csv", HOSTILE], tables, runs)
+    page = write_report(folder, PolicyComparison(["a.csv", HOSTILE], tables, runs, facts={"cluster": HOSTILE}))
     return folder, Page(page.read_text()), runs
 
 
@@ -71,10 +75,22 @@ def test_the_page_holds_the_figures_of_each_run(written):
     assert "las-2d, never" in page.words
 
 
+def test_the_page_begins_with_what_to_decide_by(written):
+    folder, page, _ = written
+    said = page.words.index("Best of 4 is fifo, never: against fifo, recorded jobs end")
+    assert said < page.words.index("Against the first policy") < page.words.index("Figures")
+    assert "How sure that is cannot be told: jobs came on 1 day" in page.words
+    told = json.loads((folder / "figures.json").read_text())
+    assert [each["trace"] for each in told["comparison"]] == ["a.csv", HOSTILE]
+    assert "sim_seconds" not in told["runs"][0]
+    with (folder / "figures.csv").open() as lines:
+        assert {row["trace"] for row in csv.DictReader(lines)} == {"a.csv", HOSTILE}
+
+
 def test_pictures_are_files_too(written):
     folder, _, _ = written
     names = {f"{name}-{place}.png" for name in PICTURES for place in (1, 2)}
-    assert {path.name for path in folder.iterdir()} == names | {"index.html"}
+    assert {path.name for path in folder.iterdir()} == names | {"index.html", "figures.csv", "figures.json"}
     for name in names:
         data = (folder / name).read_bytes()
         assert data.startswith(b"\x89PNG")
@@ -87,7 +103,7 @@ def test_a_folder_that_cannot_be_written_is_an_input_error(tmp_path):
     runs = sweep([table], Setting(CLUSTER, keep=True), cases(1, ["fifo"]))
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
-        write_report(tmp_path / "file", {}, ["a"], [table], runs)
+        write_report(tmp_path / "file", PolicyComparison(["a"], [table], runs))
 
 
 def test_what_rounding_leaves_is_no_wait_and_said_in_words():

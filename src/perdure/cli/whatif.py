@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,10 +14,12 @@ from perdure.cli.trace import CLUSTER_HELP, SkipBad, TraceFormat
 from perdure.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
+    from perdure.cli.comparison import ComparisonOptions
     from perdure.scheduling.policies import PolicyOptions
     from perdure.simulation.sweep import SweepExecutor
 
 _OF_ELASTIC = ("traces", "profiles", "policy", "cluster", "retry", "wide", "as_json")
+_OF_AGAIN = ("again", "replay_error", "jobs_out", "out", "workers", "wide", "as_json")
 _OF_STUDIES = ("study", "policy", "cluster", "load", "seeds", "workers", "wide", "as_json")
 
 Traces = Annotated[
@@ -94,6 +96,12 @@ Profiles = Annotated[
         help="Measured steps of applications: jobs name one, and have work in place of a time.",
     ),
 ]
+Again = Annotated[
+    Path | None,
+    typer.Option(
+        "--again", metavar="FILE", help="Make the comparison of a figures.json again, if no input has changed."
+    ),
+]
 Study = Annotated[
     str | None,
     typer.Option("--study", metavar="retry|delay", help="Instead: a published experiment, on drawn jobs."),
@@ -123,6 +131,7 @@ def whatif(
     workers: Workers = None,
     profiles: Profiles = None,
     study: Study = None,
+    again: Again = None,
     wide: Wide = False,
     as_json: AsJson = False,
 ) -> int:
@@ -133,6 +142,12 @@ def whatif(
       0  all runs are done
       2  usage or bad input
     """
+    if again is not None:
+        from perdure.cli.comparison import compare
+
+        _must_concern(_OF_AGAIN, context, "--again", "with --again there is")
+        compare(_asked(_words_of(again), replay_error, jobs_out, out, workers), as_json, wide=wide)
+        return 0
     policies = [] if policy is None else _names("--policy", policy)
     loads = [] if load is None else _loads(load)
     if study is not None and not traces:
@@ -150,15 +165,65 @@ def whatif(
         raise InputError(
             "whatif", _misgiven(traces, cluster or slurm_conf, policies, loads, study), "See perdure whatif -h"
         )
-    from perdure.cli.comparison import ComparisonOptions, compare
+    from perdure.cli.comparison import compare
 
-    asked = ComparisonOptions(
-        traces, cluster, policies, _names("--retry", retry), seeds or 1, placement, failures,
-        loads[0] if loads else None, _options(compat, queue_limits, gittins_samples, vc_quota),
-        format, skip_bad, jobs_out, out, _executor(workers), slurm_conf, replay_error,
-    )  # fmt: skip
-    compare(asked, as_json, wide=wide)
+    words = {
+        "traces": traces, "cluster": cluster, "policy": policy, "placement": placement, "retry": retry,
+        "failures": failures, "load": load, "seeds": seeds, "compat": compat, "queue_limits": queue_limits,
+        "gittins_samples": gittins_samples, "vc_quota": vc_quota, "slurm_conf": slurm_conf, "format": format,
+        "skip_bad": skip_bad,
+    }  # fmt: skip
+    plain = {name: _plain(value) for name, value in words.items()}
+    compare(_asked(plain, replay_error, jobs_out, out, workers), as_json, wide=wide)
     return 0
+
+
+def _words_of(again: Path) -> Mapping[str, Any]:
+    """The options in a manifest. Raises `InputError`, too for a policy that is code: nobody said that it may run."""
+    from perdure.simulation.manifest import read_manifest
+    from perdure.simulation.policy_file import is_policy_file
+
+    words = read_manifest(again)
+    if any(map(is_policy_file, _names("--policy", words["policy"]))):
+        what = f"it asks for a policy that is code ({words['policy']})"
+        raise InputError(str(again), what, "Look at that file, and give the command that stands in the manifest")
+    return words
+
+
+def _plain(value: Any) -> Any:
+    """An option's value as JSON holds it."""
+    if isinstance(value, list):
+        return [str(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _asked(
+    words: Mapping[str, Any], replay_error: bool, jobs_out: Path | None, out: Path | None, workers: str | None
+) -> ComparisonOptions:
+    """A comparison in the words of its options, as the command line or a manifest has them."""
+    from perdure.cli.comparison import ComparisonOptions
+
+    told = {name: value for name, value in words.items() if value is not None}
+    files = {name: Path(told[name]) if name in told else None for name in ("gittins_samples", "slurm_conf")}
+    return ComparisonOptions(
+        [Path(trace) for trace in told["traces"]],
+        told.get("cluster"),
+        _names("--policy", told["policy"]),
+        _names("--retry", told["retry"]),
+        told.get("seeds", 1),
+        told["placement"],
+        told["failures"],
+        _loads(told["load"])[0] if "load" in told else None,
+        _options(told.get("compat"), told.get("queue_limits"), files["gittins_samples"], told.get("vc_quota")),
+        told.get("format"),
+        told["skip_bad"],
+        jobs_out,
+        out,
+        _executor(workers),
+        files["slurm_conf"],
+        replay_error,
+        told,
+    )
 
 
 def _misgiven(traces: object, cluster: object, policies: object, loads: list[float], study: str | None) -> str:

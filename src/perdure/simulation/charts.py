@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +14,14 @@ from numpy.typing import NDArray
 from perdure.errors import MissingExtra
 from perdure.installation import to_install
 from perdure.model.table import JobTable
-from perdure.simulation.replay_error import SIZES
+from perdure.simulation.groups import SIZES, GroupKind
 from perdure.simulation.result import Result
+from perdure.simulation.use import stretches, use_over_time
+from perdure.simulation.verdict import Standing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
@@ -30,6 +34,9 @@ _MARKS = {
 _POINTS = 1001  # of a curve
 _BINS = 300  # of the time axis
 _GANTT_JOBS = 40
+_CHANGED_GROUPS = 15
+_WORST_SHOWN = 2.0  # a change by more, three times as long, is drawn as this
+_BY = {GroupKind.CLUSTER: "by virtual cluster", GroupKind.USER: "by user", GroupKind.GPUS: "by GPUs"}
 _CROWD = 200  # jobs of which these are chosen
 _GANTT_RUNS = 3
 _DPI = 110
@@ -58,8 +65,11 @@ class Shown:
     result: Result
 
 
-def draw(shown: Sequence[Shown], theme: Theme) -> dict[str, bytes]:
-    """Each picture as PNG, by its name. Raises `MissingExtra` without Matplotlib."""
+def draw(shown: Sequence[Shown], theme: Theme, best: Standing | None = None) -> dict[str, bytes]:
+    """Each picture as PNG, by its name; the first run is what others are compared with.
+
+    `best`: how the best of several policies does. Raises `MissingExtra` without Matplotlib.
+    """
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -67,7 +77,11 @@ def draw(shown: Sequence[Shown], theme: Theme) -> dict[str, bytes]:
         raise MissingExtra("whatif --out", "Matplotlib is not installed", to_install("sim")) from err
     drawn = {}
     with rc_context(_style(theme)):
-        pictures = {**PICTURES, RECORDED: _recorded} if np.isfinite(shown[0].table.start_s).any() else PICTURES
+        pictures = dict(PICTURES)
+        if best is not None and len(best.against_first) > 1 and best.jct.change:
+            pictures = {CHANGES: partial(_changes, best), **pictures}
+        if np.isfinite(shown[0].table.start_s).any():
+            pictures[RECORDED] = _recorded
         for name, picture in pictures.items():
             figure = Figure(figsize=(8, 4.2), layout="constrained")
             picture(figure, shown, theme)
@@ -84,22 +98,6 @@ def waits_by_size(table: JobTable, result: Result) -> list[float]:
     return [float(each.mean()) if len(each) else float("nan") for each in classes]
 
 
-def use_over_time(table: JobTable, result: Result, edges_s: Floats) -> Floats:
-    """Share of the GPUs that was allocated in the mean between each two neighbours of `edges_s`.
-
-    Where the run kept no spans, an attempt that was preempted counts as if it had held a share of its GPUs throughout:
-    that can add up to more GPUs than there are, and is cut at all of them.
-    """
-    _, start_s, end_s, gpus = _held(table, result)
-    at = np.concatenate([start_s, end_s])
-    order = np.argsort(at, kind="stable")
-    held = np.cumsum(np.concatenate([gpus, -gpus])[order])
-    area = np.concatenate([[0.0], np.cumsum(held[:-1] * np.diff(at[order]))]) if len(at) else at
-    whole = np.interp(edges_s, at[order], area) if len(at) else np.zeros(len(edges_s))
-    share: Floats = np.minimum(1.0, np.diff(whole) / (np.diff(edges_s) * result.total_gpus))
-    return share
-
-
 def crowded_jobs(table: JobTable, result: Result) -> NDArray[np.intp]:
     """Rows of jobs that held the most GPU time, of those that waited longest together, one submit after another."""
     wait_s = result.start_s - table.submit_s
@@ -109,18 +107,6 @@ def crowded_jobs(table: JobTable, result: Result) -> NDArray[np.intp]:
     among = np.arange(first, first + crowd)
     service = table.gpus[among] * np.bincount(result.attempts.job, result.attempts.ran_s, len(table))[among]
     return np.sort(among[np.argsort(-service, kind="stable")[:_GANTT_JOBS]])
-
-
-def _held(table: JobTable, result: Result) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:
-    """Stretches of time during which jobs held GPUs: the job, from, until, and how many."""
-    if result.spans is not None:
-        spans = result.spans
-        return spans.job, spans.start_s, spans.end_s, table.gpus[spans.job].astype(np.float64)
-    log = result.attempts
-    length = log.end_s - log.start_s
-    share: Floats = np.divide(log.ran_s, length, out=np.zeros(len(length)), where=length > 0)
-    gpus: Floats = table.gpus[log.job] * share
-    return log.job, log.start_s, log.end_s, gpus
 
 
 def _style(theme: Theme) -> Any:
@@ -138,17 +124,50 @@ def _unit(longest_s: float) -> tuple[float, str]:
     return next((unit for unit in _UNITS if longest_s >= 2 * unit[0]), _UNITS[-1])
 
 
+def _changes(best: Standing, figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:  # noqa: ARG001
+    """The groups of each kind that have most jobs, each with the change of its mean JCT and the interval."""
+    kinds = [kind for kind in GroupKind if any(group[0] is kind for group in best.against_first)]
+    panels = figure.subplots(1, len(kinds), squeeze=False)[0]
+    for axes, kind in zip(panels, kinds, strict=True):
+        mine = [(group[1], of["jct_s"]) for group, of in best.against_first.items() if group[0] is kind]
+        most = sorted(mine, key=lambda each: -each[1].jobs)[:_CHANGED_GROUPS]
+        for place, (_, found) in enumerate(most):
+            colour = theme.runs[0] if not found.is_sure else theme.runs[1 if found.change > 0 else 2]
+            if found.low is not None and found.high is not None:
+                ends = np.minimum([found.low, found.high], _WORST_SHOWN)
+                axes.plot(ends, [place, place], color=colour, linewidth=2)
+            axes.plot(min(found.share, _WORST_SHOWN), place, "o", color=colour, markersize=5)
+        axes.axvline(0.0, color=theme.words, linewidth=1)
+        axes.set_yticks(range(len(most)), [name or "none" for name, _ in most], fontsize=8)
+        axes.set(title=_BY[kind], xlabel="change of the mean JCT", ylim=(len(most) - 0.4, -0.6))
+        axes.grid(visible=False, axis="y")
+        _percent(axes.xaxis)
+
+
 def _completion(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
-    axes = figure.subplots()
+    """The first run's curve; of the others how far their quantiles lie apart from its, since curves overlap."""
     places = np.linspace(0.0, 1.0, _POINTS)
-    for run, colour in zip(shown, theme.runs, strict=False):
-        jct_s = np.quantile(run.result.end_s - run.table.submit_s, places)
-        axes.plot(np.maximum(jct_s, 1.0), places, color=colour, linewidth=2, label=run.label)
-    axes.set_xscale("log")
-    _mark_times(axes)
-    axes.set(xlabel="completion time, waits and reruns included", ylabel="share of jobs", ylim=(0, 1))
-    _percent(axes)
-    _legend(axes, len(shown))
+    jct_s = [np.maximum(np.quantile(run.result.end_s - run.table.submit_s, places), 1.0) for run in shown]
+    panels = figure.subplots(1, min(len(shown), 2), squeeze=False)[0]
+    panels[0].plot(jct_s[0], places, color=theme.runs[0], linewidth=2)
+    panels[0].set_xscale("log")
+    _mark_times(panels[0])
+    panels[0].set(title=shown[0].label, xlabel="completion time", ylabel="share of jobs", ylim=(0, 1))
+    _percent(panels[0].yaxis)
+    if len(shown) == 1:
+        return
+    others = list(zip(shown, jct_s, theme.runs, strict=False))[1:]
+    for run, mine, colour in others:
+        panels[1].plot(
+            places, np.minimum(mine / jct_s[0] - 1.0, _WORST_SHOWN), color=colour, linewidth=2, label=run.label
+        )
+    panels[1].axhline(0.0, color=theme.runs[0], linewidth=2)
+    panels[1].set(
+        title=f"against {shown[0].label}", xlabel="share of jobs that end sooner", ylabel="change", xlim=(0, 1)
+    )
+    _percent(panels[1].xaxis)
+    _percent(panels[1].yaxis)
+    _legend(panels[1], len(shown))
 
 
 def _waits(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
@@ -170,17 +189,24 @@ def _waits(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
 
 
 def _use(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
-    axes = figure.subplots()
+    """The first run's use; of the others how many more GPUs are in use than then."""
     begin = min(float(run.table.submit_s[0]) for run in shown)
     end = max(float(run.result.end_s.max()) for run in shown)
     edges = np.linspace(begin, max(end, begin + 1.0), _BINS + 1)
     unit_s, unit = _unit(edges[-1] - begin)
-    for run, colour in zip(shown, theme.runs, strict=False):
-        share = use_over_time(run.table, run.result, edges)
-        axes.stairs(share, (edges - begin) / unit_s, color=colour, linewidth=1.5, label=run.label)
-    axes.set(xlabel=f"{unit} since the first submit", ylabel="GPUs in use", ylim=(0, 1.02))
-    _percent(axes)
-    _legend(axes, len(shown))
+    shares = [use_over_time(run.table, run.result, edges) for run in shown]
+    panels = figure.subplots(min(len(shown), 2), 1, sharex=True, squeeze=False)[:, 0]
+    panels[0].stairs(shares[0], (edges - begin) / unit_s, color=theme.runs[0], linewidth=1.5)
+    panels[0].set(title=shown[0].label, ylabel="GPUs in use", ylim=(0, 1.02))
+    for run, share, colour in list(zip(shown, shares, theme.runs, strict=False))[1:]:
+        panels[1].stairs(
+            share - shares[0], (edges - begin) / unit_s, color=colour, linewidth=1.5, label=run.label, baseline=None
+        )
+        panels[1].set(title=f"less that under {shown[0].label}", ylabel="of all GPUs")
+    panels[-1].set(xlabel=f"{unit} since the first submit")
+    for axes in panels:
+        _percent(axes.yaxis)
+    _legend(panels[-1], len(shown))
 
 
 def _gantt(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
@@ -194,7 +220,7 @@ def _gantt(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
         submit_s, last_s = run.table.submit_s[rows], run.result.end_s[rows]
         lines = np.arange(len(rows))
         axes.hlines(lines, (submit_s - begin) / unit_s, (last_s - begin) / unit_s, color=theme.lines, zorder=2)
-        job, start_s, end_s, _ = _held(run.table, run.result)
+        job, start_s, end_s, _ = stretches(run.table.gpus, run.result)
         mine = np.isin(job, rows) & (end_s > start_s)
         line, length = np.searchsorted(rows, job[mine]), (end_s[mine] - start_s[mine]) / unit_s
         axes.barh(line, length, left=(start_s[mine] - begin) / unit_s, height=0.8, color=colour, zorder=3)
@@ -219,7 +245,7 @@ def _recorded(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
     axes.set_xscale("log")
     _mark_times(axes)
     axes.set(xlabel="wait until the first start", ylabel="share of jobs with a recorded start", ylim=(0, 1))
-    _percent(axes)
+    _percent(axes.yaxis)
     axes.legend(loc="best", fontsize=9)
 
 
@@ -230,6 +256,7 @@ PICTURES: Mapping[str, Callable[[Figure, Sequence[Shown], Theme], None]] = {
     "gantt": _gantt,
 }
 RECORDED = "recorded"  # a further picture, where starts were recorded
+CHANGES = "changes"  # and where policies are compared
 
 
 def _words(axes: Axes, text: str) -> None:
@@ -246,10 +273,10 @@ def _mark_times(axes: Axes) -> None:
     axes.set_xticks([], minor=True)
 
 
-def _percent(axes: Axes) -> None:
+def _percent(axis: Axis) -> None:
     from matplotlib.ticker import PercentFormatter
 
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
 def _legend(axes: Axes, runs: int) -> None:

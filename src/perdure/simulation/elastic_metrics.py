@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from perdure.simulation.elastic import ElasticResult
-from perdure.simulation.fairness import mean_present
+from perdure.simulation.fairness import jain, mean_present
 from perdure.throughput.speed import Floats
 
 
@@ -53,7 +53,7 @@ class ElasticMetrics:
             float(result.restart_gpu_s.sum() / 3600),
             float(result.restarts.mean()),
             float(np.nanmax(ratio)) if len(known) else np.nan,
-            float(known.sum() ** 2 / (len(known) * (known**2).sum())) if len(known) else np.nan,
+            jain(known) if len(known) else np.nan,
             float(result.passed.mean()),
             result.rounds,
         )

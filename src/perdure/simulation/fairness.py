@@ -27,6 +27,17 @@ def rho(table: JobTable, result: Result) -> NDArray[np.float64]:
     return fairness
 
 
+def jain(got: NDArray[np.float64]) -> float:
+    """Jain's index: 1 where all got alike, 1 / n where one of n got everything; 1 of nobody.
+
+    Source: R. Jain, D.-M. Chiu, W. Hawe, "A quantitative measure of fairness", DEC-TR-301, 1984.
+
+    >>> jain(np.array([1.0, 1.0])), jain(np.array([1.0, 0.0]))
+    (1.0, 0.5)
+    """
+    return float(got.sum() ** 2 / (len(got) * (got**2).sum())) if got.any() else 1.0
+
+
 def mean_present(since_s: NDArray[np.float64], until_s: NDArray[np.float64]) -> NDArray[np.float64]:
     """For each stretch of time, how many of all stretches cover an instant of it in the mean, itself included."""
     edges = np.concatenate([since_s, until_s])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -12,10 +12,13 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from perdure.model.table import JobTable, TableEnding
-from perdure.simulation.fairness import rho
+from perdure.simulation.fairness import jain, rho
+from perdure.simulation.groups import Grouping, groupings
 from perdure.simulation.result import Result
 
 HOUR_S = 3600.0
+_LEAST_RUN_S = 10.0
+Floats = NDArray[np.float64]
 Causes = Sequence[str]  # of each attempt in the table, a job without any having one; "" where it passed
 
 
@@ -29,27 +32,32 @@ class MetricSpread:
     mean: float
     p50: float
     p90: float
+    p95: float
     p99: float
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> MetricSpread:
         if not len(values):
-            return cls(0.0, 0.0, 0.0, 0.0)
+            return cls(*(0.0,) * 5)
         ordered = np.sort(values)
-        places = (-(-len(ordered) * percent // 100) - 1 for percent in (50, 90, 99))  # whole numbers: no rounding
+        places = (-(-len(ordered) * percent // 100) - 1 for percent in (50, 90, 95, 99))  # whole numbers: no rounding
         return cls(float(ordered.mean()), *(float(ordered[place]) for place in places))
 
     def to_json(self) -> dict[str, float]:
-        return {"mean": self.mean, "p50": self.p50, "p90": self.p90, "p99": self.p99}
+        return asdict(self)
+
+
+_NOTHING = MetricSpread.of(np.empty(0))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMetrics:
-    """What the jobs of one virtual cluster got."""
+    """What the jobs of one virtual cluster, user or size got."""
 
     jobs: int
     jct_s: MetricSpread
     wait_s: MetricSpread
+    slowdown: MetricSpread
     gpu_h: float  # allocated
     goodput: float
     wasted_gpu_h: float
@@ -57,16 +65,7 @@ class GroupMetrics:
     rho: MetricSpread
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "jobs": self.jobs,
-            "jct_s": self.jct_s.to_json(),
-            "wait_s": self.wait_s.to_json(),
-            "gpu_h": self.gpu_h,
-            "goodput": self.goodput,
-            "wasted_gpu_h": self.wasted_gpu_h,
-            "success_rate": self.success_rate,
-            "rho": self.rho.to_json(),
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class Metrics:
     """Figures of one simulation. GPU time is counted while it is allocated.
 
     Of the allocated GPU time, the share `goodput` went to attempts that passed. `wasted_gpu_h` went to attempts that
-    failed; what ran until its owner killed it is neither.
+    failed; what ran until its owner killed it is neither. The slow-down of a job is its JCT over the time that it ran.
     """
 
     jobs: int
@@ -89,8 +88,15 @@ class Metrics:
     events: int
     killed_gpu_h: float = 0.0
     wasted_gpu_h_by_cause: Mapping[str, float] = field(default_factory=dict)  # the dearest first
-    rho: MetricSpread = MetricSpread(0.0, 0.0, 0.0, 0.0)  # of the jobs that ran
+    rho: MetricSpread = _NOTHING  # of the jobs that ran
+    slowdown: MetricSpread = _NOTHING
+    preemptions: int = 0  # times that a job lost its GPUs to another
+    most_preempted: int = 0  # of one job
     groups: Mapping[str, GroupMetrics] = field(default_factory=dict)  # by virtual cluster
+    users: Mapping[str, GroupMetrics] = field(default_factory=dict)
+    sizes: Mapping[str, GroupMetrics] = field(default_factory=dict)  # by GPUs
+    jain_groups: float = 1.0  # Jain's index of the inverse of the mean rho of each virtual cluster
+    jain_users: float = 1.0  # and of each user
 
     def to_json(self) -> dict[str, Any]:
         """The figures that every run reports."""
@@ -108,17 +114,25 @@ class Metrics:
         }
 
     def details(self) -> dict[str, Any]:
-        """The figures that go further: waste by cause, fairness, virtual clusters."""
+        """The figures that go further: waste by cause, slow-down, preemptions, fairness, groups of jobs."""
+        kinds = {"groups": self.groups, "users": self.users, "gpus": self.sizes}
         return {
             "killed_gpu_h": self.killed_gpu_h,
             "wasted_gpu_h_by_cause": dict(self.wasted_gpu_h_by_cause),
             "rho": self.rho.to_json(),
-            "groups": {name: group.to_json() for name, group in self.groups.items()},
+            "slowdown": self.slowdown.to_json(),
+            "preemptions": self.preemptions,
+            "most_preempted": self.most_preempted,
+            "jain_groups": self.jain_groups,
+            "jain_users": self.jain_users,
+            **{kind: {name: one.to_json() for name, one in found.items()} for kind, found in kinds.items()},
         }
 
 
-def summary(table: JobTable, result: Result, causes: Causes | None = None) -> Metrics:
-    """The figures of `result`, which `table` gave.
+def summary(
+    table: JobTable, result: Result, causes: Causes | None = None, parted: Sequence[Grouping] | None = None
+) -> Metrics:
+    """The figures of `result`, which `table` gave; `parted`, where it is known, is `groupings` of the table.
 
     `causes` names why each recorded attempt of the table failed; without, all waste has the cause "failed". The last
     attempt of a job that the table says was killed is not charged as a failure.
@@ -128,6 +142,9 @@ def summary(table: JobTable, result: Result, causes: Causes | None = None) -> Me
     killed = ~log.passed & _killed(table, result)
     wasted = ~log.passed & ~killed
     jct_s, wait_s, fairness = result.end_s - table.submit_s, result.start_s - table.submit_s, rho(table, result)
+    slow = slowdown(table, result)
+    of_jobs = jct_s, wait_s, slow, fairness
+    clusters, users, sizes = (_groups(each, result, of_jobs, gpu_h, wasted) for each in parted or groupings(table))
     return Metrics(
         jobs=len(table),
         finished=int((result.end_s >= table.submit_s).sum()),
@@ -142,8 +159,26 @@ def summary(table: JobTable, result: Result, causes: Causes | None = None) -> Me
         killed_gpu_h=float(gpu_h[killed].sum()),
         wasted_gpu_h_by_cause=_by_cause(table, result, gpu_h, wasted, causes),
         rho=MetricSpread.of(fairness[~np.isnan(fairness)]),
-        groups=_groups(table, result, jct_s, wait_s, fairness, gpu_h, wasted),
+        slowdown=MetricSpread.of(slow),
+        preemptions=int(result.preempted.sum()),
+        most_preempted=int(result.preempted.max(initial=0)),
+        groups=clusters,
+        users=users,
+        sizes=sizes,
+        jain_groups=_alike(clusters),
+        jain_users=_alike(users),
     )
+
+
+def slowdown(table: JobTable, result: Result) -> Floats:
+    """Each job's JCT over the time that it ran, shape (n_jobs,); at least 1.
+
+    A job that ran for less than 10 s counts as if it had run so long. Source: D. Feitelson, "Metrics for parallel job
+    scheduling and their convergence", JSSPP 2001 (bounded slowdown).
+    """
+    ran_s = np.bincount(result.attempts.job, result.attempts.ran_s, len(table))
+    slow: Floats = np.maximum(1.0, (result.end_s - table.submit_s) / np.maximum(ran_s, _LEAST_RUN_S))
+    return slow
 
 
 def interval(values: Sequence[float], rng: Generator, level: float = 0.95, draws: int = 2000) -> tuple[float, float]:
@@ -184,24 +219,24 @@ def _by_cause(
 
 
 def _groups(
-    table: JobTable,
+    grouping: Grouping,
     result: Result,
-    jct_s: NDArray[np.float64],
-    wait_s: NDArray[np.float64],
-    fairness: NDArray[np.float64],
-    gpu_h: NDArray[np.float64],
+    of_jobs: tuple[Floats, Floats, Floats, Floats],
+    gpu_h: Floats,
     wasted: NDArray[np.bool_],
 ) -> dict[str, GroupMetrics]:
-    log = result.attempts
-    names, group = np.unique(table.vc, return_inverse=True)
+    """`of_jobs`: the JCT, wait, slow-down and rho of each."""
+    log, names, group = result.attempts, grouping.names, grouping.of
+    jct_s, wait_s, slow, fairness = of_jobs
     found = {}
-    of_jobs, of_attempts = _members(group, len(names)), _members(group[log.job], len(names))
-    for name, rows, tries in zip(names.tolist(), of_jobs, of_attempts, strict=True):
+    each_s_jobs, each_s_attempts = _members(group, len(names)), _members(group[log.job], len(names))
+    for name, rows, tries in zip(names, each_s_jobs, each_s_attempts, strict=True):
         there = fairness[rows]
         found[name] = GroupMetrics(
             len(rows),
             MetricSpread.of(jct_s[rows]),
             MetricSpread.of(wait_s[rows]),
+            MetricSpread.of(slow[rows]),
             float(gpu_h[tries].sum()),
             _goodput(gpu_h[tries], log.passed[tries]),
             float(gpu_h[tries][wasted[tries]].sum()),
@@ -209,6 +244,11 @@ def _groups(
             MetricSpread.of(there[~np.isnan(there)]),
         )
     return found
+
+
+def _alike(groups: Mapping[str, GroupMetrics]) -> float:
+    """Jain's index over the groups that ran."""
+    return jain(np.array([1.0 / group.rho.mean for group in groups.values() if group.rho.mean > 0]))
 
 
 def _members(group: NDArray[np.intp], groups: int) -> list[NDArray[np.intp]]:

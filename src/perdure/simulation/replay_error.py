@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.model.table import JobTable
+from perdure.simulation.groups import SIZES, size_name
 from perdure.simulation.recorded import as_recorded
 from perdure.simulation.result import Result
+from perdure.simulation.use import attempts_held, day_edges, held_gpu_s
 
 FLOOR_S = 60.0  # shorter waits count as this long: nobody cares whether it was 1 s or 10 s
-SIZES = ((1, 1), (2, 4), (5, 8), (9, 10**9))  # classes of GPU counts, as in Philly's study
 MOST_GROUPS = 20  # partitions, those with most jobs
-DAY_S = 86_400.0
 _RELIED_ON, _DOUBTED = 0.6, 0.3  # shares within a factor of two from which a replay is believed, and doubted
 
 Floats = NDArray[np.float64]
@@ -115,28 +115,13 @@ def _use_by_day(table: JobTable, result: Result, known: NDArray[np.bool_]) -> li
     first_s, last_s = float(table.submit_s.min()), float(table.submit_s.max())
     if found is None or last_s <= first_s:
         return []
-    first = int((table.began_s + first_s) // DAY_S)
-    borders = np.arange(first + 1, int(np.ceil((table.began_s + last_s) / DAY_S))) * DAY_S - table.began_s
-    edges = np.concatenate([[first_s], borders, [last_s]])
+    first, edges = day_edges(table, last_s)
     there, was = found
-    held = _held(was, there.gpus, edges, np.ones(len(there), np.bool_))
-    shares = np.array([held, _held(result, table.gpus, edges, known)]) / (result.total_gpus * np.diff(edges))
+    held = [
+        held_gpu_s(attempts_held(gpus, run), edges) for gpus, run in ((there.gpus, was), (table.gpus * known, result))
+    ]
+    shares = np.array(held) / (result.total_gpus * np.diff(edges))
     return [DayUse(first + i, *pair) for i, pair in enumerate(shares.T.tolist())]
-
-
-def _held(result: Result, gpus: NDArray[np.int64], edges: Floats, which: NDArray[np.bool_]) -> Floats:
-    """GPU-seconds that some jobs held between the edges; an attempt's are spread evenly from its start to its end."""
-    log = result.attempts
-    rows = which[log.job] & (log.end_s > log.start_s)
-    start_s, end_s = log.start_s[rows], log.end_s[rows]
-    rate = gpus[log.job[rows]] * log.ran_s[rows] / (end_s - start_s)
-    at_s, steps = np.concatenate([start_s, end_s]), np.concatenate([rate, -rate])
-    if not len(at_s):
-        return np.zeros(len(edges) - 1)
-    order = np.argsort(at_s, kind="stable")
-    at_s, held = at_s[order], np.cumsum(steps[order])
-    total = np.concatenate([[0.0], np.cumsum(held[:-1] * np.diff(at_s))])
-    return np.diff(np.interp(edges, at_s, total))
 
 
 def _errors(
@@ -187,8 +172,4 @@ def _largest(words: NDArray[np.str_], known: NDArray[np.bool_]) -> dict[str, NDA
 
 
 def _by_size(gpus: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
-    return {_size_name(low, high): (gpus >= low) & (gpus <= high) for low, high in SIZES}
-
-
-def _size_name(low: int, high: int) -> str:
-    return str(low) if low == high else f"{low}+" if high >= 10**9 else f"{low}-{high}"
+    return {size_name(low, high): (gpus >= low) & (gpus <= high) for low, high in SIZES}

@@ -1,28 +1,40 @@
-"""A sweep as a page for people: one HTML file that needs nothing else, and its pictures as PNG files."""
+"""A comparison as a page for people, one HTML file that needs nothing else; its pictures; and all figures as files."""
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from perdure.errors import InputError
 from perdure.model.table import JobTable
+from perdure.simulation.by_day import MEASURES
 from perdure.simulation.charts import DARK, LIGHT, MAX_RUNS, Shown, draw
+from perdure.simulation.comparison import PolicyComparison
+from perdure.simulation.figures_csv import write_csv
 from perdure.simulation.metrics import HOUR_S
-from perdure.simulation.sweep import Run
+from perdure.simulation.sweep import Run, labels
+from perdure.simulation.verdict import Standing, PolicyVerdict, length, share_of
 
 PAGE = "index.html"
 _MAX_GROUPS = 40  # virtual clusters, those with most jobs
+FIGURES = "figures.json"
 _TITLES = {
+    "changes": (
+        "Who gains and who loses",
+        "The change of the mean completion time under the best policy against the first, with its interval at 95%, of "
+        "the groups with most jobs. Orange: surely later; green: surely sooner. More than +200% is drawn as that.",
+    ),
     "completion": (
         "Completion times",
-        "For each time, the share of the jobs that took no longer, waits and reruns included.",
+        "Waits and reruns included. First the share of the jobs that took no longer, under the first policy; beside "
+        "it, how much longer or shorter the times are within which the same share ends under the others.",
     ),
     "waits": ("Waits by size", "Mean time from submit to first start; nothing is drawn where no job has that size."),
-    "use": ("GPUs in use over time", "Share of all GPUs that jobs held."),
+    "use": ("GPUs in use over time", "Share of all GPUs that jobs held; below, how much more it is under the others."),
     "gantt": (
         "Who ran when",
         "One job a line, in the order of their submits: of the stretch of jobs that waited longest in the first run, "
@@ -35,8 +47,8 @@ _TITLES = {
     ),
 }  # fmt: skip
 _COLUMNS = (
-    "policy", "retry", "seed", "jobs", "JCT mean", "p50", "p90", "p99", "wait mean", "p50", "p90", "p99", "makespan",
-    "used", "goodput", "wasted", "passed", "rho",
+    "policy", "retry", "seed", "jobs", "JCT mean", "p50", "p90", "p95", "p99", "wait mean", "p50", "p90", "p95", "p99",
+    "slow-down", "preempted", "makespan", "used", "goodput", "wasted", "passed", "rho", "users alike", "clusters alike",
 )  # fmt: skip
 
 
@@ -53,9 +65,11 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The pictures of one trace."""
+    """What is said of one trace, and its pictures."""
 
     title: str
+    says: tuple[str, ...]
+    standings: tuple[tuple[str, ...], ...]
     shown: int
     left_out: int
     pictures: tuple[Picture, ...]
@@ -70,51 +84,61 @@ class Report:
     dark: Mapping[str, bytes]
 
 
-def write_report(
-    folder: Path, facts: Mapping[str, str], traces: Sequence[str], tables: Sequence[JobTable], runs: Sequence[Run]
-) -> Path:
-    """Write the page and its light pictures into a folder, which is made if need be; returns the page.
+def write_report(folder: Path, found: PolicyComparison) -> Path:
+    """Write the page, its light pictures and the figures into a folder, which is made if need be; returns the page.
 
     Raises `InputError` where the folder cannot be written, and what `make_report` raises.
     """
-    report = make_report(facts, traces, tables, runs)
+    report = make_report(found)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, png in report.light.items():
             (folder / f"{name}.png").write_bytes(png)
         (folder / PAGE).write_text(report.page, "utf-8")
+        told = {"schema": "perdure.whatif/1", **found.to_json(timed=False)}
+        (folder / FIGURES).write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+        write_csv(folder / "figures.csv", found)
     except OSError as err:
         what = f"cannot be written ({err.strerror})"
         raise InputError(str(folder), what, "Name a folder that you may write") from err
     return folder / PAGE
 
 
-def make_report(
-    facts: Mapping[str, str], traces: Sequence[str], tables: Sequence[JobTable], runs: Sequence[Run]
-) -> Report:
+def make_report(found: PolicyComparison) -> Report:
     """The page and its pictures.
 
-    Pictures show the first seed of the runs that were kept. `facts` opens the page: what was asked. Raises
-    `MissingExtra` without Matplotlib.
+    Pictures show the first seed of the runs that were kept. Raises `MissingExtra` without Matplotlib.
     """
     sections: list[Section] = []
     lights: dict[str, bytes] = {}
     darks: dict[str, bytes] = {}
-    for place, trace in enumerate(traces):
-        shown = _shown(tables[place], [run for run in runs if run.case.trace == place and run.case.seed == 0])
-        light, dark = (draw(shown[:MAX_RUNS], theme) for theme in (LIGHT, DARK))
-        sections.append(_section(trace, shown, light, dark))
-        suffix = f"-{place + 1}" if len(traces) > 1 else ""
+    for place, trace in enumerate(found.traces):
+        runs = [run for run in found.runs if run.case.trace == place and run.case.seed == 0]
+        shown, verdict = _shown(found.tables[place], runs), found.verdicts.get(place)
+        best = None if verdict is None else verdict.best
+        light, dark = (draw(shown[:MAX_RUNS], theme, best) for theme in (LIGHT, DARK))
+        sections.append(_section(trace, verdict, shown, light, dark))
+        suffix = f"-{place + 1}" if len(found.traces) > 1 else ""
         lights |= {f"{name}{suffix}": png for name, png in light.items()}
         darks |= {f"{name}{suffix}": png for name, png in dark.items()}
-    return Report(_page(facts, traces, runs, sections), lights, darks)
+    return Report(_page(found, sections), lights, darks)
 
 
 def _shown(table: JobTable, runs: Sequence[Run]) -> list[Shown]:
-    return [Shown(name, table, run.result) for name, run in zip(_labels(runs), runs, strict=True) if run.result]
+    return [
+        Shown(name, table, run.result)
+        for name, run in zip(labels([run.case for run in runs]), runs, strict=True)
+        if run.result
+    ]
 
 
-def _section(trace: str, shown: Sequence[Shown], light: Mapping[str, bytes], dark: Mapping[str, bytes]) -> Section:
+def _section(
+    trace: str,
+    verdict: PolicyVerdict | None,
+    shown: Sequence[Shown],
+    light: Mapping[str, bytes],
+    dark: Mapping[str, bytes],
+) -> Section:
     drawn = shown[:MAX_RUNS]
     of = ", ".join(run.label for run in drawn)
     pictures = tuple(
@@ -122,12 +146,21 @@ def _section(trace: str, shown: Sequence[Shown], light: Mapping[str, bytes], dar
         for name, (title, says) in _TITLES.items()
         if name in light
     )
-    return Section(trace, len(drawn), len(shown) - len(drawn), pictures)
+    says = () if verdict is None else verdict.sentences()
+    standings = () if verdict is None else tuple(_standing(each) for each in verdict.standings)
+    return Section(trace, says, standings, len(drawn), len(shown) - len(drawn), pictures)
 
 
-def _page(facts: Mapping[str, str], traces: Sequence[str], runs: Sequence[Run], sections: Sequence[Section]) -> str:
+def _standing(each: Standing) -> tuple[str, ...]:
+    """A policy against the first, by all jobs."""
+    of = each.against_first[(None, "")]
+    return each.label, each.mark, length(each.jct.mean), *(share_of(of[name]) for name in MEASURES)
+
+
+def _page(found: PolicyComparison, sections: Sequence[Section]) -> str:
     from jinja2 import Environment, StrictUndefined
 
+    runs, traces = found.runs, found.traces
     first = [run for run in runs if run.case.trace == 0 and run.case.seed == 0]
     several = len(traces) > 1
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
@@ -135,10 +168,11 @@ def _page(facts: Mapping[str, str], traces: Sequence[str], runs: Sequence[Run], 
     )
     return template.render(
         names=", ".join(dict.fromkeys(run.case.policy for run in runs)),
-        facts=facts,
+        facts={**found.facts, **({"made by": found.manifest.command} if found.manifest else {})},
+        foresight=found.foresight,
         columns=("trace", *_COLUMNS) if several else _COLUMNS,
         rows=[[traces[run.case.trace], *_row(run)] if several else list(_row(run)) for run in runs],
-        labels=_labels(first),
+        labels=labels([run.case for run in first]),
         of=f", of {traces[0]}" if several else "",
         causes=_causes(first),
         groups=_groups(first),
@@ -148,21 +182,15 @@ def _page(facts: Mapping[str, str], traces: Sequence[str], runs: Sequence[Run], 
     )
 
 
-def _labels(runs: Sequence[Run]) -> list[str]:
-    """A short name for each run: its policy, and its retry policy where they differ."""
-    if len({run.case.retry for run in runs}) == 1:
-        return [run.case.policy for run in runs]
-    return [f"{run.case.policy}, {run.case.retry}" for run in runs]
-
-
 def _row(run: Run) -> Iterator[str]:
     found, case = run.metrics, run.case
     yield from (case.policy, case.retry, str(case.seed), str(found.jobs))
     for spread in (found.jct_s, found.wait_s):
-        yield from (f"{seconds / HOUR_S:.2f}" for seconds in (spread.mean, spread.p50, spread.p90, spread.p99))
-    yield f"{found.makespan_s / HOUR_S:.1f}"
+        yield from (f"{seconds / HOUR_S:.2f}" for seconds in astuple(spread))
+    yield from (f"{found.slowdown.mean:.1f}", str(found.preemptions), f"{found.makespan_s / HOUR_S:.1f}")
     yield from (f"{found.utilisation:.1%}", f"{found.goodput:.1%}")
-    yield from (f"{found.wasted_gpu_h:.1f}", f"{found.success_rate:.2%}", f"{found.rho.mean:.2f}")
+    yield from (f"{found.wasted_gpu_h:.1f}", f"{found.success_rate:.2%}")
+    yield from (f"{found.rho.mean:.2f}", f"{found.jain_users:.2f}", f"{found.jain_groups:.2f}")
 
 
 def _causes(runs: Sequence[Run]) -> list[tuple[str, list[float]]]:

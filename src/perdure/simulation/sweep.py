@@ -18,7 +18,9 @@ from perdure.model.table import JobTable
 from perdure.scheduling.placement.registry import COUNT, placement_named
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.scheduling.protocol import Policy
+from perdure.simulation.by_day import DayTotals, day_totals
 from perdure.simulation.failures import model_named
+from perdure.simulation.groups import groupings
 from perdure.simulation.metrics import Metrics, summary
 from perdure.simulation.policy_file import blaming, is_policy_file, policy_in_file
 from perdure.simulation.recorded import AS_IT_WAS, as_recorded
@@ -26,6 +28,8 @@ from perdure.simulation.replay_error import ReplayError, replay_error
 from perdure.simulation.result import Result
 from perdure.simulation.retries import retry_named
 from perdure.simulation.simulate import simulate
+from perdure.simulation.use import attempts_held, day_edges, held_gpu_s
+from perdure.simulation.verdict import PolicyVerdict, judge
 
 RECORDED = "recorded"
 
@@ -62,11 +66,19 @@ class Run:
     sim_seconds: float  # that the simulation alone took, without reading and figures
     result: Result | None = None  # where the setting says to keep it
     error: ReplayError | None = None  # against the starts of the trace, where it records some
+    totals: DayTotals | None = None  # what days and groups of jobs got; not of a recorded schedule
 
-    def to_json(self) -> dict[str, Any]:
+    use_by_day: tuple[int, Sequence[float]] = (0, ())  # the first day, and the share of the GPUs in use on each
+
+    def to_json(self, *, timed: bool = True) -> dict[str, Any]:
         case = self.case
         names = {"policy": case.policy, "retry": case.retry, "seed": case.seed}
-        return {**names, **self.metrics.to_json(), "sim_seconds": self.sim_seconds}
+        return {**names, **self.metrics.to_json(), **({"sim_seconds": self.sim_seconds} if timed else {})}
+
+    def details(self) -> dict[str, Any]:
+        """The figures that go further."""
+        first, shares = self.use_by_day
+        return {**self.metrics.details(), "use_by_day": [{"day": first + n, "used": x} for n, x in enumerate(shares)]}
 
 
 def over_seeds(runs: Sequence[Run]) -> dict[SweepCase, list[Metrics]]:
@@ -75,6 +87,23 @@ def over_seeds(runs: Sequence[Run]) -> dict[SweepCase, list[Metrics]]:
     for run in runs:
         found.setdefault(replace(run.case, seed=0), []).append(run.metrics)
     return found
+
+
+def labels(found: Sequence[SweepCase]) -> list[str]:
+    """A short name for each case: its policy, and its retry policy where they differ."""
+    if len({case.retry for case in found}) == 1:
+        return [case.policy for case in found]
+    return [f"{case.policy}, {case.retry}" for case in found]
+
+
+def verdicts(runs: Sequence[Run]) -> dict[int, PolicyVerdict]:
+    """How the policies compare on each trace, by its place; nothing where there is one policy."""
+    found: dict[int, dict[SweepCase, list[DayTotals]]] = {}
+    for run in runs:
+        if run.totals is not None:
+            found.setdefault(run.case.trace, {}).setdefault(replace(run.case, seed=0), []).append(run.totals)
+    several = {trace: of for trace, of in found.items() if len(of) > 1}
+    return {trace: judge(labels([*of]), [*of.values()]) for trace, of in several.items()}
 
 
 def facts(cluster: str, placement: str, failures: str, load: float | None) -> dict[str, str]:
@@ -112,9 +141,20 @@ def run_case(tables: Sequence[JobTable], setting: Setting, case: SweepCase) -> R
             spans=setting.spans, faults=failures.node_faults(case.seed), repeats=setting.repeats,
         )  # fmt: skip
         took = time.perf_counter() - began
-    metrics = summary(failures.table, result, failures.causes.tolist())
+    parted = groupings(failures.table)
+    metrics = summary(failures.table, result, failures.causes.tolist(), parted)
     error = replay_error(tables[case.trace], result)
-    return Run(case, metrics, took, result if setting.keep else None, error)
+    totals = day_totals(failures.table, result, parted)
+    use = _use_by_day(failures.table, result)
+    return Run(case, metrics, took, result if setting.keep else None, error, totals, use)
+
+
+def _use_by_day(table: JobTable, result: Result) -> tuple[int, list[float]]:
+    if not len(table) or result.end_s.max() <= table.submit_s[0]:
+        return 0, []
+    first, edges = day_edges(table, float(result.end_s.max()))
+    held = held_gpu_s(attempts_held(table.gpus, result), edges)
+    return first, (held / (result.total_gpus * np.diff(edges))).tolist()
 
 
 def as_it_was(tables: Sequence[JobTable], cluster: Cluster) -> list[Run]:

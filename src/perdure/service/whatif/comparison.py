@@ -65,6 +65,7 @@ class Spread(BaseModel):
     mean: float
     p50: float
     p90: float
+    p95: float = 0.0  # 0 in what earlier releases stored
     p99: float
 
 

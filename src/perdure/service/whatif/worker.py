@@ -39,6 +39,7 @@ from perdure.service.whatif.limits import MIB
 from perdure.service.whatif.process import ProcessMessage
 from perdure.service.whatif.question import ComparisonQuestion, check
 from perdure.simulation.charts import MAX_RUNS
+from perdure.simulation.comparison import PolicyComparison
 from perdure.simulation.fitting import fitting
 from perdure.simulation.metrics import Metrics, MetricSpread, interval
 from perdure.simulation.report import make_report
@@ -110,7 +111,7 @@ def _draw(ask: ComparisonQuestion, table: JobTable, runs: Sequence[Run]) -> tupl
     """Write the pictures and the report; the names of the pictures, or why there are none."""
     shared = facts(ask.cluster, ask.placement, ask.failures, ask.load)
     try:
-        report = make_report(shared, ["trace" if ask.upload else HISTORY], [table], runs)
+        report = make_report(PolicyComparison(["trace" if ask.upload else HISTORY], [table], runs, facts=shared))
     except MissingExtra as err:
         return [], f"{err.what}. {err.fix}"
     for theme, drawn in (("light", report.light), ("dark", report.dark)):
@@ -137,8 +138,9 @@ def _write(found: Trace, cluster: Cluster, runs: Sequence[Run], pictures: list[s
 
 
 def _told(run: Run) -> dict[str, Any]:
-    """All figures of a run but those of each virtual cluster, of which there may be many."""
-    return {**run.to_json(), **{name: said for name, said in run.metrics.details().items() if name != "groups"}}
+    """All figures of a run but those of each virtual cluster and user, of which there may be many."""
+    further = run.metrics.details().items()
+    return {**run.to_json(), **{name: said for name, said in further if name not in ("groups", "users")}}
 
 
 def compared(runs: Sequence[Run]) -> list[Figures]:
@@ -177,7 +179,9 @@ def _figures(case: SweepCase, found: Sequence[Metrics]) -> Figures:
 
 
 def _mean(spreads: Sequence[MetricSpread]) -> Spread:
-    return Spread(**{name: fmean(getattr(each, name) for each in spreads) for name in ("mean", "p50", "p90", "p99")})
+    return Spread(
+        **{name: fmean(getattr(each, name) for each in spreads) for name in ("mean", "p50", "p90", "p95", "p99")}
+    )
 
 
 def _change(value: float, first: float) -> float | None:

@@ -1,0 +1,168 @@
+"""What a comparison of policies prints: three sentences and tables, or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isnan
+from pathlib import Path
+from statistics import fmean
+
+from numpy.random import Generator, Philox
+
+from perdure.cli.output import print_json, print_line, print_table
+from perdure.cli.table import word
+from perdure.simulation.comparison import PolicyComparison
+from perdure.simulation.metrics import Metrics, interval
+from perdure.simulation.recorded import AS_IT_WAS
+from perdure.simulation.replay_error import ReplayError
+from perdure.simulation.sweep import Run, SweepCase, over_seeds
+from perdure.simulation.verdict import PolicyVerdict, length, share_of
+
+FIGURES = (
+    word("JOBS", leave=14), word("JCT"), word("P50", leave=7), word("P90", leave=9), word("P95", leave=13),
+    word("P99", leave=6), word("WAIT", leave=1), word("P99", leave=10), word("SLOWDOWN", leave=3),
+    word("PREEMPTED", leave=5), word("MAKESPAN", leave=15), word("USED", leave=2), word("GOODPUT", leave=11),
+    word("WASTED", leave=8), word("PASSED", leave=4),
+)  # fmt: skip
+AGAINST_FIRST = word("AGAINST FIRST (95%)"), word("MARK")
+"""The change of the mean JCT against the first policy, and whether that is the best."""
+ERRORS = (
+    word("JOBS OF"), word("JOBS", leave=2), word("RECORDED"), word("SIMULATED"), word("ERROR"), word("WITHIN 2X"),
+    word("SAME MINUTE", leave=1),
+)  # fmt: skip
+"""Median waits, and the median of their differences."""
+AGAINST = (
+    word("POLICY"), word("JOBS", leave=2), word("WAITS OFF BY"), word("WITHIN 2X"), word("RANKS ALIKE", leave=1),
+    word("DAILY USE OFF BY"),
+)  # fmt: skip
+"""Against the record: median differences of waits, Spearman's correlation, mean differences of the GPU time in use."""
+NAMES = (word("POLICY"), word("TRACE"), word("RETRY"))
+
+
+def print_comparison(found: PolicyComparison, as_json: bool, in_groups: bool, *, wide: bool) -> None:
+    """All figures as JSON; or three sentences, a table with the seeds taken together, and how near the record is.
+
+    `in_groups`: with the waits of each run against those recorded.
+    """
+    if as_json:
+        print_json("whatif", 1, **found.to_json(timed=True))
+        return
+    traces = [Path(trace).name for trace in found.traces]
+    for place, verdict in found.verdicts.items():
+        of = f"{traces[place]}: " if len(traces) > 1 else ""
+        for n, sentence in enumerate(verdict.sentences()):
+            print_line(sentence if n else of + sentence)
+    if found.verdicts:
+        print_line("")
+    _print_figures(traces, found, wide=wide)
+    for what in found.foresight:
+        print_line(f"{what}.")
+    if found.was:
+        _print_against_record(traces, found.runs, wide=wide)
+    if in_groups:
+        for run in found.runs:
+            if run.error is not None:
+                _print_error(run, run.error, wide=wide)
+
+
+def _print_figures(traces: Sequence[str], found: PolicyComparison, *, wide: bool) -> None:
+    runs, was = found.runs, found.was
+    everything = {**over_seeds(was), **over_seeds(runs)}
+    together = [((case.policy, traces[case.trace], case.retry), case, told) for case, told in everything.items()]
+    telling = [place for place in (1, 2) if len({names[place] for names, _, _ in together}) > 1]
+    shown = (0, *telling)
+    marks = _marks(found.verdicts, [case for _, case, _ in together])
+    rows = (
+        (
+            *(names[place] for place in shown),
+            *figures[:2],
+            *marks.get(case, ("", ""))[: 2 * bool(found.verdicts)],
+            *figures[2:],
+        )
+        for names, case, told in together
+        for figures in [tuple(_figures(told))]
+    )
+    columns = (*FIGURES[:2], *(AGAINST_FIRST if found.verdicts else ()), *FIGURES[2:])
+    print_table((*(NAMES[place] for place in shown), *columns), rows, wide=wide)
+    if len(runs) > len(together) - len(was):
+        seeds = len(runs) // (len(together) - len(was))
+        print_line(f"Means over {seeds} seeds{_of_intervals(told for _, _, told in together)}.")
+
+
+def _marks(found: Mapping[int, PolicyVerdict], those: Sequence[SweepCase]) -> dict[SweepCase, tuple[str, str]]:
+    """Of each case its completion times against those of the first, and whether it is the best."""
+    marks: dict[SweepCase, tuple[str, str]] = {}
+    for place, verdict in found.items():
+        mine = [case for case in those if case.trace == place and case.policy != AS_IT_WAS]
+        for n, (case, each) in enumerate(zip(mine, verdict.standings, strict=True)):
+            marks[case] = (share_of(each.jct) if n else "", each.mark)
+    return marks
+
+
+def _print_against_record(traces: Sequence[str], runs: Sequence[Run], *, wide: bool) -> None:
+    """How far each replay, of several seeds the first, is from the record of its trace; and what that means."""
+    first = [(run.case, run.error) for run in runs if run.case.seed == 0 and run.error is not None]
+    print_line("")
+    print_table(AGAINST, ((case.policy, *_against_record(error)) for case, error in first), wide=wide)
+    for place in dict.fromkeys(case.trace for case, _ in first):
+        those = [each for each in first if each[0].trace == place]
+        case, error = max(those, key=lambda each: each[1].closeness)
+        of = f"{traces[place]}: " if len(traces) > 1 else ""
+        print_line(f"{of}{case.policy} is nearest to what was recorded. {error.says}")
+
+
+def _against_record(error: ReplayError) -> Iterator[object]:
+    yield error.all.jobs
+    yield length(error.all.median_error_s)
+    yield f"{error.all.within_2x:.0%}"
+    yield "" if isnan(error.rank_correlation) else f"{error.rank_correlation:.2f}"
+    yield f"{error.use_error:.1%}"
+
+
+def _print_error(run: Run, error: ReplayError, *, wide: bool) -> None:
+    """The waits of one run against those recorded: all jobs, then by partition and by size."""
+    print_line("")
+    print_line(f"{run.case.policy}, held against the recorded waits")
+    groups = [("all jobs", error.all)]
+    groups += [(f"partition {name}", each) for name, each in error.by_partition.items() if len(error.by_partition) > 1]
+    groups += [(f"{name} GPU{'' if name == '1' else 's'}", each) for name, each in error.by_gpus.items()]
+    rows = (
+        (
+            name, each.jobs,
+            *map(length, (each.recorded_median_s, each.simulated_median_s, each.median_error_s)),
+            f"{each.within_2x:.0%}", f"{each.started_alike:.0%}",
+        )
+        for name, each in groups
+    )  # fmt: skip
+    print_table(ERRORS, rows, wide=wide)
+    print_line(error.says)
+
+
+def _of_intervals(groups: Iterable[Sequence[Metrics]]) -> str:
+    if any(len({(each.jct_s.mean, each.wait_s.mean) for each in found}) > 1 for found in groups):
+        return "; in brackets the interval at 95%, by bootstrap"
+    return ", which all gave the same"
+
+
+def _figures(found: Sequence[Metrics]) -> Iterator[object]:
+    """The cells of one row; of several seeds their means."""
+    yield found[0].jobs
+    yield _between([each.jct_s.mean for each in found])
+    for name in ("p50", "p90", "p95", "p99"):
+        yield length(fmean(getattr(each.jct_s, name) for each in found))
+    yield _between([each.wait_s.mean for each in found])
+    yield length(fmean(each.wait_s.p99 for each in found))
+    yield f"{fmean(each.slowdown.mean for each in found):.1f}"
+    yield round(fmean(each.preemptions for each in found))
+    yield length(fmean(each.makespan_s for each in found))
+    yield from (f"{fmean(shares):.1%}" for shares in ([m.utilisation for m in found], [m.goodput for m in found]))
+    yield f"{fmean(m.wasted_gpu_h for m in found):.0f} GPU h"
+    yield f"{fmean(m.success_rate for m in found):.1%}"
+
+
+def _between(seconds: Sequence[float]) -> str:
+    """A mean, and its interval where there are several values that differ."""
+    if len(set(seconds)) == 1:
+        return length(seconds[0])
+    low, high = interval(seconds, Generator(Philox(key=0)))
+    return f"{length(fmean(seconds))} ({length(low)} to {length(high)})"

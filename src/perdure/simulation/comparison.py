@@ -1,0 +1,59 @@
+"""Everything that a comparison of policies found: what tables, pages and files show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.model.table import JobTable
+from perdure.simulation.manifest import Manifest
+from perdure.simulation.sweep import Run, verdicts
+from perdure.simulation.verdict import PolicyVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyComparison:
+    """The runs of a sweep, and what is said of them."""
+
+    traces: Sequence[str]  # as a reader knows them
+    tables: Sequence[JobTable]
+    runs: Sequence[Run]
+    was: Sequence[Run] = ()  # the recorded schedules
+    facts: Mapping[str, str] = field(default_factory=dict)  # what all runs share
+    foresight: Sequence[str] = ()
+    slurm_conf: Mapping[str, Sequence[str]] | None = None  # keys of the file that are left out of account
+    manifest: Manifest | None = None
+    verdicts: Mapping[int, PolicyVerdict] = field(init=False)  # by the place of the trace; none of a policy alone
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "verdicts", verdicts(self.runs))
+
+    def trace_of(self, place: int) -> dict[str, str]:
+        """Names the trace where there are several."""
+        return {"trace": self.traces[place]} if len(self.traces) > 1 else {}
+
+    def to_json(self, *, timed: bool) -> dict[str, Any]:
+        """All figures. `timed`: with how long each simulation took, which no two times is the same.
+
+        `details` are the further figures of each run, and `replay_error` how far each is from its trace, in the order
+        of the runs.
+        """
+
+        def told(runs: Sequence[Run]) -> list[dict[str, Any]]:
+            return [self.trace_of(run.case.trace) | run.to_json(timed=timed) for run in runs]
+
+        further: dict[str, Any] = {}
+        if self.verdicts:
+            of = self.verdicts.items()
+            further["comparison"] = [self.trace_of(place) | verdict.to_json() for place, verdict in of]
+        if self.was:
+            further["as_it_was"] = told(self.was)
+            further["replay_error"] = [run.error.to_json() if run.error else None for run in self.runs]
+        if self.foresight:
+            further["foresight"] = list(self.foresight)
+        if self.slurm_conf is not None:
+            further["slurm_conf"] = self.slurm_conf
+        if self.manifest is not None:
+            further["manifest"] = self.manifest.to_json()
+        return {"runs": told(self.runs), "details": [run.details() for run in self.runs], **further}

@@ -1,0 +1,173 @@
+"""What a comparison says in three sentences: which policy, how sure that is, and who loses by it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.simulation.by_day import DayTotals, Group
+from perdure.simulation.difference import LEAST_DAYS, Difference, Differences, differences
+from perdure.simulation.groups import GroupKind
+
+_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
+_MOST_LOSERS = 3  # that are named, of each kind
+_NO_DIFFERENCE = 0.05  # shares in between, the whole interval
+_EVERYBODY: Group = (None, "")
+_PLURAL = {GroupKind.CLUSTER: "virtual clusters", GroupKind.USER: "users", GroupKind.GPUS: "sizes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one of the policies does, by the completion times of all jobs."""
+
+    label: str  # the policy, and the retry policy where they differ
+    against_first: Differences
+    against_best: Difference | None  # of the completion times of all jobs; None of the best
+
+    @property
+    def mark(self) -> str:
+        """The best, no different from it, or not certain to be worse; nothing where it is, or too few days tell."""
+        found = self.against_best
+        if found is None:
+            return "best"
+        if not found.change or (found.low is not None and found.high is not None and _is_near(found.low, found.high)):
+            return "no difference"
+        return "" if found.is_sure or found.low is None else "not certain"
+
+    @property
+    def jct(self) -> Difference:
+        """The completion times of all jobs against those under the first policy."""
+        return self.against_first[_EVERYBODY]["jct_s"]
+
+    @property
+    def losers(self) -> dict[Group, Difference]:
+        """Groups whose jobs surely end later than under the first policy, those that lose most time first."""
+        found = {group: of["jct_s"] for group, of in self.against_first.items() if group != _EVERYBODY}
+        lost = {group: each for group, each in found.items() if each.is_sure and each.change > 0}
+        return dict(sorted(lost.items(), key=lambda item: -item[1].change * item[1].jobs))
+
+    def to_json(self) -> dict[str, Any]:
+        def told(group: Group) -> dict[str, Any]:
+            of = self.against_first[group]
+            return {name: each.to_json() for name, each in of.items()}
+
+        groups = [{"of": group[0], "name": group[1], **told(group)} for group in self.against_first if group[0]]
+        return {"label": self.label, "mark": self.mark, **told(_EVERYBODY), "groups": groups}
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyVerdict:
+    """How all policies do on one trace, in the order in which they were asked for."""
+
+    standings: tuple[Standing, ...]
+    days: int  # on which jobs came
+
+    @property
+    def best(self) -> Standing:
+        return next(each for each in self.standings if each.against_best is None)
+
+    def sentences(self) -> tuple[str, str, str]:
+        """Which policy, and how much better it is; how sure that is; who loses by it."""
+        return _which(self), self._how_sure(), _who_loses(self)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "says": self.sentences(),
+            "days": self.days,
+            "standings": [each.to_json() for each in self.standings],
+        }
+
+    def _how_sure(self) -> str:
+        if self.days < LEAST_DAYS:
+            days = f"{self.days} day{'' if self.days == 1 else 's'}"
+            return f"How sure that is cannot be told: jobs came on {days}, and {LEAST_DAYS} are needed."
+        return (
+            f"Intervals are at 95%, from {self.days} days drawn anew, the same for all: they say what other days like "
+            "these would change, not how well the simulation fits this cluster."
+        )
+
+
+def judge(labels: Sequence[str], totals: Sequence[Sequence[DayTotals]]) -> PolicyVerdict:
+    """Compare each policy with the first, and with the best; of each the totals are given, one a seed."""
+    means = [sum(float(each.totals[0, 0].sum()) for each in found) / len(found) for found in totals]
+    best = min(range(len(means)), key=means.__getitem__)
+    standings = [
+        Standing(
+            label,
+            differences(found, totals[0]),
+            None if place == best else differences(found, totals[best])[_EVERYBODY]["jct_s"],
+        )
+        for place, (label, found) in enumerate(zip(labels, totals, strict=True))
+    ]
+    return PolicyVerdict(tuple(standings), int((totals[0][0].jobs[0] > 0).sum()))
+
+
+def length(seconds: float) -> str:
+    """A length of time in the largest unit of which it has one.
+
+    >>> length(90), length(7)
+    ('1.5 min', '7 s')
+    """
+    for unit_s, name in _UNITS:
+        if seconds >= unit_s:
+            return f"{seconds / unit_s:.1f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def share_of(found: Difference) -> str:
+    """A difference as a share, with its interval where there is one: -12% (-15% to -8%)."""
+    if found.low is None or found.high is None:
+        return f"{found.share:+.0%}"
+    return f"{found.share:+.0%} ({found.low:+.0%} to {found.high:+.0%})"
+
+
+def _is_near(low: float, high: float) -> bool:
+    return low >= -_NO_DIFFERENCE and high <= _NO_DIFFERENCE
+
+
+def _which(verdict: PolicyVerdict) -> str:
+    first, best = verdict.standings[0], verdict.best
+    alike, open_to = (
+        _listed([each.label for each in verdict.standings if each.mark == mark])
+        for mark in ("no difference", "not certain")
+    )
+    tail = f" No difference from it: {alike}." if alike else ""
+    tail += f" Not certain to be worse: {open_to}." if open_to else ""
+    if best is first:
+        return f"Stay with {first.label}: none of the others is better.{tail}"
+    typical = best.against_first[_EVERYBODY]["log_jct"]
+    return (
+        f"Best of {len(verdict.standings)} is {best.label}: against {first.label} jobs end "
+        f"{length(-best.jct.change)} sooner in the mean, {share_of(best.jct)}; the typical job (geometric mean) "
+        f"{share_of(typical)}.{tail}"
+    )
+
+
+def _who_loses(verdict: PolicyVerdict) -> str:
+    best, first = verdict.best, verdict.standings[0]
+    if best is first:
+        return "Nobody loses, since nothing changes."
+    if verdict.days < LEAST_DAYS:
+        return "Nor can be told who loses."
+    looked = Counter(kind for kind, _ in best.against_first if kind is not None)
+    losers = best.losers
+    if not losers:
+        of = _listed([f"{many} {_PLURAL[kind]}" for kind, many in looked.items()])
+        return f"Nobody is seen to lose, of {of} with jobs enough." if of else "Too few jobs to say who loses."
+    told = []
+    for kind, many in looked.items():
+        lost = [(group[1], each) for group, each in losers.items() if group[0] is kind]
+        if lost:
+            named = ", ".join(f"{_name(kind, name)} {share_of(each)}" for name, each in lost[:_MOST_LOSERS])
+            told.append(f"{len(lost)} of {many} {_PLURAL[kind]} ({named}{', ...' * (len(lost) > _MOST_LOSERS)})")
+    return f"Who loses, by later ends of jobs: {'; '.join(told)}."
+
+
+def _name(kind: GroupKind, name: str) -> str:
+    return f"{name} GPU{'' if name == '1' else 's'}" if kind is GroupKind.GPUS else name or "none"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

@@ -1,0 +1,105 @@
+"""Paired differences between schedules: how large, how sure, and the same draws for all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perdure.model.cluster import Cluster
+from perdure.simulation.by_day import MEASURES, DayTotals, day_totals
+from perdure.simulation.difference import LEAST_DAYS, differences
+from perdure.simulation.groups import GroupKind, groupings
+from perdure.simulation.simulate import simulate
+from tests.simulation.tables import jobs
+
+DAY = 86_400
+ALL = (None, "")
+
+
+def totals(jct_s, n_jobs=None) -> DayTotals:
+    """Of all jobs alone, by the mean JCT of each day; waits and slow-downs are alike."""
+    jct_s = np.array(jct_s, float)
+    many = np.full(len(jct_s), 1) if n_jobs is None else np.array(n_jobs)
+    each = np.array([jct_s * many, np.log(jct_s) * many, many, many])[:, None, :]
+    return DayTotals((ALL,), 0, many[None, :], each)
+
+
+def against(mine, theirs, measure="jct_s"):
+    return differences(mine, theirs)[ALL][measure]
+
+
+def test_totals_of_days_and_groups_by_hand():
+    table = jobs((1, 0, 10), (1, 1, 10), (2, DAY + 5, 20), user=["eve", "bob", "eve"])
+    found = day_totals(table, simulate(table, Cluster.parse("1x2"), "fifo"), groupings(table))
+    assert (found.groups, found.first_day, found.jobs.tolist()) == ((ALL,), 0, [[2, 1]])  # no group has jobs enough
+    assert found.totals[MEASURES.index("jct_s"), 0].tolist() == [20.0, 20.0]
+    assert found.totals[MEASURES.index("wait_s"), 0].tolist() == [0.0, 0.0]
+    many = jobs(*[(1, i, 10) for i in range(20)], (8, 30, 10), user=["eve"] * 20 + ["bob"])
+    found = day_totals(many, simulate(many, Cluster.parse("1x8"), "fifo"), groupings(many))
+    assert found.groups == (ALL, (GroupKind.USER, "eve"), (GroupKind.GPUS, "1"))  # 20 jobs, and one virtual cluster
+
+
+def test_days_are_those_of_utc():
+    table = jobs((1, 0, 10), (1, 7200, 10), began_s=DAY - 3600.0)
+    found = day_totals(table, simulate(table, Cluster.parse("1x1"), "fifo"), ())
+    assert (found.first_day, found.jobs.tolist()) == (0, [[1, 1]])
+
+
+def test_jobs_that_fare_alike_have_no_difference_and_no_doubt():
+    days = totals(np.arange(1, 21))
+    found = against([days], [days])
+    assert (found.change, found.low, found.high, found.is_sure) == (0.0, 0.0, 0.0, False)
+
+
+def test_what_is_better_by_the_same_share_each_day_is_sure_to_the_digit():
+    theirs = np.arange(10, 40)
+    found = against([totals(theirs / 2)], [totals(theirs)])
+    assert (found.share, found.is_sure) == (-0.5, True)
+    assert (found.low, found.high) == (pytest.approx(-0.5), pytest.approx(-0.5))
+
+
+def test_one_day_that_makes_the_whole_difference_is_not_sure():
+    theirs = np.full(30, 100.0)
+    theirs[12] = 100_000.0
+    found = against([totals(np.full(30, 100.0))], [totals(theirs)])
+    assert found.share < -0.9
+    assert not found.is_sure
+
+
+def test_a_day_counts_by_its_jobs():
+    mine, theirs = totals([10.0] * 10, [9] + [1] * 9), totals([20.0] + [10.0] * 9, [9] + [1] * 9)
+    found = against([mine], [theirs])
+    assert (found.jobs, found.mean, found.other) == (18, 10.0, 15.0)
+
+
+@pytest.mark.parametrize("days", [1, LEAST_DAYS - 1])
+def test_of_few_days_no_interval_is_told(days):
+    found = against([totals([1.0] * days)], [totals([2.0] * days)])
+    assert (found.share, found.low, found.high, found.is_sure) == (-0.5, None, None, False)
+
+
+def test_seeds_are_drawn_too():
+    """Where the seeds alone differ, one of them says that it is sure, and many that disagree say that it is not."""
+    theirs = [totals(np.full(20, 10.0))]
+    better, worse = totals(np.full(20, 5.0)), totals(np.full(20, 15.5))
+    assert against([better], theirs).is_sure
+    assert not against([better, worse], theirs * 2).is_sure
+
+
+def test_the_same_draws_come_again_and_serve_all():
+    rng = np.random.default_rng(0)
+    one, other = totals(rng.exponential(9, 25) + 1), totals(rng.exponential(9, 25) + 1)
+    assert against([one], [other]) == against([one], [other])
+    there, back = against([one], [other]), against([other], [one])
+    assert (1 + there.low) * (1 + back.high) == pytest.approx(1.0)
+
+
+def test_intervals_of_independent_days_hold_the_truth():
+    """Days that do not hang together, of which 95 of 100 intervals should hold it; widened for few blocks."""
+    rng = np.random.default_rng(1)
+    held = 0
+    for _ in range(100):
+        theirs = rng.exponential(100, 40) + 100
+        found = against([totals(theirs * rng.lognormal(-0.2, 0.3, 40))], [totals(theirs)], "log_jct")
+        held += found.low <= np.expm1(-0.2) <= found.high
+    assert 88 <= held <= 100

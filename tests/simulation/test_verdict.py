@@ -1,0 +1,70 @@
+"""What a comparison says: which policy, how sure that is, and who loses."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perdure.simulation.by_day import DayTotals
+from perdure.simulation.groups import GroupKind
+from perdure.simulation.verdict import judge
+
+ALL, EVE, BOB, WIDE = (None, ""), (GroupKind.USER, "eve"), (GroupKind.USER, "bob"), (GroupKind.GPUS, "9+")
+
+
+def totals(**jct_s) -> DayTotals:
+    """20 days with a job each of eve, bob and a wide one; JCTs by group."""
+    days = np.array([np.full(20, float(jct_s[name])) for name in ("eve", "bob", "wide")])
+    every = np.concatenate([days.sum(axis=0, keepdims=True), days])
+    logs = np.concatenate([np.log(days).sum(axis=0, keepdims=True), np.log(days)])
+    many = np.array([[3] * 20, *[[1] * 20] * 3])
+    return DayTotals((ALL, EVE, BOB, WIDE), 0, many, np.array([every, logs, many, many]))
+
+
+FIRST = totals(eve=100, bob=100, wide=100)
+
+
+def says(**others):
+    return judge(["fifo", *others], [[FIRST], *([each] for each in others.values())])
+
+
+def test_the_best_is_named_with_how_much_and_who_loses_first_of_all():
+    found = says(srtf=totals(eve=10, bob=10, wide=160))
+    which, sure, loses = found.sentences()
+    assert which.startswith("Best of 2 is srtf: against fifo jobs end 40 s sooner in the mean, -40% (-40% to -40%);")
+    assert "typical job (geometric mean) -75%" in which
+    assert sure.startswith("Intervals are at 95%, from 20 days")
+    assert loses == "Who loses, by later ends of jobs: 1 of 1 sizes (9+ GPUs +60% (+60% to +60%))."
+    assert [each.mark for each in found.standings] == ["", "best"]
+
+
+def test_nobody_loses_where_all_gain():
+    loses = says(srtf=totals(eve=10, bob=10, wide=90)).sentences()[2]
+    assert loses == "Nobody is seen to lose, of 2 users and 1 sizes with jobs enough."
+
+
+def test_where_the_first_is_the_best_nothing_changes():
+    found = says(las=totals(eve=100, bob=100, wide=400), same=FIRST)
+    which, _, loses = found.sentences()
+    assert which == "Stay with fifo: none of the others is better. No difference from it: same."
+    assert loses == "Nobody loses, since nothing changes."
+    assert [each.mark for each in found.standings] == ["best", "", "no difference"]
+
+
+def test_less_than_a_twentieth_is_no_difference():
+    found = says(one=totals(eve=50, bob=50, wide=50), other=totals(eve=51, bob=51, wide=51))
+    assert found.best.label == "one"
+    assert found.sentences()[0].endswith(" No difference from it: other.")
+
+
+def test_a_difference_that_days_do_not_agree_on_is_not_certain():
+    swaying = totals(eve=100, bob=100, wide=100)
+    swaying.totals[0, 0] *= np.random.default_rng(0).permutation([0.01, 0.01, 0.01, 8.0] * 5)
+    found = judge(["fifo", "sway"], [[FIRST], [swaying]])
+    assert found.best.label == "fifo"
+    assert found.sentences()[0].endswith("Not certain to be worse: sway.")
+
+
+def test_losers_stand_in_the_order_of_the_time_that_they_lose():
+    found = says(srtf=totals(eve=110, bob=150, wide=1))
+    assert [group[1] for group in found.best.losers] == ["bob", "eve"]
+    assert found.to_json()["standings"][1]["groups"][1]["name"] == "bob"
