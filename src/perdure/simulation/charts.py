@@ -17,7 +17,7 @@ from perdure.model.table import JobTable
 from perdure.simulation.groups import SIZES, GroupKind
 from perdure.simulation.result import Result
 from perdure.simulation.use import stretches, use_over_time
-from perdure.simulation.verdict import Standing
+from perdure.simulation.verdict import PolicyStanding
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +65,7 @@ class Shown:
     result: Result
 
 
-def draw(shown: Sequence[Shown], theme: Theme, best: Standing | None = None) -> dict[str, bytes]:
+def draw(shown: Sequence[Shown], theme: Theme, best: PolicyStanding | None = None) -> dict[str, bytes]:
     """Each picture as PNG, by its name; the first run is what others are compared with.
 
     `best`: how the best of several policies does. Raises `MissingExtra` without Matplotlib.
@@ -124,7 +124,7 @@ def _unit(longest_s: float) -> tuple[float, str]:
     return next((unit for unit in _UNITS if longest_s >= 2 * unit[0]), _UNITS[-1])
 
 
-def _changes(best: Standing, figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:  # noqa: ARG001
+def _changes(best: PolicyStanding, figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:  # noqa: ARG001
     """The groups of each kind that have most jobs, each with the change of its mean JCT and the interval."""
     kinds = [kind for kind in GroupKind if any(group[0] is kind for group in best.against_first)]
     panels = figure.subplots(1, len(kinds), squeeze=False)[0]

@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PairedDifference:
     """A mean over some jobs under one schedule against that under another; a change below 0 is better."""
 
     jobs: int
@@ -57,7 +57,7 @@ class Difference:
         return {name: getattr(self, name) for name in names}
 
 
-Differences = dict[Group, dict[str, Difference]]
+Differences = dict[Group, dict[str, PairedDifference]]
 """By group of jobs, then by measure."""
 
 
@@ -86,14 +86,14 @@ def differences(one: Sequence[DayTotals], other: Sequence[DayTotals], seed: int 
 _DrawsOf = tuple[Floats, Floats, Floats]  # how often each day and each seed is drawn, and how many jobs that makes
 
 
-def _difference(name: str, mine: Floats, theirs: Floats, runs: int, draws: _DrawsOf | None) -> Difference:
+def _difference(name: str, mine: Floats, theirs: Floats, runs: int, draws: _DrawsOf | None) -> PairedDifference:
     """Of totals by seed and day. Shares are resampled by their logarithms, so that none is below -100 %."""
     mean, other = float(mine.sum()) / runs, float(theirs.sum()) / runs
     jobs, blocks = runs // len(mine), mine.shape[1] / _block_days(mine.shape[1])
     if name.startswith("log"):  # geometric means
-        typical = Difference(jobs, float(np.exp(mean)), float(np.exp(other)))
+        typical = PairedDifference(jobs, float(np.exp(mean)), float(np.exp(other)))
         return typical if draws is None else _with_interval(typical, _drawn(mine - theirs, draws), blocks)
-    found = Difference(jobs, mean, other)
+    found = PairedDifference(jobs, mean, other)
     if draws is None or not mean or not other:
         return found
     one, against = _drawn(mine, draws), _drawn(theirs, draws)
@@ -108,7 +108,7 @@ def _drawn(totals: Floats, draws: _DrawsOf) -> Floats:
     return means
 
 
-def _with_interval(found: Difference, drawn: Floats, blocks: float) -> Difference:
+def _with_interval(found: PairedDifference, drawn: Floats, blocks: float) -> PairedDifference:
     """`drawn`: the logarithm of the ratio of the means in each draw."""
     few = max(5, min(round(blocks) - 1, 14))
     wider = _STUDENT[few - 5] / _NORMAL * (blocks / (blocks - 1)) ** 0.5

@@ -17,7 +17,7 @@ from perdure.simulation.comparison import PolicyComparison
 from perdure.simulation.figures_csv import write_csv
 from perdure.simulation.metrics import HOUR_S
 from perdure.simulation.sweep import Run, labels
-from perdure.simulation.verdict import Standing, PolicyVerdict, length, share_of
+from perdure.simulation.verdict import PolicyStanding, PolicyVerdict, length, share_of
 
 PAGE = "index.html"
 _MAX_GROUPS = 40  # virtual clusters, those with most jobs
@@ -151,7 +151,7 @@ def _section(
     return Section(trace, says, standings, len(drawn), len(shown) - len(drawn), pictures)
 
 
-def _standing(each: Standing) -> tuple[str, ...]:
+def _standing(each: PolicyStanding) -> tuple[str, ...]:
     """A policy against the first, by all jobs."""
     of = each.against_first[(None, "")]
     return each.label, each.mark, length(each.jct.mean), *(share_of(of[name]) for name in MEASURES)

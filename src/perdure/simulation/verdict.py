@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.simulation.by_day import DayTotals, Group
-from perdure.simulation.difference import LEAST_DAYS, Difference, Differences, differences
+from perdure.simulation.difference import LEAST_DAYS, Differences, PairedDifference, differences
 from perdure.simulation.groups import GroupKind
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
@@ -19,12 +19,12 @@ _PLURAL = {GroupKind.CLUSTER: "virtual clusters", GroupKind.USER: "users", Group
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PolicyStanding:
     """How one of the policies does, by the completion times of all jobs."""
 
     label: str  # the policy, and the retry policy where they differ
     against_first: Differences
-    against_best: Difference | None  # of the completion times of all jobs; None of the best
+    against_best: PairedDifference | None  # of the completion times of all jobs; None of the best
 
     @property
     def mark(self) -> str:
@@ -37,12 +37,12 @@ class Standing:
         return "" if found.is_sure or found.low is None else "not certain"
 
     @property
-    def jct(self) -> Difference:
+    def jct(self) -> PairedDifference:
         """The completion times of all jobs against those under the first policy."""
         return self.against_first[_EVERYBODY]["jct_s"]
 
     @property
-    def losers(self) -> dict[Group, Difference]:
+    def losers(self) -> dict[Group, PairedDifference]:
         """Groups whose jobs surely end later than under the first policy, those that lose most time first."""
         found = {group: of["jct_s"] for group, of in self.against_first.items() if group != _EVERYBODY}
         lost = {group: each for group, each in found.items() if each.is_sure and each.change > 0}
@@ -61,11 +61,11 @@ class Standing:
 class PolicyVerdict:
     """How all policies do on one trace, in the order in which they were asked for."""
 
-    standings: tuple[Standing, ...]
+    standings: tuple[PolicyStanding, ...]
     days: int  # on which jobs came
 
     @property
-    def best(self) -> Standing:
+    def best(self) -> PolicyStanding:
         return next(each for each in self.standings if each.against_best is None)
 
     def sentences(self) -> tuple[str, str, str]:
@@ -94,7 +94,7 @@ def judge(labels: Sequence[str], totals: Sequence[Sequence[DayTotals]]) -> Polic
     means = [sum(float(each.totals[0, 0].sum()) for each in found) / len(found) for found in totals]
     best = min(range(len(means)), key=means.__getitem__)
     standings = [
-        Standing(
+        PolicyStanding(
             label,
             differences(found, totals[0]),
             None if place == best else differences(found, totals[best])[_EVERYBODY]["jct_s"],
@@ -116,7 +116,7 @@ def length(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def share_of(found: Difference) -> str:
+def share_of(found: PairedDifference) -> str:
     """A difference as a share, with its interval where there is one: -12% (-15% to -8%)."""
     if found.low is None or found.high is None:
         return f"{found.share:+.0%}"
