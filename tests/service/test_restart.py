@@ -1,4 +1,4 @@
-"""A service that ends and begins again says the same of everything, and says nothing of another cluster, or of others."""
+"""A service that ends and begins again says the same of everything, and nothing of another cluster or of others."""
 
 import re
 from collections import Counter
