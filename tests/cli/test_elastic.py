@@ -74,7 +74,7 @@ def test_one_workload_of_several(folder, capsys):
 @pytest.mark.parametrize(
     ("further", "changed", "said"),
     [
-        ((), {"policy": "pollux"}, "no policy of that name plans jobs with profiles"),
+        ((), {"policy": "quincy"}, "no policy of that name plans jobs with profiles"),
         ((), {"cluster": "1x4:tpu"}, "no steps on GPU type 'tpu' were measured, only on aws, rtx"),
         ((), {"cluster": "1x4:rtx+1x8:rtx"}, "its nodes differ in their GPUs"),
         (("--load", "1"), {}, "no --load"),
@@ -106,3 +106,43 @@ def test_a_folder_without_profiles(folder, capsys):
     (folder / "scalability.csv").unlink()
     assert asked(folder) == 2
     assert "it has no scalability.parquet or .csv" in " ".join(capsys.readouterr().err.split())
+
+
+STEPS = "ResNet-18 (batch size 64)\tpython3 main.py\tcifar10\t--num_steps\t1\t{steps}\t1\t1\t-1\t{arrival}\n"
+
+
+@pytest.fixture
+def rated(tmp_path):
+    (tmp_path / "isolated.csv").write_text(
+        "gpu,job,scale_factor,steps_per_s\nfast,ResNet-18 (batch size 64),1,4\nslow,ResNet-18 (batch size 64),1,1\n"
+    )
+    lines = [STEPS.format(steps=7200, arrival=arrival) for arrival in (0, 100)]
+    (tmp_path / "jobs.trace").write_text("".join(lines))
+    return tmp_path
+
+
+def test_a_trace_in_steps_with_rates(rated, capsys):
+    assert asked(rated, "--json", trace="jobs.trace", cluster="1x1:fast + 1x1:slow", policy="gavel-las") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["runs"][0]["jobs"], said["assumed_restarts"]) == (2, [])
+    assert 1800 < said["runs"][0]["jct_mean_s"] < 7200
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ("fast,ResNet-18 (batch size 64),1,nan\nslow,ResNet-18 (batch size 64),1,1\n", "no number of steps a second"),
+        ("fast,ResNet-50 (batch size 64),1,4\nslow,ResNet-50 (batch size 64),1,1\n", "tell no rates of it"),
+        ("fast,ResNet-18 (batch size 64),1,4\n", "no steps on GPU type 'slow' were measured, only on fast"),
+    ],
+)
+def test_rates_that_are_none(rated, capsys, rates, said):
+    (rated / "isolated.csv").write_text("gpu,job,scale_factor,steps_per_s\n" + rates)
+    assert asked(rated, trace="jobs.trace", cluster="1x1:fast + 1x1:slow", policy="gavel-las") == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_trace_in_steps_needs_rates(folder, capsys):
+    (folder / "jobs.trace").write_text(STEPS.format(steps=100, arrival=0))
+    assert asked(folder, trace="jobs.trace") == 2
+    assert "a trace in steps needs rates" in " ".join(capsys.readouterr().err.split())

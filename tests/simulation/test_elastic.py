@@ -11,10 +11,10 @@ import pytest
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs, EpochProfile, StepProfile
-from perdure.scheduling.elastic import GpuType, Share
+from perdure.scheduling.elastic import GpuType, Share, is_placed
 from perdure.scheduling.elastic_policies import ELASTIC
 from perdure.scheduling.sia_policy import Sia
-from perdure.simulation.elastic import ElasticError, is_placed, replay_elastic
+from perdure.simulation.elastic import ElasticError, replay_elastic
 from perdure.simulation.elastic_metrics import ElasticMetrics, rho
 from perdure.simulation.retry_hook import Again
 from perdure.throughput.application import applications
@@ -72,6 +72,7 @@ class Fixed:
     shares: tuple[Share | None, ...]
     name: str = "fixed"
     round_s: float = 60.0
+    adaptive: bool = True
 
     def plan(self, view):
         share = self.shares[min(round(view.now_s / self.round_s), len(self.shares)) - 1]

@@ -6,7 +6,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +27,10 @@ from perdure.simulation.elastic_metrics import ElasticMetrics
 from perdure.simulation.failures import Failures
 from perdure.simulation.retries import retry_named
 from perdure.simulation.retry_hook import Retry
-from perdure.throughput.application import applications
-from perdure.throughput.traits import PUBLISHED
-from perdure.traces.profiles import GPU_TYPES, read_adaptive, read_profiles
+from perdure.throughput.application import Application, applications, rated_applications
+from perdure.throughput.traits import PUBLISHED, Traits
+from perdure.traces.gavel import is_gavel, read_steps
+from perdure.traces.profiles import GPU_TYPES, RATES, has_rates, read_adaptive, read_profiles, read_rates
 
 _RETRIES = "Use one of: recorded, never, always:K"
 FIGURES = (
@@ -54,12 +55,10 @@ def compare_elastic(
     if len(traces) > 1:
         raise InputError("whatif", f"{len(traces)} traces, and --profiles takes one", "Replay one after another")
     with progress(what="reading"):
-        cluster, jobs = _named_as_profiled(cluster_named(spec)), _jobs(traces[0])
-        steps, epochs = read_profiles(profiles)
-        known = applications(steps, epochs, jobs.application.tolist())
+        cluster, jobs, known, traits = _profiled(traces[0], profiles, spec)
     with progress(len(chosen) if len(chosen) > 1 else None, "replaying"), _silent():
-        found = [ElasticMetrics.of(replay_elastic(jobs, cluster, policy, known, PUBLISHED, again)) for policy in chosen]
-    unpublished = sorted(set(known) - set(PUBLISHED))
+        found = [ElasticMetrics.of(replay_elastic(jobs, cluster, policy, known, traits, again)) for policy in chosen]
+    unpublished = sorted(set(known) - set(traits))
     if as_json:
         print_json("whatif-elastic", 1, runs=[each.to_json() for each in found], assumed_restarts=unpublished)
         return 0
@@ -67,6 +66,26 @@ def compare_elastic(
     if unpublished:
         print_line(f"A restart of {', '.join(unpublished)} is taken to last 30 s.")
     return 0
+
+
+def _profiled(
+    trace: Path, profiles: Path, spec: str
+) -> tuple[Cluster, AdaptiveJobs, Mapping[str, Application], Mapping[str, Traits]]:
+    """The cluster, the jobs, their applications, and what is known of restarts: nothing where there are rates alone."""
+    if has_rates(profiles):
+        jobs = read_steps(trace)
+        rated = rated_applications(read_rates(profiles), jobs.application.tolist())
+        return cluster_named(spec), jobs, rated, dict.fromkeys(rated, Traits(0.0, 0.0))
+    if is_gavel(trace):
+        raise InputError(str(profiles), f"no *{RATES}.csv, and a trace in steps needs rates", "Name a folder with one")
+    jobs = _jobs(trace)
+    steps, epochs = read_profiles(profiles)
+    return (
+        _named_as_profiled(cluster_named(spec)),
+        jobs,
+        applications(steps, epochs, jobs.application.tolist()),
+        PUBLISHED,
+    )
 
 
 @contextmanager

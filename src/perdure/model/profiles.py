@@ -23,6 +23,17 @@ class StepProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class RateProfile:
+    """Measured rates of kinds of jobs that always use their GPUs in the same way, as columns of one length."""
+
+    application: NDArray[np.str_]
+    gpu_type: NDArray[np.str_]
+    gpus: NDArray[np.int64]
+    together: NDArray[np.bool_]  # on one node
+    steps_per_s: NDArray[np.float64]  # 0 where it does not run
+
+
+@dataclass(frozen=True, slots=True)
 class EpochProfile:
     """How training went at several batch sizes, as columns; the epochs of an application and batch stand in order."""
 
@@ -45,6 +56,8 @@ class AdaptiveJobs:
     fails: tuple[tuple[float, ...], ...] = ()
     """Of each job, for each attempt that fails, after which share of the work left at its beginning it does. Attempts
     beyond these pass; empty where none fails."""
+    steps: NDArray[np.float64] | None = None
+    """The work of each job (n_jobs,), where applications tell but rates; such a job keeps to the GPUs asked for."""
 
     def __len__(self) -> int:
         return len(self.job_id)

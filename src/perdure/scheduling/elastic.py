@@ -1,16 +1,18 @@
 """The protocol of policies that choose for each job how many GPUs of which type it gets, round by round.
 
 Jobs here have no running time: they have work, and do it at a speed that depends on what they are given. A change costs
-a restart. A policy sees what has been learned of a job's speed, never how fast it truly is.
+a restart. A policy sees what has been learned of a job's speed while it ran, and what was profiled of it before: how
+long it would take alone, just as it was asked for. How fast it truly is elsewhere it never sees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from perdure.throughput.learned import LearnedJob
+from perdure.throughput.speed import Floats
 
 
 class Share(NamedTuple):
@@ -43,6 +45,10 @@ class ElasticJob:
     restart_s: float  # what a restart is expected to take
     most_gpus: int  # that it can use at all
     learned: LearnedJob
+    work: float  # in steps of its smallest batch
+    alone_s: Floats  # of all of it, on the GPUs and with the batch asked for, on each type (n_types,); inf: it cannot
+    rigid: bool = False  # it runs on the GPUs asked for, and with their batch, or not at all
+    left: float = 1.0  # the part of its work that is still to be done
     share: Share | None = None
     restarting: bool = False
     restarts: int = 0
@@ -55,6 +61,7 @@ class ElasticView:
     types: tuple[GpuType, ...]
     jobs: Mapping[int, ElasticJob]
     now_s: float = 0.0
+    fastest_first: Sequence[int] = ()  # places of the types, by the speed of one GPU to all applications
 
 
 Plan = Mapping[int, Share]
@@ -62,9 +69,9 @@ Plan = Mapping[int, Share]
 
 
 class ElasticPolicy(Protocol):
-    """Decides at the beginning of each round of `round_s` seconds.
+    """Decides at the beginning of each round of `round_s` seconds. An object is of one run: it may remember.
 
-    It remembers nothing between rounds that the view does not show.
+    Under one that is `adaptive` each job chooses its batch itself; else it keeps to that asked for.
     """
 
     @property
@@ -73,5 +80,38 @@ class ElasticPolicy(Protocol):
     @property
     def round_s(self) -> float: ...
 
+    @property
+    def adaptive(self) -> bool: ...
+
     def plan(self, view: ElasticView) -> Plan:
         """Shares that together fit on the cluster. A share that stays the same costs no restart."""
+
+
+def is_placed(gpus: Sequence[int], kind: GpuType) -> bool:
+    """Whether shares find their nodes together, the largest first: whole nodes, and a rest within one node.
+
+    >>> is_placed([8, 2, 2], GpuType("t4", 3, 4)), is_placed([8, 3, 3], GpuType("t4", 3, 4))
+    (True, False)
+    """
+    size = kind.gpus_per_node
+    if all((size % each == 0 and each & (each - 1) == 0) or each % size == 0 for each in gpus):
+        return sum(gpus) <= kind.gpus  # halves of halves leave no hole
+    free = [size] * kind.nodes
+    for asked in sorted(gpus, reverse=True):
+        whole, rest = divmod(asked, size)
+        empty = [node for node, left in enumerate(free) if left == size]
+        if len(empty) < whole:
+            return False
+        for node in empty[:whole]:
+            free[node] = 0
+        fitting = [(left, node) for node, left in enumerate(free) if left >= rest]
+        if rest and not fitting:
+            return False
+        if rest:
+            free[min(fitting)[1]] -= rest
+    return True
+
+
+def share_of(gpus: int, place: int, kind: GpuType) -> Share:
+    """So many GPUs of the type at that place, on as few nodes as hold them."""
+    return Share(place, -(-gpus // kind.gpus_per_node), gpus)

@@ -6,10 +6,27 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from perdure.errors import ConfigError
+from perdure.scheduling import gavel
+from perdure.scheduling import gavel_objectives as objectives
 from perdure.scheduling.elastic import ElasticPolicy
+from perdure.scheduling.gavel_policy import Gavel
 from perdure.scheduling.sia_policy import Sia
 
-ELASTIC: Mapping[str, Callable[[], ElasticPolicy]] = MappingProxyType({"sia": Sia})
+ELASTIC: Mapping[str, Callable[[], ElasticPolicy]] = MappingProxyType(
+    {
+        "sia": Sia,
+        "gavel-las": lambda: Gavel("gavel-las", objectives.Snapshot(gavel.least_attained)),
+        "gavel-las-blind": lambda: Gavel("gavel-las-blind", objectives.Snapshot(gavel.least_attained), blind=True),
+        "gavel-water": lambda: Gavel("gavel-water", objectives.Snapshot(gavel.water_filling)),
+        "gavel-ftf": lambda: Gavel("gavel-ftf", objectives.FinishTimeFairness()),
+        "gavel-ftf-blind": lambda: Gavel("gavel-ftf-blind", objectives.FinishTimeFairness(), blind=True),
+        "gavel-makespan": lambda: Gavel("gavel-makespan", objectives.makespan),
+        "gavel-cost": lambda: Gavel("gavel-cost", objectives.cheapest),
+        "gavel-fifo": lambda: Gavel("gavel-fifo", objectives.first_come),
+        "gavel-fifo-blind": lambda: Gavel("gavel-fifo-blind", objectives.KeptTypes(), blind=True, only_granted=True),
+        "allox": lambda: Gavel("allox", objectives.AlloX()),
+    }
+)
 
 
 def elastic_named(name: str) -> ElasticPolicy:

@@ -14,6 +14,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_matrix, eye, hstack, kron, vstack
 
 from perdure.errors import InputError
+from perdure.scheduling.interior import Fractions, raise_lowest, reach
 
 Floats = NDArray[np.float64]
 SLACK = 1e-7  # relative: what a solver's tolerance may hide
@@ -52,8 +53,9 @@ class GavelRound:
         return cls(throughput, workers, ones if scale is None else scale, ones if weight is None else weight)
 
     def blind(self) -> GavelRound:
-        """The same for a policy that takes all GPU types as equal."""
-        return GavelRound((self.throughput > 0).astype(float), self.workers, self.scale, self.weight)
+        """The same for a policy that takes all GPU types to be as good as the best."""
+        best = self.throughput.max(axis=1, keepdims=True)
+        return GavelRound(np.where(self.throughput > 0, best, 0.0), self.workers, self.scale, self.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,26 +87,62 @@ def makespan(cluster: GavelRound, steps_left: Floats) -> Allocation:
     return _raise_smallest(cluster, 1.0 / steps_left)
 
 
+def early_enough(cluster: GavelRound, steps_left: Floats) -> Allocation:
+    """Makespan as the public code has it: the last end that halving an interval allows, up to 5% late.
+
+    `value` is as that of `makespan`. What is to spare is not spent on being early: jobs get more than they need.
+    """
+    soonest_s = 1.0 / makespan(cluster, steps_left).value
+    low, high, most, found = 100.0, 1e6, 1e6, 0.0
+    while not found:
+        while 1.05 * low < high:
+            middle = (low + high) / 2
+            if middle > soonest_s:
+                found = high = middle
+            else:
+                low = middle
+        low, most = most, 10 * most
+        high = most
+    fractions = reach(cluster.throughput, steps_left / found, cluster.scale, cluster.workers)
+    return makespan(cluster, steps_left) if fractions is None else Allocation(1.0 / found, fractions)
+
+
 def finish_time_fairness(cluster: GavelRound, spent_s: Floats, steps_left: Floats, alone_s: Floats) -> Allocation:
     """The largest rho is as small as can be: `value` is that rho.
 
     A job's rho is the time it will have taken, `spent_s` and what is left, over `alone_s`, what it would have taken
-    with its equal share from the start. All (n_jobs,). By bisection, as rho stands in a denominator.
+    with its equal share from the start. All (n_jobs,). A rho can be had if the throughputs that it asks for can; by
+    Newton's method on how far they can, within an interval.
     """
     low = float(np.max(spent_s / alone_s))
-    high, best = 2.0 * low + 1.0, None
-    while best is None or high - low > 1e-6 * high:
-        rho = high if best is None else (low + high) / 2
-        found = _raise_smallest(cluster, np.maximum(rho * alone_s - spent_s, 0.0) / steps_left)
-        if found.value >= 1.0:
-            high, best = rho, found.fractions
-        elif best is None:
-            high *= 2.0
-            if high > 1e12:
-                break
+    rho = high = float(np.max((spent_s + steps_left / _even(cluster)) / alone_s))
+    found = _reached(cluster, spent_s, steps_left, alone_s, rho)
+    while high - low > 1e-7 * high:
+        slope = float(found.price @ ((cluster.throughput * found.x).sum(axis=1) * alone_s / steps_left))
+        rho += (1.0 - found.level) / slope if slope > 0 else 0.0
+        if not low < rho < high:
+            rho = (low + high) / 2
+        found = _reached(cluster, spent_s, steps_left, alone_s, rho)
+        if found.level >= 1.0 - 1e-7:
+            high = rho
         else:
             low = rho
-    return Allocation(high, np.zeros_like(cluster.throughput) if best is None else best)
+        if abs(found.level - 1.0) < 1e-7:
+            break
+    return Allocation(high, _reached(cluster, spent_s, steps_left, alone_s, high, centred=True).x)
+
+
+def _even(cluster: GavelRound) -> Floats:
+    """Throughput (n_jobs,) with a share of each type that all jobs can have at once."""
+    return np.asarray(cluster.throughput @ (cluster.workers / (cluster.scale.sum() + cluster.workers.sum())), float)
+
+
+def _reached(
+    cluster: GavelRound, spent_s: Floats, steps_left: Floats, alone_s: Floats, rho: float, *, centred: bool = False
+) -> Fractions:
+    """How far the throughputs that a rho asks for can be had: 1 is just so."""
+    part = np.maximum(rho * alone_s - spent_s, 1e-9 * alone_s) / steps_left
+    return raise_lowest(cluster.throughput * part[:, None], cluster.scale, cluster.workers, centred=centred)
 
 
 def total_throughput(cluster: GavelRound) -> Allocation:
@@ -145,12 +183,12 @@ class _Smallest:
 
 def _raise_smallest(cluster: GavelRound, factor: Floats) -> Allocation:
     """The allocation whose smallest `factor * throughput` is largest."""
-    found = _solve_smallest(cluster, factor, np.zeros(len(factor)), np.zeros(len(factor), bool))
-    return Allocation(found.level, found.fractions)
+    found = raise_lowest(cluster.throughput * factor[:, None], cluster.scale, cluster.workers)
+    return Allocation(found.level, found.x)
 
 
 def _solve_smallest(cluster: GavelRound, factor: Floats, floor: Floats, held: NDArray[np.bool_]) -> _Smallest:
-    """The same, with those `held` at their floor or above instead."""
+    """The smallest `factor * throughput` is largest, with those `held` at their floor or above instead."""
     jobs, types = cluster.throughput.shape
     above = hstack([-_weighted(cluster, factor), csr_matrix((~held).astype(float)[:, None])])
     found = linprog(

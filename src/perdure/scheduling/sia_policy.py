@@ -26,6 +26,7 @@ class Sia:
     lambda_: float = 1.1
     p: float = -0.5
     limit_s: float = 10.0  # for the solver, in a round
+    adaptive: bool = True
 
     def plan(self, view: ElasticView) -> Plan:
         configs = Configurations.of_cluster(
@@ -51,7 +52,12 @@ class Sia:
         unknown = np.isnan(expected).all(axis=1)
         expected[unknown] = 1.0
         expected[configs.gpus > most[:, None]] = np.nan
-        worth = normalised(expected, np.ones(len(jobs), np.int64))
+        fewest = np.ones(len(jobs), np.int64)
+        for row, job in enumerate(jobs):
+            if job.rigid:  # only the type is chosen, by what was profiled
+                fewest[row] = job.asked_gpus
+                expected[row] = np.where(configs.gpus == job.asked_gpus, 1.0 / job.alone_s[configs.gpu_type], np.nan)
+        worth = normalised(expected, fewest)
         age_s = np.array([view.now_s - job.submit_s for job in jobs])
         restarts = np.array([job.restarts for job in jobs])
         factor = restart_factor(age_s, restarts, np.array([job.restart_s for job in jobs]))

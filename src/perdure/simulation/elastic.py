@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from perdure.errors import InputError, PerdureError
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs
-from perdure.scheduling.elastic import ElasticJob, ElasticPolicy, ElasticView, GpuType, Plan, Share
+from perdure.scheduling.elastic import ElasticJob, ElasticPolicy, ElasticView, GpuType, Plan, Share, is_placed
 from perdure.simulation.retry_hook import Again, FailedRun, Retry
 from perdure.throughput.application import Application, Layout
 from perdure.throughput.efficiency import StatisticalEfficiency
@@ -67,6 +67,8 @@ class _Running:
     application: Application
     traits: Traits
     seen: ElasticJob
+    batch: int  # asked for
+    adaptive: bool  # it chooses its batch itself
     layout: Layout = ()
     kind: str = ""
     local_batch: int = 0
@@ -84,6 +86,7 @@ class _Running:
     failed_s: float = np.nan  # when the present attempt failed
     ran_s: float = 0.0  # that the present attempt held GPUs
     batches: dict[tuple[object, ...], tuple[int, int]] = field(default_factory=dict)  # shared: batches chosen before
+    known_rate: tuple[tuple[object, ...], float] = ((), 0.0)  # by what it depends on
 
     def give(self, share: Share | None, types: Sequence[GpuType], now_s: float) -> None:
         """Take what the policy gives; what differs from before begins with a restart."""
@@ -140,12 +143,20 @@ class _Running:
                 if self.epoch == len(self.application.progress) - 1:
                     self.end_s, self.attempts = now_s + seconds - left_s, self.attempts + 1
                     break
-            self._choose_batch()
+            if self.adaptive:
+                self._choose_batch()
+        self.seen.left = 1.0 - self.progress / self.application.work
         self.ran_s += seconds - left_s
         self.gpu_s += (seconds - left_s) * gpus
 
     def _rate(self) -> float:
         """Progress a second as things are; what it sees of its steps and gradients is noted."""
+        asked = self.kind, self.layout, self.local_batch, self.accumulated, self.epoch
+        if self.known_rate[0] != asked:
+            self.known_rate = asked, self._new_rate()
+        return self.known_rate[1]
+
+    def _new_rate(self) -> float:
         application, gpus = self.application, sum(self.layout)
         batch = gpus * self.local_batch * (self.accumulated + 1)
         square, variance = application.gradients(batch, self.epoch)
@@ -168,6 +179,9 @@ class _Running:
         assert share is not None
         speed, nodes, gpus = application.speed[self.kind], len(self.layout), sum(self.layout)
         most = speed.largest_local_on(self.layout)
+        if not self.adaptive:
+            self.local_batch, self.accumulated = split(self.batch, gpus, most, application.base_batch)
+            return
         model = learned.speed[share.gpu_type].model()
         if model is None or learned.gradients is None:
             batch = max(application.base_batch, speed.smallest_local * gpus)
@@ -231,8 +245,8 @@ def replay_elastic(
     types, fits, batches = gpu_types(cluster), Fits(), dict[tuple[object, ...], tuple[int, int]]()
     _must_be_profiled(types, known)
     rows = range(len(jobs))
-    running = [_begun(jobs, row, types, known, traits, fits, batches) for row in rows]
-    view, now_s, rounds = ElasticView(types, {}), 0.0, 0
+    running = [_begun(jobs, row, types, known, traits, fits, batches, adaptive=policy.adaptive) for row in rows]
+    view, now_s, rounds = ElasticView(types, {}, fastest_first=_fastest_first(types, known)), 0.0, 0
     coming = [(float(submit_s), row) for row, submit_s in enumerate(jobs.submit_s)]  # a heap, as it is sorted
     there: dict[int, ElasticJob] = {}
     view.jobs = there
@@ -258,7 +272,7 @@ def replay_elastic(
                 running[row].give(plan.get(row), types, now_s)
         if rounds > _MOST_ROUNDS:
             raise ElasticError(f"policy {policy.name}", f"{len(there)} jobs never end", "Fix the policy")
-    alone = np.array([_alone_s(running[row], jobs, row, types) for row in rows])
+    alone = np.array([each.seen.alone_s.min() for each in running])
     return ElasticResult(
         policy.name,
         jobs.submit_s,
@@ -296,9 +310,14 @@ def _begun(
     traits: Mapping[str, Traits],
     fits: Fits,
     batches: dict[tuple[object, ...], tuple[int, int]],
+    *,
+    adaptive: bool,
 ) -> _Running:
-    application = known[str(jobs.application[row])]
-    trait = traits.get(application.name, Traits())
+    application, rigid = known[str(jobs.application[row])], jobs.steps is not None
+    if jobs.steps is not None:
+        application = application.of_steps(float(jobs.steps[row]))
+    trait, gpus = traits.get(application.name, Traits()), int(jobs.gpus[row])
+    batch = min(max(int(jobs.batch[row]), application.base_batch), application.largest_batch)
     speed = [application.speed[each.name] for each in types]
     local = {kind.name: (each.smallest_local, each.largest_local) for kind, each in zip(types, speed, strict=True)}
     single = np.array([each.single for each in speed])
@@ -306,9 +325,18 @@ def _begun(
     largest = max(int(jobs.batch[row]), application.base_batch)
     learned = learning(application.name, application.base_batch, largest, local, single, fits)
     most = min(_MOST_GPUS, max(application.largest_batch // each.smallest_local for each in speed))
-    seen = ElasticJob(float(jobs.submit_s[row]), int(jobs.gpus[row]), trait.expected_restart_s, most, learned)
+    alone_s = np.array([_alone_on_s(application, gpus, batch, kind) for kind in types]) * trait.slowdown
+    submit_s, work = float(jobs.submit_s[row]), application.work
+    seen = ElasticJob(submit_s, gpus, trait.expected_restart_s, most, learned, work, alone_s, rigid)
     fails = jobs.fails[row] if jobs.fails else ()
-    return _Running(application, trait, seen, fails=fails, batches=batches)
+    return _Running(application, trait, seen, batch, adaptive and not rigid, fails=fails, batches=batches)
+
+
+def _fastest_first(types: Sequence[GpuType], known: Mapping[str, Application]) -> Sequence[int]:
+    """Places of the types, by how fast one GPU is against the fastest, in the mean of the applications."""
+    single = np.array([[each.speed[kind.name].single for kind in types] for each in known.values()])
+    speed = np.nanmean(single / np.nanmax(single, axis=1, keepdims=True), axis=0)
+    return [int(place) for place in np.argsort(-speed, kind="stable")]
 
 
 def _must_be_profiled(types: Sequence[GpuType], known: Mapping[str, Application]) -> None:
@@ -326,55 +354,22 @@ def _check(name: str, plan: Plan, view: ElasticView) -> None:
     if unknown is not None:
         raise ElasticError(f"policy {name}", f"its plan names {unknown!r}, which is no job that is there", "Fix it")
     for place, kind in enumerate(view.types):
-        shares = sorted((share.gpus for share in plan.values() if share.gpu_type == place), reverse=True)
+        shares = [share.gpus for share in plan.values() if share.gpu_type == place]
         if not is_placed(shares, kind):
             raise ElasticError(f"policy {name}", f"{shares} GPUs of {kind.name!r} find no place", "Fix the policy")
 
 
-def is_placed(gpus: Sequence[int], kind: GpuType) -> bool:
-    """Whether shares find their nodes together, the largest first: whole nodes, and a rest within one node.
-
-    >>> is_placed([8, 2, 2], GpuType("t4", 3, 4)), is_placed([8, 3, 3], GpuType("t4", 3, 4))
-    (True, False)
-    """
-    free = [kind.gpus_per_node] * kind.nodes
-    for asked in gpus:
-        whole, rest = divmod(asked, kind.gpus_per_node)
-        empty = [node for node, left in enumerate(free) if left == kind.gpus_per_node]
-        if len(empty) < whole:
-            return False
-        for node in empty[:whole]:
-            free[node] = 0
-        fitting = [(left, node) for node, left in enumerate(free) if left >= rest]
-        if rest and not fitting:
-            return False
-        if rest:
-            free[min(fitting)[1]] -= rest
-    return True
-
-
-def _alone_s(job: _Running, jobs: AdaptiveJobs, row: int, types: Sequence[GpuType]) -> float:
-    """Seconds on the GPUs asked for, with the batch asked for, of the type where that is fastest."""
-    found = [_alone_on_s(job, int(jobs.gpus[row]), int(jobs.batch[row]), kind) for kind in types]
-    return min(found)
-
-
-def _alone_on_s(job: _Running, gpus: int, batch: int, kind: GpuType) -> float:
-    """Infinite where these GPUs are not there, or such a step was not measured."""
+def _alone_on_s(application: Application, gpus: int, batch: int, kind: GpuType) -> float:
+    """Seconds on so many GPUs of one type, all with this batch; infinite where they are not there or not measured."""
     if gpus > kind.gpus:
         return np.inf
-    application, speed = job.application, job.application.speed[kind.name]
+    speed = application.speed[kind.name]
     whole, rest = divmod(gpus, kind.gpus_per_node)
     layout = (kind.gpus_per_node,) * whole + (rest,) * (rest > 0)
-    batch = min(max(batch, application.base_batch), application.largest_batch)
     local, accumulated = split(batch, gpus, speed.largest_local_on(layout), application.base_batch)
     step_s, sync_s = speed.step_s(layout, local)
     if not step_s > 0:
         return np.inf
     each_s = step_s + accumulated * (step_s - sync_s)
-    batch = gpus * local * (accumulated + 1)
-    gains = [
-        gain(*application.gradients(batch, epoch), batch / application.base_batch)
-        for epoch in range(len(application.progress) - 1)
-    ]
-    return float(np.sum(np.diff(application.progress) / gains) * each_s * job.traits.slowdown)
+    gains = application.gains(gpus * local * (accumulated + 1))
+    return float(np.sum(np.diff(application.progress) / gains) * each_s)

@@ -3,17 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import LinearNDInterpolator
 
 from perdure.errors import InputError
-from perdure.model.profiles import EpochProfile, StepProfile
+from perdure.model.profiles import EpochProfile, RateProfile, StepProfile
 from perdure.throughput.speed import Floats
 
 Layout = tuple[int, ...]  # GPUs on each node
+
+
+class Speed(Protocol):
+    """Seconds of a step on one GPU type."""
+
+    @property
+    def smallest_local(self) -> int: ...
+
+    @property
+    def largest_local(self) -> int: ...
+
+    @property
+    def single(self) -> float:
+        """Examples a second of one GPU at its largest batch."""
+
+    def step_s(self, layout: Layout, local_batch: int, /) -> tuple[float, float]:
+        """Seconds of a step and of its synchronising; NaN where nothing near was measured."""
+
+    def largest_local_on(self, layout: Layout, /) -> int:
+        """The largest batch of a GPU there."""
+
+
+@dataclass(frozen=True, slots=True)
+class RatedSpeed:
+    """Steps a second by GPUs, and whether they are on one node; a batch is whatever the job uses."""
+
+    per_s: Mapping[tuple[int, bool], float]
+    smallest_local: int = 1
+    largest_local: int = 1
+
+    @property
+    def single(self) -> float:
+        return self.per_s.get((1, True), np.nan)
+
+    def step_s(self, layout: Layout, _local_batch: int) -> tuple[float, float]:
+        """As `Speed`; of GPUs on several nodes that were measured on one only, that rate."""
+        gpus = sum(layout)
+        rate = self.per_s.get((gpus, len(layout) == 1), self.per_s.get((gpus, True), 0.0))
+        return (1.0 / rate, 0.0) if rate > 0 else (np.nan, np.nan)
+
+    def largest_local_on(self, _layout: Layout) -> int:
+        return self.largest_local
 
 
 @dataclass(slots=True)
@@ -70,7 +113,7 @@ class Application:
     progress: Floats
     square: Floats
     variance: Floats
-    speed: Mapping[str, MeasuredSpeed]  # by GPU type
+    speed: Mapping[str, Speed]  # by GPU type
 
     @property
     def base_batch(self) -> int:
@@ -85,15 +128,35 @@ class Application:
         """All of its work."""
         return float(self.progress[-1])
 
+    def of_steps(self, steps: float) -> Application:
+        """The same with other work."""
+        return replace(self, progress=self.progress * (steps / self.work))
+
     def gradients(self, batch: float, epoch: int) -> tuple[float, float]:
         """The squared norm of the mean gradient, and its variance, in an epoch counted from 0."""
         square = float(np.interp(batch, self.batches, self.square[:, epoch]))
         return square, float(np.interp(batch, self.batches, self.variance[:, epoch]))
 
+    def gains(self, batch: float) -> Floats:
+        """How many steps of the base batch a step of this one is worth in each epoch (n_epochs,)."""
+        place = float(np.interp(batch, self.batches, np.arange(len(self.batches))))
+        low, high = int(np.floor(place)), int(np.ceil(place))
+        part = place - low
+        square, variance = ((1 - part) * each[low] + part * each[high] for each in (self.square, self.variance))
+        return np.asarray((variance + square) / (variance * self.base_batch / batch + square), float)
+
 
 def applications(steps: StepProfile, epochs: EpochProfile, wanted: Iterable[str]) -> dict[str, Application]:
     """The wanted applications. Raises `InputError`, naming the application, where a profile lacks one."""
     return {name: _application(name, steps, epochs) for name in sorted(set(wanted))}
+
+
+def rated_applications(rates: RateProfile, wanted: Iterable[str]) -> dict[str, Application]:
+    """The wanted kinds of jobs, each with work of one step, and saving a hundred times on its way.
+
+    Raises `InputError`, naming the kind, where a profile lacks one.
+    """
+    return {name: _rated(name, rates) for name in sorted(set(wanted))}
 
 
 def turned(layout: Layout) -> Layout:
@@ -103,6 +166,25 @@ def turned(layout: Layout) -> Layout:
     (1, 2, 4)
     """
     return min(layout[place:] + layout[:place] for place in range(len(layout)))
+
+
+def _rated(name: str, rates: RateProfile) -> Application:
+    own = rates.application == name
+    if not own.any():
+        raise InputError(f"application {name!r}", "the profiles tell no rates of it", "Add it, or leave it out")
+    wrong = own & ~(np.isfinite(rates.steps_per_s) & (rates.steps_per_s >= 0))
+    if wrong.any():
+        kind = rates.gpu_type[wrong][0]
+        raise InputError(f"application {name!r} on {kind}", "its rate is no number of steps a second", "Leave it out")
+    speed: dict[str, Speed] = {}
+    for kind in np.unique(rates.gpu_type[own]).tolist():
+        rows = own & (rates.gpu_type == kind)
+        where = zip(rates.gpus[rows].tolist(), rates.together[rows].tolist(), strict=True)
+        speed[kind] = RatedSpeed(dict(zip(where, rates.steps_per_s[rows].tolist(), strict=True)))
+    largest = int(rates.gpus[own].max())
+    batches = np.array([1, max(largest, 2)])
+    saves = np.linspace(0.0, 1.0, 101)
+    return Application(name, batches, saves, np.ones((2, 100)), np.zeros((2, 100)), speed)
 
 
 def _application(name: str, steps: StepProfile, epochs: EpochProfile) -> Application:

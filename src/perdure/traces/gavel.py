@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from perdure.errors import InputError
+from perdure.model.profiles import AdaptiveJobs
 from perdure.traces.columns import NUMBER, TEXT, load, look
 from perdure.traces.source import TraceSource
 from perdure.traces.trace import Format, Sieve, Trace, gather
@@ -51,6 +52,28 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
         vc=np.array(vc, np.str_),
         notes=("durations are steps over the rate of the best GPU",),
     )
+
+
+def read_steps(path: Path) -> AdaptiveJobs:
+    """The jobs of a trace with their steps, for rates that are read elsewhere. Raises `InputError`, naming the line."""
+    source = look(path)
+    line, fields, _ = zip(*_jobs(source), strict=True)
+    sieve = Sieve(len(line), lambda row: source.at_line(line[row]), False)
+    told = [_numbers(row) for row in fields]
+    broken = np.array([numbers is None for numbers in told], bool)
+    sieve.bad(broken, "the line has neither 7 nor 10 columns, or a word that is not a number", "Fix the line")
+    steps, gpus, submit_s = np.array([numbers or (np.nan,) * 3 for numbers in told], np.float64).T
+    sieve.bad(~((steps > 0) & (gpus >= 1) & np.isfinite(submit_s)), "a job without steps, GPUs or arrival", "Fix it")
+    order = np.argsort(submit_s, kind="stable")
+    kinds = np.array([row[_JOB_TYPE] for row in fields])
+    names = np.array([str(number) for number in range(len(line))])
+    whole = gpus[order].astype(np.int64)
+    return AdaptiveJobs(names, submit_s[order], kinds[order], whole, whole, steps=steps[order])
+
+
+def is_gavel(path: Path) -> bool:
+    """Whether this is a file, and such a trace."""
+    return path.is_file() and sniff(look(path).head, path.name)
 
 
 def _jobs(source: TraceSource) -> Iterator[tuple[int, list[str], str]]:

@@ -9,9 +9,10 @@ from types import MappingProxyType
 import numpy as np
 
 from perdure.errors import InputError
-from perdure.model.profiles import AdaptiveJobs, EpochProfile, StepProfile
+from perdure.model.profiles import AdaptiveJobs, EpochProfile, RateProfile, StepProfile
 from perdure.traces.columns import NUMBER, TEXT, load, look
 
+RATES, SOURCE = "isolated", "simulation"  # of rates from several sources, these
 PLACEMENTS, SCALABILITY, EPOCHS = "placements", "scalability", "validation_stat_efficiency"
 GPU_TYPES: Mapping[str, str] = MappingProxyType({"t4": "aws", "a100": "dgx-ext", "v100": "azure", "quadro": "quad"})
 """How the profiles name machines with these GPUs."""
@@ -65,6 +66,34 @@ def read_profiles(folder: Path) -> tuple[StepProfile, EpochProfile]:
     return steps, epochs
 
 
+def has_rates(folder: Path) -> bool:
+    """Whether a folder holds rates of kinds of jobs, in the form of Gavel's tables, and no profiles of steps."""
+    return bool(_found(folder, RATES)) and not _found(folder, PLACEMENTS)
+
+
+def read_rates(folder: Path) -> RateProfile:
+    """Read ``*isolated`` of a folder, Parquet or CSV: ``gpu,job,scale_factor,steps_per_s``, and ``consolidated``.
+
+    Of rows with a ``source``, those of the simulation are taken. Raises `InputError`, and `MissingExtra`.
+    """
+    wanted = {"gpu": TEXT, "job": TEXT, "scale_factor": NUMBER, "steps_per_s": NUMBER}
+    path = _file(folder, RATES)
+    columns, sieve = load(look(path), wanted, False, optional={"consolidated": TEXT, "source": TEXT})
+    gpus = columns["scale_factor"]
+    sieve.bad(~(np.isfinite(gpus) & (gpus >= 1)), "scale_factor is no number of GPUs", "Fix it")
+    n = len(gpus)
+    told = columns.get("source", np.full(n, SOURCE))
+    rows = told == SOURCE if (told == SOURCE).any() else np.ones(n, bool)
+    together = np.char.lower(columns["consolidated"]) != "false" if "consolidated" in columns else np.ones(n, bool)
+    return RateProfile(
+        columns["job"][rows],
+        columns["gpu"][rows],
+        gpus[rows].astype(np.int64),
+        together[rows],
+        columns["steps_per_s"][rows],
+    )
+
+
 def read_adaptive(path: Path, workload: int | None = None) -> AdaptiveJobs:
     """Read a trace of ``name,time,application,num_replicas,batch_size``; of several in a file, the one of that number.
 
@@ -109,8 +138,12 @@ def _fails(path: Path, text: str) -> tuple[float, ...]:
     return found
 
 
+def _found(folder: Path, ending: str) -> list[Path]:
+    return sorted(path for kind in ("parquet", "csv", "csv.gz") for path in folder.glob(f"*{ending}.{kind}"))
+
+
 def _file(folder: Path, ending: str) -> Path:
-    found = sorted(path for kind in ("parquet", "csv", "csv.gz") for path in folder.glob(f"*{ending}.{kind}"))
+    found = _found(folder, ending)
     if not found:
         raise InputError(str(folder), f"it has no {ending}.parquet or .csv", "Name a folder of Sia's profiles")
     return found[0]

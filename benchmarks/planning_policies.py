@@ -1,0 +1,69 @@
+"""Runs whole workloads under policies that plan, beside what was published: CPU seconds and mean completion times.
+
+    python -m benchmarks.planning_policies DATA [POLICY ...]
+
+DATA holds `golden-schedulers`, `gpu-profiles` and `traces`. Set ``OPENBLAS_NUM_THREADS=1``: waiting threads cost time.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from perdure.model.cluster import Cluster
+from perdure.scheduling.elastic_policies import elastic_named
+from perdure.simulation.elastic import ElasticResult, replay_elastic
+from perdure.throughput.application import rated_applications
+from perdure.throughput.traits import Traits
+from perdure.traces.gavel import read_steps
+from perdure.traces.profiles import read_rates
+
+GAVEL: Mapping[str, str] = {
+    "gavel-fifo-blind": "g200-fifo",
+    "gavel-las-blind": "g200-max_min_fairness",
+    "gavel-las": "g200-max_min_fairness_perf",
+    "gavel-ftf": "g200-finish_time_fairness_perf",
+    "gavel-makespan": "g200-min_total_duration_perf",
+    "allox": "g200-allox",
+}
+"""Our names of what Gavel's simulator calls so."""
+WINDOW = 200  # jobs that Gavel's averages are of; later ones only keep the cluster busy
+
+
+def gavel_jobs(data: Path, policy: str) -> ElasticResult:
+    """Gavel's generated jobs on 12 GPUs of each of three types, under a policy."""
+    jobs = read_steps(data / "golden-schedulers" / "gavel" / "g200.trace.gz")
+    rows = np.arange(1, len(jobs))  # its generator wrote the first job twice
+    kept = {name: getattr(jobs, name)[rows] for name in ("job_id", "submit_s", "application", "gpus", "batch")}
+    assert jobs.steps is not None
+    jobs = replace(jobs, **kept, steps=jobs.steps[rows])
+    known = rated_applications(read_rates(data / "gpu-profiles" / "gavel"), jobs.application.tolist())
+    free = dict.fromkeys(known, Traits(0.0, 0.0))
+    cluster = Cluster.parse("12x1:v100 + 12x1:p100 + 12x1:k80")
+    return replay_elastic(jobs, cluster, elastic_named(policy), known, free)
+
+
+def golden(data: Path, policy: str) -> float:
+    """The mean completion time of a run of Gavel's own simulator, in seconds."""
+    told = json.loads((data / "golden-schedulers" / "gavel" / "expected.json").read_text())
+    return float(told[GAVEL[policy]]["avg_jct"])
+
+
+def main() -> None:
+    data, *wanted = Path(sys.argv[1]), *sys.argv[2:]
+    for policy in wanted or GAVEL:
+        began_s = time.process_time()
+        found = gavel_jobs(data, policy)
+        taken_s = time.process_time() - began_s
+        mean_s, told_s = float(found.jct_s[:WINDOW].mean()), golden(data, policy)
+        print(f"{policy}: {mean_s:.0f} s, Gavel {told_s:.0f} s ({mean_s / told_s - 1:+.2%}), {taken_s:.1f} CPU s")
+
+
+if __name__ == "__main__":
+    main()

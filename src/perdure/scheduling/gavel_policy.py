@@ -1,0 +1,151 @@
+"""Gavel as a policy: fractions of time from a linear program, and rounds that give each job its fractions in turn.
+
+Source: D. Narayanan et al., "Heterogeneity-aware cluster scheduling policies for deep learning workloads", OSDI 2020,
+section 5; details after its public simulator.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from perdure.scheduling.elastic import ElasticJob, ElasticView, Plan, Share, is_placed, share_of
+from perdure.scheduling.gavel import Floats, GavelRound
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What fractions are asked for: jobs by their rows, and as linear programs see them."""
+
+    view: ElasticView
+    rows: Sequence[int]
+    cluster: GavelRound
+
+    @property
+    def jobs(self) -> Sequence[ElasticJob]:
+        return [self.view.jobs[row] for row in self.rows]
+
+    @property
+    def left(self) -> Floats:
+        """The steps that are left of each job (n_jobs,)."""
+        return np.array([job.work * max(job.left, 1e-12) for job in self.jobs])
+
+
+class Objective(Protocol):
+    """What the fractions of time are to make best. An object is of one run: it may remember."""
+
+    def __call__(self, asked: Asked, /) -> Floats:
+        """Fractions (n_jobs, n_types)."""
+
+
+@dataclass(slots=True)
+class _Account:
+    """What a job was to get and got since fractions were last computed, by GPU type (n_types,)."""
+
+    received_s: Floats
+    lacks_s: Floats  # over all of its time: what it should have received and did not
+    fraction: Floats | None = None  # None: it came since
+
+
+@dataclass(slots=True)
+class Gavel:
+    """Fractions are computed anew when jobs come or go, at most every `reset_s`; until then newcomers hold a place.
+
+    A job runs on the GPUs that it asks for, with its batch; in a round on GPUs of one type. Types are filled one after
+    the other, the fastest first, with those jobs first that lack most: by fraction over time received, then what they
+    lack, then fraction. GPUs to spare go to whoever can use them. With `blind` all types count as equal, and their
+    order is drawn in each round.
+    """
+
+    name: str
+    objective: Objective
+    blind: bool = False
+    only_granted: bool = False  # no GPUs to spare for jobs without a fraction
+    round_s: float = 360.0
+    reset_s: float = 1920.0
+    adaptive: bool = False
+    seed: int = 0
+    _accounts: dict[int, _Account] = field(default_factory=dict)
+    _last_s: float = 0.0
+    _computed_s: float | None = None
+    _changed: bool = True
+    _draw: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._draw = random.Random(self.seed + 5)  # noqa: S311 - the public simulator's stream
+
+    def plan(self, view: ElasticView) -> Plan:
+        self._note(view)
+        due = self._computed_s is None or view.now_s - self._computed_s >= self.reset_s
+        if self._changed and due:
+            self._compute(view)
+        plan: dict[int, Share] = {}
+        for place in self._order(view):
+            kind, given = view.types[place], list[int]()
+            for row in self._lacking(view, place):
+                gpus = view.jobs[row].asked_gpus
+                if row not in plan and sum(given) + gpus <= kind.gpus and is_placed([*given, gpus], kind):
+                    given.append(gpus)
+                    plan[row] = share_of(gpus, place, kind)
+        return {row: share for row, share in plan.items() if self._accounts[row].fraction is not None}
+
+    def _note(self, view: ElasticView) -> None:
+        """Who came and went, and what each received in the round that is over."""
+        gone = self._accounts.keys() - view.jobs.keys()
+        come = view.jobs.keys() - self._accounts.keys()
+        self._changed |= bool(gone or come)
+        for row in gone:
+            del self._accounts[row]
+        for row, job in view.jobs.items():
+            if row in come:
+                self._accounts[row] = self._new(len(view.types))
+            elif job.share is not None:
+                self._accounts[row].received_s[job.share.gpu_type] += view.now_s - self._last_s
+        self._last_s = view.now_s
+
+    def _new(self, types: int) -> _Account:
+        return _Account(np.full(types, self.round_s / 2), np.zeros(types))
+
+    def _compute(self, view: ElasticView) -> None:
+        rows = list(view.jobs)
+        passed_s = 0.0 if self._computed_s is None else view.now_s - self._computed_s
+        for row in rows:
+            account = self._accounts[row]
+            due_s = 0.0 if account.fraction is None else account.fraction * passed_s
+            account.lacks_s += due_s - (account.received_s - self.round_s / 2)
+            account.received_s[:] = self.round_s / 2
+        fractions = self.objective(Asked(view, rows, self._cluster(view, rows)))
+        for row, fraction in zip(rows, fractions, strict=True):
+            self._accounts[row].fraction = fraction
+        self._computed_s, self._changed = view.now_s, False
+
+    def _cluster(self, view: ElasticView, rows: Sequence[int]) -> GavelRound:
+        throughput = np.array([view.jobs[row].work / view.jobs[row].alone_s for row in rows])
+        scale = np.array([float(view.jobs[row].asked_gpus) for row in rows])
+        found = GavelRound.of(throughput, np.array([float(kind.gpus) for kind in view.types]), scale)
+        return found.blind() if self.blind else found
+
+    def _order(self, view: ElasticView) -> Sequence[int]:
+        """The types in the order in which they are filled."""
+        places = list(view.fastest_first)
+        if self.blind:
+            self._draw.shuffle(places)
+        return places
+
+    def _lacking(self, view: ElasticView, place: int) -> Sequence[int]:
+        """Jobs that may run on this type, most lacking first."""
+        ranked = []
+        for row, account in self._accounts.items():
+            if np.isinf(view.jobs[row].alone_s[place]):
+                continue
+            fraction = 0.0 if account.fraction is None else float(account.fraction[place])
+            if fraction > 0 or not self.only_granted:
+                ranked.append(
+                    (fraction / float(account.received_s[place]), float(account.lacks_s[place]), fraction, row)
+                )
+        ranked.sort(key=lambda entry: entry[:3], reverse=True)
+        return [row for *_, row in ranked]

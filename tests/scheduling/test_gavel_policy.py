@@ -1,0 +1,84 @@
+"""Gavel as a policy: its own simulator's averages, and what its rounds keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.planning_policies import WINDOW, gavel_jobs, golden
+from perdure.errors import InputError
+from perdure.model.cluster import Cluster
+from perdure.model.profiles import AdaptiveJobs, RateProfile
+from perdure.scheduling.elastic_policies import ELASTIC, elastic_named
+from perdure.simulation.elastic import replay_elastic
+from perdure.throughput.application import rated_applications
+from perdure.throughput.traits import Traits
+from tests.conftest import require
+
+GAVEL = [name for name in ELASTIC if name.startswith("gavel")]
+
+
+@pytest.mark.parametrize("policy", ["gavel-fifo-blind", "allox"])
+def test_the_average_of_gavels_own_simulator(policy: str, data_dir: Path | None) -> None:
+    data = require("data", data_dir, "no golden schedules here")
+    assert gavel_jobs(data, policy).jct_s[:WINDOW].mean() == pytest.approx(golden(data, policy), rel=0.005)
+
+
+RATES = RateProfile(
+    np.array(["net", "net", "net", "net"]),
+    np.array(["fast", "slow", "fast", "slow"]),
+    np.array([1, 1, 2, 2]),
+    np.ones(4, bool),
+    np.array([4.0, 1.0, 8.0, 2.0]),
+)
+CLUSTER = Cluster.parse("1x2:fast + 1x2:slow")
+
+
+def replayed(policy: str, steps, gpus=None, submit_s=None):
+    n = len(steps)
+    asked = np.ones(n, np.int64) if gpus is None else np.array(gpus)
+    came_s = np.zeros(n) if submit_s is None else np.array(submit_s)
+    names = np.array([str(row) for row in range(n)])
+    jobs = AdaptiveJobs(names, came_s, np.full(n, "net"), asked, asked, steps=np.array(steps, float))
+    known = rated_applications(RATES, ["net"])
+    return replay_elastic(jobs, CLUSTER, elastic_named(policy), known, {"net": Traits(0.0, 0.0)})
+
+
+@pytest.mark.parametrize("policy", [*GAVEL, "sia"])
+def test_a_job_alone_takes_its_steps_on_the_fastest_type(policy: str) -> None:
+    found, round_s = replayed(policy, [14400.0]), elastic_named(policy).round_s
+    blind = policy.endswith("-blind") and policy != "gavel-fifo-blind"
+    assert found.end_s[0] >= 3600.0
+    if not blind:
+        assert found.end_s[0] == pytest.approx(3600.0 + round_s)
+
+
+@pytest.mark.parametrize("policy", GAVEL)
+def test_more_jobs_than_gpus_share_them_and_all_end(policy: str) -> None:
+    found = replayed(policy, [20_000.0 + 100 * row for row in range(8)], [1, 2] * 4, [600.0 * row for row in range(8)])
+    assert np.isfinite(found.end_s).all()
+    work = np.array([20_000.0 + 100 * row for row in range(8)]) / 4
+    assert (found.jct_s >= work / np.where(np.arange(8) % 2, 2, 1) - 1e-6).all()
+
+
+@pytest.mark.parametrize("policy", GAVEL)
+def test_asked_twice_it_plans_the_same(policy: str) -> None:
+    first, second = (replayed(policy, [9000.0, 30_000.0, 500.0, 700.0, 8000.0]) for _ in range(2))
+    assert first.end_s.tolist() == second.end_s.tolist()
+
+
+def test_equal_jobs_wait_alike_under_least_attained_service() -> None:
+    found = replayed("gavel-las", [50_000.0] * 8)
+    assert found.end_s.max() < 1.1 * found.end_s.min()
+
+
+def test_allox_refuses_jobs_of_several_gpus() -> None:
+    with pytest.raises(InputError, match=r"job 2: it asks for 2 GPUs"):
+        replayed("allox", [100.0, 100.0], [1, 2])
+
+
+def test_a_kind_without_rates_is_named() -> None:
+    with pytest.raises(InputError, match=r"'bert'.*no rates"):
+        rated_applications(RATES, ["bert"])
