@@ -231,7 +231,7 @@ def _sooner(
 def _starts_before(
     scene: Scene, jobs: Sequence[QueuedJob], start_s: NDArray[np.float64]
 ) -> list[NDArray[np.float64] | None]:
-    """When each job starts in the first futures, where another has not started by then; None where it seems no sooner."""
+    """When each job starts in the first futures, where another has not started by then; None if it seems no sooner."""
     first = start_s[:FIRST_SAMPLES]
     found = scene.starts(jobs, range(FIRST_SAMPLES), float(first.max()), first)
     left = [row for row, its in enumerate(found) if may_be_sooner(first, its)]
