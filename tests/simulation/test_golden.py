@@ -30,7 +30,8 @@ GITTINS = "dlas-gpu-gittins"
 @pytest.fixture(scope="module")
 def tiresias(data_dir: Path | None) -> Path:
     where = require("data", data_dir, "no golden schedules here") / "golden-schedulers" / "tiresias"
-    return require("data", where.is_dir() and where, "no golden schedules here")
+    require("data", where.is_dir(), "no golden schedules here")
+    return where
 
 
 def rows_of(result: Result) -> list[tuple[int, int, int, int]]:

@@ -11,9 +11,10 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import Attempts
 from perdure.simulation.metrics import summary
 from perdure.simulation.recorded import AS_IT_WAS, as_recorded
-from perdure.simulation.replay_error import DAY_S, replay_error
+from perdure.simulation.replay_error import replay_error
 from perdure.simulation.simulate import simulate
 from perdure.simulation.sweep import as_it_was
+from perdure.simulation.use import DAY_S
 from tests.simulation.tables import jobs
 
 CLUSTER = Cluster.parse("1x4")

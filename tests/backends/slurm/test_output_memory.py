@@ -1,6 +1,7 @@
 """Whose batch scripts are asked for, of jobs that failed."""
 
 import re
+from typing import Any
 
 from perdure.backends.slurm import output_memory
 from perdure.backends.slurm.output_memory import OutputMemory
@@ -17,7 +18,7 @@ class Controller:
         self.asked = []
 
     def ask(self, command):
-        self.asked.append(int(re.fullmatch(r"write batch_script (\d+) -", command)[1]))
+        self.asked += [int(found) for found in re.findall(r"^write batch_script (\d+) -$", command)]
         return self
 
     out, complaint = b"#!/bin/sh\n", ""
@@ -30,6 +31,12 @@ class Site:
         pass
 
 
+def memory_and_controller() -> tuple[OutputMemory, Any]:
+    nobody: Any = None
+    site: Any = Site()
+    return OutputMemory(nobody, nobody, site, {}), Controller()
+
+
 def failed(number, ended=60, **more):
     said = {"state": "FAILED", "reason": "NonZeroExitCode", "exit_code": "1:0", "start": START} | more
     (found,) = read_jobs(job(number, end=START + ended, **said).encode(), MARK).whole
@@ -38,7 +45,7 @@ def failed(number, ended=60, **more):
 
 def test_of_more_failed_jobs_than_are_asked_for_the_latest_are(monkeypatch):
     monkeypatch.setattr(output_memory, "MAX_SCRIPTS", 5)
-    memory, controller = OutputMemory(None, None, Site(), {}), Controller()
+    memory, controller = memory_and_controller()
     found = memory.ask_scripts(controller, [failed(100 + n, ended=n) for n in range(12)])
     assert controller.asked == [111, 110, 109, 108, 107]
     assert found.keys() == {str(number) for number in controller.asked}
@@ -46,7 +53,7 @@ def test_of_more_failed_jobs_than_are_asked_for_the_latest_are(monkeypatch):
 
 def test_one_that_was_put_back_is_asked_for_before_those_that_ended(monkeypatch):
     monkeypatch.setattr(output_memory, "MAX_SCRIPTS", 1)
-    memory, controller = OutputMemory(None, None, Site(), {}), Controller()
+    memory, controller = memory_and_controller()
     back = {"state": "PENDING", "reason": "BeginTime", "restarts": 1, "start": "Unknown"}
     (waiting,) = read_jobs(job(7, **back).encode(), MARK).whole
     memory.ask_scripts(controller, [failed(8), waiting])
@@ -55,7 +62,7 @@ def test_one_that_was_put_back_is_asked_for_before_those_that_ended(monkeypatch)
 
 def test_tasks_of_one_array_ask_once(monkeypatch):
     monkeypatch.setattr(output_memory, "MAX_SCRIPTS", 2)
-    memory, controller = OutputMemory(None, None, Site(), {}), Controller()
+    memory, controller = memory_and_controller()
     tasks = [failed(20 + n, before_name=f"ArrayJobId=20 ArrayTaskId={n} ") for n in range(4)]
     memory.ask_scripts(controller, [*tasks, failed(10, ended=1)])
     assert controller.asked == [20, 10]
