@@ -327,6 +327,24 @@ def test_what_did_nothing_is_not_asked_of_slurm_each_second(journal, monkeypatch
     assert cancelled == ["1"]
 
 
+def test_what_was_just_tried_for_one_chain_is_tried_for_another(journal, monkeypatch):
+    """Of two that have come equally far the links bear the same numbers."""
+    tried = []
+    for name in ("one", "two"):
+        kept = kept_chain(journal, name)
+        kept.write(replace(kept.read(), standing=ChainStanding.STOPPED, why="its user has stopped it"))
+    monkeypatch.setattr(keeper, "cancel", lambda _, job_id: tried.append(job_id))
+    keeper_of(journal, []).keep(None, once=True)
+    assert tried == ["1", "1"]
+
+
+def test_what_a_link_says_is_read_while_its_successors_wait(journal):
+    kept = kept_chain(journal)
+    links = tuple(Link(number, Phase.WAITING, job_id=str(number)) for number in range(1, 6))
+    seen = keeper_of(journal, [])._seen(kept, replace(kept.read(), links=links))
+    assert sorted(seen.marks) == [3, 4, 5]
+
+
 def test_to_stop_a_chain_says_what_was_asked_of_whom(journal, monkeypatch, capsys):
     kept = kept_chain(journal)
     cancelled = []

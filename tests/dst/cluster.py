@@ -93,6 +93,7 @@ class Line(SimulatedBackend):
         self.shown_s = 0.0  # the instant of the picture that was shown last
         self.known_s = 0.0  # that of the last one that the service has written down
         self.dumb = False  # True: no log can be read
+        self.seen: Observation | None = None  # the last look at all
         self.watch: Callable[[object], None] = lambda action: None
         self._passed = passed
         self._clock = clock
@@ -105,7 +106,8 @@ class Line(SimulatedBackend):
         seen = super().observe(since_s)
         if self._last is not before:
             self.shown_s = self._truth.now
-        return replace(seen, time_s=self._clock())  # the service's machine stamps what it sees
+        self.seen = replace(seen, time_s=self._clock())  # the service's machine stamps what it sees
+        return self.seen
 
     def look_at(self, job_id):
         """At one job alone, as an epilog has it looked at; what the manager puts back by itself is left to it.

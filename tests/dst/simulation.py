@@ -19,6 +19,7 @@ from perdure.model.jobs import JobState
 from perdure.service.core.case import ControllerState
 from perdure.service.store.queries.reader import Reader
 from perdure.service.workers.gc_tuning import keep_pauses_short
+from tests.dst.again import check_again
 from tests.dst.broken import Broken, must
 from tests.dst.cluster import FAIR, HOSTILE, LOSSY, Line, Manager
 from tests.dst.disk import Crash, Disk, journal_on
@@ -37,6 +38,7 @@ RIVALLED = 0.2  # of the seeds in which the manager guards itself
 PATIENCE = 60  # rounds until everything has ended once nothing new happens
 MOST_STARTS = 5
 ROUND_S = 150.0
+AGAIN_EVERY = 4  # so many steps: a look there is taken in twice
 
 SCRIPTS: tuple[dict[str, Any], ...] = (
     {},
@@ -208,6 +210,8 @@ class _Run:
 
     def look(self) -> str:
         look(self.life.engine)
+        if self.told.events % AGAIN_EVERY == 0:
+            check_again(self.life.engine.state, self.line.seen)
         return "at the cluster"
 
     def judge(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from perdure.job.link_marks import LinkEnded
 from perdure.model.link_job import LinkJob
 from perdure.succession.chain import step
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Strategy
@@ -31,6 +32,17 @@ class Heard(NamedTuple):
     effects: list[Any]
 
 
+class Rough(World):
+    """Programs fail in it, too, and what is said of them is that they pass, or not."""
+
+    def _end(self, job_id, number, state, signals):
+        super()._end(job_id, number, state, signals)
+        if number % 3 == 1 and state == "COMPLETED" and self.rng.random() < 0.5:
+            ended = LinkEnded(job_id, self.now, 1)
+            self._set(job_id, state="FAILED", exit_code=1)
+            self.marks[number] = replace(self.marks[number], asked=None, ended=ended)
+
+
 @cache
 def heard(seed):
     """The steps of a chain in one storm."""
@@ -44,7 +56,7 @@ def heard(seed):
     rng = random.Random(seed)
     strategy = list(Strategy)[seed % len(Strategy)]
     spec = ChainSpec("keptA", TAG, "c", "/c.sh", "/", "ada", START_S, WALLTIME_S, strategy=strategy, most_links=LINKS)
-    world = World(rng, spec, now=START_S)
+    world = Rough(rng, spec, now=START_S)
     keeper = Keeper(world, JobChain(spec))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(test_storms, "step", noted)

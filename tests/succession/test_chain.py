@@ -419,3 +419,43 @@ def test_a_link_that_ends_at_its_walltime_is_not_said_to_have_been_taken_over(en
     said = LinkMarks(begun(1, 10.0), HandoverAsked("2", 500.0, 620.0), None, LinkEnded("1", ended_s, 143, ("TERM",)))
     link = Link(1, job_id="1", started_s=10.0, ends_s=1010.0, ended_s=ended_s, state="FAILED", marks=said)
     assert ending_of(link, WALLTIME_S) == (LinkEnding.HANDED_OVER, words)
+
+
+def ended_so(chain, number, state, **more):
+    """The chain once a link was submitted, ran and ended; `more` is what is judged of it."""
+    chain, _ = step(chain, LinkSubmitted(10.0 * number, number, str(number)))
+    code = 1 if state == "FAILED" else 0
+    left = {number: marks(begun(number, 10.0), LinkEnded(str(number), 20.0, code) if code else None)}
+    chain, _ = step(chain, LinksSeen(15.0, {number: marks(begun(number, 10.0))}))
+    chain, _ = step(chain, LinksSeen(20.0, left, (job(number, state, f"{number}.1", end_s=20.0),), 20.0))
+    if more:
+        chain, _ = step(chain, LinkJudged(20.0, number, **more))
+    return step(chain, LinksSeen(21.0, left))
+
+
+def test_a_lost_link_between_failures_forgives_none():
+    passes = {"is_transient": True, "says": "a connection was reset"}
+    chain, effects = JobChain(SPEC), []
+    chain, _ = step(chain, LinksSeen(1.0))
+    for number, state in enumerate(("FAILED", "FAILED", "NODE_FAIL", "FAILED"), 1):
+        assert chain.standing is ChainStanding.RUNNING
+        chain, effects = ended_so(chain, number, state, **(passes if state == "FAILED" else {}))
+    assert (chain.standing, submits(effects)) == (ChainStanding.STOPPED, [])
+    assert chain.why.startswith("3 links in a row have failed")
+
+
+def test_what_is_said_of_a_failed_link_first_counts():
+    failed = {1: marks(begun(1, 10.0), LinkEnded("1", 50.0, 1))}
+    chain, _ = step(running(), LinksSeen(51.0, failed, (job(1, "FAILED", end_s=50.0),), 51.0))
+    chain, _ = step(chain, LinkJudged(54.0, 1, True, "a connection was reset"))
+    for again in (True, False):
+        assert step(chain, LinkJudged(55.0, 1, again, "something else")) == (chain, [])
+
+
+@pytest.mark.parametrize(("asked_s", "ending"), [(9.5, LinkEnding.FAILED), (10.0, LinkEnding.HANDED_OVER)])
+def test_a_link_was_asked_to_hand_over_only_since_it_began(asked_s, ending):
+    """One that was put back begins again; its successor had asked the start before."""
+    asked = HandoverAsked("2", asked_s, asked_s + 60.0)
+    left = {1: marks(begun(1, 10.0), LinkEnded("1", 50.0, 1, ("TERM",)), asked)}
+    chain, _ = step(running(), LinksSeen(51.0, left, (job(1, "FAILED", end_s=50.0),), 51.0))
+    assert chain.links[0].ending is ending
