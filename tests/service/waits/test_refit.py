@@ -98,9 +98,10 @@ def test_a_fit_outlasts_the_service_but_not_its_days(tmp_path):
     again = Refit(file, clock, clock.make)
     again.note(order())
     assert (again.latest, again.pause_s()) == (LATER, EVERY_S)
-    clock.now_s += FIT_DAYS * DAY_S + 1
-    assert again.latest is None
-    assert Refit(file, clock, clock.make).latest is None
+    for off_s in (FIT_DAYS * DAY_S + 1, -FIT_DAYS * DAY_S - 1):  # long ago, or under a clock that was ahead
+        clock.now_s = NOW_S + off_s
+        assert again.latest is None
+        assert Refit(file, clock, clock.make).latest is None
 
 
 @pytest.mark.parametrize("kept", [b"", b"{}", msgspec.json.encode(replace(LATER, shifts=(0.1, 0.2)))])

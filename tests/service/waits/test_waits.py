@@ -10,6 +10,7 @@ import pytest
 
 from perdure.backends.protocol import PastJobs, Queued
 from perdure.errors import ClusterBusy, ForecastFailed
+from perdure.model.jobs import AttemptState
 from perdure.service.store.queries.reader import Reader
 from perdure.service.waits import process, promise_store
 from perdure.service.waits.order import ForecastOrder
@@ -132,6 +133,24 @@ def test_the_start_that_came_is_held_against_what_was_said(place, tmp_path):
     assert (watch.calibration.answers, watch.calibration.within, watch.calibration.is_known) == (1, 1.0, False)
 
 
+def test_the_first_of_several_starts_is_held_against_what_was_said_and_nobody_elses(place, tmp_path):
+    """The job is put back and starts again before the next turn; another one starts in between."""
+    world = place.world
+    for job_id in ("11", "12"):
+        world.submit(job_id)
+    watch, cluster = watch_of(world, tmp_path)
+    watch.turn()
+    starts = {}
+    for job_id, node in (("11", "gpu01"), ("12", "gpu02"), ("11", "gpu03")):
+        world.pass_time(100.0)
+        starts.setdefault(job_id, world.now)
+        world.start(job_id, node)
+        world.end(job_id, b"", AttemptState.FAILED)
+    cluster.queue_now = replace(queue_at(world.now), jobs=())
+    watch.turn()
+    assert {kept.job_id: kept.start_s for kept in watch._store.kept()} == starts
+
+
 def test_what_came_of_promises_corrects_later_forecasts(place, tmp_path):
     """Thirty jobs like those that wait took ten hours, where an hour was said."""
     world = place.world
@@ -188,6 +207,10 @@ def test_a_job_that_waits_past_its_interval_is_counted(place, tmp_path):
     cluster.queue_now = replace(cluster.queue_now, now_s=place.world.now)
     watch.turn()
     assert watch.calibration.overdue == 3
+    left = tuple(job for job in cluster.queue_now.jobs if job.job_id != "13")  # its user has cancelled it
+    cluster.queue_now = replace(cluster.queue_now, jobs=left)
+    watch.turn()
+    assert watch.calibration.overdue == 2
 
 
 def test_the_past_is_asked_for_once_an_hour_and_its_absence_said(place, tmp_path):
@@ -203,6 +226,15 @@ def test_the_past_is_asked_for_once_an_hour_and_its_absence_said(place, tmp_path
     watch.turn()
     assert cluster.asked == 2
     assert watch.latest.remarks == ("no history: does not answer",)
+
+
+def test_a_clock_that_was_ahead_does_not_keep_the_past_of_then(place, tmp_path):
+    watch, cluster = watch_of(place.world, tmp_path)
+    cluster.past = PastJobs(FIRST_DAYS, "sacct", ())
+    for passed_s, asked in ((0.0, 1), (-1.0, 2), (PROMISE_EVERY_S - 1, 2), (1.0, 3)):
+        place.world.pass_time(passed_s)
+        watch.turn()
+        assert cluster.asked == asked
 
 
 def test_what_was_said_stays_where_a_forecast_fails(place, tmp_path):
