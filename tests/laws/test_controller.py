@@ -112,3 +112,31 @@ def test_what_happens_to_some_is_the_same_whether_others_are_there_or_not(seed):
         must_equal(mine(effects), asked.effects)
         assert not [effect for effect in effects if is_of_both(effect)]
         must_equal(mine(after), mine(asked.after))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_turns_leases_and_deadlines_end_at_their_instant_and_not_before(seed):
+    for asked in seen(seed):
+        rested, _ = step(*rest_of(asked))
+        instants = due(rested.chain)
+        if not instants or min(instants) <= time_of(asked) + 1.0 or isinstance(asked.event, Ordered):
+            continue
+        first = min(instants)
+        must_equal(step(rested, ChainInput(first - 0.25), asked.settings), (rested, []))
+        at_once, effects = step(rested, ChainInput(first), asked.settings)
+        assert effects or at_once.chain.handlers != rested.chain.handlers
+        assert first not in due(at_once.chain)
+
+
+def rest_of(asked):
+    """A state in which nothing is left to be done at its instant."""
+    now = time_of(asked)
+    state, _ = step(asked.after, ChainInput(now), asked.settings)
+    return state, ChainInput(now), asked.settings
+
+
+def due(chain):
+    """When the chain has something to do next, as its state says."""
+    turns = [turn.until_s for turn in chain.turns.values()]
+    deadlines = [record.deadline_s for record in chain.open.values() if record.deadline_s is not None]
+    return {*turns, *deadlines, *(handler.until_s for handler in chain.handlers.values())}
