@@ -41,8 +41,8 @@ class Part:
 
 
 PARTS = {
-    "retry": Part(("retry/*",), ("tests/retry",)),
-    "coordination": Part(("coordination/*",), ("tests/coordination",)),
+    "retry": Part(("retry/*",), ("tests/retry", "tests/laws/test_retry.py")),
+    "coordination": Part(("coordination/*",), ("tests/coordination", "tests/laws/test_controller.py")),
     "service": Part(
         (
             "service/core/controller.py",
@@ -57,6 +57,7 @@ PARTS = {
             "tests/service/workers/test_holds.py",
             "tests/service/web/test_exceptions_api.py",
             "tests/service/web/test_exceptions_page.py",
+            "tests/laws/test_controller.py",
         ),
     ),
     "fence": Part(
@@ -68,7 +69,9 @@ PARTS = {
     "scheduling": Part(
         ("scheduling/*",), ("tests/scheduling", "tests/simulation/test_laws.py", "tests/simulation/test_golden.py")
     ),
-    "blame": Part(("blame/*",), ("tests/blame",), but=("*/charts.py", "*/deepview.py")),  # pictures; what is compiled
+    "blame": Part(
+        ("blame/*",), ("tests/blame", "tests/laws/test_blame.py"), but=("*/charts.py", "*/deepview.py")
+    ),  # pictures; what is compiled
     # small modules without processes, threads or a database of their own
     "rights": Part(
         (
@@ -102,7 +105,7 @@ PARTS = {
     ),
     "notices": Part(
         ("service/notices/derive.py", "service/notices/rules.py", "service/notices/notice.py"),
-        ("tests/service/notices/test_rules.py", "tests/service/notices/test_edges.py"),
+        ("tests/service/notices/test_rules.py", "tests/service/notices/test_edges.py", "tests/laws/test_notices.py"),
     ),
     "silence": Part(
         ("job/silence.py", "job/liveness.py", "hangs/culprit.py", "job/framework.py"),
@@ -112,6 +115,7 @@ PARTS = {
             "tests/hangs/test_culprit.py",
             "tests/job/test_framework.py",
             "tests/job/test_edges.py",
+            "tests/laws/test_hangs.py",
         ),
     ),
     "slurm": Part(
@@ -119,7 +123,7 @@ PARTS = {
             f"backends/slurm/{name}.py"
             for name in ("plans", "picture", "words", "het", "siblings", "writers", "outputs", "config", "dependants")
         ),
-        ("tests/backends/slurm",),
+        ("tests/backends/slurm", "tests/laws/test_slurm.py"),
     ),
     "context": Part(
         (

@@ -278,6 +278,21 @@ def test_what_waits_for_a_dead_target_is_bounded(world, tmp_path, monkeypatch):
     assert len(standing(world)) == 3
 
 
+def test_neither_what_was_sent_nor_what_waits_for_another_target_takes_room(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(outbox, "MAX_WAITING", 1)
+    with receiving() as receiver:
+        dead = Webhook(Secret(value="http://127.0.0.1:1/"))
+        both = Rule(("dead", "ops"), severity=Severity.INFO)
+        notifier = notifier_of(world, settings_of(both, dead=dead, ops=Webhook(Secret(value=receiver.url))), tmp_path)
+        for job_id in ("7", "8", "9"):
+            world.submit(job_id)
+            world.start(job_id)
+            world.end(job_id, SHAPE)
+            notifier.gather()
+            assert notifier.send("ops")
+    assert len(receiver.documents) == 3
+
+
 def test_what_is_critical_finds_room_where_other_messages_took_it_all(world, tmp_path, monkeypatch):
     monkeypatch.setattr(outbox, "MAX_WAITING", 1)
     notifier = notifier_of(world, settings_of(ALL, ops=Webhook(Secret(value="http://127.0.0.1:1/"))), tmp_path)
