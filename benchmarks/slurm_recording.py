@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import re2
 
-from perdure.model.hostlist import expand
 from perdure.model.table import JobTable
+from perdure.slurm_words.hostlist import expand
 from tests.slurm.cluster import SlurmCluster, await_
 
 NODES, GPUS = 4, 4  # nodes, and GPUs of each

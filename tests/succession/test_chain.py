@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.job.link_marks import HandoverAsked, LinkBegun, LinkEnded, LinkMarks
-from perdure.model.link_job import LinkJob
+from perdure.slurm_words.link_job import LinkJob
 from perdure.succession.chain import MOST_FAILURES, MOST_LOST, step
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, LinkEnding, Phase, Strategy
 from perdure.succession.following import ending_of

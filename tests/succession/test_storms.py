@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from perdure.job.link_marks import HandoverAsked, LinkBegun, LinkEnded, LinkMarks
-from perdure.model.link_job import LinkJob
+from perdure.slurm_words.link_job import LinkJob
 from perdure.succession.chain import step
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Strategy
 from perdure.succession.messages import (

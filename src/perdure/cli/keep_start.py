@@ -30,7 +30,7 @@ from perdure.durable import write_whole
 from perdure.errors import ClusterBusy, InputError
 from perdure.installation import user_name
 from perdure.job.framework import Framework, recognised
-from perdure.scheduling.slurm.times import time_s
+from perdure.slurm_words.durations import time_s
 from perdure.succession.chain_state import ChainSpec, JobChain, Strategy
 
 GRACE_S = 120.0  # for a checkpoint, where the script does not say how long it needs

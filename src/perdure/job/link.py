@@ -34,14 +34,14 @@ from perdure.job.output import say
 from perdure.job.silence import HangRule
 from perdure.model.chain_link import chain_link_of
 from perdure.model.exits import RETRY_ME
+from perdure.slurm_words.states import ENDS
 
 POLL_S = 0.5
 ASK_SLURM_S = 20.0  # between two questions whether the predecessor's job still runs
 LOOK_S = 0.5  # between two looks for a successor's wish
 FULL_S = 10.0  # between two tries to claim the fence on a full disk
 TRIES = 3  # of a question to Slurm, and of a last word
-_OVER = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
-         "OUT_OF_MEMORY", "PENDING", "REQUEUED")  # fmt: skip
+_DOES_NOT_RUN = ENDS | {"PENDING", "REQUEUED"}
 _TOOL_S = 20.0
 _OURS = f"({os.getuid()})"  # ends what Slurm says of who a job's user is
 
@@ -204,7 +204,8 @@ class LinkRun:
         told = dict(word.split("=", 1) for word in said.split() if word.startswith(("JobState=", "UserId=")))
         if not told.get("UserId", _OURS).endswith(_OURS):  # a number that came again where a controller lost its state
             return False
-        return told.get("JobState", "") not in ("", *_OVER)
+        state = told.get("JobState", "")
+        return bool(state) and state not in _DOES_NOT_RUN
 
     # ------------------------------------------------------------ running
 

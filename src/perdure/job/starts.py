@@ -102,7 +102,7 @@ def asking(environment: Mapping[str, str]) -> Ask:
 def understood(text: str, job_id: str) -> StartAnswer | None:
     """Read ``scontrol -o show job``, one line a job: an array's number brings its other tasks too, a heterogeneous
     job's all its components, whose nodes count together. None for anything else."""
-    from perdure.model.hostlist import expand  # only where Slurm must be asked
+    from perdure.slurm_words.hostlist import expand  # only where Slurm must be asked
 
     heads = [(line, _words(line.partition(" JobName=")[0])) for line in text.splitlines()]
     lines = [line for line, head in heads if head.get("JobId") == job_id]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from perdure.model.link_job import LinkJob
+from perdure.slurm_words.link_job import LinkJob
 from perdure.succession.chain_state import ChainStanding, JobChain, Link, LinkEnding, Phase, Strategy
 from perdure.succession.following import SKEW_S, ending_of, followed, job_of, runs_again
 from perdure.succession.messages import (

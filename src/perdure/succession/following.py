@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from perdure.job.link_marks import LinkMarks
 from perdure.model.exits import RETRY_ME
-from perdure.model.link_job import LinkJob
+from perdure.slurm_words.link_job import LinkJob
 from perdure.succession.chain_state import JobChain, Link, LinkEnding, Phase
 from perdure.succession.messages import LinksSeen
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perdure.job.link_marks import LinkMarks
-from perdure.model.link_job import LinkJob
+from perdure.slurm_words.link_job import LinkJob
 from perdure.succession.protocol import Decision, Forecast
 
 # ---------------------------------------------------------------- events

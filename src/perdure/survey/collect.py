@@ -12,6 +12,7 @@ import re2
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
+from perdure.slurm_words.states import ATTEMPT_STATES, ENDS
 from perdure.survey.tally import FailedAttempt
 from perdure.traces.sacct_columns import Records
 from perdure.triage.verdict import Verdict
@@ -20,14 +21,7 @@ Judge = Callable[[str | None, Attempt | None], Verdict]
 """``judge(log, attempt)``: the verdict on a log by its name and on what is known of it; None for a log without one."""
 
 _STATES: Mapping[str, AttemptState] = {
-    "FAILED": AttemptState.FAILED,
-    "NODE_FAIL": AttemptState.NODE_FAIL,
-    "BOOT_FAIL": AttemptState.BOOT_FAIL,
-    "LAUNCH_FAILED": AttemptState.LAUNCH_FAILED,
-    "OUT_OF_MEMORY": AttemptState.OUT_OF_MEMORY,
-    "TIMEOUT": AttemptState.TIMEOUT,
-    "DEADLINE": AttemptState.DEADLINE,
-    "PREEMPTED": AttemptState.PREEMPTED,
+    word: ATTEMPT_STATES[word] for word in (ENDS | {"LAUNCH_FAILED"}) - {"CANCELLED", "COMPLETED"}
 }
 _NUMBER = re2.compile(r"\d{1,10}(?:_\d{1,10})?")
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.slurm_words.tres import gpus_and_types
 from perdure.traces.clocks import from_wall_clock
 from perdure.traces.columns import INSTANT, NUMBER, TEXT, load
-from perdure.traces.slurm_words import gpus as slurm_gpus
-from perdure.traces.slurm_words import slurm_endings
+from perdure.traces.slurm_endings import slurm_endings
 from perdure.traces.source import TraceSource
 from perdure.traces.texts import mapped
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Sieve, Trace, gather, whole_counts
@@ -53,7 +53,7 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
     """
     columns, sieve = load(source, _ORIGINAL, skip_bad)
     start_s = from_wall_clock(columns["start_time"], ZONE)
-    gpus = mapped(columns["req_tres"], lambda tres: slurm_gpus(tres)[0])
+    gpus = mapped(columns["req_tres"], lambda tres: gpus_and_types(tres)[0])
     _leave_out(sieve, columns["job_unique_id"], gpus, start_s)
     return gather(
         source,

@@ -8,8 +8,9 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.slurm_words.durations import UNLIMITED, elapsed_s
+from perdure.slurm_words.tres import gpus_and_types
 from perdure.traces.cells import Bytes
-from perdure.traces.slurm_words import UNLIMITED, duration_s, gpus
 from perdure.traces.texts import coded, mapped
 
 _INSTANT = len("2021-01-06T14:09:15")
@@ -54,7 +55,7 @@ def counts(cells: Bytes) -> NDArray[np.int64]:
 def gpus_held(tres: Bytes) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
     """How many GPUs each list of resources names, and of which kind ("" where the list does not say)."""
     distinct, codes = coded(tres)
-    found = [gpus(text.decode("utf-8", "replace")) for text in distinct] or [(0, "")]
+    found = [gpus_and_types(text.decode("utf-8", "replace")) for text in distinct] or [(0, "")]
     return np.array([count for count, _ in found], np.float64)[codes], np.array([kind for _, kind in found])[codes]
 
 
@@ -106,6 +107,6 @@ def _duration_s(text: str, unit_s: int) -> float:
     if text in UNLIMITED:
         return np.nan
     try:
-        return duration_s(text) if ":" in text else float(text) * unit_s
+        return elapsed_s(text) if ":" in text else float(text) * unit_s
     except ValueError:
         return np.nan

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from perdure.errors import InputError
 from perdure.model.queue_looks import FAIR, MEASURES, SCOPES, QueueLooks
+from perdure.slurm_words.tres import gpus_and_types
 from perdure.traces.columns import INSTANT, NUMBER, TEXT, ColumnKind, load, look
-from perdure.traces.slurm_words import gpus as slurm_gpus
 from perdure.traces.texts import mapped
 from perdure.traces.trace import Sieve
 
@@ -109,7 +109,7 @@ def read_looks(path: Path | str, *, skip_bad: bool = False) -> QueueLooks:
 
     nodes, gpus = columns[form.nodes], columns[form.gpus]
     if form.resources is TEXT:
-        nodes, gpus = mapped(nodes, _nodes), mapped(gpus, lambda tres: slurm_gpus(tres)[0])
+        nodes, gpus = mapped(nodes, _nodes), mapped(gpus, lambda tres: gpus_and_types(tres)[0])
     start_s, poll_s = start_s - origin_s, poll_s - origin_s
     return QueueLooks(
         job=columns[form.job][kept],

@@ -11,6 +11,7 @@ import re2
 from msgspec import structs
 
 from perdure.scheduling.slurm.site_limits import SiteLimits
+from perdure.slurm_words import reasons
 from perdure.waits.limits import LimitInTheWay, amount, limit_in_the_way
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, ahead_of
 
@@ -60,26 +61,29 @@ def not_told(hold: HeldBy) -> str:
 
 
 _FIXED: dict[str, tuple[HoldKind, str]] = {
-    "DependencyNeverSatisfied": (HoldKind.NEVER, "a job that it depends on did not end as the dependency asks"),
-    "JobHeldUser": (HoldKind.HELD, "its owner holds it: `scontrol release {job}`"),
-    "JobHeldAdmin": (HoldKind.HELD, "an operator, or Perdure, holds it: only an operator can release it"),
-    "SpecialExit": (HoldKind.HELD, "this site holds jobs that end with its exit code: `scontrol release {job}`"),
-    "JobHoldMaxRequeue": (HoldKind.HELD, "Slurm put it back too often, and holds it: `scontrol release {job}`"),
-    "PartitionDown": (HoldKind.PARTITION, "its partition {partition} is down: an operator must set it up"),
-    "PartitionInactive": (HoldKind.PARTITION, "its partition {partition} is inactive: an operator must set it up"),
-    "PartitionTimeLimit": (HoldKind.NEVER, "it asks for more time than partition {partition} allows: lower --time"),
-    "PartitionNodeLimit": (HoldKind.NEVER, "it asks for more nodes than {partition} allows or has in service"),
+    reasons.NEVER_SATISFIED: (HoldKind.NEVER, "a job that it depends on did not end as the dependency asks"),
+    reasons.HELD_BY_USER: (HoldKind.HELD, "its owner holds it: `scontrol release {job}`"),
+    reasons.HELD_BY_ADMIN: (HoldKind.HELD, "an operator, or Perdure, holds it: only an operator can release it"),
+    reasons.SPECIAL_EXIT: (HoldKind.HELD, "this site holds jobs that end with its exit code: `scontrol release {job}`"),
+    reasons.MAX_REQUEUE: (HoldKind.HELD, "Slurm put it back too often, and holds it: `scontrol release {job}`"),
+    reasons.PARTITION_DOWN: (HoldKind.PARTITION, "its partition {partition} is down: an operator must set it up"),
+    reasons.PARTITION_INACTIVE: (
+        HoldKind.PARTITION,
+        "its partition {partition} is inactive: an operator must set it up",
+    ),
+    reasons.PARTITION_TIME: (HoldKind.NEVER, "it asks for more time than partition {partition} allows: lower --time"),
+    reasons.PARTITION_NODES: (HoldKind.NEVER, "it asks for more nodes than {partition} allows or has in service"),
     "PartitionConfig": (HoldKind.NEVER, "it breaks a limit of partition {partition}: change what it asks for"),
-    "BadConstraints": (HoldKind.NEVER, "no node has what it asks for: change what it asks for"),
+    reasons.CANNOT_RUN: (HoldKind.NEVER, "no node has what it asks for: change what it asks for"),
     "InvalidAccount": (HoldKind.NEVER, "its account {account} is not valid: submit it with another --account"),
     "InvalidQOS": (HoldKind.NEVER, "its QOS {qos} is not valid: submit it with another --qos"),
     "AccountNotAllowed": (HoldKind.NEVER, "partition {partition} does not take its account {account}"),
     "QOSNotAllowed": (HoldKind.NEVER, "partition {partition} does not take its QOS {qos}"),
     "Licenses": (HoldKind.LICENCES, "the licences that it asks for are in use"),
     "JobArrayTaskLimit": (HoldKind.LIMIT, "its array lets only so many tasks run at once (--array=...%N)"),
-    "Reservation": (HoldKind.RESERVATION, "the reservation that it asks for has not begun, or is full"),
+    reasons.RESERVATION: (HoldKind.RESERVATION, "the reservation that it asks for has not begun, or is full"),
     "ReservationDeleted": (HoldKind.NEVER, "the reservation that it asks for is gone: change --reservation"),
-    "NodeDown": (HoldKind.NODES, "a node that it must have is down"),
+    reasons.NODE_DOWN: (HoldKind.NODES, "a node that it must have is down"),
     "Cleaning": (HoldKind.RESOURCES, "its last start still clears up"),
 }  # fmt: skip
 _LIMIT = re2.compile(r"(QOS|Assoc|Association)(Grp|Max|Min)?(\w*?)(Limit)?")

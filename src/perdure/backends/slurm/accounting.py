@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from perdure.backends.slurm.words import attempt_state, exit_status, gpus
 from perdure.errors import InputError
-from perdure.model.hostlist import expand
+from perdure.slurm_words.hostlist import expand
+from perdure.slurm_words.states import attempt_state, exit_status
+from perdure.slurm_words.tres import gpus
 
 FIELDS = ("JobID", "JobIDRaw", "State", "ExitCode", "Submit", "Start", "End", "UID", "User", "NodeList",
           "AllocTRES", "Reason")  # fmt: skip

@@ -18,7 +18,6 @@ from perdure.backends.slurm.het import plain_id
 from perdure.backends.slurm.outputs import has_failed
 from perdure.backends.slurm.records import JobRecord, read_one_answer
 from perdure.backends.slurm.tools import CallBatch, Dialog, Dialogs, ToolAnswer, Tools
-from perdure.backends.slurm.words import CANNOT_RUN, PUT_BACK_AND_HELD
 from perdure.errors import ClusterBusy
 from perdure.model.actions import (
     Action,
@@ -32,6 +31,7 @@ from perdure.model.actions import (
     Release,
     Requeue,
 )
+from perdure.slurm_words.reasons import CANNOT_RUN, PUT_BACK_AND_HELD
 
 log = logging.getLogger("perdure")
 

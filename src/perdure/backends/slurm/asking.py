@@ -11,8 +11,8 @@ from perdure.backends.slurm.node_records import read_nodes
 from perdure.backends.slurm.records import JobRecord
 from perdure.backends.slurm.tools import Dialog, ToolAnswer
 from perdure.errors import ClusterBusy, InputError
-from perdure.model.hostlist import expand, is_node_name
 from perdure.model.nodes import Node
+from perdure.slurm_words.hostlist import expand, is_node_name
 
 JOB_ID = re2.compile(r"\d{1,10}(?:[_+]\d{1,10})?")
 _NO_SUCH = ("Invalid job id", "not found")

@@ -48,7 +48,6 @@ from perdure.backends.slurm.records import (
 from perdure.backends.slurm.spool import Question, Spool, Taken
 from perdure.backends.slurm.tools import Dialogs, Tools
 from perdure.backends.slurm.unexplained import Gap, gaps_between, open_gaps
-from perdure.backends.slurm.words import is_waiting
 from perdure.backends.slurm.writers import Writers
 from perdure.errors import LogRefused, PerdureError
 from perdure.model.actions import Action, Comment, Outcome
@@ -56,6 +55,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, LogMark, Output, OutputFile, OutputKind, Why
+from perdure.slurm_words.states import is_waiting
 from perdure.triage.evidence.scheduler import has_failed_to_launch
 from perdure.waits.queue import QueueLook
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import re2
 
 from perdure.backends.slurm.records import JobRecord
-from perdure.backends.slurm.words import is_waiting
+from perdure.slurm_words.states import is_waiting
 
 MAX_DEPENDANTS = 50  # of one job that are asked about
 MAX_TASKS = 1000  # of an array that are named one by one

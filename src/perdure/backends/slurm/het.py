@@ -9,15 +9,11 @@ from msgspec.structs import replace
 
 from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.records import JobRecord, read_one_answer
+from perdure.slurm_words.states import ENDS_GRAVEST_FIRST
 
 _Part = TypeVar("_Part", JobRecord, AccountingRow)
 
 START_APART_S = 30  # at most, between the starts of the components of one attempt
-
-# The state of the whole is that of the component whose word comes first here; a word that is not listed comes before
-# all: it says that the component is not over.
-_OVER = ("NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "FAILED", "LAUNCH_FAILED", "RECONFIG_FAIL", "DEADLINE", "TIMEOUT",
-         "PREEMPTED", "REQUEUED", "CANCELLED", "REVOKED", "COMPLETED")  # fmt: skip
 
 
 def plain_id(job_id: str) -> str:
@@ -120,8 +116,9 @@ def _as_one(job_id: str, parts: Sequence[_Part]) -> _Part:
 
 
 def _rank(state: str) -> int:
+    """The state of the whole is that of the component whose word ranks first; one that is not over comes before all."""
     word = state.partition(" ")[0]  # of "CANCELLED by 1000"
-    return _OVER.index(word) + 1 if word in _OVER else 0
+    return ENDS_GRAVEST_FIRST.index(word) + 1 if word in ENDS_GRAVEST_FIRST else 0
 
 
 def _joined(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from perdure.backends.slurm.tools import Tools
-from perdure.backends.slurm.words import duration_s
 from perdure.errors import ClusterBusy, PerdureError
 from perdure.scheduling.slurm.site_limits import AssociationLimits, QosLimits, SiteLimits, TresLimits
+from perdure.slurm_words.durations import duration_s
 
 QOS_FIELDS = ("Name", "Flags", "GrpTRES", "GrpJobs", "MaxTRES", "MaxTRESPU", "MaxJobsPU", "MaxWall")
 ASSOC_FIELDS = (

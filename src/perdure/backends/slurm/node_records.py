@@ -6,8 +6,10 @@ import re2
 from msgspec import Struct
 
 from perdure.backends.slurm.records import instant, number_or, pairs
-from perdure.backends.slurm.words import gpus, is_reserved, is_slurms_own, node_state
 from perdure.model.nodes import Node, NodeState
+from perdure.slurm_words.reasons import is_slurms_own
+from perdure.slurm_words.states import is_reserved, node_state
+from perdure.slurm_words.tres import gpus
 
 _REASON = re2.compile(r"(?s)(.*?)(?: \[([^\[\]]*)@(\d{1,12})~?[0-9a-z]*\])?")
 OUR_REASON = "[perdure "  # begins the mark that what we do to a node leaves in its reason

@@ -14,10 +14,10 @@ from perdure.backends.script import ANY, NUMBER, RANK, ends_with_test, read_scri
 from perdure.backends.slurm.paths import Names
 from perdure.backends.slurm.records import JobRecord, tells_failure
 from perdure.backends.slurm.sbatch import WalltimeWarning, asked_by
-from perdure.backends.slurm.words import attempt_state, is_waiting
 from perdure.model.jobs import Attempt
 from perdure.model.output import LogMark, OutputKind
 from perdure.model.signals import SENT_BY_PERSONS, SHELL_ADDS
+from perdure.slurm_words.states import attempt_state, is_waiting
 
 _PLAIN_ID = 1000
 """A smaller number in a file's name is a job's only behind the word job or slurm."""

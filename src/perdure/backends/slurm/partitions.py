@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from perdure.backends.slurm.outputs import JobOutputs, has_failed
 from perdure.backends.slurm.records import JobRecord
-from perdure.backends.slurm.words import is_waiting
+from perdure.slurm_words.states import is_waiting
 
 
 @dataclass(slots=True)

@@ -14,21 +14,14 @@ from perdure.backends.slurm.node_records import NodeRecord
 from perdure.backends.slurm.owner_requests import OwnerRequests, owner_requests
 from perdure.backends.slurm.records import CLOCKS_APART_S, JobRecord, ended_badly, waits_again
 from perdure.backends.slurm.sbatch import WalltimeWarning
-from perdure.backends.slurm.words import (
-    CLEARS_UP,
-    LAUNCH_FAILED,
-    SPECIAL_EXIT,
-    WHILE_WAITING,
-    attempt_state,
-    is_waiting,
-    job_state,
-)
 from perdure.model.chain_link import chain_link_of
 from perdure.model.exits import ExitWish, wish_of
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import NodeState
 from perdure.model.signals import SHELL_ADDS, persons_signal
+from perdure.slurm_words.reasons import CLEARS_UP, LAUNCH_FAILED, SPECIAL_EXIT, WHILE_WAITING
+from perdure.slurm_words.states import attempt_state, is_waiting, job_state
 
 OWNER_KNOWN_S = 60.0  # at most, from the end of a job to when accounting knows whose it was
 WARNED_EARLY_S = 60.0  # at most, that Slurm sends a signal before it is due

@@ -16,7 +16,6 @@ import re2
 from perdure.backends.slurm.dependants import is_singleton, repaired_dependency, word_on
 from perdure.backends.slurm.node_records import OUR_REASON
 from perdure.backends.slurm.records import JobRecord, ended_badly, waits_again
-from perdure.backends.slurm.words import CANNOT_RUN, HELD_BY_A_PERSON, is_held, is_waiting
 from perdure.errors import JobBusy
 from perdure.model.actions import (
     Cancel,
@@ -35,6 +34,8 @@ from perdure.model.actions import (
 )
 from perdure.model.comment_line import mark_of
 from perdure.model.nodes import Node, NodeState
+from perdure.slurm_words.reasons import CANNOT_RUN, HELD_BY_A_PERSON
+from perdure.slurm_words.states import is_held, is_waiting
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.node_records import NodeRecord, read_nodes
 from perdure.backends.slurm.records import JobRecord, read_jobs
 from perdure.backends.slurm.tools import Dialog, Tools
-from perdure.backends.slurm.words import duration_s, job_state
 from perdure.errors import ClusterBusy
 from perdure.model.jobs import JobState
+from perdure.slurm_words.durations import duration_s
+from perdure.slurm_words.states import job_state
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueueLook
 
 

@@ -22,15 +22,11 @@ from typing import NamedTuple
 import re2
 from msgspec import Struct, field
 
-from perdure.backends.slurm.words import (
-    duration_s,
-    exit_status,
-    gpus,
-    is_waiting,
-    node_total,
-)
 from perdure.errors import InputError
-from perdure.model.hostlist import expand
+from perdure.slurm_words.durations import duration_s
+from perdure.slurm_words.hostlist import expand
+from perdure.slurm_words.states import exit_status, is_waiting
+from perdure.slurm_words.tres import gpus, node_total
 
 _BEGINNING = re2.compile(rb"(?m)^(?:scontrol: )?JobId=(\d{1,10}) (?:[A-Za-z]+=\S+ )*?JobName=")
 _HEADER = re2.compile(rb"(?:scontrol: )?JobId=\d{1,10} ((?:[A-Za-z]+=\S+ )*?)JobName=")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import re2
 
-from perdure.backends.slurm.words import gpus as gpus_of
 from perdure.errors import InputError
-from perdure.model.hostlist import expand
 from perdure.model.jobs import JobState
-from perdure.scheduling.slurm.times import time_s
+from perdure.slurm_words.durations import time_s
+from perdure.slurm_words.hostlist import expand
+from perdure.slurm_words.tres import gpus as gpus_of
 from perdure.waits.queue import Queue, QueuedJob
 
 MAX_BYTES = 1 << 20

@@ -43,9 +43,9 @@ from pathlib import Path
 import re2
 
 from perdure.backends.slurm.accounting import AccountingRow
-from perdure.backends.slurm.words import exit_status
 from perdure.errors import ConfigError, InputError
-from perdure.model.hostlist import expand
+from perdure.slurm_words.hostlist import expand
+from perdure.slurm_words.states import exit_status
 
 MAX_FILES = 1000  # taken at a time
 MAX_BYTES = 16 * 1024  # of one file: a list of nodes is the long part

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from perdure.backends.slurm.records import JobRecord
-from perdure.backends.slurm.words import LAUNCH_FAILED, is_waiting
+from perdure.slurm_words.reasons import LAUNCH_FAILED
+from perdure.slurm_words.states import ENDS, RARE_ENDS, is_waiting
 
 ASK_AGAIN_S = 30.0  # for so long, as slurmdbd may lag
 
@@ -76,7 +77,4 @@ def _is_over(record: JobRecord) -> bool:
     return record.state in _OVER
 
 
-_OVER = frozenset(
-    {"COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL",
-     "PREEMPTED", "CANCELLED", "REVOKED", "DEADLINE"}
-)  # fmt: skip
+_OVER = ENDS | RARE_ENDS

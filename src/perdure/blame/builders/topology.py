@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from perdure.blame.builders.named import Component
 from perdure.errors import InputError
-from perdure.model.hostlist import expand
+from perdure.slurm_words.hostlist import expand
 
 TIERS = ("leaf", "spine", "core")
 """By height above the nodes."""

@@ -12,7 +12,7 @@ import re2
 
 from perdure.coordination.wire import MAX_ITEMS, MAX_MANY, MAX_NOTE, MAX_WORD
 from perdure.errors import InputError
-from perdure.model.hostlist import expand, is_node_name
+from perdure.slurm_words.hostlist import expand, is_node_name
 
 LARGEST = 2**63 - 1
 _LATEST_S = 1e12  # as `wire` has it

@@ -17,11 +17,12 @@ from perdure.coordination.bridges.bridged import BridgeContext, Meaning, Reporte
 from perdure.coordination.record import CLEARS, ExceptionRecord, Scope, Transient
 from perdure.errors import InputError
 from perdure.model.nodes import Node, NodeState
+from perdure.slurm_words import reasons
+from perdure.slurm_words.states import CANNOT_OPEN_OUTPUT
 
 MAX_UNREADABLE = 1000  # lines in a text; with more it is another format
 _EVENT = "perdure-event 1 "
 _NO_TASK = 4_000_000_000  # larger numbers stand for "no task in particular"
-_CANNOT_OPEN_OUTPUT = 53  # the signal part of an exit code; no signal has that number
 
 _AGAIN, _NEVER = Meaning("launcher.transient", 0, Transient.YES), Meaning("launcher.permanent", 0, Transient.NO)
 _DOWN, _SILENT = Meaning("node.down", 0, Transient.YES), Meaning("node.unreachable", 1, Transient.YES)
@@ -40,16 +41,16 @@ _JOB_STATES = {
     "CANCELLED": Meaning("job.cancelled", 0, Transient.NO),
 }
 _REASONS = {  # why a job waits or ended, in Slurm's words with blanks as underscores
-    "launch_failed_requeued_held": _AGAIN,
-    "JobLaunchFailure": _AGAIN,
+    reasons.LAUNCH_FAILED: _AGAIN,
+    reasons.JOB_LAUNCH_FAILURE: _AGAIN,
     "SystemFailure": _AGAIN,
-    "JobHoldMaxRequeue": _NEVER,
-    "BadConstraints": _NEVER,
-    "DependencyNeverSatisfied": _NEVER,
-    "NodeDown": _DOWN,
-    "TimeLimit": _TIMEOUT,
-    "OutOfMemory": _OOM,
-    "NonZeroExitCode": Meaning("process.exit"),
+    reasons.MAX_REQUEUE: _NEVER,
+    reasons.CANNOT_RUN: _NEVER,
+    reasons.NEVER_SATISFIED: _NEVER,
+    reasons.NODE_DOWN: _DOWN,
+    reasons.TIME_LIMIT: _TIMEOUT,
+    reasons.OUT_OF_MEMORY: _OOM,
+    reasons.NON_ZERO_EXIT: Meaning("process.exit"),
     "Licenses": Meaning("licence.short", 5, Transient.YES, Scope.GLOBAL),
     "PowerNotAvail": Meaning("power.cap", 5, Transient.YES, Scope.GLOBAL),
     "PowerReserved": Meaning("power.cap", 5, Transient.YES, Scope.GLOBAL),
@@ -169,7 +170,7 @@ def _of_exit(status: str) -> Meaning | None:
     """What ``rc:signal`` means."""
     code, _, signal = status.partition(":")
     by_signal = fields.whole(signal) or 0
-    if by_signal == _CANNOT_OPEN_OUTPUT:
+    if by_signal == CANNOT_OPEN_OUTPUT:
         return _AGAIN
     return causes.of_exit(-by_signal or fields.whole(code, most=255) or 0)
 

@@ -15,9 +15,10 @@ from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from perdure.scheduling.slurm.ledger import Ledger
-from perdure.scheduling.slurm.reasons import PRIORITY, RESERVATION, SlurmReason
+from perdure.scheduling.slurm.reasons import SlurmReason
 from perdure.scheduling.slurm.settings import BackfillSettings
 from perdure.scheduling.slurm.space import Space
+from perdure.slurm_words.reasons import PRIORITY, RESERVATION
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 import re2
 
 from perdure.errors import InputError
-from perdure.model.hostlist import expand
 from perdure.scheduling.slurm.settings import (
     DAY_S,
     BackfillSettings,
@@ -25,7 +24,8 @@ from perdure.scheduling.slurm.settings import (
     PriorityWeights,
     SchedulerSettings,
 )
-from perdure.scheduling.slurm.times import time_s
+from perdure.slurm_words.durations import time_s
+from perdure.slurm_words.hostlist import expand
 
 MAX_INCLUDES = 100
 _WORD = re2.compile(r"""([A-Za-z][A-Za-z0-9_]*)\s*=\s*("[^"]*"|'[^']*'|\S*)""")

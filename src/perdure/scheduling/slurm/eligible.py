@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from perdure.scheduling.asks import After
-from perdure.scheduling.slurm.reasons import BEGIN_TIME, DEPENDENCY, NEVER_SATISFIED, PRIORITY, SlurmReason
+from perdure.scheduling.slurm.reasons import SlurmReason
 from perdure.scheduling.view import View
+from perdure.slurm_words.reasons import BEGIN_TIME, DEPENDENCY, NEVER_SATISFIED, PRIORITY
 
 
 @dataclass(slots=True)

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 
 from perdure.scheduling.slurm.ledger import Ledger
-from perdure.scheduling.slurm.reasons import PRIORITY, RESOURCES
 from perdure.scheduling.slurm.space import Space
+from perdure.slurm_words.reasons import PRIORITY, RESOURCES
 
 
 def main_pass(

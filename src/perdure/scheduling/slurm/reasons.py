@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PRIORITY = "Priority"
-RESOURCES = "Resources"
-RESERVATION = "Reservation"  # it would fit now, but not beside what jobs of a higher priority have reserved
-DEPENDENCY = "Dependency"
-NEVER_SATISFIED = "DependencyNeverSatisfied"
-BEGIN_TIME = "BeginTime"
-PARTITION_DOWN = "PartitionDown"
-PARTITION_TIME = "PartitionTimeLimit"
-PARTITION_NODES = "PartitionNodeLimit"
-
 
 @dataclass(frozen=True, slots=True)
 class SlurmReason:

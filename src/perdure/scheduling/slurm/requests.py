@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from perdure.scheduling.slurm.associations import Associations, associations_of
 from perdure.scheduling.slurm.limits import LimitHolder, refusal
 from perdure.scheduling.slurm.priority import Sizes, normalised, size_factor
-from perdure.scheduling.slurm.reasons import PARTITION_DOWN, PARTITION_NODES, PARTITION_TIME
 from perdure.scheduling.slurm.settings import Partition, RunningLimits, SchedulerSettings
 from perdure.scheduling.view import View
+from perdure.slurm_words.reasons import PARTITION_DOWN, PARTITION_NODES, PARTITION_TIME
 
 _EVERYTHING = Partition("")
 _GPU_TRES, _CPU_TRES, _NODE_TRES = "gres/gpu", "cpu", "node"

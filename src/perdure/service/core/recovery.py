@@ -8,11 +8,8 @@ from perdure.model.actions import Action, Exclude, Hold, Release, Requeue
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.retry.decide import Decision
 from perdure.service.core.case import Case
+from perdure.slurm_words.reasons import ENDS_OF_ATTEMPTS, HELD_BY_ADMIN, SPECIAL_EXIT, is_given_up, is_put_back_held
 
-_ENDS_OF_ATTEMPTS = ("NonZeroExitCode", "OutOfMemory", "TimeLimit", "NodeDown")  # other reasons end jobs that wait
-
-_HELD_BY_NOBODY = "JobHeldAdmin"
-_HELD_AS_SPECIAL = "SpecialExit"
 _WAITS_HELD = (
     "put back after a node failure, but held (JobHeldAdmin): by an operator, or by Slurm itself, which so holds what"
     " was suspended; nothing starts it until somebody runs"
@@ -33,10 +30,10 @@ def recovery_of(case: Case, attempt: Attempt, decision: Decision) -> Recovery:
         return Component.RESOURCE_MANAGER, handled(f"{cause}a newer attempt runs already")
     if job.state is JobState.PENDING or _held_by_its_manager(job):
         return _amend(job, attempt, decision)
-    if job.state is JobState.HELD and attempt.state is AttemptState.NODE_FAIL and job.reason == _HELD_BY_NOBODY:
+    if job.state is JobState.HELD and attempt.state is AttemptState.NODE_FAIL and job.reason == HELD_BY_ADMIN:
         return Component.RESOURCE_MANAGER, declined(f"{_WAITS_HELD} scontrol release {job.job_id}")
-    if job.state is JobState.HELD and job.reason == _HELD_AS_SPECIAL:
-        rule = f"held as {_HELD_AS_SPECIAL}, by the site's rule for its exit code or by a person"
+    if job.state is JobState.HELD and job.reason == SPECIAL_EXIT:
+        rule = f"held as {SPECIAL_EXIT}, by the site's rule for its exit code or by a person"
         return Component.RESOURCE_MANAGER, handled(f"{rule}; {decision.reason}")
     if job.state is JobState.HELD:
         return Component.JOB, handled(f"a person holds the job; {decision.reason}")
@@ -70,15 +67,10 @@ def _amend(job: Job, attempt: Attempt, decision: Decision) -> Recovery:
 
 def _held_by_its_manager(job: Job) -> bool:
     """True where no person but the resource manager's own giving up holds the job."""
-    return job.state is JobState.HELD and any(said in _plain(job.reason) for said in ("launch failed", "maxrequeue"))
+    return job.state is JobState.HELD and is_given_up(job.reason)
 
 
 def is_not_as_left(job: Job) -> bool:
     """True of a job that does not stand as a retry leaves it: failed, put back and not released, or unable to start."""
-    reason = _plain(job.reason)
-    held = job.state is JobState.HELD and ("requeued in held state" in reason or reason == "badconstraints")
-    return held or (job.state is JobState.FAILED and job.reason in _ENDS_OF_ATTEMPTS)
-
-
-def _plain(reason: str) -> str:
-    return reason.lower().replace("_", " ")  # Slurm prints blanks as underscores
+    held = job.state is JobState.HELD and is_put_back_held(job.reason)
+    return held or (job.state is JobState.FAILED and job.reason in ENDS_OF_ATTEMPTS)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from perdure.model.jobs import Job, JobState
 from perdure.model.nodes import Node, NodeState
+from perdure.slurm_words import reasons
 
 STANDS = {
     NodeState.DRAINING: "draining",
@@ -15,11 +16,11 @@ STANDS = {
 }
 MOST_NAMED = 3
 _CLOSED = {
-    "PartitionDown": "waits for its partition, which is down",
-    "PartitionInactive": "waits for its partition, which is inactive",
+    reasons.PARTITION_DOWN: "waits for its partition, which is down",
+    reasons.PARTITION_INACTIVE: "waits for its partition, which is inactive",
 }
 _NEVER = {
-    "PartitionTimeLimit": "waits because the time limit is above the partition's (PartitionTimeLimit)",
+    reasons.PARTITION_TIME: "waits because the time limit is above the partition's (PartitionTimeLimit)",
     "AccountNotAllowed": "waits because the partition does not admit the account (AccountNotAllowed)",
     "QOSNotAllowed": "waits because the account or the partition does not admit the QOS (QOSNotAllowed)",
     "InvalidAccount": "waits because the account is not valid (InvalidAccount)",
@@ -29,45 +30,45 @@ _NEVER = {
     "PartitionConfig": "waits because its partition does not admit what it asks for (PartitionConfig)",
     "ReservationDeleted": "waits for a reservation that is gone (ReservationDeleted)",
     "ReservationInvalid": "waits for a reservation that is not valid (ReservationInvalid)",
-    "DependencyNeverSatisfied": "waits because a job before it did not end as required (DependencyNeverSatisfied)",
+    reasons.NEVER_SATISFIED: "waits because a job before it did not end as required (DependencyNeverSatisfied)",
 }
 _LIMITS = {"QOS": "the QOS", "Assoc": "the account or user", "Max": "the account or user in this QOS"}
 _MAX_OF = ("PerAccount", "PerUser")  # ends of limits that begin with Max
 _LATER = {
-    "BeginTime": "waits for the time at which it may start",
+    reasons.BEGIN_TIME: "waits for the time at which it may start",
     # Slurm says so, too, where nodes that the job must have are drained or down.
-    "PartitionNodeLimit": "waits because the number of nodes is outside the partition's limits (PartitionNodeLimit)",
-    "BadConstraints": "waits because no node has what it asks for (BadConstraints)",
+    reasons.PARTITION_NODES: "waits because the number of nodes is outside the partition's limits (PartitionNodeLimit)",
+    reasons.CANNOT_RUN: "waits because no node has what it asks for (BadConstraints)",
     "BurstBufferOperation": "waits because an operation on its burst buffer failed (BurstBufferOperation)",
     "BurstBufferResources": "waits for room in the burst buffer (BurstBufferResources)",
     "BurstBufferStageIn": "waits until its data are in the burst buffer (BurstBufferStageIn)",
     "BlockFreeAction": "waits until a block of nodes is free (BlockFreeAction)",
     "BlockMaxError": "waits for a block of nodes that has an error (BlockMaxError)",
     "Cleaning": "waits until its earlier start is cleaned up (Cleaning)",
-    "Dependency": "waits for a job before it (Dependency)",
+    reasons.DEPENDENCY: "waits for a job before it (Dependency)",
     "FedJobLock": "waits for the other clusters of the federation (FedJobLock)",
     "FrontEndDown": "waits for a front end node, as none is in service (FrontEndDown)",
     "JobArrayTaskLimit": "waits because as many tasks of its array run as may at once (JobArrayTaskLimit)",
     "Licenses": "waits for licences that are in use (Licenses)",
     "MaxPoweredUpNodes": "waits because as many nodes are powered up as may be (MaxPoweredUpNodes)",
     "MpiPortsBusy": "waits for MPI ports that are in use (MpiPortsBusy)",
-    "NodeDown": "waits for a node that is down (NodeDown)",
-    "Priority": "waits for its turn: jobs of higher priority come first (Priority)",
+    reasons.NODE_DOWN: "waits for a node that is down (NodeDown)",
+    reasons.PRIORITY: "waits for its turn: jobs of higher priority come first (Priority)",
     "Prolog": "waits for its prolog (Prolog)",
     "ReqNodeNotAvail": "waits for nodes that are out of service or reserved (ReqNodeNotAvail)",
-    "Reservation": "waits for its reservation, which has not begun or has no room (Reservation)",
-    "Resources": "waits for nodes, GPUs or memory that others use (Resources)",
+    reasons.RESERVATION: "waits for its reservation, which has not begun or has no room (Reservation)",
+    reasons.RESOURCES: "waits for nodes, GPUs or memory that others use (Resources)",
     "SchedDefer": "waits until the scheduler looks at it: it was told to start none at once (SchedDefer)",
     "WaitingForScheduling": "waits until the scheduler has looked at it (WaitingForScheduling)",
 }
 _HELD = {
-    "JobHeldUser": "is held by a person (JobHeldUser)",
-    "JobHeldAdmin": "is held by an administrator (JobHeldAdmin)",
-    "JobHoldMaxRequeue": "is held by Slurm, which has put it back as often as it may (JobHoldMaxRequeue)",
-    "BadConstraints": "is held by Slurm, as no node has what it asks for (BadConstraints)",
-    "SpecialExit": "is held by the site's rule for its exit code, or by a person (SpecialExit)",
-    "job requeued in held state": "is held since it was put back (scontrol requeuehold)",
-    "launch failed requeued held": "is held by Slurm, as its launch failed (launch failed requeued held)",
+    reasons.HELD_BY_USER: "is held by a person (JobHeldUser)",
+    reasons.HELD_BY_ADMIN: "is held by an administrator (JobHeldAdmin)",
+    reasons.MAX_REQUEUE: "is held by Slurm, which has put it back as often as it may (JobHoldMaxRequeue)",
+    reasons.CANNOT_RUN: "is held by Slurm, as no node has what it asks for (BadConstraints)",
+    reasons.SPECIAL_EXIT: "is held by the site's rule for its exit code, or by a person (SpecialExit)",
+    reasons.with_blanks(reasons.PUT_BACK_AND_HELD): "is held since it was put back (scontrol requeuehold)",
+    reasons.with_blanks(reasons.LAUNCH_FAILED): "is held by Slurm, as its launch failed (launch failed requeued held)",
 }
 
 
@@ -79,7 +80,7 @@ def waits_in_words(job: Job, blocking: Sequence[Node], ordered_by: Mapping[str, 
     """
     if not job.state.is_waiting:
         return ""
-    if job.state is JobState.HELD and (held := held_by or _HELD.get(job.reason.replace("_", " "), "")):
+    if job.state is JobState.HELD and (held := held_by or _HELD.get(reasons.with_blanks(job.reason), "")):
         return held
     later = _LATER.get(job.reason.partition(",")[0], "")  # ReqNodeNotAvail may name the nodes behind a comma
     return _unchanged_by_nodes(job.reason) or in_words(blocking, ordered_by) or later

@@ -4,18 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends.slurm.words import (
-    attempt_state,
-    duration_s,
-    exit_status,
-    gpus,
-    is_reserved,
-    job_state,
-    node_state,
-    node_total,
-)
 from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import NodeState
+from perdure.slurm_words.durations import duration_s
+from perdure.slurm_words.states import attempt_state, exit_status, is_reserved, job_state, node_state
+from perdure.slurm_words.tres import gpus, node_total
 
 A, J, N = AttemptState, JobState, NodeState
 

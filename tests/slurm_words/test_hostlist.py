@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import InputError
-from perdure.model.hostlist import expand, is_node_name
+from perdure.slurm_words.hostlist import expand, is_node_name
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-OVER = frozenset({
-    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT",
-})  # fmt: skip
-WAITS = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+from perdure.slurm_words.states import ENDS, WAITING
+
+_WAITS = WAITING | {"RESV_DEL_HOLD"}
 
 
 class LinkJob(Struct, frozen=True):
@@ -25,8 +24,8 @@ class LinkJob(Struct, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        return self.state in OVER
+        return self.state in ENDS
 
     @property
     def waits(self) -> bool:
-        return self.state in WAITS
+        return self.state in _WAITS
