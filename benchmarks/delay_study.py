@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.simulation.study_delay import PUBLISHED, DelayStudy, delay
+from perdure.studies.delay import PUBLISHED, DelayStudy, delay
 
 N_JOBS, SEEDS = 60_000, 3
 SETTINGS: Mapping[str, Mapping[str, Any]] = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 import time
 
-from perdure.simulation.study import Estimate
-from perdure.simulation.study_retry import NEVER, PREDICTED, PUBLISHED, RetryStudy, retry
+from perdure.studies.estimate import Estimate
+from perdure.studies.retry import NEVER, PREDICTED, PUBLISHED, RetryStudy, retry
 
 N_JOBS, SEEDS = 50_000, 3
 LOADS = (0.5, 0.9, 1.3)

@@ -19,11 +19,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from perdure.cli.keep_study import remembering
+from perdure.cli.study_successors import remembering
+from perdure.studies.successors import BASELINES, JUDGED_AT, CellStudy, Point, StudyOptions, study_cell
 from perdure.succession.cells import HOUR_S, LIMIT_S, SITE, StudyCell, with_limits
 from perdure.succession.planners.registry import DEFAULT
 from perdure.succession.replayed import LinkShape, ReplayedQueue
-from perdure.succession.study import BASELINES, JUDGED_AT, CellStudy, Point, StudyOptions, study_cell
 from perdure.traces.read import read
 
 DAY_S = 86_400.0
@@ -102,7 +102,7 @@ def report(found: Sequence[CellStudy], traces: Sequence[Path]) -> Iterator[str]:
     yield "# When planners submit the successor of a link\n"
     names = " ".join(path.name for path in traces)
     yield f"`python -m benchmarks.succession {names} --out benchmarks/succession.md`, {os.cpu_count()} shared cores,"
-    yield f"{platform.machine()}, Python {platform.python_version()}. `perdure keep study` measures another trace.\n"
+    yield f"{platform.machine()}, Python {platform.python_version()}. `perdure study successors` measures others.\n"
     yield INPUT
     yield NOTES
     yield "## Share of the gap at a price of 0.25\n"

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from perdure.blame import localise
 from perdure.blame.equivalence import representatives
-from perdure.blame.generate import SCENARIOS, draw
 from perdure.blame.greedy import Greedy
 from perdure.blame.registry import SOLVERS
 from perdure.blame.window import window
 from perdure.errors import ConfigError
+from perdure.studies.blame_windows import SCENARIOS, draw
 
 every_solver = pytest.mark.parametrize("solver", SOLVERS)
 

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from msgspec.structs import replace
+from perdure.model.link_job import LinkJob
 
 from perdure.backends.slurm.tools import Tools
 from perdure.cli import chain_journal, completion_values, keep_outlook, keep_run, keep_shown, keep_start, keeper
@@ -30,7 +31,6 @@ from perdure.durable import write_whole
 from perdure.errors import ConfigError, InputError, NotFound, StateError
 from perdure.job.link_marks import LinkBegun, LinkEnded, LinkMarks
 from perdure.model.chain_link import chain_link_of
-from perdure.model.link_job import LinkJob
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, Phase
 from perdure.succession.protocol import Forecast, ForecastOutcome
 
@@ -426,7 +426,7 @@ def test_the_default_planner_submits_by_the_forecast_and_the_reactive_one_asks_f
 )
 def test_a_planner_that_nothing_trains_is_refused_in_a_line(name):
     """It would submit each successor at the end."""
-    with pytest.raises(ConfigError, match=f"keep study --planners {name}`") as told:
+    with pytest.raises(ConfigError, match=f"study successors --planners {name}`") as told:
         checked_planner(name)
     assert "Use one of: reactive, average, quantile, rollout, conformal;" in str(told.value)
     assert "\n" not in str(told.value)

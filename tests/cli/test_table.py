@@ -21,12 +21,12 @@ from perdure.cli import (
     job,
     jobs,
     keep_shown,
-    keep_study,
     learn,
     node,
     notices,
     rules,
-    study,
+    study_replays,
+    study_successors,
     survey,
     table,
     token,
@@ -49,8 +49,8 @@ TABLES = {
     "report": survey.COLUMNS,
     "notices": notices.COLUMNS, "token": token.COLUMNS, "when": when_answer.BOARD, "when JOB": when_answer.SOONER,
     "when bench": when_bench.DAYS, "keep list": keep_shown.LIST, "keep show": keep_shown.SHOW,
-    "keep study": keep_study.COLUMNS, "whatif --profiles": elastic.FIGURES,
-    "study retry": study.RETRY_COLUMNS, "study delay": study.DELAY_COLUMNS,
+    "study successors": study_successors.COLUMNS, "whatif --profiles": elastic.FIGURES,
+    "study retry": study_replays.RETRY_COLUMNS, "study delay": study_replays.DELAY_COLUMNS,
 }  # fmt: skip
 HOSTILE = st.text(alphabet=st.characters(codec="utf-8"), max_size=60) | st.sampled_from(
     ["", "requeue:local/4711_3#12", "\x1b[31mred\x1b[0m", "a" * 70, "日本語のジョブ" * 6, "\u202eevil", "a b  c\td\n"]
@@ -220,5 +220,5 @@ def test_the_modules_of_tables_are_all_tried():
     folder = Path(table.__file__).parent
     using = {path.stem for path in folder.glob("*.py") if "print_table(" in path.read_text()} - {"output"}
     tried = {"jobs", "node", "actions", "events", "rules", "config", "learn", "notices", "who", "job"}
-    tried |= {"comparison_shown", "elastic", "keep_shown", "keep_study"}
-    assert using == tried | {"study", "survey", "token", "when_answer", "when_bench"}
+    tried |= {"comparison_shown", "elastic", "keep_shown", "study_successors"}
+    assert using == tried | {"study_replays", "survey", "token", "when_answer", "when_bench"}

@@ -16,7 +16,8 @@ import pytest
 from perdure import __version__
 from perdure.cli import workers
 from perdure.installation import install_command
-from perdure.simulation import study_delay, study_retry
+from perdure.studies import delay as study_delay
+from perdure.studies import retry as study_retry
 from perdure.traces import columns
 from perdure.traces.read import read
 from tests.conftest import require
@@ -284,12 +285,12 @@ def test_a_study_as_json(perdure, small):
     assert ran.json["study"] == "retry"
     assert {(row["load"], row["policy"]) for row in ran.json["figures"]} == {(0.7, "sjf"), (0.9, "sjf")}
     assert {row["retry"] for row in ran.json["figures"]} == {"never", "recorded", "predicted", "oracle"}
-    ran = perdure("whatif", "--study", "delay", "--seeds", "1", "--cluster", "2x2+2x8", "--json")
+    ran = perdure("study", "delay", "--seeds", "1", "--cluster", "2x2+2x8", "--json")
     assert (ran.json["study"], ran.json["cluster"]) == ("delay", "2x2+2x8")
 
 
 def test_a_study_finds_the_same_in_several_processes(perdure, small):
-    words = "whatif", "--study", "retry", "--seeds", "2", "--policy", "sjf", "--json"
+    words = "study", "retry", "--seeds", "2", "--policy", "sjf", "--json"
     alone, spread = perdure(*words, "--workers", "1"), perdure(*words, "--workers", "2")
     assert spread.code == 0
     assert spread.json == alone.json
@@ -299,7 +300,7 @@ def test_a_study_stands_beside_what_was_published(perdure, small):
     ran = perdure("whatif", "--study", "retry", "--seeds", "1")
     (row,) = (line for line in ran.out.splitlines() if line.split()[:3] == ["0.9", "sjf", "predicted"])
     assert "15.4%" in row
-    words = "whatif", "--study", "delay", "--seeds", "1", "--load", "1", "--cluster", "4x2+6x8"
+    words = "study", "delay", "--seeds", "1", "--load", "1", "--cluster", "4x2+6x8"
     ran = perdure(*words)
     (row,) = (line for line in ran.out.splitlines() if line.startswith(">8 "))
     assert row.endswith("97.9%")

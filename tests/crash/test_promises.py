@@ -218,10 +218,10 @@ PROMISES: dict[str, Promise] = {
 LOST = {
     "backends/local/paths.py": "where the daemon listens, which is gone with it",
     "cli/follow.py": "how far a log was read: it is read again",
-    "cli/keep_study.py": "arrays of a study, calculated again where they are not there",
+    "cli/study_successors.py": "arrays of a study, calculated again where they are not there",
     "cli/kept.py": "looks that are kept for an hour",
     "cli/manual.py": "manual pages, made again by the same command",
-    "cli/studies.py": "pictures, made again by the same command",
+    "cli/picture_file.py": "pictures, made again by the same command",
     "cli/survey.py": "pictures, made again by the same command",
     "demo/programs/mini.py": "the demonstration's own",
     "demo/workspace.py": "the demonstration's own",

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from perdure.blame.studies.colocation import Days, compare
 from scipy.optimize import brentq
 
 from perdure.blame import localise
 from perdure.blame.registry import SOLVERS
-from perdure.blame.studies.colocation import Days, compare
 from perdure.blame.window import window
 from tests.blame.test_solvers import grid
 

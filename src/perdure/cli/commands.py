@@ -56,6 +56,7 @@ ENTRIES: Mapping[str, Entry] = {
     "rules": Entry("rules:rules", "Tell what rules look for, and what to do."),
     "learn": Entry("learn:learn", "Show what retries and persons taught the model.", asks=True),
     "whatif": Entry("whatif:whatif", "Replay traces under scheduling policies."),
+    "study": Entry("study:app", "Repeat published experiments, and measure planners."),
     "plan": Entry("plan:plan", "Decide one round of a planning policy."),
     "when": Entry("when:app", "Say when jobs will start, and what holds them."),
     "keep": Entry("keep:app", "Keep a job running past its walltime, as a chain."),

@@ -58,7 +58,7 @@ def checked_planner(name: str | None) -> str:
         raise ConfigError(
             f"--planner {found.name}",
             "it decides only once it has been trained on a trace, and on a live cluster nothing trains it",
-            f"Use one of: {', '.join(ready)}; `perdure keep study --planners {found.name}` trains and measures it",
+            f"Use one of: {', '.join(ready)}; `perdure study successors --planners {found.name}` measures it",
         )
     return found.name
 

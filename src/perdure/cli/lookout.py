@@ -12,7 +12,7 @@ from perdure.backends.slurm.links import look_at_links
 from perdure.backends.slurm.tools import Tools
 from perdure.cli.kept import KeptFolder
 from perdure.errors import ClusterBusy, ClusterError
-from perdure.model.link_job import LinkJob
+from perdure.slurm_words.link_job import LinkJob
 
 LOOK_S = 60.0  # between two looks at Slurm
 _LOOK = "look.json"

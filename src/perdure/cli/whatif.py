@@ -104,7 +104,7 @@ Again = Annotated[
 ]
 Study = Annotated[
     str | None,
-    typer.Option("--study", metavar="retry|delay", help="Instead: a published experiment, on drawn jobs."),
+    typer.Option("--study", hidden=True, help="As it was spelt before `perdure study retry` and `delay`."),
 ]
 
 
@@ -148,10 +148,10 @@ def whatif(
         _must_concern(_OF_AGAIN, context, "--again", "with --again there is")
         compare(_asked(_words_of(again), replay_error, jobs_out, out, workers), as_json, wide=wide)
         return 0
-    policies = [] if policy is None else _names("--policy", policy)
-    loads = [] if load is None else _loads(load)
+    policies = [] if policy is None else names_of("--policy", policy)
+    loads = [] if load is None else loads_of(load)
     if study is not None and not traces:
-        from perdure.cli.study import run_study
+        from perdure.cli.study_replays import run_study
 
         _must_concern(_OF_STUDIES, context, f"--study {study}", "a study takes")
         return run_study(study, loads, seeds, policies, cluster, workers, as_json, wide=wide)
@@ -184,7 +184,7 @@ def _words_of(again: Path) -> Mapping[str, Any]:
     from perdure.simulation.policy_file import is_policy_file
 
     words = read_manifest(again)
-    if any(map(is_policy_file, _names("--policy", words["policy"]))):
+    if any(map(is_policy_file, names_of("--policy", words["policy"]))):
         what = f"it asks for a policy that is code ({words['policy']})"
         raise InputError(str(again), what, "Look at that file, and give the command that stands in the manifest")
     return words
@@ -208,12 +208,12 @@ def _asked(
     return ComparisonOptions(
         [Path(trace) for trace in told["traces"]],
         told.get("cluster"),
-        _names("--policy", told["policy"]),
-        _names("--retry", told["retry"]),
+        names_of("--policy", told["policy"]),
+        names_of("--retry", told["retry"]),
         told.get("seeds", 1),
         told["placement"],
         told["failures"],
-        _loads(told["load"])[0] if "load" in told else None,
+        loads_of(told["load"])[0] if "load" in told else None,
         _options(told.get("compat"), told.get("queue_limits"), files["gittins_samples"], told.get("vc_quota")),
         told.get("format"),
         told["skip_bad"],
@@ -244,7 +244,7 @@ def _must_concern(known: Sequence[str], context: typer.Context, where: str, what
             raise ConfigError(where, f"{what} no {option}", f"Omit {option}")
 
 
-def _names(option: str, text: str) -> list[str]:
+def names_of(option: str, text: str) -> list[str]:
     """The names of "fifo,srtf" or "never,predicted:0.9,0.1": a number belongs to the name before it."""
     names: list[str] = []
     for word in map(str.strip, text.split(",")):
@@ -257,7 +257,7 @@ def _names(option: str, text: str) -> list[str]:
     return names
 
 
-def _loads(text: str) -> list[float]:
+def loads_of(text: str) -> list[float]:
     try:
         return [float(word) for word in text.split(",")]
     except ValueError:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from perdure.cli.options import AsJson, StateDir, Wide, service
 from perdure.cli.output import print_json, print_line, print_table, since
+from perdure.cli.picture_file import form_of, save
 from perdure.cli.progress import progress
 from perdure.cli.table import names, word
 from perdure.errors import InputError
@@ -55,12 +56,12 @@ Rows = Annotated[str | None, typer.Option("--rows", metavar="TIER", help="With -
 Columns = Annotated[str | None, typer.Option("--columns", metavar="TIER", help="With --out: the tier of the columns.")]
 StudyName = Annotated[
     Literal["tor", "colocation"] | None,
-    typer.Option("--study", help="Instead: tor, what ToRs cost at best; colocation, PATHS is a CSV of days."),
+    typer.Option("--study", hidden=True, help="As it was spelt before `perdure study tor` and `colocation`."),
 ]
-FailingShare = Annotated[float, typer.Option(metavar="SHARE", help="--study tor: of the ToRs that fail in a month.")]
-SoftShare = Annotated[float, typer.Option(metavar="SHARE", help="--study tor: of the failures that a reboot fixes.")]
-SoftMin = Annotated[float, typer.Option(metavar="MINUTES", help="--study tor: down by a soft failure.")]
-HardMin = Annotated[float, typer.Option(metavar="MINUTES", help="--study tor: down by a hard failure.")]
+FailingShare = Annotated[float, typer.Option(hidden=True)]
+SoftShare = Annotated[float, typer.Option(hidden=True)]
+SoftMin = Annotated[float, typer.Option(hidden=True)]
+HardMin = Annotated[float, typer.Option(hidden=True)]
 
 
 def who(
@@ -90,15 +91,15 @@ def who(
       1  there are suspects
       2  usage or bad input
     """
-    form = _form(out)
+    form = form_of(out)
     if study == "tor":
-        from perdure.cli.studies import tor
+        from perdure.cli.study_availability import tor
 
         _refuse_with("--study tor", paths, components, batch)
         tor(failing_share, soft_share, soft_min, hard_min, out, form, as_json)
         return NOBODY
     if study == "colocation":
-        from perdure.cli.studies import colocation
+        from perdure.cli.study_availability import colocation
 
         _refuse_with("--study colocation", components, batch)
         colocation(paths, out, form, as_json)
@@ -111,14 +112,6 @@ def who(
         _refuse_with("the running service", components, out)
         return _ask(state, as_json, wide=wide)
     return _solve(paths, components, solver, as_json, out, form, (rows, columns), wide=wide)
-
-
-def _form(out: Path | None) -> Format:
-    """What kind of picture is asked for by the end of a file's name."""
-    form = "svg" if out is None else out.suffix.removeprefix(".").lower()
-    if form not in ("svg", "png"):
-        raise InputError(str(out), f"{out.suffix if out else ''!r} is not a kind of picture", "Name it .svg or .png")
-    return cast("Format", form)
 
 
 def _refuse_with(what: str, *given: Path | None) -> None:
@@ -177,7 +170,6 @@ def _draw(
 ) -> None:
     from perdure.blame.charts import draw_grid, picture
     from perdure.blame.grid import grid
-    from perdure.cli.studies import save
 
     column = {int(component): place for place, component in enumerate(window.component_ids)}
     culprits = {column[suspect.component] for suspect in suspects}

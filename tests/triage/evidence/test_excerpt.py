@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from perdure.triage.evidence.excerpt import MAX_LINES, SIZE_BYTES, Excerpt, excerpt, last_block
 from perdure.triage.evidence.goodrun import GoodRun
 from perdure.triage.evidence.rules import own_rules
-from perdure.triage.templated import templated
 from perdure.triage.text.logtext import LogText
 
 FAILURE = "Traceback (most recent call last):\n  File \"train.py\", line 7, in <module>\nKeyError: 'labels'\n"
@@ -59,16 +58,3 @@ def test_no_bytes_make_it_fail_or_grow(data: bytes, copies: int) -> None:
     found = excerpt(text, own_rules().hits(text))
     assert len(found.text.encode()) <= 3 * SIZE_BYTES  # a byte that is not UTF-8 becomes three
     assert len({line.text for line in found.lines}) == len(found.lines)
-
-
-def test_sibyllas_reading_has_templates_for_lines_and_one_for_a_run_of_them() -> None:
-    log = "".join(f"Loading {name} is finished\nstep {i}\n" for i, name in enumerate(("train", "test", "dev")))
-    assert templated(LogText.of((log + "step 3\nstep 4\n").encode())).split("\n") == [
-        "Loading * is finished",
-        "step <n>",
-        "Loading * is finished",
-        "step <n>",
-        "Loading * is finished",
-        "step <n>",
-    ]
-    assert templated(LogText.of(b"")) == ""

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.model.cluster import Cluster
-from perdure.simulation import study_retry as study
 from perdure.simulation.failures import Nature, philly
 from perdure.simulation.simulate import simulate
-from perdure.simulation.study import stream
+from perdure.studies import retry as study
+from perdure.studies.estimate import stream
 from perdure.traces.failure_table import SHARE_FAILING
 from perdure.traces.generate import generate
 from tests.simulation.tables import jobs, tables

@@ -1,4 +1,4 @@
-"""``perdure who --study``: availability studies, in words and as pictures."""
+"""``perdure study tor`` and ``colocation``: availability studies, in words and as pictures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.cli.output import print_json, print_line
-from perdure.errors import InputError, StateError
+from perdure.cli.picture_file import save
+from perdure.errors import InputError
 
 if TYPE_CHECKING:
     from perdure.blame.charts import Format
@@ -21,12 +22,13 @@ def tor(
     as_json: bool,
 ) -> None:  # fmt: skip
     """What hangs on one ToR can be no more available than that."""
-    from perdure.blame.studies.tor import TorStudy
+    from perdure.studies.tor import TorStudy
 
     study = TorStudy(failing_share, soft_share, soft_min, hard_min)
     available = 1 - study.unavailability
     if out is not None:
-        from perdure.blame.charts import draw_tor, picture
+        from perdure.blame.charts import picture
+        from perdure.studies.charts import draw_tor
 
         save(out, picture(draw_tor(study), form))
     if as_json:
@@ -41,7 +43,7 @@ def colocation(days: Path | None, out: Path | None, form: Format, as_json: bool)
     """Near and far from storage, compared."""
     import numpy as np
 
-    from perdure.blame.studies.colocation import compare, read_days
+    from perdure.studies.colocation import compare, read_days
 
     if days is None:
         what = "it needs the failures of each day"
@@ -49,7 +51,8 @@ def colocation(days: Path | None, out: Path | None, form: Format, as_json: bool)
     table = read_days(_lines(days), str(days))
     found = compare(table, np.random.default_rng(SEED))
     if out is not None:
-        from perdure.blame.charts import draw_colocation, picture
+        from perdure.blame.charts import picture
+        from perdure.studies.charts import draw_colocation
 
         save(out, picture(draw_colocation(table, found), form))
     if as_json:
@@ -62,14 +65,6 @@ def colocation(days: Path | None, out: Path | None, form: Format, as_json: bool)
         print_line(f"{hops} hops: {share:.0%} of units, {rate:.4%} fail a day")
     more = f"{found.excess:+.1%} (95 %: {found.excess_low:+.1%} to {found.excess_high:+.1%})"
     print_line(f"At {table.far_hops} hops {more}, p = {found.p:.2g}, {len(table.names)} days")
-
-
-def save(path: Path, data: bytes) -> None:
-    """Write a picture. Raises `StateError`."""
-    try:
-        path.write_bytes(data)
-    except OSError as err:
-        raise StateError(str(path), f"cannot be written: {err.strerror}", "Name another with --out") from err
 
 
 def _lines(path: Path) -> list[str]:

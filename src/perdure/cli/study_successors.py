@@ -1,4 +1,4 @@
-"""``perdure keep study``: planners of successors measured on a trace, beside the oracle."""
+"""``perdure study successors``: planners of successors measured on a trace, beside the oracle."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from perdure.installation import cache_folder
 
 if TYPE_CHECKING:
     from perdure.model.table import JobTable
+    from perdure.studies.successors import CellStudy, Interval
     from perdure.succession.cells import Arrays, Remember
-    from perdure.succession.study import CellStudy, Interval
 
 DAY_S = 86_400.0
 LEAST_DAYS = 30
@@ -52,8 +52,8 @@ def study_call(
     every_h: float, seed: int,
 ) -> StudyCall:  # fmt: skip
     """Read the options. Raises `InputError` and `ConfigError`."""
+    from perdure.studies.successors import MODELS
     from perdure.succession.planners.registry import available
-    from perdure.succession.study import MODELS
 
     named = tuple(models.split(","))
     if unknown := [each for each in named if each not in MODELS]:
@@ -83,10 +83,10 @@ def _span(text: str) -> tuple[float, float]:
 
 def run_study(call: StudyCall, as_json: bool, *, wide: bool) -> int:
     """Measure, and print it. Raises `InputError` and `ConfigError`."""
+    from perdure.studies.successors import StudyOptions, study_cell
     from perdure.succession.cells import SITE, StudyCell
     from perdure.succession.planners.registry import planner_named
     from perdure.succession.replayed import LinkShape, ReplayedQueue
-    from perdure.succession.study import StudyOptions, study_cell
 
     for name in call.planners:
         planner_named(name)
@@ -163,7 +163,7 @@ def _print(study: CellStudy, *, wide: bool) -> None:
 
 
 def _rows(study: CellStudy) -> Sequence[tuple[object, ...]]:
-    from perdure.succession.study import JUDGED_AT, PRICELESS
+    from perdure.studies.successors import JUDGED_AT, PRICELESS
 
     words = {True: "yes", False: "no", None: ""}
     return [

@@ -24,8 +24,8 @@ from perdure.simulation.metrics import Metrics, summary
 from perdure.simulation.result import Result
 from perdure.simulation.retries import CLASSIFIER, retry_named
 from perdure.simulation.simulate import simulate
-from perdure.simulation.study import Estimate, Progress, estimates, stream
 from perdure.simulation.sweep import at_load
+from perdure.studies.estimate import Estimate, Progress, estimates, stream
 from perdure.traces.failure_table import SHARE_FAILING
 from perdure.traces.generate import generate
 

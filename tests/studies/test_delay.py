@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.model.cluster import Cluster
-from perdure.simulation import study_delay as study
 from perdure.simulation.occupancy import occupancy
 from perdure.simulation.simulate import simulate
+from perdure.studies import delay as study
 from tests.simulation.tables import jobs, tables
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from perdure.cli.commands import run
-from perdure.cli.keep_study import remembering
+from perdure.cli.study_successors import remembering
 from perdure.model.cluster import Cluster
+from perdure.studies.successors import StudyOptions, load_of, study_cell
 from perdure.succession.cells import SITE, StudyCell, with_limits
 from perdure.succession.replayed import LinkShape, ReplayedQueue
-from perdure.succession.study import StudyOptions, load_of, study_cell
 from perdure.traces.generate import generate
 
 HOUR_S, DAY_S = 3600.0, 86_400.0

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.policies import PolicyOptions
-from perdure.simulation.delays import SIZES, Delays, delays, quotas_by_demand
 from perdure.simulation.executors.processes import spread
 from perdure.simulation.occupancy import occupancy
 from perdure.simulation.result import Result
 from perdure.simulation.simulate import simulate
-from perdure.simulation.study import Estimate, Progress, estimates, stream
+from perdure.studies.estimate import Estimate, Progress, estimates, stream
+from perdure.studies.wait_causes import SIZES, Delays, delays, quotas_by_demand
 from perdure.traces.generate import generate
 
 PUBLISHED: Mapping[str, Any] = {

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.blame.generate import draw
 from perdure.blame.grid import grid
-from perdure.blame.studies.colocation import COLUMNS, Days, compare, read_days
-from perdure.blame.studies.tor import TorStudy
 from perdure.cli.main import main
 from perdure.errors import InputError
+from perdure.studies.blame_windows import draw
+from perdure.studies.colocation import COLUMNS, Days, compare, read_days
+from perdure.studies.tor import TorStudy
 from tests.blame.test_read import write
 
 # -- ToRs

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from perdure.model.cluster import Cluster
 from perdure.scheduling.policies import PolicyOptions
-from perdure.simulation.delays import TRY_S, delays, quotas_by_demand
 from perdure.simulation.simulate import simulate
+from perdure.studies.wait_causes import TRY_S, delays, quotas_by_demand
 from tests.simulation.tables import jobs, tables
 
 ONE, TWO = Cluster.parse("1x8"), Cluster.parse("2x4")

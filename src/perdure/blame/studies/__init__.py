@@ -1,1 +1,0 @@
-"""Availability studies: what single points of failure and distance to storage cost."""
