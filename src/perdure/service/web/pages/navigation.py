@@ -1,4 +1,4 @@
-"""What the dashboard has to offer: one line a page."""
+"""What the dashboard has to offer: one line a page. `site` takes the routes from the module of that name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class NavigationEntry:
     """A page in the navigation."""
 
-    name: str  # as the page's route calls itself
+    name: str  # of the page's module, and as its route calls itself
     title: str
     path: str
     icon: str

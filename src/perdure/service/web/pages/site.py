@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from perdure.errors import NotFound
-from perdure.service.web.pages import (
-    actions,
-    blame,
-    chains,
-    exceptions,
-    form_actions,
-    jobs,
-    learning,
-    login,
-    nodes,
-    notices,
-    now,
-    reference,
-    waits,
-    whatif,
-)
+from perdure.service.web.pages import form_actions, login, reference
 from perdure.service.web.pages.assets import assets
+from perdure.service.web.pages.navigation import NAVIGATION
 from perdure.service.web.state import Anybody
 
 fixed = APIRouter()
 
-ROUTERS = (
-    now.router,
-    jobs.router,
-    waits.router,
-    chains.router,
-    nodes.router,
-    exceptions.router,
-    blame.router,
-    actions.router,
-    notices.router,
-    whatif.router,
-    learning.router,
+ROUTERS: tuple[APIRouter, ...] = (
+    *(import_module(f"{__package__}.{entry.name}").router for entry in NAVIGATION),
     form_actions.router,
     reference.router,
     login.router,
