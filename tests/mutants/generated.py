@@ -119,11 +119,14 @@ PARTS = {
         ),
     ),
     "slurm": Part(
-        tuple(
-            f"backends/slurm/{name}.py"
-            for name in ("plans", "picture", "words", "het", "siblings", "writers", "outputs", "config", "dependants")
+        (
+            "slurm_words/states.py",
+            *(
+                f"backends/slurm/{name}.py"
+                for name in ("plans", "picture", "het", "siblings", "writers", "outputs", "config", "dependants")
+            ),
         ),
-        ("tests/backends/slurm", "tests/laws/test_slurm.py"),
+        ("tests/backends/slurm", "tests/slurm_words", "tests/laws/test_slurm.py"),
     ),
     "context": Part(
         (
