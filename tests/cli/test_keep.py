@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from msgspec.structs import replace
-from perdure.model.link_job import LinkJob
 
 from perdure.backends.slurm.tools import Tools
 from perdure.cli import chain_journal, completion_values, keep_outlook, keep_run, keep_shown, keep_start, keeper
@@ -31,6 +30,7 @@ from perdure.durable import write_whole
 from perdure.errors import ConfigError, InputError, NotFound, StateError
 from perdure.job.link_marks import LinkBegun, LinkEnded, LinkMarks
 from perdure.model.chain_link import chain_link_of
+from perdure.slurm_words.link_job import LinkJob
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, Phase
 from perdure.succession.protocol import Forecast, ForecastOutcome
 

@@ -210,7 +210,7 @@ class _Run:
 
     def look(self) -> str:
         look(self.life.engine)
-        if self.told.events % AGAIN_EVERY == 0:
+        if self.line.seen is not None and self.told.events % AGAIN_EVERY == 0:
             check_again(self.life.engine.state, self.line.seen)
         return "at the cluster"
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from perdure.blame.studies.colocation import Days, compare
 from scipy.optimize import brentq
 
 from perdure.blame import localise
 from perdure.blame.registry import SOLVERS
 from perdure.blame.window import window
+from perdure.studies.colocation import Days, compare
 from tests.blame.test_solvers import grid
 
 HALF_CHI_SQUARE = 1.92  # half the 95 % point with one degree of freedom

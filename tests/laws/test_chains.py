@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
-from perdure.model.link_job import LinkJob
 
 from perdure.job.link_marks import LinkEnded
+from perdure.slurm_words.link_job import LinkJob
 from perdure.succession.chain import step
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Strategy
 from perdure.succession.messages import AskEnd, Event, LinkPlanned, LinkRefused, LinksSeen, PlanLink, StopAsked

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.job.link_marks import LinkMarks
-from perdure.model.link_job import LinkJob
+from perdure.slurm_words.link_job import LinkJob
 from perdure.succession.chain import step
 from perdure.succession.chain_state import ChainStanding, LinkEnding, Phase, Strategy
 from perdure.succession.following import ending_of

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from perdure.model.link_job import LinkJob
+from perdure.slurm_words.link_job import LinkJob
 from perdure.succession.chain_state import JobChain, Link, LinkEnding, Phase, Strategy
 from perdure.succession.messages import LinksSeen
 
