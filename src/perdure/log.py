@@ -40,7 +40,7 @@ class PrintableFormatter(logging.Formatter):
 
 
 def log_to_stderr(level: int = logging.INFO) -> None:
-    """Let the service's own log, and no library's, go to stderr; on a terminal a line of it takes one line."""
+    """Send the service's own log, and no library's, to stderr; on a terminal each entry takes one line."""
     handler = logging.StreamHandler()
     width = max(40, shutil.get_terminal_size().columns) if sys.stderr.isatty() else None
     handler.setFormatter(PrintableFormatter(width))

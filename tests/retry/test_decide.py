@@ -263,7 +263,7 @@ def test_what_its_walltime_warning_ended_is_put_back_where_its_owner_asks_for_th
 def test_what_catches_its_walltime_warning_and_leaves_would_take_as_long_again():
     caught = replace(TRIED, warning="--signal=USR1@80", exit_code=85)
     unknown = Verdict(Label.UNSURE, 0.36, "unknown", "nothing that looks like a failure")
-    said = "it ended with exit code 85 when its walltime was near, as --signal=USR1@80 tells it"
+    said = "it ended with exit code 85 when its walltime was near, as --signal=USR1@80 shows"
     for verdict in (unknown, replace(unknown, label=Label.TRANSIENT, p_transient=0.75, category="preempt")):
         stopped = decided(verdict, attempt=caught)
         assert stopped.kind is DecisionKind.STOP

@@ -67,10 +67,10 @@ class Harness(Protocol):
         """Submit a job that runs on one task a node; returns its id."""
 
     def moments(self) -> Iterator[None]:
-        """Let a little time pass at each step, real or virtual, and end when all patience is used up."""
+        """Wait a little at each step, in real or virtual time, and end when all patience is used up."""
 
     def fail_node(self, node: str) -> None:
-        """Let a node die, so that the resource manager itself finds out."""
+        """Fail a node, so that the resource manager itself finds out."""
 
     def return_node(self, node: str) -> None:
         """Bring a dead node back into service."""

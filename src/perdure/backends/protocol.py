@@ -116,7 +116,7 @@ class Hooked(Protocol):
         """Look at the attempts whose epilogs wait, and at no others."""
 
     def answer(self, job_id: str) -> None:
-        """Let the epilog of a failed attempt go on, where it waits for a decision."""
+        """Answer the epilog of a failed attempt, where it waits for a decision."""
 
 
 def batch_of(backend: Backend) -> AbstractContextManager[None]:

@@ -100,7 +100,7 @@ class KeptChain:
             yield lock
 
     def ask_stop(self, at_once: bool) -> None:
-        """Let whoever drives the chain stop it. Raises `StateError`."""
+        """Ask the driver of the chain to stop it. Raises `StateError`."""
         with unwritten(self.path):
             write_whole(self.path / "stop", b"now" if at_once else b"later", 0o600)
 

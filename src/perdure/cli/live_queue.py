@@ -58,13 +58,13 @@ def live_queue(history_s: float = HISTORY_S) -> tuple[Queue, AnswerBasis]:
 
 
 def keep_answer(found: WaitAnswer, queue: Queue, past: Past) -> None:
-    """Let later answers be corrected by what comes of this one; a waiting task of an array has no id of its own yet."""
+    """Keep the answer to correct later ones by what comes of it; a waiting array task has no id of its own yet."""
     if found.forecast is not None and found.job.is_waiting and found.job.job_id and found.job.tasks == 1:
         keep_promise(kept_of_slurm(), promise_of(found.job, found.forecast), queue, past)
 
 
 def keep_fit(made: Fit) -> None:
-    """Let later answers be corrected by what was learnt."""
+    """Keep what was learned, to correct later answers by it."""
     kept_of_slurm().write(_FIT, msgspec.json.encode(made))
 
 

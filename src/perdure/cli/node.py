@@ -61,7 +61,7 @@ def node() -> None:
 
 @app.command("fail")
 def fail(node: Node, state: StateDir = None) -> int:
-    """Let a node of the embedded cluster die: its processes are killed.
+    """Fail a node of the embedded cluster: its processes are killed.
 
     Exit codes: 0 done, 2 refused, or no service.
     """
@@ -70,7 +70,7 @@ def fail(node: Node, state: StateDir = None) -> int:
 
 @app.command("freeze")
 def freeze(node: Node, state: StateDir = None) -> int:
-    """Let a node of the embedded cluster hang. It stops answering, its processes stand still.
+    """Freeze a node of the embedded cluster: it stops answering, and its processes are stopped.
 
     Exit codes: 0 done, 2 refused, or no service.
     """

@@ -122,9 +122,9 @@ def _not_there(what: str, queue: Queue, site: AnswerBasis) -> NotFound:
         return NotFound(f"job {what}", f"it ended at {when}", f"See how it ended: perdure why {what}")
     if 1 <= (age_s := time.time() - queue.now_s) <= QUEUE_S:  # what was submitted since cannot be there
         gone = f"it was not in the queue {age_s:.0f} s ago, when Slurm was last asked"
-        fix = f"Ask again in {QUEUE_S - age_s:.0f} s if it is newer; of one that has ended, perdure why tells"
+        fix = f"Ask again in {QUEUE_S - age_s:.0f} s if it is newer; for a job that has ended, use perdure why"
         return NotFound(f"job {what}", gone, fix)
-    fix = "Look for it with squeue; of one that has ended, perdure why tells"
+    fix = "Look for it with squeue; for a job that has ended, use perdure why"
     return NotFound(f"job {what}", "it is not in the queue: it has ended, or never was", fix)
 
 

@@ -1,4 +1,4 @@
-"""Lets the demonstration workload arrive: what is due is decided purely, one small loop hands it to the cluster."""
+"""Submits the demonstration workload: what is due is decided purely, one small loop hands it to the cluster."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def drive(
     stop: threading.Event,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Let jobs and faults arrive, round after round, until `stop` is set; then undo the faults that are open.
+    """Submit jobs and cause faults, round after round, until `stop` is set; then undo the open faults.
 
     A step that the cluster refuses is logged and left out. Faults that somebody else caused are not touched.
     """

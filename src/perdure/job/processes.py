@@ -133,7 +133,7 @@ class Family:
         return [pid for pid in self.members() if pid != self._program.pid]
 
     def reap_orphans(self) -> None:
-        """Let adopted processes that have ended go; the program itself stays to be waited for."""
+        """Reap adopted processes that have ended; the program itself is left to be waited for."""
         waitid: Any = getattr(os, "waitid", None)
         while waitid is not None:
             try:

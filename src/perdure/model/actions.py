@@ -159,7 +159,7 @@ class Hold(AnyAction, frozen=True):
 
 
 class Release(AnyAction, frozen=True):
-    """Let a held job start again."""
+    """Release a held job."""
 
     label = "Release"
     recovers = True
@@ -192,7 +192,7 @@ class Cancel(AnyAction, frozen=True):
 
 
 class Extend(AnyAction, frozen=True):
-    """Let a running attempt run longer: its walltime becomes `walltime_s` seconds, never less than it is."""
+    """Extend a running attempt: its walltime becomes `walltime_s` seconds, never less than it is."""
 
     label = "Grant time"
     keeps = False

@@ -238,7 +238,7 @@ def _who_asks(case: _Weighed) -> str:
 def _of_warning(attempt: Attempt, verdict: Verdict) -> Verdict:
     """The verdict, with the signal said that ended it before its walltime, or upon which it left."""
     if _left_when_warned(attempt, verdict):
-        said = f"it ended with exit code {attempt.exit_code} when its walltime was near, as {attempt.warning} tells it"
+        said = f"it ended with exit code {attempt.exit_code} when its walltime was near, as {attempt.warning} shows"
         return replace(verdict, summary=said)
     said = f"its walltime warning ended it ({attempt.warning}: who does not catch that signal ends by it)"
     return replace(verdict, summary=said) if attempt.warning and attempt.state is AttemptState.TIMEOUT else verdict

@@ -121,7 +121,7 @@ class _Running:
         self._yield()
 
     def run(self, now_s: float, seconds: float) -> None:
-        """Let it go on for `seconds`, or to its end."""
+        """Run it for `seconds`, or to its end."""
         if not self.layout:
             return
         gpus, lost_s = sum(self.layout), min(self.restarting_s, seconds)

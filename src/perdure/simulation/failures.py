@@ -174,7 +174,7 @@ def philly(table: JobTable, seed: int, share: float = SHARE_FAILING) -> Failures
 
 
 def with_node_faults(failures: Failures, seed: int) -> Failures:
-    """Let nodes and GPUs fail under the attempts of `failures`; what they interrupt starts from its beginning.
+    """Add faults of nodes and GPUs to `failures`; an attempt that they interrupt starts from its beginning.
 
     A gang is taken to have `NODE_GPUS` on each node. Each fault is bound to the node on which it came.
     """

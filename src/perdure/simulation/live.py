@@ -40,13 +40,13 @@ class LiveSimulation(Protocol):
     """A simulation under way; all times are ticks."""
 
     def go_on(self, until: int, watched: int) -> None:
-        """Let all happen that happens before a tick, or up to the instant at which a job starts; -1 watches none."""
+        """Handle all events before a tick, or up to the instant at which the watched job starts; -1 watches no job."""
 
     def submit(self, row: int, tick: int) -> None:
-        """Let a job come at a tick that is not over."""
+        """Submit a job at a tick that is not over."""
 
     def resume(self, running: Ticks, since: Ticks, waiting: Ticks, came: Ticks, now: int) -> None:
-        """Before the first event: let jobs run since their ticks and others wait since theirs, and go on at `now`.
+        """Before the first event: make jobs run since their ticks and others wait since theirs, and go on at `now`.
 
         Together they are the first rows; both are given in the order of their ticks.
         """
@@ -120,7 +120,7 @@ class LiveQueue:
         return found
 
     def advance(self, until_s: float) -> None:
-        """Let all happen that happens before an instant."""
+        """Handle all events before an instant."""
         self.simulation.go_on(self._tick(until_s), -1)
 
     def fork(self) -> LiveQueue:
@@ -128,7 +128,7 @@ class LiveQueue:
         return replace(self, simulation=self.simulation.fork(), spare=[])
 
     def submit(self, probe: int, at_s: float) -> int:
-        """Let a probe, which has not come yet, come at an instant up to which `advance` went; its row.
+        """Submit a probe, not submitted before, at an instant up to which `advance` went; its row.
 
         Raises `InputError` for an instant before the first job of a trace.
         """

@@ -37,7 +37,7 @@ class PlainLoop:
         return _next(world.next_event(), self.giver.next_change(), world.room.next_change(world.view.now))
 
     def happen(self, now: int) -> None:
-        """Let all happen that happens at an instant."""
+        """Handle all events of one instant."""
         world = self.world
         world.view.now, events = now, world.trail.events
         world.end_attempts()

@@ -64,14 +64,14 @@ class World:
         return min(ticks, default=None)
 
     def end_attempts(self) -> None:
-        """Let attempts that have run their time end, and ask what to do with jobs whose attempt failed."""
+        """End attempts that have run their time, and ask what to do with jobs whose attempt failed."""
         while self.ends and self.ends[0][0] <= self.view.now:
             _, row, launch = heappop(self.ends)
             if launch == self.launch[row]:
                 self._end(row)
 
     def admit(self) -> None:
-        """Let jobs come that are due."""
+        """Submit the jobs that are due."""
         now, jobs = self.view.now, self.jobs
         while self.came < len(jobs) and self.view.submit[self.came] <= now:
             self.come(self.came)
@@ -81,11 +81,11 @@ class World:
             self.come(row)
 
     def come_at(self, row: int, tick: int) -> None:
-        """Let a job come at a tick, beside those that come by themselves."""
+        """Submit a job at a tick, in addition to the trace's own arrivals."""
         heappush(self.returns, (tick, row))
 
     def come(self, row: int) -> None:
-        """Let a job come now, which then waits."""
+        """Submit a job now; it waits."""
         self.trail.events += 1
         self.view.waiting[row] = None
         self.since[row] = self.view.now
@@ -120,7 +120,7 @@ class World:
         return back
 
     def preempt(self, row: int, shares: Shares) -> None:
-        """Let a job wait that was lifted from these GPUs."""
+        """Make a job wait that was preempted on these GPUs."""
         self._stop(row, shares)
         self.launch[row] += 1
         self.doomed.pop(row, None)

@@ -122,7 +122,7 @@ def _slots(share: Column) -> NDArray[np.intp]:
 
 
 def _take(free_h: Column, rows: NDArray[np.intp], slots: NDArray[np.intp], hours: Column) -> None:
-    """Let one job of each row have so many of the slots that are free first, for so long."""
+    """Give one job of each row this many of the slots that are free first, for this long."""
     its = free_h[rows]
     start_h = np.take_along_axis(its, (slots - 1)[:, None, None], axis=2)
     taken = np.arange(SLOTS) < slots[:, None, None]

@@ -90,7 +90,7 @@ def caught_walltime_warning(stage: Stage) -> Iterator[None]:
     job = stage.submit(script, "-t", "1")
     yield
     stage.stopped(job)
-    assert "when its walltime was near, as --signal=B:USR1@50 tells it: it would take as long again" in stage.says(job)
+    assert "when its walltime was near, as --signal=B:USR1@50 shows: it would take as long again" in stage.says(job)
 
 
 @ENDS.row(quick=True)

@@ -374,7 +374,7 @@ class Core:
             self._return(node, now)
 
     def _thaw(self, node: LocalNode, now: float) -> None:
-        """Let stopped processes run on; where the node was given up, what still runs there is ended soon."""
+        """Continue stopped processes; where the node was given up, what still runs there is ended soon."""
         self._effects.append(SignalNode(node.name, signal.SIGCONT))
         thawing = InjectedFault.THAWING if node.down else None
         self.put_node(replace(node, fault=thawing, fault_s=now, ended=False))

@@ -24,7 +24,7 @@ class LocalSettings:
     gpus: Annotated[int, Meta(ge=0, le=64)] = 8
     """Emulated GPUs of each node."""
     demo: bool = True
-    """Let the demonstration workload arrive."""
+    """Submit the demonstration workload."""
 
 
 class LocalKind(BackendKind[LocalSettings]):

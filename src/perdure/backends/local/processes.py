@@ -97,7 +97,7 @@ class Tasks:
         return started
 
     def open_gate(self, task: LocalTask, orders: Orders) -> None:
-        """Let the task become its program. One that has died at the gate is found by `reap`."""
+        """Have the task execute its program. One that has died at the gate is found by `reap`."""
         gate = task.process.stdin
         if gate is None:
             return

@@ -113,7 +113,7 @@ class SimulatedBackend:
         self._late.append(_Late(due_s, action))
 
     def _deliver(self) -> None:
-        """Let messages arrive whose time has come."""
+        """Deliver the messages whose time has come."""
         if not self._late:
             return
         due = [late for late in self._late if late.due_s <= self._truth.now]

@@ -141,7 +141,7 @@ class SimulatedCluster:
         return job_id
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: attempts end in the order of their ends, and whatever fits starts."""
+        """Advance time: attempts end in the order of their ends, and whatever fits starts."""
         until = self.now + seconds
         self._start_what_fits()
         while (next_s := self._next_change_s()) <= until:
@@ -152,7 +152,7 @@ class SimulatedCluster:
         self.now = until
 
     def fail_node(self, name: str, reason: str = NOT_RESPONDING) -> None:
-        """Let a node die, and every attempt on it."""
+        """Fail a node, and every attempt on it."""
         self._set_node(name, NodeState.DOWN, reason)
         for submitted in list(self._live.values()):
             latest = submitted.latest

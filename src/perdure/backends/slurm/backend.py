@@ -174,7 +174,7 @@ class SlurmBackend:
         return self._spool
 
     def answer(self, job_id: str) -> None:
-        """Let the epilog of a failed attempt go on, where it waits for a decision. From any thread."""
+        """Answer the epilog of a failed attempt, where it waits for a decision. From any thread."""
         question = self._waiting.get(job_id)
         if question is not None and self._spool is not None and self._spool.answer(question):
             self._waiting.pop(job_id, None)

@@ -24,7 +24,7 @@ def retry(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:
 
 
 def grant_time(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:  # noqa: ARG001
-    """Let a job that nears its walltime run on: a quarter longer, an hour at most; how often, a budget bounds."""
+    """Extend a job that nears its walltime: by a quarter, an hour at most; a budget bounds how often."""
     attempt, job = record.attempt, site.job(record.subject.job_id)
     if attempt is None or job is None or job.walltime_s is None:
         return declined("it is about no job with a walltime")

@@ -62,7 +62,7 @@ class OnNodes:
         return NodePlan(self, ledger, resolution, end_window)
 
     def restrict(self, row: int, nodes: Set[int]) -> None:
-        """Let a job be given nothing but of these nodes, and not of those that it is kept off, until it is settled."""
+        """Restrict a job to these nodes, less those that it is kept off, until it is settled."""
         before = self.room.avoided.get(row)
         self.kept_off[row] = before
         others = frozenset(range(self.room.n_nodes)).difference(nodes)
@@ -175,7 +175,7 @@ class NodePlan:
         return [(node, int(self.space.size[node]) if whole else gpus) for node, gpus in self.space.room.held[row]]
 
     def _cut(self, tick: int) -> int:
-        """Let a stretch begin at the tick; where it stands."""
+        """Split the stretch at the tick; the position of the part that begins there."""
         i = bisect_left(self.ticks, tick)
         if i == len(self.ticks) or self.ticks[i] != tick:
             self.ticks.insert(i, tick)

@@ -20,7 +20,7 @@ class BackfillPlan(Protocol):
         """The first tick from which a job fits for `length` ticks; None if nothing that is known makes room for it."""
 
     def offer(self, row: int) -> bool:
-        """Let the job be given what was found for it, if it is named next; False where that is not free."""
+        """Offer the job what was found for it, in case it is named next; False where that is not free."""
 
     def run(self, row: int, end: int) -> None:
         """The job runs, until then as far as is known."""

@@ -60,7 +60,7 @@ class DecayedUsage:
                 self.added[user] = 0
 
     def count_from(self, now: int) -> None:
-        """Let usage be what it is before the first event, and count what is held from now on."""
+        """Start counting: usage is that before the first event, plus what is held from now on."""
         self.used = list(self.initial) or [0.0] * self.users
         self.added, self.since = [0] * self.users, [now] * self.users
         self.calculated = now - now % self.period

@@ -188,7 +188,7 @@ def _line(failure: Failure, job: Job, settings: ControllerSettings) -> str:
 
 
 def _give_back_nodes(state: ControllerState, settings: ControllerSettings, now: float) -> Stepped:
-    """Let retries that have waited long go back to nodes that they were kept off, where no other is in service."""
+    """Give retries that have waited long the nodes back that they were kept off, where no other is in service."""
     effects: list[Effect] = []
     for case in list(state.cases.values()):
         nodes = given_back(case, state.known.nodes, state.fleet, settings.retry.give_back_after_s, now)

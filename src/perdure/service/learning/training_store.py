@@ -203,7 +203,7 @@ class TrainingStore:
             )
 
     def prune(self) -> int:
-        """Let the oldest readings beyond `MAX_READINGS` go, corrected ones last of all; return how many went."""
+        """Delete the oldest readings beyond `MAX_READINGS`, corrected ones last; return how many."""
         kept = select(readings.c.seq).where(readings.c.cluster == self.cluster)
         border = kept.order_by(readings.c.seq.desc()).offset(MAX_READINGS).limit(1)
         with self._store.writing() as db:

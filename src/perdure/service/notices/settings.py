@@ -94,9 +94,9 @@ class NoticesSettings:
     allow_hosts: tuple[str, ...] = ()
     """Hosts that may be connected to (``hooks.slack.com``, ``*.site.org``); empty: those that the targets name."""
     allow_http: bool = False
-    """Let URLs begin with ``http:`` beyond this machine: what is sent can then be read on its way."""
+    """Allow URLs with ``http:`` beyond this machine: what is sent can then be read on its way."""
     allow_link_local: bool = False
-    """Let names lead to link-local addresses, where clouds keep credentials of the machine."""
+    """Allow names that resolve to link-local addresses, where clouds keep credentials of the machine."""
 
     @property
     def in_force(self) -> tuple[Rule, ...]:

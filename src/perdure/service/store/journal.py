@@ -318,7 +318,7 @@ class Journal:
         return self._move(row.key, ActionState.PLANNED, ActionState.PLANNED, payload=codec.ACTION.encode(row.action))
 
     def postpone(self, row: ActionRow, expires_s: float) -> ActionRow:
-        """Let a planned action expire later."""
+        """Postpone the expiry of a planned action."""
         self._move(row.key, ActionState.PLANNED, ActionState.PLANNED, expires_s=expires_s)
         return replace(row, expires_s=expires_s)
 

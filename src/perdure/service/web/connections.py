@@ -132,7 +132,7 @@ def accept_quietly(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class OnceInAWhile(logging.Filter):
-    """Lets what strangers can make a library say through once in ten minutes."""
+    """Passes on what strangers can make a library log, once in ten minutes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -128,7 +128,7 @@ PageOf = Callable[[Request, Problem], Response | None]
 
 
 def install(app: FastAPI, page_of: PageOf, allowed: Mapping[object, str]) -> None:
-    """Let every error of `app` leave as a problem, or as what `page_of` makes of it for a browser.
+    """Answer every error of `app` by a problem, or by what `page_of` makes of it for a browser.
 
     `allowed` has the methods of the path of each endpoint, as `allowed_by` gives them.
     """

@@ -141,7 +141,7 @@ class Engine:
         return [effect for effect in effects if isinstance(effect, Refused)]
 
     def tick(self) -> None:
-        """Let time pass on the chain of exceptions: leases and deadlines run out, jobs of what is left are over."""
+        """Advance the chain of exceptions in time: end leases, deadlines, and exceptions whose job is over."""
         chain = self._state.chain
         if chain.open or chain.handlers or any(record.ends_with_its_job for record in chain.ended.values()):
             self.absorb([ChainInput(self.clock())])

@@ -24,7 +24,7 @@ class GoodRunQueue:
         self._waiting: OrderedDict[tuple[str, str], tuple[Attempt, Job]] = OrderedDict()
 
     def put(self, attempt: Attempt, job: Job) -> None:
-        """Let an attempt wait in the place of an earlier one of the same job."""
+        """Queue an attempt in place of an earlier one of the same job."""
         with self._lock:
             self._waiting[job.user, job.name] = (attempt, job)
             if len(self._waiting) > MAX_WAITING:

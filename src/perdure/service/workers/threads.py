@@ -114,7 +114,7 @@ def _looking(engine: Engine, stop: threading.Event, every_s: float, looks: CallM
 
 
 def end(hands: list[threading.Thread], stop: threading.Event, engine: Engine) -> None:
-    """Let every thread finish what it is at, and begin nothing more."""
+    """Stop all threads: each finishes its work in progress and begins nothing more."""
     stop.set()
     engine.acts_wait.set()
     engine.look_now.set()

@@ -198,7 +198,7 @@ def _first(state, lines):  # type: ignore[no-untyped-def]
 
 @kernel
 def _look_from_the_beginning(lines):  # type: ignore[no-untyped-def]
-    """Let the candidate of each size be its first slot, whether or not a job is there: `_look_on` goes to one."""
+    """Reset the candidate of each size to its first slot, whether or not a job is there: `_look_on` finds one."""
     for i in range(len(lines.sizes)):
         lines.sizes[i].candidate = 0
 

@@ -95,7 +95,7 @@ def add_up(fair, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def count_from(fair, now):  # type: ignore[no-untyped-def]
-    """Let usage be what it is before the first event, and count what is held from now on."""
+    """Start counting: usage is that before the first event, plus what is held from now on."""
     fair.tally[0].calculated = now - now % fair.tally[0].period
     for user in range(len(fair.node)):
         fair.node[user].used = fair.node[user].initial

@@ -111,7 +111,7 @@ def go_on(forecast, agenda):  # type: ignore[no-untyped-def]
 
 @kernel
 def cut(forecast, i, tick):  # type: ignore[no-untyped-def]
-    """Let a stretch begin at the tick, which is in the one before place i or at the beginning of that.
+    """Split the stretches at the tick, which is in the one before place i or at the beginning of that.
 
     What is free stays the same at every tick; there is one stretch more, unless one began there before.
     """

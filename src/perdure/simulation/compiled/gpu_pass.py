@@ -150,7 +150,7 @@ def _is_next(state, levels, row, level, waiter):  # type: ignore[no-untyped-def]
 
 @kernel
 def _preempt(state, levels, yielding):  # type: ignore[no-untyped-def]
-    """Let the first `yielding` of `lifted` wait, whose GPUs others have now. Their service is counted up to now."""
+    """Preempt the first `yielding` of `lifted`, whose GPUs others have now. Their service is counted up to now."""
     for i in range(yielding):
         row = levels.lifted[i]
         forget(state.places, row)

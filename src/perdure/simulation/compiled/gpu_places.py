@@ -114,7 +114,7 @@ def is_kept_off(places, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def hide(places, row):  # type: ignore[no-untyped-def]
-    """Let nothing be free on the nodes that the job is kept off, while it looks for a place; `show` follows.
+    """Mark the nodes that the job is kept off as full, while it looks for a place; `show` follows.
 
     The nodes go to level 0, so that no search has to know of it.
     """

@@ -95,7 +95,7 @@ def lending_of(jobs: Workload, quota: NDArray[np.float64], crowded: float, total
 
 @kernel
 def wait(lending, row):  # type: ignore[no-untyped-def]
-    """Let a job wait, behind all others, in both of its chains."""
+    """Queue a job behind all others, in both of its chains."""
     job = lending.job[row]
     job.turn = lending.tally[0].turn
     lending.tally[0].turn += 1
@@ -161,7 +161,7 @@ def split(state, lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def _use(state, lending, group, row):  # type: ignore[no-untyped-def]
-    """Let a job, of the running ones of its virtual cluster the next, use quota; if too little is left, it borrows.
+    """Charge the next running job of a virtual cluster to its quota; if too little is left, the job borrows.
 
     One that borrows uses no quota, so that a narrower one behind it may still be within.
     """

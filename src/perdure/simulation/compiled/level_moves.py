@@ -28,7 +28,7 @@ from perdure.simulation.compiled.running_jobs import enter, withdraw
 
 @kernel
 def come(state, levels, row):  # type: ignore[no-untyped-def]
-    """Let a job that has come wait in its level, behind all: the level follows from what it was served before."""
+    """Queue a job that has come at the end of its level: the level follows from what it was served before."""
     if levels.rules.resets:
         levels.job[row].served = 0
     level, served = 0, service(state, levels, row)
@@ -41,7 +41,7 @@ def come(state, levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def begin_to_run(state, levels, row):  # type: ignore[no-untyped-def]
-    """Let a job run that waited, behind its equals among those that run. It no longer rises, and sinks later.
+    """Move a job from waiting to running, behind its equals there. It no longer rises, and sinks later.
 
     What it waited counts only once it has been served: a job that has never run is owed nothing.
     """
@@ -74,7 +74,7 @@ def cease_to_run(state, levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def yield_place(state, levels, lifted):  # type: ignore[no-untyped-def]
-    """Let preempted jobs wait, the first of `lifted` first: ahead of others, unless they just sank.
+    """Queue preempted jobs, the first of `lifted` first: ahead of others, unless they just sank.
 
     In the plain policy running jobs are sorted before waiting ones, and keep that place when they are preempted.
     So they get labels below all others (`front` counts down from 0, `back` up), from the last one on.

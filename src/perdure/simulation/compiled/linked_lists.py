@@ -56,7 +56,7 @@ def unlink(links, chain, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _join(links, chain, before, after):  # type: ignore[no-untyped-def]
-    """Let two neighbours know each other; -1 stands for the end of the chain on that side."""
+    """Link two neighbours; -1 is the end of the chain on that side."""
     if before < 0:
         chain.first = after
     else:

@@ -85,7 +85,7 @@ def _narrowest(lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def _open_sizes(lending):  # type: ignore[no-untyped-def]
-    """Let every size of gang be tried again, from the job on that came to wait first."""
+    """Make every size of gang be tried again, from the job that began to wait first."""
     for size in range(len(lending.sizes)):
         lending.sizes[size].closed = False
         lending.sizes[size].waiting = lending.common[size].first

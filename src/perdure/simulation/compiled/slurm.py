@@ -55,7 +55,7 @@ def _begin_dependent(state, part, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _begin(state, part, row):  # type: ignore[no-untyped-def]
-    """Let a job wait for its begin time, or stand in the queue."""
+    """Make a job wait for its begin time, or queue it."""
     if part.job[row].eligible > state.tally[0].now:
         push(part.begins, row, part.job[row].eligible)
     else:
@@ -64,7 +64,7 @@ def _begin(state, part, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def become_eligible(state, part):  # type: ignore[no-untyped-def]
-    """Let those stand in the queue whose dependencies are met, or whose begin time has come."""
+    """Queue the jobs whose dependencies are met, or whose begin time has come."""
     row, place = next_met(state, part, 0)
     while row >= 0:
         _begin_dependent(state, part, row)
@@ -165,7 +165,7 @@ def _main_pass(state, part, depth):  # type: ignore[no-untyped-def]
 
 @kernel
 def run_since(state, part, row, tick):  # type: ignore[no-untyped-def]
-    """Let a job run that does so since a tick, before the first event."""
+    """Before the first event: make a job run, since this tick."""
     state.tally[0].now = tick
     come(state, row)
     join(state, part, row)
@@ -178,7 +178,7 @@ def run_since(state, part, row, tick):  # type: ignore[no-untyped-def]
 
 @kernel
 def wait_since(state, part, row, tick):  # type: ignore[no-untyped-def]
-    """Let a job wait that does so since a tick, before the first event."""
+    """Before the first event: make a job wait, since this tick."""
     state.tally[0].now = tick
     come(state, row)
     arrive(state, part, row)

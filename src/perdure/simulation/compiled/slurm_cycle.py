@@ -89,7 +89,7 @@ def _take(part, first, last, gpus, horizon):  # type: ignore[no-untyped-def]
 
 @kernel
 def _split(forecast, tick):  # type: ignore[no-untyped-def]
-    """Let a stretch begin at the tick; where it is."""
+    """Split the stretch at the tick; the position of the part that begins there."""
     low, high = np.int64(0), forecast.tally[0].many
     while low < high:
         middle = (low + high) >> 1

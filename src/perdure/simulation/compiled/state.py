@@ -201,7 +201,7 @@ def due_arrival(state):  # type: ignore[no-untyped-def]
 
 @kernel
 def come(state, row):  # type: ignore[no-untyped-def]
-    """Let a job come now, and count it: the number in `came` orders jobs by when they last came."""
+    """Submit a job now, and count it: the number in `came` orders jobs by when they last came."""
     state.tally[0].events += 1
     state.job[row].since = state.tally[0].now
     state.job[row].came = state.tally[0].arrivals
@@ -260,7 +260,7 @@ def _climb_later(state, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _run(state, row):  # type: ignore[no-untyped-def]
-    """Let a job run that has its GPUs: note when it ends, and, the first time, when its attempt and the job began."""
+    """Start a job that has its GPUs: note when it ends, and, the first time, when its attempt and the job began."""
     now = state.tally[0].now
     push(state.ends, row, now + lasts(state.bad, state.places, row, remaining(state, row), now))
     state.job[row].resumed = now
@@ -349,7 +349,7 @@ def _write(state, row, record, node):  # type: ignore[no-untyped-def]
 
 @kernel
 def apply_answers(state):  # type: ignore[no-untyped-def]
-    """Let jobs come back as the answers to the questions say; a job that does not is over.
+    """Requeue jobs as the answers to the questions say; a job that does not come back is over.
 
     Then there are no questions.
     """
@@ -363,7 +363,7 @@ def apply_answers(state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _come_back(state, row, tick):  # type: ignore[no-untyped-def]
-    """Let a job whose attempt failed come back at a tick, with its next one, of which nothing has been run."""
+    """Requeue a job whose attempt failed, at a tick, with its next attempt, of which nothing has been run."""
     state.job[row].before = 0
     state.job[row].began = -1
     push(state.returns, row, tick)

@@ -66,7 +66,7 @@ def empty_lines(gpus: NDArray[np.int64]) -> Lines:
 
 @kernel
 def stand(lines, row, length):  # type: ignore[no-untyped-def]
-    """Let a job of some length wait, behind all others of its size, also where it waited before: it has come again.
+    """Queue a job of this length behind all others of its size, also where it waited before: it has come again.
 
     ``O(log n)``, and the whole line where it is full.
     """
@@ -80,7 +80,7 @@ def stand(lines, row, length):  # type: ignore[no-untyped-def]
 
 @kernel
 def leave(lines, row):  # type: ignore[no-untyped-def]
-    """Let a job wait no longer. Its slot stays empty until the line is moved together, or empties."""
+    """Remove a job from its queue. Its slot stays empty until the queue is compacted, or empties."""
     size = lines.sizes[lines.job[row].size_of]
     size.waiting -= 1
     _set(lines, size, np.int64(lines.job[row].slot), NOBODY)
@@ -142,7 +142,7 @@ def _put(lines, size, slot, row, length):  # type: ignore[no-untyped-def]
 
 @kernel
 def _set(lines, size, slot, length):  # type: ignore[no-untyped-def]
-    """Let a slot have a length, and the nodes above it their least, as far up as that changes anything."""
+    """Set a slot's length, and the minimum in the nodes above it, as far up as that changes anything."""
     root, node = 2 * size.begin, size.slots + slot
     lines.least[root + node] = length
     node >>= 1

@@ -143,7 +143,7 @@ class AttemptItem(Item):
     gpus: int
     gpu_hours: float
     verdict: VerdictItem | None
-    reached: str = Field("", description="How far it came, what it saved last and what is lost; as its log tells")
+    reached: str = Field("", description="How far it came, what it saved last and what is lost; by its log")
     kept_log: str = Field("", description="File in which Perdure keeps its log; for those who may read it")
 
     @classmethod

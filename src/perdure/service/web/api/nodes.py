@@ -46,6 +46,6 @@ def undrain(
 
 @router.post("/nodes/{name}/faults", status_code=204)
 def fault(web: Here, identity: Operator, name: NodeName, body: Fault) -> None:  # noqa: ARG001
-    """Let a node of the embedded cluster fail, freeze, thaw or return. Other clusters refuse."""
+    """Fail, freeze, thaw or return a node of the embedded cluster. Other clusters refuse."""
     nodes.node(web.reader, name)
     web.operations.fault(name, body.kind)
