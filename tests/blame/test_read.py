@@ -58,7 +58,7 @@ def test_without_components_those_that_occur_are_all(paths):
         ("(0, [0], 5, 1), (1, NULL, 5, 1)", "row 2: the path has no components"),
         ("(0, [0], 5, 1), (1, [1, NULL], 5, 1)", "row 2: a component is missing"),
         ("(0, [0], 5, 1), (1, [2, 1, 2], 5, 1)", "row 2: component 2 is listed twice"),
-        ("(4, [0], 5, 1), (3, [1], 5, 1), (4, [1], 5, 1)", "row 3: path 4 stands there twice"),
+        ("(4, [0], 5, 1), (3, [1], 5, 1), (4, [1], 5, 1)", "row 3: path 4 is there twice"),
         ("(0, [0], 'five', 1)", "n holds VARCHAR, not whole numbers"),
         ("(0, 'a', 5, 1)", "components holds VARCHAR, not lists of whole numbers"),
     ],
@@ -97,7 +97,7 @@ def test_a_file_or_a_column_that_is_not_there_is_named(paths, tmp_path):
 
 
 def test_components_that_stand_twice_are_refused(paths, tiers):
-    with pytest.raises(InputError, match="row 3: component 0 stands there twice"):
+    with pytest.raises(InputError, match="row 3: component 0 is there twice"):
         read_window(paths(GOOD), tiers("(0, 'tor'), (1, 'tor'), (0, 'tor')"))
 
 

@@ -158,7 +158,7 @@ def test_a_verdict_is_corrected_learnt_from_and_the_word_taken_back(ask):
     assert ask("learn", "--json").json["rounds"][0]["term"]["persons"] == 1
     assert "in use" in ask("learn", "--rollback").out
     assert ask("why", job_id, "--correct", "none").out.endswith("correction taken back\n")
-    assert "no correction of yours stands" in ask("why", job_id, "--correct", "none").err
+    assert "you have made no correction" in ask("why", job_id, "--correct", "none").err
 
 
 @pytest.mark.parametrize("words", [["why", "train.log", "--correct", "transient"], ["learn", "--now", "--rollback"]])

@@ -15,7 +15,7 @@ from perdure.backends.protocol import Backend
 from perdure.model.jobs import Job
 
 S = TypeVar("S")
-NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)  # of those that may stand in a command to paste
+NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)  # of those that may be in a command to paste
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Whose the lines of a file are, by who else may have written to it and when.
 
-A path that others have too holds an attempt's lines alone only where nobody else ran beside it or since.
+A path that others have too holds an attempt's lines alone only where nobody else ran alongside it or since.
 """
 
 from __future__ import annotations

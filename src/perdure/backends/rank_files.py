@@ -109,7 +109,7 @@ def _plain(rank: str) -> str:
 
 
 def rivals(path: str, attempt: Attempt, beside: Iterable[tuple[Span, RankFiles | None]]) -> tuple[Span, ...]:
-    """Those of the jobs beside an attempt that ran at the same time and may have written to `path`.
+    """Those of the jobs alongside an attempt that ran at the same time and may have written to `path`.
 
     Of each it is told when it ran and where it says that it writes to; one of which that is not known may write
     anywhere.

@@ -4,7 +4,7 @@ Units of path i fail with hazard ``L = b g_i + c / n_i + a_i``: ``b`` is the bac
 variable of mean 1 and shape ``k`` (small: bursty), ``c`` the failures booked on a path by mistake whatever its size,
 and ``a_i`` what blamed components add. ``e_i ~ Binomial(n_i, 1 - exp(-L))``, and g_i is integrated out.
 
-Write the binomial as ``(exp(L) - 1)^e exp(-n L)``: failures stand only in the first factor. So a path without any adds
+Write the binomial as ``(exp(L) - 1)^e exp(-n L)``: failures are only in the first factor. So a path without any adds
 ``-k log(1 + n b / k) - c - n a``, which is linear in a: it enters by its units alone, and everything that is
 searched over needs the failing paths only. They are few, hence the speed.
 

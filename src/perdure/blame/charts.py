@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Format = Literal["png", "svg"]
 FORMATS: tuple[Format, ...] = ("png", "svg")
 MARK = "#b3202f"
-_LEAST_RATE = 1e-4  # of the scale of colours, which is logarithmic: a gray failure must be seen beside an outage
+_LEAST_RATE = 1e-4  # of the scale of colours, which is logarithmic: a gray failure must be seen next to an outage
 _MOST_NAMED = 40  # rows or columns whose names all have room
 _DPI = 130
 Draw = Callable[["Figure"], None]

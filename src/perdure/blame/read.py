@@ -108,7 +108,7 @@ def _read_components(path: Path) -> tuple[NDArray[Any], NDArray[np.str_]]:
     if (count > 1).any():
         twice = distinct[np.argmax(count > 1)]
         row = int(np.flatnonzero(ids == twice)[1])
-        raise InputError(_at(path, row), f"component {twice} stands there twice", "Leave one of them out")
+        raise InputError(_at(path, row), f"component {twice} is there twice", "Leave one of them out")
     return ids, np.ma.getdata(found["tier"]).astype(np.str_)
 
 

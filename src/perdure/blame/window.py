@@ -165,7 +165,7 @@ def _known(
     repeated = order[1:][ids[order[1:]] == ids[order[:-1]]]
     if len(repeated):
         row = int(repeated.min())
-        raise InputError(at(row), f"component {ids[row]} stands there twice", "Leave one of them out")
+        raise InputError(at(row), f"component {ids[row]} is there twice", "Leave one of them out")
     return ids[order], names[order]
 
 
@@ -186,14 +186,14 @@ def _refuse(wrong: NDArray[np.bool_], at: At, what: str, fix: str) -> None:
 
 
 def _refuse_repeated(paths: Ints, at: At) -> None:
-    """Refuse a path id that stands in two rows, naming the first row that repeats one; ascending ids need no sort."""
+    """Refuse a path id that is in two rows, naming the first row that repeats one; ascending ids need no sort."""
     if (np.diff(paths) > 0).all():
         return
     order = np.argsort(paths, kind="stable")
     repeated = order[1:][np.diff(paths[order]) == 0]
     if len(repeated):
         row = int(repeated.min())
-        raise InputError(at(row), f"path {paths[row]} stands there twice", "Add up its rows, or give each its own id")
+        raise InputError(at(row), f"path {paths[row]} is there twice", "Add up its rows, or give each its own id")
 
 
 def _refuse_doubled(made: Window, at: At) -> None:

@@ -44,7 +44,7 @@ _PATH = r"(/[\w.+=@,%~/-]{1,300})"
 # The file that could not be written: the last in quotes, or the one before ": No space left on device".
 _WRITTEN = re.compile(rf"""{_FULL}.*['"]{_PATH}['"]|['"]{_PATH}['"].*{_FULL}|: {_PATH}: {_FULL}""", re.ASCII)
 _REPEATED = re.compile(rf"^(?:{'|'.join(DecisionKind)})[ ,]+")  # the label says it already
-NARROW, NARROWEST = 60, 36  # a narrower terminal shows no roles beside the lines: with colours, and without
+NARROW, NARROWEST = 60, 36  # a narrower terminal shows no roles next to the lines: with colours, and without
 
 
 def print_card(diagnosis: Diagnosis) -> None:
@@ -197,7 +197,7 @@ def _number(line: Evidence) -> str:
 
 
 def _labelled(label: str, margin: int, text: str, style: str, width: int | None) -> Iterator[str]:
-    """A label, and beside it what is said under it; a command to paste stays on one line."""
+    """A label, and next to it what is said under it; a command to paste stays on one line."""
     room = None if width is None or label in ("RUN", "SEE") else width - margin - len(GAP)
     for n, part in enumerate(_parts(plain(text), room)):
         yield (paint(label, style) + " " * (margin - len(label)) if n == 0 else " " * margin) + GAP + part

@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class LinkPlan(msgspec.Struct, frozen=True):
-    """What every link of a chain is submitted with, beside its number."""
+    """What every link of a chain is submitted with, besides its number."""
 
     options: tuple[tuple[str, str | None, tuple[str, ...]], ...]  # of the script, then of the command line
     script_options: int  # how many of them are the script's
@@ -137,7 +137,7 @@ class ChainJournal:
         return sorted(found, key=lambda kept: _made_s(kept.path))
 
     def _refuse_strangers(self) -> None:
-        """What stands here is submitted as jobs of this user."""
+        """What is here is submitted as jobs of this user."""
         try:
             found = self.path.stat()
         except OSError as err:

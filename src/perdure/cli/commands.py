@@ -63,7 +63,7 @@ ENTRIES: Mapping[str, Entry] = {
     "trace": Entry("trace:app", "Draw a trace, or turn one into another form."),
     "jobs": Entry("jobs:jobs", "List jobs, the latest first.", asks=True),
     "submit": Entry("jobs:submit", "Submit a job to the embedded cluster.", asks=True, settings=RUNS_A_PROGRAM),
-    "nodes": Entry("node:nodes", "List nodes, how they stand and why.", asks=True),
+    "nodes": Entry("node:nodes", "List nodes, their states and why.", asks=True),
     "node": Entry("node:app", "Drain a node, or break one of the embedded cluster.", asks=True),
     "actions": Entry("actions:actions", "List actions, or hold, undo and stop them.", asks=True),
     "events": Entry("events:events", "Show exceptions, and who owns the recovery.", asks=True),

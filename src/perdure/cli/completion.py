@@ -22,7 +22,7 @@ _WORD = re.compile(r"\[?([A-Z]+)\b")  # the first that stands for a value in the
 
 
 class Takes(StrEnum):
-    """What follows an option, or stands where a command has its arguments."""
+    """What follows an option, or is an argument of a command."""
 
     NOTHING = "nothing"
     VALUE = "value"  # nobody can guess it
@@ -330,7 +330,7 @@ def _all_names(place: Place) -> Iterator[str]:
 
 
 def _told(text: str) -> str:
-    """The first sentence, which fits beside a word."""
+    """The first sentence, which fits next to a word."""
     return text.partition(". ")[0].partition("; ")[0].replace(":", " -").rstrip(".")[:80]
 
 

@@ -84,7 +84,7 @@ def diagnosis_of(name: str | int, verdict: Verdict, rules: RetryRules) -> Diagno
     """The diagnosis of a log of which nothing else is known.
 
     Its owner may believe what it says of the site; the service gives one probing retry on that. Costs are not told: how
-    long the job ran, and on how many GPUs, does not stand in a log.
+    long the job ran, and on how many GPUs, is not in a log.
     """
     by_service, advised = advise(verdict, rules), advise(replace(verdict, hearsay=False), rules)
     advised = replace(advised, reason=advised.told)

@@ -134,7 +134,7 @@ def _journeys(found: Iterable[dict[str, Any]]) -> None:
 
 
 def _stands(record: dict[str, Any]) -> str:
-    """How it stands, in the word of the table; what waits for a person says how to end that."""
+    """Its state, in the word of the table; what waits for a person says how to end that."""
     from perdure.coordination.record import CLOSED
 
     standing = str(record["outcome"] or record["state"])

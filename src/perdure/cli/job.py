@@ -52,7 +52,7 @@ def _tasks_of(array: str, client: Client) -> list[dict[str, Any]]:
 
 
 def _explain_array(array: str, tasks: list[dict[str, Any]], as_json: bool, wide: bool) -> None:
-    """Print how the tasks of an array stand; each is a job of its own."""
+    """Print the states of an array's tasks; each is a job of its own."""
     if as_json:
         print_json("array", 1, job_id=array, tasks=tasks)
         return
@@ -75,7 +75,7 @@ def correct_job(job_id: str, label: str, incarnation: int | None, client: Client
     if which is None:
         which = next(iter(_corrected(job_id, client) if label == "none" else _judged(job_id, client)), None)
     if which is None:
-        what = "no correction of yours stands" if label == "none" else "it has no verdict to correct"
+        what = "you have made no correction" if label == "none" else "it has no verdict to correct"
         raise NotFound(f"job {job_id}", what, f"See perdure why {job_id} and perdure learn")
     client.post(f"/jobs/{segment(job_id)}/attempts/{which}/correction", {"label": label})
     said = "correction taken back" if label == "none" else f"noted: {label}; verdicts on what looks alike follow it"

@@ -15,7 +15,7 @@ from perdure.model.table import JobTable
 from perdure.simulation.sweep import Run
 
 _SUFFIXES = (".csv", ".parquet")
-_TELLING = ("trace", "retry", "seed")  # which run a row is of, beside its policy
+_TELLING = ("trace", "retry", "seed")  # which run a row is of, next to its policy
 _MEND = "Name a file that you may write"
 
 

@@ -25,7 +25,7 @@ TOOL_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class KeepCall:
-    """What stands on the command line."""
+    """What is on the command line."""
 
     words: tuple[str, ...]
     arguments: tuple[str, ...]

@@ -1,6 +1,6 @@
 """The entry point: what every command does, and the short way to ``perdure exec``.
 
-A launcher starts beside each of a job's tasks. So it does without the library that reads command lines, which takes
+A launcher starts alongside each of a job's tasks. So it does without the library that reads command lines, which takes
 longer to load than all else that it needs; words that are not plain are read by that library after all.
 """
 

@@ -1,4 +1,4 @@
-"""``perdure nodes`` and ``perdure node ...``: how nodes stand, and what may be done to one."""
+"""``perdure nodes`` and ``perdure node ...``: the states of nodes, and what may be done to one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perdure.cli.service_client import Client
 
 ANSWER_WITHIN_S = 10.0  # that the resource manager has; then the command does not wait any longer
-SEEN_WITHIN_S = 3.0  # a fault is seen by the next look, if it changes how the node stands
+SEEN_WITHIN_S = 3.0  # a fault is seen by the next look, if it changes the node's state
 STEP_S = 0.2
 RECENT = 100  # actions of one kind among which the one asked for is looked for
 COLUMNS = (word("NODE"), word("STATE"), word("GPUS", leave=2), word("SINCE", leave=1), text("REASON"))
@@ -30,7 +30,7 @@ Reason = Annotated[str, typer.Option(help="Why; the resource manager shows it.")
 
 
 def nodes(wide: Wide = False, as_json: AsJson = False, state: StateDir = None) -> int:
-    """List nodes, how they stand and why. Asks the service.
+    """List nodes, their states and why. Asks the service.
 
     Exit codes: 0 listed, 2 usage, or no service.
     """

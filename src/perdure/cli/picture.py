@@ -56,5 +56,5 @@ def warn(picture: LookAge) -> None:
 
 
 def header(picture: LookAge) -> dict[str, object]:
-    """The same for JSON, beside the data."""
+    """The same for JSON, next to the data."""
     return {"picture": {"last_look_s": picture.last_look_s, "unseen": picture.unseen}}

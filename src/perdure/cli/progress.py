@@ -31,7 +31,7 @@ class Work:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def line(self, now: float) -> str:
-        """How it stands: a bar and the time that the rest takes, or the time that it took so far."""
+        """The progress: a bar and the time that the rest takes, or the time that it took so far."""
         took_s = now - self.begun_s
         if not self.of:
             return f"{self.what}: {age(took_s)}"

@@ -60,7 +60,7 @@ def _records(file: Path) -> list[object]:
 
 
 def _as_recorded(value: object) -> object:
-    """A record as it is raised: lists have its outcome as its state, and say beside it where its chain ended."""
+    """A record as it is raised: lists have its outcome as its state, and say next to it where its chain ended."""
     if not isinstance(value, dict) or "chain_state" not in value:
         return value
     own = {name: each for name, each in value.items() if name != "chain_state"}

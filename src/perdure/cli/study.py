@@ -35,7 +35,7 @@ def retry(
     wide: Wide = False,
     as_json: AsJson = False,
 ) -> int:
-    """Measure what a classifier of failures saves against retrying every failed job, beside an oracle (Sibylla).
+    """Measure what a classifier of failures saves against retrying every failed job, next to an oracle (Sibylla).
 
     Exit codes: 0 measured, 2 usage or bad input.
     """

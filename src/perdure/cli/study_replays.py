@@ -1,4 +1,4 @@
-"""``perdure study retry`` and ``delay``: published experiments again, beside what was published."""
+"""``perdure study retry`` and ``delay``: published experiments again, next to what was published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``perdure study successors``: planners of successors measured on a trace, beside the oracle."""
+"""``perdure study successors``: planners of successors measured on a trace, next to the oracle."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from perdure.cli.text import plain
 
 GAP = "  "
 LEAST_TEXT = 20  # characters of a column of text: what leaves less room for it is left out
-LEAST_BLOCK_TEXT = 12  # characters beside the labels of a block; less, and they stand above
+LEAST_BLOCK_TEXT = 12  # characters next to the labels of a block; less, and they are above
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 
 Paint = Callable[[str, str], str]
@@ -224,7 +224,7 @@ def _broken(column: Column, cell: str, width: int) -> list[str]:
 
 
 def _joined(line: Sequence[tuple[str, str]], widths: Sequence[int], paint: Paint) -> str:
-    """Cells beside each other, each with what gives it its colour; no blanks at the end."""
+    """Cells next to each other, each with what gives it its colour; no blanks at the end."""
     last = max((i for i, (shown, _) in enumerate(line) if shown), default=-1)
     padded = (
         paint(shown, meaning) + " " * (0 if i == last else size - cell_width(shown))

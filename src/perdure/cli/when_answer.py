@@ -171,7 +171,7 @@ def _gain(gain_s: float) -> str:
 
 
 def _card(found: WaitAnswer, now_s: float, by_s: float | None, chance: float | None) -> Iterator[tuple[str, str]]:
-    """Labels, each with what is said beside it."""
+    """Labels, each with what is said next to it."""
     job, forecast = found.job, found.forecast
     yield "", _headline(job, now_s)
     if forecast is not None:

@@ -68,7 +68,7 @@ class PlaybookHandlers(Struct, frozen=True):
         return HANDLERS[handler](record, site, self.now)
 
     def _within_budget(self, record: ExceptionRecord, ruling: Ruling, plan: Plan, chain: Chain) -> Ruling:
-        """The ruling, with what is spent written beside it; a person is asked where nothing is left."""
+        """The ruling, with what is spent written next to it; a person is asked where nothing is left."""
         allowance = plan.allowance
         if allowance is None or not ruling.actions or self._only_confirms(ruling):
             return ruling

@@ -1,6 +1,6 @@
 """The playbook: data that says who is asked about which failure, how long, how often, and what happens else.
 
-The one that comes with Perdure is ``playbook.toml`` beside this file; a site's own is laid over it, entry by entry.
+The one that comes with Perdure is ``playbook.toml`` next to this file; a site's own is laid over it, entry by entry.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ _FARTHEST_FIRST = _NEAREST_FIRST[::-1]
 
 
 class ExceptionState(StrEnum):
-    """Where an exception stands in the chain."""
+    """Where an exception is in the chain."""
 
     RAISED = "raised"
     IN_CHAIN = "in_chain"  # somebody is being asked
@@ -213,7 +213,7 @@ class ExceptionRecord(Struct, frozen=True):
 
     @property
     def standing(self) -> str:
-        """How it stands, in one word: its outcome, and until that is known its state."""
+        """Its state, in one word: its outcome, and until that is known its state."""
         return str(self.outcome or self.state)
 
     @property

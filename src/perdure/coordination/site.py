@@ -36,7 +36,7 @@ class Resource(Struct, frozen=True):
 
 
 class SiteFacts(Protocol):
-    """The cluster as it stands."""
+    """The cluster as it is now."""
 
     def job(self, job_id: str) -> Job | None:
         """A job that is not over, or was recently."""

@@ -1,6 +1,6 @@
 """Exception records as JSON: what other programs send and get. Fields that are not known come back as they came.
 
-``exception.schema.json`` beside this file says the same to programs; the two are held together by tests. What is read
+``exception.schema.json`` next to this file says the same to programs; the two are held together by tests. What is read
 here may come from anybody: every field is bounded, and the first that is wrong is named.
 """
 

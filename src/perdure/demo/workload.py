@@ -2,7 +2,7 @@
 
 The scenarios are in ``workload.toml``, with the fields of `Scenario`, `Arrival` and `PlannedFault`.
 A scenario is a short story of jobs and faults that need one another. A round tells all scenarios once: the first
-within minutes, so that there is much to see, the later ones slowly, without end. Programs that fail beside a
+within minutes, so that there is much to see, the later ones slowly, without end. Programs that fail next to a
 companion (a port taken, a lock held) truly meet it: the companion holds the thing while they run.
 """
 

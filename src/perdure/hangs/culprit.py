@@ -29,7 +29,7 @@ class HangFinding:
     def sentence(self) -> str:
         """``rank 1 on node2 stopped first: train.py:17 in load; rank 0 waits for it``; of many the first.
 
-        The node stands behind the first rank where it is that of all of them.
+        The node is behind the first rank where it is that of all of them.
         """
         if not self.culprits or self.culprits[0].rank is None:
             return self.says

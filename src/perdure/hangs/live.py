@@ -1,7 +1,7 @@
-"""Who stopped first in a program that still stands there: its processes, and what its flight recorders tell.
+"""Who stopped first in a program that still is there: its processes, and what its flight recorders tell.
 
 The recorder is believed first. A rank without a dump is accused only if its process explains that: it is dead,
-stopped, or has ended. What the processes show is said beside it, and that they name another rank.
+stopped, or has ended. What the processes show is said next to it, and that they name another rank.
 """
 
 from __future__ import annotations

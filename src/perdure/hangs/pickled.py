@@ -40,7 +40,7 @@ class _Refusing(pickle.Unpickler):
 
 
 def read_dumps(named: Sequence[tuple[Path, int]], within_s: float = MAX_WAIT_S) -> list[Dump | str]:
-    """The dump in each file, for the rank given beside its path; or why the file holds none."""
+    """The dump in each file, for the rank given next to its path; or why the file holds none."""
     deadline_s = time.monotonic() + within_s
     found: list[Dump | str] = []
     while len(found) < len(named):

@@ -1,4 +1,4 @@
-"""One thing that may take for ever, done again and again beside what must not wait for it."""
+"""One thing that may take for ever, done again and again alongside what must not wait for it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def checkpointed(path: Path | str, claim: Claim | None = None) -> Iterator[Path]
         with checkpointed("checkpoints/step-1200.pt") as draft:
             torch.save(model.state_dict(), draft)
 
-    The draft lies beside `path`. When the block ends well it is written through to the disk and moved into place in
+    The draft lies next to `path`. When the block ends well it is written through to the disk and moved into place in
     one step, replacing what was there. Under ``perdure exec`` (or with a `claim`) that step fails for an incarnation
     that a newer one has replaced, however long it was frozen and wherever: after the newer one has claimed, nothing
     older appears. Without either there is no fence, only the one step.

@@ -145,7 +145,9 @@ class _Run:
             code = NOT_FOUND if isinstance(err, FileNotFoundError) else NOT_RUNNABLE
             return self._breathe_last(Ending(ExitReason.EXIT, code, note=note), [])
         family = Family(program, strangers, own_group=own_group)
-        if self._watches.is_first and has_service(self._environment):  # not before: a fork beside threads is not safe
+        if self._watches.is_first and has_service(
+            self._environment
+        ):  # not before: a fork alongside threads is not safe
             from perdure.job.listening import listen
 
             listen(self._start, self._tracks.asked, self._environment)

@@ -1,6 +1,6 @@
 """Which incarnation of a job may write: claims in a directory that all incarnations share.
 
-A claim is one file, ``claims/<token>``, made complete beside and then linked under the next free number. Linking is
+A claim is one file, ``claims/<token>``, made complete next to it and then linked under the next free number. Linking is
 atomic and fails where the number is taken, so claims have one order, none is ever half made, and nothing has to be
 unlocked by a process that is frozen or dead. The highest token holds; every lower one is fenced.
 

@@ -2,7 +2,7 @@
 
 ProcessGroupNCCL of each rank reads a FIFO, and dumps its recorder where a byte comes. The FIFOs lie right below /tmp,
 by names that nobody can guess: where their directory is not there, as on another node or in a container, PyTorch ends
-the process. The dumps lie beside what the launchers of a step share, in a directory for their owner alone.
+the process. The dumps lie next to what the launchers of a step share, in a directory for their owner alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the launchers of one step tell each other of a hang and of a rank that failed: small files beside their tracks.
+"""What the launchers of one step tell each other of a hang and of a rank that failed: small files next to their tracks.
 
 Whoever raises an alarm first leads: the others look at their own ranks then, and write down what they see. The leader
 judges, and where the program is to end says so to all. Files of other users, and what is older than this launcher,

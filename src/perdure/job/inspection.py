@@ -281,7 +281,7 @@ def _printable(text: str) -> str:
 
 
 def _py_spy() -> str:
-    """Where py-spy is: beside this interpreter, or on the path; "" for nowhere."""
+    """Where py-spy is: next to this interpreter, or on the path; "" for nowhere."""
     beside = Path(sys.executable).with_name("py-spy")
     return str(beside) if beside.exists() else shutil.which("py-spy") or ""
 

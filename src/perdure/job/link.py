@@ -210,7 +210,7 @@ class LinkRun:
     # ------------------------------------------------------------ running
 
     def _run(self, argv: Sequence[str]) -> int:
-        """Run the program under the chain's fence; on a full disk under one beside the work, or once there is room."""
+        """Run the program under the chain's fence; on a full disk under one next to the work, or once there is room."""
         while True:
             fenced = self._for_program()
             elsewhere = {name: text for name, text in fenced.items() if name != FENCE_DIR}

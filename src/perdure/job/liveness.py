@@ -35,7 +35,7 @@ class SeenHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Watchlog:
-    """What an observer has seen so far, by the file that it stood in."""
+    """What an observer has seen so far, by the file that it was in."""
 
     seen: Mapping[str, SeenHeartbeat] = field(default_factory=dict)
     looked_s: float | None = None

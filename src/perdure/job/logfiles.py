@@ -65,7 +65,7 @@ def _link(path: str) -> str:
 
 
 def own_logs_of(members: Sequence[int]) -> Iterator[str]:
-    """The files that these processes have open to write beside their output, and that are called as logs are."""
+    """The files that these processes have open to write besides their output, and that are called as logs are."""
     for pid in members[:MAX_PROCESSES]:
         with suppress(OSError):
             descriptors = sorted(map(int, os.listdir(f"/proc/{pid}/fd")))

@@ -1,6 +1,6 @@
 """Whether a program still writes its log: the growth of the files behind standard output and error.
 
-What the program sees is what it would see without us: nothing is wrapped, the files are looked at beside it. Of what
+What the program sees is what it would see without us: nothing is wrapped, the files are looked at alongside it. Of what
 was added the last 64 KiB are read: lines that this launcher, Slurm and a dump of stacks have added are not signs of
 life of the program, and a first step is told from a start-up by its words. Where output goes into a terminal, or into
 a pipe that no ``tee`` reads (`perdure.job.logfiles`), nobody can tell.
@@ -120,7 +120,7 @@ def growth_of(data: bytes, known: int = 0) -> Growth:
         begin, end = begin + len(line) + 1, begin + len(line)
         if end <= known or not line.strip():
             continue
-        added = line[max(0, known - (end - len(line))) :]  # a bar ends no line: ours stands behind it
+        added = line[max(0, known - (end - len(line))) :]  # a bar ends no line: ours is behind it
         if compiled(_NOT_ITS_OWN).search(line) or compiled(_NOT_ITS_OWN).search(added):
             found = max(found, Growth.OTHERS)
         elif compiled(_STEP).search(line):

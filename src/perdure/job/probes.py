@@ -1,7 +1,7 @@
 """Checks that a node's agent makes of its own node. Each says what is wrong in one line, or nothing.
 
 A check that hangs (a file system whose server is gone keeps every process that touches it) is left hanging in a thread
-of its own and told as such; the agent's heartbeat goes on beside it.
+of its own and told as such; the agent's heartbeat goes on alongside it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def command(argv: Sequence[str], timeout_s: float = COMMAND_TIMEOUT_S) -> Probe:
 
 
 class Probing:
-    """Runs probes beside each other, each again `every_s` after its last start; never two runs of one at once."""
+    """Runs probes alongside each other, each again `every_s` after its last start; never two runs of one at once."""
 
     def __init__(self, probes: Iterable[Probe], every_s: float) -> None:
         self._runs = [(probe, BackgroundRun(probe.look)) for probe in probes]

@@ -97,7 +97,7 @@ class Family:
     def warn(self, signum: int, *, workers: bool = False, spares_launchers: bool = False) -> int:
         """A warning to those that listen to it; returns how many got it.
 
-        Not to copies of one that listens, such as the workers of a data loader: they would end of it, or save beside
+        Not to copies of one that listens, such as the workers of a data loader: they would end of it, or save alongside
         it. With `workers` not to their agent either, who would end them, and with `spares_launchers` not to srun.
         """
         seen = _seen()

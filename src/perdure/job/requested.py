@@ -1,6 +1,6 @@
 """What the service asks of a running job: to pause, to slow down, to move its output.
 
-It stands in one small file of a start, ``attempts/<token>/asked.json``, that its first launcher writes again and again
+It is in one small file of a start, ``attempts/<token>/asked.json``, that its first launcher writes again and again
 (`perdure.job.listening`). All its launchers read it, and so may the program: `paused`, `asked`. Where the file is not
 renewed any more nothing is asked: no program stands still for ever because a service, or a launcher, has gone.
 """

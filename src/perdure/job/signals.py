@@ -2,8 +2,8 @@
 
 Slurm signals every process of a step, a terminal every process of its foreground group: the program has such a signal
 already, and must not get it twice. ``kill PID`` of this launcher, or a batch script's ``trap``, reaches this process
-alone, and the signal must be handed on. A signal does not say which of the two it was. So a *witness* runs beside the
-program: a child that does nothing but tell which signals it gets. What comes to both is shared by the program.
+alone, and the signal must be handed on. A signal does not say which of the two it was. So a *witness* runs alongside
+the program: a child that does nothing but tell which signals it gets. What comes to both is shared by the program.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def has_terminal() -> bool:
 
 
 class _Witness:
-    """The process beside the program. Where it cannot be had, or has been killed, it reports nothing."""
+    """The process alongside the program. Where it cannot be had, or has been killed, it reports nothing."""
 
     def __init__(self, own_group: bool) -> None:
         self._reader, self._pid = -1, 0

@@ -118,7 +118,7 @@ def understood(text: str, job_id: str) -> StartAnswer | None:
 
 
 def _own_words(line: str) -> dict[str, str]:
-    """Slurm's own words: what stands between the job's name and the first text that its user has chosen."""
+    """Slurm's own words: what is between the job's name and the first text that its user has chosen."""
     return _words(line.partition(" UserId=")[2].partition(" Features=")[0])
 
 

@@ -133,7 +133,7 @@ class Supervisor:
             return  # a file system that cannot be asked now is asked again; nothing can be published on it meanwhile
 
     def _resume(self, away_s: float) -> None:
-        """Resume the program unless it is to pause; while it stood still it could give no sign of life."""
+        """Resume the program unless it is to pause; while it was stopped it could give no sign of life."""
         if self._is_paused:
             return
         stood_s = max(0.0, away_s) if self._stopped_s is None else time.monotonic() - self._stopped_s

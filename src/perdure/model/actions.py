@@ -61,7 +61,7 @@ def keys_with_episode(kind: type[AnyAction] | None = None) -> str:
     return f"{kind.__struct_config__.tag if kind else ''}%{_EPISODE}%"
 
 
-AGAIN_PATTERN = f"{_AGAIN}%"  # in SQL, what stands behind a key that was planned again
+AGAIN_PATTERN = f"{_AGAIN}%"  # in SQL, what is behind a key that was planned again
 
 
 class AnyAction(Tagged, frozen=True):

@@ -32,7 +32,7 @@ class ChainLink(Struct, frozen=True):
         return f"{self.number}.{self.tries}"
 
     def in_words(self) -> str:
-        """As it stands in a comment.
+        """As it is in a comment.
 
         >>> chain_link_of(ChainLink("train-1", 2, said_s=(1.0, 2.0, 3.0), why="it pays").in_words()).why
         'it pays'

@@ -48,7 +48,7 @@ class AttemptStarted(Tagged, frozen=True):
 class AttemptEnded(Tagged, frozen=True):
     """An attempt is over. The first word on how it ended counts.
 
-    `job` is its job as it stood at that look: a job that waits again has been requeued by somebody. None where
+    `job` is its job as it was at that look: a job that waits again has been requeued by somebody. None where
     the resource manager has forgotten it.
     """
 

@@ -32,7 +32,7 @@ class JobState(StrEnum):
 
 
 class AttemptState(StrEnum):
-    """How an attempt stands, or how the resource manager says that it ended."""
+    """The state of an attempt, or how the resource manager says that it ended."""
 
     RUNNING = "running"
     SUSPENDED = "suspended"
@@ -67,7 +67,7 @@ class Wish(StrEnum):
 
 
 class Job(Struct, frozen=True):
-    """What a user submitted, and where it stands."""
+    """What a user submitted, and its state."""
 
     cluster: str
     job_id: str

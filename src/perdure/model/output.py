@@ -125,7 +125,7 @@ def digest_of(data: bytes) -> str:
 def own_start(mark: LogMark | None, size: int, written_s: float, digest_at_mark: str) -> int:
     """The byte from which a file of `size` is a later attempt's own; `mark` is where the attempt before it ended.
 
-    A file that was cut, or that no longer holds what stood before the mark, was rewritten. So was one of the same
+    A file that was cut, or that no longer holds what was before the mark, was rewritten. So was one of the same
     size and text that was written since: a program that fails in the same way each time writes the same text.
     """
     if mark is None or size < mark.end or digest_at_mark != mark.digest:

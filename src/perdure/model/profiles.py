@@ -35,7 +35,7 @@ class RateProfile:
 
 @dataclass(frozen=True, slots=True)
 class EpochProfile:
-    """How training went at several batch sizes, as columns; the epochs of an application and batch stand in order."""
+    """How training went at several batch sizes, as columns; the epochs of an application and batch are in order."""
 
     application: NDArray[np.str_]
     batch: NDArray[np.int64]  # examples on all GPUs together

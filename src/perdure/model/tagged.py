@@ -14,7 +14,7 @@ def _kind_of(class_name: str) -> str:
 
 
 class Tagged(Struct, frozen=True, tag_field="kind", tag=_kind_of):
-    """One kind of value of several that may stand in the same place."""
+    """One kind of value of several that may be in the same place."""
 
     @property
     def kind(self) -> str:

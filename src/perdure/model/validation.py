@@ -1,6 +1,6 @@
 """Values that somebody else wrote, read as typed ones: what cannot be used is said in words, with its place and a fix.
 
-Bounds stand next to the fields, in `msgspec.Meta`; its `description` says in words what may stand there, where the
+Bounds are next to the fields, in `msgspec.Meta`; its `description` says in words what may be there, where the
 type does not.
 """
 
@@ -46,7 +46,7 @@ def read(kind: Any, value: object, where: str, hook: Hook | None = None, *, stri
 
 
 def in_words(kind: Any) -> str:
-    """What may stand there."""
+    """What may be there."""
     return _words(_type_info(kind))
 
 

@@ -36,7 +36,7 @@ class RetryBudget(NamedTuple):
 
 
 class BudgetStanding(NamedTuple):
-    """How a budget stands at one instant."""
+    """How a budget is at one instant."""
 
     name: str  # "the cluster's retries", "the retries after failures on n3"
     used: int  # of the last hour, and planned for later
@@ -101,7 +101,9 @@ def node_limit(fleet: Fleet, rules: RetryRules) -> int:
 
 
 def standing(fleet: Fleet, rules: RetryRules, now: float) -> list[BudgetStanding]:
-    """How the cluster's budget stands, and those that anything was charged to: users' shares of it, and of nodes."""
+    """The state of the cluster's budget, and of those that anything was charged to: users' shares of it, and of
+    nodes.
+    """
     by_user, by_node = defaultdict(list), defaultdict(list)
     for spent in fleet.spent:
         by_user[spent.user].append(spent.time_s)

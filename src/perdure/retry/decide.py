@@ -98,7 +98,7 @@ def decide(
 
     `past` holds the job's earlier failures, oldest first, without this one; `uncounted` is how many further starts the
     resource manager has counted of which nothing is known here: they are tries. A deterministic failure is
-    stopped. Blame of the site that stands in the job's own log alone buys one probing retry. Otherwise, with p
+    stopped. Blame of the site that is in the job's own log alone buys one probing retry. Otherwise, with p
     the chance that a retry passes, t the hours this attempt ran and g its GPUs, or where it has none its nodes:
 
         retrying costs (1 - p) * g * (t + nuisance_h),   stopping costs p * g * person_delay_h   [GPU-hours]

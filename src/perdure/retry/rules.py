@@ -16,7 +16,7 @@ class RetryRules:
     """Hours until a person looks at a job that was stopped. A wrong stop costs its GPUs this long."""
 
     nuisance_h: float = 0.5
-    """Hours that a wrong retry costs beside its run time: the owner hears later, the queue is longer."""
+    """Hours that a wrong retry costs in addition to its run time: the owner hears later, the queue is longer."""
 
     max_infrastructure_retries: int = 8
     """Retries of one job for causes that the site answers for: nodes, network, storage, preemption."""

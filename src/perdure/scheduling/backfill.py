@@ -70,7 +70,7 @@ class Conservative:
     A promise is kept, as far as limits are true. When a job ends, the others move forward: one by one in the order of
     arrival, each as far as the others in their places allow (compression). So nobody is ever delayed by one that came
     later, nor by one that ends early, as in `ReplannedConservative`. A job that runs over its limit makes those give
-    way whose promises it stands in.
+    way whose promises it is in.
 
     Jobs without a limit count with their true running time, which flatters the policy. A pass in which a job has ended
     costs ``O(waiting jobs * (running + waiting jobs))``; on long queues use `Easy`.

@@ -47,7 +47,7 @@ class AllByKey(Ranking):
     """Running and waiting jobs by a key, the least first.
 
     Among equal ones those that run come first, so that no job is preempted for its equal; then the order of arrival.
-    With `inert` equal jobs stay as they stood after the last event instead, newcomers last, as in simulators that
+    With `inert` equal jobs stay as they were after the last event instead, newcomers last, as in simulators that
     keep one list and sort it again and again (Tiresias').
 
     `stood` is the last order, sorted again stably: two sorts of a nearly sorted list, ``O(n)`` comparisons of n active

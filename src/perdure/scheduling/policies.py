@@ -105,7 +105,7 @@ ALIASES = {
 def policy_named(text: str, options: PolicyOptions | None = None) -> Policy:
     """The policy that "srtf", "las-2d:8" or an alias such as "dlas-gpu-8" names. Raises `ConfigError`.
 
-    What stands behind a colon is the policy's argument: the knob of ``las`` and ``las-2d``, ``skip`` for ``sjf``,
+    What is behind a colon is the policy's argument: the knob of ``las`` and ``las-2d``, ``skip`` for ``sjf``,
     ``replan`` for ``conservative``.
 
     >>> policy_named("dlas-gpu-8").name

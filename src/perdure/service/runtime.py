@@ -123,7 +123,7 @@ def unix_socket(path: Path, *, shared: bool) -> Iterator[socket.socket]:
 
 
 def open_journal(service: ServiceSettings, state: Path) -> Journal:
-    """The journal; one that stands by waits here until whoever has it is gone. Raises as `Journal.open` does."""
+    """The journal; one that is by waits here until whoever has it is gone. Raises as `Journal.open` does."""
     waits = False
     while True:
         try:

@@ -445,7 +445,7 @@ def _check_host(service: ServiceSettings, origin: Mapping[str, str]) -> None:
 
 
 def _check_cluster_name(service: ServiceSettings, origin: Mapping[str, str]) -> None:
-    """It stands in ids before a slash."""
+    """Ids begin with it, and a slash."""
     if service.cluster_name and _CLUSTER_NAME.fullmatch(service.cluster_name) is None:
         where = f"{origin['service.cluster_name']}: cluster_name"
         fix = "Use up to 63 letters, digits, '-', '_' and '.'"

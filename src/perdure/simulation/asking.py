@@ -1,4 +1,4 @@
-"""The columns of a table that say what jobs asked for beside GPUs and a time limit, made ready for replay."""
+"""The columns of a table that say what jobs asked for besides GPUs and a time limit, made ready for replay."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class ElasticResult:
 
 @dataclass(slots=True)
 class _Running:
-    """One job: the truth, beside what the policy sees of it."""
+    """One job: the truth, and what the policy sees of it."""
 
     application: Application
     traits: Traits

@@ -231,7 +231,7 @@ def _by_classifier(kind: Callable[[TraceClassifier], Retry]) -> Callable[[str, s
 
 
 class RetryForm(NamedTuple):
-    """How a retry policy is named, and what makes it of its name and what stands behind the colon."""
+    """How a retry policy is named, and what makes it of its name and what is behind the colon."""
 
     usage: str
     make: Callable[[str, str], RetryPolicy]

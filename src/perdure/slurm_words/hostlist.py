@@ -45,7 +45,7 @@ def expand(text: str, limit: int = MAX_NODES) -> tuple[str, ...]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Split at the commas that stand outside brackets."""
+    """Split at the commas that are outside brackets."""
     depth = start = 0
     for at, char in enumerate(text):
         depth += (char == "[") - (char == "]")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 PRIORITY = "Priority"
 RESOURCES = "Resources"
-RESERVATION = "Reservation"  # it would fit now, but not beside what jobs of a higher priority have reserved
+RESERVATION = "Reservation"  # it would fit now, but not next to what jobs of a higher priority have reserved
 DEPENDENCY = "Dependency"
 NEVER_SATISFIED = "DependencyNeverSatisfied"
 BEGIN_TIME = "BeginTime"

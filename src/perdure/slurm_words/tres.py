@@ -13,7 +13,7 @@ _NODE_TOTAL = re2.compile(r"(?:^|,)node=(\d{1,6})(?:$|,)")
 def gpus(text: str) -> int | None:
     """GPUs in a list of resources, however this version of Slurm writes them. None where no GPU is named.
 
-    Where counts with and without a type stand side by side, the one without holds the others.
+    Where counts with and without a type are side by side, the one without holds the others.
 
     >>> gpus("cpu=2,gres/gpu=4,gres/gpu:h100=4"), gpus("gpu:h100:4(S:0-1),gpu:a100:2"), gpus("gres:gpu"), gpus("cpu=1")
     (4, 6, 1, None)
@@ -37,7 +37,7 @@ def gpus(text: str) -> int | None:
 def gpus_and_types(tres: str) -> tuple[int, str]:
     """How many GPUs a list of resources names, and of which kind; (0, "") where it names none.
 
-    Where counts with and without a kind stand side by side, the one without holds the others.
+    Where counts with and without a kind are side by side, the one without holds the others.
 
     >>> gpus_and_types("billing=97,cpu=1,gres/gpu=8,gres/gpu:h100=8"), gpus_and_types("cpu=4,node=1")
     ((8, 'h100'), (0, ''))

@@ -1,7 +1,7 @@
 """What the repeated published studies share: figures over seeds, and a seed's stream of draws.
 
 They draw traces that look like Philly's, since none is public with its failures and start times. What the papers
-print stands beside our figures, and is marked as published.
+print is next to our figures, and is marked as published.
 """
 
 from __future__ import annotations

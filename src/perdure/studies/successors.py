@@ -1,4 +1,4 @@
-"""How good planners are: interruption against overlap over prices, beside the oracle, under a true and a wrong model.
+"""How good planners are: interruption against overlap over prices, next to the oracle, under a true and a wrong model.
 
 Planners learn from the first part of the time, and are measured on links that begin and end after it. A planner's
 share of the gap is how much of the cost between the reactive planner and the oracle it saves. Intervals are by blocks

@@ -442,7 +442,9 @@ def _stop_asked(chain: JobChain, event: StopAsked) -> Step:
 
 
 def _finish(chain: JobChain, standing: ChainStanding, why: str, now: float) -> Step:
-    """The chain is over, by the first reason that is seen; what still waits is cancelled, and what runs beside too."""
+    """The chain is over, by the first reason that is seen; what still waits is cancelled, and what runs alongside
+    too.
+    """
     if chain.standing is ChainStanding.RUNNING:
         chain = replace(chain, standing=standing, why=why).noting(now, f"the chain is {standing}: {why}")
     return _cancelled(chain, list(chain.live))

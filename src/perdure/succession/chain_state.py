@@ -1,4 +1,4 @@
-"""A chain as it is journalled: what was asked for, its links, and where it stands. Plain data."""
+"""A chain as it is journalled: what was asked for, its links, and its state. Plain data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Strategy(StrEnum):
 
 
 class ChainStanding(StrEnum):
-    """Where a chain stands."""
+    """The state of a chain."""
 
     RUNNING = "running"
     DONE = "done"  # the work is done, or all links have run
@@ -31,7 +31,7 @@ class ChainStanding(StrEnum):
 
 
 class Phase(StrEnum):
-    """Where a link stands."""
+    """The state of a link."""
 
     INTENDED = "intended"  # about to be submitted: it may have been
     REFUSED = "refused"  # sbatch refused it, and it is tried again
@@ -134,7 +134,7 @@ class JobChain(Struct, frozen=True):
     spec: ChainSpec
     links: tuple[Link, ...] = ()
     standing: ChainStanding = ChainStanding.RUNNING
-    why: str = ""  # it stands where it stands
+    why: str = ""  # it is in this state
     last: str = ""  # no link is submitted after the running one, for this reason
     plan_at_s: float = 0.0  # when the planner is asked next
     plan_says: str = ""

@@ -1,4 +1,4 @@
-"""A link as the looks at it tell: where it stands, and what its end means. Pure.
+"""A link by the looks at it: its state, and what its end means. Pure.
 
 A mark is newer than any look at the resource manager, and is believed for what it says: that the program runs, or has
 ended. Why it ended is the resource manager's to say wherever a signal came: a ``scancel`` by hand looks like a failure

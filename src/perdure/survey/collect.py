@@ -80,7 +80,7 @@ def of_logs(logs: Iterable[str], owner_of: Callable[[str], str], judge: Judge) -
 
 
 def jobs_named(job_ids: Iterable[str], logs: Iterable[str]) -> dict[str, list[str]]:
-    """Logs by the job whose id stands in their file's name; of several ids that are known, the last."""
+    """Logs by the job whose id is in their file's name; of several ids that are known, the last."""
     known = set(job_ids)
     named: dict[str, list[str]] = {}
     for log in logs:
@@ -144,6 +144,6 @@ def _attempt(state: AttemptState, exit_code: int, signal: int) -> Attempt:
 
 
 def _surest(verdicts: Sequence[Verdict]) -> Verdict:
-    """Of several logs of one attempt, the one that says most: an error stream beside an output stream."""
+    """Of several logs of one attempt, the one that says most: an error stream next to an output stream."""
 
     return max(verdicts, key=lambda verdict: (verdict.category != "unknown", abs(verdict.p_transient - 0.5)))

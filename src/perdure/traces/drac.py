@@ -49,7 +49,7 @@ def _named(head: bytes) -> set[bytes]:
 def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the published table (97 columns, the first of them unnamed): its clock is Toronto's.
 
-    A job that waited on several days is read once. Columns beside the 16 of Slurm are features, made afterwards.
+    A job that waited on several days is read once. Columns besides the 16 of Slurm are features, made afterwards.
     """
     columns, sieve = load(source, _ORIGINAL, skip_bad)
     start_s = from_wall_clock(columns["start_time"], ZONE)

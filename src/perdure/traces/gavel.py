@@ -1,4 +1,4 @@
-"""Gavel's traces: jobs in training steps, so that seconds need a table of rates beside the trace."""
+"""Gavel's traces: jobs in training steps, so that seconds need a table of rates next to the trace."""
 
 from __future__ import annotations
 

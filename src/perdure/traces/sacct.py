@@ -49,7 +49,7 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
 
 
 def _by_job(seen: Records, kept: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The rows kept, attempts of one job beside each other by their starts; and of each row a number of its job."""
+    """The rows kept, attempts of one job next to each other by their starts; and of each row a number of its job."""
     rows = np.flatnonzero(kept)
     by_id, first = side_by_side(seen.job_id[rows])
     if first.all():  # nothing to bring together

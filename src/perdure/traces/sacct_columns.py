@@ -85,7 +85,7 @@ class Records:
 
 
 def _places(source: TraceSource, layout: Layout) -> dict[str, int]:
-    """Where in a line stands what, so far as the file tells it."""
+    """Which column holds what, as far as the file has it."""
     places = {role: layout.place(names) for role, names in _NEEDED.items()}
     if missing := [_NEEDED[role][0] for role, place in places.items() if place is None]:
         raise InputError(source.at_line(1), f"no column {', '.join(missing)}", EXPORT)

@@ -35,7 +35,7 @@ _MAX_LINES = 1000  # of one record; more is not a record of sacct
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the header says: how columns are set apart, and which stands where (the first of its name)."""
+    """What the header says: how columns are set apart, and which is where (the first of its name)."""
 
     separator: str
     columns: tuple[str, ...]
@@ -47,7 +47,7 @@ class Layout:
         return cls(separator, tuple(header.rstrip("\r\n").split(separator)))
 
     def place(self, names: Sequence[str]) -> int | None:
-        """Where the first of `names` stands that the file has."""
+        """The column of the first of `names` that the file has."""
         return next((self.columns.index(name) for name in names if name in self.columns), None)
 
 

@@ -1,4 +1,4 @@
-"""A trace file at the edge: its first bytes, its lines, compressed or not, and where in it a row stands."""
+"""A trace file at the edge: its first bytes, its lines, compressed or not, and the line of a row."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TraceSource:
     head: bytes  # the first bytes, unpacked; of a Parquet file its column names as the header of a CSV file
     packing: bytes  # the first bytes of a packed file, by which its packing is known; empty where it is not packed
     parquet: bool
-    most_bytes: int | None = None  # that it was held to; whatever is read beside it is held to the same
+    most_bytes: int | None = None  # that it was held to; whatever is read next to it is held to the same
 
     @property
     def header(self) -> list[str]:
@@ -94,7 +94,7 @@ class TraceSource:
         return f"{self.path}:{line}"
 
     def at_row(self, row: int) -> str:
-        """Where row `row` (the first is 0) of this table stands: read again, for only an error needs it."""
+        """The place of row `row` (the first is 0) of this table: read again, for only an error needs it."""
         if self.parquet:
             return f"{self.path}, row {row + 1}"
         with self.text() as lines, suppress(csv.Error):

@@ -100,7 +100,7 @@ class Weights(Struct, frozen=True):
 
     cap: float = 2.5  # of the model's log-odds
     pulls: tuple[float, float, float, float, float, float, float] = (0.0, 0.2, 0.4, 0.0, 0.2, 0.2, 0.2)
-    """The model's say beside a primary cause that is decisive, plain, generic, a cascade, faint, a confirmation, and
+    """The model's say next to a primary cause that is decisive, plain, generic, a cascade, faint, a confirmation, and
     a failure that was dealt with.
     """
     pull_of_silence: float = 0.3
@@ -308,7 +308,9 @@ def _raised(primary: Sign, hits: Sequence[Hit], rules: RuleBook) -> Sign:
 
 
 def _placed(report: LauncherReport, hits: Sequence[Hit]) -> Iterator[tuple[float, Hit]]:
-    """How each hit ranks beside a report; beside the task's own traceback what others say of peers explains nothing."""
+    """How each hit ranks next to a report; next to the task's own traceback what others say of peers explains
+    nothing.
+    """
     own = {hit.order for hit in hits if report.is_of(hit)}
     spoke = report.is_exception and any(hit.order in own and hit.cause.role is CauseRole.CONFIRMATION for hit in hits)
     for hit in hits:
@@ -318,7 +320,7 @@ def _placed(report: LauncherReport, hits: Sequence[Hit]) -> Iterator[tuple[float
 
 
 def _place_of_fact(fact: Fact) -> float:
-    """How a fact ranks beside a launcher's report: what ended one task is known better than the job's own code."""
+    """How a fact ranks next to a launcher's report: what ended one task is known better than the job's own code."""
     if fact.cause.role is not CauseRole.ROOT:
         return 1.0
     return -6.0 if fact.cause.force is Force.DECISIVE else -4.5

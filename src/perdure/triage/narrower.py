@@ -1,4 +1,4 @@
-"""A category made narrower by what stands around the line that proves it: whose service, which data, which types.
+"""A category made narrower by what is around the line that proves it: whose service, which data, which types.
 
 The chance that a retry passes stays the rule's own; only what a person reads as the category changes.
 """

@@ -1,6 +1,6 @@
 """Commands that deal with a cause, for a person to paste: where the rule that named it knows one.
 
-They are written here and hold nothing that a log says: what stands in capitals is for the reader to fill in, or for a
+They are written here and hold nothing that a log says: what is in capitals is for the reader to fill in, or for a
 caller that has found and checked it.
 """
 

@@ -57,7 +57,7 @@ NEW = "not-seen-before"
 """What the evidence of an error is called that no rule, no table and no wording of the grammar knows."""
 
 LEAST_BY_THE_END = 0.3
-"""What only stands near the end of a log, where nothing says that it ended the job, does not stop it."""
+"""What is only near the end of a log, where nothing says that it ended the job, does not stop it."""
 
 MOST_UNDECIDED = 0.38
 """What was dealt with does not retry it either, whatever way the model leans."""
@@ -152,7 +152,7 @@ def _new(cause: Cause) -> Cause:
 
 
 def _undecided(cause: Cause) -> Cause:
-    """What was dealt with, or stands in a login file, decides nothing."""
+    """What was dealt with, or is in a login file, decides nothing."""
     return replace(cause, p_transient=min(max(cause.p_transient, LEAST_BY_THE_END), MOST_UNDECIDED))
 
 
@@ -223,7 +223,7 @@ def _line_after(hit: Hit) -> bytes:
 
 
 def _end_lines(text: LogText, hits: Sequence[Hit]) -> Iterator[_Line]:
-    """The last lines of the log, or of the file that the hits stand in, the last first, back to where work was done."""
+    """The last lines of the log, or of the file that the hits are in, the last first, back to where work was done."""
     if not text.windows:
         return
     source = (hits[-1].block.window if hits else text.windows[0]).source

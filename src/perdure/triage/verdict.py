@@ -46,7 +46,7 @@ class Bound(StrEnum):
 class Evidence(Struct, frozen=True):
     """One line of the log, or one fact of the resource manager, that speaks for the verdict."""
 
-    line: int  # 1-based, in the text that was judged; 0 for a fact that stands in no log
+    line: int  # 1-based, in the text that was judged; 0 for a fact that is in no log
     text: str
     role: CauseRole
     rule: str  # name of the rule that matched, or of the fact

@@ -32,13 +32,13 @@ FEW_DAYS = 7  # of history: with fewer, arrivals of other weekdays are not known
 
 @dataclass(frozen=True, slots=True)
 class AnswerBasis:
-    """What answers rest on beside the queue."""
+    """What answers rest on besides the queue."""
 
     settings: SchedulerSettings
     past: Past
     fit: Fit | None = None  # how far answers about the past are off; None while nobody has looked
     remarks: tuple[str, ...] = ()  # what could not be had, one sentence each
-    is_watched: bool = False  # what is said is held against what comes, and shown beside it
+    is_watched: bool = False  # what is said is held against what comes, and shown next to it
     limits: SiteLimits = field(default_factory=SiteLimits)  # of QOS and accounts, in all partitions
     own: OwnErrors = field(default_factory=OwnErrors)  # how far answers that were given were off
 

@@ -49,7 +49,7 @@ def quantiles_are_waits(predictor: Predictor, table: WaitTable) -> None:
 
 
 def the_same_seed_says_the_same(predictor: Predictor, table: WaitTable) -> None:
-    """Learning and asking again changes nothing, to the last bit; what is asked beside a look, next to nothing."""
+    """Learning and asking again changes nothing, to the last bit; what is asked next to a look, next to nothing."""
     seen, asked, now = _split(table)
     learned = predictor.learn(seen, now, default_rng(3))
     first = learned.quantiles(asked, LEVELS)

@@ -178,7 +178,7 @@ def queue_at(past: Past, now_s: float, like: Queue) -> Queue:
 
 
 def job_at(past: Past, row: int, now_s: float) -> QueuedJob:
-    """A job of the past as it stood in the queue of an instant."""
+    """A job of the past as it was in the queue of an instant."""
     jobs = past.jobs
     runs = bool(jobs.start_s[row] <= now_s)
     limit_s = float(jobs.walltime_s[row])

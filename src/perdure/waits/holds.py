@@ -38,7 +38,7 @@ class HoldKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HeldBy:
-    """What holds a job, and how many stand before it."""
+    """What holds a job, and how many are before it."""
 
     kind: HoldKind
     says: str

@@ -1,4 +1,4 @@
-"""What would have been said of jobs of the past when they came, beside what came.
+"""What would have been said of jobs of the past when they came, next to what came.
 
 A site's first chain has no forecasts of its own to learn from; others' jobs of its kind have waited in the same line.
 Each is asked about as if it were submitted at the instant at which it came, with what accounting knew by then.

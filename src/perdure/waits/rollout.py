@@ -251,7 +251,7 @@ def counted_by(job: QueuedJob, *, gpus: bool) -> QueuedJob:
 
 
 def age_alone(settings: SchedulerSettings, queue: Queue, partitions: Iterable[str]) -> SchedulerSettings:
-    """The settings with age as the only factor: all others stand in the priorities that the queue shows."""
+    """The settings with age as the only factor: all others are in the priorities that the queue shows."""
     weights = PriorityWeights(age=settings.priority.weights.age)
     known = tuple(
         Partition(

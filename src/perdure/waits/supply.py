@@ -34,7 +34,7 @@ class Supply:
         return cls(its.keys, np.maximum(most, 1.0), float(max(1.0, np.median(most)) if len(most) else 1.0))
 
     def before(self, asked: WaitTable) -> Demand:
-        """What stands before each look."""
+        """What is before each look."""
         place = np.minimum(np.searchsorted(self.partitions, asked.partition), max(0, len(self.partitions) - 1))
         there = self.partitions[place] == asked.partition if len(self.partitions) else np.zeros(len(asked), bool)
         cpus = np.where(there, self.cpus[place] if len(self.cpus) else 1.0, self.otherwise)

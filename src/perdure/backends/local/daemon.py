@@ -233,7 +233,7 @@ class Daemon:
         return {}
 
     def _runs(self, request: dict[str, Any]) -> object:
-        """How an attempt was started, and who ran beside it."""
+        """How an attempt was started, and who ran alongside it."""
         job_id, incarnation = str(request["job_id"]), int(request["incarnation"])
         job, attempt = self._core.jobs.get(job_id), self._store.attempt(job_id, incarnation)
         if job is None or attempt is None:

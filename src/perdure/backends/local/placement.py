@@ -25,7 +25,7 @@ class Seat:
 
 
 def free_capacity(nodes: Iterable[LocalNode], running: Iterable[AttemptRecord]) -> dict[str, Free]:
-    """What is free on each node that takes work, beside what `running` attempts hold."""
+    """What is free on each node that takes work, besides what `running` attempts hold."""
     free = {node.name: Free(frozenset(range(node.gpus)), node.slots) for node in nodes if node.takes_work}
     for attempt in running:
         free = occupy(free, zip(attempt.nodes, attempt.devices, strict=True))

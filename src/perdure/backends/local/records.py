@@ -64,7 +64,7 @@ class LocalNode(Struct, frozen=True):
 
 
 class LocalJob(Struct, frozen=True):
-    """One job and where it stands. `incarnation` counts its starts; 0 before the first."""
+    """One job and its state. `incarnation` counts its starts; 0 before the first."""
 
     job_id: str
     spec: JobSpec

@@ -103,7 +103,7 @@ def latest_start(rows: Iterable[AccountingRow], job_id: str, restarts: int) -> i
 
 
 def _cells(values: Sequence[str], width: int) -> Iterator[list[str]]:
-    """Cut into rows; a row ends in a newline, which therefore stands before the next row's first cell."""
+    """Cut into rows; a row ends in a newline, which therefore is before the next row's first cell."""
     for at in range(0, len(values) - width, width):
         first, *rest = values[at : at + width]
         yield [first.removeprefix("\n"), *rest]

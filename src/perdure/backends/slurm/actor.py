@@ -84,7 +84,7 @@ class Actor:
         return outcome
 
     def _known(self, action: Action) -> Outcome | None:
-        """What came of an action before; None where the job does not stand as it was left."""
+        """What came of an action before; None where the job is not as it was left."""
         record = self._look.records.get(action.attempt.job_id) if isinstance(action, Requeue) else None
         if record is not None and isinstance(action, Requeue):
             stands_as_before = record.start_s == action.attempt.incarnation and has_failed(record)
@@ -152,7 +152,7 @@ class Actor:
         return plans.for_job(action, job, last_start, now, let_go=let_go, dependants=waiting)
 
     def _waiting_for(self, scontrol: Dialog, job: JobRecord) -> tuple[plans.Dependant, ...]:
-        """What waits for a job that is held after it was put back, as it stands now."""
+        """What waits for a job that is held after it was put back, as it is now."""
         if job.priority or not job.restarts:
             return ()
         known = {**of_job(job, self._look.dependants), **self._newcomers(scontrol, job)}

@@ -47,7 +47,7 @@ def ask_job(scontrol: Dialog, job_id: str) -> ToolAnswer:
 
 
 def job_record(scontrol: Dialog, job_id: str) -> JobRecord | None:
-    """The job as it stands now; None where the controller does not know it. Raises `ClusterBusy`."""
+    """The job as it is now; None where the controller does not know it. Raises `ClusterBusy`."""
     return _read(scontrol, ask_job(scontrol, job_id), job_id)
 
 
@@ -66,7 +66,7 @@ def _read(scontrol: Dialog, answer: ToolAnswer, job_id: str) -> JobRecord | None
 
 
 def ask_node(scontrol: Dialog, name: str) -> Node | None:
-    """The node as it stands now; None where there is none of that name. Raises `InputError` and `ClusterBusy`."""
+    """The node as it is now; None where no node has that name. Raises `InputError` and `ClusterBusy`."""
     if not is_node_name(name):
         raise InputError("node", f"{name[:80]!r} is not a node name", "Use a name from `perdure nodes`")
     answer = scontrol.ask(f"show node {name}")

@@ -55,7 +55,7 @@ class Config:
 
 
 def read_config(text: bytes, mark: str) -> Config:
-    """Read the answer to ``show config``; `mark` stands behind each instant."""
+    """Read the answer to ``show config``; `mark` is behind each instant."""
     values: dict[str, str] = {}
     time_s = None
     for line in text.decode("utf-8", "replace").splitlines():

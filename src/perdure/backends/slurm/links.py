@@ -80,7 +80,7 @@ def read_links(text: str, uid: int) -> tuple[LinkJob, ...]:
 
 
 def ended_job(tools: Tools, job_id: str, uid: int, since_s: float) -> LinkJob | None:
-    """How this user's job stands by the controller's word, else by accounting's; None where neither knows it.
+    """The state of this user's job by the controller's word, else by accounting's; None where neither knows it.
 
     Raises `ClusterBusy` where they do not answer.
     """

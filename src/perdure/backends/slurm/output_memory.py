@@ -1,4 +1,6 @@
-"""Where jobs that failed write to, and who ran beside them in the same directories: kept from one look to the next."""
+"""Where jobs that failed write to, and who ran alongside them in the same directories: kept from one look to the
+next.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,7 @@ class OutputMemory:
         return found
 
     def note_siblings(self, failed: Iterable[JobRecord], records: Collection[JobRecord]) -> None:
-        """Remember who ran beside jobs that failed, in the same directories, and where these write to."""
+        """Remember who ran alongside jobs that failed, in the same directories, and where these write to."""
         for job in failed:
             beside = siblings(job, records)
             self._note_scripts([r for r in beside if r.job_id not in self.known and r.job_id not in self._beside])
@@ -161,7 +163,7 @@ class OutputMemory:
         return rows
 
     def rivals_of(self, path: str, attempt: Attempt) -> tuple[Span, ...]:
-        """The jobs beside an attempt's that may have written to a file of a rank."""
+        """The jobs alongside an attempt's that may have written to a file of a rank."""
         beside = self._siblings.get(attempt.id.job_id, ())
         return rivals(path, attempt, writing(beside, ChainMap(self.known, self._beside)))
 

@@ -105,7 +105,7 @@ def request_of(
 
 
 def has_failed(record: JobRecord) -> bool:
-    """Whether a record, as it stands, is that of an attempt that failed, or that is about to be told as failed."""
+    """Whether a record, as it stands, is that of an attempt that failed, or that is about to be reported as failed."""
     if record.state == "COMPLETING":
         return tells_failure(record) or (record.reason == "JobLaunchFailure" and record.signal > 0)
     state = attempt_state(record.state, record.exit_code, record.signal, record.reason)

@@ -4,7 +4,7 @@
     perdure:nodes=3-4        fewest and most nodes of a restart
     perdure:timeout=requeue  it saves checkpoints: put it back when its walltime is over
 
-Upper and lower case are the same, and blanks may stand around the signs. What is said to Perdure and not understood is
+Upper and lower case are the same, and blanks may be around the signs. What is said to Perdure and not understood is
 kept, to be answered. The line that Perdure itself left there says nothing.
 """
 
@@ -94,7 +94,7 @@ def _is_addressed(comment: str, at: int) -> bool:
 
 
 def _in_json(comment: str) -> Iterator[tuple[str, str]]:
-    """The same of what stands under "perdure"."""
+    """The same of what is under "perdure"."""
     try:
         said = json.loads(comment)
     except (ValueError, RecursionError):

@@ -21,7 +21,7 @@ PARTITIONS_EVERY_S = 600.0  # what an administrator changes by hand is asked for
 
 @dataclass(frozen=True, slots=True)
 class _QueueRest:
-    """What a queue has beside jobs and nodes, as it was told at an instant."""
+    """What a queue has besides jobs and nodes, as it was told at an instant."""
 
     asked_s: float
     partitions: tuple[QueuedPartition, ...]

@@ -6,7 +6,7 @@ are printed as they are. What can be trusted is told apart like this:
 - Every instant carries a mark that was drawn at random for this call (`tools`), so ``SubmitTime=<n>~<mark>`` is
   Slurm's own word, once in each record: its *anchor*.
 - Before the anchor a user's text (the name) comes first and Slurm's own fields from ``UserId=`` on come last, so the
-  last ``UserId=`` counts. Slurm writes accounts and workload keys, which stand between the two, in lower case.
+  last ``UserId=`` counts. Slurm writes accounts and workload keys, which are between the two, in lower case.
 - After the anchor Slurm's own fields come first, up to ``Features=``, so the first of each counts.
 - A record begins at a line that begins with ``JobId=``. Between two anchors there is exactly one true beginning; where
   text forges a second one, the record is `Torn`, and `repair` finds out whose it is from what else is known.

@@ -1,4 +1,4 @@
-"""What a batch script asks Slurm for, from its ``#SBATCH`` lines and options given beside it."""
+"""What a batch script asks Slurm for, from its ``#SBATCH`` lines and options given next to it."""
 
 from __future__ import annotations
 

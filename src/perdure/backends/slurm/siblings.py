@@ -1,4 +1,4 @@
-"""Jobs of one user that run beside each other in one directory: what two of them may write to is neither's.
+"""Jobs of one user that run alongside each other in one directory: what two of them may write to is neither's.
 
 Slurm tells whose a job's own two files are. Of further files only the scripts tell, and those of a sweep say the same.
 """

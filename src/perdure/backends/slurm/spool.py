@@ -6,7 +6,7 @@ and Perdure's share, and nobody else may write to::
 
     install -d -o slurm -g perdure -m 2770 /var/spool/perdure
 
-installs the scripts from ``hooks/`` beside this module (``install -m 755``) in a place of its own, and puts into
+installs the scripts from ``hooks/`` next to this module (``install -m 755``) in a place of its own, and puts into
 slurm.conf::
 
     JobCompType=jobcomp/script

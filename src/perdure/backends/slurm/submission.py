@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perdure.backends.slurm.request import directive_words
 from perdure.errors import InputError
 
-_VALUE_FLAGS = frozenset({  # long options without a value, or whose value stands behind "=" only
+_VALUE_FLAGS = frozenset({  # long options without a value, or whose value is behind "=" only
     "contiguous", "exclusive", "get-user-env", "hold", "ignore-pbs", "kill-on-invalid-dep", "nice", "no-kill",
     "no-requeue", "overcommit", "oversubscribe", "parsable", "propagate", "quiet", "reboot", "requeue", "share",
     "spread-job", "test-only", "use-min-nodes", "verbose", "wait", "bell", "no-bell", "help", "usage", "version",

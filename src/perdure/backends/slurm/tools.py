@@ -2,7 +2,7 @@
 
 ``scontrol`` reads commands from its standard input, so one process answers many questions (`Dialog`). How each
 answer ends is told by a word drawn at random for it: ``scontrol show hostlist WORD`` prints WORD without asking the
-controller, and nobody who named a job beforehand could know it. The same word stands in every instant that
+controller, and nobody who named a job beforehand could know it. The same word is in every instant that
 ``scontrol`` prints (through SLURM_TIME_FORMAT), which is how `records` tells Slurm's text from a user's.
 """
 
@@ -273,7 +273,7 @@ class _Pipes:
         self._process.stdin.close()
 
     def read(self, until: bytes, prompts: tuple[bytes, ...], deadline: float) -> ToolAnswer:
-        """Read up to the line `until`, which may stand behind a prompt; or until the process ends."""
+        """Read up to the line `until`, which may be behind a prompt; or until the process ends."""
         out, err = bytearray(), bytearray()
         while self._selector.get_map():
             left_s = deadline - time.monotonic()

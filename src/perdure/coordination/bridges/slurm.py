@@ -228,7 +228,7 @@ _TRIGGERS = {
     "down": _DOWN,
     "fail": _FAILING,
     "up": _DOWN,
-    "drained": None,  # somebody's wish, and its reason stands with the node
+    "drained": None,  # somebody's wish, and its reason is with the node
     "draining": None,
     "idle": None,
     "resume": None,

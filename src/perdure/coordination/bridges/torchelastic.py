@@ -2,7 +2,7 @@
 
 Error files come in two shapes: ``{"message": {"message": ..., "extraInfo": {"py_callstack": ..., "timestamp": ...},
 "errorCode": ...}}`` and ``{"message": "..."}``. They name no rank; whoever collects them may add ``rank``,
-``exitcode``, ``hostname``, ``pid`` and ``restart_count`` beside ``message``. Events of the agent
+``exitcode``, ``hostname``, ``pid`` and ``restart_count`` besides ``message``. Events of the agent
 (``torchelastic.worker.status.FAILED``) and its summary (``Root Cause (first observed failure):``) name these.
 
 Source: torch.distributed.elastic (multiprocessing/errors, agent/server/api.py, events/api.py) of PyTorch 2.

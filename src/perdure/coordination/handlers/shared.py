@@ -96,7 +96,7 @@ def release_held(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling
 
 
 def _cause(record: ExceptionRecord) -> str:
-    """It stands as the reason beside each job that is held or released."""
+    """The reason that is shown with each job that is held or released."""
     return f"{record.type} of {record.subject.resource}"
 
 

@@ -30,7 +30,7 @@ WITH_ARGUMENT = {"ladder": "seconds a rung", "spread-ladder": "seconds a rung", 
 def placement_named(text: str, seed: int = 0) -> Placement | None:
     """The placement that "best-fit", "ladder:600" or "skew:0.3" names; None for "count". Raises `ConfigError`.
 
-    What stands behind a colon is in the unit of `WITH_ARGUMENT`. `seed` matters to placements that draw (``skew``,
+    What is behind a colon is in the unit of `WITH_ARGUMENT`. `seed` matters to placements that draw (``skew``,
     ``random``) and to no other.
 
     >>> placement_named("ladder:600").relax_s, placement_named("count")

@@ -72,7 +72,7 @@ class _GrowingTree:
         left = [each for each in known if each.account != _ROOT.account or each.user]
         while left:
             ready = [each for each in left if self._parent(each) in self.accounts]
-            for each in ready or left:  # one whose parent nobody names stands below the root
+            for each in ready or left:  # one whose parent nobody names is below the root
                 self._add(each)
             left = [each for each in left if each not in ready] if ready else []
 

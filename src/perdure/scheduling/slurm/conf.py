@@ -70,7 +70,7 @@ _NODE_CHANGES_STARTS = frozenset({
 })  # fmt: skip
 _IN_USE = ("UNKNOWN", "IDLE")  # states with which a file may name a node that takes jobs
 _NOT_SAID = ("", "(null)", "N/A")
-_WHERE = "@"  # in a line of nodes or partitions: where it stands
+_WHERE = "@"  # in a line of nodes or partitions: file and line
 _WHOLE, _TIME = "a whole number", "a time such as 1-12:00:00"
 _Kind = str | tuple[str, ...]
 _KINDS: Mapping[str, _Kind] = {
@@ -90,9 +90,9 @@ _PARTITION_KINDS: Mapping[str, _Kind] = {
 }  # fmt: skip
 
 Lines = Iterable[tuple[str, str]]
-"""Lines of a file, each behind where it stands."""
+"""Lines of a file, each after its place."""
 Include = Callable[[str, str], Lines]
-"""Opens a file that a line includes: its name as written, and where that stands."""
+"""Opens a file that a line includes: its name as written, and where it was written."""
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class ConfText:
 
     values: dict[str, str] = field(default_factory=dict)
     spelled: dict[str, str] = field(default_factory=dict)  # as they are written
-    where: dict[str, str] = field(default_factory=dict)  # where each key stands
+    where: dict[str, str] = field(default_factory=dict)  # file and line of each key
     nodes: list[dict[str, str]] = field(default_factory=list)
     partitions: list[dict[str, str]] = field(default_factory=list)
     node_sets: list[dict[str, str]] = field(default_factory=list)

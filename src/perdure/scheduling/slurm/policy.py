@@ -2,7 +2,7 @@
 
 At each event there is a main pass. Backfill cycles begin each `interval_s`; one is left out if nothing has changed
 since the last one: no job came, became eligible, started or ended. What changes between two of them waits for the next.
-Jobs stand in the order of their partitions' tiers, then of their priorities, then of the instants at which they came.
+Jobs are in the order of their partitions' tiers, then of their priorities, then of the instants at which they came.
 Priorities are those of the last multiple of PriorityCalcPeriod, in ticks of the trace; a job that came since has no
 age.
 

@@ -42,7 +42,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks. `token_id` is "" where no token stands behind it (the login code of the service's own start)."""
+    """Who asks. `token_id` is "" where no token is behind it (the login code of the service's own start)."""
 
     user: str
     role: Role

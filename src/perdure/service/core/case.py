@@ -81,7 +81,7 @@ class Case(Struct, frozen=True):
 
 
 class ControllerState(Struct, frozen=True):
-    """All that a decision may depend on, beside the event itself and the settings."""
+    """All that a decision may depend on, besides the event itself and the settings."""
 
     cluster: str
     known: Known = field(default_factory=Known)

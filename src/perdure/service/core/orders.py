@@ -15,7 +15,7 @@ MAX_REASON = 500
 def job_order(kind: str, job: Job, latest: Attempt | None, exclude: tuple[str, ...] = ()) -> Action:
     """The action of a wish about a job, tied to its latest attempt.
 
-    Raises `ClusterError` where the job does not stand so that the wish makes sense.
+    Raises `ClusterError` where the job's state does not allow the order.
     """
     about = latest.id if latest else AttemptId(job.cluster, job.job_id, 0)
     match kind:

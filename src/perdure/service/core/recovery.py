@@ -71,6 +71,6 @@ def _held_by_its_manager(job: Job) -> bool:
 
 
 def is_not_as_left(job: Job) -> bool:
-    """True of a job that does not stand as a retry leaves it: failed, put back and not released, or unable to start."""
+    """True of a job that is not as a retry leaves it: failed, put back and not released, or unable to start."""
     held = job.state is JobState.HELD and is_put_back_held(job.reason)
     return held or (job.state is JobState.FAILED and job.reason in ENDS_OF_ATTEMPTS)

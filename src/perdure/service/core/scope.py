@@ -16,7 +16,7 @@ OUTSIDE = "outside the scope"  # begins why an action is not carried out
 
 @dataclass(frozen=True, slots=True)
 class ScopeSettings:
-    """Where Perdure acts. An empty list names no condition; what stands under ``not_`` is left alone."""
+    """Where Perdure acts. An empty list names no condition; what is under ``not_`` is left alone."""
 
     partitions: tuple[str, ...] = ()
     """Act only on jobs and nodes of these."""

@@ -1,4 +1,4 @@
-"""Jobs that submit their own successor: to put one back beside it would run two copies in one directory. Pure."""
+"""Jobs that submit their own successor: to put one back alongside it would run two copies in one directory. Pure."""
 
 from __future__ import annotations
 

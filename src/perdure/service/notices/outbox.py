@@ -29,7 +29,7 @@ MESSAGE: Codec[Message] = Codec(Message)
 
 
 class MessageState(StrEnum):
-    """Where a message stands."""
+    """The state of a message."""
 
     GATHERING = "gathering"  # more notices may be added
     ON_ITS_WAY = "on_its_way"  # begun: tried until it arrives

@@ -1,4 +1,4 @@
-"""Messages that tell people of what happened, and how they stand."""
+"""Messages that notify people, and their states."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _standing(reader: Reader, target: str, now: float) -> tuple[set[Group], Begu
 
 
 def counts(reader: Reader) -> dict[str, int]:
-    """How many messages stand so, by state."""
+    """How many messages are in each state."""
     m = messages.c
     counted = select(m.state, func.count().label("number")).where(m.cluster == reader.cluster)
     return {row.state: row.number for row in reader.all(counted.group_by(m.state))}

@@ -22,7 +22,7 @@ from perdure.service.notices.rules import NoticeLimits, Rule
 from perdure.service.notices.secrets import Secret
 
 MAX_TARGETS, MAX_RULES = 32, 200
-_OPENLY = {"url"}  # what may stand in the settings themselves as well as in a file or the environment
+_OPENLY = {"url"}  # what may be in the settings themselves as well as in a file or the environment
 _NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 

@@ -214,7 +214,7 @@ def _prepare_sqlite(engine: Engine, read_only: bool) -> None:
 
 
 def _lock_file(path: Path) -> int:
-    """Lock the journal beside `path` for the life of this process, and see that only its owner can read it."""
+    """Lock the journal next to `path` for the life of this process, and see that only its owner can read it."""
     lock = path.with_name(path.name + ".lock")
     fd = -1
     try:

@@ -39,7 +39,7 @@ from perdure.service.store.writes import Writes
 
 DAY_S = 86400.0
 RECENT_S = 3600.0  # a job that ended this long before the last event may still be reported
-NOT_AS_LEFT = "the job does not stand as it was left"
+NOT_AS_LEFT = "the job is not as it was left"
 AGAIN_S = 900.0  # what did not hold may be carried out again for so long
 
 _OVER_JOBS = [s.value for s in JobState if s.is_over]
@@ -51,7 +51,7 @@ _MEMORY: dict[str, codec.Codec[Any]] = {
 
 
 class ActionState(StrEnum):
-    """Where an action stands."""
+    """The state of an action."""
 
     PLANNED = "planned"
     STARTED = "started"  # handed to the resource manager, no answer yet

@@ -145,7 +145,7 @@ def _add_event(rows: Rows, event: StoredEvent) -> None:
 
 
 def _payload(event: ExceptionChanged | JobChanged | AttemptStarted, name: str, text: str) -> str:
-    """What `codec.encode` makes of an event that holds one value beside its instant, whose `text` is there already."""
+    """What `codec.encode` makes of an event that holds one value besides its instant, whose `text` is there already."""
     return f'{{"time_s":{event.time_s!r},"{name}":{text},"kind":"{event.kind}"}}'
 
 

@@ -213,7 +213,7 @@ good_runs = Table(  # what the log of a job's last good run said; the same job i
     Index("good_runs_by_time", "cluster", "time_s"),
 )
 
-suspects = Table(  # components named for what failed on them; while `cleared_s` is empty they stand
+suspects = Table(  # components named for what failed on them; while `cleared_s` is empty they are suspects
     "suspects",
     metadata,
     Column("seq", _seq, primary_key=True, autoincrement=True),

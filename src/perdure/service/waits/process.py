@@ -16,7 +16,7 @@ from perdure.service.waits.order import ForecastOrder, Forecasts
 from perdure.waits.hindcast import Fit
 
 LIMIT_S = 120.0
-FIT_LIMIT_S = 900.0  # beside the processor time that the process allows itself
+FIT_LIMIT_S = 900.0  # besides the processor time that the process allows itself
 _COMMAND = (sys.executable, "-P", "-m", "perdure.service.waits.worker")
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 _Found = TypeVar("_Found")

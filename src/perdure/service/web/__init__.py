@@ -1,1 +1,1 @@
-"""The HTTP API, the pages and what stands before them."""
+"""The HTTP API, the pages and what is before them."""

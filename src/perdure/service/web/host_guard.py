@@ -1,4 +1,4 @@
-"""What stands before every route: whose name was called, how much may be said, and headers that bind the browser."""
+"""What is before every route: whose name was called, how much may be said, and headers that bind the browser."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ RATES = Path("trace.rates.csv")  # and where the reader of Gavel's traces looks 
 
 
 class Stage(StrEnum):
-    """Where a comparison stands."""
+    """The state of a comparison."""
 
     WAITING = "waiting"
     RUNNING = "running"

@@ -144,7 +144,7 @@ def _told(run: Run) -> dict[str, Any]:
 
 
 def compared(runs: Sequence[Run]) -> list[Figures]:
-    """The figures of each policy, its seeds taken together, beside those of the first."""
+    """The figures of each policy, its seeds taken together, next to those of the first."""
     found = [_figures(case, metrics) for case, metrics in over_seeds(runs).items()]
     first = found[0]
     return [first] + [

@@ -29,7 +29,7 @@ SPENT_SHOWN = 5  # of the budgets that are spent
 
 
 def retry_budgets(view: SiteView) -> tuple[BudgetStanding, tuple[BudgetStanding, ...], dict[str, int]]:
-    """How the budgets of retries stand now.
+    """The state of the budgets of retries.
 
     Returns the cluster's; a few of those that make retries start later, the last to have room first; and how many
     retries the cluster's budget has left, and at the least any user's and any node's.

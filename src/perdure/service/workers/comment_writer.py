@@ -1,4 +1,6 @@
-"""Writes what was decided into jobs' own records, beside the executor: accounting may take long, and nobody waits."""
+"""Writes what was decided into jobs' own records, alongside the executor: accounting may take long, and nobody
+waits.
+"""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def lets_go(row: ActionRow) -> bool:
 
 
 def is_charged(row: ActionRow) -> bool:
-    """Whether it counts in the caps: what is written beside a job moves nothing."""
+    """Whether it counts in the caps: what is written next to a job moves nothing."""
     return row.automatic and not lets_go(row) and row.action.moves
 
 
@@ -197,7 +197,7 @@ def _cap_reached(
 
 
 def _moving(rows: Sequence[ActionRow]) -> list[ActionRow]:
-    """All but what is only written beside a job, which is the `CommentWriter`'s."""
+    """All but what is only written next to a job, which is the `CommentWriter`'s."""
     return [row for row in rows if row.action.moves]
 
 

@@ -84,7 +84,7 @@ class HeartbeatMonitor:
 def _is_current(beat: Heartbeat, incarnation: int) -> bool:
     """False for an earlier start of the job. A later one than was seen will be seen; 0 matches any start.
 
-    Where Slurm does not tell a job its start, the heartbeat bears a restart count: it tells nothing beside an instant.
+    Where Slurm does not tell a job its start, the heartbeat bears a restart count: it tells nothing besides an instant.
     """
     is_count = beat.incarnation < MOST_RESTARTS <= incarnation
     return is_count or not beat.incarnation or beat.incarnation >= incarnation

@@ -1,8 +1,8 @@
 """One armed service for one Slurm on this machine: a lock that ends with the process that has it.
 
 The lock is a file that only its owner may open, in a directory that only its owner may write to: nobody else can hold
-it or put another in its place. Beside it stands who has it, for all to read. A service of another user on this machine
-finds that; one on another machine does not.
+it or put another in its place. A file next to it says who has it, for all to read. A service of another user on this
+machine finds that; one on another machine does not.
 """
 
 from __future__ import annotations

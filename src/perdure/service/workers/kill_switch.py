@@ -20,7 +20,7 @@ class KillSwitch:
         self._reserve = state / RESERVE_FILE
 
     def turn(self, by: str, *, on: bool) -> str:
-        """Turn it; what could not be written beside it, "" mostly. Raises `StateError` where it is not turned."""
+        """Turn it; what could not be written next to it, "" mostly. Raises `StateError` where it is not turned."""
         try:
             if not on:
                 self.file.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from perdure.service.exceptions.coordinator import Coordinator
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How the service stands."""
+    """The state of the service."""
 
     cluster: str
     backend: str  # "local", "slurm", "simulated"
@@ -52,7 +52,7 @@ class Operations(Protocol):
         """Plan the action that takes a finished one back; returns its key."""
 
     def stop_all(self, on: bool, by: str) -> str:
-        """Turn the kill switch; what could not be written beside it, "" mostly."""
+        """Turn the kill switch; what could not be written next to it, "" mostly."""
 
     def submit(self, spec: dict[str, Any]) -> str:
         """Submit a job to the embedded cluster; returns its id. Other clusters refuse."""

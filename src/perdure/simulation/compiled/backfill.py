@@ -170,7 +170,7 @@ def _give_with_all_reserving(state, backfill):  # type: ignore[no-untyped-def]
 
 @kernel
 def _try(state, backfill, row):  # type: ignore[no-untyped-def]
-    """Start a waiting job, if there is room; it then stands in no line.
+    """Start a waiting job, if there is room; it then is in no line.
 
     Its expected end is for the caller to write down.
     """

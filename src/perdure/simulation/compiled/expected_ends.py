@@ -20,7 +20,7 @@ from perdure.simulation.compiled.kernel import kernel
 class Agenda(NamedTuple):
     """Ends that are expected, the earliest first.
 
-    `tick` ascends over the first `many` entries; what stands behind them means nothing.
+    `tick` ascends over the first `many` entries; what is behind them means nothing.
     """
 
     tick: NDArray[np.int64]

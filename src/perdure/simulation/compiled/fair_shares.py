@@ -199,6 +199,6 @@ def _sort(fair, bottom, top, tied):  # type: ignore[no-untyped-def]
 
 @kernel
 def _before(fair, one, other):  # type: ignore[no-untyped-def]
-    """Whether one stands above the other on the stack."""
+    """Whether one is above the other on the stack."""
     a, b = fair.node[one], fair.node[other]
     return a.level > b.level or (a.level == b.level and a.is_user and not b.is_user)

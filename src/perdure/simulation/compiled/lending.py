@@ -70,7 +70,7 @@ def lending_of(jobs: Workload, quota: NDArray[np.float64], crowded: float, total
         entitled=LONG,  # the first waiting job within quota that the pass has not come to
     )
     groups["within"] = quota
-    sizes = records(len(widths), gpus=LONG, closed=FLAG, waiting=LONG)  # `waiting`: where a pass stands in `common`
+    sizes = records(len(widths), gpus=LONG, closed=FLAG, waiting=LONG)  # `waiting`: where a pass is in `common`
     sizes["gpus"] = widths
     shape = len(quota), len(widths)
     return Lending(

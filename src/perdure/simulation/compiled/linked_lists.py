@@ -25,7 +25,7 @@ def empty_chains(many: int) -> Records:
 
 
 def no_links(n: int) -> Records:
-    """Of rows below `n`, each in no chain: the job before and the one after it. What stands there means nothing yet."""
+    """Of rows below `n`, each in no chain: the job before and the one after it. What is there means nothing yet."""
     return records(n, before=SHORT, after=SHORT)
 
 
@@ -49,7 +49,7 @@ def append(links, chain, row):  # type: ignore[no-untyped-def]
 def unlink(links, chain, row):  # type: ignore[no-untyped-def]
     """Take a job out of the list that it is in.
 
-    Its own links stay, so that a walk that stands at it can go on; they are right until a neighbour moves too.
+    Its own links stay, so that a walk that is at it can go on; they are right until a neighbour moves too.
     """
     _join(links, chain, np.int64(links[row].before), np.int64(links[row].after))
 

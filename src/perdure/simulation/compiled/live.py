@@ -119,7 +119,7 @@ def _copy_into(target: tuple[Any, ...], source: tuple[Any, ...]) -> None:
 
 @entry
 def _submit(state, row, tick):  # type: ignore[no-untyped-def]
-    """Let a job come at a tick that is not over, beside those that come by themselves."""
+    """Let a job come at a tick that is not over, next to those that come by themselves."""
     push(state.returns, row, tick)
 
 

@@ -46,7 +46,7 @@ _BY: dict[type[KeyedPolicy], int] = {ShortestRemaining: REMAINING, ShortestServi
 
 
 def prepare(policy: KeyedPolicy | LeastAttained, jobs: Workload, total_gpus: int) -> Levels | None:
-    """Levels without jobs; None where equal jobs are to stand as they stood (`AllByKey.inert`)."""
+    """Levels without jobs; None where equal jobs are to be as they stood (`AllByKey.inert`)."""
     if isinstance(policy, LeastAttained):
         return levels_of(jobs, _rules(policy, jobs), total_gpus)
     return None if policy.inert else levels_of(jobs, Rules(_BY[type(policy)]), total_gpus)

@@ -19,7 +19,7 @@ from perdure.simulation.compiled.kernel import LONG, SHORT, Records, kernel, rec
 def empty_skew(n: int) -> Records:
     """Skew heaps of rows below `n` by ``(key, then, label)``; each is named by its root, -1 where it is empty.
 
-    A row's key, `then` and label stand as long as it is in a heap. To change them, take it out first.
+    A row's key, `then` and label are as long as it is in a heap. To change them, take it out first.
 
     Kept true for a row in a heap: it precedes its children `left` and `right` (-1: none), and is `above` of both. What
     the links of other rows say means nothing.

@@ -61,7 +61,7 @@ def _quit(state, part, place):  # type: ignore[no-untyped-def]
 
 @kernel
 def _precedes(state, part, row, other):  # type: ignore[no-untyped-def]
-    """Whether a job stands before another: by the tier of its partition, its priority, when it came, and its row."""
+    """Whether a job is before another: by the tier of its partition, its priority, when it came, and its row."""
     one, two = part.job[row], part.job[other]
     if one.tier != two.tier:
         return one.tier > two.tier

@@ -187,7 +187,7 @@ def due_end(state):  # type: ignore[no-untyped-def]
 def due_arrival(state):  # type: ignore[no-untyped-def]
     """A job that comes now, in the order of the plain loop; -1 for none.
 
-    Jobs that come for the first time, by row, stand before those that come back, by row. The job counts as waiting
+    Jobs that come for the first time, by row, are before those that come back, by row. The job counts as waiting
     already.
     """
     i = state.tally[0].arrived

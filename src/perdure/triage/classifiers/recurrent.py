@@ -1,7 +1,7 @@
 """Sibylla-style recurrent networks: a GRU or an LSTM reads the last words of a failure's text, in their order.
 
 Zhang et al., "Sibylla: To Retry or Not To Retry on Deep Learning Job Failure", USENIX ATC 2022, publishes neither its
-layer sizes nor its words. Here words are hashed (no word of a site's logs stands in a model's file), embedded in 64
+layer sizes nor its words. Here words are hashed (no word of a site's logs is in a model's file), embedded in 64
 dimensions and read by 64 units; the largest and the mean of their outputs over the text make the score. Training
 needs PyTorch (extra ``rnn``). A model is served by ONNX Runtime, or where that is not installed by NumPy.
 """

@@ -1,1 +1,1 @@
-"""What lines and facts prove: the rules, where they match, and what stands against or beside a match."""
+"""What lines and facts prove: the rules, where they match, and what speaks against a match or goes with it."""

@@ -30,7 +30,7 @@ MAX_SHIFT = 2.5  # of the log-odds, by all circumstances together
 
 
 class Context(Struct, frozen=True):
-    """What is known beside the log's text. None: it is not known."""
+    """What is known besides the log's text. None: it is not known."""
 
     ran_s: float | None = None
     attempt_number: int | None = None  # from 1

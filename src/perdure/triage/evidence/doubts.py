@@ -1,7 +1,7 @@
 """What the rest of a log says against the usual meaning of a line, so that neither a stop nor a plain retry is due.
 
 The cause stays the line's; its verdict is *unsure*, and the job gets one probing retry, which for each of these costs
-little beside a wrong stop, or proves within its first minutes that no retry helps.
+little next to a wrong stop, or proves within its first minutes that no retry helps.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OF_PYTORCH = "Tried to allocate"
 
 
 def doubted(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Hit:
-    """`primary`, with a cause that stands open where the rest of `text` speaks against what its line usually means."""
+    """`primary`, with a cause that is open where the rest of `text` speaks against what its line usually means."""
     for doubt in _DOUBTS:
         if (cause := doubt(primary, progress, around, text)) is not None:
             return replace(primary, cause=replace(cause, unproven=True))

@@ -97,7 +97,7 @@ def excerpt(text: LogText, hits: Sequence[Hit] = (), good: GoodRun | None = None
 
 
 def _last_window(text: LogText, first: Hit | None) -> TextWindow:
-    """The end of the file that the first failure stands in; without one, of the first file."""
+    """The end of the file that the first failure is in; without one, of the first file."""
     source = (first.block.window if first else text.windows[0]).source
     return next(window for window in reversed(text.windows) if window.source is source)
 

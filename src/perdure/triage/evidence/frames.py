@@ -1,4 +1,4 @@
-"""What stands beside the message of an exception: the place in the job's own code above, what explains it below."""
+"""What is next to the message of an exception: the place in the job's own code above, what explains it below."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NOT_OF_PROGRAM = r"^(?:srun|slurmstepd)[\w-]*: "
 
 @dataclass(frozen=True, slots=True)
 class CodeFrame:
-    """A line beside a message: one of its traceback that names a place in a file, or one that goes on with it."""
+    """A line next to a message: one of its traceback that names a place in a file, or one that goes on with it."""
 
     line: int
     text: str
@@ -76,7 +76,7 @@ def companions(hit: Hit) -> tuple[CodeFrame, ...]:
 def innermost_own(hit: Hit) -> CodeFrame | None:
     """The innermost frame of a message whose file is not a library's; None where the message has no traceback.
 
-    It stands above the message; below it, with the most recent call first, where Python's faulthandler wrote it.
+    It is above the message; below it, with the most recent call first, where Python's faulthandler wrote it.
     Lines of other tasks between them are passed over.
     """
     if hit.text.startswith(CRASH):

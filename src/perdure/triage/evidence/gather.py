@@ -1,7 +1,7 @@
 """A log of any size, read once from its first byte to its last: what of it is to be kept in memory for a verdict.
 
 Its head and its tail are kept, and where a run of failure lines reaches back beyond the tail, the place at which that
-run began: the cause of a storm stands before the storm.
+run began: the cause of a storm is before the storm.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Gatherer:
         return TextWindow(data, first_line, source=self._source)
 
     def _pass(self, piece: bytes) -> None:
-        """Drop a piece that is neither head nor tail; where failure lines stand in it is remembered."""
+        """Drop a piece that is neither head nor tail; where failure lines are in it is remembered."""
         if not self._passed_bytes:
             self._search(bytes(self._head))
         self._held -= len(piece)

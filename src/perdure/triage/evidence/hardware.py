@@ -2,7 +2,7 @@
 
 Such a line names the end of its program, not something that a health check told before: its program did not go on after
 it. A line of the kernel must not be older than the attempt; one that counts its time from the boot says nothing of when
-it was written, so that it needs a failure of the program itself beside it.
+it was written, so that it needs a failure of the program itself next to it.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _is_raised(hit: Hit) -> bool:
 
 
 def _is_indented(raw: bytes) -> bool:
-    """Whether more than one space stands before its text, after what launchers put there."""
+    """Whether more than one space is before its text, after what launchers put there."""
     line = raw[:MAX_LINE_BYTES]
     return line[: indent(line)].endswith((b"  ", b"\t"))
 

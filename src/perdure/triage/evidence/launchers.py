@@ -25,7 +25,7 @@ from perdure.triage.text.prefixes import rank_of
 from perdure.triage.verdict import CauseRole
 
 END_BYTES = 512 * 1024
-"""Reports stand at the end of a log: so much of each of its stretches is looked at."""
+"""Reports are at the end of a log: so much of each of its stretches is looked at."""
 
 _SLURM = "Slurm"  # which says that somebody cancelled a step
 _WAIT = "srun --wait"  # which ends the other tasks some time after the first
@@ -97,11 +97,11 @@ class LauncherReport(Struct, frozen=True):
 
     @property
     def source(self) -> str:
-        """The file that it stands in; "" for a log of one file."""
+        """The file that it is in; "" for a log of one file."""
         return self.window.source.name if self.window.source is not None else ""
 
     def tells(self, hit: Hit) -> bool:
-        """Whether a hit is a line of this report itself, no cause beside it."""
+        """Whether a hit is a line of this report itself, no cause next to it."""
         return hit.block.window is self.window and self.first_line <= hit.line <= self.last_line
 
     def is_of(self, hit: Hit) -> bool:
@@ -119,15 +119,15 @@ class LauncherReport(Struct, frozen=True):
         return self.is_known and (self.tells(hit) or (hit.rank.isdecimal() and not self.is_of(hit)))
 
     def is_before(self, hit: Hit) -> bool:
-        """Whether a hit stands before it, in its file."""
+        """Whether a hit is before it, in its file."""
         return hit.block.window is self.window and hit.line < self.first_line
 
     def _is_near(self, hit: Hit) -> bool:
-        """Whether a hit stands in the lines right before it."""
+        """Whether a hit is in the lines right before it."""
         return self.is_before(hit) and self.first_line - hit.line <= NEAR_LINES
 
     def place(self, hit: Hit) -> float:
-        """How a hit ranks beside this report, which has 0: less is believed first.
+        """How a hit ranks next to this report, which has 0: less is believed first.
 
         The words of the task that failed first explain its end, and so do a root's that bear no task's number. A lost
         peer explains no signal, and no exit code that a program chose; other tasks' errors follow from the first.
@@ -452,6 +452,6 @@ def _following(data: bytes, begin: int) -> list[bytes]:
 
 
 def _listed_from(data: bytes, begin: int, number: int) -> int:
-    """The line at which the list of other failures begins, which stands before a root cause."""
+    """The line at which the list of other failures begins, which is before a root cause."""
     at = data.rfind(b"Failures:", max(0, begin - END_BYTES // 2), begin)
     return number - data.count(b"\n", at, begin) if at >= 0 else number

@@ -55,7 +55,7 @@ KEPT_VERDICTS = 4096
 """So many pieces are remembered with the rule that matched them: what repeats is matched once."""
 
 LONG_BYTES, WORDS_BEFORE = 1024, 120
-"""Where so much of a line stands before its words of failure, only so much of it is shown."""
+"""Where so much of a line is before its words of failure, only so much of it is shown."""
 
 FRAME_OF_CPP = b"frame #"
 """How a line of libtorch's stacks begins: it names functions, whatever words those are made of."""
@@ -71,7 +71,7 @@ class Hit(Struct, frozen=True):
     text: str  # cleaned, for a person
     order: int  # place among all hits of the log
     rank: str  # of the task that wrote it; "" where nothing tells
-    block: TextBlock  # that it stands in
+    block: TextBlock  # that it is in
     run: int  # of failure lines; a later run of one file has a higher number
     warns: bool = False  # by the level that its program gave it
 
@@ -255,7 +255,7 @@ _CLEARED, _MENTIONED, _QUOTED, _TESTED, _INFORMED = range(5)
 
 @lru_cache(maxsize=1)
 def _remarks() -> Any:
-    """What a line may be instead of a failure; beside the rules' set, whose automaton would outgrow its memory."""
+    """What a line may be instead of a failure; next to the rules' set, whose automaton would outgrow its memory."""
     remarks = re2.Set.SearchSet(options(_REMARKS_MEM, never_capture=True))
     for pattern in (CLEARED, MENTIONED, QUOTED, TESTED, INFORMED):
         remarks.Add(pattern.encode())
@@ -280,7 +280,7 @@ def _says(pattern: str, line: bytes) -> bool:
 
 
 def _is_printed(line: bytes) -> bool:
-    """Whether it shows a value, and no message: what words stand in it did not happen."""
+    """Whether it shows a value, and no message: what words are in it did not happen."""
     return line.rstrip(b" \t,.;")[-1:] in _ENDS_OF_VALUES and _says(PRINTED, line) and not _says(TOLD, line)
 
 

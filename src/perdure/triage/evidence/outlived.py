@@ -38,7 +38,7 @@ HEAD_BYTES = 64 * 1024
 """So far a log's beginning is searched for words of a program with several processes."""
 
 MAX_FRAME_LINES, LINES_ASIDE = 400, 6
-"""A traceback has so many lines, and so many lines at most stand between it and what says whose it is."""
+"""A traceback has so many lines, and so many lines at most are between it and what says whose it is."""
 
 STEPS_OF_ONE, STEPS_OF_MANY, MAX_STEPS = 2, 3, 64
 """So many steps show that one process went on, or that one of several did, whose peers may take one more; so many are
@@ -76,7 +76,7 @@ def _without_old_kernel_lines(hits: Sequence[Hit]) -> Sequence[Hit]:
     """The hits without lines of the kernel that the program outlived.
 
     A health check may print the kernel's log of days before a job; whoever then ends by an error of its own code alone
-    was not stopped by what stands there.
+    was not stopped by what is there.
     """
     roots = [hit for hit in hits if hit.cause.role is CauseRole.ROOT and hit.cause.force is not Force.FAINT]
     own = next((hit for hit in roots if not hit.cause.of_kernel), None)
@@ -239,7 +239,7 @@ class _Story:
                 yield hit
 
     def _held(self, hit: Hit) -> _Exception | None:
-        """The traceback that a hit stands in."""
+        """The traceback that a hit is in."""
         raised = self.exceptions.get(hit.rank, [])
         at = bisect_right(raised, hit.line, key=lambda each: each.first) - 1
         return raised[at] if at >= 0 and hit.line <= raised[at].last else None
@@ -270,7 +270,7 @@ class _Story:
             steps = self.steps.get("", [])  # of the program that a runtime's thread belongs to
         start = bisect_right(steps, hit.line, key=lambda step: step.line)
         after = steps[start : start + MAX_STEPS]
-        if self._is_raised(hit):  # a bar may be redrawn once more, or stand in a stream that was added at the end
+        if self._is_raised(hit):  # a bar may be redrawn once more, or be in a stream that was added at the end
             return len({step.line for step in after if stamp_of(step.raw) is not None}) >= RAN_ON
         dated = len({step.line for step in after if stamp_of(step.raw) is not None})
         told = {

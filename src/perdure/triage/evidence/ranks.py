@@ -38,7 +38,7 @@ class Merged(Struct, frozen=True):
     order: HitOrder = HitOrder.LINES
 
     def place(self, hit: Hit) -> str:
-        """The file that a hit stands in, or the task that wrote it, for a person; "" for a log of one task."""
+        """The file that a hit is in, or the task that wrote it, for a person; "" for a log of one task."""
         if (source := hit.block.window.source) is not None:
             return source.name
         return named(hit.rank) if hit.rank and len({other.rank for other in self.hits if other.rank}) > 1 else ""

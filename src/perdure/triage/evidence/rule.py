@@ -10,7 +10,7 @@ from perdure.triage.verdict import Bound, CauseRole
 
 
 class At(StrEnum):
-    """Where in a cleaned line a pattern must stand."""
+    """Where in a cleaned line a pattern must be."""
 
     ANYWHERE = "anywhere"
     START = "start"

@@ -19,7 +19,7 @@ from perdure.triage.verdict import Bound, CauseRole
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something known of an attempt that stands in no log."""
+    """Something known of an attempt that is in no log."""
 
     cause: Cause
     text: str

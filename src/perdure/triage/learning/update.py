@@ -1,4 +1,4 @@
-"""Teaching: a model is updated with a site's lessons, and the update stands only if it is not worse.
+"""Teaching: a model is updated with a site's lessons, and the update is adopted only if it is not worse.
 
 The pupil is always the model that came with Perdure, so that a lesson withdrawn is a lesson unlearnt. An update is
 examined on a fixed set that it was never taught, and on lessons of the site that were held back; it is adopted only

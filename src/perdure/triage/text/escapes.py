@@ -24,7 +24,7 @@ def without_escapes(block: bytes) -> bytes:
             break
         left -= block.count(found.group())
         rest = rest.replace(found.group(), b"")
-    return _without_any(block) if left else rest  # what stands beside a malformed one would join it
+    return _without_any(block) if left else rest  # what is next to a malformed one would join it
 
 
 _CONTROL = r"\x1b\[[0-?]*[ -/]*[@-~]"

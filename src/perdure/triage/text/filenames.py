@@ -14,7 +14,7 @@ def parts_of(name: str) -> list[str]:
 
 
 def numbers_after(word: str, name: str) -> list[int]:
-    """The numbers that stand behind a word."""
+    """The numbers that are behind a word."""
     pairs = pairwise(parts_of(name))
     return [int(part) for before, part in pairs if part.isdecimal() and before.lower().rstrip("._-/").endswith(word)]
 

@@ -37,7 +37,7 @@ def mask(text: bytes) -> bytes:
 
 
 MAX_WORD = 64
-"""What stands farther than so many bytes behind a word's last digit is not cut off."""
+"""What is farther than so many bytes behind a word's last digit is not cut off."""
 
 _DIGIT, _LETTER = 1, 2
 _KINDS = bytes(
@@ -56,7 +56,7 @@ def shapes(block: bytes) -> bytes:
     """
     kinds = np.frombuffer(block.translate(_KINDS), dtype=np.uint8)
     word, seen = kinds != 0, kinds == _DIGIT
-    # After each round: a digit stands among the last `reach` bytes, and no word ended since; by doubling.
+    # After each round: a digit is among the last `reach` bytes, and no word ended since; by doubling.
     unbroken, reach = word.copy(), 1
     while reach < MAX_WORD:
         seen[reach:] |= seen[:-reach] & unbroken[reach:]

@@ -45,7 +45,7 @@ def rank_before(line: bytes, text: bytes) -> str:
 
 
 def _called(said: str) -> str:
-    """The task's name in what stands before a line."""
+    """The task's name in what is before a line."""
     if said.startswith("("):
         return said.strip("()").partition(" ")[2].replace("pid=", "pid ").replace(", ip=", " on ")
     before, bracket, inner = said.partition("[")

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from perdure.triage.text.patterns import capturing, compiled
 
-LOOKED_AT_BYTES = 100  # a time stands near the start of its line
+LOOKED_AT_BYTES = 100  # a time is near the start of its line
 DAY_S = 86400.0
 _ANY_YEAR = 2000  # a leap year, for dates that name none
 

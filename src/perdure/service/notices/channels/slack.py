@@ -1,6 +1,6 @@
 """Incoming webhooks as Slack has them; Mattermost, Rocket.Chat and others take the same.
 
-Text of a job stands between backquotes: there neither Slack nor Mattermost reads links, mentions or markup.
+Text of a job is between backquotes: there neither Slack nor Mattermost reads links, mentions or markup.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def latest_done(reader: Reader, nodes: Iterable[str], job_ids: Iterable[str]) ->
 def counts(
     reader: Reader, *, job_id: str = "", user: str = "", partition: str = "", decided: Within = ALWAYS
 ) -> dict[str, int]:
-    """How many actions stand in each state, of those that `find_actions` finds."""
+    """How many actions are in each state, of those that `find_actions` finds."""
     query = select(actions.c.state, func.count()).where(reader.owns(actions), *decided.of(actions.c.created_s))
     query = query.where(*of_jobs(reader, actions.c.job_id, user, partition))
     if job_id:

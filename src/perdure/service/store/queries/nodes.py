@@ -1,4 +1,4 @@
-"""Nodes, how they stand, and what failed on them recently."""
+"""Nodes, their states, and what failed on them recently."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def find_nodes(
     query = _by_name(reader, query, codec.clean(cursor or ""), order)
     if wanted := list(states):
         query = query.where(nodes.c.state.in_(wanted))
-    rows = reader.all(query if partition else query.limit(limit + 1))  # partitions stand in the payload alone
+    rows = reader.all(query if partition else query.limit(limit + 1))  # partitions are in the payload alone
     found = [(codec.NODE.decode(row.payload), row.changed_s) for row in rows]
     fit = [(node, changed_s) for node, changed_s in found if not partition or partition in node.partitions]
     used = gpus_in_use(reader)

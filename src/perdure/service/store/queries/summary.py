@@ -1,4 +1,4 @@
-"""How the cluster stands as a whole: counts, causes, decisions and GPU-hours."""
+"""How the cluster is as a whole: counts, causes, decisions and GPU-hours."""
 
 from __future__ import annotations
 

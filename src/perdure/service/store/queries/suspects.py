@@ -26,14 +26,14 @@ _SAYS_NOTHING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SuspectRow:
-    """A suspect that was named. `cleared_s` is None while it stands."""
+    """A suspect that was named. `cleared_s` is None while it is a suspect."""
 
     standing: Standing
     cleared_s: float | None
 
 
 def standing(reader: Reader) -> tuple[SuspectRow, ...]:
-    """Who stands accused now, the latest last."""
+    """The suspects of now, the latest last."""
     open_ = and_(suspects.c.cluster == reader.cluster, suspects.c.cleared_s.is_(None))
     query = select(as_text(suspects.c.payload).label("payload"), suspects.c.cleared_s).where(open_)
     return tuple(SuspectRow(STANDING.decode(row.payload), None) for row in reader.all(query.order_by(suspects.c.seq)))

@@ -31,7 +31,7 @@ ActionKey = Annotated[str, Path(min_length=1, max_length=600, description="Key o
 def list_actions(
     web: Here,
     identity: Viewer,  # noqa: ARG001
-    state: Annotated[list[ActionState] | None, Query(description="Only actions that stand so; repeatable")] = None,
+    state: Annotated[list[ActionState] | None, Query(description="Only actions in this state; repeatable")] = None,
     kind: Annotated[Word, Query(description=OF_KIND, json_schema_extra={"enum": ["", "retry", *KINDS]})] = "",
     job_id: OfJob = "",
     cursor: Cursor = None,

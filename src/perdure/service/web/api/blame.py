@@ -22,7 +22,8 @@ class ComponentItem(BaseModel):
 
 
 class SuspectItem(Item):
-    """A component to blame. `equivalent` are those that no attempt tells from it; `cleared_s` is null while it stands.
+    """A component to blame. `equivalent` are those that no attempt tells from it; `cleared_s` is null while it is a
+    suspect.
 
     Of `units` + `passed` attempts on it `units` failed, of so many `users`; `rate` of them by its fault.
     """
@@ -60,7 +61,7 @@ class SuspectItem(Item):
 
 
 class SuspectsItem(BaseModel):
-    """Who stands accused now, and who was cleared recently."""
+    """The suspects of now, and those cleared recently."""
 
     suspects: list[SuspectItem]
     cleared: list[SuspectItem]
@@ -68,7 +69,7 @@ class SuspectsItem(BaseModel):
 
 @router.get("/suspects")
 def list_suspects(web: Here, identity: Viewer) -> SuspectsItem:  # noqa: ARG001
-    """Who stands accused now, and who was cleared recently, the latest first."""
+    """The suspects of now, and those cleared recently, the latest first."""
     cluster = web.reader.cluster
     return SuspectsItem(
         suspects=[SuspectItem.of(row, cluster) for row in suspects.standing(web.reader)],

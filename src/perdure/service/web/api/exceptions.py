@@ -30,7 +30,7 @@ Standing = Literal[
     "raised", "in_chain", "handled", "clearing", "recovered", "failed_again", "stopped", "escalated", "expired",
     "withdrawn", "closed",
 ]  # fmt: skip
-"""How an exception stands, in one word: `ExceptionRecord.standing`."""
+"""The state of an exception, in one word: `ExceptionRecord.standing`."""
 
 MAX_BATCH = 1000
 TYPE = r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*"
@@ -153,7 +153,7 @@ def list_exceptions(
     identity: Owner,
     job_id: OfJob = "",
     type: Annotated[list[Word] | None, Query(description="Dotted, with all below it; repeatable")] = None,
-    state: Annotated[list[Standing] | None, Query(description="Only those that stand so; repeatable")] = None,
+    state: Annotated[list[Standing] | None, Query(description="Only those in this state; repeatable")] = None,
     only_open: Annotated[bool, Query(alias="open", description="Only those that need an answer, or a person")] = False,
     cursor: Cursor = None,
     limit: Limit = 50,

@@ -42,7 +42,7 @@ Spec = Annotated[dict[str, Any], WithJsonSchema(_spec_schema())]
 def list_jobs(
     web: Here,
     identity: Owner,
-    state: Annotated[list[JobState] | None, Query(description="Only jobs that stand so; repeatable")] = None,
+    state: Annotated[list[JobState] | None, Query(description="Only jobs in this state; repeatable")] = None,
     user: Annotated[Word, Query(description="Only jobs of this user")] = "",
     q: Annotated[str, Query(description="Part of a name, or an id or user", max_length=200)] = "",
     cursor: Cursor = None,

@@ -99,7 +99,7 @@ def put_right(web: WebState, identity: Identity, job_id: str, incarnation: int, 
     attempt = AttemptId(web.reader.cluster, job_id, incarnation)
     if label == "none":
         if not learner_of(web).withdraw(attempt):
-            what = f"no correction of attempt {incarnation} stands"
+            what = f"attempt {incarnation} has no correction"
             raise NotFound(f"job {job_id}", what, "See perdure learn for those that do")
     else:
         learner_of(web).correct(attempt, label == "transient", identity.user, identity.role is Role.OPERATOR)

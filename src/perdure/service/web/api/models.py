@@ -83,7 +83,7 @@ class JobItem(Item):
 class EvidenceItem(Item):
     """One line of the log, or one fact of the resource manager, that speaks for the verdict."""
 
-    line: int  # 1-based, in the text that was judged; 0 for a fact that stands in no log
+    line: int  # 1-based, in the text that was judged; 0 for a fact that is in no log
     text: str
     role: CauseRole
     rule: str
@@ -259,7 +259,7 @@ class JobFull(BaseModel):
 
 
 class NodeItem(Item):
-    """A node, as it stands."""
+    """A node, as it is now."""
 
     name: str
     state: str
@@ -300,7 +300,7 @@ class EventItem(Item):
 
 
 class BudgetItem(Item):
-    """How a budget of retries stands that jobs share."""
+    """The state of a shared budget of retries."""
 
     name: str
     used: int  # of the last hour, and planned for later
@@ -314,7 +314,7 @@ class BudgetItem(Item):
 
 
 class StatusItem(Item):
-    """How the service stands."""
+    """The state of the service."""
 
     version: str
     cluster: str

@@ -24,7 +24,7 @@ def list_nodes(web: Here, identity: Viewer, cursor: LastName = None, limit: Limi
 
 @router.get("/nodes/{name}")
 def get_node(web: Here, identity: Viewer, name: NodeName) -> NodeItem:  # noqa: ARG001
-    """One node, as it stands."""
+    """One node, as it is now."""
     return NodeItem.of(nodes.node_row(web.reader, name))
 
 

@@ -1,4 +1,4 @@
-"""How the service stands, and tokens for those who may ask it."""
+"""The state of the service, and tokens for those who may ask it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ router = APIRouter(tags=["service"])
 
 @router.get("/status")
 def status(web: Here, identity: Owner) -> StatusItem:  # noqa: ARG001
-    """How the service stands: what it watches, whether it may act, what it cannot see."""
+    """The state of the service: what it watches, whether it may act, what it cannot see."""
     return standing(web)
 
 

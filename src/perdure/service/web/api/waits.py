@@ -16,7 +16,7 @@ router = APIRouter(tags=["waits"])
 
 
 class HoldItem(BaseModel):
-    """What holds a job, in words, and how many stand before it."""
+    """What holds a job, in words, and how many are before it."""
 
     kind: str
     says: str
@@ -138,7 +138,7 @@ class WaitsItem(BaseModel):
 
 @router.get("/waits")
 def list_waits(web: Here, identity: Viewer) -> WaitsItem:  # noqa: ARG001
-    """When waiting jobs start, those that came first, first; how partitions stand; how earlier answers have held."""
+    """When waiting jobs start, those that came first, first; the state of partitions; how earlier answers have held."""
     told = web.waits.latest if web.waits else None
     made = web.waits.refit.latest if web.waits else None
     return WaitsItem(

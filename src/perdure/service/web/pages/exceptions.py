@@ -33,7 +33,7 @@ STORMS = 10
 CHILDREN_COME_WITHIN_S = 3600.0
 OPEN = "in_chain"
 UNANSWERED = (OPEN, "escalated")
-"""Whoever looks at the open ones sees what nobody could see to beside what is still being asked about."""
+"""Whoever looks at the open ones sees what nobody could see to besides what is still being asked about."""
 ENDED = ("handled", "escalated", "expired", "clearing", "recovered", "failed_again", "stopped", "withdrawn", "closed")
 
 

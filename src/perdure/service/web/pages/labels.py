@@ -405,7 +405,7 @@ def unbroken(text: str) -> Markup:
 
 
 def marked(text: str) -> Markup:
-    """`text`, escaped, with what stands between backticks as code.
+    """`text`, escaped, with what is between backticks as code.
 
     >>> marked("``GET /?a=<b>``, then `seq`")
     Markup('<code>GET /?a=&lt;b&gt;</code>, then <code>seq</code>')
@@ -440,7 +440,7 @@ _PICTURES = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} |
 
 
 def shown(value: Any) -> Any:
-    """What a template may print: text without anything invisible that moves, hides or reorders what stands around it.
+    """What a template may print: text without anything invisible that moves, hides or reorders what is around it.
 
     Controls become their pictures; bidirectional marks, other format characters, lone surrogates and C1 controls
     become U+FFFD. Escaping for HTML comes after this.

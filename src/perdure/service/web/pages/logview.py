@@ -18,7 +18,7 @@ QUOTED = 160  # so many characters of a piece of evidence are looked for
 class LogLine:
     number: int | None  # 1-based; None where the beginning of the log is not at hand
     text: str
-    role: str  # of the evidence that stands here, `GAP`, or ""
+    role: str  # of the evidence that is here, `GAP`, or ""
 
 
 def log_lines(raw: bytes, evidence: Sequence[Evidence], *, whole: bool) -> tuple[LogLine, ...]:
@@ -42,7 +42,7 @@ def log_lines(raw: bytes, evidence: Sequence[Evidence], *, whole: bool) -> tuple
 
 
 def _cause(lines: Sequence[bytes], marks: Sequence[tuple[str, str]]) -> int | None:
-    """Where the root cause stands among `lines`, where it does."""
+    """Where the root cause is among `lines`, if it is."""
     roots = [words.encode() for words, role in marks if role == CauseRole.ROOT]
     return next((at for at, line in enumerate(lines) if any(words in line for words in roots)), None)
 

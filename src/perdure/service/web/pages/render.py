@@ -22,7 +22,7 @@ from perdure.service.web.pages.policies import policy_title, retry_title
 from perdure.service.web.roles import session_of
 from perdure.service.web.state import WebState
 
-MOST_COUNTED = 99  # beside a name in the navigation; more are not told apart
+MOST_COUNTED = 99  # next to a name in the navigation; more are not told apart
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
 

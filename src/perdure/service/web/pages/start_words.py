@@ -17,7 +17,7 @@ def starts_at(forecast: WaitForecast, now: float) -> str:
 
 
 def starts_between(forecast: WaitForecast, now: float, to: str = "to") -> str:
-    """The interval that four starts of five lie in; `to` stands between its ends."""
+    """The interval that four starts of five lie in; `to` is between its ends."""
     low_s, high_s = forecast.interval_s
     if low_s >= HORIZON_S:
         return f"later than in {span(HORIZON_S)}"

@@ -1,4 +1,4 @@
-"""What an agent observes of a view: looks at the queue, newest last, and beside each the link and the forecast."""
+"""What an agent observes of a view: looks at the queue, newest last, and next to each the link and the forecast."""
 
 from __future__ import annotations
 

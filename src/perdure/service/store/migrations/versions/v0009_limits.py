@@ -1,4 +1,4 @@
-"""What limits and budgets cost stands beside what was saved."""
+"""What limits and budgets cost is next to what was saved."""
 
 from __future__ import annotations
 
