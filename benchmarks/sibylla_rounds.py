@@ -22,7 +22,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from perdure.triage.classifiers.protocol import Classifier, Example, Model
-from perdure.triage.learning.update import EvaluationMetrics, marks
+from perdure.triage.learning.update import EvaluationMetrics, evaluate
 
 Mode = Literal["majority", "unanimous", "outcome", "truth"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -38,7 +38,7 @@ class Round:
     number: int
     labelled: int  # of this round's logs
     wrong: int  # labels among them that are not the truth
-    marks: EvaluationMetrics  # of the first member, on the logs that were put aside
+    metrics: EvaluationMetrics  # of the first member, on the logs that were put aside
     members: tuple[Model, ...]
 
 
@@ -54,7 +54,7 @@ def rounds(
     cuts = _cuts(len(stream))
     known = list(stream[: cuts[0]])  # to be true: the first part, and what retries proved
     members = tuple(classifier.fit(known) for classifier in classifiers)
-    told = [Round(0, cuts[0], 0, marks(members[0], aside), members)]
+    told = [Round(0, cuts[0], 0, evaluate(members[0], aside), members)]
     for number, (start, end) in enumerate(pairwise(cuts), 1):
         chunk = stream[start:end]
         labelled = _labelled(members, chunk, mode, rng, proved)
@@ -65,7 +65,7 @@ def rounds(
             members = tuple(classifier.fit(known) for classifier in classifiers)
         else:
             members = tuple(model.update(labelled) for model in members)
-        told.append(Round(number, len(labelled), wrong, marks(members[0], aside), members))
+        told.append(Round(number, len(labelled), wrong, evaluate(members[0], aside), members))
     return told
 
 

@@ -101,8 +101,8 @@ def random_rows(table: WaitTable) -> Answers:
     mixed = table.take(rng.permutation(len(table)))
     learn, ask = mixed.take(np.arange(len(table)) % 5 > 0), mixed.take(np.arange(len(table)) % 5 == 0)
     ended = replace(learn, seen_until_s=learn.start_s)
-    lesson = replace(Blend().lesson, rows=60_000, half_life_days=1e6, batch_power=0.0)
-    centre = replace(Blend(), lesson=lesson).centre(ended, float(table.poll_s.max()), rng, None)
+    sample = replace(Blend().sample, rows=60_000, half_life_days=1e6, batch_power=0.0)
+    centre = replace(Blend(), sample=sample).centre(ended, float(table.poll_s.max()), rng, None)
     said = 10 ** centre.answer(ask)[0]
     return Answers(ask, (ask.poll_s // DAY_S).astype(np.int64), np.repeat(said[:, None], 3, axis=1))
 

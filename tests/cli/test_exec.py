@@ -53,7 +53,7 @@ def test_settings_reach_the_launcher(tmp_path):
     ran = run(tmp_path, *options, "--", sys.executable, "-c", code, SLURM_JOB_END_TIME="1")
     assert ran.returncode == 75
     (task,) = files.tasks(tmp_path / ".perdure" / "7")
-    assert exit_report.read(task.last_breath).reason is exit_report.ExitReason.WALLTIME
+    assert exit_report.read(task.exit_report).reason is exit_report.ExitReason.WALLTIME
 
 
 NOT_LOADED = {

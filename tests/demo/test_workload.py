@@ -22,7 +22,7 @@ from perdure.demo.workload import (
     a_round,
     round_start_s,
 )
-from perdure.model.jobs import Wish
+from perdure.model.jobs import RetryPreference
 from perdure.retry.rules import RetryRules
 
 Round = tuple[int, tuple[Timed, ...]]
@@ -114,15 +114,15 @@ def test_one_seed_one_order(number: int, seed: int) -> None:
 @pytest.mark.parametrize(
     ("truth", "may_requeue", "wish", "end"),
     [
-        (Truth.GOOD, True, Wish.AUTO, End.COMPLETED),
-        (Truth.GOOD, False, Wish.NEVER, End.COMPLETED),
-        (Truth.DETERMINISTIC, True, Wish.AUTO, End.STOPPED),
-        (Truth.TRANSIENT, True, Wish.AUTO, End.COMPLETED),
-        (Truth.TRANSIENT, False, Wish.AUTO, End.STOPPED),
-        (Truth.TRANSIENT, True, Wish.NEVER, End.STOPPED),
+        (Truth.GOOD, True, RetryPreference.AUTO, End.COMPLETED),
+        (Truth.GOOD, False, RetryPreference.NEVER, End.COMPLETED),
+        (Truth.DETERMINISTIC, True, RetryPreference.AUTO, End.STOPPED),
+        (Truth.TRANSIENT, True, RetryPreference.AUTO, End.COMPLETED),
+        (Truth.TRANSIENT, False, RetryPreference.AUTO, End.STOPPED),
+        (Truth.TRANSIENT, True, RetryPreference.NEVER, End.STOPPED),
     ],
 )
-def test_what_should_become_of_a_job(truth: Truth, may_requeue: bool, wish: Wish, end: End) -> None:
+def test_what_should_become_of_a_job(truth: Truth, may_requeue: bool, wish: RetryPreference, end: End) -> None:
     assert Arrival(0, "a", "u", "p.py", truth, "", may_requeue=may_requeue, wish=wish).end is end
 
 

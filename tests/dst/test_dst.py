@@ -91,7 +91,7 @@ def _unowned(journal):
 
 
 def test_who_never_passes_a_turn_on_is_caught(simulation, monkeypatch):
-    monkeypatch.setattr("perdure.coordination.chain._Draft._tick", lambda self: None)
+    monkeypatch.setattr("perdure.coordination.chain._Batch._tick", lambda self: None)
     assert any("ends" in broken for broken in broken_by(simulation))
 
 

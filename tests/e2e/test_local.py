@@ -12,7 +12,7 @@ import pytest
 from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_daemon
 from perdure.backends.local.records import Timing
 from perdure.model.actions import Exclude, Requeue
-from perdure.model.jobs import JobState, Wish
+from perdure.model.jobs import JobState, RetryPreference
 from perdure.retry.rules import RetryRules
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.workers.executor import ActionState
@@ -141,7 +141,7 @@ def test_a_dead_nodes_job_is_requeued_by_us_where_the_cluster_does_not(cluster, 
 
 
 def test_the_owners_wish_is_honoured(cluster, service):
-    job = submit(cluster, PEER_LOST.format(bad="n1"), require=("n1",), wish=Wish.NEVER)
+    job = submit(cluster, PEER_LOST.format(bad="n1"), require=("n1",), wish=RetryPreference.NEVER)
     stopped = service.await_exception(job, "stopped")
     assert "owner asked" in stopped["reason"]
     assert service.actions(job) == []

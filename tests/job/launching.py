@@ -46,10 +46,10 @@ def finish(process):
     return process.returncode, out, err
 
 
-def last_breath(directory):
+def exit_report_in(directory):
     """Of the only task in this fence directory."""
     (task,) = files.tasks(directory)
-    return exit_report.read(task.last_breath)
+    return exit_report.read(task.exit_report)
 
 
 def wait_until(condition):

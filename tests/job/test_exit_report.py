@@ -1,4 +1,4 @@
-"""However a program ends, its last breath says how and why."""
+"""However a program ends, its exit report says how and why."""
 
 import json
 import os
@@ -18,34 +18,34 @@ from perdure.job.identity import FENCE_JOB
 from perdure.job.leave import LEAVE_FILE, RECENT_S, code_left, leave
 from perdure.job.leave import SCHEMA as LEAVE_SCHEMA
 from perdure.job.memory import oom_kills
-from perdure.model.exits import ExitWish
-from tests.job.launching import finish, last_breath, on_linux, python, start, wait_until
+from perdure.model.exits import ExitRequest
+from tests.job.launching import exit_report_in, finish, on_linux, python, start, wait_until
 
 WHOLE = ExitReport(
-    "7", 1, 3, "n7", "host", 4711, ExitReason.SIGNAL, 137, 10.0, 20.5, "python", 9, ("TERM",), ExitWish.NONE, 5, 1, "0",
-    1200, 2.5, 15.0, 99.0, "a note", False, {"message": {"message": "ValueError"}},
+    "7", 1, 3, "n7", "host", 4711, ExitReason.SIGNAL, 137, 10.0, 20.5, "python", 9, ("TERM",), ExitRequest.NONE, 5, 1,
+    "0", 1200, 2.5, 15.0, 99.0, "a note", False, {"message": {"message": "ValueError"}},
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("code", "reason", "exit_code", "signum", "wish"),
     [
-        ("pass", ExitReason.EXIT, 0, 0, ExitWish.NONE),
-        ("raise SystemExit(5)", ExitReason.EXIT, 5, 0, ExitWish.NONE),
-        ("raise SystemExit(75)", ExitReason.EXIT, 75, 0, ExitWish.RETRY),
-        ("raise SystemExit(78)", ExitReason.EXIT, 78, 0, ExitWish.NEVER),
-        ("raise SystemExit(93)", ExitReason.EXIT, 93, 0, ExitWish.STOP),
-        ("import os; os.kill(os.getpid(), 11)", ExitReason.SIGNAL, 139, 11, ExitWish.NONE),
+        ("pass", ExitReason.EXIT, 0, 0, ExitRequest.NONE),
+        ("raise SystemExit(5)", ExitReason.EXIT, 5, 0, ExitRequest.NONE),
+        ("raise SystemExit(75)", ExitReason.EXIT, 75, 0, ExitRequest.RETRY),
+        ("raise SystemExit(78)", ExitReason.EXIT, 78, 0, ExitRequest.NEVER),
+        ("raise SystemExit(93)", ExitReason.EXIT, 93, 0, ExitRequest.STOP),
+        ("import os; os.kill(os.getpid(), 11)", ExitReason.SIGNAL, 139, 11, ExitRequest.NONE),
     ],
 )
 def test_the_code_goes_through_and_stands_in_the_report(tmp_path, code, reason, exit_code, signum, wish):
     ranks = {"RANK": "5", "LOCAL_RANK": "1", "SLURMD_NODENAME": "n7"}
     assert finish(start(tmp_path, python(code), variables=ranks))[0] == exit_code
-    breath = last_breath(tmp_path)
-    assert (breath.reason, breath.exit_code, breath.signal, breath.wish) == (reason, exit_code, signum, wish)
-    assert (breath.job_id, breath.incarnation, breath.token) == ("7", 1, 1)
-    assert (breath.rank, breath.local_rank, breath.node) == (5, 1, "n7")
-    assert breath.started_s <= breath.ended_s
+    report = exit_report_in(tmp_path)
+    assert (report.reason, report.exit_code, report.signal, report.wish) == (reason, exit_code, signum, wish)
+    assert (report.job_id, report.incarnation, report.token) == ("7", 1, 1)
+    assert (report.rank, report.local_rank, report.node) == (5, 1, "n7")
+    assert report.started_s <= report.ended_s
 
 
 BEATS_AND_WAITS = "import time; from perdure.job import beat; beat(41); print('ready', flush=True); time.sleep(60)"
@@ -58,8 +58,8 @@ def test_a_program_that_is_killed_has_its_last_step_in_the_report(tmp_path):
     assert process.stdout.readline() == "ready\n"
     os.kill(pid, signal.SIGKILL)
     assert finish(process)[0] == 137
-    breath = last_breath(tmp_path)
-    assert (breath.reason, breath.signal, breath.step, breath.told) == (ExitReason.SIGNAL, 9, 41, ())
+    report = exit_report_in(tmp_path)
+    assert (report.reason, report.signal, report.step, report.told) == (ExitReason.SIGNAL, 9, 41, ())
 
 
 def test_a_signal_from_outside_is_told_from_one_of_its_own(tmp_path):
@@ -67,7 +67,7 @@ def test_a_signal_from_outside_is_told_from_one_of_its_own(tmp_path):
     process.stdout.readline()
     process.send_signal(signal.SIGTERM)
     assert finish(process)[0] == 143
-    assert last_breath(tmp_path).told == ("TERM",)
+    assert exit_report_in(tmp_path).told == ("TERM",)
 
 
 def test_when_it_is_told_to_end_a_first_version_is_written(tmp_path):
@@ -77,34 +77,34 @@ def test_when_it_is_told_to_end_a_first_version_is_written(tmp_path):
     process.stdout.readline()
     process.send_signal(signal.SIGTERM)
     (task,) = files.tasks(tmp_path)
-    breath = wait_until(lambda: task.last_breath.exists() and exit_report.read(task.last_breath))
+    report = wait_until(lambda: task.exit_report.exists() and exit_report.read(task.exit_report))
     process.kill()
     process.communicate()
-    assert (breath.reason, breath.signal, breath.step, breath.told) == (ExitReason.SIGNAL, 15, 41, ("TERM",))
-    assert not breath.is_final
+    assert (report.reason, report.signal, report.step, report.told) == (ExitReason.SIGNAL, 15, 41, ("TERM",))
+    assert not report.is_final
 
 
-def test_a_fenced_program_leaves_its_last_breath_too(tmp_path):
+def test_a_fenced_program_leaves_its_exit_report_too(tmp_path):
     process = start(tmp_path, python(BEATS_AND_WAITS))
     process.stdout.readline()
     claim(tmp_path, "7", 2)
     assert finish(process)[0] == 93
-    breath = last_breath(tmp_path)
-    assert (breath.reason, breath.wish, breath.token) == (ExitReason.FENCED, ExitWish.STOP, 1)
-    assert "token 1 is fenced by token 2" in breath.note
+    report = exit_report_in(tmp_path)
+    assert (report.reason, report.wish, report.token) == (ExitReason.FENCED, ExitRequest.STOP, 1)
+    assert "token 1 is fenced by token 2" in report.note
 
 
 def test_a_program_that_is_not_there_is_reported(tmp_path):
     assert finish(start(tmp_path, ["no-such-program"]))[0] == 127
-    assert "no-such-program: cannot be run" in last_breath(tmp_path).note
+    assert "no-such-program: cannot be run" in exit_report_in(tmp_path).note
 
 
 def test_each_rank_of_each_incarnation_has_its_own(tmp_path):
     for incarnation in (1, 2):
         ranks = [start(tmp_path, python("pass"), incarnation, variables={"RANK": str(rank)}) for rank in range(3)]
         assert [finish(rank)[0] for rank in ranks] == [0, 0, 0]
-    breaths = [exit_report.read(task.last_breath) for task in files.tasks(tmp_path)]
-    found = sorted((breath.incarnation, breath.rank) for breath in breaths)
+    reports = [exit_report.read(task.exit_report) for task in files.tasks(tmp_path)]
+    found = sorted((report.incarnation, report.rank) for report in reports)
     assert found == [(incarnation, rank) for incarnation in (1, 2) for rank in range(3)]
 
 
@@ -133,9 +133,9 @@ def test_what_a_worker_asks_for_goes_through_torchrun(tmp_path):
         "sys.exit(1)"
     )
     code = finish(start(tmp_path, python(agent, LEAVES), settings="ExecOptions(framework=Framework.TORCHRUN)"))[0]
-    breath = last_breath(tmp_path)
-    assert (code, breath.exit_code, breath.wish) == (78, 78, ExitWish.NEVER)
-    assert breath.error["message"]["message"] == "no such tokenizer"
+    report = exit_report_in(tmp_path)
+    assert (code, report.exit_code, report.wish) == (78, 78, ExitRequest.NEVER)
+    assert report.error["message"]["message"] == "no such tokenizer"
 
 
 @pytest.mark.parametrize(("job_id", "code"), [("7", 78), ("8", 0)])
@@ -159,7 +159,7 @@ def test_who_runs_on_after_a_word_on_its_end_has_changed_its_mind(tmp_path):
 def test_an_error_file_that_is_too_long_is_left_out(tmp_path):
     code = "import os; open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w').write('[' + '1,' * 20_000 + '1]')"
     finish(start(tmp_path, python(code)))
-    assert last_breath(tmp_path).error is None
+    assert exit_report_in(tmp_path).error is None
 
 
 def test_an_error_file_of_an_earlier_attempt_says_nothing(tmp_path):
@@ -180,8 +180,8 @@ def test_a_report_stays_small_whatever_the_error(tmp_path):
     assert (tmp_path / "one").stat().st_size < files.MAX_BYTES
 
 
-def fields(breath):
-    return {name: getattr(breath, name) for name in breath.__slots__}
+def fields(report):
+    return {name: getattr(report, name) for name in report.__slots__}
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=3)
@@ -192,7 +192,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st
 @example(name="note", value="\ud800", more={})
 @given(name=st.sampled_from(sorted(WHOLE.__slots__)), value=JSON, more=st.dictionaries(st.text(), JSON, max_size=3))
 def test_whatever_a_job_writes_it_is_read_or_refused(tmp_path_factory, name, value, more):
-    path = tmp_path_factory.getbasetemp() / "breath"
+    path = tmp_path_factory.getbasetemp() / "report"
     exit_report.write(path, WHOLE)
     path.write_text(json.dumps({**more, **json.loads(path.read_bytes()), name: value}))
     with suppress(InputError):
@@ -202,10 +202,10 @@ def test_whatever_a_job_writes_it_is_read_or_refused(tmp_path_factory, name, val
 @pytest.mark.parametrize(
     "what", ["{", "[" * 100_000, "[]", '{"schema": "perdure.last-breath/2"}', "x" * 70_000, "\xff"]
 )
-def test_what_is_no_last_breath_is_refused_in_one_line(tmp_path, what):
-    path = tmp_path / "breath"
+def test_what_is_no_exit_report_is_refused_in_one_line(tmp_path, what):
+    path = tmp_path / "report"
     path.write_bytes(what.encode("latin-1"))
-    with pytest.raises(InputError, match="breath"):
+    with pytest.raises(InputError, match="report"):
         exit_report.read(path)
 
 

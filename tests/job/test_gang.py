@@ -191,11 +191,11 @@ def test_what_each_sees_is_told_to_the_others_and_not_to_itself(tmp_path):
         (0, -0.5, {}, False), (0, 1.0, {"step_id": "1"}, False), (0, 1.0, {"rank": 0}, False),
     ],
 )  # fmt: skip
-def test_who_has_ended_well_since_the_start_is_known_by_its_last_breath(tmp_path, code, ended_s, told, counts):
+def test_who_has_ended_well_since_the_start_is_known_by_its_exit_report(tmp_path, code, ended_s, told, counts):
     """Of this step: the one before it may have ended a moment ago."""
     mine, now = gang(tmp_path, 0), time.time()
     gang(tmp_path, 1)
     told = {"rank": 1, "step_id": "0", **told}
-    breath = ExitReport("7", 1, 1, "n1", "n1", 101, ExitReason.EXIT, code, now - 90, now + ended_s, **told)
-    write(JobFiles.of(tmp_path, 1, Task("n1", "n1", 101)).last_breath, breath)
+    report = ExitReport("7", 1, 1, "n1", "n1", 101, ExitReason.EXIT, code, now - 90, now + ended_s, **told)
+    write(JobFiles.of(tmp_path, 1, Task("n1", "n1", 101)).exit_report, report)
     assert mine.ended() == ([RankState(1, "n1", Life.ENDED)] if counts else [])

@@ -16,13 +16,13 @@ from perdure.job.hang_watch import HangWatch
 from perdure.job.options import ExecOptions, settled
 from perdure.job.output import OutputFiles
 from perdure.job.silence import HangRule, Tier
-from perdure.model.exits import ExitWish
+from perdure.model.exits import ExitRequest
 from tests.job.launching import (
     children_of,
+    exit_report_in,
     finish,
     is_alive,
     is_stopped,
-    last_breath,
     on_linux,
     python,
     start,
@@ -68,9 +68,9 @@ def test_a_program_of_which_nothing_is_seen_is_judged_only_where_it_must_beat(tm
 def test_a_program_that_stops_beating_is_ended_and_asks_for_a_retry(tmp_path):
     process = start(tmp_path, python(BEATS + HANGS, 20, 0.04), settings=settings())
     code, _, err = finish(process)
-    breath = last_breath(tmp_path)
-    assert (code, breath.reason, breath.wish, breath.exit_code) == (75, ExitReason.HANG, ExitWish.RETRY, 75)
-    assert (breath.step, breath.signal) == (19, signal.SIGTERM)
+    report = exit_report_in(tmp_path)
+    assert (code, report.reason, report.wish, report.exit_code) == (75, ExitReason.HANG, ExitRequest.RETRY, 75)
+    assert (report.step, report.signal) == (19, signal.SIGTERM)
     assert "last at step 19" in err
     (task,) = files.tasks(tmp_path)
     assert json.loads(task.hang.read_bytes())["step"] == 19
@@ -78,7 +78,7 @@ def test_a_program_that_stops_beating_is_ended_and_asks_for_a_retry(tmp_path):
 
 def test_one_that_does_not_end_when_told_is_killed(tmp_path):
     code, _, err = finish(start(tmp_path, python(DEAF + BEATS + HANGS, 20, 0.04), settings=settings(grace=0.1)))
-    assert (code, last_breath(tmp_path).signal) == (75, signal.SIGKILL)
+    assert (code, exit_report_in(tmp_path).signal) == (75, signal.SIGKILL)
     assert "it is killed" in err
 
 
@@ -104,7 +104,7 @@ def test_one_that_never_beats_is_judged_by_its_log(tmp_path):
             tmp_path / "fence", python(WRITES + HANGS, 15, 0.05), settings=settings(), stdout=log, stderr=log
         )
         assert process.wait(60) == 75
-    assert last_breath(tmp_path / "fence").reason is ExitReason.HANG
+    assert exit_report_in(tmp_path / "fence").reason is ExitReason.HANG
 
 
 SAYS_ONE_THING = "import time; print('starts', flush=True)" + HANGS
@@ -116,7 +116,7 @@ def test_one_that_hangs_at_its_start_is_ended(tmp_path):
     with (tmp_path / "log").open("w") as log:
         argv, settings = python(SAYS_ONE_THING), STARTS_WITHIN.format(False)
         assert start(tmp_path / "fence", argv, settings=settings, stdout=log, stderr=log).wait(60) == 75
-    assert last_breath(tmp_path / "fence").reason is ExitReason.HANG
+    assert exit_report_in(tmp_path / "fence").reason is ExitReason.HANG
 
 
 @pytest.mark.parametrize(("must_beat", "run_s", "code"), [(True, 3600, 75), (False, 1, 0)])
@@ -138,7 +138,7 @@ def test_a_gang_has_two_hours_for_its_start_unless_one_says_otherwise():
 def test_where_its_output_goes_into_a_pipe_nobody_judges(tmp_path):
     code, out, _ = finish(start(tmp_path, python(WRITES + "\ntime.sleep(0.8)", 15, 0.05), settings=settings(after=0.1)))
     assert (code, out.split()[-1]) == (0, "14")
-    assert last_breath(tmp_path).silent_s is None
+    assert exit_report_in(tmp_path).silent_s is None
 
 
 @pytest.mark.parametrize("program", [[BEATS, 8, 0.2], [WRITES, 8, 0.2]], ids=["beats", "log"])
@@ -147,8 +147,8 @@ def test_a_slow_but_regular_program_is_left_alone(tmp_path, program):
     with (tmp_path / "log").open("w") as log:
         process = start(tmp_path / "fence", python(*program), settings=settings(after=0.01), stdout=log, stderr=log)
         assert process.wait(60) == 0
-    breath = last_breath(tmp_path / "fence")
-    assert (breath.reason, breath.exit_code) == (ExitReason.EXIT, 0)
+    report = exit_report_in(tmp_path / "fence")
+    assert (report.reason, report.exit_code) == (ExitReason.EXIT, 0)
     assert "no sign of life" not in (tmp_path / "log").read_text()
 
 
@@ -241,7 +241,7 @@ def test_output_through_tee_is_followed_to_its_file(tmp_path, through):
         stack.callback(tee.wait, 60)
         assert process.wait(60) == 75
     assert "14\n" in (tmp_path / "log").read_text()
-    assert last_breath(tmp_path / "fence").reason is ExitReason.HANG
+    assert exit_report_in(tmp_path / "fence").reason is ExitReason.HANG
 
 
 LEAVES_ITS_GROUP = """

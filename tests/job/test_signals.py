@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.job.signals import WITNESS_S, Sharing
-from tests.job.launching import environment, finish, last_breath, on_linux, python, start
+from tests.job.launching import environment, exit_report_in, finish, on_linux, python, start
 
 COUNTS = (
     "import signal, sys, time\n"
@@ -55,7 +55,7 @@ def test_a_signal_to_every_process_is_not_handed_on(tmp_path):
         time.sleep(2 * WITNESS_S)
     process.send_signal(signal.SIGTERM)
     assert finish(process)[:2] == (0, "usr1\nusr1\n")
-    assert last_breath(tmp_path).told == ("USR1", "TERM")
+    assert exit_report_in(tmp_path).told == ("USR1", "TERM")
 
 
 @on_linux

@@ -11,7 +11,7 @@ from perdure.job import files
 from perdure.job.exit_report import ExitReason
 from perdure.job.processes import _has_ancestor, _seen
 from perdure.job.walltime import EndTime, WalltimeWatch, ask_squeue
-from tests.job.launching import finish, last_breath, on_linux, python, start
+from tests.job.launching import exit_report_in, finish, on_linux, python, start
 
 SLURM = {"SLURM_JOB_ID": "12"}
 
@@ -128,9 +128,9 @@ def test_the_program_hears_of_it_as_its_framework_expects(tmp_path, framework, l
     ends = {"SLURM_JOB_END_TIME": str(int(time.time() + 1800))}
     code, out, err = finish(start(tmp_path, argv, settings=settings, variables=ends))
     assert (code, out) == (0, f"saved on {listens_to.split(',')[0]}\n")
-    breath = last_breath(tmp_path)
-    assert breath.reason is ExitReason.WALLTIME
-    assert breath.walltime_end_s - breath.warned_s == pytest.approx(1800, abs=60)
+    report = exit_report_in(tmp_path)
+    assert report.reason is ExitReason.WALLTIME
+    assert report.walltime_end_s - report.warned_s == pytest.approx(1800, abs=60)
     assert "walltime ends in" in err
 
 
@@ -168,7 +168,7 @@ def test_slurms_own_signal_does_not_end_torchruns_agent(tmp_path, listens_to, ex
     process.send_signal(signal.SIGUSR1)
     code, out, _ = finish(process)
     assert (code, out.splitlines()) == expected
-    assert last_breath(tmp_path).told == ("USR1",)
+    assert exit_report_in(tmp_path).told == ("USR1",)
 
 
 @on_linux

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.model.exits import ExitWish, wish_of
+from perdure.model.exits import ExitRequest, exit_request_of
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import SAME_SUBMIT_S, Attempt, AttemptState, Job, JobState, begins_anew
 from perdure.model.nodes import Node, NodeState
@@ -74,5 +74,5 @@ def test_an_attempt_costs_nothing_while_its_end_is_unknown_or_before_its_start(o
 
 @given(st.integers(-64, 255))
 def test_three_exit_codes_ask_for_something(code):
-    asked = {75: ExitWish.RETRY, 78: ExitWish.NEVER, 93: ExitWish.STOP}
-    assert wish_of(code) is asked.get(code, ExitWish.NONE)
+    asked = {75: ExitRequest.RETRY, 78: ExitRequest.NEVER, 93: ExitRequest.STOP}
+    assert exit_request_of(code) is asked.get(code, ExitRequest.NONE)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Attempt, AttemptState, Job, JobState, Wish
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState, RetryPreference
 from perdure.model.nodes import Node, NodeState
 from perdure.model.signals import SENT_BY_PERSONS, persons_signal
 from perdure.retry.budget import at, cluster_limit, node_limit, standing
@@ -130,7 +130,7 @@ def test_the_numbers_stand_in_the_reason():
     assert "expected cost 0.41 GPU-h if retried, 28.80 if stopped (p = 0.90)" in reason
 
 
-@pytest.mark.parametrize("job", [replace(JOB, wish=Wish.NEVER), replace(JOB, may_requeue=False)])
+@pytest.mark.parametrize("job", [replace(JOB, wish=RetryPreference.NEVER), replace(JOB, may_requeue=False)])
 def test_the_owners_wish_is_honoured(job):
     assert decided(job=job).kind is DecisionKind.STOP
 
@@ -413,7 +413,7 @@ def test_saved_is_what_a_retry_would_have_wasted_and_never_what_a_limit_forced()
     assert decided(DETERMINISTIC).saved_gpu_h(TRIED) == pytest.approx((1 - DETERMINISTIC.p_transient) * hours)
     forced = decided(past=earlier(RULES.max_infrastructure_retries, fingerprint="other"))
     assert (forced.kind, forced.saved_gpu_h(TRIED)) == (DecisionKind.STOP, 0.0)
-    refused = decided(job=replace(JOB, wish=Wish.NEVER))
+    refused = decided(job=replace(JOB, wish=RetryPreference.NEVER))
     assert (refused.kind, refused.saved_gpu_h(TRIED), refused.limit) == (DecisionKind.STOP, 0.0, "")
     assert decided().saved_gpu_h(TRIED) == 0.0
     long = replace(TRIED, end_s=TRIED.start_s + 40 * HOUR_S)  # not worth a retry, though it may well pass

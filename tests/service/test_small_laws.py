@@ -12,7 +12,7 @@ from perdure.coordination.record import Component
 from perdure.errors import ClusterError, InputError, PerdureError, StateError, TooMany, Unauthenticated
 from perdure.model.actions import Exclude, Hold, Release, Requeue
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Attempt, AttemptState, Job, JobState, Wish
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState, RetryPreference
 from perdure.model.observation import MANAGER
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.core import orders
@@ -116,7 +116,7 @@ def test_what_its_manager_put_back_is_kept_off_what_it_is_not_kept_off_yet():
     assert recovered(replace(fewer, node_count=2), **waiting, excluded=("n2", "n3"))[1] == ()  # its size already
 
 
-@pytest.mark.parametrize("more", [{"may_requeue": False}, {"wish": Wish.NEVER}])
+@pytest.mark.parametrize("more", [{"may_requeue": False}, {"wish": RetryPreference.NEVER}])
 def test_what_its_manager_put_back_and_can_only_fail_is_held_unless_its_owner_wants_no_help(more):
     owner, actions, _, ends = recovered(STOP, state=JobState.PENDING)
     assert (owner, actions, ends) == (Component.SCHEDULER, (Hold(ATTEMPT.id),), True)

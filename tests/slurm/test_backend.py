@@ -14,7 +14,7 @@ from perdure.backends.slurm.tools import Tools
 from perdure.errors import ClusterBusy
 from perdure.model.actions import Comment, Exclude, OutcomeStatus, Requeue
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import AttemptState, JobState, Wish
+from perdure.model.jobs import AttemptState, JobState, RetryPreference
 from perdure.model.output import Why
 from tests.slurm.cluster import await_
 
@@ -328,7 +328,7 @@ def test_hostile_text_deceives_nobody(look, quiet_cluster):
         assert (jobs[job_id].user, ended[job_id].user) == ("nobody", "nobody")
         assert ended[job_id].nodes == ("node3",)
     assert [jobs[job_id].name for job_id in ids[: len(evil)]] == evil
-    assert jobs[ids[len(evil)]].wish is Wish.NEVER
+    assert jobs[ids[len(evil)]].wish is RetryPreference.NEVER
     assert (jobs[victim].user, jobs[victim].state, jobs[victim].name) == ("root", JobState.RUNNING, "sbatch")
     assert (jobs[last].user, ended[last].exit_code) == ("root", 6)
     hostile = AttemptId(quiet_cluster.name, ids[2], ended[ids[2]].id.incarnation)

@@ -30,13 +30,13 @@ def test_the_program_is_told_before_walltime(quiet_cluster):
     ended = quiet_cluster.wait(job, lambda record: record["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"), 180)
     assert ended["JobState"] == "COMPLETED"
     (task,) = files.tasks(fence)
-    breath = exit_report.read(task.last_breath)
-    assert (breath.reason, breath.exit_code, breath.job_id, breath.node) == (ExitReason.WALLTIME, 0, job, "node2")
+    report = exit_report.read(task.exit_report)
+    assert (report.reason, report.exit_code, report.job_id, report.node) == (ExitReason.WALLTIME, 0, job, "node2")
     started_s = time.mktime(time.strptime(ended["StartTime"], "%Y-%m-%dT%H:%M:%S"))
-    assert breath.walltime_end_s is not None
-    assert breath.warned_s is not None
-    assert breath.walltime_end_s - started_s == pytest.approx(120, abs=30)
-    assert breath.walltime_end_s - 80 <= breath.warned_s < breath.walltime_end_s
+    assert report.walltime_end_s is not None
+    assert report.warned_s is not None
+    assert report.walltime_end_s - started_s == pytest.approx(120, abs=30)
+    assert report.walltime_end_s - 80 <= report.warned_s < report.walltime_end_s
 
 
 def test_steps_and_commands_of_one_start_do_not_fence_each_other(quiet_cluster):
@@ -56,7 +56,7 @@ def test_steps_and_commands_of_one_start_do_not_fence_each_other(quiet_cluster):
     job = quiet_cluster.submit(script, "-N2", "--ntasks-per-node=2", f"--output={quiet_cluster.output}/steps.log")
     quiet_cluster.wait(job, lambda record: record["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"), 180)
     assert "codes 0 0 0 0 0" in (quiet_cluster.output / "steps.log").read_text()
-    assert {exit_report.read(task.last_breath).token for task in files.tasks(fence)} == {1}
+    assert {exit_report.read(task.exit_report).token for task in files.tasks(fence)} == {1}
     assert json.loads((fence / "claims" / "1").read_text())["start_s"] >= begun_s - 1
 
 

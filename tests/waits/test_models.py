@@ -10,7 +10,7 @@ from numpy.random import default_rng
 from perdure.errors import MissingExtra
 from perdure.installation import install_command
 from perdure.waits import checks
-from perdure.waits.boosting import Lesson, targets
+from perdure.waits.boosting import TrainingSample, targets
 from perdure.waits.calibrated import Calibrated
 from perdure.waits.features import DAY_S
 from perdure.waits.network import Training, log_loss, run, smooth_l1
@@ -45,15 +45,15 @@ def test_its_mean_is_that_of_a_normal_distribution_cut_off():
 
 
 def test_a_draw_is_of_new_looks_and_of_many_batches(table):
-    lesson, now = Lesson(rows=100, half_life_days=1.0, batch_power=1.0), table.poll_s.max()
-    rows = lesson.draw(table, now, default_rng(0))
+    sample, now = TrainingSample(rows=100, half_life_days=1.0, batch_power=1.0), table.poll_s.max()
+    rows = sample.draw(table, now, default_rng(0))
     assert len(np.unique(rows)) == 100
     assert (now - table.poll_s[rows]).mean() < 3 * DAY_S < (now - table.poll_s).mean()
     features = table.features.copy()
     alike = table.names.index("peers_request")
     features[:, alike] = np.where(np.arange(len(table)) % 2 == 0, 1_000, 1)
     batches = replace(table, features=features)
-    even = replace(lesson, half_life_days=1e9).draw(batches, now, default_rng(0)) % 2 == 0
+    even = replace(sample, half_life_days=1e9).draw(batches, now, default_rng(0)) % 2 == 0
     assert even.mean() < 0.1
 
 

@@ -54,7 +54,7 @@ ENTRIES: Mapping[str, Entry] = {
     "why": Entry("why:why", "Say why a job failed, and whether to retry it.", asks=True),
     "who": Entry("who:who", "Name the components to blame for failures.", asks=True),
     "rules": Entry("rules:rules", "Tell what rules look for, and what to do."),
-    "learn": Entry("learn:learn", "Show what retries and persons taught the model.", asks=True),
+    "learn": Entry("learn:learn", "Show what the model learned from retries and persons.", asks=True),
     "whatif": Entry("whatif:whatif", "Replay traces under scheduling policies."),
     "study": Entry("study:app", "Repeat published experiments, and measure planners."),
     "plan": Entry("plan:plan", "Decide one round of a planning policy."),

@@ -3,11 +3,11 @@
 ``advance(chain, inputs, handlers, now) -> chain, effects``. At every level (`record.Component`, in the order of the
 scope) programs that registered for the type are asked first, one at a time and each for a limited time, then
 Perdure's own handler of that level. Whoever hands on may annotate; whoever handles owns, and its actions come with
-its verdict. At the deadline, and at the end of the chain, the default handler of the failure's type acts. Equal
+its answer. At the deadline, and at the end of the chain, the default handler of the failure's type acts. Equal
 faults within a window are one exception. All that the chain knows can be read back from the records and the
 registrations.
 
-What always holds: at most one verdict is HANDLED; no action without the verdict that owns it; annotations and verdicts
+What always holds: at most one answer is HANDLED; no action without the answer that owns it; annotations and answers
 are only appended; what is about an incarnation that is gone changes nothing; every exception ends.
 """
 
@@ -76,10 +76,10 @@ def advance(chain: Chain, inputs: Iterable[Input], handlers: HandlerSet, now: fl
 
     Where nothing changed, the chain is the same object as before.
     """
-    draft = _Draft(chain, handlers, now)
+    batch = _Batch(chain, handlers, now)
     for given in inputs:
-        draft.take(given)
-    return draft.done()
+        batch.take(given)
+    return batch.done()
 
 
 def restored(
@@ -95,8 +95,8 @@ def restored(
     return Chain(open=opened, ended=ended, handlers={h.id: h for h in handlers}, equals=equals, spent=spent)
 
 
-class _Draft:
-    """One batch of inputs at work on copies of the chain's maps."""
+class _Batch:
+    """Applies one batch of inputs, on copies of the chain's maps."""
 
     def __init__(self, chain: Chain, handlers: HandlerSet, now: float) -> None:
         self._before, self._own_handlers, self._now = chain, handlers, now
@@ -320,7 +320,7 @@ class _Draft:
     def _ruled(
         self, record: ExceptionRecord, ruling: Ruling, component: Component, handler: str, depth: int
     ) -> tuple[ExceptionRecord, bool]:
-        """Write a verdict down; True where it ends the chain."""
+        """Write an answer down; True where it ends the chain."""
         record = with_annotations(record, ruling.annotations).with_answer(ruling.answer(component, self._now, handler))
         is_over = ruling.kind is AnswerKind.HANDLED
         if is_over:

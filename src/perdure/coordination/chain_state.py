@@ -12,16 +12,16 @@ from perdure.coordination.ruling import Registration, Ruling
 
 
 class HandlerSet(Protocol):
-    """What the chain asks the site: its own handlers, its plans, and the standing of jobs."""
+    """What the chain asks the site: its own handlers, its plans, and the state of jobs."""
 
     def levels(self, record: ExceptionRecord) -> Collection[Component]:
         """Those in which Perdure has a handler of its own for this."""
 
     def rule(self, record: ExceptionRecord, component: Component, chain: Chain) -> Ruling:
-        """The verdict of Perdure's own handler at one of these levels."""
+        """The answer of Perdure's own handler at one of these levels."""
 
     def fall_back(self, record: ExceptionRecord, chain: Chain) -> Ruling:
-        """The verdict of the default handler, where nobody took it in time."""
+        """The answer of the default handler, where nobody took it in time."""
 
     def deadline_s(self, record: ExceptionRecord) -> float:
         """Seconds from the raising on that the chain has."""

@@ -51,7 +51,7 @@ class PlaybookHandlers(Struct, frozen=True):
         return self._within_budget(record, self._asked(plan.levels[component], record, chain), plan, chain)
 
     def fall_back(self, record: ExceptionRecord, chain: Chain) -> Ruling:
-        """The verdict of the default handler."""
+        """The answer of the default handler."""
         recovery = self.site.recovery(record)
         if recovery is not None:
             self.site.settle_on(record)

@@ -49,14 +49,14 @@ class Left(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """An action that a verdict owns was not carried out: a person is needed."""
+    """An action that an answer owns was not carried out: a person is needed."""
 
     action_key: str
     note: str
 
 
 class ReadBack(Struct, frozen=True):
-    """An action on a node that a verdict owns was carried out: what the resource manager says of the node since."""
+    """An action on a node that an answer owns was carried out: what the resource manager says of the node since."""
 
     action_key: str
     note: str
@@ -101,7 +101,7 @@ class Changed(Struct, frozen=True):
     """A record is other than before, to be written over what was written of it. Told once a batch."""
 
     record: ExceptionRecord
-    actions: tuple[Action, ...] = ()  # to be carried out now: its HANDLED verdict owns them
+    actions: tuple[Action, ...] = ()  # to be carried out now: its HANDLED answer owns them
 
 
 class TurnBegun(Struct, frozen=True):

@@ -167,7 +167,7 @@ class Budget(Struct, frozen=True):
 
 
 class ExceptionRecord(Struct, frozen=True):
-    """One failure on its way. Annotations and verdicts are only ever appended; at most one verdict is HANDLED."""
+    """One failure on its way. Annotations and answers (`verdicts`) are only ever appended; at most one is HANDLED."""
 
     id: str
     type: str  # dotted: "job.shape", "node.gpu.xid79"
@@ -194,7 +194,7 @@ class ExceptionRecord(Struct, frozen=True):
 
     @property
     def owning(self) -> Answer | None:
-        """The verdict of the owner; None while there is none."""
+        """The answer of the owner; None while nobody owns it."""
         for answer in self.verdicts:
             if answer.kind is AnswerKind.HANDLED:
                 return answer

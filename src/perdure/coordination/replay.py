@@ -1,6 +1,6 @@
 """Exceptions of the past under another playbook: who would have owned what, and when. Pure.
 
-What is replayed: the raisings, what registered programs answered and when, and the verdict of the retry decision on
+What is replayed: the raisings, what registered programs answered and when, and the outcome of the retry decision on
 failed attempts, as recorded. What cannot be: how many jobs waited then, so that a handler that holds jobs holds none.
 """
 

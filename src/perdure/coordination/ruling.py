@@ -11,7 +11,7 @@ OWNED = "+"  # separates a user from the name that they gave
 
 
 class Ruling(Struct, frozen=True):
-    """The verdict of one handler, with its actions and further exceptions."""
+    """The answer of one handler, with its actions and further exceptions."""
 
     kind: AnswerKind
     note: str
@@ -26,7 +26,7 @@ class Ruling(Struct, frozen=True):
     charges: tuple[str, ...] = ()  # the keys of all budgets that it is charged to
 
     def answer(self, component: Component, now: float, handler: str = "") -> Answer:
-        """The verdict as it is written into the record."""
+        """The answer as it is written into the record."""
         keys = tuple([action.key for action in self.actions]) if self.actions else ()
         return Answer(component, self.kind, now, self.note, keys, handler, self.forbids, self.until_s)
 

@@ -18,7 +18,7 @@ from typing import Literal
 from msgspec import convert
 from numpy.random import Generator
 
-from perdure.model.jobs import Wish
+from perdure.model.jobs import RetryPreference
 
 
 class Truth(StrEnum):
@@ -59,7 +59,7 @@ class Arrival:
     file_size_mib: int | None = None
     may_requeue: bool = True
     requeue_on_node_fail: bool = True  # by the cluster itself
-    wish: Wish = Wish.AUTO
+    wish: RetryPreference = RetryPreference.AUTO
     priority: int = 0
     preemptible: bool = False
     fenced: bool = False  # runs under ``perdure exec``
@@ -67,7 +67,7 @@ class Arrival:
     @property
     def end(self) -> End:
         """How it should end: only transient failures are recovered, and only where the owner lets us."""
-        refused = not self.may_requeue or self.wish is Wish.NEVER
+        refused = not self.may_requeue or self.wish is RetryPreference.NEVER
         stops = self.truth is Truth.DETERMINISTIC or (self.truth is Truth.TRANSIENT and refused)
         return End.STOPPED if stops else End.COMPLETED
 

@@ -50,7 +50,7 @@ from perdure.job.signals import Heard, has_terminal, heard_signals
 from perdure.job.starts import learnt
 from perdure.job.supervisor import Ending, Supervisor, Watches
 from perdure.job.walltime import EndTime, WalltimeWatch
-from perdure.model.exits import STOP_HERE, ExitWish, wish_of
+from perdure.model.exits import STOP_HERE, ExitRequest, exit_request_of
 
 if TYPE_CHECKING:
     from perdure.job.flight_recorder import FlightRecorder
@@ -124,17 +124,17 @@ class _Run:
         options: ExecOptions,
         hear: Callable[[ExitReport], object],
     ) -> None:
-        self._argv, self._environment, self._start, self._held, self._care = argv, environment, start, held, options
+        self._argv, self._environment, self._start, self._held, self._options = argv, environment, start, held, options
         self._hear = hear
         self._task = task_of(environment)
-        self._tracks = JobFiles.of(held.directory, held.token, self._task)
-        self._error_file = Path(environment.get(ERROR_FILE) or self._tracks.error)
+        self._files = JobFiles.of(held.directory, held.token, self._task)
+        self._error_file = Path(environment.get(ERROR_FILE) or self._files.error)
         self._started_s, self._oom_kills = time.time(), oom_kills()
         self._watches = self._watch_out()
 
     def to_the_end(self, heard: Heard, workdir: Path | None, own_group: bool) -> int:
         with suppress(OSError):  # it can do without
-            self._tracks.make()
+            self._files.make()
         strangers = children_of_this()
         adopt_orphans()
         try:
@@ -143,16 +143,16 @@ class _Run:
             note = f"{self._argv[0]}: cannot be run: {err.strerror}"
             say(f"perdure exec: {note}. Check the command after --.")
             code = NOT_FOUND if isinstance(err, FileNotFoundError) else NOT_RUNNABLE
-            return self._breathe_last(Ending(ExitReason.EXIT, code, note=note), [])
+            return self._write_exit_report(Ending(ExitReason.EXIT, code, note=note), [])
         family = Family(program, strangers, own_group=own_group)
         if self._watches.is_first and has_service(
             self._environment
         ):  # not before: a fork alongside threads is not safe
             from perdure.job.listening import listen
 
-            listen(self._start, self._tracks.asked, self._environment)
+            listen(self._start, self._files.asked, self._environment)
         try:
-            guard = Supervisor(program, family, self._held, heard, self._care, self._watches)
+            guard = Supervisor(program, family, self._held, heard, self._options, self._watches)
             ending = guard.watch(lambda ending: self._note(ending, guard.told, None, is_final=False))
         finally:
             family.kill()
@@ -161,10 +161,10 @@ class _Run:
                 self._watches.recorder.end()
         if ending.reason is ExitReason.FENCED:
             say(f"perdure exec: {ending.note}")
-        return self._breathe_last(ending, guard.told)
+        return self._write_exit_report(ending, guard.told)
 
     def _ignored(self) -> tuple[int, ...]:
-        return FRAMEWORK_WARNINGS if self._care.framework is Framework.TORCHRUN else ()
+        return FRAMEWORK_WARNINGS if self._options.framework is Framework.TORCHRUN else ()
 
     def _for_program(self) -> dict[str, str]:
         return {
@@ -172,44 +172,44 @@ class _Run:
             FENCE_DIR: str(self._held.directory),
             FENCE_TOKEN: str(self._held.token),
             FENCE_JOB: self._start.job_id,
-            BEATS_DIR: str(self._tracks.beats),
+            BEATS_DIR: str(self._files.beats),
             BEAT_S: str(self._beat_s()),
             BEATS_LOCAL: str(self._local_rank()),
             ERROR_FILE: str(self._error_file),
-            ASKED_FILE: str(self._tracks.asked),
-            LEAVE_FILE: str(self._tracks.leave),
+            ASKED_FILE: str(self._files.asked),
+            LEAVE_FILE: str(self._files.leave),
             **(self._watches.recorder.variables() if self._watches.recorder else {}),
         }
 
     def _local_rank(self) -> int:
         """That of the process that beats: torchrun numbers its own."""
-        return 0 if self._care.framework is Framework.TORCHRUN else self._task.local_rank or 0
+        return 0 if self._options.framework is Framework.TORCHRUN else self._task.local_rank or 0
 
     def _beat_s(self) -> float:
-        seldom = self._local_rank() and not self._care.hang.is_exact
-        return max(self._care.beat_s, OTHERS_HEARTBEAT_S) if seldom else self._care.beat_s
+        seldom = self._local_rank() and not self._options.hang.is_exact
+        return max(self._options.beat_s, OTHERS_HEARTBEAT_S) if seldom else self._options.beat_s
 
     def _watch_out(self) -> Watches:
-        options, now = self._care, time.monotonic()
-        gang = Gang(self._tracks, self._task, self._environment)
+        options, now = self._options, time.monotonic()
+        gang = Gang(self._files, self._task, self._environment)
         nudge = prestop_signal_of(options.framework, self._environment)
         if options.warn_signal is not None:
             nudge = replace(nudge, signum=options.warn_signal)
         handover = options.handover
         if handover is None:
-            walltime = WalltimeWatch(EndTime(self._environment, self._tracks.end_time), options.warn_s)
+            walltime = WalltimeWatch(EndTime(self._environment, self._files.end_time), options.warn_s)
         else:
             from perdure.job.handover import MovedEnd
 
             walltime, nudge = WalltimeWatch(MovedEnd(handover), handover.grace_s), handover.nudge(nudge)
         return Watches(
-            hang=HangWatch(options.hang, BeatReader(self._tracks.beats), OutputFiles(), now),
+            hang=HangWatch(options.hang, BeatReader(self._files.beats), OutputFiles(), now),
             walltime=walltime,
             nudge=nudge,
-            pulse=Pulse(self._tracks.heartbeat, _first_heartbeat(self._start, self._held, self._task, options)),
+            pulse=Pulse(self._files.heartbeat, _first_heartbeat(self._start, self._held, self._task, options)),
             raiser=ServiceReporter(teller(self._start, self._task, self._environment)),
-            tracks=self._tracks,
-            requests=Requests(self._tracks.asked if has_service(self._environment) else None),
+            files=self._files,
+            requests=Requests(self._files.asked if has_service(self._environment) else None),
             is_first=not self._task.rank and self._start.token is None,
             gang=gang,
             task=self._task,
@@ -217,45 +217,46 @@ class _Run:
         )
 
     def _flight_recorder(self, gang: Gang) -> FlightRecorder | None:
-        if not (self._care.hang.is_exact and self._care.hang.after_s):
+        if not (self._options.hang.is_exact and self._options.hang.after_s):
             return None
         from perdure.job.flight_recorder import FlightRecorder  # only here: most programs are watched without it
 
         return FlightRecorder(gang.directory, self._environment, self._start.job_id)
 
-    def _breathe_last(self, ending: Ending, told: Sequence[str]) -> int:
+    def _write_exit_report(self, ending: Ending, told: Sequence[str]) -> int:
         """Leave the exit report, tell the service; returns the exit code to end with."""
         error = exit_report.torchelastic_error(self._error_file, self._started_s)
-        breath = self._note(self._understood(ending, error), told, error, is_final=True)
-        self._watches.pulse.end(step=breath.step)
-        if breath.exit_code and breath.reason in (ExitReason.EXIT, ExitReason.SIGNAL, ExitReason.OOM_HINT):
-            self._watches.gang.fail(breath.exit_code, breath.signal)
-        if breath.exit_code and breath.reason in _RAISED:
-            type_, severity = _RAISED[breath.reason]
-            note = f"exit code {breath.exit_code}" + (f": {breath.note}" if breath.note else "")
+        report = self._note(self._understood(ending, error), told, error, is_final=True)
+        self._watches.pulse.end(step=report.step)
+        if report.exit_code and report.reason in (ExitReason.EXIT, ExitReason.SIGNAL, ExitReason.OOM_HINT):
+            self._watches.gang.fail(report.exit_code, report.signal)
+        if report.exit_code and report.reason in _RAISED:
+            type_, severity = _RAISED[report.reason]
+            note = f"exit code {report.exit_code}" + (f": {report.note}" if report.note else "")
             self._watches.raiser.raise_(type_, severity=severity, note=note)
         self._watches.raiser.finish()
-        return breath.exit_code
+        return report.exit_code
 
     def _note(self, ending: Ending, told: Sequence[str], error: Any, *, is_final: bool) -> ExitReport:
-        breath = replace(self._last_breath(ending, told, error), is_final=is_final)
+        report = replace(self._build_exit_report(ending, told, error), is_final=is_final)
         with suppress(OSError):
-            exit_report.write(self._tracks.last_breath, breath)
-        self._hear(breath)
-        return breath
+            exit_report.write(self._files.exit_report, report)
+        self._hear(report)
+        return report
 
     def _understood(self, ending: Ending, error: Any) -> Ending:
         """The ending, with what the guard cannot see: the kernel's kills, and what a worker asked of torchrun."""
         if ending.reason not in (ExitReason.EXIT, ExitReason.SIGNAL, ExitReason.WALLTIME) or not ending.exit_code:
             return ending
-        asked = code_left(self._tracks.leave, time.time()) or exit_report.code_of_worker(error)
-        if self._care.framework is Framework.TORCHRUN and ending.exit_code == 1 and wish_of(asked) is not ExitWish.NONE:
+        asked = code_left(self._files.leave, time.time()) or exit_report.code_of_worker(error)
+        is_torchrun = self._options.framework is Framework.TORCHRUN
+        if is_torchrun and ending.exit_code == 1 and exit_request_of(asked) is not ExitRequest.NONE:
             return replace(ending, exit_code=asked, note=ending.note or "a worker asked for it")
         if ending.reason is not ExitReason.WALLTIME and (kills := oom_kills() - self._oom_kills) > 0:
             return replace(ending, reason=ExitReason.OOM_HINT, note=f"killed for lack of memory meanwhile: {kills}")
         return ending
 
-    def _last_breath(self, ending: Ending, told: Sequence[str], error: Any) -> ExitReport:
+    def _build_exit_report(self, ending: Ending, told: Sequence[str], error: Any) -> ExitReport:
         walltime, hang, task = self._watches.walltime, self._watches.hang, self._task
         return ExitReport(
             job_id=self._start.job_id,
@@ -271,7 +272,7 @@ class _Run:
             program=PurePath(self._argv[0]).name,
             signal=ending.signal,
             told=tuple(told),
-            wish=wish_of(ending.exit_code),
+            wish=exit_request_of(ending.exit_code),
             rank=task.rank,
             local_rank=task.local_rank,
             step_id=self._environment.get("SLURM_STEP_ID", ""),

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from perdure.errors import InputError
 from perdure.job.fields import Fields
 from perdure.job.files import MAX_BYTES, read_json, small_file, write_json
-from perdure.model.exits import ExitWish
+from perdure.model.exits import ExitRequest
 
 SCHEMA = "perdure.last-breath/1"
 MAX_ERROR_BYTES = 32 * 1024
@@ -52,7 +52,7 @@ class ExitReport:
     program: str = ""  # its first word: arguments may hold secrets
     signal: int = 0  # that ended the program
     told: tuple[str, ...] = ()  # signals that were passed on to it, in the order of their first coming
-    wish: ExitWish = ExitWish.NONE
+    wish: ExitRequest = ExitRequest.NONE
     rank: int | None = None
     local_rank: int | None = None
     step_id: str = ""  # Slurm's number of the step that it is a task of
@@ -65,9 +65,9 @@ class ExitReport:
     error: Any = None  # torchelastic's error file, where it is small: the first failure of a gang
 
 
-def write(path: Path, breath: ExitReport) -> None:
+def write(path: Path, report: ExitReport) -> None:
     """Leave it at `path`, in one step; an error that is too long is left out. Raises `OSError`."""
-    data = {"schema": SCHEMA, **asdict(breath)}
+    data = {"schema": SCHEMA, **asdict(report)}
     if len(json.dumps(data)) > MAX_BYTES:
         data["error"] = None
     write_json(path, data)
@@ -91,7 +91,7 @@ def read(path: Path) -> ExitReport:
         program=fields.text("program"),
         signal=fields.whole("signal", 0),
         told=fields.texts("told"),
-        wish=_word(fields, "wish", ExitWish),
+        wish=_word(fields, "wish", ExitRequest),
         rank=fields.maybe_whole("rank"),
         local_rank=fields.maybe_whole("local_rank"),
         step_id=fields.text("step_id"),

@@ -58,7 +58,7 @@ class JobFiles:
         return self.directory / "leave.json"
 
     @property
-    def last_breath(self) -> Path:
+    def exit_report(self) -> Path:
         return self.directory / "last-breath.json"
 
     @property

@@ -43,11 +43,11 @@ class Alarm:
 class Gang:
     """The launchers of one step, each around one task, as one of them sees them."""
 
-    def __init__(self, tracks: JobFiles, task: Task, environment: Mapping[str, str]) -> None:
+    def __init__(self, files: JobFiles, task: Task, environment: Mapping[str, str]) -> None:
         self._step = environment.get("SLURM_STEP_ID", "")
         self.size = _size(environment) if task.rank is not None else 1
-        self.directory = tracks.directory.parent / f"{GANG}{self._step if self._step.isdecimal() else 'job'}"
-        self._task, self._own, self._since_s = task, tracks.directory.name, time.time()
+        self.directory = files.directory.parent / f"{GANG}{self._step if self._step.isdecimal() else 'job'}"
+        self._task, self._own, self._since_s = task, files.directory.name, time.time()
 
     def call(self) -> bool:
         """Raise an alarm; False where another launcher has."""
@@ -128,18 +128,18 @@ class Gang:
         from perdure.hangs.rank_state import Life, RankState
 
         found = []
-        for breath in self._last_breaths() if self.size > 1 else ():
-            is_peer = breath.step_id == self._step and breath.rank != self._task.rank
-            if is_peer and breath.is_final and not breath.exit_code and breath.ended_s >= self._since_s:
-                found.append(RankState(breath.rank, breath.node, Life.ENDED))
+        for report in self._exit_reports() if self.size > 1 else ():
+            is_peer = report.step_id == self._step and report.rank != self._task.rank
+            if is_peer and report.is_final and not report.exit_code and report.ended_s >= self._since_s:
+                found.append(RankState(report.rank, report.node, Life.ENDED))
         return found
 
-    def _last_breaths(self) -> Iterator[exit_report.ExitReport]:
+    def _exit_reports(self) -> Iterator[exit_report.ExitReport]:
         with suppress(OSError):
             for name in sorted(os.listdir(self.directory.parent))[: 2 * MAX_TASKS]:
                 if not name.startswith(GANG) and name != self._own:
                     with suppress(OSError, InputError):
-                        yield exit_report.read(JobFiles(self.directory.parent / name).last_breath)
+                        yield exit_report.read(JobFiles(self.directory.parent / name).exit_report)
 
     def takes_word(self) -> bool:
         """Whether this launcher is the one that reports the failed rank: the first that asks."""

@@ -17,14 +17,14 @@ from perdure.job.identity import FENCE_JOB, job_of
 
 LEAVE_FILE = "PERDURE_LEAVE_FILE"
 SCHEMA = "perdure.leave/1"
-RECENT_S = 60.0  # a program that runs on for longer has changed its mind
+RECENT_S = 60.0  # an older note does not count: the program ran on
 
 
 def leave(exit_code: int, why: str) -> NoReturn:
     """End this process with 75 (run me again), 78 (never) or 93 (stop here), and say why.
 
-    torchrun ends with 1 whatever its workers end with, and forgets what they said where it was itself told to end. So
-    it is written down for ``perdure exec`` too. Ends by `SystemExit`.
+    torchrun ends with 1 whatever its workers end with, and loses their messages where it was itself asked to end. So
+    code and reason are also written to a file for ``perdure exec``. Raises `SystemExit`.
     """
     path = os.environ.get(LEAVE_FILE)
     if path and os.environ.get(FENCE_JOB) == job_of(os.environ):
@@ -39,7 +39,7 @@ def leave(exit_code: int, why: str) -> NoReturn:
 
 
 def code_left(path: Path, ended_s: float) -> int:
-    """The exit code with which a process of the program left shortly before it ended; 0 where none did."""
+    """The exit code that a process of the program noted in the `RECENT_S` before the program ended; 0 without one."""
     with suppress(OSError, InputError):
         fields = Fields(str(path), read_json(path, SCHEMA))
         return fields.whole("exit_code") if ended_s - fields.number("time_s") < RECENT_S else 0

@@ -216,7 +216,7 @@ class LinkRun:
             elsewhere = {name: text for name, text in fenced.items() if name != FENCE_DIR}
             for environment in (fenced, elsewhere):
                 try:
-                    return run(argv, environment, options=self._care(), hear=self._hear)
+                    return run(argv, environment, options=self._exec_options(), hear=self._hear)
                 except StateError as err:
                     if not isinstance(err.__cause__, OSError):
                         raise
@@ -227,7 +227,7 @@ class LinkRun:
         kept = {name: text for name, text in self._environment.items() if name not in (FENCE_TOKEN, FENCE_JOB)}
         return {**kept, FENCE_DIR: str(self._folder.fence), "PERDURE_LINK": str(self._number)}
 
-    def _care(self) -> ExecOptions:
+    def _exec_options(self) -> ExecOptions:
         options = self._options
         signum = signal_of(options.signal, "--signal") if options.signal else None
         watch = HandoverWatch(self._folder.path, self._number, signum, options.grace_s, options.to_steps)

@@ -57,7 +57,7 @@ class Watches:
     nudge: PrestopSignal
     pulse: Pulse
     raiser: ServiceReporter
-    tracks: JobFiles
+    files: JobFiles
     requests: Requests
     is_first: bool  # of its start: it says what concerns all
     gang: Gang
@@ -78,12 +78,12 @@ class Supervisor:
         watches: Watches,
     ) -> None:
         self._program, self._family, self._held, self._heard = program, family, held, heard
-        self._care, self._watches = options, watches
+        self._options, self._watches = options, watches
         self._stopped_s: float | None = None
         self._look_s = 0.0
         self._is_unheard, self._is_paused = False, False
         self._standstill = HangResponse(
-            family, watches.hang, watches.gang, watches.task, watches.raiser, watches.tracks.hang, options,
+            family, watches.hang, watches.gang, watches.task, watches.raiser, watches.files.hang, options,
             watches.recorder,
         )  # fmt: skip
         self.told: list[str] = []
@@ -96,8 +96,8 @@ class Supervisor:
         """
         looked_s = time.monotonic()
         while True:
-            came = self._heard(self._care.poll_s)
-            away_s = time.monotonic() - looked_s - self._care.poll_s
+            came = self._heard(self._options.poll_s)
+            away_s = time.monotonic() - looked_s - self._options.poll_s
             was_away = signal.SIGCONT in came.signals or away_s > STALL_S
             if was_away:  # not one more step of the program before the claim has been looked at
                 self._family.signal_all(signal.SIGSTOP)
@@ -160,7 +160,7 @@ class Supervisor:
             self._nudge()
 
     def _is_for_workers(self, signum: int) -> bool:
-        return signum in FRAMEWORK_WARNINGS and self._care.framework is Framework.TORCHRUN
+        return signum in FRAMEWORK_WARNINGS and self._options.framework is Framework.TORCHRUN
 
     def _pass_on(self, signum: int) -> None:
         """Hand a signal to the program; warnings of the resource manager to torchrun's workers that listen."""
@@ -174,7 +174,7 @@ class Supervisor:
         if now < self._look_s:
             return None
         soon_s = AGAIN_S if self._is_unheard else self._watches.walltime.due_s(time.time())
-        self._look_s = now + min(self._care.look_s, soon_s)
+        self._look_s = now + min(self._options.look_s, soon_s)
         self._act_on_requests(now)
         hang = self._watches.hang
         tier = self._standstill.look(now) if self._stopped_s is None else None
@@ -201,7 +201,7 @@ class Supervisor:
 
     def _obey(self, request: Request) -> str:
         """Returns what was done, to be said."""
-        signum = self._care.pause_signal
+        signum = self._options.pause_signal
         if request.kind != PAUSE or signum is None:
             return ""
         if signum != signal.SIGSTOP:
@@ -236,7 +236,7 @@ class Supervisor:
         if not count:
             told = f"no process of the program listens to {name}"
         at = "" if step is None else f", last at step {step}"
-        asked = "" if self._care.handover is None else self._care.handover.told
+        asked = "" if self._options.handover is None else self._options.handover.told
         said = f"{WALLTIME_SAID}{left_s:.0f} s{at}: {told}{asked}"
         say(said)
         return said
@@ -252,8 +252,8 @@ class Supervisor:
         if not count and nudge.workers and not walltime.has_time(time.time()):
             count = self._family.warn(nudge.signum, spares_launchers=spares)
         self._is_unheard = not count
-        if self._care.handover is not None:
-            self._care.handover.answer(count)
+        if self._options.handover is not None:
+            self._options.handover.answer(count)
         return count
 
     def _ended(self) -> Ending:

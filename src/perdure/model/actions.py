@@ -120,7 +120,7 @@ class Requeue(AnyAction, frozen=True):
 
 
 class Exclude(AnyAction, frozen=True):
-    """Keep a waiting job off some nodes; `attempt` is the one whose failure taught us.
+    """Keep a waiting job off some nodes; `attempt` is the one whose failure is the reason.
 
     Where too few nodes are left for as many as it asks for, it may be let start on `node_count` instead (0: on as many
     as it asks for already).

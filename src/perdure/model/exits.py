@@ -29,7 +29,7 @@ FAILED_SAID = "perdure exec: failed rank: "
 RETRY_ME, NEVER_AGAIN, STOP_HERE = 75, 78, 93
 
 
-class ExitWish(StrEnum):
+class ExitRequest(StrEnum):
     """The program's own word on whether it is to be run again."""
 
     NONE = ""
@@ -38,9 +38,9 @@ class ExitWish(StrEnum):
     STOP = "stop"  # a restart makes no progress, or a newer incarnation has taken over
 
 
-def wish_of(exit_code: int) -> ExitWish:
+def exit_request_of(exit_code: int) -> ExitRequest:
     """What this exit code asks for; most codes ask for nothing."""
-    return _WISHES.get(exit_code, ExitWish.NONE)
+    return _REQUESTS.get(exit_code, ExitRequest.NONE)
 
 
-_WISHES = {RETRY_ME: ExitWish.RETRY, NEVER_AGAIN: ExitWish.NEVER, STOP_HERE: ExitWish.STOP}
+_REQUESTS = {RETRY_ME: ExitRequest.RETRY, NEVER_AGAIN: ExitRequest.NEVER, STOP_HERE: ExitRequest.STOP}

@@ -59,7 +59,7 @@ class AttemptState(StrEnum):
         return self.is_over and self not in (AttemptState.COMPLETED, AttemptState.CANCELLED, AttemptState.REQUEUED)
 
 
-class Wish(StrEnum):
+class RetryPreference(StrEnum):
     """What the owner asked of Perdure for this job."""
 
     AUTO = "auto"
@@ -81,7 +81,7 @@ class Job(Struct, frozen=True):
     restart_nodes: tuple[int, int] | None = None  # fewest and most for a restart, by its owner's word; None: as it asks
     walltime_s: float | None = None  # the limit asked for; None is no limit
     may_requeue: bool = True  # False after --no-requeue, or where the site says so for all jobs
-    wish: Wish = Wish.AUTO
+    wish: RetryPreference = RetryPreference.AUTO
     reason: str = ""  # why it waits, in the resource manager's words
     excluded: tuple[str, ...] = ()  # nodes it must not run on
     required: tuple[str, ...] = ()  # nodes it must run on

@@ -9,8 +9,8 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.model.exits import ExitWish, wish_of
-from perdure.model.jobs import Attempt, AttemptState, Job, Wish
+from perdure.model.exits import ExitRequest, exit_request_of
+from perdure.model.jobs import Attempt, AttemptState, Job, RetryPreference
 from perdure.model.signals import persons_deed
 from perdure.retry.budget import at, room
 from perdure.retry.history import HOUR_S, WALLTIME_FINGERPRINT, Fleet, PastFailure, fingerprint_of, is_shared
@@ -144,7 +144,7 @@ class _Weighed(Struct, frozen=True):
     past: Sequence[PastFailure]
     rules: RetryRules
     p: float  # that a retry passes
-    asked: ExitWish  # of the program
+    asked: ExitRequest  # of the program
     goes_on: bool  # from a checkpoint, after its walltime
 
     @property
@@ -188,7 +188,7 @@ def _is_no_use(case: _Weighed) -> str:
     if case.goes_on:
         stuck = _stands_still(verdict, case.past)
         return f"{verdict.summary}: {stuck}" if stuck else ""
-    if case.asked is not ExitWish.NONE:
+    if case.asked is not ExitRequest.NONE:
         return ""
     if again := _what_comes_again(job, attempt, verdict, case.rules):
         return f"{verdict.summary}: {again}{case.costs}{_although(case.retry_cost < case.stop_cost)}"
@@ -204,7 +204,7 @@ def _is_believed(case: _Weighed) -> bool:
     verdict = case.verdict
     sure = verdict.label is Label.TRANSIENT and not verdict.hearsay and (verdict.infrastructure or case.p >= _EVEN_P)
     launch = has_failed_to_launch(case.attempt) and verdict.bound is Bound.NODE  # it costs little: the budget ends it
-    return case.goes_on or case.asked is ExitWish.RETRY or sure or launch
+    return case.goes_on or case.asked is ExitRequest.RETRY or sure or launch
 
 
 def _retry(case: _Weighed, kind: DecisionKind, fleet: Fleet, now: float) -> Decision:
@@ -229,7 +229,7 @@ def _retry(case: _Weighed, kind: DecisionKind, fleet: Fleet, now: float) -> Deci
 
 def _who_asks(case: _Weighed) -> str:
     """What to say before where a retry goes: who asked for it."""
-    program = case.asked is ExitWish.RETRY
+    program = case.asked is ExitRequest.RETRY
     asks = f"the program asks for it by exit code {case.attempt.exit_code}: " if program else ""
     saves = f"it goes on from its checkpoint ({_whose_word(case.job, case.verdict)}): " if case.goes_on else ""
     return asks + saves
@@ -346,7 +346,7 @@ def _forgotten(job: Job, attempt: Attempt, verdict: Verdict) -> str:
 def _not_put_back(job: Job, verdict: Verdict) -> str:
     """Why, whatever failed, with what failed said first."""
     why = ""
-    if job.wish is Wish.NEVER:
+    if job.wish is RetryPreference.NEVER:
         why = "the owner asked that this job is never recovered"
     elif not job.is_batch:
         why = "not a batch job (salloc, srun): it cannot be put back"
@@ -357,12 +357,12 @@ def _not_put_back(job: Job, verdict: Verdict) -> str:
     return f"{verdict.summary}: {why}" if why else ""
 
 
-def _wish_of_program(attempt: Attempt, verdict: Verdict) -> ExitWish:
+def _wish_of_program(attempt: Attempt, verdict: Verdict) -> ExitRequest:
     """What it asked for, where it ended by itself: of one that a signal or its limits ended, the code says nothing."""
     if attempt.state is not AttemptState.FAILED or attempt.signal:
-        return ExitWish.NONE
-    wish = wish_of(attempt.exit_code)
-    return ExitWish.NONE if wish is ExitWish.RETRY and _is_hopeless(verdict) else wish
+        return ExitRequest.NONE
+    wish = exit_request_of(attempt.exit_code)
+    return ExitRequest.NONE if wish is ExitRequest.RETRY and _is_hopeless(verdict) else wish
 
 
 def _is_hopeless(verdict: Verdict) -> bool:
@@ -370,8 +370,8 @@ def _is_hopeless(verdict: Verdict) -> bool:
     return verdict.label is Label.DETERMINISTIC and any(each.role is CauseRole.ROOT for each in verdict.evidence)
 
 
-def _refused_by_program(asked: ExitWish, attempt: Attempt) -> str:
-    if asked in (ExitWish.NEVER, ExitWish.STOP):
+def _refused_by_program(asked: ExitRequest, attempt: Attempt) -> str:
+    if asked in (ExitRequest.NEVER, ExitRequest.STOP):
         return f"the program asks not to be run again (exit code {attempt.exit_code})"
     return ""
 

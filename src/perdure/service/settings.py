@@ -94,10 +94,10 @@ class TriageSettings:
     rules: Path | None = None
     """A site's own signature rules, tried before the ones shipped."""
     learn: bool = True
-    """Teach the model what retries and persons prove, and compare a failure's log with that of the job's last good
+    """Train the model on what retries and persons prove, and compare a failure's log with that of the job's last good
     run. What persons say of a failure holds without it."""
     learn_every_s: float = 900.0
-    """How often it is looked whether there is something to learn."""
+    """Seconds between two checks for new training examples."""
     keep_logs_mib: int = 1024
     """Room for the logs of failed attempts, compressed, in MiB; the oldest go first. 0 keeps none."""
     keep_logs_days: float = 30.0

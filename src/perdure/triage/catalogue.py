@@ -1,6 +1,6 @@
 """What systems can say of a failure, by their documentation: `catalogue.toml`, read when a line is first looked up.
 
-The rules are what logs and their own reasoning taught; the catalogue covers whole families of codes, one pattern each.
+The rules come from logs and reasoning about them; the catalogue covers whole families of codes, one pattern each.
 It is asked only about lines that no rule decides.
 """
 

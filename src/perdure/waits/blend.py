@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import Generator
 
 from perdure.installation import install_command
-from perdure.waits.boosting import Lesson, Trees, has_library
+from perdure.waits.boosting import TrainingSample, Trees, has_library
 from perdure.waits.calibrated import Calibrated, Centre, Column, Memory, learn_calibrated
 from perdure.waits.gbdt import FEWEST_ROWS, Flat, estimated, predicted
 from perdure.waits.protocol import Learned
@@ -29,7 +29,7 @@ RIDGE_SHARE = 0.4  # of the ridges in the mean
 class Blend:
     """The mean of three models of trees and two ridges on log10 of the wait, each from a draw of its own."""
 
-    lesson: Lesson = field(default_factory=lambda: Lesson(half_life_days=15.0))
+    sample: TrainingSample = field(default_factory=lambda: TrainingSample(half_life_days=15.0))
     trees: Trees = field(default_factory=Trees)
     waves: Waves = field(default_factory=Waves)
     memory: Memory = field(default_factory=Memory)
@@ -47,10 +47,10 @@ class Blend:
             return Flat.of(known)
         trees: list[Any] = []
         for objective in OBJECTIVES if has_library() else ():
-            drawn, seed = known.take(self.lesson.draw(known, now, rng)), int(rng.integers(1 << 30))
+            drawn, seed = known.take(self.sample.draw(known, now, rng)), int(rng.integers(1 << 30))
             target = estimated(drawn, self.trees, seed, earlier)
             trees.append(self.trees.grow(drawn.features, target, objective, 0.5, seed))
-        ridges = [self.waves.fit(known.take(self.lesson.draw(known, now, rng)), rng) for _ in range(RIDGES)]
+        ridges = [self.waves.fit(known.take(self.sample.draw(known, now, rng)), rng) for _ in range(RIDGES)]
         return Mean(known.names, tuple(trees), tuple(ridges))
 
 

@@ -23,7 +23,7 @@ BINS = 63
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class TrainingSample:
     """Which looks a model learns from: a draw of `rows`, without replacement.
 
     A look that is `half_life_days` older is half as likely to be drawn. Of the b jobs of an account that ask for the

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from perdure.waits.boosting import Lesson, Trees, library, targets
+from perdure.waits.boosting import TrainingSample, Trees, library, targets
 from perdure.waits.calibrated import Calibrated, Centre, Column, Memory, learn_calibrated
 from perdure.waits.median import quantiles_of
 from perdure.waits.protocol import LEAST_WAIT_S, LEVELS, Learned
@@ -23,7 +23,7 @@ NARROWEST = 0.1  # decades of spread to a side
 class Gbdt:
     """LightGBM's quantile regression on log10 of the wait, calibrated. Needs the extra ml."""
 
-    lesson: Lesson = field(default_factory=lambda: Lesson(half_life_days=15.0))
+    sample: TrainingSample = field(default_factory=lambda: TrainingSample(half_life_days=15.0))
     trees: Trees = field(default_factory=Trees)
     memory: Memory = field(default_factory=lambda: Memory(learn_spread=False))
     name: str = "gbdt"
@@ -35,7 +35,7 @@ class Gbdt:
     def centre(self, known: WaitTable, now: float, rng: Generator, earlier: Centre | None) -> Centre:
         if len(known) < FEWEST_ROWS:
             return Flat.of(known)
-        drawn = known.take(self.lesson.draw(known, now, rng))
+        drawn = known.take(self.sample.draw(known, now, rng))
         seed = int(rng.integers(1 << 30))
         target = estimated(drawn, self.trees, seed, earlier)
         return QuantileTrees(

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.random import Generator
 
-from perdure.waits.boosting import Lesson
+from perdure.waits.boosting import TrainingSample
 from perdure.waits.calibrated import Calibrated, Centre, Column, Memory, learn_calibrated
 from perdure.waits.gbdt import FEWEST_ROWS, Flat
 from perdure.waits.network import Layers, Training, log_loss, run, smooth_l1
@@ -48,7 +48,7 @@ INPUTS = (*_JOB, *_PARTITION, "peers_partition", *_ACCOUNT)
 class Trout:
     """A classifier and a regressor, both small networks."""
 
-    lesson: Lesson = field(default_factory=lambda: Lesson(rows=20_000, half_life_days=30.0, batch_power=0.0))
+    sample: TrainingSample = field(default_factory=lambda: TrainingSample(20_000, half_life_days=30.0, batch_power=0.0))
     training: Training = field(default_factory=Training)
     memory: Memory = field(default_factory=Memory)
     name: str = "trout"
@@ -61,7 +61,7 @@ class Trout:
         long = known.waited_s > SHORT_S
         if min(known.started.sum(), (known.started & long).sum()) < FEWEST_ROWS:
             return Flat.of(known)
-        drawn = known.take(self.lesson.draw(known, now, rng))
+        drawn = known.take(self.sample.draw(known, now, rng))
         inputs = inputs_of(drawn)
         low, high = inputs.min(axis=0), inputs.max(axis=0)
         scale = np.where(high > low, high - low, 1.0)

@@ -11,7 +11,7 @@ from perdure.backends.local.records import LocalEnding, LocalNode
 from perdure.backends.local.spec import JobSpec
 from perdure.errors import ClusterError, InputError
 from perdure.model.actions import Down, Drain, Exclude, Extend, Hold, OutcomeStatus, Release, Requeue, Undrain
-from perdure.model.jobs import AttemptState, JobState, Wish
+from perdure.model.jobs import AttemptState, JobState, RetryPreference
 from perdure.model.nodes import NodeState
 from tests.backends.local.test_core import TIMING, World, name
 from tests.backends.local.test_placement import attempt, job, node
@@ -298,11 +298,18 @@ def test_nodes_tell_the_gpus_in_use_and_whether_they_are_busy(world):
 
 
 def test_a_job_and_its_attempt_are_told_as_they_stand(world):
-    spec = {"name": "train", "user": "ada", "gpus_per_node": 2, "node_count": 2, "min_nodes": 1, "wish": Wish.NEVER}
+    spec = {
+        "name": "train",
+        "user": "ada",
+        "gpus_per_node": 2,
+        "node_count": 2,
+        "min_nodes": 1,
+        "wish": RetryPreference.NEVER,
+    }
     job_id = world.submit(**spec, walltime_s=9.0, priority=3)
     told, ran = world.core.jobs[job_id].told("here"), world.core.running[job_id].told("here")
     assert (told.name, told.user, told.gpus, told.node_count, told.restart_nodes) == ("train", "ada", 4, 2, (1, 2))
-    assert (told.cluster, told.walltime_s, told.wish, told.partition) == ("here", 9.0, Wish.NEVER, "main")
+    assert (told.cluster, told.walltime_s, told.wish, told.partition) == ("here", 9.0, RetryPreference.NEVER, "main")
     assert told.required_by == "the job's owner"  # this cluster has no -w
     assert (ran.id, ran.gpus, ran.nodes, ran.user) == (
         name(job_id).__class__("here", job_id, 1),

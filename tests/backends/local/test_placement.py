@@ -18,8 +18,8 @@ def node(name, gpus=4, slots=4, **more):
     return LocalNode(name, gpus, slots, 0.0, **more)
 
 
-def attempt(job_id, *seats, start_s=0.0, **more):
-    nodes, devices = tuple(name for name, _ in seats), tuple(tuple(gpus) for _, gpus in seats)
+def attempt(job_id, *places, start_s=0.0, **more):
+    nodes, devices = tuple(name for name, _ in places), tuple(tuple(gpus) for _, gpus in places)
     return AttemptRecord(job_id, 1, AttemptState.RUNNING, nodes, devices, start_s, "", "", **more)
 
 
@@ -31,22 +31,22 @@ rooms = st.dictionaries(names, st.builds(Free, st.frozensets(st.integers(0, 7)),
 def test_a_gang_gets_all_it_needs_or_nothing(free, gpus, nodes, exclude, require):
     require = tuple(sorted(require - exclude))[:nodes]
     asked = job(gpus_per_node=gpus, node_count=nodes, exclude=tuple(exclude), require=require)
-    seats = place(asked, free)
+    places = place(asked, free)
     fitting = [n for n, room in free.items() if room.slots and len(room.gpus) >= gpus and n not in exclude]
-    assert (seats is None) == (len(fitting) < nodes or not set(require) <= set(fitting))
-    if seats is not None:
-        assert len({seat.node for seat in seats}) == len(seats) == nodes
-        assert set(require) <= {seat.node for seat in seats} <= set(fitting)
-        assert all(len(seat.gpus) == gpus and set(seat.gpus) <= free[seat.node].gpus for seat in seats)
-        left = occupy(free, ((seat.node, seat.gpus) for seat in seats))
-        assert all(left[seat.node].slots == free[seat.node].slots - 1 for seat in seats)
+    assert (places is None) == (len(fitting) < nodes or not set(require) <= set(fitting))
+    if places is not None:
+        assert len({each.node for each in places}) == len(places) == nodes
+        assert set(require) <= {each.node for each in places} <= set(fitting)
+        assert all(len(each.gpus) == gpus and set(each.gpus) <= free[each.node].gpus for each in places)
+        left = occupy(free, ((each.node, each.gpus) for each in places))
+        assert all(left[each.node].slots == free[each.node].slots - 1 for each in places)
 
 
 def test_the_fullest_node_that_fits_is_taken():
     free = {"a": Free(frozenset(range(8)), 4), "b": Free(frozenset({5, 6}), 4)}
-    seats = place(job(gpus_per_node=2), free)
-    assert seats is not None
-    assert seats[0].node == "b"
+    places = place(job(gpus_per_node=2), free)
+    assert places is not None
+    assert places[0].node == "b"
 
 
 def test_nodes_that_take_no_work_are_not_free():

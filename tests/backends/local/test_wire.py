@@ -11,7 +11,7 @@ from perdure.backends.local.spec import JobSpec, signal_number
 from perdure.backends.local.wire import ACTIONS, decode, decode_action, encode
 from perdure.errors import InputError
 from perdure.model.actions import Outcome
-from perdure.model.jobs import Attempt, Job, Wish
+from perdure.model.jobs import Attempt, Job, RetryPreference
 from perdure.model.nodes import Node
 
 RECORDS = [Job, Attempt, Node, Outcome, LocalNode, LocalJob, AttemptRecord, LocalEnding, TaskExit, *ACTIONS.values()]
@@ -59,7 +59,7 @@ def test_what_is_missing_is_named():
 
 def test_whole_numbers_are_good_times():
     spec = decode(JobSpec, {"argv": ["true"], "walltime_s": 60, "wish": "never"})
-    assert (spec.walltime_s, type(spec.walltime_s), spec.wish) == (60.0, float, Wish.NEVER)
+    assert (spec.walltime_s, type(spec.walltime_s), spec.wish) == (60.0, float, RetryPreference.NEVER)
 
 
 def test_an_action_of_no_kind_is_named():

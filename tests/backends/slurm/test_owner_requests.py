@@ -5,37 +5,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.backends.slurm.owner_requests import MAX_MISREAD, OwnerRequests, owner_requests
-from perdure.model.jobs import Wish
+from perdure.model.jobs import RetryPreference
 
 
 @pytest.mark.parametrize(
     ("comment", "said"),
     [
-        ("perdure:retry=never", Wish.NEVER),
-        ("mine; perdure:retry=never, thanks", Wish.NEVER),
-        ('{"perdure": {"retry": "never"}, "APS": {}}', Wish.NEVER),
-        ('{"perdure": {"retry": "auto"}}', Wish.AUTO),
-        ('{"perdure": "never"}', Wish.NEVER),
-        ('{"perdure": "gently"}', Wish.AUTO),
-        ("perdure: retry=never", Wish.NEVER),
-        ("Perdure:  Retry = Never.", Wish.NEVER),
-        ("perdure retry=never", Wish.NEVER),
-        ("perdure=off", Wish.NEVER),
-        ("perdure:never", Wish.NEVER),
-        ("perdure: timeout=requeue, retry=never", Wish.NEVER),
-        ("'perdure:retry=never'", Wish.NEVER),
-        ("perdure: not found: retry away from n1. perdure why 7 #0a1b2c", Wish.AUTO),
-        ("perdure: see retry=never. perdure why 7 #0a1b2c", Wish.AUTO),  # our own line
-        ('{"perdure": ', Wish.AUTO),
-        ("[" * 100_000, Wish.AUTO),
-        ("{" + '"a":{' * 100_000, Wish.AUTO),
-        ("xperdure:retry=never", Wish.AUTO),
-        ("perdure:retry=No", Wish.NEVER),
-        ("PERDURE:RETRY=OFF", Wish.NEVER),
-        ('{"Perdure": {}, "perdure": {"Retry": "NEVER"}}', Wish.NEVER),
-        ('{"perdure": {"retry": false}}', Wish.NEVER),
-        ("perdure:retry=never perdure:retry=auto", Wish.NEVER),
-        ("", Wish.AUTO),
+        ("perdure:retry=never", RetryPreference.NEVER),
+        ("mine; perdure:retry=never, thanks", RetryPreference.NEVER),
+        ('{"perdure": {"retry": "never"}, "APS": {}}', RetryPreference.NEVER),
+        ('{"perdure": {"retry": "auto"}}', RetryPreference.AUTO),
+        ('{"perdure": "never"}', RetryPreference.NEVER),
+        ('{"perdure": "gently"}', RetryPreference.AUTO),
+        ("perdure: retry=never", RetryPreference.NEVER),
+        ("Perdure:  Retry = Never.", RetryPreference.NEVER),
+        ("perdure retry=never", RetryPreference.NEVER),
+        ("perdure=off", RetryPreference.NEVER),
+        ("perdure:never", RetryPreference.NEVER),
+        ("perdure: timeout=requeue, retry=never", RetryPreference.NEVER),
+        ("'perdure:retry=never'", RetryPreference.NEVER),
+        ("perdure: not found: retry away from n1. perdure why 7 #0a1b2c", RetryPreference.AUTO),
+        ("perdure: see retry=never. perdure why 7 #0a1b2c", RetryPreference.AUTO),  # our own line
+        ('{"perdure": ', RetryPreference.AUTO),
+        ("[" * 100_000, RetryPreference.AUTO),
+        ("{" + '"a":{' * 100_000, RetryPreference.AUTO),
+        ("xperdure:retry=never", RetryPreference.AUTO),
+        ("perdure:retry=No", RetryPreference.NEVER),
+        ("PERDURE:RETRY=OFF", RetryPreference.NEVER),
+        ('{"Perdure": {}, "perdure": {"Retry": "NEVER"}}', RetryPreference.NEVER),
+        ('{"perdure": {"retry": false}}', RetryPreference.NEVER),
+        ("perdure:retry=never perdure:retry=auto", RetryPreference.NEVER),
+        ("", RetryPreference.AUTO),
     ],
 )
 def test_the_owners_wish_is_found(comment, said):

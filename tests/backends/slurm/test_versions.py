@@ -8,7 +8,7 @@ from perdure.backends.slurm import accounting, picture
 from perdure.backends.slurm.node_records import read_nodes
 from perdure.backends.slurm.paths import expand_patterns
 from perdure.backends.slurm.records import OwnerClaim, read_jobs, repair
-from perdure.model.jobs import AttemptState, JobState, Wish
+from perdure.model.jobs import AttemptState, JobState, RetryPreference
 from perdure.model.nodes import NodeState
 from tests.golden.slurm.record import DELIMITER, HOSTILE, MARK
 
@@ -39,15 +39,15 @@ def test_jobs(sources):
         for job in picture.jobs("c", sources, NOW)
     }
     assert facts == {
-        "1": ("train", "root", J.RUNNING, 4, 2, True, Wish.NEVER, 0),
-        "2_3": ("sweep", "nobody", J.FAILED, 1, 1, True, Wish.AUTO, 0),
-        "3": ("later", "root", J.PENDING, 0, 1, False, Wish.AUTO, 0),
-        "4+0": ("pair", "root", J.HELD, 0, 1, True, Wish.AUTO, 0),
-        "4+1": ("pair", "root", J.HELD, 0, 1, True, Wish.AUTO, 0),
-        "6": ("put back", "root", J.PENDING, 0, 1, True, Wish.AUTO, 1),
-        "7": (HOSTILE, "nobody", J.FAILED, 0, 1, True, Wish.AUTO, 0),
-        "8": ("no output", "root", J.FAILED, 0, 1, True, Wish.AUTO, 0),
-        "9": ("lost", "root", J.FAILED, 0, 1, False, Wish.AUTO, 0),
+        "1": ("train", "root", J.RUNNING, 4, 2, True, RetryPreference.NEVER, 0),
+        "2_3": ("sweep", "nobody", J.FAILED, 1, 1, True, RetryPreference.AUTO, 0),
+        "3": ("later", "root", J.PENDING, 0, 1, False, RetryPreference.AUTO, 0),
+        "4+0": ("pair", "root", J.HELD, 0, 1, True, RetryPreference.AUTO, 0),
+        "4+1": ("pair", "root", J.HELD, 0, 1, True, RetryPreference.AUTO, 0),
+        "6": ("put back", "root", J.PENDING, 0, 1, True, RetryPreference.AUTO, 1),
+        "7": (HOSTILE, "nobody", J.FAILED, 0, 1, True, RetryPreference.AUTO, 0),
+        "8": ("no output", "root", J.FAILED, 0, 1, True, RetryPreference.AUTO, 0),
+        "9": ("lost", "root", J.FAILED, 0, 1, False, RetryPreference.AUTO, 0),
     }
 
 

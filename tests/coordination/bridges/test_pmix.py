@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.coordination.bridges.pmix import ACTIONS, OLDER_NAMES, RANGES, STATUSES, status_of, verdict_of
+from perdure.coordination.bridges.pmix import ACTIONS, OLDER_NAMES, RANGES, STATUSES, answer_of, status_of
 from perdure.coordination.bridges.registry import read
 from perdure.coordination.record import FATAL, LEAST, AnswerKind, Scope, Transient
 from perdure.coordination.wire import type_of
@@ -75,11 +75,11 @@ def test_a_rank_that_stands_for_all_is_none():
 
 
 @pytest.mark.parametrize("verdict", AnswerKind)
-def test_verdicts_go_to_pmix_and_back(verdict):
-    back = verdict_of(status_of(verdict))
+def test_answers_go_to_pmix_and_back(verdict):
+    back = answer_of(status_of(verdict))
     assert back is (AnswerKind.DECLINED if verdict is AnswerKind.REJECTED else verdict)
 
 
 def test_what_ends_a_chain_of_pmix_ends_ours():
-    assert verdict_of(-334) is AnswerKind.HANDLED
-    assert verdict_of(-231) is None
+    assert answer_of(-334) is AnswerKind.HANDLED
+    assert answer_of(-231) is None

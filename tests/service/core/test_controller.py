@@ -16,7 +16,7 @@ from perdure.coordination.ruling import Registration, handled
 from perdure.model.actions import Cancel, Comment, Drain, Exclude, Hold, Release, Requeue, Undrain
 from perdure.model.events import ActionEnded, JobChanged
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Attempt, AttemptState, Job, JobState, Wish
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState, RetryPreference
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import REMEMBERED_S, Observation
 from perdure.retry.decide import DecisionKind
@@ -162,7 +162,7 @@ def test_a_blind_requeue_of_what_can_only_fail_is_held():
     assert run.acts() == [Hold(ONE)]
 
 
-@pytest.mark.parametrize("wish", [{"wish": Wish.NEVER}, {"may_requeue": False}])
+@pytest.mark.parametrize("wish", [{"wish": RetryPreference.NEVER}, {"may_requeue": False}])
 def test_a_job_whose_owner_wants_no_help_is_left_alone(wish):
     for job in (replace(JOB, **wish), replace(REQUEUED, **wish)):
         run = after_failure(job)

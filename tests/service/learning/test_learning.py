@@ -64,7 +64,7 @@ FAILED, COMPLETED = AttemptState.FAILED, AttemptState.COMPLETED
 
 def test_a_retry_that_passes_makes_a_lesson(journal, store, learner):
     write(journal, store, "1", [(FAILED, "n1", 100.0), (COMPLETED, "n2", 500.0)])
-    (lesson,) = store.lessons({rule.cause.name: rule.cause for rule in own_rules().rules})
+    (lesson,) = store.training_examples({rule.cause.name: rule.cause for rule in own_rules().rules})
     assert (lesson.attempt.incarnation, lesson.transient, lesson.source) == (1, True, LabelSource.OUTCOME)
     assert "frobnicator" in lesson.reading.excerpt
 
@@ -72,15 +72,15 @@ def test_a_retry_that_passes_makes_a_lesson(journal, store, learner):
 def test_the_same_failure_elsewhere_makes_two(journal, store):
     write(journal, store, "1", [(FAILED, "n1", 100.0), (FAILED, "n2", 110.0)], log=SHAPE)
     causes = {rule.cause.name: rule.cause for rule in own_rules().rules}
-    lessons = store.lessons(causes)
+    lessons = store.training_examples(causes)
     assert [lesson.transient for lesson in lessons] == [False, False]
     assert lessons[0].reading.causes
-    assert store.lessons({})[0].reading.causes == ()  # a rule that is gone teaches nothing more
+    assert store.training_examples({})[0].reading.causes == ()  # a rule that is gone teaches nothing more
 
 
 def test_a_failure_that_nobody_retried_teaches_nothing(journal, store):
     write(journal, store, "1", [(FAILED, "n1", 100.0)])
-    assert store.lessons({}) == []
+    assert store.training_examples({}) == []
 
 
 def test_a_persons_word_outranks_the_outcome_and_holds_at_once(journal, store, learner):
@@ -88,7 +88,7 @@ def test_a_persons_word_outranks_the_outcome_and_holds_at_once(journal, store, l
     attempt = AttemptId("c", "1", 1)
     before = examine(JAM).verdict
     learner.correct(attempt, False, "grace", for_all=True)
-    (lesson,) = store.lessons({})
+    (lesson,) = store.training_examples({})
     assert (lesson.transient, lesson.source) == (False, LabelSource.PERSON)
     after = learner.corrected(before, "anybody")
     assert after.label is Label.DETERMINISTIC
@@ -151,7 +151,7 @@ def test_readings_are_bounded_and_corrected_ones_stay(journal, store, learner, m
         write(journal, store, str(n), [(FAILED, "n1", 100.0)], log=JAM if n else SHAPE)
     learner.correct(AttemptId("c", "0", 1), True, "grace", for_all=True)
     assert store.prune() == 2
-    assert len(store.lessons({})) == 1
+    assert len(store.training_examples({})) == 1
 
 
 def test_of_more_readings_than_are_taught_the_newest_are(journal, store, monkeypatch):
@@ -159,7 +159,7 @@ def test_of_more_readings_than_are_taught_the_newest_are(journal, store, monkeyp
     for n in range(5):
         write(journal, store, str(n), [(FAILED, "n1", 100.0)])
         store.correct(AttemptId("c", str(n), 1), True, "grace", for_all=True, now=float(n))
-    assert {lesson.attempt.job_id for lesson in store.lessons({})} == {"3", "4"}
+    assert {lesson.attempt.job_id for lesson in store.training_examples({})} == {"3", "4"}
 
 
 def test_a_failure_is_judged_kept_and_answered_though_the_notebook_is_full(learner, monkeypatch, caplog):
@@ -178,6 +178,6 @@ def test_a_damaged_model_is_not_used(journal, store, learner, caplog):
     write(journal, store, "1", [(FAILED, "n1", 100.0)])
     learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=True)
     term = learner.learn()
-    store.note_term(term, "x", b"garbage", 1.0)
+    store.note_round(term, "x", b"garbage", 1.0)
     assert Learner(store, own_rules(), lambda: 1.0).model is learner.base
     assert "model that came with Perdure" in caplog.text

@@ -39,7 +39,7 @@ def test_a_first_training_and_eight_rounds_of_a_tenth(told, mode):
 
 def test_true_labels_are_all_and_right_and_teach(told):
     assert [(r.labelled, r.wrong) for r in told["truth"][1:]] == [(10, 0)] * 8
-    assert told["truth"][-1].marks.balanced_accuracy > told["truth"][0].marks.balanced_accuracy
+    assert told["truth"][-1].metrics.balanced_accuracy > told["truth"][0].metrics.balanced_accuracy
 
 
 def test_majority_labels_everything(told):
@@ -50,7 +50,7 @@ def test_what_outcomes_prove_is_little_and_right(told):
     counts = [(r.labelled, r.wrong) for r in told["outcome"][1:]]
     assert 0 < sum(n for n, _ in counts) < 80
     assert sum(wrong for _, wrong in counts) == 0
-    assert told["outcome"][-1].marks.balanced_accuracy >= told["outcome"][0].marks.balanced_accuracy
+    assert told["outcome"][-1].metrics.balanced_accuracy >= told["outcome"][0].metrics.balanced_accuracy
 
 
 def test_an_ensemble_that_disagrees_labels_nothing_unanimously():

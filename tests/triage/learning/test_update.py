@@ -9,7 +9,7 @@ import pytest
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Example, Reading
 from perdure.triage.learning.examples import LabelSource
-from perdure.triage.learning.update import marks, update_model
+from perdure.triage.learning.update import evaluate, update_model
 from tests.triage.learning.test_examples import lesson
 
 # of the two groups the first is rehearsed, the second examines
@@ -37,14 +37,14 @@ class Fixed:
 
 
 def test_marks_are_those_of_a_coin_for_a_model_that_leans_nowhere():
-    found = marks(Fixed(0.0), KNOWN)
+    found = evaluate(Fixed(0.0), KNOWN)
     assert found.balanced_accuracy == 0.5
     assert found.log_loss == pytest.approx(math.log(2), abs=1e-4)
 
 
 def test_marks_weigh_both_kinds_alike():
     nine_to_one = [KNOWN[1]] * 9 + [KNOWN[0]]
-    assert marks(Fixed(-3.0), nine_to_one).balanced_accuracy == 0.5
+    assert evaluate(Fixed(-3.0), nine_to_one).balanced_accuracy == 0.5
 
 
 def test_good_lessons_are_learnt():
@@ -95,7 +95,7 @@ def test_what_makes_it_worse_on_lessons_that_were_held_back_is_rolled_back():
     after, term = update_model(model, model, lessons, KNOWN + FIXED)
     assert 0 < term.lessons < 40
     assert (after, term.adopted) == (model, False)
-    assert "the site's own lessons" in term.reason
+    assert "the site's own examples" in term.reason
 
 
 def test_without_lessons_the_model_is_the_one_that_came():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from perdure.backends.local.placement import Seat, choose_victims, free_capacity, occupy, place
+from perdure.backends.local.placement import TaskPlace, choose_victims, free_capacity, occupy, place
 from perdure.backends.local.records import (
     AttemptRecord,
     InjectedFault,
@@ -126,7 +126,7 @@ class Core:
         return job_id
 
     def candidates(self, spec: JobSpec, excluded: Iterable[str]) -> int:
-        """How many nodes could ever seat a task of such a job."""
+        """How many nodes could ever host a task of such a job."""
         barred = set(excluded)
         return sum(node.name not in barred and node.gpus >= spec.gpus_per_node for node in self.nodes.values())
 
@@ -401,10 +401,10 @@ class Core:
             if job.eligible_s > now:
                 self._wait(job, "BeginTime")
                 continue
-            seats = None if job.need in unmet else place(job, free)
-            if seats is not None:
-                free = occupy(free, ((seat.node, seat.gpus) for seat in seats))
-                self._start(job, seats, now)
+            places = None if job.need in unmet else place(job, free)
+            if places is not None:
+                free = occupy(free, ((each.node, each.gpus) for each in places))
+                self._start(job, places, now)
                 continue
             self._wait(job, "Resources")
             if job.need not in unmet:
@@ -417,14 +417,14 @@ class Core:
         if job.reason != reason:
             self.put_job(replace(job, reason=reason))
 
-    def _start(self, job: LocalJob, seats: tuple[Seat, ...], now: float) -> None:
+    def _start(self, job: LocalJob, places: tuple[TaskPlace, ...], now: float) -> None:
         job = replace(job, state=JobState.RUNNING, incarnation=job.incarnation + 1, reason="", end_s=None)
         attempt = AttemptRecord(
             job_id=job.job_id,
             incarnation=job.incarnation,
             state=AttemptState.RUNNING,
-            nodes=tuple(seat.node for seat in seats),
-            devices=tuple(seat.gpus for seat in seats),
+            nodes=tuple(each.node for each in places),
+            devices=tuple(each.gpus for each in places),
             start_s=now,
             log=self._log_pattern.format(job=job.job_id, incarnation=job.incarnation),
             user=job.spec.user,

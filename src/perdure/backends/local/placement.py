@@ -17,8 +17,8 @@ class Free:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """A place for one task."""
+class TaskPlace:
+    """The node and the GPU numbers of one task."""
 
     node: str
     gpus: tuple[int, ...]
@@ -32,17 +32,17 @@ def free_capacity(nodes: Iterable[LocalNode], running: Iterable[AttemptRecord]) 
     return free
 
 
-def occupy(free: Mapping[str, Free], seats: Iterable[tuple[str, tuple[int, ...]]]) -> dict[str, Free]:
+def occupy(free: Mapping[str, Free], places: Iterable[tuple[str, tuple[int, ...]]]) -> dict[str, Free]:
     """What stays free once these (node, GPUs) are taken; nodes that take no work are passed over."""
     left = dict(free)
-    for node, gpus in seats:
+    for node, gpus in places:
         if node in left:
             left[node] = Free(left[node].gpus - set(gpus), left[node].slots - 1)
     return left
 
 
-def place(job: LocalJob, free: Mapping[str, Free]) -> tuple[Seat, ...] | None:
-    """Seats for the whole gang, or None.
+def place(job: LocalJob, free: Mapping[str, Free]) -> tuple[TaskPlace, ...] | None:
+    """A place for each task of the gang; None where they do not all fit.
 
     Required nodes come first; the others are those where the fewest GPUs stay over (best fit), which keeps
     room for wide jobs. Of a node the lowest GPU numbers are taken.
@@ -57,7 +57,7 @@ def place(job: LocalJob, free: Mapping[str, Free]) -> tuple[Seat, ...] | None:
     chosen = [*job.required, *others][: job.node_count]
     if len(chosen) < job.node_count:
         return None
-    return tuple(Seat(name, tuple(sorted(free[name].gpus)[:need])) for name in chosen)
+    return tuple(TaskPlace(name, tuple(sorted(free[name].gpus)[:need])) for name in chosen)
 
 
 def choose_victims(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from perdure.errors import InputError
-from perdure.model.jobs import Wish
+from perdure.model.jobs import RetryPreference
 
 
 class JobSpec(Struct, frozen=True):
@@ -31,7 +31,7 @@ class JobSpec(Struct, frozen=True):
     may_requeue: bool = True
     requeue_on_node_fail: bool = True  # by the cluster itself, as Slurm does with JobRequeue=1
     max_requeues: int | None = None  # None is no limit
-    wish: Wish = Wish.AUTO
+    wish: RetryPreference = RetryPreference.AUTO
     priority: int = 0  # higher goes first
     preemptible: bool = False  # by a job of higher priority that does not fit otherwise
     exclude: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from itertools import pairwise
 import re2
 
 from perdure.model.comment_line import mark_of
-from perdure.model.jobs import Wish
+from perdure.model.jobs import RetryPreference
 
 MAX_MISREAD = 60  # characters of what was not understood
 MAX_TEXT = 4096  # characters that are read, where it is not JSON
@@ -28,8 +28,8 @@ _FIRST = re2.compile(r"([^\s,=:]{1,40})\s?=\s?([^\s,]*)")
 _KNOWN = re2.compile(r"(?:^|[\s,])(retry|nodes|timeout)\s?[=:]\s?([^\s,]*)")
 _RANGE = re2.compile(r"(\d{1,6})-(\d{1,6})")
 _AROUND = " \t\"'()."
-_RETRY = {"never": Wish.NEVER, "no": Wish.NEVER, "off": Wish.NEVER, "false": Wish.NEVER}
-_RETRY |= {"auto": Wish.AUTO, "yes": Wish.AUTO, "on": Wish.AUTO, "true": Wish.AUTO}
+_RETRY = dict.fromkeys(("never", "no", "off", "false"), RetryPreference.NEVER)
+_RETRY |= dict.fromkeys(("auto", "yes", "on", "true"), RetryPreference.AUTO)
 _TIMEOUT = {"requeue": True, "stop": False}
 
 
@@ -37,7 +37,7 @@ _TIMEOUT = {"requeue": True, "stop": False}
 class OwnerRequests:
     """What a comment asks for."""
 
-    retry: Wish = Wish.AUTO
+    retry: RetryPreference = RetryPreference.AUTO
     nodes: tuple[int, int] | None = None
     requeue_at_timeout: bool = False
     misread: str = ""  # the first words for us that mean nothing, on one line
@@ -47,18 +47,18 @@ def owner_requests(comment: str) -> OwnerRequests:
     """Read a job's comment.
 
     >>> owner_requests("mine; Perdure: retry=Off").retry, owner_requests('{"perdure": {"nodes": "2-3"}}').nodes
-    (<Wish.NEVER: 'never'>, (2, 3))
+    (<RetryPreference.NEVER: 'never'>, (2, 3))
     >>> owner_requests("perdure:retry=nevr").misread, owner_requests("perdure: please do not retry").misread
     ('perdure:retry=nevr', 'perdure: please do not retry')
     """
     if "perdure" not in comment.lower() or mark_of(comment):
         return OwnerRequests()
-    retry, nodes, at_timeout, misread = Wish.AUTO, None, False, ""
+    retry, nodes, at_timeout, misread = RetryPreference.AUTO, None, False, ""
     for key, value in _in_json(comment) if comment.lstrip().startswith("{") else _in_text(comment[:MAX_TEXT]):
         found: object = None
         match key:
             case "retry" if value in _RETRY:
-                found, retry = True, max(retry, _RETRY[value], key=(Wish.AUTO, Wish.NEVER).index)
+                found, retry = True, max(retry, _RETRY[value], key=(RetryPreference.AUTO, RetryPreference.NEVER).index)
             case "nodes":
                 found = nodes = _range(value) or nodes
             case "timeout" if value in _TIMEOUT:

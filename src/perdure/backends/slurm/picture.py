@@ -15,7 +15,7 @@ from perdure.backends.slurm.owner_requests import OwnerRequests, owner_requests
 from perdure.backends.slurm.records import CLOCKS_APART_S, JobRecord, ended_badly, waits_again
 from perdure.backends.slurm.sbatch import WalltimeWarning
 from perdure.model.chain_link import chain_link_of
-from perdure.model.exits import ExitWish, wish_of
+from perdure.model.exits import ExitRequest, exit_request_of
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import NodeState
@@ -272,7 +272,7 @@ def _in_grace_time(attempt: Attempt, record: JobRecord) -> Attempt:
     A program that asks by its exit code not to be run again is heard all the same.
     """
     began, end_s = record.preempt_s, attempt.end_s
-    asks = wish_of(attempt.exit_code) in (ExitWish.NEVER, ExitWish.STOP)
+    asks = exit_request_of(attempt.exit_code) in (ExitRequest.NEVER, ExitRequest.STOP)
     if attempt.state is not AttemptState.FAILED or None in (began, end_s) or asks:
         return attempt
     within = attempt.start_s <= (began or 0) <= (end_s or 0)

@@ -113,10 +113,10 @@ RANGES: Mapping[str, Range] = {
 
 
 class Action(NamedTuple):
-    """What a handler of PMIx answers its chain with, and the verdict that this is."""
+    """What a handler of PMIx answers its chain with, and which of our answers this is."""
 
     number: int
-    verdict: AnswerKind
+    answer: AnswerKind
 
 
 ACTIONS: Mapping[str, Action] = {
@@ -128,20 +128,20 @@ ACTIONS: Mapping[str, Action] = {
 
 _NAMES = {status.number: name for name, status in STATUSES.items()}
 _SCOPES: Mapping[str | int, Scope] = {key: r.scope for name, r in RANGES.items() for key in (name, r.number)}
-_VERDICTS = {action.number: action.verdict for action in ACTIONS.values()}
-_NUMBERS = {action.verdict: action.number for action in ACTIONS.values()}
+_ANSWERS = {action.number: action.answer for action in ACTIONS.values()}
+_NUMBERS = {action.answer: action.number for action in ACTIONS.values()}
 _SLURM = re2.compile(r"slurm\.pmix\.(\d{1,10})\.(\d{1,10})")
 _MAX_RANK = 2**31  # larger numbers are wildcards
 
 
-def verdict_of(status: int) -> AnswerKind | None:
-    """The verdict that a handler's status is; None for a status that is not an answer."""
-    return _VERDICTS.get(status)
+def answer_of(status: int) -> AnswerKind | None:
+    """The answer that a handler's status is; None for a status that is not an answer."""
+    return _ANSWERS.get(status)
 
 
-def status_of(verdict: AnswerKind) -> int:
+def status_of(answer: AnswerKind) -> int:
     """The status to answer a chain of PMIx with. It knows no rejection: that is not an action."""
-    return _NUMBERS.get(verdict, ACTIONS["PMIX_EVENT_NO_ACTION_TAKEN"].number)
+    return _NUMBERS.get(answer, ACTIONS["PMIX_EVENT_NO_ACTION_TAKEN"].number)
 
 
 def read(text: str, context: BridgeContext) -> Iterator[ExceptionRecord | None]:

@@ -33,7 +33,7 @@ from perdure.triage.verdict import Verdict
 log = logging.getLogger("perdure")
 
 MIN_NEWS = 5
-"""New lessons from outcomes that make a round of teaching worth it; a person's word always does."""
+"""New examples from outcomes that make a training round worth it; a person's word always does."""
 
 
 class Learner:
@@ -48,7 +48,7 @@ class Learner:
         self._rules = rules
         self._causes = {rule.cause.name: rule.cause for rule in rules.rules}
         self._clock = clock
-        self._turn = threading.Lock()  # one round of teaching at a time
+        self._turn = threading.Lock()  # one training round at a time
         self.base: Model = own_model()
         self.model: Model = self._latest()
         self._corrections: tuple[Correction, ...] = tuple(store.corrections())
@@ -102,24 +102,23 @@ class Learner:
         return found
 
     def learn(self, anyway: bool = False) -> RoundResult | None:
-        """One round of teaching, if there is news (or `anyway`): its result, None where nothing was taught."""
+        """One training round, if there is news (or `anyway`): its result, None without one."""
         with self._turn:
-            lessons = self.store.lessons(self._causes)
-            digest = _digest(lessons)
-            if not anyway and not self._is_news(lessons, digest):
+            examples = self.store.training_examples(self._causes)
+            digest = _digest(examples)
+            if not anyway and not self._is_news(examples, digest):
                 return None
-            model, term = update_model(self.base, self.model, lessons, self.known)
-            self.store.note_term(term, digest, model.save() if term.adopted else None, self._clock())
+            model, result = update_model(self.base, self.model, examples, self.known)
+            self.store.note_round(result, digest, model.save() if result.adopted else None, self._clock())
             self.model = model
-            return term
+            return result
 
     def turn(self) -> None:
-        """What is due every now and then: teach, and delete the oldest readings."""
-        term = self.learn()
-        if term is not None:
-            log.info(
-                "taught %d lessons: %s (%s)", term.lessons, "adopted" if term.adopted else "not adopted", term.reason
-            )
+        """What is due every now and then: train, and delete the oldest readings."""
+        result = self.learn()
+        if result is not None:
+            adopted = "adopted" if result.adopted else "not adopted"
+            log.info("trained on %d examples: %s (%s)", result.lessons, adopted, result.reason)
         self.store.prune()
 
     def roll_back(self) -> bool:
@@ -129,23 +128,23 @@ class Learner:
             self.model = self._latest()
             return found
 
-    def _is_news(self, lessons: Sequence[TrainingExample], digest: str) -> bool:
+    def _is_news(self, examples: Sequence[TrainingExample], digest: str) -> bool:
         last = self.store.last_round()
-        persons = any(lesson.source is LabelSource.PERSON for lesson in lessons)
+        persons = any(example.source is LabelSource.PERSON for example in examples)
         if last is None:
-            return persons or len(lessons) >= MIN_NEWS
-        taught, term = last
-        grown = len(lessons) - int(term["offered"])
-        return taught != digest and (grown >= MIN_NEWS or persons or term["persons"] > 0)
+            return persons or len(examples) >= MIN_NEWS
+        digest_before, result = last
+        grown = len(examples) - int(result["offered"])
+        return digest_before != digest and (grown >= MIN_NEWS or persons or result["persons"] > 0)
 
     @cached_property
     def known(self) -> Sequence[Example]:
-        """What is rehearsed, and examines each update: the foundry's programs."""
+        """The labelled failures that are replayed in each update, and evaluate it: the foundry's programs."""
         path = resources.files("perdure.triage") / "data" / "foundry.jsonl.gz"
         with resources.as_file(path) as file:
             return [each.example for each in read_logs(Path(file))]
 
 
-def _digest(lessons: Sequence[TrainingExample]) -> str:
-    said = sorted(f"{each.attempt}\0{each.transient}\0{each.source}" for each in lessons)
+def _digest(examples: Sequence[TrainingExample]) -> str:
+    said = sorted(f"{each.attempt}\0{each.transient}\0{each.source}" for each in examples)
     return hashlib.sha256("\n".join(said).encode()).hexdigest()

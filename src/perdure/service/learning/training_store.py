@@ -1,4 +1,4 @@
-"""The training store: what triage read of each failure, what persons said of it, and the rounds of teaching.
+"""The training store: what triage read of each failure, what persons said of it, and the training rounds.
 
 Bounded: readings beyond `MAX_READINGS` and older than their job's rows are dropped, models beyond the newest few.
 """
@@ -29,7 +29,7 @@ from perdure.triage.learning.outcomes import Trial, labels
 from perdure.triage.learning.update import RoundResult
 
 MAX_READINGS = 20_000
-MAX_TAUGHT = 5_000  # readings that are looked through for lessons, the newest
+MAX_TAUGHT = 5_000  # the newest readings, of which training examples are made
 KEPT_MODELS = 5
 _AT_ONCE = 400  # jobs a query
 
@@ -92,7 +92,7 @@ class TrainingStore:
         with self._store.writing() as db:
             db.execute(self._insert(readings).on_conflict_do_nothing(), row)
 
-    def lessons(self, causes: Mapping[str, Cause]) -> list[TrainingExample]:
+    def training_examples(self, causes: Mapping[str, Cause]) -> list[TrainingExample]:
         """All that the site has learnt: what outcomes prove, and what persons said. `causes` are the rules' by name."""
         rows = self._readings()
         proved: dict[AttemptId, bool] = {}
@@ -167,20 +167,20 @@ class TrainingStore:
                 for row in db.execute(query)
             ]  # fmt: skip
 
-    # -- teaching
+    # -- training
 
-    def note_term(self, term: RoundResult, lessons: str, model: bytes | None, now: float) -> None:
-        """Write a round of teaching down, with the model that it led to, if it was adopted."""
-        row = {"cluster": self.cluster, "time_s": now, "adopted": term.adopted, "lessons": lessons, "model": model}
+    def note_round(self, result: RoundResult, digest: str, model: bytes | None, now: float) -> None:
+        """Write a training round down, with the model that it led to, if it was adopted."""
+        row = {"cluster": self.cluster, "time_s": now, "adopted": result.adopted, "lessons": digest, "model": model}
         with self._store.writing() as db:
-            db.execute(terms.insert(), {**row, "payload": json.dumps(asdict(term))})
+            db.execute(terms.insert(), {**row, "payload": json.dumps(asdict(result))})
             newest = select(terms.c.seq).where(terms.c.cluster == self.cluster, terms.c.model.is_not(None))
             kept = newest.order_by(terms.c.seq.desc()).limit(KEPT_MODELS)
             old = and_(terms.c.cluster == self.cluster, terms.c.model.is_not(None), terms.c.seq.not_in(kept))
             db.execute(update(terms).where(old).values(model=None))
 
     def last_round(self) -> tuple[str, Mapping[str, Any]] | None:
-        """Of the latest round of teaching the digest of what was taught, and the rest of it; None where none was."""
+        """The digest of the latest training round's examples, and its result; None before the first."""
         query = select(terms.c.lessons, cast(terms.c.payload, Text)).where(terms.c.cluster == self.cluster)
         with self._store.reading() as db:
             found = db.execute(query.order_by(terms.c.seq.desc()).limit(1)).one_or_none()

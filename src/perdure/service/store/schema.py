@@ -232,7 +232,7 @@ terms = Table(  # rounds of teaching, and the models they made
     Column("cluster", String, nullable=False),
     Column("time_s", Float, nullable=False),
     Column("adopted", Boolean, nullable=False),
-    Column("lessons", String, nullable=False),  # digest of what was taught
+    Column("lessons", String, nullable=False),  # digest of the training examples
     Column("payload", JSON, nullable=False),  # the whole triage.learning.teach.Term
     Column("model", LargeBinary),  # of the newest adopted ones
 )

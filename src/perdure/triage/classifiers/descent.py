@@ -22,7 +22,7 @@ from perdure.triage.classifiers.regression import balanced, both_kinds, calibrat
 
 EPOCHS, BATCH, RATE, MIN_STEPS = 12, 16, 3e-3, 150
 UPDATE_EPOCHS, UPDATE_RATE = 3, 3e-4
-"""Low: what an update does not rehearse is forgotten the faster the larger its steps are."""
+"""Low: what an update does not replay is forgotten the faster the larger its steps are."""
 DROPOUT, WORD_DROPOUT = 0.3, 0.1
 CALIBRATION_FOLDS = 2  # each costs a training
 Words = NDArray[np.int64]

@@ -58,7 +58,7 @@ def nudge(
     """The weights after new examples, at least one: minimise their mean log-loss + stiffness / 2 * |w - w_old|^2 / n.
 
     Proximal: what the examples do not speak of stays as it is. The calibration stays too, and both kinds weigh alike
-    in the mean, so that a stream with few transient failures does not teach that there are none.
+    in the mean, so that a stream with few transient failures does not suggest that there are none.
     """
     matrix = matrix_of([features(example.reading) for example in examples])
     touched = np.flatnonzero(np.asarray(matrix.sum(axis=0)).ravel())

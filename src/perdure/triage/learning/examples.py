@@ -1,4 +1,4 @@
-"""Lessons: failures whose truth a site has learnt, and which of them a model may be taught."""
+"""Training examples: failures whose label a site knows, and which of them a model may be trained on."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class TrainingExample:
     source: LabelSource
 
     @property
-    def example(self) -> Example:
-        """The lesson as an example; failures that look alike are one group."""
+    def for_model(self) -> Example:
+        """The example as a classifier takes it; failures that look alike are one group."""
         return Example(str(self.attempt), f"site/{self.fingerprint}", self.transient, self.reading)
 
 
@@ -43,62 +43,63 @@ class ExampleCaps:
     per_fingerprint: int = 5
     per_user: int = 50
     share_of_one_user: float = 0.2
-    """At most this share of all that is taught comes from one user (but `floor_per_user` may always)."""
+    """At most this share of the training data comes from one user (but `floor_per_user` may always)."""
     floor_per_user: int = 5
     most: int = 5000
 
 
-def taught(lessons: Iterable[TrainingExample], caps: ExampleCaps | None = None) -> list[TrainingExample]:
-    """The lessons that a model is taught, newest first.
+def select_examples(examples: Iterable[TrainingExample], caps: ExampleCaps | None = None) -> list[TrainingExample]:
+    """The examples that a model is trained on, newest first.
 
-    Of an attempt a person's word counts, else the newest. A fingerprint of which outcomes say both teaches nothing,
+    Of an attempt a person's word counts, else the newest. A fingerprint with contradictory outcomes is left out,
     until a person speaks. What persons say is not capped.
     """
     caps = caps or ExampleCaps()
     ordered = sorted(
-        lessons, key=lambda lesson: (lesson.source is not LabelSource.PERSON, -lesson.time_s, lesson.attempt)
+        examples, key=lambda example: (example.source is not LabelSource.PERSON, -example.time_s, example.attempt)
     )
     one_each: dict[AttemptId, TrainingExample] = {}
-    for lesson in ordered:
-        one_each.setdefault(lesson.attempt, lesson)
-    told = {lesson.fingerprint: lesson.transient for lesson in reversed(ordered) if lesson.source is LabelSource.PERSON}
+    for example in ordered:
+        one_each.setdefault(example.attempt, example)
+    persons = [example for example in reversed(ordered) if example.source is LabelSource.PERSON]
+    told = {example.fingerprint: example.transient for example in persons}
     both = _contradictory(one_each.values())
     clear = [
-        lesson
-        for lesson in one_each.values()
-        if lesson.source is LabelSource.PERSON
+        example
+        for example in one_each.values()
+        if example.source is LabelSource.PERSON
         or (
-            told[lesson.fingerprint] == lesson.transient
-            if lesson.fingerprint in told
-            else lesson.fingerprint not in both
+            told[example.fingerprint] == example.transient
+            if example.fingerprint in told
+            else example.fingerprint not in both
         )
     ]
     return _capped(clear, caps)
 
 
-def _contradictory(lessons: Iterable[TrainingExample]) -> set[str]:
+def _contradictory(examples: Iterable[TrainingExample]) -> set[str]:
     """Fingerprints of which outcomes say both kinds."""
     kinds: dict[str, set[bool]] = {}
-    for lesson in lessons:
-        if lesson.source is LabelSource.OUTCOME:
-            kinds.setdefault(lesson.fingerprint, set()).add(lesson.transient)
+    for example in examples:
+        if example.source is LabelSource.OUTCOME:
+            kinds.setdefault(example.fingerprint, set()).add(example.transient)
     return {fingerprint for fingerprint, said in kinds.items() if len(said) > 1}
 
 
-def _capped(lessons: list[TrainingExample], caps: ExampleCaps) -> list[TrainingExample]:
-    of_user_most = max(caps.floor_per_user, min(caps.per_user, int(caps.share_of_one_user * len(lessons))))
+def _capped(examples: list[TrainingExample], caps: ExampleCaps) -> list[TrainingExample]:
+    of_user_most = max(caps.floor_per_user, min(caps.per_user, int(caps.share_of_one_user * len(examples))))
     of_fingerprint: Counter[str] = Counter()
     of_user: Counter[str] = Counter()
     kept = []
-    for lesson in lessons:
-        by_person = lesson.source is LabelSource.PERSON
+    for example in examples:
+        by_person = example.source is LabelSource.PERSON
         if not by_person and (
-            of_fingerprint[lesson.fingerprint] >= caps.per_fingerprint or of_user[lesson.user] >= of_user_most
+            of_fingerprint[example.fingerprint] >= caps.per_fingerprint or of_user[example.user] >= of_user_most
         ):
             continue
-        of_fingerprint[lesson.fingerprint] += 1
-        of_user[lesson.user] += 1
-        kept.append(lesson)
+        of_fingerprint[example.fingerprint] += 1
+        of_user[example.user] += 1
+        kept.append(example)
         if len(kept) == caps.most:
             break
     return kept

@@ -28,7 +28,7 @@ OF_A_SERVICE = frozenset({"net", "tracker", "obj_store", "fs", "nccl_timeout", "
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One attempt of a job, as far as it teaches. The same program: a changed one is another job to us."""
+    """One attempt of a job, as far as it labels failures. The same program: a changed one is another job to us."""
 
     attempt: AttemptId
     nodes: frozenset[str]

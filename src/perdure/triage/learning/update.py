@@ -1,7 +1,7 @@
-"""Teaching: a model is updated with a site's lessons, and the update is adopted only if it is not worse.
+"""Training: a model is updated with a site's examples, and the update is adopted only if it is not worse.
 
-The pupil is always the model that came with Perdure, so that a lesson withdrawn is a lesson unlearnt. An update is
-examined on a fixed set that it was never taught, and on lessons of the site that were held back; it is adopted only
+Training always starts from the model that came with Perdure, so that an example withdrawn is forgotten. An update is
+evaluated on a fixed test set, and on examples of the site that were held out; it is adopted only
 where it is worse on neither. What the model knew before is replayed with the new examples, so that it is not forgotten.
 """
 
@@ -14,19 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from perdure.triage.classifiers.protocol import Example, Model
-from perdure.triage.learning.examples import ExampleCaps, LabelSource, TrainingExample, taught
+from perdure.triage.learning.examples import ExampleCaps, LabelSource, TrainingExample, select_examples
 
 HELD_BACK = 5
-"""One group in so many (a fingerprint of lessons, a family of known failures) is never taught, and examines."""
+"""One group in this many (a fingerprint of examples, a family of known failures) is held out for evaluation."""
 ALLOWED_FALL = 0.01
 """Of the balanced accuracy, and..."""
 ALLOWED_RISE = 0.02
-"""...of the log-loss: one example that sits on the fence moves both, and shows nothing."""
+"""...of the log-loss: one example near the decision threshold moves both, and shows nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationMetrics:
-    """How a model did in an examination. Both kinds of failure weigh the same."""
+    """The metrics of a model on a test set. Both labels weigh the same."""
 
     examples: int
     balanced_accuracy: float
@@ -35,10 +35,10 @@ class EvaluationMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """One round of teaching: what was taught, the marks before and after, and what happened to the update."""
+    """One training round: the examples, the metrics before and after, and whether the update was adopted."""
 
-    offered: int  # lessons that there were
-    lessons: int  # of them taught
+    offered: int  # examples that there were
+    lessons: int  # of them trained on
     persons: int  # of those offered, that are a person's word
     fixed_before: EvaluationMetrics
     fixed_after: EvaluationMetrics
@@ -51,36 +51,32 @@ class RoundResult:
 def update_model(
     base: Model,
     current: Model,
-    lessons: Sequence[TrainingExample],
+    examples: Sequence[TrainingExample],
     known: Sequence[Example],
     caps: ExampleCaps | None = None,
 ) -> tuple[Model, RoundResult]:
     """The model to use from now on, and how it came to that.
 
-    `base` is the model that came with Perdure, `current` the one in use, `known` what was true before any lesson: most
-    groups of it are rehearsed, one in `HELD_BACK` is the fixed set. Where the update is worse than `current`, `current`
-    is used on.
+    `base` is the model that came with Perdure, `current` the one in use, `known` the labelled failures that ship with
+    it: most groups of it are replayed, one in `HELD_BACK` is the fixed test set. Where the update is worse than
+    `current`, `current` is used on.
     """
-    rehearsal, fixed = ([e for e in known if _is_held_back(e.group) is examined] for examined in (False, True))
-    chosen = taught(lessons, caps)
-    learnt = [
-        lesson.example
-        for lesson in chosen
-        if lesson.source is LabelSource.PERSON or not _is_held_back(lesson.fingerprint)
+    replayed, fixed = ([e for e in known if _is_held_back(e.group) is held_out] for held_out in (False, True))
+    chosen = select_examples(examples, caps)
+    training = [
+        each.for_model for each in chosen if each.source is LabelSource.PERSON or not _is_held_back(each.fingerprint)
     ]
     site = [
-        lesson.example
-        for lesson in chosen
-        if lesson.source is not LabelSource.PERSON and _is_held_back(lesson.fingerprint)
+        each.for_model for each in chosen if each.source is not LabelSource.PERSON and _is_held_back(each.fingerprint)
     ]
-    update = base.update([*learnt, *rehearsal]) if learnt else base
-    before, after = (marks(model, fixed) for model in (current, update))
-    site_before, site_after = (marks(model, site) for model in (current, update))
-    reason = worse("the fixed set", before, after) or worse("the site's own lessons", site_before, site_after)
-    persons = sum(lesson.source is LabelSource.PERSON for lesson in lessons)
-    term = RoundResult(
-        len(lessons),
-        len(learnt),
+    update = base.update([*training, *replayed]) if training else base
+    before, after = (evaluate(model, fixed) for model in (current, update))
+    site_before, site_after = (evaluate(model, site) for model in (current, update))
+    reason = worse("the fixed set", before, after) or worse("the site's own examples", site_before, site_after)
+    persons = sum(each.source is LabelSource.PERSON for each in examples)
+    result = RoundResult(
+        len(examples),
+        len(training),
         persons,
         before,
         after,
@@ -89,11 +85,11 @@ def update_model(
         not reason,
         reason or "not worse anywhere",
     )
-    return (current if reason else update), term
+    return (current if reason else update), result
 
 
-def marks(model: Model, examples: Sequence[Example]) -> EvaluationMetrics:
-    """Examine a model. Without examples of a kind, that kind counts as told rightly."""
+def evaluate(model: Model, examples: Sequence[Example]) -> EvaluationMetrics:
+    """Evaluate a model. A label without examples counts as predicted rightly."""
     if not examples:
         return EvaluationMetrics(0, 1.0, 0.0)
     z = np.array([model.log_odds(example.reading) for example in examples])

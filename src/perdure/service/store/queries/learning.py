@@ -16,7 +16,7 @@ from perdure.service.store.schema import corrections, exceptions, readings, term
 
 @dataclass(frozen=True, slots=True)
 class TermRow:
-    """One round of teaching: `term` has the fields of `triage.learning.teach.Term`."""
+    """One training round: `term` has the fields of `triage.learning.update.RoundResult`."""
 
     number: int
     time_s: float

@@ -79,7 +79,7 @@ class Raised(BaseModel):
 
 
 class AnswerBody(_ExceptionRequest):
-    """The verdict of a handler that was asked."""
+    """The answer of a handler that was asked."""
 
     handler: Name
     verdict: Literal["handled", "annotated", "declined", "deferred", "rejected"]

@@ -1,4 +1,4 @@
-"""What the service learns: corrections by persons, rounds of teaching, and the way back."""
+"""What the service learns: corrections by persons, training rounds, and roll-backs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CorrectionAsked(BaseModel):
 
 
 class RoundItem(Item):
-    """One round of teaching. `term` says what was taught, and the marks before and after."""
+    """One training round. `term` has its examples, and the metrics before and after."""
 
     number: int
     time_s: float
@@ -71,7 +71,7 @@ def correct(web: Here, identity: Owner, job_id: JobId, incarnation: Incarnation,
 
 @router.get("/learning")
 def get_learning(web: Here, identity: Viewer) -> LearningItem:
-    """What was taught, and what persons said. Others see the corrections of their own."""
+    """Training rounds and corrections. A viewer sees only their own corrections."""
     said = [c for c in learning.all_corrections(web.reader) if identity.role is Role.OPERATOR or c.by == identity.user]
     return LearningItem(
         rounds=[RoundItem.of_parts(row) for row in learning.rounds(web.reader)],
@@ -81,7 +81,7 @@ def get_learning(web: Here, identity: Viewer) -> LearningItem:
 
 @router.post("/learning/rounds", status_code=201)
 def teach(web: Here, identity: Operator) -> LearningItem:
-    """Hold a round of teaching now, whether or not there is news."""
+    """Start a training round now, whether or not there is news."""
     learner_of(web).learn(anyway=True)
     return get_learning(web, identity)
 
