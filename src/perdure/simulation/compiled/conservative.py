@@ -5,6 +5,9 @@ waiting jobs from their promised starts on. A job that starts as promised change
 expected neither. A waiting job is moved forward in place: before its own promise only the others stand, so that a look
 at what is free up to there tells whether it can be earlier. It can only begin before what has come free since the last
 look ends: where jobs run as long as expected nobody is looked at again.
+
+The plain form makes its forecast again from all promises in each pass, which costs the square of the queue. Here a pass
+without an early end looks at new jobs only, and one with it makes a short search for each waiting job.
 """
 
 from __future__ import annotations
@@ -37,6 +40,9 @@ class Promises(NamedTuple):
 
     Kept true between passes: at every tick from the first stretch on, what is free is the cluster less the running jobs
     that are expected to run then, and less the waiting jobs that were promised to. Two stretches that meet differ.
+
+    A promise can be broken in one way only: a job runs beyond its limit and holds GPUs that were promised to others.
+    Then the profile is negative somewhere, `broken` is set, and the next pass makes all promises again in order.
     """
 
     walltime: NDArray[np.int64]  # of each job, 0 where there is none
@@ -50,7 +56,11 @@ class Promises(NamedTuple):
 
 
 def prepare(policy: Conservative, jobs: Workload, total_gpus: int) -> Promises:  # noqa: ARG001
-    """Nobody waits, nobody runs, all is free."""
+    """The state before the first event: nobody waits, nobody runs, all is free.
+
+    Each running job has at most one stretch of the profile that begins at its end, each waiting one two, which bounds
+    its length. At most `total_gpus` jobs run at once.
+    """
     n = len(jobs)
     most = min(n, total_gpus)
     tally = records(
@@ -70,14 +80,17 @@ def prepare(policy: Conservative, jobs: Workload, total_gpus: int) -> Promises: 
 
 @kernel
 def _arrive(state, part, row):  # type: ignore[no-untyped-def]  # noqa: ARG001
-    """A job that came, or came back, is promised nothing yet."""
+    """A job that came, or came back after a failure, waits behind all others; the next pass promises it a start."""
     part.begin[row] = NEVER
     append(part.links, part.waiting[0], row)
 
 
 @kernel
 def _leave(state, part, row):  # type: ignore[no-untyped-def]
-    """A running job's end is no longer expected; if it ends early, its GPUs are free until then."""
+    """A running job has ended. If it ended early, its GPUs are free until its expected end, and others may move there.
+
+    An attempt that failed counts as ended: the next one is a new arrival.
+    """
     now, gpus = state.tally[0].now, np.int64(state.job[row].gpus)
     end = state.job[row].resumed + _length(state, part, row)
     strike(part.agenda, end, gpus)
@@ -89,7 +102,17 @@ def _leave(state, part, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _give(state, part):  # type: ignore[no-untyped-def]
-    """Make promises, move them forward where a job has ended, and start whoever is due."""
+    """Make promises, move them forward where a job has ended, and start whoever is due.
+
+    Which waiting jobs are looked at, in the order of arrival:
+
+    - all, where a job has ended or is overdue, and GPUs have come free since or a promise is broken (`moves`);
+    - all, where a promised start is due, or one that was due could not be kept;
+    - else only the new ones, at the end of the queue.
+
+    `until` is the last tick at which anything has come free since the last pass; moving one job forward frees its old
+    place for those behind it, so that it grows within the pass.
+    """
     tally, now = part.tally[0], state.tally[0].now
     _go_to(part, now)
     _hold_overdue(part, now)
@@ -124,7 +147,10 @@ def _give(state, part):  # type: ignore[no-untyped-def]
 
 @kernel
 def _first_new(part):  # type: ignore[no-untyped-def]
-    """The first of those at the end of the queue who are promised nothing yet; -1 for none."""
+    """The first job of those at the end of the queue that are promised nothing yet; -1 for none.
+
+    Read from the end: a pass over a long queue of promised jobs does not touch them.
+    """
     new, row = np.int64(-1), part.waiting[0].last
     while row >= 0 and part.begin[row] == NEVER:
         new = row
@@ -134,7 +160,10 @@ def _first_new(part):  # type: ignore[no-untyped-def]
 
 @kernel
 def _next_change(state, part):  # type: ignore[no-untyped-def]  # noqa: ARG001
-    """The next promised start, unless a running job may be over its limit by then."""
+    """The next promised start; `NEVER` where a running job may be over its limit by then.
+
+    In that case the promise depends on when the job ends, and its end is an event anyway.
+    """
     if part.agenda.many[0] and part.agenda.tick[0] <= part.tally[0].next:
         return NEVER
     return part.tally[0].next
@@ -142,14 +171,20 @@ def _next_change(state, part):  # type: ignore[no-untyped-def]  # noqa: ARG001
 
 @kernel
 def _length(state, part, row):  # type: ignore[no-untyped-def]
-    """Ticks that the present attempt is expected to take; at least one."""
+    """Ticks that the present attempt is expected to take: its limit, or without one its true running time; at least
+    1.
+    """
     limit = part.walltime[row]
     return max(1, limit if limit else state.work[state.job[row].record])
 
 
 @kernel
 def _hold_overdue(part, now):  # type: ignore[no-untyped-def]
-    """What jobs over their limits hold is free from the next tick on, as far as is known."""
+    """Take what jobs over their limits hold for one tick: they are expected to end at the next one.
+
+    The agenda is in the order of expected ends, so that the overdue ones are at its front. `_go_to` gives the GPUs back
+    in the next pass, before they are taken again.
+    """
     agenda, gpus, i = part.agenda, np.int64(0), 0
     while i < agenda.many[0] and agenda.tick[i] <= now:
         gpus += agenda.gpus[i]
@@ -161,7 +196,11 @@ def _hold_overdue(part, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def _hold_late(state, part, now):  # type: ignore[no-untyped-def]
-    """Let those begin now who were to begin before: for want of a place, or behind a job over its limit."""
+    """Move promises that lie in the past to now: of jobs that were due and found no place, or behind an overdue job.
+
+    Such a job is due at every event until it starts. What is left of its old place is given back, without noting that
+    anything has come free: it is taken again at once, and somewhat later.
+    """
     row = part.waiting[0].first
     while row >= 0:
         begin = part.begin[row]
@@ -176,7 +215,7 @@ def _hold_late(state, part, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def _promise(part, row, gpus, length):  # type: ignore[no-untyped-def]
-    """Promise a job the earliest start, the others in their places."""
+    """Promise a job the earliest start that delays no promise made before, and take its GPUs from there on."""
     tick = earliest(part.profile, np.int64(part.size[row]), gpus, length, NEVER, NEVER)
     _take(part, tick, tick + length, gpus)
     part.begin[row] = tick
@@ -184,9 +223,11 @@ def _promise(part, row, gpus, length):  # type: ignore[no-untyped-def]
 
 @kernel
 def _move(part, row, gpus, length, until, broken):  # type: ignore[no-untyped-def]
-    """Move a promise forward, the others in their places, as far as what is free up to a tick allows.
+    """Move a promise forward as far as the others in their places allow; only starts before `until` are looked for.
 
-    Where promises are broken it is made again, and may then be later than it was.
+    The job keeps its place while it looks, which needs no change of the profile: what is free before its promise is
+    what the others leave. Only the difference is then taken and given back. Where promises are broken that does not
+    hold; then the promise is given up and made again, and may be later than it was.
     """
     old = part.begin[row]
     if broken:
@@ -202,14 +243,17 @@ def _move(part, row, gpus, length, until, broken):  # type: ignore[no-untyped-de
 
 @kernel
 def _free(part, begin, end, gpus):  # type: ignore[no-untyped-def]
-    """Give back what was held from one tick to another: others may move there."""
+    """Give back GPUs held from one tick to another, and note up to where waiting jobs may now move forward."""
     _take(part, begin, end, -gpus)
     part.tally[0].freed = max(part.tally[0].freed, end)
 
 
 @kernel
 def _go_to(part, now):  # type: ignore[no-untyped-def]
-    """Forget what lies before now, and what was held for jobs over their limits when it was last looked at."""
+    """Forget what lies before now, and give back what `_hold_overdue` held at the last look, if that was at this tick.
+
+    If it was earlier, its one tick is over and forgotten with the rest.
+    """
     tally = part.tally[0]
     if tally.overdue:
         if begin_of(part.profile) == now:
@@ -220,7 +264,7 @@ def _go_to(part, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def _take(part, begin, end, gpus):  # type: ignore[no-untyped-def]
-    """Take GPUs from one tick to another, or give them back where they are negative."""
+    """`free_profile.take`, which notes in `broken` that more has been promised than there is."""
     if take(part.profile, begin, end, gpus):
         part.tally[0].broken = True
 

@@ -6,6 +6,9 @@ block it is kept how long so many GPUs are free in it without a break, for each 
 the block last changed: a search passes over a block in which the job does not fit, at the cost of one comparison. With
 n stretches a search costs about ``n / SIZE``, and ``SIZE`` more for each block that has changed since the last search
 for that size.
+
+The plain form is `perdure.scheduling.backfill.Forecast`: one sorted list, made again in each pass. It costs a walk over
+all stretches for each search and each change, which long queues make by the ten thousand.
 """
 
 from __future__ import annotations
@@ -24,9 +27,13 @@ _SIZES = 16  # sizes of jobs that are kept of a block at the same time
 
 
 class Profile(NamedTuple):
-    """What is free from the first tick on, in GPUs; less than none where more has been promised than there is.
+    """What is free from the first tick on, in GPUs; negative where more has been promised than there is.
 
-    Kept true between calls: stretches that meet differ, and no block is empty.
+    Kept true between calls: stretches that meet differ, and no block is empty. Ticks are absolute, those of the
+    simulation; what is asked about the time before the first tick has no meaning.
+
+    A block is a record of where its stretches lie. Only these small records are kept in order: to put a block in
+    between moves records, not stretches, and a block's place goes back to `unused` when it is dropped.
     """
 
     block: Records  # in ascending order of the ticks
@@ -37,7 +44,11 @@ class Profile(NamedTuple):
 
 
 def empty_profile(most: int, free: int) -> Profile:
-    """One stretch without end, from tick 0; room for `most` stretches."""
+    """One stretch without end, from tick 0, in which `free` GPUs are free; room for `most` stretches.
+
+    Two neighbouring blocks hold more than `_FEW` stretches together (`_join` merges them otherwise), which bounds the
+    number of blocks, and with it the memory: it is taken once, since kernels allocate nothing.
+    """
     places = 2 * most // _FEW + 4
     block = records(
         places,
@@ -65,13 +76,17 @@ def empty_profile(most: int, free: int) -> Profile:
 
 @kernel
 def begin_of(profile):  # type: ignore[no-untyped-def]
-    """The tick from which on it is known what is free."""
+    """The first tick for which it is known what is free: that of the last `forget_before`."""
     return profile.block[0].tick
 
 
 @kernel
 def forget_before(profile, now):  # type: ignore[no-untyped-def]
-    """Let the profile begin at a tick, which is not before it began so far."""
+    """Make the profile begin at `now`, which is not before the tick at which it began so far.
+
+    Whole blocks that are over are dropped, and of the next one the stretches that are over; the stretch that is under
+    way is cut to begin at `now`. What is free from there on stays the same.
+    """
     past = 0
     while past + 1 < profile.tally[0].blocks and profile.block[past + 1].tick <= now:
         past += 1
@@ -88,9 +103,20 @@ def forget_before(profile, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def earliest(profile, size, gpus, length, old, until):  # type: ignore[no-untyped-def]
-    """The first tick before `old` and `until` from which so many GPUs are free for so long, or up to `old`; else `old`.
+    """The first tick from which `gpus` are free for `length` ticks, or up to `old`; `old` where no earlier one is
+    found.
 
-    `size` is the number of this many GPUs among those that jobs ask for.
+    Only starts before `until` are looked for. With `old` and `until` at `NEVER` this finds the first start of a new
+    job. With a promised start as `old` it finds how far that may be moved forward: from `old` on the job has its GPUs
+    already, so that a gap that reaches up to `old` is long enough whatever its length. Where the last look found
+    nothing, only what has come free since can help, and that ends at `until`.
+
+    `size` numbers this count of GPUs among those that jobs ask for. It picks the place in `gaps`; where two sizes share
+    one, each looks again at blocks that the other has seen, and the answer is the same.
+
+    Walks from block to block. `begin` is the tick from which on enough is free without a break up to the present one,
+    `NEVER` where it is not. A block that is free throughout prolongs it; one with no gap of `length` cannot hold the
+    start, and what counts of it is its `tail`. Only where the answer may lie within a block are its stretches read.
     """
     begin = NEVER
     for k in range(profile.tally[0].blocks):
@@ -117,7 +143,11 @@ def earliest(profile, size, gpus, length, old, until):  # type: ignore[no-untype
 
 @kernel
 def _find_gaps(stretches, block, gaps, gpus):  # type: ignore[no-untyped-def]
-    """Find for how long so many GPUs are free in a block, in one walk."""
+    """Find in one walk for how long `gpus` are free in a block, and note that with the number of its last change.
+
+    `lead` and `tail` are what goes on in the blocks before and behind, so that a gap across several blocks is found
+    without reading their stretches again. `longest` leaves out the tail, whose end this block does not know.
+    """
     begin, lead, longest = NEVER, NEVER, np.int64(0)
     for i in range(block.place, block.place + block.many):
         stretch = stretches[i]
@@ -133,9 +163,12 @@ def _find_gaps(stretches, block, gaps, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def take(profile, begin, end, gpus):  # type: ignore[no-untyped-def]
-    """Take GPUs from one tick to a later one, or give them back where they are negative.
+    """Take `gpus` from tick `begin` to `end`, which is later; a negative number gives them back.
 
-    Neither tick is before the first one. Whether the free GPUs are negative then somewhere between them.
+    Neither tick is before the first one. Returns whether fewer than 0 GPUs are free somewhere between them afterwards:
+    then more has been promised than there is, and some promise must be broken.
+
+    Stretches are cut at both ticks, changed between them, and joined again at both where the counts have become equal.
     """
     _cut(profile, end)
     k, i = _cut(profile, begin)
@@ -158,7 +191,9 @@ def take(profile, begin, end, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def _block_at(profile, tick):  # type: ignore[no-untyped-def]
-    """The last block that begins at a tick or before it. A binary search."""
+    """The number of the last block that begins at a tick or before it, by binary search; the first one for any tick
+    before that.
+    """
     low, high = np.int64(1), profile.tally[0].blocks
     while low < high:
         middle = (low + high) >> 1
@@ -171,7 +206,10 @@ def _block_at(profile, tick):  # type: ignore[no-untyped-def]
 
 @kernel
 def _find(profile, tick):  # type: ignore[no-untyped-def]
-    """The last block that begins at a tick or before it, and how many of its stretches begin before the tick."""
+    """Where a tick lies: the last block that begins at it or before, and how many of its stretches begin before it.
+
+    The second is the position of the stretch that begins at the tick, if one does; otherwise, of the next one.
+    """
     k = _block_at(profile, tick)
     return k, _position(profile.stretch, profile.block[k], tick)
 
@@ -191,7 +229,11 @@ def _position(stretches, block, tick):  # type: ignore[no-untyped-def]
 
 @kernel
 def _cut(profile, tick):  # type: ignore[no-untyped-def]
-    """Let a stretch begin at a tick; its block, and its position there. What is free stays the same at every tick."""
+    """Split the stretch at a tick; the block of the part that begins there, and its position in the block.
+
+    What is free stays the same at every tick; where a stretch begins at the tick already nothing is changed. A full
+    block is split in two first.
+    """
     k, i = _find(profile, tick)
     block = profile.block[k]
     if i < block.many and profile.stretch[block.place + i].tick == tick:
@@ -212,7 +254,12 @@ def _cut(profile, tick):  # type: ignore[no-untyped-def]
 
 @kernel
 def _join(profile, k, i):  # type: ignore[no-untyped-def]
-    """Let the i-th stretch of a block be one with that before it where the same is free."""
+    """Join the i-th stretch of a block with that before it, which may be in the block before, where the same is free.
+
+    The inverse of `_cut`: without it the profile would only grow. A block that becomes empty is dropped, one that is
+    left with few stretches is merged with a neighbour that has few, so that a search does not walk over many small
+    blocks.
+    """
     block = profile.block[k]
     if i:
         before = block.place + i - 1
@@ -236,14 +283,20 @@ def _join(profile, k, i):  # type: ignore[no-untyped-def]
 
 @kernel
 def _change(profile, block):  # type: ignore[no-untyped-def]
-    """Let nothing that was known of a block count any more."""
+    """Invalidate what `gaps` holds of a block: it counts only under the number of the block's last change.
+
+    Numbers are never given twice, so that a block that takes over the place of another one inherits nothing.
+    """
     profile.tally[0].changes += 1
     block.change = profile.tally[0].changes
 
 
 @kernel
 def _shift(stretch, block, i, by):  # type: ignore[no-untyped-def]
-    """Move the stretches of a block from the i-th on by so many positions; the block then has so many more."""
+    """Move the stretches of a block from the i-th on by `by` positions; the block then has as many more, or fewer.
+
+    The block has room for them. Positions that come free in the middle keep their old values, to be written over.
+    """
     begin, end = block.place + i, block.place + block.many
     if by < 0:
         for j in range(begin, end):
@@ -258,7 +311,7 @@ def _shift(stretch, block, i, by):  # type: ignore[no-untyped-def]
 
 @kernel
 def _split(profile, k):  # type: ignore[no-untyped-def]
-    """Put the second half of a full block into a block of its own behind it."""
+    """Move the second half of a full block into a block of its own behind it, at a place that is not in use."""
     tally = profile.tally[0]
     for j in range(tally.blocks, k + 1, -1):
         profile.block[j] = profile.block[j - 1]
@@ -278,7 +331,7 @@ def _split(profile, k):  # type: ignore[no-untyped-def]
 
 @kernel
 def _merge(profile, k):  # type: ignore[no-untyped-def]
-    """Put the stretches of the next block into this one, which has room for them."""
+    """Move the stretches of block ``k + 1`` into block k, which has room for them, and drop block ``k + 1``."""
     block, gone = profile.block[k], profile.block[k + 1]
     for i in range(gone.many):
         at = block.place + block.many + i
@@ -291,7 +344,7 @@ def _merge(profile, k):  # type: ignore[no-untyped-def]
 
 @kernel
 def _drop(profile, k, many):  # type: ignore[no-untyped-def]
-    """Remove so many blocks, from the k-th on."""
+    """Remove `many` blocks from the k-th on; their places may be used again."""
     tally = profile.tally[0]
     for j in range(k, k + many):
         profile.unused[tally.unused] = profile.block[j].place

@@ -1,4 +1,9 @@
-"""What is free on each node, stretch by stretch, in one backfill cycle of a compiled live queue."""
+"""What is free on each node, stretch by stretch, in one backfill cycle of a compiled live queue.
+
+The plain form is `perdure.scheduling.slurm.node_space.NodePlan`, whose reservations are flags next to the counts. Here
+a reserved node has 0 GPUs free instead, which bars jobs as well and saves an array. A plan is made at the beginning of
+a cycle and dropped at its end. Times are ticks, counts are GPUs.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +22,27 @@ WINDOWS = 64  # of ends that are taken together: each reaches twice as far as th
 class NodePlan(NamedTuple):
     """What is free on each node besides running jobs and reservations, stretch by stretch, in one cycle.
 
-    Stretch i begins at ``tick[i]``; its counts are ``free[slot[i]]``, of which ``widest[slot[i]]`` is the largest. A
-    node that is reserved has nothing free.
+    Stretch i begins at ``tick[i]`` and lasts to the next tick, the last one for ever; the first ``many[0]`` are in use,
+    in ascending order. Its counts are ``free[slot[i]]``, of which ``widest[slot[i]]`` is the largest. A node that is
+    reserved has nothing free.
+
+    Slots are a level of indirection: a stretch that is put in between moves two numbers of those behind it, instead of
+    their counts on all nodes. `widest` lets a search pass over a stretch in which no node has enough.
     """
 
-    tick: Longs
-    slot: Longs
-    free: NDArray[np.int32]  # (n_slots, n_nodes)
-    widest: NDArray[np.int32]
-    many: Longs  # one number
+    tick: Longs  # (n_stretches,)
+    slot: Longs  # (n_stretches,)
+    free: NDArray[np.int32]  # (n_stretches, n_nodes), by slot
+    widest: NDArray[np.int32]  # (n_stretches,), by slot
+    many: Longs  # one number: the stretches in use
 
 
 def plan_of(ends: int, tests: int, nodes: int) -> NodePlan:
-    """An empty plan: as long as so many ends of running jobs, or windows of them, and `tests` reservations make it."""
+    """A plan without stretches, with room for a whole cycle.
+
+    `ends` are the most ends of running jobs, or windows of them, each of which begins a stretch; `tests` the most jobs
+    that a cycle tests, each of which begins at most two: where a reservation begins and where it ends.
+    """
     stretches = ends + 3 * tests + 8
     return NodePlan(
         np.zeros(stretches, np.int64),
@@ -42,7 +55,14 @@ def plan_of(ends: int, tests: int, nodes: int) -> NodePlan:
 
 @kernel
 def plan_from(room, plan, now, window):  # type: ignore[no-untyped-def]
-    """Begin with what running jobs leave free; ends within a window count as its last one (`taken_together`)."""
+    """Begin a cycle with what running jobs leave free; ends within a window count as its last one.
+
+    An end that is over, of a job that outlives its limit, is expected at the next tick. `window` is in ticks, 0 takes
+    each end by itself. The ends are in ascending order, so that one walk finds those that are together and adds what
+    they free at once: fewer stretches make each later search shorter.
+
+    See `perdure.scheduling.slurm.node_space.taken_together`, also for where Slurm does so.
+    """
     plan.many[0] = 1
     plan.tick[0] = now
     plan.slot[0] = 0
@@ -69,7 +89,7 @@ def plan_from(room, plan, now, window):  # type: ignore[no-untyped-def]
 
 @kernel
 def _are_together(end, other, base, window):  # type: ignore[no-untyped-def]
-    """Whether two ends lie in one window."""
+    """Whether two ends lie in one window; without windows, whether they are at the same tick."""
     if not window:
         return end == other
     return _window_of(end, base, window) == _window_of(other, base, window)
@@ -77,7 +97,11 @@ def _are_together(end, other, base, window):  # type: ignore[no-untyped-def]
 
 @kernel
 def _window_of(end, base, window):  # type: ignore[no-untyped-def]
-    """The number of the window in which an end lies; each reaches twice as far as the one before."""
+    """The number of the window in which an end lies, from 0; each reaches twice as far from `base` as the one before.
+
+    `base` is the first multiple of the window behind the earliest end. The number is the bit length of the windows
+    between, counted without floating point.
+    """
     steps, number = max(0, -(-(end - base) // window) - 1), 0
     while steps:
         steps >>= 1
@@ -87,6 +111,7 @@ def _window_of(end, base, window):  # type: ignore[no-untyped-def]
 
 @kernel
 def _note_widest(plan, slot):  # type: ignore[no-untyped-def]
+    """Keep `widest` true after the counts of a slot have changed."""
     widest = plan.free[slot, 0]
     for node in range(1, plan.free.shape[1]):
         widest = max(widest, plan.free[slot, node])
@@ -95,7 +120,11 @@ def _note_widest(plan, slot):  # type: ignore[no-untyped-def]
 
 @kernel
 def _cut(plan, tick):  # type: ignore[no-untyped-def]
-    """Let a stretch begin at the tick, which is not before the first one; where it stands."""
+    """Split the stretches at a tick, which is not before the first one; the position of the stretch that begins there.
+
+    Changes nothing in what is free: the new stretch copies the counts of the one that it was part of. A binary search,
+    then a shift of ticks and slots. A tick at which a stretch begins already is left as it is.
+    """
     low, high = np.int64(0), plan.many[0]
     while low < high:
         middle = (low + high) >> 1
@@ -123,9 +152,12 @@ def _cut(plan, tick):  # type: ignore[no-untyped-def]
 
 @kernel
 def earliest(room, plan, row, partition, gpus, length):  # type: ignore[no-untyped-def]
-    """The first tick from which the job finds its nodes for so long, which `chosen` has then; `NEVER` if there is none.
+    """The first tick from which the job finds its nodes for `length` ticks; ``room.chosen`` then has them. Else
+    `NEVER`.
 
-    Looks at each stretch from its own nodes on, and leaves it as soon as too few of them stay free.
+    A job may start only where a stretch begins: between two of them nothing comes free. From each stretch on ``least``
+    keeps the fewest GPUs that each node has free until the job would end; the try is given up as soon as too few nodes
+    are left. Costs the stretches, times those that the job spans, times the nodes; most tries end at their first one.
     """
     each, wanted, many = gpus_each(room, row, gpus), room.wanted[row], plan.many[0]
     for i in range(many):
@@ -150,7 +182,7 @@ def earliest(room, plan, row, partition, gpus, length):  # type: ignore[no-untyp
 
 @kernel
 def run(room, plan, row, end):  # type: ignore[no-untyped-def]
-    """The job runs, until then as far as is known."""
+    """Take what a job that has just started holds, from the beginning of the plan to its expected end."""
     for i in range(_cut(plan, end)):
         slot = plan.slot[i]
         for share in range(room.first[row], room.first[row] + room.held[row]):
@@ -160,7 +192,7 @@ def run(room, plan, row, end):  # type: ignore[no-untyped-def]
 
 @kernel
 def reserve(room, plan, row, begin, end):  # type: ignore[no-untyped-def]
-    """Reserve the nodes that the search found, whole."""
+    """Reserve the nodes in ``room.chosen`` from one tick to another: whole, as slurmctld has a bit for each node."""
     first = _cut(plan, begin)
     for i in range(first, _cut(plan, end)):
         slot = plan.slot[i]

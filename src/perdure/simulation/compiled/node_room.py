@@ -1,4 +1,9 @@
-"""The nodes of a compiled live queue, what each running job has of them, and the search for those of one more."""
+"""The nodes of a compiled live queue, what each running job has of them, and the search for those of one more.
+
+The plain form is `perdure.scheduling.placement.as_asked.AsAsked` with `placement.room.Room`. Kernels allocate nothing,
+so that the shares of all jobs lie in two arrays, `node` and `gpus`, in which each job has a fixed stretch: as many
+places as it asked for nodes, or as it held at the start if that is more.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +27,16 @@ class NodeRoom(NamedTuple):
     """The nodes, and what each running job has of them.
 
     Between passes ``free[i]`` and the shares on node i make up ``size[i]``. The shares of a job are `held` places of
-    `node` and `gpus` from `first` on.
+    `node` and `gpus` from `first` on; a job that does not run holds 0 of them. Arrays are of length n_nodes, n_jobs
+    (`wanted`, `held`; `first` has one more) or, for `end` and `ends`, the most jobs that can run at once, of which
+    the first ``tally[0].ends`` are in use.
+
+    `chosen`, `least`, `barred` and `closed` mean something within one pass only.
     """
 
-    size: Longs
+    size: Longs  # GPUs of each node
     free: Longs
-    mine: Flags  # (n_partitions, n_nodes)
+    mine: Flags  # (n_partitions, n_nodes): whether the node is the partition's
     wanted: Longs  # of each job, on how many nodes it runs
     first: Longs
     held: Longs
@@ -45,6 +54,11 @@ class NodeRoom(NamedTuple):
 def room_of(
     jobs: Workload, cluster: Cluster, placement: AsAsked, held: Mapping[int, Shares], mine: Flags, running: int
 ) -> NodeRoom:
+    """All nodes free, no job running; the shares in `held` are noted for the jobs that are to run from before.
+
+    These shares are not taken from `free` yet: `slurm_nodes.run_since` does that as it starts each of these jobs.
+    `mine` is (n_partitions, n_nodes), `running` the most jobs that can run at once.
+    """
     size = np.array(cluster.gpus, np.int64)
     wanted = np.array([placement.nodes_for(row, gpus) for row, gpus in enumerate(jobs.gpus.tolist())], np.int64)
     places = wanted.copy()
@@ -77,14 +91,19 @@ def room_of(
 
 @kernel
 def gpus_each(room, row, gpus):  # type: ignore[no-untyped-def]
-    """GPUs that a node must have free to be one of the job's."""
+    """GPUs that a node must have free to be one of the job's: an equal share, rounded up."""
     return -(-gpus // room.wanted[row])
 
 
 @kernel
 def choose(room, row, partition, gpus, free):  # type: ignore[no-untyped-def]
-    """Find the job's nodes, as `AsAsked` does: the fullest that have room, of equal ones the lowest. Whether there are
-    enough. `chosen` has them.
+    """Find the job's nodes, as `AsAsked` does: the fullest that have room, of equal ones the lowest number.
+
+    `free`, (n_nodes,), is what may be used of each: ``room.free`` for a start now, ``room.least`` for a later one.
+    Nodes outside of the partition and barred ones are left out. Returns whether there are enough; ``room.chosen`` then
+    has them, in that order. Otherwise it holds what was found so far, and means nothing.
+
+    One walk over all nodes for each node that the job wants: most jobs want one, and sorting all would cost more.
     """
     each = gpus_each(room, row, gpus)
     last, last_free = np.int64(-1), np.int64(-1)
@@ -106,7 +125,7 @@ def choose(room, row, partition, gpus, free):  # type: ignore[no-untyped-def]
 
 @kernel
 def hold_chosen(room, row, gpus):  # type: ignore[no-untyped-def]
-    """Give the job what the search found."""
+    """Take the nodes in ``room.chosen`` for the job: equal parts, of which the first nodes have the larger ones."""
     nodes, first = room.wanted[row], room.first[row]
     room.held[row] = nodes
     for i in range(nodes):
@@ -117,7 +136,10 @@ def hold_chosen(room, row, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def expect(room, tick, row):  # type: ignore[no-untyped-def]
-    """Expect the end of a running job at a tick."""
+    """Expect the end of a running job at a tick. Of equal ends the one noted first stays first.
+
+    An insertion from behind: a job that has just started mostly ends among the last.
+    """
     i = room.tally[0].ends
     room.tally[0].ends += 1
     while i > 0 and room.end[i - 1] > tick:
@@ -130,7 +152,10 @@ def expect(room, tick, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def stop_expecting(room, row):  # type: ignore[no-untyped-def]
-    """The end of a running job is not awaited any more, and its nodes are free."""
+    """Free the nodes of a job that ran, and forget its expected end, wherever that is.
+
+    The job must be among ``room.ends``: the search for it has no other end.
+    """
     for i in range(room.first[row], room.first[row] + room.held[row]):
         room.free[room.node[i]] += room.gpus[i]
     room.held[row] = 0

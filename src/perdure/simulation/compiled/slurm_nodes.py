@@ -3,6 +3,10 @@
 Each job takes as many nodes as it asked for (`perdure.scheduling.placement.as_asked`). What a cycle plans means nothing
 after it. So a cycle is left out where nobody could start now if nothing were reserved, and ends behind the last job
 that could: what later jobs would reserve keeps nobody from starting.
+
+Times are ticks, sizes are GPUs. Where GPUs are only counted (`slurm`), a pass stops at the first job without room;
+here it goes on, because a partition with other nodes may still have room. The queue, shares, limits and dependencies
+are those of `slurm_queue` and `slurm`; only what touches nodes is written again here.
 """
 
 from __future__ import annotations
@@ -42,7 +46,12 @@ from perdure.simulation.workload import Workload
 
 
 class NodePart(NamedTuple):
-    """As `slurm_part.SlurmPart`, with nodes in the place of an agenda and a forecast."""
+    """As `slurm_part.SlurmPart`, with nodes in the place of an agenda and a forecast.
+
+    Fields of the same name hold the same, so that kernels of `slurm` and `slurm_queue` take either part. `how` has one
+    field more, `end_window`: ends of running jobs within so many ticks count as one; 0 takes each by itself. `plan`
+    means something within a backfill cycle only, so that a fork of the simulation shares it (`live`).
+    """
 
     how: Records
     job: Records
@@ -62,8 +71,13 @@ class NodePart(NamedTuple):
 def node_part_of(
     policy: Slurm, jobs: Workload, cluster: Cluster, placement: AsAsked, held: Mapping[int, Shares]
 ) -> NodePart | None:
-    """Nobody waits, nobody runs; `held` are the shares of jobs that are to run from before. None for what the plain
-    policy alone knows.
+    """The part before the first event: nobody waits, nobody runs.
+
+    `held` are the shares of jobs that are to run from before, by row. A partition without a list of nodes has all of
+    them. None for what only the plain policy models: settings without nodes, and partitions that give whole nodes.
+
+    The plan has room for the most stretches that a cycle can make, since kernels allocate nothing: one for each end of
+    a running job, or for each window of ends, and two for each job that a cycle may test.
     """
     settings = policy.settings
     if not settings.on_nodes or any(each.whole_nodes for each in settings.partitions):
@@ -88,7 +102,12 @@ def node_part_of(
 
 @kernel
 def _start_chosen(state, part, place):  # type: ignore[no-untyped-def]
-    """Start the job at a place of the queue on the nodes that the search found. Enough GPUs are free."""
+    """Start the job at a place of the queue on the nodes in ``room.chosen``; this cannot fail.
+
+    A search must have found them since the last start, in what is free now: nothing is checked again. The job leaves
+    the queue, so that those behind it move forward by one place. Its end is expected after its limit, or its true
+    running time where nobody set one.
+    """
     row = part.queue[place]
     hold_chosen(part.room, row, np.int64(state.job[row].gpus))
     start(state, row)
@@ -98,7 +117,10 @@ def _start_chosen(state, part, place):  # type: ignore[no-untyped-def]
 
 @kernel
 def _leave(state, part, row):  # type: ignore[no-untyped-def]
-    """The end of an attempt is not awaited any more, and its nodes are free."""
+    """An attempt is over: free its nodes, and take it out of the counts of limits and of usage.
+
+    Marks the state as changed, so that the next backfill cycle takes place.
+    """
     room, gpus = part.room, np.int64(state.job[row].gpus)
     stop_expecting(room, row)
     count_running(part.limits, row, -1, -gpus)
@@ -109,7 +131,12 @@ def _leave(state, part, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _give(state, part):  # type: ignore[no-untyped-def]
-    """The main pass, and a backfill cycle if one is due; see `slurm._give`."""
+    """The main pass, and a backfill cycle if one is due; see `slurm._give`.
+
+    One difference: a pass whose depth is below the number of partitions takes place even where no job is narrow enough
+    to start. Jobs that find no room use the depth up too, and whether it ended the pass (`cut`) decides when the next
+    whole pass is.
+    """
     how, tally, now = part.how[0], part.tally[0], state.tally[0].now
     become_eligible(state, part)
     depth = how.depth
@@ -131,7 +158,12 @@ def _give(state, part):  # type: ignore[no-untyped-def]
 def _main_pass(state, part, depth):  # type: ignore[no-untyped-def]
     """Start jobs in their order; one that finds no room ends the pass for its partition, and on its nodes for all.
 
-    Returns whether the depth ended it.
+    `depth` bounds the jobs that are attempted, 0: no bound. Returns whether it ended the pass. Jobs of a closed
+    partition, and those over a limit, are passed over and do not count. Nodes of a closed partition are barred for
+    partitions that share them, so that a later job cannot take what the first one waits for.
+
+    Costs one search of the nodes for each job attempted (`node_room.choose`); ends as soon as all partitions are
+    closed.
     """
     room, attempts, place, bound = part.room, 0, 0, part.how[0].partition_depth
     part.reserved[:] = 0
@@ -164,7 +196,15 @@ def _main_pass(state, part, depth):  # type: ignore[no-untyped-def]
 
 @kernel
 def _backfill_cycle(state, part):  # type: ignore[no-untyped-def]
-    """A backfill cycle; whether it ended as it had started as many jobs as it may."""
+    """A backfill cycle; whether it ended because it had started as many jobs as it may.
+
+    Jobs are looked at in the order of the queue, up to the last one that could start now on unreserved nodes. One that
+    can start now is started; any other one reserves its nodes from its planned start on, if that lies within the window
+    (`how.window`) and the settings allow it (`slurm_cycle.reserves`). A reservation begins and ends at multiples of the
+    resolution, rounded down, as in slurmctld; it never begins in the past, nor ends before the start that was found.
+
+    Costs for each job tested what `node_plan.earliest` does.
+    """
     how, room, plan, now = part.how[0], part.room, part.plan, state.tally[0].now
     room.barred[:] = False
     last = _last_that_fits(state, part)
@@ -204,7 +244,12 @@ def _backfill_cycle(state, part):  # type: ignore[no-untyped-def]
 
 @kernel
 def _last_that_fits(state, part):  # type: ignore[no-untyped-def]
-    """The last place of the queue whose job would fit now if nothing were reserved; -1 for none."""
+    """The last place of the queue whose job would fit now if nothing were reserved; -1 for none.
+
+    Reservations only take room away, so that no job behind that place can start in this cycle. The cycle tests at most
+    `max_job_test` jobs, and so does this; where tests are also bounded by user or partition (`bounded`) the cycle may
+    pass over some, so that this looks at the whole queue instead.
+    """
     room, last, tested = part.room, np.int64(-1), 0
     for place in range(part.tally[0].many):
         row = part.queue[place]
@@ -225,9 +270,10 @@ def _last_that_fits(state, part):  # type: ignore[no-untyped-def]
 
 @kernel
 def run_since(state, part, row, tick):  # type: ignore[no-untyped-def]
-    """Let a job run that does so since a tick, before the first event, on the nodes that it was told to have.
+    """Before the first event: make a job run, since this tick, on the nodes that `held` gave it.
 
-    Where those are not told it finds its own; where there are none it waits.
+    One whose nodes are not known takes those that the placement chooses; where none have room it waits instead. A node
+    may then hold more than it has: what the cluster says of running jobs is believed.
     """
     room, gpus = part.room, np.int64(state.job[row].gpus)
     state.tally[0].now = tick

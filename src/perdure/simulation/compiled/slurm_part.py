@@ -1,4 +1,10 @@
-"""The part of compiled Slurm: the settings, the queue, the running jobs, shares, limits and dependencies."""
+"""The part of compiled Slurm: the settings, the queue, the running jobs, shares, limits and dependencies.
+
+A *part* is what one policy keeps from pass to pass; the loop hands it to the policy's kernels with the common `State`.
+All is read from the same objects as the plain policy uses (`requests_of`, `Priorities`, `SchedulerSettings`), so that
+both start from the same numbers; nothing of Slurm's rules is written twice here. Arrays are as long as they can ever
+become, since kernels allocate nothing.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +32,17 @@ class SlurmPart(NamedTuple):
     Between passes the agenda has one entry for each running job, and `queue` each eligible job once, in the order of
     the priorities of the last calculation; ``of_size[g]`` counts those that ask for g GPUs, and ``tally.narrowest`` is
     the least of their sizes. `forecast`, `started` and the counts of `tested` mean something within a cycle only.
+
+    The fields of `tally`: `many`, the length of the queue; `calculated`, the tick of the last calculation of
+    priorities; `next_cycle` and `next_whole_pass`, the ticks from which these are due; `changed`, whether anything has
+    happened that a backfill cycle could make use of; `cut`, whether the depth ended the last main pass, so that the
+    next whole pass has something to see.
     """
 
     how: Records  # one record: the settings, times in ticks
     job: Records
     queue: NDArray[np.int64]  # rows; the first `tally.many`
-    of_size: NDArray[np.int64]  # eligible jobs that ask for so many GPUs
+    of_size: NDArray[np.int64]  # (total_gpus + 2,): eligible jobs by the GPUs that they ask for
     fair: fair_shares.FairShares
     limits: limit_counts.LimitTable
     dependencies: dependencies.Dependencies
@@ -45,7 +56,11 @@ class SlurmPart(NamedTuple):
 
 
 def part_of(policy: Slurm, jobs: Workload, total_gpus: int) -> SlurmPart | None:
-    """Nobody waits, nobody runs. None for what the plain policy alone knows; who is refused never starts."""
+    """The part before the first event, where GPUs are only counted: nobody waits, nobody runs.
+
+    None where a partition has nodes of its own: then nodes must be simulated (`slurm_nodes`). A job that its partition,
+    QOS or account can never start is `refused`; it comes, and stays out of the queue for ever.
+    """
     settings = policy.settings
     if any(each.nodes is not None for each in settings.partitions):
         return None
@@ -53,7 +68,12 @@ def part_of(policy: Slurm, jobs: Workload, total_gpus: int) -> SlurmPart | None:
 
 
 def counted_part(settings: SchedulerSettings, jobs: Workload, total_gpus: int, sizes: Sequence[int]) -> SlurmPart:
-    """The same for settings that are known to be modelled; `sizes` are the GPUs of each node, where those matter."""
+    """The same for settings that are known to be modelled; `sizes` are the GPUs of each node, where those matter.
+
+    At most `total_gpus` jobs run at once, as each has one GPU or more; `forecast` has a stretch for each of them and
+    up to three for each job that a cycle may test. The heap of begin times has no room where no job has a begin time
+    or a dependency, and the counts of `tested` none where no bound on tests is set.
+    """
     view = view_of(jobs, total_gpus)
     asked = requests_of(view, settings, sizes)
     n, most = len(jobs), min(len(jobs), total_gpus)
@@ -82,15 +102,20 @@ def counted_part(settings: SchedulerSettings, jobs: Workload, total_gpus: int, s
 
 
 def _bounds(settings: SchedulerSettings) -> tuple[int, ...]:
-    """The bounds on the jobs of one partition, user, user in a partition and association that a cycle tests; 0 for
-    none.
+    """How many jobs a cycle tests at most of one partition, user, user in a partition, and association; 0: no bound.
+
+    bf_max_job_part, bf_max_job_user, bf_max_job_user_part and bf_max_job_assoc of SchedulerParameters.
     """
     each = settings.backfill
     return each.max_job_part, each.max_job_user, each.max_job_user_part, each.max_job_assoc
 
 
 def _how(settings: SchedulerSettings, view: View, partitions: int, users: int) -> Records:
-    """The settings as one record, times in ticks; weights are 0 without priority/multifactor."""
+    """The settings as one record, times in ticks; weights are 0 without priority/multifactor.
+
+    Intervals are at least one tick, or the loop would stand still at an instant. A weight of 0 also switches off the
+    work for it: without `fair_weight` no usage is counted.
+    """
     backfill, main, priority, per_s = settings.backfill, settings.main, settings.priority, view.ticks_per_s
     times = CycleTimes.of(backfill, per_s)
     values = {
@@ -124,7 +149,11 @@ def _how(settings: SchedulerSettings, view: View, partitions: int, users: int) -
 
 
 def _jobs(view: View, asked: JobRequests) -> Records:
-    """A record for each job, none of which has come yet."""
+    """A record for each job, none of which has come yet.
+
+    `fixed` is what does not change of its priority: partition, QOS, size and nice value, by their weights. Age and fair
+    share are added at each calculation. A begin time is a tick; without one it is ``-NEVER``, which is always over.
+    """
     job = records(
         len(view.gpus),
         fixed=np.float64,  # of its priority
