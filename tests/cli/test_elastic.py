@@ -78,7 +78,7 @@ def test_one_workload_of_several(folder, capsys):
         ((), {"cluster": "1x4:tpu"}, "no steps on GPU type 'tpu' were measured, only on aws, rtx"),
         ((), {"cluster": "1x4:rtx+1x8:rtx"}, "its nodes differ in their GPUs"),
         (("--load", "1"), {}, "no --load"),
-        (("--retry", "oracle"), {}, "such traces do not tell"),
+        (("--retry", "oracle"), {}, "such traces do not say"),
     ],
 )
 def test_refusals(folder, capsys, further, changed, said):
@@ -132,7 +132,7 @@ def test_a_trace_in_steps_with_rates(rated, capsys):
     ("rates", "said"),
     [
         ("fast,ResNet-18 (batch size 64),1,nan\nslow,ResNet-18 (batch size 64),1,1\n", "no number of steps a second"),
-        ("fast,ResNet-50 (batch size 64),1,4\nslow,ResNet-50 (batch size 64),1,1\n", "tell no rates of it"),
+        ("fast,ResNet-50 (batch size 64),1,4\nslow,ResNet-50 (batch size 64),1,1\n", "have no rates for it"),
         ("fast,ResNet-18 (batch size 64),1,4\n", "no steps on GPU type 'slow' were measured, only on fast"),
     ],
 )

@@ -113,4 +113,4 @@ def test_failures_that_were_put_back_are_counted_where_slurm_still_tells_of_them
     )
     assert (ran.json["attempts"], ran.json["put_back"]) == (5, 1)
     told = perdure("why", "--report", str(tmp_path / "sacct.txt")).out
-    assert "1 attempts were put back into the queue; Slurm no longer tells how they ended" in told
+    assert "1 attempts were put back into the queue; Slurm no longer knows how they ended" in told

@@ -163,9 +163,7 @@ def test_one_of_two_partitions_is_enough(when):
 def test_no_history_is_answered_by_the_simulator_alone_which_it_says(when):
     ran = when("7", jobs=(job("7"),))
     assert ran.code == 0
-    assert (
-        "NOTE     no history that tells who comes: by the jobs that are there alone, as if nobody else came" in ran.out
-    )
+    assert "NOTE     no history of who comes: by the jobs that are there alone, as if nobody else came" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -200,7 +198,7 @@ UNAVAILABLE = "ReqNodeNotAvail,_UnavailableNodes:n1"
 def test_no_start_is_told_where_it_is_not_simulated(when, reason):
     """Nobody asks when reservations begin, or nodes return."""
     jobs = (job("7", reason=reason),)
-    assert line(when("7", jobs=jobs), "STARTS").startswith("STARTS   not told: when nodes return")
+    assert line(when("7", jobs=jobs), "STARTS").startswith("STARTS   not forecast: when nodes return")
     told = json.loads(when("7", "--json", "--by", "+1h", jobs=jobs).out)
     assert (told["start"], told["chance_by"], told["held_by"]["can_start"]) == (None, None, True)
     assert when("7", jobs=jobs).code == 0

@@ -419,7 +419,7 @@ def test_what_is_down_and_an_all_clear_say_what_it_is_and_how_many_jobs_it_is_ab
     site.take(down())
     assert site.chain.ended["x"].owning.note == (
         "storage.down of pfs: 1 of 1 waiting jobs are held, until storage.restored of it is raised;"
-        " 0 running ones are told"
+        " 0 running ones are notified"
     )
     site.take(restored("late"), now=NOW + 100)
     assert site.chain.ended["late"].owning.note == "storage.restored of pfs: 1 jobs are released"

@@ -45,7 +45,7 @@ def test_workloads_without_durations_are_refused_with_the_reason(file, head):
     with pytest.raises(InputError) as caught:
         read(path)
     assert str(caught.value) == (
-        f"{path}: a workload of Sia or Pollux tells no durations: they depend on the GPUs that a job is given. "
+        f"{path}: a workload of Sia or Pollux has no durations: they depend on the GPUs that a job is given. "
         "Decide on them, and write a CSV of job_id,submit_s,gpus,duration_s."
     )
 

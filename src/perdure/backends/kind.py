@@ -119,7 +119,7 @@ class BackendKind(ABC, Generic[S]):
         return ""
 
     def in_use(self, settings: S, status: Mapping[str, Any]) -> S:  # noqa: ARG002
-        """The settings as a running service has them, as far as its status tells; `status` is empty where none runs."""
+        """The settings as a running service has them, as far as its status shows; `status` is empty where none runs."""
         return settings
 
     def checkup(

@@ -21,7 +21,7 @@ MAX_SEARCHES = 13
 CLOCKS_APART_S = 2.0  # at most, between file servers and slurmctld, for a file to count as written since a start
 LAUNCHER_DEPTH = 4  # of directories that launchers make below the one that they are given: run, attempt, rank
 LAUNCHER_FILES = r"(?:stdout|stderr|rank[^/]{0,64}|[^/]{1,64}\.(?:log|out|err))(?:\.log)?"
-_UNRESOLVED = "where its ranks write to cannot be told from {!r} in its script"
+_UNRESOLVED = "where its ranks write to is not clear from {!r} in its script"
 _SIGNS = re.compile("[\x01-\x03]")
 
 

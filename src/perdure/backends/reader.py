@@ -232,7 +232,7 @@ _AT_EMPTY_PATH, _STATX_BTIME, _STATX_BYTES = 0x1000, 0x800, 256
 
 
 def _birth_s(descriptor: int) -> float | None:
-    """When a file came into being, which Python does not tell on Linux; None where nobody does."""
+    """When a file came into being, which Python does not say on Linux; None where nobody does."""
     statx = _statx()
     told = bytearray(_STATX_BYTES)
     if statx is None or statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, told):
@@ -296,7 +296,7 @@ def _is_shared(directory: str, owner_uid: int) -> bool:
 
 
 def _file_system(directory: str) -> str:
-    """The type of the file system that a directory is on; "" where that cannot be told."""
+    """The type of the file system that a directory is on; "" where that is not known."""
     device = os.stat(directory).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:

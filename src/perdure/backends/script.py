@@ -210,7 +210,7 @@ class _Reading:
                     self._add(self.appended, target)
 
     def _go(self, folder: str) -> None:
-        """Where ``-`` and a folder that cannot be told lead is not known."""
+        """Where ``-`` and a folder that is not known lead is not known."""
         path = ANY if folder == "-" else self._written_out(folder).rstrip("/")
         self.folder = path if path.startswith(("/", ANY)) or not self.folder else f"{self.folder}/{path}"
 

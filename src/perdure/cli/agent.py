@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perdure.job.identity import Task
     from perdure.job.probes import Probing
 
-ONCE_S = 70.0  # for all checks together; one that takes longer is told as hanging
+ONCE_S = 70.0  # for all checks together; one that takes longer is reported as hanging
 
 
 def agent(

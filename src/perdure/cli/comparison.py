@@ -123,7 +123,7 @@ def _inputs(asked: ComparisonOptions) -> list[Path]:
 
 
 def _cluster(asked: ComparisonOptions) -> tuple[Cluster, PolicyOptions, SlurmSite | None]:
-    """The cluster, and the options of policies with what a slurm.conf says; its keys that are left out are told."""
+    """The cluster, and the options of policies with what a slurm.conf says; its keys that are left out are shown."""
     if asked.slurm_conf is None:
         assert asked.cluster is not None
         return cluster_named(asked.cluster), asked.options, None

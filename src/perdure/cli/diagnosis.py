@@ -83,8 +83,8 @@ def rules_of(settings: Settings) -> RuleBook:
 def diagnosis_of(name: str | int, verdict: Verdict, rules: RetryRules) -> Diagnosis:
     """The diagnosis of a log of which nothing else is known.
 
-    Its owner may believe what it says of the site; the service gives one probing retry on that. Costs are not told: how
-    long the job ran, and on how many GPUs, is not in a log.
+    Its owner may believe what it says of the site; the service gives one probing retry on that. Costs are not shown:
+    how long the job ran, and on how many GPUs, is not in a log.
     """
     by_service, advised = advise(verdict, rules), advise(replace(verdict, hearsay=False), rules)
     advised = replace(advised, reason=advised.told)

@@ -136,7 +136,7 @@ def stop(
 def explain(chain: ChainId, as_json: AsJson = False) -> int:
     """Say what was seen and decided about a chain, when, and why.
 
-    Exit codes: 0 told, 2 usage or bad input.
+    Exit codes: 0 shown, 2 usage or bad input.
     """
     from perdure.cli.keep_shown import explain_chain
 

@@ -117,7 +117,7 @@ def _clocks(ahead_s: float) -> tuple[str, ...]:
     if abs(ahead_s) <= CLOCKS_S:
         return ()
     way = "ahead of" if ahead_s > 0 else "behind"
-    return (f"the clock of slurmctld is {age(abs(ahead_s))} {way} this machine's: times are told by slurmctld's",)
+    return (f"the clock of slurmctld is {age(abs(ahead_s))} {way} this machine's: times follow slurmctld's",)
 
 
 def _past(kept: KeptFolder, tools: Tools, look: QueueLook, most_s: float) -> tuple[Past, tuple[str, ...]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 MAX_FILES, MAX_DEPTH = 4096, 5
 MOST_WITHOUT_RANKS = 64
-"""A directory of more files, whose names tell no ranks, is not taken for the logs of one job."""
+"""A directory of more files, whose names hold no ranks, is not taken for the logs of one job."""
 EXPECTED = "Name a log, or the directory of one job with a file for each rank"
 
 MIN_FILE_BYTES = 64 * 1024
@@ -137,7 +137,7 @@ def read_directory(directory: Path, signs: Signs, limits: Limits | None = None, 
     ranks = ranks_of([str(path.relative_to(directory)) for path in paths])
     tells_no_rank = any(rank and not rank.isdecimal() for rank in ranks)
     if tells_no_rank and len(paths) > MOST_WITHOUT_RANKS:
-        raise InputError(str(directory), f"holds {len(paths)} files whose names tell no ranks", EXPECTED)
+        raise InputError(str(directory), f"holds {len(paths)} files whose names hold no ranks", EXPECTED)
     share = Limits(
         max(MIN_FILE_BYTES // 4, limits.head_bytes // max(1, len(paths))),
         max(MIN_FILE_BYTES, limits.tail_bytes // max(1, len(paths))),
@@ -162,7 +162,7 @@ def read_directory(directory: Path, signs: Signs, limits: Limits | None = None, 
     if passed_over == len(paths):
         raise InputError(str(directory), "holds no logs that can be read", "Name a log file, or a directory of them")
     if tells_no_rank and len(paths) - passed_over > 1:
-        notes.append(f"{len(paths) - passed_over} files that tell no ranks are judged as one job's. {EXPECTED}")
+        notes.append(f"{len(paths) - passed_over} files without ranks are judged as one job's. {EXPECTED}")
     if passed_over:
         what = (
             "1 file that is no log, or cannot be read, was"

@@ -26,7 +26,7 @@ def notices(
     as_json: AsJson = False,
     state: StateDir = None,
 ) -> int:
-    """List the messages that tell people of what happened, the latest first. Asks the service.
+    """List the messages that notify people, the latest first. Asks the service.
 
     Exit codes: 0 listed, 2 the service does not answer.
     """

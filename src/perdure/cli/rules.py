@@ -29,7 +29,7 @@ def rules(
 ) -> int:
     """Tell what rules look for, what each means and what to do; without a name, list them all. The site's come first.
 
-    Exit codes: 0 told, 2 no such rule.
+    Exit codes: 0 shown, 2 no such rule.
     """
     from perdure.cli.diagnosis import rules_of
 

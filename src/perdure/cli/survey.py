@@ -139,7 +139,7 @@ def _print(found: Collected, counted: Tally, *, wide: bool) -> None:
         + (f", {found.strangers} logs show no failure or belong to no failed job" if found.strangers else "")
     )
     if found.put_back:
-        print_line(f"{found.put_back} attempts were put back into the queue; Slurm no longer tells how they ended")
+        print_line(f"{found.put_back} attempts were put back into the queue; Slurm no longer knows how they ended")
     print_line("RTF: hours run until the failure, at its quantiles. AGAIN: trials that a retry would not get past.")
 
 

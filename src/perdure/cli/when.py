@@ -1,4 +1,6 @@
-"""``perdure when ...``: when waiting jobs will start, and what holds them. ``bench`` measures how well that is told."""
+"""``perdure when ...``: when waiting jobs will start, and what holds them. ``bench`` measures how good the forecasts
+are.
+"""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def _asked(question: WhenOptions, queue: Queue, site: AnswerBasis) -> tuple[Queu
 
 
 def _not_there(what: str, queue: Queue, site: AnswerBasis) -> NotFound:
-    """A job that has ended, as far as accounting tells, or is not known."""
+    """A job that has ended, as far as accounting shows, or is not known."""
     past = site.past.jobs
     ended_s = past.end_s[(past.job_id == what) & np.isfinite(past.end_s)]
     if len(ended_s):

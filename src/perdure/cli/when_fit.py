@@ -14,7 +14,7 @@ LEARNT, TOO_LITTLE = 0, 1
 
 
 def fit_site(instants: int, as_json: bool) -> int:
-    """Learn, keep what was learnt, and tell it. Raises what reading Slurm raises."""
+    """Learn, keep what was learned, and show it. Raises what reading Slurm raises."""
     queue, site = live_queue(history_s=QUEUE_S)  # it learns from what has ended since, too
     with progress(what="asking about the past"):
         made = fit(queue, site.settings, site.past, np.random.default_rng(0), instants)

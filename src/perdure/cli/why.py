@@ -91,7 +91,7 @@ def why(
     state: StateDir = None,
     config: ConfigFile = None,
 ) -> int:
-    """Say why a job failed, show the lines that tell, and advise: retry, stop, or one probing retry.
+    """Say why a job failed, show the lines that prove it, and advise: retry, stop, or one probing retry.
 
     A log needs no running service: a file, compressed or not, a directory with a file for each rank, or - for standard
     input. A job id (4711, 4711_3) asks the service, also by the name of a step

@@ -119,7 +119,7 @@ def torchelastic_error(path: Path, since_s: float) -> Any:
 
 
 def code_of_worker(error: Any) -> int:
-    """The exit code of the worker that failed first; 0 where it is not told.
+    """The exit code of the worker that failed first; 0 where it is not known.
 
     torchelastic passes it on where the worker has left an error file (``@record``, `perdure.job.leave`).
     """

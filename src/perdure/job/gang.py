@@ -150,7 +150,7 @@ class Gang:
         return False
 
     def _is_first(self, word: str) -> bool:
-        """Whether this launcher is the first with a word since it began; where that cannot be told, it is."""
+        """Whether this launcher is the first with a word since it began; where that is not known, it is."""
         own = f"{word}-{self._own}"
         self._write(own)
         for _ in range(2):  # what an earlier command of the same script left gives way

@@ -19,7 +19,7 @@ class LinkBegun(Struct, frozen=True):
     ran_s: float = 0.0  # when its program began; 0 while it waits for its predecessor
     progress: str = ""  # what the progress file said just before its program began
     host: str = ""
-    stdout: str = ""  # where its output goes; "" where that cannot be told
+    stdout: str = ""  # where its output goes; "" where that is not known
 
 
 class HandoverAsked(Struct, frozen=True):

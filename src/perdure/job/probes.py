@@ -46,7 +46,7 @@ def disk(path: Path) -> Probe:
 
 
 def memory(table: Path = Path("/proc/meminfo")) -> Probe:
-    """Whether the host has memory left; says nothing where the kernel does not tell."""
+    """Whether the host has memory left; says nothing where the kernel does not say."""
 
     def look() -> str:
         try:

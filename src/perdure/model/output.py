@@ -37,7 +37,7 @@ class LogMark:
     end: int  # size of the file at that time
     digest: str  # of the last `DIGEST_BYTES` before `end`
     written_s: float  # when it was last written, seconds since 1970
-    note: str = ""  # why whose lines these are cannot be told; "" where they are this attempt's
+    note: str = ""  # why whose lines these are is not known; "" where they are this attempt's
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class OutputFile:
     digest: str = ""
     written_s: float = 0.0
     cut: bool = False  # what an earlier attempt of the job had left in it is gone
-    birth_s: float | None = None  # when the file came into being; None where the file system does not tell
+    birth_s: float | None = None  # when the file came into being; None where the file system does not say
     free_bytes: int | None = None  # what its owner may still write on the file system that it is on
-    doubt: str = ""  # why whose lines these are cannot be told, in words; "" where they are this attempt's
+    doubt: str = ""  # why whose lines these are is not known, in words; "" where they are this attempt's
 
     @property
     def text(self) -> bytes:

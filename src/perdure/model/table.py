@@ -62,13 +62,13 @@ class JobTable:
     start_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # as recorded
     end_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     walltime_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # the limit asked for
-    nodes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # asked for; 0 is not told
+    nodes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # asked for; 0 is not known
     gpu_type: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))  # asked for; "" is any
     partition: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))
     account: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))
     qos: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))
     nice: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # above 0: later
-    cpus: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # asked for; 0 is not told
+    cpus: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # asked for; 0 is not known
     eligible_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # from when on it may start
     dependency: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))  # as for sbatch: "afterok:ID:ID"
     attempts: Attempts | None = None

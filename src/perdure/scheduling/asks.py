@@ -1,4 +1,4 @@
-"""What jobs asked for besides GPUs and a time limit, as far as a trace tells.
+"""What jobs asked for besides GPUs and a time limit, as far as a trace shows.
 
 The policy `slurm` reads it; the others see GPUs, time limits, users and virtual clusters alone.
 """
@@ -50,7 +50,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Asks:
-    """Columns of one length, row i being job i; None where a trace tells nothing of it."""
+    """Columns of one length, row i being job i; None where a trace says nothing of it."""
 
     partition: Texts | None = None
     account: Texts | None = None

@@ -36,7 +36,7 @@ def _counts(table: JobTable, name: str) -> NDArray[np.int64] | None:
 
 
 def _eligible(table: JobTable, origin_s: float, ticks_per_s: int) -> NDArray[np.int64] | None:
-    """Ticks; what is not told, or lies before the submit, is the submit."""
+    """Ticks; what is not known, or lies before the submit, is the submit."""
     if not table.tells("eligible_s") or np.isnan(table.eligible_s).all():
         return None
     since_s = np.fmax(table.eligible_s, table.submit_s) - origin_s

@@ -32,7 +32,7 @@ class DayTotals:
     """
 
     groups: tuple[Group, ...]  # all jobs first
-    first_day: int  # since the epoch, or since the trace began where that is not told
+    first_day: int  # since the epoch, or since the trace began where that is not known
     jobs: NDArray[np.int64]  # shape (n_groups, n_days)
     totals: Floats  # shape (n_measures, n_groups, n_days), in the order of `MEASURES`
 

@@ -20,7 +20,7 @@ from perdure.simulation.by_day import MEASURES, DayTotals, Group
 
 DRAWS = 1000
 LEVEL = 0.95
-LEAST_DAYS = 7  # with jobs; of fewer no interval is told
+LEAST_DAYS = 7  # with jobs; of fewer no interval is given
 _BLOCKS = 10  # that the days are parted into, or as many as there are days
 _STUDENT = 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145  # for 5 to 14 degrees of freedom
 _NORMAL = 1.960
@@ -64,7 +64,7 @@ Differences = dict[Group, dict[str, PairedDifference]]
 def differences(one: Sequence[DayTotals], other: Sequence[DayTotals], seed: int = 0) -> Differences:
     """Compare two schedules of the same jobs, each given by one value a seed.
 
-    `seed` is that of the draws. Of a group whose jobs came on fewer than `LEAST_DAYS` days no interval is told.
+    `seed` is that of the draws. Of a group whose jobs came on fewer than `LEAST_DAYS` days no interval is given.
     """
     jobs = one[0].jobs
     days, seeds = _draws(jobs.shape[1], len(one), seed)

@@ -36,7 +36,7 @@ class ElasticMetrics:
 
     @classmethod
     def of(cls, result: ElasticResult) -> ElasticMetrics:
-        """NaN of what is not known of jobs that the profiles do not tell how they would run alone."""
+        """NaN for jobs of which the profiles do not say how they would run alone."""
         jct_s, ratio = np.sort(result.jct_s), rho(result)
         makespan_s = float(result.end_s.max() - result.submit_s.min())
         known = 1.0 / ratio[np.isfinite(ratio) & (ratio > 0)]
@@ -70,7 +70,7 @@ def _percentile(ordered: Floats, p: int) -> float:
 def rho(result: ElasticResult) -> Floats:
     """Finish-time fairness, as `fairness.rho`, with the time alone on the GPUs and with the batch asked for.
 
-    NaN where the profiles do not tell that.
+    NaN where the profiles do not say that.
     """
     there = mean_present(result.submit_s, result.end_s)
     ideal_s = result.alone_s * np.maximum(1.0, result.asked_gpus * there / result.total_gpus)

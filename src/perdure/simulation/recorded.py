@@ -15,7 +15,7 @@ AS_IT_WAS = "as it was"
 def as_recorded(table: JobTable, total_gpus: int) -> tuple[JobTable, Result] | None:
     """The jobs whose start is recorded, and when they ran; None where no start is.
 
-    Where an end is not told, a job ran without a break. Of several attempts only the first start and the last end are
+    Where an end is not known, a job ran without a break. Of several attempts only the first start and the last end are
     told: what lies between is shared out by how long each ran.
 
     >>> starts = np.array([2, np.nan])

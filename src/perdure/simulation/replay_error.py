@@ -39,7 +39,7 @@ class WaitError:
 class DayUse:
     """Shares of the GPU time of a day that jobs held; its ends are cut where the submits begin and end."""
 
-    day: int  # since the epoch, or since the trace began where that is not told; in UTC
+    day: int  # since the epoch, or since the trace began where that is not known; in UTC
     recorded: float
     simulated: float
 

@@ -59,7 +59,7 @@ def use_over_time(table: JobTable, result: Result, edges_s: Floats) -> Floats:
 def day_edges(table: JobTable, until_s: float) -> tuple[int, Floats]:
     """The first day of a trace in UTC, and the borders of its days up to an instant; the first and last day are cut.
 
-    Days count from the epoch, or from when the trace began where that is not told.
+    Days count from the epoch, or from when the trace began where that is not known.
     """
     first_s = float(table.submit_s.min())
     first = int((table.began_s + first_s) // DAY_S)

@@ -107,7 +107,7 @@ def _use(
     """Instants from the first submit on, and the GPUs that each virtual cluster then holds, shape (groups, n)."""
     held = result.spans or result.attempts
     if result.spans is None and result.preempted.any():
-        raise ValueError("jobs were preempted, and only spans tell when they held their GPUs")
+        raise ValueError("jobs were preempted, and only spans say when they held their GPUs")
     edges = np.concatenate([held.start_s, held.end_s, table.submit_s[:1]])
     at, place = np.unique(edges, return_inverse=True)
     steps = np.zeros((groups, len(at)))

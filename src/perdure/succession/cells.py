@@ -81,7 +81,7 @@ class StudyCell:
 def with_limits(table: JobTable, most_s: float = LIMIT_S, seed: int = 0) -> JobTable:
     """The trace with limits of whole minutes, at most `most_s`, that no job outlasts.
 
-    A trace that tells no limits gets made-up ones: running times times 1 + Exp(1).
+    A trace without limits gets made-up ones: running times times 1 + Exp(1).
     """
     known = np.isfinite(table.walltime_s)
     made_up = table.duration_s * (1 + np.random.default_rng(seed).exponential(1.0, len(table)))

@@ -1,6 +1,6 @@
 """A look at a queue as numbers: how much waits, how much runs, how large, how old and how long.
 
-The variables are those of Mirage (Ding et al., SC'23), as far as its abstract and talks tell: counts, and five-number
+The variables are those of Mirage (Ding et al., SC'23), as far as its abstract and talks show: counts, and five-number
 summaries of sizes, ages and limits.
 """
 

@@ -171,7 +171,7 @@ def turned(layout: Layout) -> Layout:
 def _rated(name: str, rates: RateProfile) -> Application:
     own = rates.application == name
     if not own.any():
-        raise InputError(f"application {name!r}", "the profiles tell no rates of it", "Add it, or leave it out")
+        raise InputError(f"application {name!r}", "the profiles have no rates for it", "Add it, or leave it out")
     wrong = own & ~(np.isfinite(rates.steps_per_s) & (rates.steps_per_s >= 0))
     if wrong.any():
         kind = rates.gpu_type[wrong][0]
@@ -190,9 +190,9 @@ def _rated(name: str, rates: RateProfile) -> Application:
 def _application(name: str, steps: StepProfile, epochs: EpochProfile) -> Application:
     own = epochs.application == name
     if not own.any():
-        raise InputError(f"application {name!r}", "the profiles do not tell how it learns", "Add it, or leave it out")
+        raise InputError(f"application {name!r}", "the profiles do not say how it learns", "Add it, or leave it out")
     if not (steps.application == name).any():
-        raise InputError(f"application {name!r}", "the profiles tell no steps of it", "Add it, or leave it out")
+        raise InputError(f"application {name!r}", "the profiles have no steps for it", "Add it, or leave it out")
     batches = np.unique(epochs.batch[own])
     rows = [np.flatnonzero(own & (epochs.batch == batch)) for batch in batches]
     rows = [row[np.argsort(epochs.progress[row], kind="stable")] for row in rows]

@@ -40,7 +40,7 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
     broken = np.array([numbers is None for numbers in told], bool)
     sieve.bad(broken, "the line has neither 7 nor 10 columns, or a word that is not a number", "Fix the line")
     kinds = np.array([row[_JOB_TYPE] for row in fields])
-    sieve.bad(np.isnan(per_s) & (gpus > 0), "the rates do not tell how fast the job trains", "Add it", kinds)
+    sieve.bad(np.isnan(per_s) & (gpus > 0), "the rates do not say how fast the job trains", "Add it", kinds)
     return gather(
         source,
         FORMAT.name,
@@ -88,7 +88,7 @@ def _jobs(source: TraceSource) -> Iterator[tuple[int, list[str], str]]:
 
 
 def _numbers(fields: list[str]) -> tuple[float, ...] | None:
-    """Steps, GPUs and arrival; None where the line does not tell them."""
+    """Steps, GPUs and arrival; None where the line does not say them."""
     try:
         return tuple(float(fields[place]) for place in _PLACES[len(fields)])
     except (KeyError, ValueError):
@@ -98,7 +98,7 @@ def _numbers(fields: list[str]) -> tuple[float, ...] | None:
 def _rates(path: Path, most_bytes: int | None) -> Mapping[tuple[str, float], float]:
     """Steps a second by kind of job and GPUs."""
     if not path.exists():
-        raise InputError(str(path), "a Gavel trace tells steps, not seconds, and there are no rates for it", _MEND)
+        raise InputError(str(path), "a Gavel trace has steps, not seconds, and there are no rates for it", _MEND)
     columns, sieve = load(look(path, most_bytes), {"job": TEXT, "scale_factor": NUMBER, "steps_per_s": NUMBER}, False)
     per_s = columns["steps_per_s"]
     sieve.bad(~(np.isfinite(per_s) & (per_s >= 0)), "the rate is not a number of steps a second", _MEND, per_s)

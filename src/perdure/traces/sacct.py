@@ -72,7 +72,7 @@ def _jobs(source: TraceSource, seen: Records, sieve: Sieve, rows: NDArray[np.int
     jobs.left_out = sieve.left_out
     vc = seen.vc[tail]
     requeued = len(rows) - len(head)
-    notes = ["times that tell no offset are read as UTC: a local clock's change shows as an hour"]
+    notes = ["times without an offset are read as UTC: a local clock's change shows as an hour"]
     if requeued:
         notes.append(f"{requeued} records are further attempts of jobs that were put back")
     return gather(

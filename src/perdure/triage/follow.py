@@ -1,4 +1,4 @@
-"""The log of a running job, followed: a hang, losses that became NaN and storms of errors are told before it ends.
+"""The log of a running job, followed: a hang, losses that became NaN and storms of errors are reported before it ends.
 
 Pure: it is given what was written and what time it is, and holds a few KiB. `Follower.state` is where it stands; one
 that is made of it goes on there, at `Follower.offset`.
@@ -34,7 +34,7 @@ class FollowTrouble(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FollowAlarm:
-    """Trouble, seen once; it is told again only after it had ended."""
+    """Trouble, seen once; it is reported again only after it had ended."""
 
     trouble: FollowTrouble
     at_s: float  # when it was seen
@@ -45,7 +45,7 @@ class FollowAlarm:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """When trouble is told."""
+    """When trouble is reported."""
 
     silent_times: float = 4.0  # the longest usual silence, so many times
     silent_at_least_s: float = 120.0
@@ -95,7 +95,7 @@ class _Seen:
 
 
 class Follower:
-    """Takes what a job writes, and tells what is wrong with it."""
+    """Takes what a job writes, and reports what is wrong with it."""
 
     def __init__(self, signs: Signs, patience: Patience | None = None) -> None:
         self._signs, self._patience = signs, patience or Patience()
@@ -108,7 +108,7 @@ class Follower:
         return self._seen.offset
 
     def catch_up(self, piece: bytes, wrote_s: float) -> None:
-        """Take what was written before anybody followed, the last of it at `wrote_s`: nothing of it is told."""
+        """Take what was written before anybody followed, the last of it at `wrote_s`: nothing of it is reported."""
         self._seen.wrote_s = wrote_s
         for _ in self._nan_losses(scrub(self._taken(piece).data)):
             pass
@@ -167,7 +167,9 @@ class Follower:
                 yield FollowAlarm(FollowTrouble.NAN, now, line, says, decode(tidy(data[start:end])).strip())
 
     def _nan_losses(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Where each picture of a line stands that tells a NaN loss, counted; a finite loss between ends the count."""
+        """Yield where each line that shows a NaN loss begins and ends, and count them; a finite loss resets the
+        count.
+        """
         position = 0
         while position < len(data):
             found = compiled(_NAN).search(data, position)

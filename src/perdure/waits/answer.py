@@ -179,7 +179,7 @@ def _doubts(job: QueuedJob, queue: Queue, site: AnswerBasis, scene: Scene, hold:
     """What the reader should know of this answer."""
     found = list(site.limits.remarks)
     if not scene.has_arrivals:
-        found.append("no history that tells who comes: by the jobs that are there alone, as if nobody else came")
+        found.append("no history of who comes: by the jobs that are there alone, as if nobody else came")
     elif not site.past.days:
         found.append(f"by a history of {site.past.span_s / 60:.0f} minutes alone")
     elif site.past.days < FEW_DAYS:

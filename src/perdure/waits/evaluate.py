@@ -35,7 +35,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """How well it is told whether a wait is longer than `over_s`."""
+    """How well waits longer than `over_s` are predicted."""
 
     over_s: float
     base_rate: float  # the share of the more frequent answer: what always saying that one would get

@@ -54,10 +54,10 @@ class HeldBy:
 
 
 def not_told(hold: HeldBy) -> str:
-    """Why no start is told, in the place of one."""
+    """Why no start is forecast, in the place of one."""
     if not hold.can_start:
         return "not as it is"
-    return "not told: when nodes return, and reservations begin or end, is not simulated"
+    return "not forecast: when nodes return, and reservations begin or end, is not simulated"
 
 
 _FIXED: dict[str, tuple[HoldKind, str]] = {
@@ -320,7 +320,7 @@ def _running_on(nodes: Sequence[QueuedNode], job: QueuedJob, queue: Queue) -> It
             there = sum(name in names for name in each.running_on)
             if there:
                 yield each, round(each.gpus * there / len(each.running_on)), there
-        elif not set(each.partitions).isdisjoint(job.partitions):  # where it runs is not told
+        elif not set(each.partitions).isdisjoint(job.partitions):  # where it runs is not known
             yield each, each.gpus, each.nodes
 
 
@@ -356,6 +356,6 @@ def _names(job: QueuedJob) -> dict[str, str]:
 
 def _clock(seconds: float | None, now_s: float, zone: tzinfo) -> str:
     if seconds is None:
-        return "a time that is not told"
+        return "an unknown time"
     then, today = datetime.fromtimestamp(seconds, zone), datetime.fromtimestamp(now_s, zone)
     return then.strftime("%H:%M" if then.date() == today.date() else "%b %d %H:%M")

@@ -13,7 +13,7 @@ from perdure.model.table import JobTable
 from perdure.waits.run_times import RunTimes
 
 DAY_S = 86_400.0
-LEAST_SPAN_S = 300.0  # a shorter past tells nothing of who comes
+LEAST_SPAN_S = 300.0  # a shorter past says nothing of who comes
 
 
 def _nothing() -> JobTable:

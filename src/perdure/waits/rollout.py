@@ -361,7 +361,7 @@ def _with_nodes(settings: SchedulerSettings, nodes: Sequence[QueuedNode]) -> Sch
 def _on_nodes(jobs: Iterable[QueuedJob], usable: Mapping[str, int]) -> tuple[list[QueuedJob], dict[str, Shares]]:
     """The jobs, and what those that run have of which nodes, in equal parts; never more than a node has.
 
-    One whose nodes are not told finds its own; one that holds nothing of what is counted is left out.
+    One whose nodes are not known finds its own; one that holds nothing of what is counted is left out.
     """
     place = {name: at for at, name in enumerate(usable)}
     free, kept, held = list(usable.values()), [], {}

@@ -1,7 +1,7 @@
 """TROUT: first whether the wait is longer than ten minutes, then how long; with its flaws fixed.
 
-Its 33 inputs, as far as looks tell them: of the job its priority, limit, CPUs, memory, nodes; of its partition the
-pending jobs ahead, all pending jobs, the running ones; of the account the last day. What looks do not tell is left out:
+Its 33 inputs, as far as looks show them: of the job its priority, limit, CPUs, memory, nodes; of its partition the
+pending jobs ahead, all pending jobs, the running ones; of the account the last day. What looks do not say is left out:
 nodes of pending and running jobs, the sizes of partitions, predicted run times.
 
 Fixed, against the published code (srodenbeck/QueueTimePrediction, 783d55b):

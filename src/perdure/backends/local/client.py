@@ -46,7 +46,7 @@ class LocalBackend:
         self._timeout_s = timeout_s
 
     def observe(self, since_s: float) -> Observation:
-        """See `Backend.observe`. Jobs that are over are told for 300 s, or since `since_s` where that is longer."""
+        """See `Backend.observe`. Jobs that are over are reported for 300 s, or since `since_s` where that is longer."""
         try:
             seen = self._read(Observation, self._ask({"op": "observe", "since_s": since_s}))
         except ClusterBusy as err:

@@ -252,7 +252,7 @@ class Actor:
         if self._is_administrator and not answer.complaint:
             self._is_administrator = False
             log.warning(
-                "Slurm lets administrators alone write AdminComment: decisions on jobs in the queue are told in"
+                "Slurm lets administrators alone write AdminComment: decisions on jobs in the queue are written to"
                 " Comment, where that is empty. To have both: sacctmgr modify user NAME set adminlevel=administrator"
             )
         return answer

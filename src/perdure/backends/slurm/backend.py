@@ -70,7 +70,7 @@ LINES_AFTER_S = 6.0  # slurmctld tells accounting every five seconds how the job
 LINES_WAIT_S = 0.8  # for that, while epilogs wait
 MAX_NEWCOMERS = 10  # jobs that are asked about before a log is believed
 
-_FORGOTTEN = "Slurm no longer tells where its log is"
+_FORGOTTEN = "Slurm no longer knows where its log is"
 _NO_BATCH_JOB = "it has no log of its own, as it is not a batch job"
 _VERSION = re2.compile(r"(\d+\.\d+(?:\.\d+)?)")
 
@@ -130,7 +130,7 @@ class SlurmBackend:
 
     @property
     def version(self) -> str:
-        """The version of Slurm's tools, "" where it cannot be told."""
+        """The version of Slurm's tools, "" where it is not known."""
         if not self._version:
             found = _VERSION.search(self._tools.run("scontrol", "--version").out.decode("utf-8", "replace"))
             self._version = found[1] if found else ""

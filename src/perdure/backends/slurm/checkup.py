@@ -77,7 +77,7 @@ def _accounting(facts: Facts) -> Iterator[CheckResult]:
     if config is None:
         return
     if facts.accounting_error:
-        fix = "Run `sacctmgr ping`; without accounting, attempts put back between two looks are told by hooks alone"
+        fix = "Run `sacctmgr ping`; without accounting, only hooks report attempts put back between two looks"
         yield CheckResult(Mark.WARN, f"accounting cannot be asked: {facts.accounting_error}", fix)
     else:
         yield CheckResult(Mark.OK, "accounting answers")
@@ -137,11 +137,11 @@ def _rights(facts: Facts) -> Iterator[CheckResult]:
     if _is_operator(facts):
         yield CheckResult(Mark.OK, f"{facts.user} may act on everybody's jobs")
         if not _is_administrator(facts):
-            what = f"{facts.user} may not write AdminComment: decisions on jobs in the queue are told in Comment,"
+            what = f"{facts.user} may not write AdminComment: decisions on jobs in the queue are written to Comment,"
             fix = f"To have both: sacctmgr modify user {facts.user} set adminlevel=administrator"
             yield CheckResult(Mark.WARN, f"{what} where that is empty", fix)
     elif facts.admin_level is None and facts.accounting_error:
-        what = f"whether {facts.user} may act on others' jobs cannot be told"
+        what = f"whether {facts.user} may act on others' jobs is not known"
         yield CheckResult(Mark.WARN, what, "Run this again when accounting answers")
     else:
         what = f"{facts.user} may act on its own jobs only, and drain no node"
@@ -213,7 +213,7 @@ def _hooks(facts: Facts) -> Iterator[CheckResult]:
     if config is not None:
         for name, wanted in (("JobCompLoc", "JobCompType=jobcomp/script"), ("EpilogSlurmctld", "")):
             if name == "JobCompLoc" and config["JobCompType"] != "jobcomp/script":
-                what = f"JobCompType={config['JobCompType']}: ends are not told by it"
+                what = f"JobCompType={config['JobCompType']}: it reports no ends"
                 yield CheckResult(Mark.WARN, what, f"Set {wanted}")
             elif not config[name]:
                 yield CheckResult(Mark.WARN, f"{name} is not set", f"Set {name} to Perdure's script of that name")
@@ -232,7 +232,7 @@ def _named_hooks(facts: Facts) -> list[str]:
 
 
 def _may_write(spool: SpoolFacts, slurm_user: str) -> bool:
-    """Whether slurmctld's user may write there, as far as the mode tells."""
+    """Whether slurmctld's user may write there, as far as the mode shows."""
     uid = slurm_user.partition("(")[2].rstrip(")")
     return uid in ("0", str(spool.uid)) or bool(spool.mode & 0o020)
 

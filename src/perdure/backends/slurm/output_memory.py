@@ -115,7 +115,7 @@ class OutputMemory:
                 del remembered[next(iter(remembered))]
 
     def _note_scripts(self, records: Collection[JobRecord]) -> None:
-        """Remember where jobs write to that have not failed; of what is not told nothing is remembered."""
+        """Remember where jobs write to that have not failed; of what is not known nothing is remembered."""
         if not records:
             return
         with contextlib.suppress(PerdureError), self._dialogs.dialog() as scontrol:

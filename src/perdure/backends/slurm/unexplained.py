@@ -1,4 +1,4 @@
-"""Which jobs accounting is asked about: those with an attempt whose end the controller's records do not tell.
+"""Which jobs accounting is asked about: those with an attempt whose end the controller's records do not say.
 
 A record shows a job's latest attempt only. Whatever was put back, or has left the controller's memory, since the
 last look is known to accounting alone, which may learn of it some seconds later.

@@ -55,11 +55,11 @@ class Meaning(Struct, frozen=True):
 
 
 class ReportedFailure(Struct, frozen=True):
-    """One failure as it was told. `facts` make it what it is: the same facts are the same exception."""
+    """One failure as it was reported. `facts` make it what it is: the same facts are the same exception."""
 
     meaning: Meaning
     facts: tuple[object, ...]
-    time_s: float | None = None  # None where it is not told
+    time_s: float | None = None  # None where it is not known
     note: str = ""
     job_id: str = ""  # "" is the one that the text as a whole is about
     incarnation: int = 0

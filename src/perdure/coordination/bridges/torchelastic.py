@@ -49,7 +49,7 @@ _BLOCK_END = re2.compile(r"\n(?:===|---|\[)")
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """One failed worker, whichever way it was told."""
+    """One failed worker, however it was reported."""
 
     message: str = ""
     callstack: str = ""
@@ -214,7 +214,7 @@ def _told(failure: _Failure, context: BridgeContext) -> ReportedFailure:
 
 
 def _meaning(failure: _Failure) -> Meaning:
-    """What its message names, else what its exit code means. A restart tells nothing of whether another one helps."""
+    """What its message names, else what its exit code means. A restart says nothing of whether another one helps."""
     ended = causes.of_exit(failure.exit_code or 0)
     if ended is not None and ended.transient is not Transient.UNKNOWN:
         return ended

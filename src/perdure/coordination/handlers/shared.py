@@ -33,7 +33,7 @@ _THE_SERVICE = "perdure"
 
 
 def hold_waiting(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:
-    """Hold the waiting jobs that need it, and those that come; the running ones are told to pause. Nobody moves."""
+    """Hold the waiting jobs that need it, and those that come; the running ones are asked to pause. Nobody moves."""
     if not record.subject.resource:
         return declined("it names no shared resource")
     if not record.is_of_the_site:
@@ -41,7 +41,7 @@ def hold_waiting(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling
     users, needy = _users(record, site), _needy(record, site)
     holds = [Hold(attempt, record.id) for attempt in _late(needy, record, site)]
     held = f"{len(holds)} of {len(needy)} waiting jobs are held{_until([record])}"
-    note = f"{_cause(record)}: {held}; {len(users)} running ones are told"
+    note = f"{_cause(record)}: {held}; {len(users)} running ones are notified"
     return _telling(handled(note, *holds, forbids=(START, "move", "migrate")), record, "job.pause", users, now)
 
 
@@ -70,7 +70,7 @@ def throttle(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:
     if not record.is_of_the_site:
         return _the_site_s_word(now)
     users = _users(record, site)
-    ruling = handled(f"{len(users)} running jobs are told to slow down", forbids=("move", "migrate"))
+    ruling = handled(f"{len(users)} running jobs are asked to slow down", forbids=("move", "migrate"))
     return _telling(ruling, record, "job.throttle", users, now)
 
 

@@ -30,7 +30,7 @@ class Connected(smtplib.SMTP):
 def told_as(host: str) -> Iterator[None]:
     """What goes wrong; a code from 500 on is a refusal for good.
 
-    What a server says of a login may repeat it, and is not told.
+    What a server says of a login may repeat it, and is not shown.
     """
     try:
         yield

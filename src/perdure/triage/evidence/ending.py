@@ -153,7 +153,7 @@ def _is_step(raw: bytes) -> bool:
 
 
 def _just_stops(window: TextWindow, verdict: Verdict, attempt: Attempt | None) -> str:
-    """The last line, and when it was written, as far as the lines tell; "" where the resource manager names a cause."""
+    """The last line, and when it was written, as far as the lines show; "" where the resource manager names a cause."""
     if verdict.evidence and verdict.category not in AT_EXIT:
         return ""
     lines = [raw[:MAX_LINE_BYTES] for raw in scrub(window.data[-LOOK_BACK_BYTES:]).split(b"\n") if raw.strip()]

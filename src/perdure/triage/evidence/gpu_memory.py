@@ -45,7 +45,7 @@ class GpuMemory:
     own: int
     wanted: int
     others: int
-    pids: tuple[str, ...] = ()  # of the others, as far as they are told
+    pids: tuple[str, ...] = ()  # of the others, as far as they are known
 
     @property
     def is_held_by_others(self) -> bool:

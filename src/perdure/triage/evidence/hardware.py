@@ -99,7 +99,7 @@ def _witnesses(other: Hit, hit: Hit) -> bool:
 
 
 def _went_on(hit: Hit, hits: Sequence[Hit], text: LogText) -> bool:
-    """Whether its program went on after a line, as far as the log tells."""
+    """Whether its program went on after a line, as far as the log shows."""
     window = hit.block.window
     if window is not next(each for each in reversed(text.windows) if each.source is window.source):
         return True  # what was not read lies between

@@ -46,7 +46,7 @@ class LauncherReport(Struct, frozen=True):
     window: TextWindow
     first_line: int  # of the report and of the list of other failures before it
     last_line: int
-    rank: str = ""  # "" where it is not told
+    rank: str = ""  # "" where it is not known
     local_rank: str = ""
     node: str = ""
     exit_code: int = 0  # 0 where a signal ended it
@@ -111,7 +111,7 @@ class LauncherReport(Struct, frozen=True):
         return hit.rank == (self.rank or self.local_rank) != ""
 
     def is_of_another(self, hit: Hit) -> bool:
-        """Whether another task wrote this line, as far as ranks tell."""
+        """Whether another task wrote this line, as far as ranks show."""
         return hit.rank.isdecimal() and not (self.in_component or self.is_of(hit))
 
     def is_followed_by(self, hit: Hit) -> bool:

@@ -70,7 +70,7 @@ class Hit(Struct, frozen=True):
     line: int
     text: str  # cleaned, for a person
     order: int  # place among all hits of the log
-    rank: str  # of the task that wrote it; "" where nothing tells
+    rank: str  # of the task that wrote it; "" where nothing shows it
     block: TextBlock  # that it is in
     run: int  # of failure lines; a later run of one file has a higher number
     warns: bool = False  # by the level that its program gave it
@@ -90,7 +90,7 @@ class Match:
 
     @property
     def rank(self) -> str:
-        """The task that wrote it; "" where nothing tells."""
+        """The task that wrote it; "" where nothing shows it."""
         if (source := self.block.window.source) is not None and source.rank:
             return source.rank
         return rank_before(self.piece, self.tidied) or rank_of(self.tidied)

@@ -1,4 +1,4 @@
-"""What Slurm said of other jobs, or of an earlier start, and a script printed: it tells nothing of this end."""
+"""What Slurm said of other jobs, or of an earlier start, and a script printed: it says nothing of this end."""
 
 from __future__ import annotations
 

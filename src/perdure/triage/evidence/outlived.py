@@ -55,7 +55,7 @@ _OF_OWN_CODE = frozenset({"syntax", "api", "index", "config", "missing_file"})
 def without_outlived(
     hits: Sequence[Hit], report: LauncherReport | None = None, asks_again: bool = False
 ) -> tuple[Sequence[Hit], LauncherReport | None]:
-    """The hits, and the launcher's report, without those that the program outlived; all where nothing tells.
+    """The hits, and the launcher's report, without those that the program outlived; all where nothing shows it.
 
     `asks_again`: the program ended by asking to be tried again, so that nothing before its last steps ended it.
     """

@@ -33,7 +33,7 @@ def is_of_step(primary: Hit | Fact | LauncherReport, report: LauncherReport | No
 
 
 def as_guess(verdict: Verdict) -> Verdict:
-    """The verdict on a step's failure: whether that is why the script failed later cannot be told."""
+    """The verdict on a step's failure: whether that is why the script failed later is not known."""
     return replace(
         verdict,
         label=Label.UNSURE,

@@ -134,7 +134,7 @@ def job_page(
 
 
 def starts_of(web: WebState, job: Job) -> str:
-    """When a waiting job starts, in words; "" where that is not told."""
+    """When a waiting job starts, in words; "" where that is not known."""
     told = web.waits.latest if web.waits and job.state.is_waiting else None
     found = told.of(job.job_id) if told else None
     return starts_in_words(found.forecast, web.now()) if found is not None and found.forecast is not None else ""
