@@ -247,16 +247,16 @@ def test_a_prolog_that_failed_is_a_launch_failure():
 
 
 def test_a_job_that_shrinks_stays_one_attempt():
-    rows = picture.with_told_ends((replace(ROW, state="RESIZING"), replace(ROW, nodes=("n2",))), {})
+    rows = picture.with_reported_ends((replace(ROW, state="RESIZING"), replace(ROW, nodes=("n2",))), {})
     (attempt,) = picture.attempts("c", look(rows=rows), NOW)
     assert (attempt.state, attempt.nodes) == (A.FAILED, ("n2",))
 
 
 def test_a_hook_knows_how_it_ended_where_accounting_has_forgotten():
     told = replace(ROW, state="TIMEOUT", exit_code=0, gpus=0)
-    (row,) = picture.with_told_ends((replace(ROW, state="REQUEUED", exit_code=0),), {("7", 100): told})
+    (row,) = picture.with_reported_ends((replace(ROW, state="REQUEUED", exit_code=0),), {("7", 100): told})
     assert (row.state, row.gpus) == ("TIMEOUT", 2)
-    assert picture.with_told_ends((), {("7", 100): told}) == (told,)
+    assert picture.with_reported_ends((), {("7", 100): told}) == (told,)
 
 
 @pytest.mark.parametrize(("word", "told"), [("CANCELLED by 1000", "CANCELLED by 1000"), ("TIMEOUT", "")])

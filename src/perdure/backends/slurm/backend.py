@@ -114,7 +114,7 @@ class SlurmBackend:
         self._gaps: dict[str, Gap] = {}  # that accounting is to fill, by job id
         self._whole_rows_s = -math.inf  # when accounting was last asked for all
         self._ended: dict[AttemptId, Attempt] = {}  # reported: accounting is not asked for them again
-        self._pictures = picture.Pictures(cluster)
+        self._converter = picture.JobConverter(cluster)
         self._version = ""
         self._waiting: dict[str, Question] = {}  # epilogs that wait for a decision, by job
         self._partitions = Partitions()
@@ -235,7 +235,7 @@ class SlurmBackend:
         )
         self._outputs.note_siblings(failed, self._look.records.values())
         jobs = None if jobs is None else self._partitions.of_ended(jobs, self._outputs.known)
-        accounted = self._without_open_ends(picture.with_told_ends(rows, told), jobs or (), now)
+        accounted = self._without_open_ends(picture.with_reported_ends(rows, told), jobs or (), now)
         sources = picture.Sources(jobs, nodes, accounted, self._outputs.warnings(jobs or ()))
         found = {attempt.id: attempt for attempt in picture.attempts(self.cluster, sources, now)}
         kept = {i: one for i, one in self._ended.items() if one.end_s is None or one.end_s >= since_s}
@@ -246,7 +246,7 @@ class SlurmBackend:
         return Observation(
             cluster=self.cluster,
             time_s=now,
-            jobs=self._pictures.jobs(sources, now),
+            jobs=self._converter.jobs(sources, now),
             attempts=attempts,
             nodes=tuple(record.node for record in nodes),
             unseen=unseen,

@@ -40,11 +40,11 @@ class Sources(Struct, frozen=True):
 
 def jobs(cluster: str, sources: Sources, now: float) -> tuple[Job, ...]:
     """The jobs that the controller knows, each once."""
-    return Pictures(cluster).jobs(sources, now)
+    return JobConverter(cluster).jobs(sources, now)
 
 
-class Pictures:
-    """Makes jobs of the controller's records. The same record makes the same object again."""
+class JobConverter:
+    """Makes jobs of the controller's records; a record that has not changed gives the same object again."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
@@ -61,7 +61,7 @@ class Pictures:
         return tuple(job for _, job in made.values())
 
 
-def with_told_ends(
+def with_reported_ends(
     rows: Iterable[AccountingRow], told: Mapping[tuple[str, int], AccountingRow]
 ) -> tuple[AccountingRow, ...]:
     """Add the ends that hooks reported. They know how an attempt ended that was put back at once; GPUs they do not.
