@@ -19,9 +19,9 @@ from perdure.triage.text.clean import scrub
 from perdure.triage.text.when import Form, stamp_of
 
 OLD_S = 120.0
-"""A file that was last written so long before a start is not that attempt's; clocks may be a minute apart."""
+"""A file that was last written this long before a start is not that attempt's; clocks may be a minute apart."""
 LATE_S = 5.0
-"""A rank's file that was written so long after the end may be another job's."""
+"""A rank's file that was written this long after the end may be another job's."""
 MAX_LINES = 200_000
 
 

@@ -37,7 +37,7 @@ RANKS_BYTES = 8 * 1024 * 1024
 MIN_RANK_BYTES = 8 * 1024
 MAX_RANK_FILES = 1024
 MAX_ENTRIES = 20_000
-"""So many names in directories are looked at, all searches together."""
+"""This many names in directories are looked at, all searches together."""
 _LOOKED_AT_BYTES = 1024
 """A found file with a zero byte among its first is not a log."""
 

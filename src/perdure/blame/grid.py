@@ -109,7 +109,7 @@ def _sizes(window: Window) -> dict[str, int]:
 
 
 def _shown(window: Window, tier: str, culprits: Collection[int], most: int) -> tuple[NDArray[np.intp], int]:
-    """The components of a tier in their order, at most so many: culprits first, then those with failures."""
+    """The components of a tier in their order, at most this many: culprits first, then those with failures."""
     members = np.flatnonzero(window.tiers == tier)
     if len(members) <= most:
         return members, 0

@@ -14,7 +14,7 @@ from perdure.cli.text import plain
 if TYPE_CHECKING:
     from perdure.cli.service_client import Client
 
-LOOKS = 2  # a picture older than so many looks is old
+LOOKS = 2  # a picture older than this many looks is old
 LEAST_S = 5.0  # and older than this
 
 

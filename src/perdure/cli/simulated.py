@@ -67,7 +67,7 @@ def read_fitting(path: Path, format: str | None, skip_bad: bool, cluster: Cluste
 
 
 def tell_of_compiling(jobs: int, policies: Sequence[str], placement: str) -> None:
-    """Say on stderr that the replay of so many jobs, repeats counted, compiles first, where it does."""
+    """Say on stderr that the replay of this many jobs, repeats counted, compiles first, where it does."""
     from perdure.simulation.warm import must_compile
 
     if must_compile(jobs, policies, placement):

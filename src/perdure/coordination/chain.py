@@ -60,7 +60,7 @@ from perdure.coordination.ruling import Registration, Ruling
 from perdure.model.actions import Action
 
 MAX_OPEN = 10_000
-MAX_OF_GUESTS = MAX_OPEN // 2  # so many of these may be users'
+MAX_OF_GUESTS = MAX_OPEN // 2  # this many of these may be users'
 MAX_OF_ONE_GUEST = 200
 MAX_PASSED_ON = 10  # at a time, by a handler that is gone or does not answer: each is a decision
 MAX_ENDED = 2_000  # kept to fold equal faults into, the latest

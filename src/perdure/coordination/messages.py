@@ -16,7 +16,7 @@ class ExceptionRaised(Struct, frozen=True):
     """A new exception.
 
     Perdure's `own` is never refused for their number, and never folded into another's. Of a `guest`, who is a user and
-    not the site, there may be so many at a time.
+    not the site, there may be this many at a time.
     """
 
     record: ExceptionRecord

@@ -26,7 +26,7 @@ def beat(step: SupportsInt | None = None, *, quiet_s: float = 0.0) -> None:
 
     Under ``perdure exec`` this writes a small file at most every 10 s, more often where ``--hang-after`` asks for less
     than 100 s; in between, and everywhere else, it only looks at the clock. One process of a launcher writes: local
-    rank 0, or the only one. With `quiet_s` nothing is expected for so many seconds, as before an evaluation or the
+    rank 0, or the only one. With `quiet_s` nothing is expected for this many seconds, as before an evaluation or the
     saving of a large checkpoint; the next beat ends that.
     Never fails for lack of a disk. Raises `TypeError` or `ValueError` where the step is not a number.
     """

@@ -26,7 +26,7 @@ Told = Callable[[int | None], tuple[int | None, float | None]]
 class HangDiagnosis:
     """One look at all ranks. `look` looks at this launcher's own, and may hang; begun with the instant `now`.
 
-    Then `dump` has them dump their flight recorders, within so many seconds: not during the look, since a rank that
+    Then `dump` has them dump their flight recorders, within this many seconds: not during the look, since a rank that
     writes its dump seems to work.
     """
 

@@ -21,7 +21,7 @@ class LivenessRules:
     factor: float = 3.0  # heartbeats missed in a row
     floor_s: float = 10.0
     cap_s: float = 120.0  # whatever a heartbeat says of how often it comes
-    away_s: float = 30.0  # an observer that has not looked for so long was away itself
+    away_s: float = 30.0  # an observer that has not looked for this long was away itself
     max_share: float = 0.5  # of the watched nodes; if more fall silent at once, the observer is blind
 
 

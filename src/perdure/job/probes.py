@@ -27,7 +27,7 @@ class Probe:
 
     name: str
     look: Callable[[], str]
-    patience_s: float = 10.0  # it is told to hang after so long
+    patience_s: float = 10.0  # it is reported as hanging after this long
 
 
 def disk(path: Path) -> Probe:
@@ -95,7 +95,7 @@ class Probing:
         return tuple(problem for probe, run in self._runs if (problem := _problem(probe, run, now)))
 
     def wait(self, seconds: float) -> None:
-        """Until all that runs has ended, or for so long."""
+        """Until all that runs has ended, or for this long."""
         deadline_s = time.monotonic() + seconds
         for _, run in self._runs:
             run.wait(max(0.0, deadline_s - time.monotonic()))

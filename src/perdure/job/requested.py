@@ -25,7 +25,7 @@ ASKED_FILE = "PERDURE_ASKED_FILE"
 SCHEMA = "perdure.asked/1"
 PAUSE, THROTTLE, MOVE = "pause", "throttle", "move"
 RENEWED_S = 60.0  # it is written this often at least
-STALE_S = 600.0  # after so long without it is not believed
+STALE_S = 600.0  # after this long without it is not believed
 LOOK_S = 1.0  # the program's own looks are this far apart
 
 

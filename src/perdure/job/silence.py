@@ -30,7 +30,7 @@ class HangRule:
     is_exact: bool = False  # somebody has set it: after so long a silence, from the first step on
     factor: float = 10.0  # on the usual gap
     min_gaps: int = 10
-    start_within_s: float | None = None  # the longest silence until so many gaps are known; 0, None: any
+    start_within_s: float | None = None  # the longest silence until this many gaps are known; 0, None: any
     beat_s: float = 0.0  # a step may be so much newer than the last beat, of a program that beats
     must_beat: bool = False  # within that also where its log cannot be seen
     soft_s: float = 60.0  # from the alarm until it is told to end

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 DIGEST_BYTES = 4096
-"""So much before a mark is compared, to tell a file that was appended to from one that was rewritten."""
+"""This much before a mark is compared, to tell a file that was appended to from one that was rewritten."""
 
 
 class OutputKind(StrEnum):

@@ -16,7 +16,7 @@ def restart_range(job: Job) -> tuple[int, int]:
 def restart_size(job: Job, avoid: Collection[str], fleet: Fleet) -> int:
     """How many nodes a restart asks for, away from `avoid`. 0: as many as the job asks for already.
 
-    The most that the owner allows where so many nodes can be used, whether busy or not; else as many as can be used,
+    The most that the owner allows where this many nodes can be used, whether busy or not; else as many as can be used,
     but never fewer than the owner allows or than the job requires by name: then it waits for a node to come back.
     """
     if job.restart_nodes is None or not fleet.usable:

@@ -113,5 +113,5 @@ def is_placed(gpus: Sequence[int], kind: GpuType) -> bool:
 
 
 def share_of(gpus: int, place: int, kind: GpuType) -> Share:
-    """So many GPUs of the type at that place, on as few nodes as hold them."""
+    """This many GPUs of the type at that place, on as few nodes as hold them."""
     return Share(place, -(-gpus // kind.gpus_per_node), gpus)

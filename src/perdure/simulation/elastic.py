@@ -360,7 +360,7 @@ def _check(name: str, plan: Plan, view: ElasticView) -> None:
 
 
 def _alone_on_s(application: Application, gpus: int, batch: int, kind: GpuType) -> float:
-    """Seconds on so many GPUs of one type, all with this batch; infinite where they are not there or not measured."""
+    """Seconds on this many GPUs of one type, all with this batch; infinite where they are not there or not measured."""
     if gpus > kind.gpus:
         return np.inf
     speed = application.speed[kind.name]

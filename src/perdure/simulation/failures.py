@@ -276,7 +276,9 @@ def _stream(seed: int, what: int) -> Generator:
 
 
 def draw_repairs_s(count: int, rng: Generator) -> NDArray[np.float64]:
-    """Whole seconds until so many faults are over: straight in the logarithm between the quantiles, none below them."""
+    """Whole seconds until this many faults are over: straight in the logarithm between the quantiles, none below
+    them.
+    """
     places, days = np.array([*REPAIR_DAYS.items()]).T
     drawn: NDArray[np.float64] = np.rint(np.exp(np.interp(rng.random(count), places, np.log(days))) * DAY_S)
     return drawn

@@ -43,7 +43,7 @@ class Manifest:
     command: str  # that asks for the same comparison
     options: Options
     inputs: tuple[InputFile, ...]
-    cluster: Mapping[str, Any]  # GPUs, and how many nodes have so many of them
+    cluster: Mapping[str, Any]  # GPUs, and how many nodes have this many of them
     seeds: tuple[int, ...]
     draws: Mapping[str, Any]  # of days, for the intervals
 

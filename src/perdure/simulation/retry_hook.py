@@ -21,7 +21,7 @@ class FailedRun(NamedTuple):
 
 
 class Again(NamedTuple):
-    """The job comes back after so many seconds, from now on kept off more nodes if it finds a place elsewhere."""
+    """The job comes back after this many seconds, from now on kept off more nodes if it finds a place elsewhere."""
 
     delay_s: float = 0.0
     avoid: tuple[int, ...] = ()

@@ -27,7 +27,7 @@ DAY_S = 86_400.0
 
 
 def must_compile(jobs: int, policies: Iterable[str], placement: str) -> bool:
-    """Whether replaying so many jobs, repeats counted, under one of these policies begins with compiling.
+    """Whether replaying this many jobs, repeats counted, under one of these policies begins with compiling.
 
     That takes 10 to 30 s. Raises `ConfigError` for an unknown placement or policy.
     """

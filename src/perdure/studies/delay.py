@@ -93,7 +93,7 @@ def delay(
     locality is relaxed, and the quotas: each virtual cluster has its share in the GPU time asked for, times `slack`.
     The share of fragmentation follows the slack, from little to nearly all; that it rises with size does not.
 
-    `whole_gang`: see `delays`. Seeds are spread over so many processes as `workers` says. Raises `InputError` for
+    `whole_gang`: see `delays`. Seeds are spread over this many processes as `workers` says. Raises `InputError` for
     numbers out of their range.
     """
     case = _DelayCase(n_jobs, load, Cluster.parse(cluster, rack_nodes), placement, slack, whole_gang)

@@ -110,7 +110,7 @@ def retry(
     policies that go by attained service. GPUs are counted, not placed. With few jobs the trace is short against its
     longest jobs, and hardly anybody waits whatever the load: 50,000 make two weeks and a half.
 
-    Loads, policies and seeds are spread over so many processes as `workers` says. Raises `InputError` for numbers out
+    Loads, policies and seeds are spread over this many processes as `workers` says. Raises `InputError` for numbers out
     of their range, and `ConfigError` for an unknown policy.
     """
     case = _RetryCase(n_jobs, Cluster.parse(f"{nodes}x8"), failing, classifier, forgets_service)

@@ -45,7 +45,7 @@ STUCK = (
 """Reasons that do not pass with the queue."""
 RETRY_S = 60.0  # until a link that was refused is submitted again
 WAIT = "wait: "  # begins what is noted of a decision not to submit yet
-LOST_S = 45.0  # a job that no look shows for so long is lost
+LOST_S = 45.0  # a job that no look shows for this long is lost
 
 Step = tuple[JobChain, list[Effect]]
 

@@ -64,7 +64,7 @@ class View(Struct, frozen=True):
     overlap_cost: float  # of a second in which both links hold GPUs, against 1 for a second of interruption
     max_interruption: float | None  # accepted probability of an interruption, instead of a price
     forecast: Forecast | None  # None where nobody can say
-    recent: tuple[float, ...] = ()  # waits of like jobs that started lately, in seconds, newest last
+    recent: tuple[float, ...] = ()  # waits of like jobs that started recently, in seconds, newest last
     outcomes: tuple[ForecastOutcome, ...] = ()  # of earlier forecasts for like jobs, newest last
     queue: tuple[tuple[float, ...], ...] = ()  # looks at the queue (`queue_state.NAMES`), newest last
 

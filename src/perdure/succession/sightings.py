@@ -18,7 +18,7 @@ from perdure.waits.past import DAY_S
 Floats = NDArray[np.float64]
 RECENT = 30  # waits of like jobs
 MEMORY_S = 21 * DAY_S  # of outcomes
-OUTCOME_EACH_S = 3 * 3600.0  # one forecast of so many is followed up
+OUTCOME_EACH_S = 3 * 3600.0  # one forecast of this many is followed up
 HISTORY = 24  # looks at the queue
 
 

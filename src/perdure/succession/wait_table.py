@@ -18,7 +18,7 @@ from perdure.simulation.live import LiveQueue
 from perdure.succession.replayed import LinkShape, ReplayedQueue
 
 Floats = NDArray[np.float64]
-LONGEST_S = 20 * 86_400.0  # a successor that has not started by then counts as waiting just so long
+LONGEST_S = 20 * 86_400.0  # a successor that has not started by then counts as waiting just this long
 
 
 @dataclass(frozen=True, slots=True)

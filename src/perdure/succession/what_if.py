@@ -38,7 +38,7 @@ class WhatIf:
 
     model: SchedulerSettings
     samples: int = 8
-    ahead_s: float = DAYS_AHEAD_S  # a wait that is longer in a future counts as just so long
+    ahead_s: float = DAYS_AHEAD_S  # a wait that is longer in a future counts as just this long
     relearn_s: float = DAY_S  # the past is learned again this often
     seed: int = 0
 

@@ -71,7 +71,7 @@ SHARE_FAILING = _SHARE_OF_JOBS
 
 
 def draw_reasons(count: int, rng: Generator) -> NDArray[np.intp]:
-    """Reasons of so many failing jobs, as rows of `REASONS`."""
+    """Reasons of this many failing jobs, as rows of `REASONS`."""
     jobs = np.array([reason.jobs for reason in REASONS], np.float64)
     return rng.choice(len(REASONS), count, p=jobs / jobs.sum())
 

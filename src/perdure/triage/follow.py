@@ -21,7 +21,7 @@ from perdure.triage.text.patterns import compiled
 FORMAT = 1
 FIX = "Follow the log from its beginning: omit the state"
 MAX_PARTIAL_BYTES = 64 * 1024
-"""A line without an end is taken as one after so many bytes."""
+"""A line without an end is taken as one after this many bytes."""
 
 
 class FollowTrouble(StrEnum):
@@ -47,7 +47,7 @@ class FollowAlarm:
 class Patience:
     """When trouble is reported."""
 
-    silent_times: float = 4.0  # the longest usual silence, so many times
+    silent_times: float = 4.0  # the longest usual silence, this many times
     silent_at_least_s: float = 120.0
     silent_unknown_s: float = 1800.0  # before it is known what is usual
     nan_lines: int = 3  # losses in a row

@@ -27,7 +27,7 @@ PASSING = 0.5
 """What passes a retry as often as so is believed to pass; what does more rarely is a reason to stop."""
 
 MAX_BYTES = 600
-"""So much of a line's beginning is read: the message is there, then what it quotes."""
+"""This much of a line's beginning is read: the message is there, then what it quotes."""
 
 _MAX_MEM = 64 << 20
 

@@ -41,10 +41,10 @@ from perdure.triage.text.prefixes import rank_of
 from perdure.triage.verdict import Bound, CauseRole
 
 MOST_HITS, END_LINES = 16, 40
-"""So many lines that confirm a failure, and so many of a log's end, are read at most."""
+"""This many lines that confirm a failure, and this many of a log's end, are read at most."""
 
 NEAR = 4
-"""Within so many lines the next one of a task is looked for."""
+"""Within this many lines the next one of a task is looked for."""
 
 UNKNOWN = "unknown"
 

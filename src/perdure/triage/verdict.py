@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from perdure.model.output import LogMark
 
 MAX_LOGS = 16
-"""So many files are remembered with a verdict, those of the job itself before those of its ranks."""
+"""This many files are remembered with a verdict, those of the job itself before those of its ranks."""
 
 LITTLE = 0.005  # a share that rounds to nothing
 CANCELLED = "cancelled"  # the category of what somebody ended on purpose

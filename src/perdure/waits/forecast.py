@@ -46,7 +46,7 @@ class WaitForecast:
         return float(10 ** np.interp(level, LEVELS, _logs(self.wait_s)))
 
     def chance_within(self, wait_s: float) -> float:
-        """The chance that the job starts within so many seconds; never said to be surer than the quantiles are."""
+        """The chance that the job starts within this many seconds; never said to be surer than the quantiles are."""
         logs = _logs(self.wait_s)
         asked = float(np.log10(max(wait_s, SHORTEST_S)))
         if asked < logs[0]:

@@ -23,7 +23,7 @@ from perdure.waits.supply import Demand, Supply
 from perdure.waits.table import WaitTable
 
 SLOTS = 16
-MOST_AHEAD = 48  # jobs before it that are placed one by one; more are placed as so many larger ones
+MOST_AHEAD = 48  # jobs before it that are placed one by one; others are placed as that many larger ones
 ALIKE = 50.0  # looks of a partition that weigh as much as all partitions together, where its own factor is learned
 AT_ONCE = 2_000  # looks
 

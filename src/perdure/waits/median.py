@@ -1,4 +1,4 @@
-"""The median of what jobs of the same partition waited lately: the least that a predictor must beat."""
+"""The median of what jobs of the same partition waited recently: the least that a predictor must beat."""
 
 from __future__ import annotations
 

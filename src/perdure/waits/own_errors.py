@@ -1,7 +1,7 @@
 """How far a site's own last answers were off, by kind of job, and later ones corrected by that.
 
 Answers about the past (`perdure.waits.hindcast`) are made of what accounting kept, without priorities and nodes; these
-are of the queue as it was. A level is moved by what it would have had to be moved by lately to hold as often as it
+are of the queue as it was. A level is moved by what it would have had to be moved by recently to hold as often as it
 promises: for jobs alike more than for others, and the less the fewer answers there are. Without any the fit stands.
 Intervals that kept too little of the last week are wider by what they lacked.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 ENOUGH = 10  # jobs alike that predict the next one
 LATEST = 500  # of jobs alike; what is older counts no more
-LEAST_LEFT_S = 60.0  # a job that has outrun all that were like it goes on for at least so long
+LEAST_LEFT_S = 60.0  # a job that has outrun all that were like it goes on for at least this long
 
 Key = tuple[str, str]
 

@@ -65,7 +65,7 @@ class Demand:
     ahead_h: Column  # for how long all processors would work on that
 
     def until_free_h(self) -> Column:
-        """(n,) hours until so many are free as the job asks for, if those that run end evenly up to their limits."""
+        """(n,) hours until as many are free as the job asks for, if those that run end evenly up to their limits."""
         short = np.maximum(0.0, self.wanted - (1.0 - self.running))
         return np.asarray(2 * self.left_h * short / np.maximum(self.running, 1e-9), np.float64)
 

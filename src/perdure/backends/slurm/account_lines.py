@@ -13,7 +13,7 @@ from perdure.backends.slurm.plans import Accounted
 
 MAX_LINES = 5000
 SENT_S = 20.0
-"""So long after a look that found it restarted, slurmctld has sent what it knows."""
+"""This long after a look that found it restarted, slurmctld has sent what it knows."""
 
 
 class AccountLines:

@@ -13,7 +13,7 @@ from perdure.backends.slurm.records import JobRecord
 from perdure.slurm_words.reasons import LAUNCH_FAILED
 from perdure.slurm_words.states import ENDS, RARE_ENDS, is_waiting
 
-ASK_AGAIN_S = 30.0  # for so long, as slurmdbd may lag
+ASK_AGAIN_S = 30.0  # for this long, as slurmdbd may lag
 
 
 @dataclass(frozen=True, slots=True)

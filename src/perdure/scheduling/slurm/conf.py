@@ -184,7 +184,9 @@ def on_any_nodes(site: SlurmSite) -> SlurmSite:
 
 
 def on_known_nodes(site: SlurmSite, nodes: int) -> SlurmSite:
-    """The same with partitions that name all of so many nodes, so that passes and reservations know where GPUs are."""
+    """The same with partitions that name all of this many nodes, so that passes and reservations know where GPUs
+    are.
+    """
     every = tuple(range(nodes))
     partitions = site.settings.partitions or (Partition("", is_default=True),)
     named = tuple(replace(each, nodes=every) if each.nodes is None else each for each in partitions)

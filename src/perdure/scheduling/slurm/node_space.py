@@ -122,7 +122,7 @@ class NodePlan:
                     self.free[i][node] += gpus
 
     def earliest(self, row: int, partition: int, length: int) -> int | None:
-        """The first tick from which a placement finds the job its nodes for so long; None if none does by what is
+        """The first tick from which a placement finds the job its nodes for this long; None if none does by what is
         known.
 
         A stretch offers on each node the least that is free on it from then until the job ends, and nothing on a

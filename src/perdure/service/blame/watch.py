@@ -17,7 +17,7 @@ from perdure.service.blame.suspect_store import SuspectStore
 log = logging.getLogger("perdure")
 
 LATE_S = 900.0
-"""An attempt may be judged, and hence be read, so long after its end."""
+"""An attempt may be judged, and hence be read, this long after its end."""
 
 
 class Watch:

@@ -46,7 +46,7 @@ def line_of(attempt: AttemptId, note: str, misread: str, mark: str, failed_s: fl
 
 
 def _fitted(said: str, room: int) -> str:
-    """A reason ("what failed: what was done") in so many characters: asides go first, then the end of what failed."""
+    """A reason ("what failed: what was done") in this many characters: asides go first, then the end of what failed."""
     if len(said) <= room:
         return said
     said = str(_ASIDE.sub("", said))

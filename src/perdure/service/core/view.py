@@ -42,7 +42,7 @@ class SiteView(Struct, frozen=True):
     charged: list[tuple[int, Fleet]] = field(default_factory=list)  # with how much of that, the cluster: the latest
     about: dict[str, list[ExceptionRecord]] = field(default_factory=dict)  # by job id, sought once a look
     newest: dict[str, dict[str, int]] = field(default_factory=dict)  # incarnations by job id, sought once a look
-    wishes: dict[str, tuple[int, Decision]] = field(default_factory=dict)  # what would be decided after so many
+    wishes: dict[str, tuple[int, Decision]] = field(default_factory=dict)  # what would be decided after this many
 
     def job(self, job_id: str) -> Job | None:
         case = self.state.cases.get(job_id)

@@ -123,7 +123,7 @@ class Store:
             raise _unusable(self.where, err) from err
 
     def probe(self, every_s: float) -> None:
-        """Write, where nothing was written for so long: whether one can is known before it matters."""
+        """Write, where nothing was written for this long: whether one can is known before it matters."""
         if self.trouble or time.monotonic() - self.wrote_s >= every_s:
             with self.writing() as db:
                 db.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = version_num"))  # noqa: S608, a name of ours

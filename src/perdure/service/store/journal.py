@@ -40,7 +40,7 @@ from perdure.service.store.writes import Writes
 DAY_S = 86400.0
 RECENT_S = 3600.0  # a job that ended this long before the last event may still be reported
 NOT_AS_LEFT = "the job is not as it was left"
-AGAIN_S = 900.0  # what did not hold may be carried out again for so long
+AGAIN_S = 900.0  # what did not hold may be carried out again for this long
 
 _OVER_JOBS = [s.value for s in JobState if s.is_over]
 _MEMORY: dict[str, codec.Codec[Any]] = {

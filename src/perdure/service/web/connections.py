@@ -26,7 +26,7 @@ BACKLOG = 64  # accepted at once, on each socket
 WANTED_DESCRIPTORS = 8192
 RESERVED = 384  # descriptors for the journal, the resource manager and logs, and for what is accepted at once
 MOST_CONNECTIONS = 4096
-GIVES_WAY = 16  # one of so many, where there is no room
+GIVES_WAY = 16  # one of this many, where there is no room
 
 _READING = (h11.IDLE, h11.SEND_BODY)
 _repeats = Repeats()

@@ -24,7 +24,7 @@ from perdure.service.workers.operations import Status
 
 log = logging.getLogger("perdure")
 
-LATE_S, LATE_LOOKS = 60.0, 3  # what lies back longer than this, and so many looks, is not ready
+LATE_S, LATE_LOOKS = 60.0, 3  # what lies back longer than this, and this many looks, is not ready
 SPENT_SHOWN = 5  # of the budgets that are spent
 
 

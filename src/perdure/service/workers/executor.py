@@ -46,7 +46,7 @@ HOUR_S = 3600.0
 FARTHEST_S = 24 * HOUR_S
 """A retry that a cap holds back is put back at once to start later, but not so much later."""
 HELD_BACK_S = 900.0
-"""What a cap held back may still be begun so long after there is room again."""
+"""What a cap held back may still be begun this long after there is room again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from perdure.model.jobs import Attempt, Job
 
 MAX_WAITING = 500
 GOOD_BYTES = 1 << 20
-"""So much of the end of such a log is read, besides its beginning: it holds every kind of line, if not every line."""
+"""This much of the end of such a log is read, besides its beginning: it holds every kind of line, if not every line."""
 
 
 class GoodRunQueue:

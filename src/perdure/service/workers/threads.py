@@ -22,7 +22,7 @@ ENDING_S = 5.0  # a thread that has not ended after this long is left to the end
 PRUNE_EVERY_S = 60.0
 PRUNE_LOGS_EVERY_S = 600.0
 BURST = 3  # rounds of actions that follow each other at once
-LOOK_SHARE = 2.0  # the pause after a look is at least so many times as long as the look, where looks have a budget
+LOOK_SHARE = 2.0  # the pause after a look is at least this many times as long as the look, where looks have a budget
 
 
 Turn = Callable[[], object]

@@ -48,8 +48,8 @@ def expect(agenda, tick, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def strike(agenda, tick, gpus):  # type: ignore[no-untyped-def]
-    """Remove an end that is no longer expected: at this tick, of so many GPUs. It must be there, for the search has no
-    end.
+    """Remove an end that is no longer expected: at this tick, of this many GPUs. It must be there, for the search has
+    no end.
 
     Of equal entries any may go, as they mean the same.
     """

@@ -20,7 +20,7 @@ class Forecast(NamedTuple):
     reservations. Reservations lie in what has been worked out. It is made again in each pass.
     """
 
-    stretch: Records  # from each tick to that of the next, so many GPUs are free
+    stretch: Records  # from each tick to that of the next, this many GPUs are free
     tally: Records  # one record
 
 
@@ -41,7 +41,7 @@ def forecast_from(forecast, now, free):  # type: ignore[no-untyped-def]
 
 @kernel
 def place_in(forecast, agenda, gpus, length, needed, horizon):  # type: ignore[no-untyped-def]
-    """Reserve the earliest stretch before the horizon in which so many GPUs are free for so long.
+    """Reserve the earliest stretch before the horizon in which this many GPUs are free for this long.
 
     Returns its tick, `NEVER` if there is none; and the horizon then, the first tick at which less is free than
     `needed`, the least that any waiting job asks for. What lies beyond the horizon may not have been worked out, and

@@ -2,10 +2,10 @@
 
 A step function: stretches, each from its own tick to that of the next one, the last one without end. They lie in blocks
 of at most `SIZE`, so that a change moves the stretches of a block and the list of blocks, not all stretches. Of each
-block it is kept how long so many GPUs are free in it without a break, for each size of a job that was looked for since
-the block last changed: a search passes over a block in which the job does not fit, at the cost of one comparison. With
-n stretches a search costs about ``n / SIZE``, and ``SIZE`` more for each block that has changed since the last search
-for that size.
+block it is kept how long this many GPUs are free in it without a break, for each size of a job that was looked for
+since the block last changed: a search passes over a block in which the job does not fit, at the cost of one comparison.
+With n stretches a search costs about ``n / SIZE``, and ``SIZE`` more for each block that has changed since the last
+search for that size.
 
 The plain form is `perdure.scheduling.backfill.Forecast`: one sorted list, made again in each pass. It costs a walk over
 all stretches for each search and each change, which long queues make by the ten thousand.
@@ -62,8 +62,8 @@ def empty_profile(most: int, free: int) -> Profile:
         change=LONG,  # of the block, for which the rest is true
         gpus=LONG,  # of a job that is looked for
         lead=LONG,  # the first tick at which fewer are free; `NEVER` for none
-        longest=LONG,  # ticks for which so many are free, without what goes on at the end of the block
-        tail=LONG,  # from this tick on so many are free up to the end of the block; `NEVER` for none
+        longest=LONG,  # ticks for which this many are free, without what goes on at the end of the block
+        tail=LONG,  # from this tick on this many are free up to the end of the block; `NEVER` for none
     )
     block[0]["many"] = 1
     stretch = records(places * SIZE, tick=LONG, free=LONG)

@@ -49,7 +49,7 @@ def _choose(state, levels):  # type: ignore[no-untyped-def]
     """Put the running jobs that are not chosen into `lifted`. Whether a waiting one was chosen.
 
     `free` is what is left for the jobs that come next if all running jobs are chosen but those in the margin and those
-    lifted. Nobody from `too_wide` GPUs on is chosen any more: so many could not be had for one that came earlier, and
+    lifted. Nobody from `too_wide` GPUs on is chosen any more: this many could not be had for one that came earlier, and
     from there on ever fewer can.
 
     Goes through waiting jobs in the order of precedence. Running ones that come behind the present one are put into the

@@ -39,7 +39,7 @@ class Places(NamedTuple):
     kind: int
     relax: int  # ticks a rung of a ladder; 0 where there are no rungs
     nodes: Records  # see `empty_places`
-    levels: Records  # (n_racks, largest + 1): how many nodes have so many free; no such node is below `lowest`
+    levels: Records  # (n_racks, largest + 1): how many nodes have this many free; no such node is below `lowest`
     racks: Records  # all GPUs, those free, and the largest node
     holders: Records  # of each job, see `empty_places`
     shares: Records  # from 1 on: node, GPUs, and the job's next share or the next unused one
@@ -228,7 +228,7 @@ def has_node(places, row, node):  # type: ignore[no-untyped-def]
 
 @kernel
 def lowest_at(places, rack, level):  # type: ignore[no-untyped-def]
-    """The lowest node of a rack with so many free; there is one, or the search would run off the end.
+    """The lowest node of a rack with this many free; there is one, or the search would run off the end.
 
     It is looked for from the bound upwards, and the bound moves with it: each node is passed once for each time that a
     lower one comes to that level. Right, because `set_free` lowers the bound whenever a lower node comes.

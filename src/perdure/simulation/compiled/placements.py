@@ -173,7 +173,7 @@ def _climb(places, row, gpus, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def _next_rack(places, gpus, last):  # type: ignore[no-untyped-def]
-    """The rack to try after the last one, or first (-1), of those that have so many GPUs free; -1 for none.
+    """The rack to try after the last one, or first (-1), of those that have this many GPUs free; -1 for none.
 
     Racks are few: each call looks at all, and nothing is sorted. The order is total, so none is tried twice.
     """

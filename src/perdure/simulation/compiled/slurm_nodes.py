@@ -49,7 +49,7 @@ class NodePart(NamedTuple):
     """As `slurm_part.SlurmPart`, with nodes in the place of an agenda and a forecast.
 
     Fields of the same name hold the same, so that kernels of `slurm` and `slurm_queue` take either part. `how` has one
-    field more, `end_window`: ends of running jobs within so many ticks count as one; 0 takes each by itself. `plan`
+    field more, `end_window`: ends of running jobs within this many ticks count as one; 0 takes each by itself. `plan`
     means something within a backfill cycle only, so that a fork of the simulation shares it (`live`).
     """
 

@@ -32,7 +32,7 @@ class Processes:
 def spread(
     work: Callable[..., Found], shared: tuple[Any, ...], parts: Sequence[Part], count: int
 ) -> Generator[tuple[int, Found], None, None]:
-    """Call ``work(*shared, part)`` for all parts in so many processes; report each as it is done, with its place.
+    """Call ``work(*shared, part)`` for all parts in this many processes; report each as it is done, with its place.
 
     `work` is a function of a module. One process is this one. Raises what `work` does, and `InputError` where a process
     dies.

@@ -1,4 +1,4 @@
-"""Submit so early as like jobs waited lately on average."""
+"""Submit as early as like jobs waited recently on average."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submit so early as all but few like jobs waited lately.
+"""Submit as early as all but few like jobs waited recently.
 
 The order statistic that a quantile of the wait does not exceed with some confidence, as QBETS and BMBP take it (Brevik,
 Nurmi, Wolski, "Predicting bounds on queuing delay", PPoPP 2006); here without change points.

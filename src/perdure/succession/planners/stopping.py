@@ -67,7 +67,7 @@ class Stopping:
 def _induced(forecasts_h: Floats, wait_h: Floats, step_h: float, steps: int, price: float) -> Floats:
     """(steps + 1, n_variables) weights, from the end of a link backwards."""
     weight = [np.zeros(len(AROUND_H) + 4)]
-    follow = wait_h  # cost of going on as learned, by the instant at which so many steps are left
+    follow = wait_h  # cost of going on as learned, by the instant at which this many steps are left
     for left in range(1, steps + 1):
         now = _cost(wait_h[:-1] - left * step_h, price) if len(wait_h) > 1 else wait_h[:0]
         rows = _variables(forecasts_h, left * step_h, price)

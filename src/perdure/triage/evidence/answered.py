@@ -12,7 +12,7 @@ OF_SERVICES = frozenset({"net", "obj_store"})
 """Wider categories of what other machines did not do."""
 
 LOOK_BACK_BYTES, MOST_LINES = 512 * 1024, 64
-"""So far before a failure, and in so many lines that name its host, an answer is looked for."""
+"""So far before a failure, and in this many lines that name its host, an answer is looked for."""
 
 _HOST = r"(?i)\b(?:https?://|host=['\"]|s3://)?((?:[a-z0-9][a-z0-9-]*\.)+[a-z]{2,12}|(?:\d{1,3}\.){3}\d{1,3})(?:[:/'\"\s)]|$)"
 _FILE = r"(?i)\.(?:py|pyx|c|cc|cpp|cu|h|hpp|go|java|so|sh|log|txt|json|ya?ml|toml|pth?|bin|nc|error|errors|exceptions)$"

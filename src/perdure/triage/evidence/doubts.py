@@ -25,13 +25,13 @@ WORKED_STEPS = 20
 """A job that came so far had read from the folders that it names at its start."""
 
 NAMED_BYTES = 256 * 1024
-"""In so much of a log's beginning the folders of its settings are looked for."""
+"""The folders of a log's settings are looked for in this much of its beginning."""
 
 BUFFER_BYTES = 4096
 """What writes a file through a buffer leaves a multiple of it until it closes the file."""
 
 SMALL_BYTES = 2 << 30
-"""So much memory every GPU has that a job is given, and most slices of one."""
+"""Every GPU that a job is given has this much memory, and so have most slices of one."""
 
 _NO_WAY_OUT = (
     r"(?i)name resolution|could not resolve|failed to resolve|unable to resolve|NameResolutionError|EAI_AGAIN"

@@ -26,7 +26,7 @@ LINES_BEFORE, LINES_AFTER = 4, 40
 """The block of a failure, around the first line that a rule matched."""
 
 MAX_NEW = 24
-"""So many lines that the last good run had not are kept, one a template."""
+"""At most this many lines that the last good run had not are kept, one a template."""
 
 
 def last_block(hits: Sequence[Hit]) -> Sequence[Hit]:

@@ -10,7 +10,7 @@ from perdure.triage.text.patterns import capturing, compiled
 from perdure.triage.text.prefixes import rank_of
 
 LOOK_BACK_LINES, LOOK_BACK_BYTES = 600, 128 * 1024
-"""So much before a message its traceback is looked for."""
+"""The traceback of a message is looked for in this much text before it."""
 
 _FRAME = r'^\s*File "([^"]{1,1000})", line \d{1,9}'
 _IN_NO_FILE = (b"<string>", b"<stdin>")

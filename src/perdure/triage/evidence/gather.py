@@ -16,10 +16,10 @@ from perdure.triage.text.logtext import MIB, Limits, LogText, Source, TextBlock,
 from perdure.triage.text.runs import Runs
 
 RUN_BYTES = MIB
-"""So much is kept of the place where a run of failure lines began."""
+"""This much is kept of the place where a run of failure lines began."""
 
 MAX_CARRIED_BYTES = 64 * 1024
-"""A line's beginning is carried over to its end, up to so many bytes."""
+"""A line's beginning is carried over to its end, up to this many bytes."""
 
 Signs = Callable[[TextBlock], Iterable[Match]]
 """What finds the lines of a block that rules match: a `RuleBook.matcher`."""

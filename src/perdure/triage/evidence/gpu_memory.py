@@ -18,10 +18,10 @@ _UNITS = {
 }  # fmt: skip
 
 CONTEXT_BYTES = GIB
-"""So much a process's CUDA context and libraries take at most, where a message counts only what PyTorch holds."""
+"""A process's CUDA context and libraries take at most this much, where a message counts only what PyTorch holds."""
 
 MIN_OTHERS_BYTES, MIN_OTHERS_SHARE, USABLE_SHARE = GIB, 0.1, 0.97
-"""Others hold a card if they have so many bytes, and so much of it; so much of an empty card can be used."""
+"""Others hold a card if they have this many bytes, and this much of it; this much of an empty card can be used."""
 
 _SIZE = r"(\d{1,18}(?:\.\d{1,9})?) ?((?i:[KMGT]i?B|[KMG]|bytes?|B))?\b"
 _WANTED = rf"Tried to allocate {_SIZE}"

@@ -24,7 +24,7 @@ END_BYTES = 256 * 1024
 """A line with more than so much after it did not end the program."""
 
 STEPS_AFTER, LINES_AFTER, LINES_AFTER_KERNEL = 3, 12, 2
-"""A program that takes so many steps after a failure, or writes more lines than so many that no failure explains, went
+"""A program that takes this many steps after a failure, or writes more lines than this that no failure explains, went
 on."""
 
 HEADER_LINES, HEADER_BYTES = 200, 32 * 1024

@@ -25,13 +25,13 @@ from perdure.triage.text.prefixes import rank_of
 from perdure.triage.verdict import CauseRole
 
 END_BYTES = 512 * 1024
-"""Reports are at the end of a log: so much of each of its stretches is looked at."""
+"""Reports are at the end of a log: this much of each of its stretches is looked at."""
 
 _SLURM = "Slurm"  # which says that somebody cancelled a step
 _WAIT = "srun --wait"  # which ends the other tasks some time after the first
 MAX_REPORTS, MAX_WINDOWS = 4096, 256
 BLOCK_LINES = 14
-"""So many lines a report of several lines has at most, without a traceback that it quotes."""
+"""A report of several lines has at most this many, without a traceback that it quotes."""
 
 NEAR_LINES = 12
 """What stands so few lines before a report, without the name of a task, is taken for the last words of the task."""

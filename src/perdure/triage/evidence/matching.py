@@ -52,10 +52,10 @@ from perdure.triage.verdict import CauseRole
 SEARCHES, END_SEARCHES = 32, 1024
 STRIDE_BYTES, DENSE_END_BYTES = 16384, 2048
 KEPT_VERDICTS = 4096
-"""So many pieces are remembered with the rule that matched them: what repeats is matched once."""
+"""This many pieces are remembered with the rule that matched them: what repeats is matched once."""
 
 LONG_BYTES, WORDS_BEFORE = 1024, 120
-"""Where so much of a line is before its words of failure, only so much of it is shown."""
+"""Where this much of a line is before its words of failure, only this much of it is shown."""
 
 FRAME_OF_CPP = b"frame #"
 """How a line of libtorch's stacks begins: it names functions, whatever words those are made of."""
@@ -229,7 +229,9 @@ class RuleBook(Struct, frozen=True, dict=True):
                 last = at
 
     def _stops(self, data: bytes, searches: int) -> Iterator[tuple[int, int, int]]:
-        """Where the screen stops, and where the piece around that starts and ends; sparse after so many `searches`."""
+        """Where the screen stops, and where the piece around that starts and ends; sparse after this many
+        `searches`.
+        """
         redrawn, position = PIECE in data, 0
         for _ in range(searches):
             if not (found := self.screen.search(data, position)):
@@ -309,7 +311,7 @@ def _piece(data: bytes, at: int, redrawn: bool) -> tuple[int, int]:
 
 _FRAME = r'^\s*File "[^"]{1,1000}", line \d{1,9}'
 TRACEBACK_LINES = 64
-"""An ignored exception's traceback has so many lines at most."""
+"""An ignored exception's traceback has this many lines at most."""
 
 MIXED_LINES, MIXED_BYTES = 16, 4096
 """So far before a line the one that its own task wrote before it is looked for, where tasks' lines are mixed."""

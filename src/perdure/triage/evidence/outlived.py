@@ -28,24 +28,25 @@ from perdure.triage.text.when import stamp_of
 from perdure.triage.verdict import CauseRole
 
 MADE_STEPS = 20
-"""So many steps after a failure line, made by the task that wrote it, say that a signal which came then needs no other
-cause."""
+"""This many steps after a failure line, made by the task that wrote it, say that a signal which came then needs no
+other cause."""
 
 END_BYTES, BEFORE_BYTES, MAX_MARKS = 256 * 1024, 16 * 1024, 16_384
-"""So much of a log's end is looked at, so much before the first failure, and so many of its lines."""
+"""This much of a log's end is looked at, this much before the first failure, and this many of its lines."""
 
 HEAD_BYTES = 64 * 1024
 """So far a log's beginning is searched for words of a program with several processes."""
 
 MAX_FRAME_LINES, LINES_ASIDE = 400, 6
-"""A traceback has so many lines, and so many lines at most are between it and what says whose it is."""
+"""A traceback has this many lines, and this many lines at most are between it and what says whose it is."""
 
 STEPS_OF_ONE, STEPS_OF_MANY, MAX_STEPS = 2, 3, 64
-"""So many steps show that one process went on, or that one of several did, whose peers may take one more; so many are
-looked at."""
+"""This many steps show that one process went on, or that one of several did, whose peers may take one more; this many
+are looked at."""
 
 RAN_ON, RAN_ON_DATED = 10, 3
-"""So many steps show that a line which no end of the program follows was survived; so many if no step is from a buffer.
+"""This many steps show that a line which no end of the program follows was survived; this many if no step is from a
+buffer.
 """
 
 _OF_OWN_CODE = frozenset({"syntax", "api", "index", "config", "missing_file"})

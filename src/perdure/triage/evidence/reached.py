@@ -9,7 +9,7 @@ from perdure.triage.text.patterns import capturing, compiled
 from perdure.triage.verdict import Reached
 
 HEAD_BYTES, TAIL_BYTES = 64 * 1024, 512 * 1024
-"""So much of the beginning and of the end of each file is looked at."""
+"""This much of the beginning and of the end of each file is looked at."""
 
 NEXT_STEP_BYTES = 16 * 1024
 """So near a line about a checkpoint the steps before and after it are looked for."""

@@ -11,10 +11,10 @@ from perdure.triage.text.logtext import LogText, TextWindow, blocks
 from perdure.triage.text.masking import shapes
 
 NEW_PER_BLOCK = 40
-"""Of a block so many shapes at most are looked at; the others are passed over, and looked at when they come again."""
+"""Of a block this many shapes at most are looked at; the others are passed over, and looked at when they come again."""
 
 MAX_SHAPES = 1 << 16
-"""So many shapes are remembered; then all are forgotten, and some lines are seen twice."""
+"""This many shapes are remembered; then all are forgotten, and some lines are seen twice."""
 
 
 @dataclass(frozen=True, slots=True)

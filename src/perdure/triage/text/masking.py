@@ -37,7 +37,7 @@ def mask(text: bytes) -> bytes:
 
 
 MAX_WORD = 64
-"""What is farther than so many bytes behind a word's last digit is not cut off."""
+"""What is farther than this many bytes behind a word's last digit is not cut off."""
 
 _DIGIT, _LETTER = 1, 2
 _KINDS = bytes(

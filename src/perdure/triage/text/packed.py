@@ -73,7 +73,8 @@ _MAGIC_BYTES = max(map(len, _FORMATS))
 
 
 def unpacked(read: Callable[[int], bytes], name: str, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
-    """Yield what a file or stream holds in pieces, unpacked where it is compressed; `read` gives at most so many bytes.
+    """Yield what a file or stream holds in pieces, unpacked where it is compressed; `read` gives at most this many
+    bytes.
 
     Raises `CutShort` behind the last good piece where compressed data end early or are damaged, `InputError` where
     nothing of them can be read, and `LogRefused` beyond `MAX_UNPACKED_BYTES`.
@@ -123,7 +124,7 @@ def _format_of(start: bytes) -> Callable[[], _Unpacker] | None:
 
 
 def _at_least_magic(data: bytes, read: Callable[[int], bytes]) -> bytes:
-    """The bytes, and so many more as a format is told by; fewer at the end."""
+    """The bytes, and as many more as show the format; fewer at the end."""
     while len(data) < _MAGIC_BYTES and (more := read(_MAGIC_BYTES - len(data))):
         data += more
     return data

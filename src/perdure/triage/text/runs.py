@@ -6,7 +6,7 @@ from perdure.triage.text.logtext import TextBlock, TextWindow
 from perdure.triage.text.prefixes import rank_of
 
 CALM_LINES = 150
-"""So many lines a task without a sign of failure, between two signs, say that the first was survived."""
+"""This many lines a task without a sign of failure, between two signs, say that the first was survived."""
 
 MAX_RANKS = 4096
 SAMPLE_BYTES = 4096

@@ -118,7 +118,7 @@ def actions_for(reader: Reader, job_ids: Iterable[str]) -> dict[str, ListedActio
 
 
 def holding(reader: Reader, job_ids: Sequence[str]) -> tuple[ListedAction, ...]:
-    """What was or is being done to hold these jobs (so many at most), and to release them, the oldest first."""
+    """What was or is being done to hold these jobs (this many at most), and to release them, the oldest first."""
     some = [codec.clean(each) for each in job_ids[:MAX_LOOKED_AT]]
     of_these = (actions.c.cluster == reader.cluster, actions.c.job_id.in_(some))
     query = select(*_columns()).where(*of_these, of_this_job(actions), actions.c.kind.in_(HOLD_OR_LET_GO))

@@ -25,7 +25,7 @@ class SuspectItem(Item):
     """A component to blame. `equivalent` are those that no attempt tells from it; `cleared_s` is null while it is a
     suspect.
 
-    Of `units` + `passed` attempts on it `units` failed, of so many `users`; `rate` of them by its fault.
+    Of `units` + `passed` attempts on it `units` failed, of this many `users`; `rate` of them by its fault.
     """
 
     component: str

@@ -11,7 +11,7 @@ from perdure.triage.verdict import CauseRole, Evidence
 MAX_LINES = 500
 MAX_LINE = 2000
 GAP = "gap"  # the role of the line that stands for those left out
-QUOTED = 160  # so many characters of a piece of evidence are looked for
+QUOTED = 160  # this many characters of a piece of evidence are looked for
 
 
 @dataclass(frozen=True, slots=True)
