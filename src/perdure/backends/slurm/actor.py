@@ -39,8 +39,8 @@ MAX_OUTCOMES = 10_000  # that are remembered
 COMPLETED_S = 1.0  # that a job which was put back is waited for while its epilogs end
 MAX_STEPS = 6  # of one action: put back, change, release, and a look after each
 MAX_NEW_DEPENDANTS, UNKNOWN_NUMBERS = 50, 2
-"""Before a job is released the numbers after the newest known one are asked about, until this many in a row name no
-job.
+"""Before a job is released, up to 50 job numbers after the newest known one are asked about: it stops after two
+in a row that name no job.
 """
 
 _DENIED = "permission denied"

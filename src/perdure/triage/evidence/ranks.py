@@ -20,7 +20,7 @@ from perdure.triage.text.prefixes import named
 from perdure.triage.text.when import Stamp, comparable, stamp_of
 
 LOOK_BACK_LINES, BEFORE_BYTES = 200, 16 * 1024
-"""A time is looked for in this many lines before a hit, and in this many before its block."""
+"""A time is looked for in this many lines before a hit, and this many bytes before its block."""
 
 
 class HitOrder(StrEnum):
