@@ -52,9 +52,9 @@ def test_the_interval_is_that_of_the_likelihood_with_all_else_held(rates):
 
 
 def test_a_day_weighs_by_its_units():
-    """Forty large days agree, forty with hardly a unit say the contrary, and louder."""
+    """Forty large days agree; what forty say on which hardly anything was used is louder, and this and that."""
     near, far = np.array([100_000] * 40 + [20] * 40), np.array([100_000] * 40 + [20] * 40)
-    failed_near, failed_far = np.array([100] * 40 + [10] * 40), np.array([130] * 40 + [0] * 40)
+    failed_near, failed_far = np.array([100] * 40 + [10, 0] * 20), np.array([130] * 40 + [0, 10] * 20)
     days = Days(tuple(map(str, range(80))), 2, 3, near, failed_near, far, failed_far)
     assert compare(days, np.random.default_rng(0)).p < 0.01
     assert compare(Days(days.names, 2, 3, far, failed_far, near, failed_near), np.random.default_rng(0)).p < 0.01
