@@ -106,6 +106,24 @@ def test_a_users_word_holds_for_his_own_jobs_only(journal, store, learner):
     assert learner.corrected(verdict, "eve") == verdict
 
 
+def test_a_word_that_is_not_for_all_holds_for_the_user_whose_job_it_was_whoever_said_it(journal, store, learner):
+    write(journal, store, "1", [(FAILED, "n1", 100.0)])
+    learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=False)
+    verdict = examine(JAM).verdict
+    assert learner.corrected(verdict, "ada").label is Label.TRANSIENT
+    assert learner.corrected(verdict, "grace") == verdict
+
+
+def test_a_word_on_one_attempt_is_taken_back_and_no_other(journal, store, learner):
+    attempts = [AttemptId("c", job_id, number) for job_id in ("1", "11") for number in (1, 2)]
+    for job_id in ("1", "11"):
+        write(journal, store, job_id, [(FAILED, "n1", 100.0), (FAILED, "n2", 100.0)])
+    for attempt in attempts:
+        learner.correct(attempt, True, "grace", for_all=True)
+    assert learner.withdraw(attempts[1])
+    assert {said.attempt for said in store.corrections()} == {*attempts} - {attempts[1]}
+
+
 def test_what_was_never_judged_cannot_be_corrected(learner):
     with pytest.raises(NotFound, match="job 9"):
         learner.correct(AttemptId("c", "9", 1), True, "ada", for_all=True)
