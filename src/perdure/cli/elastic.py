@@ -28,9 +28,9 @@ from perdure.simulation.failures import Failures
 from perdure.simulation.retries import retry_named
 from perdure.simulation.retry_hook import Retry
 from perdure.throughput.application import Application, applications, rated_applications
-from perdure.throughput.traits import PUBLISHED, Traits
+from perdure.throughput.traits import POLLUX, PUBLISHED, Traits
 from perdure.traces.gavel import is_gavel, read_steps
-from perdure.traces.profiles import GPU_TYPES, RATES, has_rates, read_adaptive, read_profiles, read_rates
+from perdure.traces.profiles import GPU_TYPES, RATES, has_rates, is_pollux, read_adaptive, read_profiles, read_rates
 
 _RETRIES = "Use one of: recorded, never, always:K"
 FIGURES = (
@@ -56,8 +56,12 @@ def compare_elastic(
         raise InputError("whatif", f"{len(traces)} traces, and --profiles takes one", "Replay one after another")
     with progress(what="reading"):
         cluster, jobs, known, traits = _profiled(traces[0], profiles, spec)
+        whole = is_pollux(profiles)  # its simulator counts in seconds
     with progress(len(chosen) if len(chosen) > 1 else None, "replaying"), _silent():
-        found = [ElasticMetrics.of(replay_elastic(jobs, cluster, policy, known, traits, again)) for policy in chosen]
+        found = [
+            ElasticMetrics.of(replay_elastic(jobs, cluster, policy, known, traits, again, whole_seconds=whole))
+            for policy in chosen
+        ]
     unpublished = sorted(set(known) - set(traits))
     if as_json:
         print_json("whatif-elastic", 1, runs=[each.to_json() for each in found], assumed_restarts=unpublished)
@@ -79,13 +83,8 @@ def _profiled(
     if is_gavel(trace):
         raise InputError(str(profiles), f"no *{RATES}.csv, and a trace in steps needs rates", "Name a folder with one")
     jobs = _jobs(trace)
-    steps, epochs = read_profiles(profiles)
-    return (
-        _named_as_profiled(cluster_named(spec)),
-        jobs,
-        applications(steps, epochs, jobs.application.tolist()),
-        PUBLISHED,
-    )
+    known = applications(*read_profiles(profiles), jobs.application.tolist())
+    return _named_as_profiled(cluster_named(spec)), jobs, known, POLLUX if is_pollux(profiles) else PUBLISHED
 
 
 @contextmanager

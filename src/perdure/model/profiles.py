@@ -42,6 +42,7 @@ class EpochProfile:
     progress: NDArray[np.float64]  # steps of the smallest batch that this is worth, since the beginning
     grad_square: NDArray[np.float64]  # squared norm of the mean gradient
     grad_variance: NDArray[np.float64]  # at the smallest batch
+    iteration: NDArray[np.float64] | None = None  # steps made by then
 
 
 @dataclass(frozen=True, slots=True)

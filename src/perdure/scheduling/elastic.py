@@ -11,16 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from perdure.errors import ConfigError
 from perdure.throughput.learned import LearnedJob
 from perdure.throughput.speed import Floats
 
 
 class Share(NamedTuple):
-    """What a job is given: whole nodes, or a part of one."""
+    """What a job is given: on these nodes, or where it fits on whole nodes and a part of one."""
 
     gpu_type: int
     nodes: int
     gpus: int
+    where: tuple[tuple[int, int], ...] = ()  # node, from 0 within its type, and GPUs on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,19 @@ class GpuType:
     @property
     def gpus(self) -> int:
         return self.nodes * self.gpus_per_node
+
+
+class Oracle(Protocol):
+    """What is truly so: for policies that are published with an oracle, and as a baseline."""
+
+    def step_s(self, gpu_type: int, gpus: int) -> float:
+        """Seconds of a step with the batch asked for, on as few nodes as hold so many GPUs; NaN: not measured."""
+
+    def steps_left(self) -> float:
+        """Steps with that batch, from the end of the present epoch on."""
+
+    def most_gpus(self) -> int:
+        """That the batch asked for can be spread over."""
 
 
 @dataclass(slots=True)
@@ -52,6 +67,7 @@ class ElasticJob:
     share: Share | None = None
     restarting: bool = False
     restarts: int = 0
+    oracle: Oracle | None = None
 
 
 @dataclass(slots=True)
@@ -110,6 +126,30 @@ def is_placed(gpus: Sequence[int], kind: GpuType) -> bool:
         if rest:
             free[min(fitting)[1]] -= rest
     return True
+
+
+def only_type(view: ElasticView, policy: str) -> GpuType:
+    """The GPU type of a policy that knows but one. Raises `ConfigError` where there are more."""
+    if len(view.types) > 1:
+        names = ", ".join(kind.name for kind in view.types)
+        raise ConfigError(f"--policy {policy}", f"it plans for one GPU type, not for {names}", "Name one in --cluster")
+    return view.types[0]
+
+
+def place_on_freest(free: list[int], gpus: int) -> tuple[tuple[int, int], ...]:
+    """GPUs of the nodes that have most free, the first of equals; they are taken from `free`, which has enough.
+
+    >>> free = [2, 4, 4]
+    >>> place_on_freest(free, 6), free
+    (((1, 4), (2, 2)), [2, 0, 2])
+    """
+    where = list[tuple[int, int]]()
+    while gpus > 0:
+        node = max(range(len(free)), key=free.__getitem__)
+        taken = min(free[node], gpus)
+        where.append((node, taken))
+        free[node], gpus = free[node] - taken, gpus - taken
+    return tuple(where)
 
 
 def share_of(gpus: int, place: int, kind: GpuType) -> Share:

@@ -30,6 +30,7 @@ from perdure.throughput.traits import Traits
 
 _MOST_ROUNDS = 1_000_000
 _MOST_GPUS = 64  # of one job: as far as the profiles go
+MANY = 1 << 40
 
 
 class ElasticError(PerdureError):
@@ -86,6 +87,7 @@ class _Running:
     failed_s: float = np.nan  # when the present attempt failed
     ran_s: float = 0.0  # that the present attempt held GPUs
     batches: dict[tuple[object, ...], tuple[int, int]] = field(default_factory=dict)  # shared: batches chosen before
+    whole_seconds: bool = False  # an epoch ends at one
     known_rate: tuple[tuple[object, ...], float] = ((), 0.0)  # by what it depends on
 
     def give(self, share: Share | None, types: Sequence[GpuType], now_s: float) -> None:
@@ -99,8 +101,8 @@ class _Running:
         self.seen.restarts += not np.isnan(self.started_s)
         self.started_s = now_s if np.isnan(self.started_s) else self.started_s
         kind = types[share.gpu_type]
-        whole, rest = divmod(share.gpus, kind.gpus_per_node)
-        self.layout, self.kind = (kind.gpus_per_node,) * whole + (rest,) * (rest > 0), kind.name
+        self.kind = kind.name
+        self.layout = tuple(gpus for _, gpus in share.where) or _packed(share.gpus, kind)
         self.restarting_s, self.seen.restarting = self.traits.restart_s, True
         self._choose_batch()
 
@@ -135,7 +137,8 @@ class _Running:
             if self.progress + rate * left_s < aim:
                 self.progress, left_s = self.progress + rate * left_s, 0.0
             else:
-                left_s -= (aim - self.progress) / rate
+                took_s = (aim - self.progress) / rate
+                left_s -= round(took_s) if self.whole_seconds else took_s
                 if aim < epoch_end:
                     self._fail(now_s + seconds - left_s)
                     break
@@ -178,12 +181,11 @@ class _Running:
         share, learned, application = self.seen.share, self.seen.learned, self.application
         assert share is not None
         speed, nodes, gpus = application.speed[self.kind], len(self.layout), sum(self.layout)
-        most = speed.largest_local_on(self.layout)
+        most = min(speed.largest_local_on(self.layout), self.traits.largest_local or MANY)
+        model = learned.speed[share.gpu_type].model() if self.adaptive else None
         if not self.adaptive:
             self.local_batch, self.accumulated = split(self.batch, gpus, most, application.base_batch)
-            return
-        model = learned.speed[share.gpu_type].model()
-        if model is None or learned.gradients is None:
+        elif model is None or learned.gradients is None:
             batch = max(application.base_batch, speed.smallest_local * gpus)
             self.local_batch, self.accumulated = split(batch, gpus, most, application.base_batch)
         else:
@@ -196,6 +198,37 @@ class _Running:
             self.local_batch, self.accumulated = self.batches[asked]
         passes = gpus * (self.accumulated + 1)
         self.local_batch = min(self.local_batch, most, application.largest_batch // passes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Truth:
+    """The oracle of one job."""
+
+    job: _Running
+    types: Sequence[GpuType]
+
+    def step_s(self, gpu_type: int, gpus: int) -> float:
+        application, kind = self.job.application, self.types[gpu_type]
+        layout, speed = _packed(gpus, kind), application.speed[kind.name]
+        most = min(speed.largest_local_on(layout), self.job.traits.largest_local or MANY)
+        each = ceil(self.job.batch / gpus - ROUNDING)
+        accumulated = max(ceil(each / most - ROUNDING) - 1, int(gpus == 1))
+        local = ceil(each / (accumulated + 1) - ROUNDING)
+        step_s, sync_s = speed.step_s(layout, min(local, application.largest_batch // (gpus * (accumulated + 1))))
+        return step_s + accumulated * (step_s - sync_s)
+
+    def steps_left(self) -> float:
+        return self.job.application.steps_left(self.job.batch, self.job.epoch)
+
+    def most_gpus(self) -> int:
+        smallest = min(self.job.application.speed[kind.name].smallest_local for kind in self.types)
+        return self.job.traits.most_gpus or self.job.batch // smallest
+
+
+def _packed(gpus: int, kind: GpuType) -> Layout:
+    """On as few nodes as hold them."""
+    whole, rest = divmod(gpus, kind.gpus_per_node)
+    return (kind.gpus_per_node,) * whole + (rest,) * (rest > 0)
 
 
 def gain(square: float, variance: float, scale: float) -> float:
@@ -238,14 +271,18 @@ def replay_elastic(
     known: Mapping[str, Application],
     traits: Mapping[str, Traits],
     retry: Retry | None = None,
+    *,
+    whole_seconds: bool = False,
 ) -> ElasticResult:
-    """Replay all jobs; `retry` None lets each that failed come back at once.
+    """Replay all jobs; `retry` None lets each that failed come back at once. With `whole_seconds` epochs end at one.
 
     Raises `InputError` for what the profiles lack, `ElasticError` for a plan that is not valid."""
     types, fits, batches = gpu_types(cluster), Fits(), dict[tuple[object, ...], tuple[int, int]]()
     _must_be_profiled(types, known)
     rows = range(len(jobs))
     running = [_begun(jobs, row, types, known, traits, fits, batches, adaptive=policy.adaptive) for row in rows]
+    for each in running:
+        each.whole_seconds, each.seen.oracle = whole_seconds, _Truth(each, types)
     view, now_s, rounds = ElasticView(types, {}, fastest_first=_fastest_first(types, known)), 0.0, 0
     coming = [(float(submit_s), row) for row, submit_s in enumerate(jobs.submit_s)]  # a heap, as it is sorted
     there: dict[int, ElasticJob] = {}
@@ -354,9 +391,20 @@ def _check(name: str, plan: Plan, view: ElasticView) -> None:
     if unknown is not None:
         raise ElasticError(f"policy {name}", f"its plan names {unknown!r}, which is no job that is there", "Fix it")
     for place, kind in enumerate(view.types):
-        shares = [share.gpus for share in plan.values() if share.gpu_type == place]
-        if not is_placed(shares, kind):
-            raise ElasticError(f"policy {name}", f"{shares} GPUs of {kind.name!r} find no place", "Fix the policy")
+        shares = [share for share in plan.values() if share.gpu_type == place]
+        sizes = [share.gpus for share in shares]
+        if not (_is_on_nodes(shares, kind) if any(share.where for share in shares) else is_placed(sizes, kind)):
+            raise ElasticError(f"policy {name}", f"{sizes} GPUs of {kind.name!r} find no place", "Fix the policy")
+
+
+def _is_on_nodes(shares: Sequence[Share], kind: GpuType) -> bool:
+    """Whether all of them say where they are, and no node has more than its GPUs."""
+    used = [0] * kind.nodes
+    for share in shares:
+        for node, gpus in share.where:
+            used[node] += gpus
+    told = all(sum(gpus for _, gpus in share.where) == share.gpus for share in shares)
+    return told and max(used) <= kind.gpus_per_node
 
 
 def _alone_on_s(application: Application, gpus: int, batch: int, kind: GpuType) -> float:
@@ -364,8 +412,7 @@ def _alone_on_s(application: Application, gpus: int, batch: int, kind: GpuType) 
     if gpus > kind.gpus:
         return np.inf
     speed = application.speed[kind.name]
-    whole, rest = divmod(gpus, kind.gpus_per_node)
-    layout = (kind.gpus_per_node,) * whole + (rest,) * (rest > 0)
+    layout = _packed(gpus, kind)
     local, accumulated = split(batch, gpus, speed.largest_local_on(layout), application.base_batch)
     step_s, sync_s = speed.step_s(layout, local)
     if not step_s > 0:

@@ -114,6 +114,7 @@ class Application:
     square: Floats
     variance: Floats
     speed: Mapping[str, Speed]  # by GPU type
+    iterations: Floats | None = None  # steps made by the end of each epoch (n_batches, n_epochs)
 
     @property
     def base_batch(self) -> int:
@@ -136,6 +137,14 @@ class Application:
         """The squared norm of the mean gradient, and its variance, in an epoch counted from 0."""
         square = float(np.interp(batch, self.batches, self.square[:, epoch]))
         return square, float(np.interp(batch, self.batches, self.variance[:, epoch]))
+
+    def steps_left(self, batch: float, epoch: int) -> float:
+        """Steps of this batch after the end of `epoch`, counted from 0; 1 in the last. Raises without iterations."""
+        if self.iterations is None:
+            what = "the profiles do not tell the steps of its epochs"
+            raise InputError(f"application {self.name!r}", what, "Add the column iteration, or choose another policy")
+        done, all_ = (np.interp(batch, self.batches, self.iterations[:, at]) for at in (epoch, -1))
+        return float(all_ - done) if epoch < self.iterations.shape[1] - 1 else 1.0
 
     def gains(self, batch: float) -> Floats:
         """How many steps of the base batch a step of this one is worth in each epoch (n_epochs,)."""
@@ -204,7 +213,8 @@ def _application(name: str, steps: StepProfile, epochs: EpochProfile) -> Applica
     progress = np.concatenate([[0.0], told[0].min(axis=0)])
     kinds = np.unique(steps.gpu_type[steps.application == name]).tolist()
     speed = {kind: _speed(name, kind, steps) for kind in kinds}
-    return Application(name, batches, progress, told[1], told[2], speed)
+    iterations = None if epochs.iteration is None else epochs.iteration[kept]
+    return Application(name, batches, progress, told[1], told[2], speed, iterations)
 
 
 def _speed(name: str, kind: str, steps: StepProfile) -> MeasuredSpeed:
@@ -222,11 +232,13 @@ def _speed(name: str, kind: str, steps: StepProfile) -> MeasuredSpeed:
     if (1,) not in laid:
         what = "no step on a single GPU was measured"
         raise InputError(f"application {name!r} on {kind}", what, "Add one: the speeds of GPU types are compared by it")
+    told = placement != ""
     points = np.column_stack([steps.nodes[own], steps.gpus[own], batch])
-    batches = batch[placement != ""]
+    unique, means = _means(points[told], seconds[told])
+    points, seconds = np.concatenate([unique, points[~told]]), np.concatenate([means, seconds[~told]])
     alone = laid[1,]
     single = float(alone[0].max() / alone[1][:, 0].max())
-    return MeasuredSpeed(int(batches.min()), int(batches.max()), single, laid, *_means(points, seconds))
+    return MeasuredSpeed(int(batch[told].min()), int(batch[told].max()), single, laid, points, seconds)
 
 
 def _means(points: Floats, seconds: Floats) -> tuple[Floats, Floats]:

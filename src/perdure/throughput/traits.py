@@ -9,11 +9,13 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Seconds of a restart, as it is and as a policy takes it to be; and how many times longer steps really took."""
+    """Seconds of a restart, as it is and as a policy takes it to be; how much longer steps really took; limits."""
 
     restart_s: float = 30.0
     expected_restart_s: float = 30.0
     slowdown: float = 1.0
+    most_gpus: int | None = None  # that it can use, where it asks for none itself
+    largest_local: int | None = None  # examples on a GPU, where it is less than was measured
 
 
 # Source: the values of the public simulator of S. Jayaram Subramanya et al., "Sia", SOSP 2023.
@@ -26,4 +28,10 @@ PUBLISHED: Mapping[str, Traits] = MappingProxyType(
         "ncf": Traits(15, 30, 1.5),
         "yolov3": Traits(80, 45, 1.2),
     }
+)
+
+# Source: the public simulator of A. Qiao et al., "Pollux", OSDI 2021.
+POLLUX: Mapping[str, Traits] = MappingProxyType(
+    {name: Traits() for name in ("bert", "cifar10", "deepspeech2", "imagenet")}
+    | {"ncf": Traits(most_gpus=1), "yolov3": Traits(largest_local=8)}
 )

@@ -14,9 +14,15 @@ from perdure.traces.columns import NUMBER, TEXT, load, look
 
 RATES, SOURCE = "isolated", "simulation"  # of rates from several sources, these
 PLACEMENTS, SCALABILITY, EPOCHS = "placements", "scalability", "validation_stat_efficiency"
+POLLUX_EPOCHS = "validation"  # in the tables of Pollux, which name no machine: all were measured on T4s
 GPU_TYPES: Mapping[str, str] = MappingProxyType({"t4": "aws", "a100": "dgx-ext", "v100": "azure", "quadro": "quad"})
 """How the profiles name machines with these GPUs."""
 _ROW = {"name": TEXT, "time": NUMBER, "application": TEXT, "num_replicas": NUMBER, "batch_size": NUMBER}
+
+
+def is_pollux(folder: Path) -> bool:
+    """Whether a folder holds the tables of Pollux."""
+    return bool(_found(folder, POLLUX_EPOCHS)) and not _found(folder, EPOCHS)
 
 
 def read_profiles(folder: Path) -> tuple[StepProfile, EpochProfile]:
@@ -24,46 +30,30 @@ def read_profiles(folder: Path) -> tuple[StepProfile, EpochProfile]:
 
     Raises `InputError`, and `MissingExtra` without DuckDB.
     """
-    laid, _ = load(
-        look(_file(folder, PLACEMENTS)),
-        {
-            "app": TEXT,
-            "cluster": TEXT,
-            "local_bsz": NUMBER,
-            "placement": TEXT,
-            "step_time": NUMBER,
-            "sync_time": NUMBER,
-        },
-        False,
-    )
-    wide, _ = load(
-        look(_file(folder, SCALABILITY)),
-        {"app": TEXT, "cluster": TEXT, "local_bsz": NUMBER, "step_time": NUMBER, "sync_time": NUMBER,
-         "num_nodes": NUMBER, "num_replicas": NUMBER},
-        False,
-    )  # fmt: skip
+    step = {"app": TEXT, "local_bsz": NUMBER, "step_time": NUMBER, "sync_time": NUMBER}
+    machine = {"cluster": TEXT}
+    laid, _ = load(look(_file(folder, PLACEMENTS)), {**step, "placement": TEXT}, False, optional=machine)
+    where = {"num_nodes": NUMBER, "num_replicas": NUMBER}
+    wide, _ = load(look(_file(folder, SCALABILITY)), {**step, **where}, False, optional=machine)
     bad = next((text for text in laid["placement"].tolist() if not text.isdecimal()), None)
     if bad is not None:
         raise InputError(str(_file(folder, PLACEMENTS)), f"{bad!r} is no placement", "Write a digit for each node: 44")
     nodes = np.array([len(text) for text in laid["placement"].tolist()])
     gpus = np.array([sum(map(int, text)) for text in laid["placement"].tolist()])
-    steps = StepProfile(
+    kinds = [table.get("cluster", np.full(len(table["app"]), GPU_TYPES["t4"])) for table in (laid, wide)]
+    laid_out = StepProfile(
         np.concatenate([laid["app"], wide["app"]]),
-        np.concatenate([laid["cluster"], wide["cluster"]]),
+        np.concatenate(kinds),
         np.array([",".join(text) for text in laid["placement"].tolist()] + [""] * len(wide["app"])),
         np.concatenate([nodes, wide["num_nodes"].astype(np.int64)]),
         np.concatenate([gpus, wide["num_replicas"].astype(np.int64)]),
         *(np.concatenate([laid[name], wide[name]]) for name in ("local_bsz", "step_time", "sync_time")),
     )
-    told, _ = load(
-        look(_file(folder, EPOCHS)),
-        {"app": TEXT, "global_batch": NUMBER, "progress": NUMBER, "grad_sqr": NUMBER, "grad_var": NUMBER},
-        False,
-    )
-    epochs = EpochProfile(
-        told["app"], told["global_batch"].astype(np.int64), told["progress"], told["grad_sqr"], told["grad_var"]
-    )
-    return steps, epochs
+    epochs = {"app": TEXT, "global_batch": NUMBER, "progress": NUMBER, "grad_sqr": NUMBER, "grad_var": NUMBER}
+    path = _file(folder, POLLUX_EPOCHS if is_pollux(folder) else EPOCHS)
+    told, _ = load(look(path), epochs, False, optional={"iteration": NUMBER})
+    batch, iteration = told["global_batch"].astype(np.int64), told.get("iteration")
+    return laid_out, EpochProfile(told["app"], batch, told["progress"], told["grad_sqr"], told["grad_var"], iteration)
 
 
 def has_rates(folder: Path) -> bool:
