@@ -33,7 +33,7 @@ GAVEL: Mapping[str, str] = {
     "allox": "g200-allox",
 }
 """Our names of what Gavel's simulator calls so."""
-POLLUX_POLICIES = ("tiresias", "optimus")
+POLLUX_POLICIES = ("tiresias", "optimus", "pollux")
 WINDOW = 200  # jobs that Gavel's averages are of; later ones only keep the cluster busy
 
 

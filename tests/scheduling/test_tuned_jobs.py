@@ -44,7 +44,7 @@ class Known:
 def view(*jobs: tuple[int, Known], nodes: int = 2, now_s: float = 0.0) -> ElasticView:
     nothing = LearnedJob(1, 1, [(1, 1)], np.ones(1), [])
     seen = {
-        row: ElasticJob(0.0, gpus, 30.0, 8, nothing, 1.0, np.ones(1), oracle=oracle)
+        row: ElasticJob(0.0, gpus, 30.0, 8, 1, nothing, 1.0, np.ones(1), oracle=oracle)
         for row, (gpus, oracle) in enumerate(jobs)
     }
     return ElasticView((GpuType("t4", nodes, 4),), seen, now_s)

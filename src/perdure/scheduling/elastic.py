@@ -59,6 +59,7 @@ class ElasticJob:
     asked_gpus: int
     restart_s: float  # what a restart is expected to take
     most_gpus: int  # that it can use at all
+    largest_batch: int  # that it can use at all
     learned: LearnedJob
     work: float  # in steps of its smallest batch
     alone_s: Floats  # of all of it, on the GPUs and with the batch asked for, on each type (n_types,); inf: it cannot
@@ -67,6 +68,7 @@ class ElasticJob:
     share: Share | None = None
     restarting: bool = False
     restarts: int = 0
+    gpu_s: float = 0.0  # that it held GPUs
     oracle: Oracle | None = None
 
 

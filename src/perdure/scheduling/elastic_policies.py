@@ -11,6 +11,7 @@ from perdure.scheduling import gavel_objectives as objectives
 from perdure.scheduling.elastic import ElasticPolicy
 from perdure.scheduling.gavel_policy import Gavel
 from perdure.scheduling.optimus import Optimus
+from perdure.scheduling.pollux import Pollux
 from perdure.scheduling.sia_policy import Sia
 from perdure.scheduling.tiresias_policy import Tiresias
 
@@ -26,6 +27,7 @@ ELASTIC: Mapping[str, Callable[[], ElasticPolicy]] = MappingProxyType(
         "gavel-cost": lambda: Gavel("gavel-cost", objectives.cheapest),
         "gavel-fifo": lambda: Gavel("gavel-fifo", objectives.first_come),
         "gavel-fifo-blind": lambda: Gavel("gavel-fifo-blind", objectives.KeptTypes(), blind=True, only_granted=True),
+        "pollux": Pollux,
         "tiresias": Tiresias,
         "optimus": Optimus,
         "allox": lambda: Gavel("allox", objectives.AlloX()),

@@ -151,6 +151,7 @@ class _Running:
         self.seen.left = 1.0 - self.progress / self.application.work
         self.ran_s += seconds - left_s
         self.gpu_s += (seconds - left_s) * gpus
+        self.seen.gpu_s = self.gpu_s
 
     def _rate(self) -> float:
         """Progress a second as things are; what it sees of its steps and gradients is noted."""
@@ -356,17 +357,27 @@ def _begun(
     trait, gpus = traits.get(application.name, Traits()), int(jobs.gpus[row])
     batch = min(max(int(jobs.batch[row]), application.base_batch), application.largest_batch)
     speed = [application.speed[each.name] for each in types]
-    local = {kind.name: (each.smallest_local, each.largest_local) for kind, each in zip(types, speed, strict=True)}
+    fits_in = trait.largest_local or MANY
+    local = {
+        kind.name: (each.smallest_local, min(each.largest_local, fits_in))
+        for kind, each in zip(types, speed, strict=True)
+    }
+    adaptive = adaptive and not rigid
+    if adaptive and trait.batch is not None:
+        batch, adaptive = trait.batch, False
     single = np.array([each.single for each in speed])
     # A batch below the base would be worth more than its examples: nobody trains so.
     largest = max(int(jobs.batch[row]), application.base_batch)
     learned = learning(application.name, application.base_batch, largest, local, single, fits)
-    most = min(_MOST_GPUS, max(application.largest_batch // each.smallest_local for each in speed))
+    most = min(
+        _MOST_GPUS, trait.most_gpus or MANY, max(application.largest_batch // each.smallest_local for each in speed)
+    )
     alone_s = np.array([_alone_on_s(application, gpus, batch, kind) for kind in types]) * trait.slowdown
     submit_s, work = float(jobs.submit_s[row]), application.work
-    seen = ElasticJob(submit_s, gpus, trait.expected_restart_s, most, learned, work, alone_s, rigid)
+    wide = application.largest_batch
+    seen = ElasticJob(submit_s, gpus, trait.expected_restart_s, most, wide, learned, work, alone_s, rigid)
     fails = jobs.fails[row] if jobs.fails else ()
-    return _Running(application, trait, seen, batch, adaptive and not rigid, fails=fails, batches=batches)
+    return _Running(application, trait, seen, batch, adaptive, fails=fails, batches=batches)
 
 
 def _fastest_first(types: Sequence[GpuType], known: Mapping[str, Application]) -> Sequence[int]:

@@ -93,12 +93,34 @@ def expected_goodput(
             continue
         rows = np.array([row for row, _, _ in told])
         nodes = -(-gpus // size)
-        value = _best([job for _, job, _ in told], [model for _, _, model in told], kind, nodes, gpus)
+        own_jobs = [job for _, job, _ in told]
+        largest = [job.largest_batch for job in own_jobs]
+        value = _best(own_jobs, [model for _, _, model in told], kind, nodes, gpus, largest)
         ratio = np.array([job.single[gpu_type] / job.single[kind] for _, job, _ in told])
         here = np.broadcast_to(gpu_type == kind, value.shape)
         take = here | np.isnan(found[rows])
         found[rows] = np.where(take & ~own[rows], value * ratio, found[rows])
         own[rows] |= here
+    return found
+
+
+def goodput_on(
+    jobs: Sequence[LearnedJob],
+    largest_batch: Sequence[int],
+    kind: int,
+    nodes: NDArray[np.int64],
+    gpus: NDArray[np.int64],
+) -> Floats:
+    """What jobs are expected to make of GPUs of one type (n_jobs, n_configs), with batches up to the largest given.
+
+    A job that has never run on this type has NaN.
+    """
+    found = np.full((len(jobs), len(gpus)), np.nan)
+    told = [(row, job, model) for row, job in enumerate(jobs) if job.gradients and (model := job.speed[kind].model())]
+    if told:
+        rows = [row for row, _, _ in told]
+        largest = [largest_batch[row] for row in rows]
+        found[rows] = _best([job for _, job, _ in told], [model for _, _, model in told], kind, nodes, gpus, largest)
     return found
 
 
@@ -108,6 +130,7 @@ def _best(
     kind: int,
     nodes: NDArray[np.int64],
     gpus: NDArray[np.int64],
+    largest_batch: Sequence[int],
 ) -> Floats:
     """The best goodput of each job in each configuration of one GPU type."""
 
@@ -119,7 +142,7 @@ def _best(
     square, variance = np.array([job.gradients for job in jobs], float).T
     worth = StatisticalEfficiency.from_gradients(square[:, None], variance[:, None], base)
     smallest, largest = np.array([job.local[kind] for job in jobs], float).T
-    limits = BatchLimits(smallest[:, None], largest[:, None], column([job.largest_batch for job in jobs]))
+    limits = BatchLimits(smallest[:, None], largest[:, None], column(largest_batch))
     return best_batch(speed, worth, limits, nodes, gpus).goodput
 
 

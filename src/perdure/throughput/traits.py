@@ -15,6 +15,7 @@ class Traits:
     expected_restart_s: float = 30.0
     slowdown: float = 1.0
     most_gpus: int | None = None  # that it can use, where it asks for none itself
+    batch: int | None = None  # where it never chooses one
     largest_local: int | None = None  # examples on a GPU, where it is less than was measured
 
 
@@ -33,5 +34,5 @@ PUBLISHED: Mapping[str, Traits] = MappingProxyType(
 # Source: the public simulator of A. Qiao et al., "Pollux", OSDI 2021.
 POLLUX: Mapping[str, Traits] = MappingProxyType(
     {name: Traits() for name in ("bert", "cifar10", "deepspeech2", "imagenet")}
-    | {"ncf": Traits(most_gpus=1), "yolov3": Traits(largest_local=8)}
+    | {"ncf": Traits(most_gpus=1, batch=32768), "yolov3": Traits(largest_local=8)}
 )

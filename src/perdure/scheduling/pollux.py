@@ -1,0 +1,211 @@
+"""Pollux: which GPUs of which nodes each job gets, by a population search for the best goodput of all, shared fairly.
+
+Source: A. Qiao et al., "Pollux: co-adaptive cluster scheduling for goodput-optimized deep learning", OSDI 2021, section
+4.2; the changes and the limits of the search are those of its public code, without its second objective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.random import Generator, default_rng
+from numpy.typing import NDArray
+
+from perdure.scheduling.elastic import ElasticJob, ElasticView, Plan, Share, only_type
+from perdure.throughput.learned import goodput_on
+from perdure.throughput.speed import Floats
+
+States = NDArray[np.int16]  # GPUs of each node to each job (n_states, n_jobs, n_nodes)
+MOST_NODES = 16  # of one job
+_BARELY = 1e-3  # keeps the mean of a job without GPUs finite
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What states are worth: the harmonic mean of the jobs' speed-ups over a fair share, less where they restart."""
+
+    base: NDArray[np.int16]  # as it is (n_jobs, n_nodes)
+    speed_up: Floats  # (n_jobs, 2, most GPUs + 1), on one node and across nodes
+    kept: Floats  # of the time of a job that restarts (n_jobs,)
+
+    def __call__(self, states: States) -> Floats:
+        """(n_states,); more is better."""
+        gpus, across = states.sum(axis=2), np.count_nonzero(states, axis=2) > 1
+        speed_up = self.speed_up[np.arange(states.shape[1]), across.astype(int), gpus]
+        speed_up = np.where((states != self.base).any(axis=2), speed_up * self.kept, speed_up)
+        return np.asarray(states.shape[1] / (1.0 / (speed_up + _BARELY)).sum(axis=1), float)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """GPUs of a node, and the most of each job (n_jobs,)."""
+
+    node: int
+    most: NDArray[np.int64]
+
+    def kept(self, states: States, rng: Generator) -> States:
+        """The states without what goes beyond: a job of several nodes shares none with another such job."""
+        across = np.count_nonzero(states, axis=2, keepdims=True) > 1
+        states = np.where(np.cumsum((states > 0) & across, axis=1) * ((states > 0) & across) > 1, 0, states)
+        order = rng.permutation(states.shape[2])
+        turned = states[:, :, order]
+        turned = np.where(np.cumsum(turned > 0, axis=2) > MOST_NODES, 0, turned)
+        turned = _capped(turned, self.most[:, None], 2)
+        states = np.empty_like(turned)
+        states[:, :, order] = turned
+        return _capped(states, np.array(self.node), 1)
+
+
+def search(worth: Worth, limits: Limits, states: States, rng: Generator, population: int, generations: int) -> States:
+    """The best states found from those given, best first."""
+    states = limits.kept(states, rng)
+    value = worth(states)
+    for _ in range(generations):
+        children = limits.kept(mutated(_crossed(states, value, population, rng), worth.base, limits.node, rng), rng)
+        states, value = _fittest(
+            np.concatenate([states, children]), np.concatenate([value, worth(children)]), population, rng
+        )
+    return states
+
+
+def greedy(worth: Worth, limits: Limits) -> NDArray[np.int16]:
+    """One GPU after the other to the job with which it helps the mean most, on few nodes each (n_jobs, n_nodes)."""
+    jobs, nodes = worth.base.shape
+    count, rows = np.zeros(jobs, np.int64), np.arange(jobs)
+    top = worth.speed_up.shape[2] - 1
+    across = (np.arange(top + 1) > limits.node).astype(int)
+    cost = 1.0 / (worth.speed_up[:, across, np.arange(top + 1)] + _BARELY)
+    gain = np.concatenate([cost[:, :-1] - cost[:, 1:], np.zeros((jobs, 1))], axis=1)
+    gain[np.arange(top + 1) >= limits.most[:, None]] = 0.0
+    for _ in range(nodes * limits.node):
+        at = gain[rows, count]
+        row = int(at.argmax())
+        if not at[row] > 0:
+            break
+        count[row] += 1
+    state, free = np.zeros((jobs, nodes), np.int16), np.full(nodes, limits.node)
+    for row in np.argsort(-count, kind="stable").tolist():
+        left = int(count[row])
+        while left and free.any():
+            enough = free >= min(left, limits.node)
+            node = int(np.where(enough, free, limits.node + 1).argmin() if enough.any() else free.argmax())
+            taken = min(left, int(free[node]))
+            state[row, node] += taken
+            free[node], left = free[node] - taken, left - taken
+    return state
+
+
+def mutated(states: States, base: NDArray[np.int16], node: int, rng: Generator) -> States:
+    """Some jobs as they are now, some without some of their GPUs, and more GPUs of nodes that have some free."""
+    count, jobs = states.shape[:2]
+    states = np.where(rng.random((count, jobs, 1)) < 0.1, base, states)
+    loses = rng.random((count, jobs, 1)) < 0.1
+    states = np.where(loses & (rng.random(states.shape, np.float32) < 0.1), 0, states)
+    room = node - states.sum(axis=1, keepdims=True) > 0
+    there = (states > 0) & room
+    one, two = room / jobs, there / np.maximum(there.sum(axis=1, keepdims=True), 1)
+    grows = rng.random(states.shape, np.float32) < one + two - one * two
+    more = states + (rng.random(states.shape, np.float32) * (node + 1 - states)).astype(np.int16)
+    grown: States = np.where(grows, more, states).astype(np.int16)
+    return grown
+
+
+def _crossed(states: States, value: Floats, count: int, rng: Generator) -> States:
+    """Children with the first jobs of one state and the others of another, each the better of two that are drawn."""
+    drawn = rng.integers(0, len(states), (2, 2, count))
+    first, second = np.where(value[drawn[0]] >= value[drawn[1]], drawn[0], drawn[1])
+    jobs = states.shape[1]
+    cut = np.arange(jobs)[None, :, None] < rng.integers(0, jobs, (count, 1, 1))
+    crossed: States = np.where(cut, states[first], states[second])
+    return crossed
+
+
+def _fittest(states: States, value: Floats, count: int, rng: Generator) -> tuple[States, Floats]:
+    """The best, each once."""
+    marks = states.reshape(len(states), -1) @ rng.random(states[0].size)
+    _, once = np.unique(marks, return_index=True)
+    best = once[np.argsort(-value[once], kind="stable")[:count]]
+    fittest: States = states[best]
+    return fittest, value[best]
+
+
+def _capped(states: States, most: NDArray[np.int64], axis: int) -> States:
+    """Along an axis, what comes first is kept as long as the sum allows."""
+    total = np.minimum(np.cumsum(states, axis=axis), most)
+    capped: States = np.diff(total, axis=axis, prepend=0).astype(np.int16)
+    return capped
+
+
+@dataclass(slots=True)
+class Pollux:
+    """Goodput is learned of each job as it runs; a job may at most double the most GPUs that it was seen on."""
+
+    name: str = "pollux"
+    round_s: float = 60.0
+    adaptive: bool = True
+    population: int = 40
+    generations: int = 30
+    seed: int = 0
+    _rng: Generator = field(init=False)
+    _rows: list[int] = field(default_factory=list)
+    _states: States = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rng = default_rng(self.seed)
+        self._states = np.zeros((1, 0, 0), np.int16)
+
+    def plan(self, view: ElasticView) -> Plan:
+        kind = only_type(view, self.name)
+        rows = sorted(view.jobs, key=lambda row: (view.jobs[row].gpu_s, view.jobs[row].submit_s))
+        jobs = [view.jobs[row] for row in rows]
+        base = np.zeros((len(jobs), kind.nodes), np.int16)
+        for at, job in enumerate(jobs):
+            for node, gpus in job.share.where if job.share else ():
+                base[at, node] = gpus
+        most = np.array([max(1, min(2 * job.learned.most_gpus(), job.most_gpus)) for job in jobs])
+        worth = Worth(base, _speed_ups(jobs, most, kind.gpus, kind.gpus_per_node), _kept(jobs, view.now_s))
+        limits = Limits(kind.gpus_per_node, most)
+        begin = np.concatenate([self._remembered(rows, kind.nodes), base[None], greedy(worth, limits)[None]])
+        self._states = search(worth, limits, begin, self._rng, self.population, self.generations)
+        self._rows = rows
+        return {row: _share(state) for row, state in zip(rows, self._states[0], strict=True) if state.any()}
+
+    def _remembered(self, rows: Sequence[int], nodes: int) -> States:
+        """The last round's states, for the jobs of this one."""
+        states = np.zeros((len(self._states), len(rows), nodes), np.int16)
+        at = {row: place for place, row in enumerate(self._rows)}
+        both = [(place, at[row]) for place, row in enumerate(rows) if row in at]
+        if both:
+            new, old = np.array(both).T
+            states[:, new] = self._states[:, old]
+        return states
+
+
+def _speed_ups(jobs: Sequence[ElasticJob], most: NDArray[np.int64], gpus: int, node: int) -> Floats:
+    """Goodput over that of a fair share, in GPUs of a node; of jobs that were never seen, as many as their GPUs."""
+    top = int(most.max())
+    fair = -(-gpus // len(jobs))
+    count = np.arange(1, max(top, fair) + 1)
+    nodes, asked = np.repeat([1, 2], len(count)), np.tile(count, 2)
+    found = goodput_on([job.learned for job in jobs], [job.largest_batch for job in jobs], 0, nodes, asked)
+    found = found.reshape(len(jobs), 2, len(count))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = found / found[:, :1, fair - 1 : fair]
+    found = np.where(np.isfinite(found), found, count / fair)
+    table = np.zeros((len(jobs), 2, top + 1))
+    table[:, :, 1:] = found[:, :, :top] / node
+    return table
+
+
+def _kept(jobs: Sequence[ElasticJob], now_s: float) -> Floats:
+    age_s = np.array([now_s - job.submit_s for job in jobs])
+    lost_s = np.array([job.restart_s for job in jobs])
+    worked_s = np.maximum(age_s - lost_s * np.array([job.restarts for job in jobs]), 0.0)
+    return np.asarray(worked_s / (age_s + lost_s), float)
+
+
+def _share(state: NDArray[np.int16]) -> Share:
+    where = tuple((int(node), int(state[node])) for node in np.flatnonzero(state))
+    return Share(0, len(where), int(state.sum()), where)
