@@ -23,7 +23,7 @@ from perdure.traces.profiles import read_adaptive, read_profiles
 from tests.conftest import require
 
 CLUSTER = Cluster.parse("2x4:slow + 1x4:fast")
-ONE_TYPE = ("tiresias", "optimus", "pollux")
+ONE_TYPE = ("tiresias", "optimus", "pollux", "themis")
 TRAITS = {"net": Traits(restart_s=30, expected_restart_s=30)}
 
 

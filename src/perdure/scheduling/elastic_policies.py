@@ -13,6 +13,7 @@ from perdure.scheduling.gavel_policy import Gavel
 from perdure.scheduling.optimus import Optimus
 from perdure.scheduling.pollux import Pollux
 from perdure.scheduling.sia_policy import Sia
+from perdure.scheduling.themis_policy import Themis
 from perdure.scheduling.tiresias_policy import Tiresias
 
 ELASTIC: Mapping[str, Callable[[], ElasticPolicy]] = MappingProxyType(
@@ -28,6 +29,7 @@ ELASTIC: Mapping[str, Callable[[], ElasticPolicy]] = MappingProxyType(
         "gavel-fifo": lambda: Gavel("gavel-fifo", objectives.first_come),
         "gavel-fifo-blind": lambda: Gavel("gavel-fifo-blind", objectives.KeptTypes(), blind=True, only_granted=True),
         "pollux": Pollux,
+        "themis": Themis,
         "tiresias": Tiresias,
         "optimus": Optimus,
         "allox": lambda: Gavel("allox", objectives.AlloX()),

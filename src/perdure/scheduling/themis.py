@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from perdure.errors import InputError
@@ -78,10 +79,9 @@ def partial_allocation(bids: Floats) -> Award:
 def _combined(best: Floats, value: Floats) -> Floats:
     """The best sum of two for at most each number of GPUs, shared between them."""
     size = len(best)
-    shifted = np.full((size, size), -np.inf)
-    for gpus in range(size):
-        shifted[gpus, gpus:] = best[: size - gpus] + value[gpus]
-    return np.asarray(shifted.max(axis=0), float)
+    padded = np.concatenate([np.full(size - 1, -np.inf), best])
+    left = sliding_window_view(padded, size)[::-1]  # row g: the best of all but g GPUs, for each number
+    return np.asarray((left + value[:, None]).max(axis=0), float)
 
 
 def _others(own: Floats, app: int) -> float:
