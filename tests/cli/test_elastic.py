@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+import numpy as np
 import pytest
 
 from perdure.cli.main import main
@@ -59,6 +60,17 @@ def test_what_a_solver_writes_does_not_spoil_the_answer(folder, capfd, monkeypat
     monkeypatch.setattr(sia_policy, "choose", talkative)
     assert asked(folder, "--json") == 0
     json.loads(capfd.readouterr().out)
+
+
+def test_rounds_in_which_the_solver_ran_out_of_time_are_counted(folder, capsys, monkeypatch):
+    monkeypatch.setattr(sia, "_solve", lambda *_: (None, np.inf))
+    assert asked(folder, "--json") == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert run["rounds_cut"] > 0
+    assert run["worst_gap"] is None
+    assert asked(folder) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"sia: in {run['rounds_cut']} rounds the solver ran out of time, an unknown part from the best plan." in said
 
 
 def test_one_workload_of_several(folder, capsys):

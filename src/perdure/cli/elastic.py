@@ -67,6 +67,12 @@ def compare_elastic(
         print_json("whatif-elastic", 1, runs=[each.to_json() for each in found], assumed_restarts=unpublished)
         return 0
     print_table(FIGURES, map(_figures, found), wide=wide)
+    for each in found:
+        if each.rounds_cut:
+            far = "an unknown part" if each.worst_gap == np.inf else f"up to {each.worst_gap:.2%}"
+            print_line(
+                f"{each.policy}: in {each.rounds_cut} rounds the solver ran out of time, {far} from the best plan."
+            )
     if unpublished:
         print_line(f"A restart of {', '.join(unpublished)} is taken to last 30 s.")
     return 0

@@ -6,7 +6,7 @@ section 3; details after the behaviour of its public simulator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from perdure.scheduling.elastic import ElasticJob, ElasticView, Plan, Share
 from perdure.scheduling.sia import NOT_RUN, Configurations, Floats, choose, normalised, restart_factor
 from perdure.throughput.learned import expected_goodput
 
+PROVEN = 2e-4  # a gap below this is the solver's tolerance
 PLACES = 2  # decimals of a job's term: less is not worth a restart
 
 
@@ -27,6 +28,7 @@ class Sia:
     p: float = -0.5
     limit_s: float = 10.0  # for the solver, in a round
     adaptive: bool = True
+    gaps: list[float] = field(default_factory=list)  # of rounds in which the solver ran out of time
 
     def plan(self, view: ElasticView) -> Plan:
         configs = Configurations.of_cluster(
@@ -40,7 +42,10 @@ class Sia:
         if not rows:
             return pinned
         worth = self._worth(view, [view.jobs[row] for row in rows], configs)
-        chosen = choose(worth, configs, free, self.lambda_, self.p, self.limit_s).config.tolist()
+        found = choose(worth, configs, free, self.lambda_, self.p, self.limit_s)
+        chosen = found.config.tolist()
+        if found.gap > PROVEN:
+            self.gaps.append(found.gap)
         given = {row: _share(configs, config) for row, config in zip(rows, chosen, strict=True) if config != NOT_RUN}
         return {**pinned, **given}
 

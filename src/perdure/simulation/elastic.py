@@ -54,6 +54,7 @@ class ElasticResult:
     passed: NDArray[np.bool_]  # how the last attempt ended
     rounds: int
     total_gpus: int
+    gaps: tuple[float, ...] = ()  # how far, at most, plans were from the best where a solver ran out of time
 
     @property
     def jct_s(self) -> Floats:
@@ -325,6 +326,7 @@ def replay_elastic(
         np.array([np.isnan(each.failed_s) for each in running]),
         rounds,
         cluster.total_gpus,
+        tuple(getattr(policy, "gaps", ())),
     )
 
 

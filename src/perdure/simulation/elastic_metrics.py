@@ -33,6 +33,8 @@ class ElasticMetrics:
     """Jain's index of ``1 / rho``: 1 where all are served alike, 1 / n where one has everything."""
     success_rate: float  # jobs whose last attempt passed
     rounds: int
+    rounds_cut: int = 0  # in which a solver ran out of time
+    worst_gap: float = 0.0  # of these: how far, relatively, the plan may be from the best; inf: not known
 
     @classmethod
     def of(cls, result: ElasticResult) -> ElasticMetrics:
@@ -56,11 +58,15 @@ class ElasticMetrics:
             jain(known) if len(known) else np.nan,
             float(result.passed.mean()),
             result.rounds,
+            len(result.gaps),
+            max(result.gaps, default=0.0),
         )
 
     def to_json(self) -> dict[str, Any]:
         """The same for JSON; None for what is not known."""
-        return {name: None if value != value else value for name, value in asdict(self).items()}
+        return {
+            name: None if value in (np.inf, None) or value != value else value for name, value in asdict(self).items()
+        }
 
 
 def _percentile(ordered: Floats, p: int) -> float:
