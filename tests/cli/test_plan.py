@@ -40,6 +40,18 @@ def test_many_states_are_answered_in_order(tmp_path, capsys):
     assert [answer["norm"] for answer in answers] == [[1.0], [2.0], [3.0]]
 
 
+def test_pollux_gives_a_node_to_who_scales_and_leaves_who_restarts(tmp_path, capsys):
+    linear, flat = [0, 0.25, 0.5, 0.75, 1.0], [0, 0.25, 0.25, 0.25, 0.25]
+    state = {"nodes": 2, "gpus_per_node": 4, "speed_up_inside": [linear, flat], "speed_up_across": [linear, flat]}
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    (answer,) = decided(capsys, tmp_path / "state.json", "--policy", "pollux")
+    assert sum(answer["allocation"][0]) == 4
+    state |= {"current": [[1, 0], [0, 1]], "kept": [0.1, 0.1]}
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    (answer,) = decided(capsys, tmp_path / "state.json", "--policy", "pollux")
+    assert answer["allocation"] == [[1, 0], [0, 1]]
+
+
 @pytest.mark.parametrize(
     ("policy", "state", "said"),
     [
@@ -55,6 +67,7 @@ def test_many_states_are_answered_in_order(tmp_path, capsys):
         ("gavel-las", '{"throughputs": [[1], [NaN]], "workers": [1]}', "job 1: its throughput on GPU type 0 is nan"),
         ("gavel-las", '{"throughputs": [[1], [0]], "workers": [1]}', "job 1: it runs on no GPU type"),
         ("themis", '{"valuation_1_over_rho_by_gpus": [[0, 2, 1]]}', "bid of app 0"),
+        ("pollux", '{"speed_up_inside": [[0, 1]], "speed_up_across": [[0]]}', "are not of the same jobs and GPUs"),
         ("themis", '{"gpus": 4, "valuation_1_over_rho_by_gpus": [[0, 1]]}', "need bids of 5 values"),
     ],
 )

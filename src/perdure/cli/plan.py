@@ -25,15 +25,19 @@ def plan(
             metavar="STATE.json", help="A state, or JSON Lines of many; - is standard input.", allow_dash=True
         ),
     ],
-    policy: Annotated[str, typer.Option(metavar="NAME", help="sia, gavel-las, gavel-water, themis or goodput.")],
+    policy: Annotated[
+        str, typer.Option(metavar="NAME", help="sia, gavel-las, gavel-water, themis, pollux or goodput.")
+    ],
     as_json: AsJson = False,
 ) -> int:
     """Decide one round of a planning policy for each state, and print what it decides.
 
     A state is what one round of the policy looks at. sia: goodput_matrix (a row for each job), configs_nodes_gpus_type,
     capacity (GPUs by type), lambda_, p. gavel-las and gavel-water: throughputs, workers, and if not 1 scale_factors and
-    weights. themis: valuation_1_over_rho_by_gpus, for each app the value of no GPU, one, two and so on. goodput:
-    alpha_c, beta_c, alpha_n, beta_n, alpha_r, beta_r, gamma, m, accum, nodes, gpus, phi, M0.
+    weights. themis: valuation_1_over_rho_by_gpus, for each app the value of no GPU, one, two and so on. pollux:
+    nodes, gpus_per_node, speed_up_inside and speed_up_across (for each job that of no GPU, one and so on, on one node
+    and on several), and if told current (GPUs of each node, for each job), kept (of the time of a job that restarts)
+    and seed. goodput: alpha_c, beta_c, alpha_n, beta_n, alpha_r, beta_r, gamma, m, accum, nodes, gpus, phi, M0.
 
     Exit codes: 0 decided, 2 usage, or a state that cannot be read.
     """
@@ -146,6 +150,24 @@ def _themis(state: State) -> dict[str, Any]:
     return {"apps": [{"pf": fair, "c": keeps, "floor_alloc": gpus} for fair, keeps, gpus in zip(*columns, strict=True)]}
 
 
+def _pollux(state: State) -> dict[str, Any]:
+    import numpy as np
+
+    from perdure.scheduling.pollux import Limits, Worth, greedy, search
+
+    inside, across = (np.array(state[f"speed_up_{where}"], float) for where in ("inside", "across"))
+    if inside.ndim != 2 or inside.shape != across.shape:
+        raise ValueError(f"speed-ups of shapes {inside.shape} and {across.shape} are not of the same jobs and GPUs")
+    jobs, nodes = len(inside), int(state["nodes"])
+    base = np.array(state.get("current") or np.zeros((jobs, nodes)), np.int16).reshape(jobs, nodes)
+    kept = np.array(state.get("kept") or np.ones(jobs), float)
+    worth = Worth(base, np.stack([inside, across], axis=1), kept)
+    limits = Limits(int(state["gpus_per_node"]), np.full(jobs, inside.shape[1] - 1))
+    begin = np.stack([base, greedy(worth, limits)])
+    found = search(worth, limits, begin, np.random.default_rng(int(state.get("seed", 0))), 100, 100)
+    return {"fitness": float(worth(found[:1])[0]), "allocation": found[0].tolist()}
+
+
 def _goodput(state: State) -> dict[str, Any]:
     from perdure.throughput.efficiency import StatisticalEfficiency
     from perdure.throughput.speed import PARAMETERS, SpeedModel
@@ -168,5 +190,6 @@ POLICIES: Mapping[str, Callable[[State], dict[str, Any]]] = {
     "gavel-las": _gavel("las"),
     "gavel-water": _gavel("water"),
     "themis": _themis,
+    "pollux": _pollux,
     "goodput": _goodput,
 }

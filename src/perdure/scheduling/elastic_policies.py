@@ -19,8 +19,10 @@ from perdure.scheduling.tiresias_policy import Tiresias
 ELASTIC: Mapping[str, Callable[[], ElasticPolicy]] = MappingProxyType(
     {
         "sia": Sia,
-        "gavel-las": lambda: Gavel("gavel-las", objectives.Snapshot(gavel.least_attained)),
-        "gavel-las-blind": lambda: Gavel("gavel-las-blind", objectives.Snapshot(gavel.least_attained), blind=True),
+        "gavel-las": lambda: Gavel("gavel-las", objectives.Snapshot(gavel.least_attained_middle)),
+        "gavel-las-blind": lambda: Gavel(
+            "gavel-las-blind", objectives.Snapshot(gavel.least_attained_middle), blind=True
+        ),
         "gavel-water": lambda: Gavel("gavel-water", objectives.Snapshot(gavel.water_filling)),
         "gavel-ftf": lambda: Gavel("gavel-ftf", objectives.FinishTimeFairness()),
         "gavel-ftf-blind": lambda: Gavel("gavel-ftf-blind", objectives.FinishTimeFairness(), blind=True),

@@ -82,6 +82,13 @@ def least_attained(cluster: GavelRound) -> Allocation:
     return _raise_smallest(cluster, cluster.scale / (cluster.weight * equal_share(cluster)))
 
 
+def least_attained_middle(cluster: GavelRound) -> Allocation:
+    """The same, in the middle of all that are as good: nobody gets what is to spare by the place where it stands."""
+    factor = cluster.scale / (cluster.weight * equal_share(cluster))
+    found = raise_lowest(cluster.throughput * factor[:, None], cluster.scale, cluster.workers)
+    return Allocation(found.level, found.x)
+
+
 def makespan(cluster: GavelRound, steps_left: Floats) -> Allocation:
     """All jobs are done as early as can be: `value` is the largest part of what is left that all do in a second."""
     return _raise_smallest(cluster, 1.0 / steps_left)
@@ -183,8 +190,8 @@ class _Smallest:
 
 def _raise_smallest(cluster: GavelRound, factor: Floats) -> Allocation:
     """The allocation whose smallest `factor * throughput` is largest."""
-    found = raise_lowest(cluster.throughput * factor[:, None], cluster.scale, cluster.workers)
-    return Allocation(found.level, found.x)
+    found = _solve_smallest(cluster, factor, np.zeros(len(factor)), np.zeros(len(factor), bool))
+    return Allocation(found.level, found.fractions)
 
 
 def _solve_smallest(cluster: GavelRound, factor: Floats, floor: Floats, held: NDArray[np.bool_]) -> _Smallest:
