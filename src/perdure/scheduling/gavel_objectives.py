@@ -7,7 +7,6 @@ public simulator.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from scipy.optimize import linear_sum_assignment
 
 from perdure.errors import InputError
 from perdure.scheduling import gavel
+from perdure.scheduling.draws import Draws
 from perdure.scheduling.elastic import ElasticView
 from perdure.scheduling.gavel import Allocation, Floats, GavelRound
 from perdure.scheduling.gavel_policy import Asked
@@ -83,10 +83,10 @@ class KeptTypes:
 
     seed: int = 0
     _kept: dict[int, int] = field(default_factory=dict)
-    _draw: random.Random = field(init=False)
+    _draw: Draws = field(init=False)
 
     def __post_init__(self) -> None:
-        self._draw = random.Random(self.seed)  # noqa: S311 - the public simulator's stream
+        self._draw = Draws(self.seed)  # the public simulator's stream
 
     def __call__(self, asked: Asked) -> Floats:
         free, needs = asked.cluster.workers.copy(), dict(zip(asked.rows, asked.cluster.scale.tolist(), strict=True))
@@ -101,7 +101,7 @@ class KeptTypes:
         places = [place for place in reversed(range(len(free))) if free[place] > 0]
         while queue and any(free[place] >= needs[queue[0]] for place in places):
             room = [at for at, place in enumerate(places) if free[place] >= needs[queue[0]]]
-            leaves, place = room[self._draw.randrange(len(room))], places[-1]
+            leaves, place = room[self._draw.below(len(room))], places[-1]
             self._keep(queue.pop(0), place, needs, free)
             if free[place] == 0:
                 del places[leaves]

@@ -6,13 +6,13 @@ section 5; details after its public simulator.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
+from perdure.scheduling.draws import Draws
 from perdure.scheduling.elastic import ElasticJob, ElasticView, Plan, Share, is_placed, share_of
 from perdure.scheduling.gavel import Floats, GavelRound
 
@@ -73,10 +73,10 @@ class Gavel:
     _last_s: float = 0.0
     _computed_s: float | None = None
     _changed: bool = True
-    _draw: random.Random = field(init=False)
+    _draw: Draws = field(init=False)
 
     def __post_init__(self) -> None:
-        self._draw = random.Random(self.seed + 5)  # noqa: S311 - the public simulator's stream
+        self._draw = Draws(self.seed + 5)  # the public simulator's stream
 
     def plan(self, view: ElasticView) -> Plan:
         self._note(view)
