@@ -206,7 +206,7 @@ ENDINGS = {"counter": "_total", "info": "_info"}
 
 
 def _families() -> list[Metric]:
-    """What is told of an empty journal."""
+    """The metrics of an empty journal."""
     engine = create_engine("sqlite://")
     metadata.create_all(engine)
     told = ServiceMetrics()

@@ -95,8 +95,8 @@ def test_three_sentences_say_which_policy_how_sure_that_is_and_who_loses(perdure
     assert which == (
         "Best of 2 is srtf: against fifo jobs end 42 s sooner in the mean, -44%; the typical job (geometric mean) -76%."
     )
-    assert sure == "How sure that is cannot be told: jobs came on 1 day, and 7 are needed."
-    assert loses == "Nor can be told who loses."
+    assert sure == "How certain this is cannot be said: jobs came on 1 day, and 7 are needed."
+    assert loses == "Nor can it be said who loses."
     assert perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo").out.startswith(
         "POLICY"
     )  # nothing to compare

@@ -79,7 +79,7 @@ def test_the_page_begins_with_what_to_decide_by(written):
     folder, page, _ = written
     said = page.words.index("Best of 4 is fifo, never: against fifo, recorded jobs end")
     assert said < page.words.index("Against the first policy") < page.words.index("Figures")
-    assert "How sure that is cannot be told: jobs came on 1 day" in page.words
+    assert "How certain this is cannot be said: jobs came on 1 day" in page.words
     told = json.loads((folder / "figures.json").read_text())
     assert [each["trace"] for each in told["comparison"]] == ["a.csv", HOSTILE]
     assert "sim_seconds" not in told["runs"][0]

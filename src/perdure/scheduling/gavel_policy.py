@@ -53,7 +53,7 @@ class _Account:
 
 @dataclass(slots=True)
 class Gavel:
-    """Fractions are computed anew when jobs come or go, at most every `reset_s`; until then newcomers hold a place.
+    """Fractions are computed again when jobs come or go, at most every `reset_s`; until then newcomers hold a place.
 
     A job runs on the GPUs that it asks for, with its batch; in a round on GPUs of one type. Types are filled one after
     the other, the fastest first, with those jobs first that lack most: by fraction over time received, then what they

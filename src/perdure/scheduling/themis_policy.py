@@ -181,7 +181,7 @@ def _placed(view: ElasticView, kind: GpuType, gpus: Mapping[int, int]) -> Plan:
 
 
 def _first(where: tuple[tuple[int, int], ...], gpus: int) -> tuple[tuple[int, int], ...]:
-    """At most so many of these GPUs, of the nodes with most of them."""
+    """At most this many of these GPUs, of the nodes with most of them."""
     found = list[tuple[int, int]]()
     for node, count in sorted(where, key=lambda part: -part[1]):
         taken = min(count, gpus)

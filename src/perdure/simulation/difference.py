@@ -1,7 +1,7 @@
 """By how much the jobs fare better or worse under one schedule than under another, and how sure that is.
 
 The jobs are the same, so each is compared with itself. Jobs that come together wait for each other, for days where the
-cluster is full: so days are drawn anew, a tenth of them in a row at a time (the circular block bootstrap of D. Politis
+cluster is full: so days are resampled, a tenth of them in a row at a time (the circular block bootstrap of D. Politis
 and J. Romano, 1992), and where there are several seeds, these too. The interval is widened as Student's t is wider than
 the normal distribution where values are as few as the blocks. All schedules see the same draws.
 """

@@ -82,9 +82,9 @@ class PolicyVerdict:
     def _how_sure(self) -> str:
         if self.days < LEAST_DAYS:
             days = f"{self.days} day{'' if self.days == 1 else 's'}"
-            return f"How sure that is cannot be told: jobs came on {days}, and {LEAST_DAYS} are needed."
+            return f"How certain this is cannot be said: jobs came on {days}, and {LEAST_DAYS} are needed."
         return (
-            f"Intervals are at 95%, from {self.days} days drawn anew, the same for all: they say what other days like "
+            f"Intervals are at 95%, from {self.days} resampled days, the same for all: they say what other days like "
             "these would change, not how well the simulation fits this cluster."
         )
 
@@ -150,7 +150,7 @@ def _who_loses(verdict: PolicyVerdict) -> str:
     if best is first:
         return "Nobody loses, since nothing changes."
     if verdict.days < LEAST_DAYS:
-        return "Nor can be told who loses."
+        return "Nor can it be said who loses."
     looked = Counter(kind for kind, _ in best.against_first if kind is not None)
     losers = best.losers
     if not losers:

@@ -14,7 +14,7 @@ _ELAPSED = re2.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,2}):(\d{2})(?:\.\d{
 _TIME = re2.compile(r"(?:(\d{1,6})-)?(\d{1,8})(?::(\d{1,4}))?(?::(\d{1,4}))?")
 _ENDLESS = ("UNLIMITED", "INFINITE")
 UNLIMITED = ("UNLIMITED", "Partition_Limit", "INVALID", "")
-"""A limit in accounting that is none."""
+"""No limit, in accounting."""
 
 
 @lru_cache(maxsize=1024)

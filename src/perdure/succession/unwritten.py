@@ -15,7 +15,7 @@ UNTOLD = "nobody wrote down how"
 
 
 def with_unwritten(chain: JobChain, seen: LinksSeen) -> JobChain:
-    """The chain, with each link that a job or a mark tells of and the chain does not know."""
+    """The chain, with each link that a job or a mark shows and the chain does not know."""
     for job in _submissions(chain, seen):
         number, tries = map(int, job.key.split("."))
         known = chain.link(number)

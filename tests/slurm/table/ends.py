@@ -183,7 +183,7 @@ def step_sent_hup(stage: Stage) -> Iterator[None]:
 
 @ENDS.row()
 def step_sent_term(stage: Stage) -> Iterator[None]:
-    """`scancel -s TERM JOB.STEP`: the step daemon tells of it, as of `scancel JOB.STEP`."""
+    """`scancel -s TERM JOB.STEP`: the step daemon reports it, as for `scancel JOB.STEP`."""
     job = _with_step(stage, "exit $?")
     yield
     _signal_step(stage, job, "TERM")

@@ -189,9 +189,9 @@
 
   const charts = new Map();
 
-  function drawAll(anew = false) {
+  function drawAll(again = false) {
     for (const [element, chart] of charts) {
-      if (!anew && element.isConnected) continue;
+      if (!again && element.isConnected) continue;
       chart.observer.disconnect();
       chart.plot.destroy();
       charts.delete(element);
