@@ -84,7 +84,7 @@ class PolicyVerdict:
             days = f"{self.days} day{'' if self.days == 1 else 's'}"
             return f"How certain this is cannot be said: jobs came on {days}, and {LEAST_DAYS} are needed."
         return (
-            f"Intervals are at 95%, from {self.days} resampled days, the same for all: they say what other days like "
+            f"Intervals are at 95%, from {self.days} days, resampled alike for all: they say what other days like "
             "these would change, not how well the simulation fits this cluster."
         )
 
