@@ -14,7 +14,7 @@ from perdure.scheduling.slurm.site_limits import AssociationLimits, QosLimits, S
 from perdure.waits import rollout
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition
-from perdure.waits.rollout import Scene, dependency_of, fixed_part, scene_of
+from perdure.waits.rollout import Scene, fixed_part, scene_of
 from tests.waits.test_past import NOW_S, past
 from tests.waits.test_queue import waiting
 
@@ -239,20 +239,6 @@ def test_age_is_taken_out_of_the_priority_that_is_shown() -> None:
     aged = SchedulerSettings(PrioritySettings(weights=PriorityWeights(age=1000), max_age_s=1000.0))
     job = waiting("1", priority=1600, eligible_s=NOW_S - 500)
     assert fixed_part(job, aged, NOW_S) == pytest.approx(1100)
-
-
-@pytest.mark.parametrize(
-    ("shown", "meant"),
-    [
-        ("afterok:12(unfulfilled)", "afterok:12"),
-        ("afterany:3_*(unfulfilled),after:9+5(unfulfilled)", "afterany:3,after:9"),
-        ("singleton(unfulfilled)", "singleton"),
-        ("aftercorr:5_*(unfulfilled)", ""),
-        ("(null)", ""),
-    ],
-)
-def test_dependencies_are_read_as_slurm_shows_them(shown: str, meant: str) -> None:
-    assert dependency_of(shown) == meant
 
 
 SHARED = (

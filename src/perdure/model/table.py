@@ -36,7 +36,7 @@ class Attempts:
 
 
 _SELDOM_TOLD: dict[str, Any] = {  # columns of which a blank takes no memory
-    "partition": "", "account": "", "qos": "", "dependency": "", "nice": np.int64(0), "cpus": np.int64(0),
+    "partition": "", "account": "", "qos": "", "dependency": "", "array": "", "nice": np.int64(0), "cpus": np.int64(0),
     "eligible_s": np.nan,
 }  # fmt: skip
 _BLANKS: dict[str, Any] = {
@@ -71,6 +71,7 @@ class JobTable:
     cpus: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # asked for; 0 is not known
     eligible_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # from when on it may start
     dependency: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))  # as for sbatch: "afterok:ID:ID"
+    array: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))  # "12%2": two of its tasks at once
     attempts: Attempts | None = None
     began_s: float = 0.0  # seconds since the epoch at which the trace began; 0 where unknown
 

@@ -60,3 +60,4 @@ class Asks:
     cpus: Ints | None = None
     eligible: Ints | None = None  # ticks from which on a job may start
     needs: Needs | None = None
+    array: Texts | None = None  # "12%2": of the tasks of array 12 two may run at once

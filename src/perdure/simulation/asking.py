@@ -16,10 +16,10 @@ _FIX = "Write it like afterok:ID:ID,singleton"
 
 def asks_of(table: JobTable, origin_s: float, ticks_per_s: int) -> Asks:
     """What a table tells; a column that is blank for all jobs is None. Raises `InputError`, naming the job."""
-    partition, account, qos = (_texts(table, name) for name in ("partition", "account", "qos"))
+    partition, account, qos, array = (_texts(table, name) for name in ("partition", "account", "qos", "array"))
     nice, nodes, cpus = (_counts(table, name) for name in ("nice", "nodes", "cpus"))
     eligible = _eligible(table, origin_s, ticks_per_s)
-    return Asks(partition, account, qos, nice, nodes, cpus, eligible, _needs(table))
+    return Asks(partition, account, qos, nice, nodes, cpus, eligible, _needs(table), array)
 
 
 def _texts(table: JobTable, name: str) -> Texts | None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.scheduling.slurm.site_limits import CPUS, GPUS, SiteLimits
 from perdure.waits.alternatives import Alternative, Sooner, alternatives, may_be_sooner, sooner
+from perdure.waits.awaited import doubts_on
 from perdure.waits.forecast import WaitForecast, of_samples
 from perdure.waits.hindcast import Fit, with_share
 from perdure.waits.holds import HeldBy, HoldKind, hold_of, named
@@ -187,6 +188,10 @@ def _doubts(job: QueuedJob, queue: Queue, site: AnswerBasis, scene: Scene, hold:
     if not site.is_watched and not site.own.is_known and (site.fit is None or not site.fit.is_known):
         found.append("not yet held against this site's past starts: perdure when fit does that")
     found += _doubts_on_limits(job, queue, site.limits, scene, hold)
+    found += doubts_on(job, queue, (each.job_id for each in scene.jobs)) if job.dependency else []
+    if job.parts > 1:
+        where = "" if len(job.partitions) < 2 else f", in {job.partitions[0]}"
+        found.append(f"its {job.parts} parts are simulated as one job, on equal parts of as many nodes{where}")
     if not scene.counts_gpus:
         found.append("jobs without GPUs are simulated by processors, without memory")
     return found

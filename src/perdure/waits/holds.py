@@ -12,6 +12,7 @@ from msgspec import structs
 
 from perdure.scheduling.slurm.site_limits import SiteLimits
 from perdure.slurm_words import reasons
+from perdure.waits.awaited import not_foreseen
 from perdure.waits.limits import LimitInTheWay, amount, limit_in_the_way
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, ahead_of
 
@@ -46,18 +47,20 @@ class HeldBy:
     ahead_gpus: int = 0  # that they ask for
     until_s: float | None = None  # nothing changes before this instant
     can_start: bool = True  # without that anybody changes something
+    not_foreseen: str = ""  # why futures do not know when it passes; "" where they do
 
     @property
     def is_simulated(self) -> bool:
         """Whether futures know when it passes; when nodes return and reservations begin or end they do not."""
-        return self.kind not in (HoldKind.NODES, HoldKind.RESERVATION)
+        return not self.not_foreseen and self.kind not in (HoldKind.NODES, HoldKind.RESERVATION)
 
 
 def not_told(hold: HeldBy) -> str:
     """Why no start is forecast, in the place of one."""
     if not hold.can_start:
         return "not as it is"
-    return "not forecast: when nodes return, and reservations begin or end, is not simulated"
+    why = hold.not_foreseen or "when nodes return, and reservations begin or end, is not simulated"
+    return f"not forecast: {why}"
 
 
 _FIXED: dict[str, tuple[HoldKind, str]] = {
@@ -126,7 +129,8 @@ def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC, limits: SiteLimits
     if job.is_held:  # whatever else it waits for
         return _held(job)
     if job.dependency and job.reason in ("Dependency", "", "None"):
-        return HeldBy(HoldKind.DEPENDENCY, f"it waits for {depends_on(job.dependency)}")
+        says = f"it waits for {depends_on(job.dependency)}"
+        return HeldBy(HoldKind.DEPENDENCY, says, not_foreseen=not_foreseen(job, queue))
     if job.reason == "BeginTime" or (job.eligible_s or 0) > queue.now_s:
         when = f"before {_clock(job.eligible_s, queue.now_s, zone)}" if job.eligible_s else "yet"
         return HeldBy(

@@ -32,6 +32,14 @@ class QueuedJob(Struct, frozen=True):
     excluded: tuple[str, ...] = ()  # nodes that it must not run on
     running_on: tuple[str, ...] = ()  # nodes that it has
     tasks: int = 1  # jobs alike that wait behind this one: the rest of an array
+    most_tasks: int | None = None  # of that array may run at once
+    parts: int = 1  # of a heterogeneous job, which start together
+    name: str = ""  # its owner's: compared, and never shown
+
+    @property
+    def array(self) -> str:
+        """The number under which all tasks of an array, or all parts of a heterogeneous job, go."""
+        return self.job_id.partition("_")[0].partition("+")[0].partition("[")[0]
 
     @property
     def is_waiting(self) -> bool:
@@ -86,7 +94,7 @@ class Queue(Struct, frozen=True):
         exact = next((job for job in self.jobs if job.job_id == job_id), None)
         if exact is not None:
             return exact
-        return next((job for job in self.jobs if job.job_id.partition("_")[0].partition("+")[0] == job_id), None)
+        return next((job for job in self.jobs if job.array == job_id.partition("+")[0]), None)
 
     def partition(self, name: str) -> QueuedPartition | None:
         return next((each for each in self.partitions if each.name == name), None)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import re2
 from msgspec import structs
 from numpy.random import Generator
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.settings import Partition, PriorityWeights, SchedulerSettings
 from perdure.scheduling.slurm.site_limits import CPUS, GPUS, SiteLimits
 from perdure.simulation.live import LiveQueue
+from perdure.waits.awaited import as_sbatch
 from perdure.waits.past import DAY_S, Past
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode
 from perdure.waits.unfinished import with_unfinished
@@ -42,7 +42,6 @@ MOST_TASKS = 1_000  # of one array
 MOST_ARRIVALS = 20_000  # in one future
 SURE = 8  # futures without a start, after which the others have none either
 CROWD = 1_000  # jobs; where more are there, priorities are calculated the less often: age alone moves them here
-_BRACKETS = re2.compile(r"\([^)]*\)")
 
 Floats = NDArray[np.float64]
 Kind = tuple[str, str, int]  # user, partition, GPUs
@@ -62,6 +61,7 @@ class Scene:
     counts_gpus: bool = True  # else processors
     sizes: tuple[int, ...] = ()  # GPUs of each node; nothing where they are only counted
     held: Mapping[str, Shares] = field(default_factory=dict)  # what running jobs have of which nodes, by job
+    awaits: Mapping[str, str] = field(default_factory=dict)  # dependencies, by job, as sbatch takes them
 
     @property
     def has_arrivals(self) -> bool:
@@ -189,7 +189,8 @@ class Scene:
             partition=np.array([self._partition(job) for job in jobs], np.str_),
             nice=np.array([self._nice(job) for job in jobs], np.int64),
             eligible_s=np.array([np.nan if job.eligible_s is None else job.eligible_s for job in jobs]),
-            dependency=np.array([job.dependency and dependency_of(job.dependency) for job in jobs], np.str_),
+            dependency=np.array([self.awaits.get(job.job_id, "") for job in jobs], np.str_),
+            array=np.array([_array(job) for job in jobs], np.str_),
             account=np.array([job.account for job in jobs], np.str_),
             qos=np.array([job.qos for job in jobs], np.str_),
         )
@@ -222,7 +223,7 @@ def scene_of(
     usable = {node.name: node.gpus if counts_gpus else node.cpus for node in nodes}
     there = [each for each in queue.jobs if not partitions.isdisjoint(each.partitions) and not each.is_held]
     counted = (_on_usable(counted_by(each, gpus=counts_gpus), usable) for each in there)
-    jobs = [task for each in counted if each.gpus for task in _tasks(each)]
+    jobs = _throttled([task for each in counted if each.gpus for task in _tasks(each)])
     jobs.sort(key=lambda each: (min(_came_s(each), queue.now_s), each.job_id))
     known = age_alone(settings, queue, partitions)
     sizes: tuple[int, ...] = ()
@@ -240,8 +241,9 @@ def scene_of(
     period_s = known.priority.calc_period_s * max(1.0, len(jobs) / CROWD)
     own = replace(known, qos=qos, associations=associations, priority=replace(known.priority, calc_period_s=period_s))
     scene = Scene(
-        queue.now_s, tuple(jobs), total, own, futures, duration_s, frozenset(partitions), counts_gpus, sizes, held
-    )
+        queue.now_s, tuple(jobs), total, own, futures, duration_s, frozenset(partitions), counts_gpus, sizes, held,
+        as_sbatch(jobs),
+    )  # fmt: skip
     return scene.without_those_that_never_fit() if sizes else scene
 
 
@@ -277,23 +279,6 @@ def fixed_part(job: QueuedJob, settings: SchedulerSettings, now_s: float) -> flo
     since_s = min(job.eligible_s if job.eligible_s is not None else now_s, now_s)
     age = min(1.0, (now_s - since_s) / settings.priority.max_age_s) if settings.priority.max_age_s else 1.0
     return max(0.0, job.priority - settings.priority.weights.age * age)
-
-
-def dependency_of(text: str) -> str:
-    """A dependency as sbatch takes it: ``afterok:12(unfulfilled)`` without what Slurm adds; "" for what is not known.
-
-    >>> dependency_of("afterok:12_*(unfulfilled),singleton(unfulfilled)")
-    'afterok:12,singleton'
-    """
-    found = []
-    for word in _BRACKETS.sub("", text).replace("?", ",").split(","):
-        kind, _, others = word.partition(":")
-        ids = [other.partition("_")[0].partition("+")[0] for other in others.split(":") if other[:1].isdigit()]
-        if kind == "singleton":
-            found.append(kind)
-        elif kind in ("after", "afterany", "afterok", "afternotok") and ids:
-            found.append(":".join((kind, *ids)))
-    return ",".join(found)
 
 
 def _fixed_by_kind(jobs: Iterable[QueuedJob], settings: SchedulerSettings, now_s: float) -> dict[Kind, float]:
@@ -418,6 +403,19 @@ def _tasks(job: QueuedJob) -> list[QueuedJob]:
         return [job]
     most = min(job.tasks, MOST_TASKS)
     return [job, *(structs.replace(job, job_id=f"{job.job_id}[{task}]", tasks=1) for task in range(1, most))]
+
+
+def _throttled(jobs: list[QueuedJob]) -> list[QueuedJob]:
+    """Running tasks count for the limit of their array, which only those that wait tell."""
+    most = {job.array: job.most_tasks for job in jobs if job.most_tasks is not None}
+    if not most:
+        return jobs
+    return [structs.replace(job, most_tasks=most.get(job.array)) for job in jobs]
+
+
+def _array(job: QueuedJob) -> str:
+    """As `JobTable.array` has it."""
+    return "" if job.most_tasks is None or not job.job_id else f"{job.array}%{job.most_tasks}"
 
 
 def _came_s(job: QueuedJob) -> float:

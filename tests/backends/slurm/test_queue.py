@@ -49,3 +49,32 @@ def test_an_array_that_waits_counts_its_tasks() -> None:
     )
     (record,) = read_jobs(text.encode(), MARK).whole
     assert (record.job_id, record.waiting_tasks) == ("7", 8)
+
+
+def test_a_limit_on_running_tasks_is_told_by_those_that_wait() -> None:
+    text = job(7, state="PENDING", start="Unknown", reason="JobArrayTaskLimit").replace(
+        "JobId=7 ", "JobId=7 ArrayJobId=7 ArrayTaskId=2-9%3 ArrayTaskThrottle=3 "
+    )
+    (told,) = queue_of(300.0, read_jobs(text.encode(), MARK).whole, (), ()).jobs
+    assert (told.most_tasks, told.tasks, told.array) == (3, 8, "7")
+
+
+def test_the_parts_of_a_heterogeneous_job_are_one_while_they_wait() -> None:
+    def parts(state: str, **more: str) -> str:
+        told = ((job(12 + part, state=state, **more), part) for part in (0, 1))
+        return "".join(
+            text.replace(f"JobId={12 + part} ", f"JobId={12 + part} HetJobId=12 HetJobOffset={part} ")
+            for text, part in told
+        )
+
+    waits, runs = (
+        queue_of(300.0, read_jobs(text.encode(), MARK).whole, (), ())
+        for text in (parts("PENDING", start="Unknown", reason="Priority"), parts("RUNNING", start="100"))
+    )
+    (whole,) = waits.jobs
+    assert (whole.job_id, whole.parts) == ("12", 2)
+    assert waits.job("12") == waits.job("12+1") == whole
+    assert [each.job_id for each in runs.jobs] == ["12+0", "12+1"]
+    assert (whole.gpus, whole.cpus, whole.nodes) == tuple(
+        sum(getattr(each, name) for each in runs.jobs) for name in ("gpus", "cpus", "nodes")
+    )

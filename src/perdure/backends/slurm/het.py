@@ -70,6 +70,7 @@ def _merged_record(job_id: str, parts: Sequence[JobRecord]) -> JobRecord:
         licences=_joined(part.licences for part in parts),
         node_count=sum(part.node_count for part in parts),
         tasks=sum(part.tasks for part in parts),
+        cpus=sum(part.cpus for part in parts),
         gpus_in_all=True,  # what it asks for cannot be cut by nodes
         components=len(parts),
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perdure.backends.slurm.config import Config, read_config
+from perdure.backends.slurm.het import merge_records
 from perdure.backends.slurm.node_records import NodeRecord, read_nodes
-from perdure.backends.slurm.records import JobRecord, read_jobs
+from perdure.backends.slurm.records import MAX_NAME, JobRecord, read_jobs
 from perdure.backends.slurm.tools import Dialog, Tools
 from perdure.errors import ClusterBusy
 from perdure.model.jobs import JobState
 from perdure.slurm_words.durations import duration_s
-from perdure.slurm_words.states import job_state
+from perdure.slurm_words.states import is_waiting, job_state
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueueLook
 
 
@@ -40,7 +41,9 @@ def queue_of(
     cluster: str = "",
 ) -> Queue:
     """The queue by what the controller knows; jobs that are over are left out."""
-    seen = (_job(record) for record in records)
+    told = list(records)
+    waiting = [record for record in told if is_waiting(record.state)]  # parts that run have nodes of their own
+    seen = map(_job, (*(record for record in told if not is_waiting(record.state)), *merge_records(waiting)))
     return Queue(
         now_s, tuple(job for job in seen if not job.state.is_over), tuple(map(_node, nodes)), partitions, cluster
     )
@@ -97,6 +100,9 @@ def _job(record: JobRecord) -> QueuedJob:
         excluded=record.excluded,
         running_on=() if waits else record.nodes,
         tasks=record.waiting_tasks if waits else 1,
+        most_tasks=record.most_tasks if waits else None,
+        parts=record.components,
+        name=record.name[:MAX_NAME],
     )
 
 

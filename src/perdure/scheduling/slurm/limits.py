@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from perdure.scheduling.slurm.settings import RunningLimits
 
 GPU = "GRES"
+ARRAY = "JobArray"
 
 
 @dataclass(frozen=True, slots=True)
 class LimitHolder:
-    """A QOS or an association that has limits; `user` counts for those that hold for each user."""
+    """A QOS, an association or an array that has limits; `user` counts for those that hold for each user."""
 
-    kind: str  # "QOS" or "Assoc"
+    kind: str  # "QOS", "Assoc" or `ARRAY`
     key: Hashable
     user: int
     limits: RunningLimits
@@ -58,7 +59,7 @@ class LimitCounts:
         for holder in holders:
             limits, whole, own = holder.limits, holder.key, (holder.key, holder.user)
             if _above(self.jobs[whole] + 1, limits.grp_jobs):
-                return f"{holder.kind}GrpJobsLimit"
+                return "JobArrayTaskLimit" if holder.kind == ARRAY else f"{holder.kind}GrpJobsLimit"
             if _above(self.gpus[whole] + gpus, limits.grp_gpus):
                 return f"{holder.kind}Grp{GPU}"
             if _above(self.jobs[own] + 1, limits.max_jobs_per_user):

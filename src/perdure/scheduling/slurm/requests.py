@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.scheduling.slurm.associations import Associations, associations_of
-from perdure.scheduling.slurm.limits import LimitHolder, refusal
+from perdure.scheduling.slurm.limits import ARRAY, LimitHolder, refusal
 from perdure.scheduling.slurm.priority import Sizes, normalised, size_factor
 from perdure.scheduling.slurm.settings import Partition, RunningLimits, SchedulerSettings
 from perdure.scheduling.view import View
@@ -159,18 +159,19 @@ def _holders(
     qos: NDArray[np.int64],
     associations: Associations,
 ) -> tuple[tuple[LimitHolder, ...], ...]:
-    """Those that have a limit at all; jobs of one user, account, QOS and partition share a tuple.
+    """Those that have a limit at all; jobs of one user, account, QOS, partition and array share a tuple.
 
     A limit that a QOS sets takes the place of the same one further on; jobs count there all the same.
     """
     limits = {each.limits for each in settings.qos} | {each.limits for each in associations.known}
-    if limits <= {RunningLimits()}:
+    arrays = view.asks.array
+    if limits <= {RunningLimits()} and arrays is None:
         return ((),) * len(view.gpus)
     known = {each.name: each for each in settings.qos}
-    made: dict[tuple[int, int, int, int], tuple[LimitHolder, ...]] = {}
+    made: dict[tuple[int, ...], tuple[LimitHolder, ...]] = {}
 
-    def holders(node: int, place: int, named: int, user: int) -> tuple[LimitHolder, ...]:
-        found: list[LimitHolder] = []
+    def holders(node: int, place: int, named: int, user: int, array: int) -> tuple[LimitHolder, ...]:
+        found = [] if arrays is None else _of_array(arrays.words[array])
         of_qos: list[RunningLimits] = []
         of_part, own = known.get(partitions[place].qos), settings.qos[named] if named >= 0 else None
         both = (own, of_part) if own is not None and own.over_partition else (of_part, own)
@@ -183,13 +184,20 @@ def _holders(
                 found.append(LimitHolder("Assoc", ("assoc", above), user, its.unless_in(of_qos)))
         return tuple(found)
 
-    keys = zip(associations.of_job, partition.tolist(), qos.tolist(), view.user, strict=True)
+    of_array = [0] * len(view.gpus) if arrays is None else arrays.of.tolist()
+    keys = zip(associations.of_job, partition.tolist(), qos.tolist(), view.user, of_array, strict=True)
     rows = []
     for key in keys:
         if key not in made:
             made[key] = holders(*key)
         rows.append(made[key])
     return tuple(rows)
+
+
+def _of_array(text: str) -> list[LimitHolder]:
+    """The limit on running tasks of an array: of "12%2", or none."""
+    name, _, most = text.partition("%")
+    return [LimitHolder(ARRAY, ("array", name), 0, RunningLimits(grp_jobs=int(most)))] if most.isdecimal() else []
 
 
 def _refused(
