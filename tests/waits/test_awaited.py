@@ -14,7 +14,7 @@ from perdure.waits import rollout
 from perdure.waits.answer import AnswerBasis, WaitAnswer, answer
 from perdure.waits.holds import not_told
 from perdure.waits.past import Past
-from perdure.waits.queue import Queue, QueuedJob
+from perdure.waits.queue import Queue, QueuedJob, QueuedReservation
 from perdure.waits.rollout import scene_of
 from perdure.waits.run_times import RunTimes
 from tests.waits.test_past import NOW_S
@@ -124,3 +124,16 @@ def test_the_parts_of_a_heterogeneous_job_start_together_which_is_said() -> None
     assert told.forecast is not None
     assert told.forecast.median_s == pytest.approx(600)
     assert any("its 2 parts are simulated as one job" in each for each in told.forecast.remarks)
+
+
+def test_a_reservation_that_comes_before_the_job_would_have_ended_is_named() -> None:
+    kept = QueuedReservation("maint", NOW_S + 9000, NOW_S + 12_600, ("n1",))
+    long, short = (asking("9", 8, walltime_s=limit_s) for limit_s in (10_000.0, 600.0))
+    remarks: list[list[str]] = []
+    for job in (long, short):
+        there = structs.replace(queue(ends_in(600, "1"), job), reservations=(kept,))
+        told = answer(job, there, AnswerBasis(SchedulerSettings(), WHOLE), np.random.default_rng(0))
+        assert told.forecast is not None
+        remarks.append([each for each in told.forecast.remarks if "reservation" in each])
+    assert [len(each) for each in remarks] == [1, 0]
+    assert remarks[0][0].startswith("reservation maint of n1 begins in 2.5 h, which is not simulated: ")

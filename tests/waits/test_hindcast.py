@@ -13,7 +13,7 @@ from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.simulation.simulate import simulate
 from perdure.waits.forecast import LEVELS, of_samples
-from perdure.waits.hindcast import ENOUGH, FLOOR_S, Fit, before, fit, queue_at, shifts_of
+from perdure.waits.hindcast import ENOUGH, FLOOR_S, Fit, before, fit, queue_at, share_in_use, shifts_of
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedNode, QueuedPartition
 from perdure.waits.unfinished import with_unfinished
@@ -68,7 +68,16 @@ def test_a_site_that_uses_fewer_gpus_than_it_has_is_found_out() -> None:
     past = recorded(13)  # of 16
     made = fit(QUEUE, SchedulerSettings(), past, np.random.default_rng(0), instants=24, samples=4)
     assert made.is_known
-    assert made.gpus_share < 1.0
+    assert made.gpus_share == 13 / 16
+
+
+def test_a_site_that_uses_all_its_gpus_is_let_have_them() -> None:
+    assert share_in_use(recorded(16), 16) == 1.0
+
+
+def test_where_hardly_anybody_waits_nothing_is_known_of_what_may_be_used() -> None:
+    past = recorded(64)
+    assert share_in_use(past, 640) == 1.0
 
 
 @pytest.mark.parametrize("off", [0.3, -0.4])

@@ -11,7 +11,7 @@ from perdure.model.jobs import JobState
 from perdure.scheduling.slurm.site_limits import AssociationLimits, QosLimits, SiteLimits, TresLimits
 from perdure.waits.holds import HoldKind, hold_of
 from perdure.waits.limits import with_defaults
-from perdure.waits.queue import QueuedJob
+from perdure.waits.queue import QueuedJob, QueuedReservation
 from tests.waits.test_queue import queue, waiting
 
 
@@ -214,3 +214,22 @@ def test_nodes_that_are_kept_for_a_higher_partition_are_no_nodes_out_of_service(
     for lacks in ({"gpus": 16}, {"required": ("gone",)}, {"excluded": ("n0",), "gpus": 12}):
         mine = waiting("9", reason=HIGHER, **lacks)
         assert hold_of(mine, queue(mine)).kind is HoldKind.NODES
+
+
+def test_a_reservation_is_told_with_when_it_begins() -> None:
+    """At 00:00 now; node n0 is kept from 01:00 to 03:00."""
+    kept = QueuedReservation("maint", 3600.0, 10_800.0, ("n0",))
+    long = waiting("9", reason="ReqNodeNotAvail,_May_be_reserved_for_other_job", walltime_s=7200.0)
+    own = waiting("8", reason="Reservation", reservation="maint")
+    there = structs.replace(queue(long, own), reservations=(kept,))
+    hold = hold_of(long, there)
+    assert hold.says == (
+        "it would still run when reservation maint of its nodes begins at 01:00, which ends at 03:00: "
+        f"with --time below {(3600 - int(there.now_s)) // 60} minutes it may start"
+    )
+    assert hold_of(own, there).says == "the reservation maint that it asks for begins at 01:00"
+    assert not hold_of(own, there).is_simulated
+    short = structs.replace(long, walltime_s=600.0)
+    assert there.reservation_in_the_way(short, there.now_s) is None
+    assert there.reservation_in_the_way(short, 3500.0) == kept
+    assert there.reservation_in_the_way(own, 3500.0) is None

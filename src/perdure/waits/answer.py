@@ -104,7 +104,8 @@ def answer(
     if found.forecast is None:
         return found
     may_change = hold.kind in (HoldKind.PRIORITY, HoldKind.RESOURCES, HoldKind.NOTHING, HoldKind.LIMIT)
-    better = _sooner(job, queue, site, scene, start_s, rng) if with_alternatives and may_change else []
+    may_change &= with_alternatives and job.parts == 1
+    better = _sooner(job, queue, site, scene, start_s, rng) if may_change else []
     return replace(found, sooner=tuple(better))
 
 
@@ -166,7 +167,8 @@ def _forecast(
     wait_s = np.minimum(start_s - queue.now_s, HORIZON_S)
     if hold.until_s is not None:
         wait_s = np.maximum(wait_s, hold.until_s - queue.now_s)
-    told = of_samples(queue.now_s, wait_s, (*site.remarks, *_doubts(job, queue, site, scene, hold)))
+    doubts = _doubts(job, queue, site, scene, hold, queue.now_s + float(np.median(wait_s)))
+    told = of_samples(queue.now_s, wait_s, (*site.remarks, *doubts))
     by_fit = told if site.fit is None else site.fit.corrected(told)
     return replace(site.own.corrected(by_fit, job), raw_s=told.wait_s)
 
@@ -176,8 +178,8 @@ def _scene(job: QueuedJob, queue: Queue, site: AnswerBasis, rng: Generator, samp
     return scene if site.fit is None else with_share(scene, site.fit.gpus_share)
 
 
-def _doubts(job: QueuedJob, queue: Queue, site: AnswerBasis, scene: Scene, hold: HeldBy) -> list[str]:
-    """What the reader should know of this answer."""
+def _doubts(job: QueuedJob, queue: Queue, site: AnswerBasis, scene: Scene, hold: HeldBy, start_s: float) -> list[str]:
+    """What the reader should know of this answer, which tells a start at that instant."""
     found = list(site.limits.remarks)
     if not scene.has_arrivals:
         found.append("no history of who comes: by the jobs that are there alone, as if nobody else came")
@@ -189,6 +191,12 @@ def _doubts(job: QueuedJob, queue: Queue, site: AnswerBasis, scene: Scene, hold:
         found.append("not yet held against this site's past starts: perdure when fit does that")
     found += _doubts_on_limits(job, queue, site.limits, scene, hold)
     found += doubts_on(job, queue, (each.job_id for each in scene.jobs)) if job.dependency else []
+    kept = queue.reservation_in_the_way(job, start_s)
+    if kept is not None:
+        found.append(
+            f"reservation {kept.name} of {named(kept.nodes)} begins in {(kept.begin_s - queue.now_s) / 3600:.1f} h, "
+            "which is not simulated: if the job would still run then, it may take longer"
+        )
     if job.parts > 1:
         where = "" if len(job.partitions) < 2 else f", in {job.partitions[0]}"
         found.append(f"its {job.parts} parts are simulated as one job, on equal parts of as many nodes{where}")
@@ -199,7 +207,7 @@ def _doubts(job: QueuedJob, queue: Queue, site: AnswerBasis, scene: Scene, hold:
 
 def _doubts_on_limits(job: QueuedJob, queue: Queue, limits: SiteLimits, scene: Scene, hold: HeldBy) -> list[str]:
     """What limits do that futures do not show."""
-    if hold.kind is HoldKind.LIMIT:
+    if hold.kind is HoldKind.LIMIT and job.most_tasks is None:
         found = limit_in_the_way(job, queue, limits)
         counted = GPUS if scene.counts_gpus else CPUS
         if found is None or found.tres not in ("", counted):

@@ -30,7 +30,8 @@ from perdure.waits.unfinished import with_unfinished
 FLOOR_S = 60.0  # errors of shorter waits are the scheduler's cycles, not ours
 ENOUGH = 30  # answers that a correction can be read from
 WIDEST = 1.5  # decades by which a quantile is moved at most
-SHARES = (1.0, 0.95, 0.9, 0.8)  # of the GPUs that jobs may really use, of which the likeliest is chosen
+LEAST_WAITING = 0.02  # of the time: where jobs wait for less, it does not show how many GPUs they may use
+MUCH_WORSE = 0.05  # decades: by so much answers may be off more, and it is noise
 FIT_DAYS = 14  # what was learnt longer ago is forgotten
 MOST_JOBS = 8  # asked about at one instant
 
@@ -96,16 +97,43 @@ def fit(
     """
     past = with_unfinished(past, queue.jobs)
     seed = int(rng.integers(2**32))
-    tried = {}
-    for share in SHARES:
-        tried[share] = _ask(queue, settings, past, np.random.default_rng(seed), max(8, instants // 2), samples, share)
-    best = min(SHARES, key=lambda share: (round(tried[share].error, 2) if len(tried[share].truth_s) else 0.0, -share))
+    seen, best = share_in_use(past, sum(node.gpus for node in queue.nodes if node.is_usable)), 1.0
+    if seen < 1:
+        few = max(8, instants // 2)
+        less, whole = (
+            _ask(queue, settings, past, np.random.default_rng(seed), few, samples, share) for share in (seen, 1.0)
+        )
+        if len(less.truth_s) and less.error <= whole.error + MUCH_WORSE:  # else it is limits that keep GPUs idle
+            best = seen
     said = _ask(queue, settings, past, np.random.default_rng(seed + 1), instants, samples, best)
     n = len(said.truth_s)
     if n < ENOUGH:
         return Fit(queue.now_s, n)
     shifts = shifts_of(said.truth_s, said.quantiles_s, said.at_least)
     return Fit(queue.now_s, n, best, shifts, said.error, said.covered)
+
+
+def share_in_use(past: Past, gpus: int) -> float:
+    """The share of the GPUs in service that jobs have held at the most while others waited; 1 where few ever waited.
+
+    A hundredth of that time may have seen more: accounting dates some ends late.
+    """
+    jobs = past.jobs
+    started, ended = (np.where(np.isfinite(at), at, past.until_s) for at in (jobs.start_s, jobs.end_s))
+    came = np.where(np.isfinite(jobs.eligible_s), jobs.eligible_s, jobs.submit_s)
+    times = np.concatenate([started, ended, came, started])
+    n = len(jobs)
+    used = np.concatenate([jobs.gpus, -jobs.gpus, np.zeros(2 * n, np.int64)])
+    waiting = np.concatenate([np.zeros(2 * n, np.int64), np.ones(n, np.int64), -np.ones(n, np.int64)])
+    order = np.argsort(times, kind="stable")
+    lasted = np.diff(times[order], append=past.until_s)
+    lasted[np.cumsum(waiting[order]) <= 0] = 0.0
+    if not n or not gpus or lasted.sum() < LEAST_WAITING * past.span_s:
+        return 1.0
+    used = np.cumsum(used[order])
+    by_use = np.argsort(-used, kind="stable")
+    above = np.cumsum(lasted[by_use]) > lasted.sum() / 100
+    return float(min(1.0, used[by_use[int(np.argmax(above))]] / gpus))
 
 
 def shifts_of(truth_s: Floats, quantiles_s: Floats, at_least: NDArray[np.bool_] | None = None) -> tuple[float, ...]:

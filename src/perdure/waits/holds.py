@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 
@@ -141,11 +141,11 @@ def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC, limits: SiteLimits
     if (refused := _refused(job, queue)) is not None:
         return refused
     if (told := _told(job)) is not None:
-        return told
+        return _in_reservation(told, job, queue, zone)
     if job.reason.startswith(_NODES_BUSY) and _fits_in_service(job, queue):
         return _in_line(structs.replace(job, reason="Priority"), queue, zone)
     if job.reason.startswith(_NODES_OUT):
-        return _without_nodes(job, queue)
+        return _without_nodes(job, queue, zone)
     known = limit_in_the_way(job, queue, limits) if limits is not None and _may_be_limited(job) else None
     if known is not None:
         return _by_limit(job, known, queue.now_s, zone)
@@ -279,11 +279,26 @@ def _in_line(job: QueuedJob, queue: Queue, zone: tzinfo) -> HeldBy:
     return HeldBy(HoldKind.OTHER, f"Slurm says {job.reason}", ahead, gpus)
 
 
-def _without_nodes(job: QueuedJob, queue: Queue) -> HeldBy:
+def _in_reservation(told: HeldBy, job: QueuedJob, queue: Queue, zone: tzinfo) -> HeldBy:
+    """What is told of a job in a reservation that is to begin, with when that is."""
+    own = next((each for each in queue.reservations if each.name == job.reservation), None)
+    if told.kind is not HoldKind.RESERVATION or own is None or own.begin_s <= queue.now_s:
+        return told
+    says = f"the reservation {own.name} that it asks for begins at {_clock(own.begin_s, queue.now_s, zone)}"
+    return replace(told, says=says, until_s=own.begin_s)
+
+
+def _without_nodes(job: QueuedJob, queue: Queue, zone: tzinfo) -> HeldBy:
     """Nodes that it needs are out of service, or kept for others."""
     if "reserved" in job.reason.lower() and not job.reason.startswith(_NODES_BUSY):
-        says = "it would still run when a reservation of its nodes begins: with a shorter --time it may start"
-        return HeldBy(HoldKind.RESERVATION, says)
+        found = queue.reservation_in_the_way(job, queue.now_s)
+        if found is None:
+            says = "it would still run when a reservation of its nodes begins: with a shorter --time it may start"
+            return HeldBy(HoldKind.RESERVATION, says)
+        begin, end = (_clock(at_s, queue.now_s, zone) for at_s in (found.begin_s, found.end_s))
+        minutes = int(found.begin_s - queue.now_s) // 60
+        says = f"it would still run when reservation {found.name} of its nodes begins at {begin}, which ends at {end}"
+        return HeldBy(HoldKind.RESERVATION, f"{says}: with --time below {minutes} minutes it may start")
     wanted = job.required or tuple(node.name for node in queue.nodes_of(job.partitions))
     out = [node.name for node in queue.nodes if node.name in wanted and not node.is_usable]
     says = f"nodes that it needs are down, drained or reserved{f' ({named(out)})' if out else ''}"

@@ -33,6 +33,7 @@ class QueuedJob(Struct, frozen=True):
     running_on: tuple[str, ...] = ()  # nodes that it has
     tasks: int = 1  # jobs alike that wait behind this one: the rest of an array
     most_tasks: int | None = None  # of that array may run at once
+    reservation: str = ""  # in which it is to run
     parts: int = 1  # of a heterogeneous job, which start together
     name: str = ""  # its owner's: compared, and never shown
 
@@ -80,6 +81,15 @@ class QueuedPartition(Struct, frozen=True):
     qos: str = ""  # whose limits hold for all its jobs
 
 
+class QueuedReservation(Struct, frozen=True):
+    """Nodes that are kept for some from an instant on, as for maintenance."""
+
+    name: str
+    begin_s: float
+    end_s: float
+    nodes: tuple[str, ...]
+
+
 class Queue(Struct, frozen=True):
     """All of it, at `now_s` of the manager's clock."""
 
@@ -88,6 +98,7 @@ class Queue(Struct, frozen=True):
     nodes: tuple[QueuedNode, ...]
     partitions: tuple[QueuedPartition, ...]
     cluster: str = ""
+    reservations: tuple[QueuedReservation, ...] = ()
 
     def job(self, job_id: str) -> QueuedJob | None:
         """The job of that id; of an array's id, the record of its waiting tasks or else its first task."""
@@ -104,6 +115,17 @@ class Queue(Struct, frozen=True):
 
     def running(self) -> Iterator[QueuedJob]:
         return (job for job in self.jobs if job.is_running)
+
+    def reservation_in_the_way(self, job: QueuedJob, start_s: float) -> QueuedReservation | None:
+        """The first to come for others on nodes that a job may have, if one that starts then would still run."""
+        names = {node.name for node in self.nodes_of(job.partitions)}
+        until_s = float("inf") if job.walltime_s is None else start_s + job.walltime_s
+        found = (
+            each
+            for each in self.reservations
+            if each.name != job.reservation and not names.isdisjoint(each.nodes) and self.now_s < each.begin_s < until_s
+        )
+        return min(found, key=lambda each: each.begin_s, default=None)
 
     def nodes_of(self, partitions: tuple[str, ...]) -> tuple[QueuedNode, ...]:
         """The nodes of any of these partitions, usable or not."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.backends.slurm.queue import queue_of, read_partitions
+from perdure.backends.slurm.queue import queue_of, read_partitions, read_reservations
 from perdure.backends.slurm.records import read_jobs
 from perdure.model.jobs import JobState
 from tests.backends.slurm.text import MARK, job
@@ -78,3 +78,17 @@ def test_the_parts_of_a_heterogeneous_job_are_one_while_they_wait() -> None:
     assert (whole.gpus, whole.cpus, whole.nodes) == tuple(
         sum(getattr(each, name) for each in runs.jobs) for name in ("gpus", "cpus", "nodes")
     )
+
+
+def test_reservations_are_told_with_their_nodes_and_times() -> None:
+    text = (
+        f"ReservationName=maint StartTime=7200~{MARK} EndTime=10800~{MARK} Duration=01:00:00 Nodes=node[1-2] NodeCnt=2 "
+        "Features=(null) Flags=MAINT,SPEC_NODES TRES=cpu=16 Users=root Accounts=(null) State=INACTIVE\n"
+        "No reservations in the system\n"
+    )
+    (found,) = read_reservations(text.encode(), MARK)
+    assert (found.name, found.begin_s, found.end_s, found.nodes) == ("maint", 7200, 10800, ("node1", "node2"))
+    record = job(7, state="PENDING", start="Unknown", reason="Reservation")
+    told = record.replace(" Features=(null)", " Features=(null) DelayBoot=00:00:00 Reservation=class OverSubscribe=OK")
+    assert told != record
+    assert queue_of(300.0, read_jobs(told.encode(), MARK).whole, (), ()).jobs[0].reservation == "class"

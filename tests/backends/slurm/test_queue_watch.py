@@ -29,6 +29,7 @@ class Controller:
         told = {
             "show config": f"Configuration data as of {int(time.time()) + self.ahead_s}~{MARK}\nClusterName = c\n",
             "show partition": "PartitionName=main Default=YES State=UP\n",
+            "show reservation": "No reservations in the system\n",
         }
         return ToolAnswer(told[command].encode(), b"")
 
@@ -49,6 +50,6 @@ def test_what_no_look_tells_is_asked_for_only_where_it_is_wanted_and_seldom():
     watch.last()
     for now in (200.0, 201.0, 200.0 + PARTITIONS_EVERY_S - 1.0):
         watch.note(now, (), ())
-    assert controller.asked == 2
+    assert controller.asked == 3
     watch.note(200.0 + PARTITIONS_EVERY_S, (), ())
-    assert controller.asked == 4
+    assert controller.asked == 6

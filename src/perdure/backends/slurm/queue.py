@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.het import merge_records
 from perdure.backends.slurm.node_records import NodeRecord, read_nodes
-from perdure.backends.slurm.records import MAX_NAME, JobRecord, read_jobs
+from perdure.backends.slurm.records import MAX_NAME, JobRecord, instant, read_jobs
 from perdure.backends.slurm.tools import Dialog, Tools
 from perdure.errors import ClusterBusy
+from perdure.model.hostlist import expand
 from perdure.model.jobs import JobState
 from perdure.slurm_words.durations import duration_s
 from perdure.slurm_words.states import is_waiting, job_state
-from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueueLook
+from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueuedReservation, QueueLook
 
 
 def read_queue(tools: Tools) -> QueueLook:
@@ -26,7 +27,9 @@ def read_queue(tools: Tools) -> QueueLook:
         jobs = read_jobs(_answer(scontrol, "show job"), scontrol.mark)
         nodes = read_nodes(_answer(scontrol, "show node"), scontrol.mark)
         partitions = ask_partitions(scontrol)
-    return look_of(queue_of(config.time_s, jobs.whole, nodes, partitions, config.cluster), config)
+        reservations = ask_reservations(scontrol)
+    queue = queue_of(config.time_s, jobs.whole, nodes, partitions, config.cluster, reservations)
+    return look_of(queue, config)
 
 
 def look_of(queue: Queue, config: Config) -> QueueLook:
@@ -39,19 +42,24 @@ def queue_of(
     nodes: Iterable[NodeRecord],
     partitions: tuple[QueuedPartition, ...],
     cluster: str = "",
+    reservations: tuple[QueuedReservation, ...] = (),
 ) -> Queue:
     """The queue by what the controller knows; jobs that are over are left out."""
     told = list(records)
     waiting = [record for record in told if is_waiting(record.state)]  # parts that run have nodes of their own
     seen = map(_job, (*(record for record in told if not is_waiting(record.state)), *merge_records(waiting)))
-    return Queue(
-        now_s, tuple(job for job in seen if not job.state.is_over), tuple(map(_node, nodes)), partitions, cluster
-    )
+    jobs = tuple(job for job in seen if not job.state.is_over)
+    return Queue(now_s, jobs, tuple(map(_node, nodes)), partitions, cluster, reservations)
 
 
 def ask_partitions(scontrol: Dialog) -> tuple[QueuedPartition, ...]:
     """What ``show partition`` tells. Raises `ClusterBusy`."""
     return read_partitions(_answer(scontrol, "show partition"))
+
+
+def ask_reservations(scontrol: Dialog) -> tuple[QueuedReservation, ...]:
+    """What ``show reservation`` tells; nothing where there is none. Raises `ClusterBusy` where no answer comes."""
+    return read_reservations(scontrol.ask("show reservation").out, scontrol.mark)
 
 
 def read_partitions(text: bytes) -> tuple[QueuedPartition, ...]:
@@ -73,6 +81,17 @@ def read_partitions(text: bytes) -> tuple[QueuedPartition, ...]:
                     qos="" if own.get("QoS", "N/A") == "N/A" else own["QoS"],
                 )
             )
+    return tuple(found)
+
+
+def read_reservations(text: bytes, mark: str) -> tuple[QueuedReservation, ...]:
+    """Read the answer to ``show reservation``, one a line. Only administrators write text there."""
+    found = []
+    for line in text.decode("utf-8", "replace").splitlines():
+        own = dict(word.partition("=")[::2] for word in line.removeprefix("scontrol: ").split())
+        begin_s, end_s = (instant(own.get(key, ""), mark) for key in ("StartTime", "EndTime"))
+        if (name := own.get("ReservationName")) and begin_s is not None and end_s is not None:
+            found.append(QueuedReservation(name, float(begin_s), float(end_s), expand(own.get("Nodes", ""))))
     return tuple(found)
 
 
@@ -101,6 +120,7 @@ def _job(record: JobRecord) -> QueuedJob:
         running_on=() if waits else record.nodes,
         tasks=record.waiting_tasks if waits else 1,
         most_tasks=record.most_tasks if waits else None,
+        reservation=record.reservation if waits else "",
         parts=record.components,
         name=record.name[:MAX_NAME],
     )

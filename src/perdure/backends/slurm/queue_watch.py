@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from perdure.backends.slurm.asking import answered
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.node_records import NodeRecord
-from perdure.backends.slurm.queue import ask_partitions, look_of, queue_of
+from perdure.backends.slurm.queue import ask_partitions, ask_reservations, look_of, queue_of
 from perdure.backends.slurm.records import JobRecord
 from perdure.backends.slurm.tools import Dialogs
 from perdure.errors import PerdureError
-from perdure.waits.queue import QueuedPartition, QueueLook
+from perdure.waits.queue import QueuedPartition, QueuedReservation, QueueLook
 
 PARTITIONS_EVERY_S = 600.0  # what an administrator changes by hand is asked for so often
 
@@ -25,6 +25,7 @@ class _QueueRest:
 
     asked_s: float
     partitions: tuple[QueuedPartition, ...]
+    reservations: tuple[QueuedReservation, ...]
     config: Config
     ahead_s: float  # by how much slurmctld's clock is ahead of this machine's
 
@@ -45,7 +46,7 @@ class QueueWatch:
         if seen is None or rest is None:
             return None
         at_s, records, nodes = seen
-        queue = queue_of(at_s + rest.ahead_s, records, nodes, rest.partitions, rest.config.cluster)
+        queue = queue_of(at_s + rest.ahead_s, records, nodes, rest.partitions, rest.config.cluster, rest.reservations)
         return look_of(queue, rest.config)
 
     def note(self, now: float, records: tuple[JobRecord, ...], nodes: tuple[NodeRecord, ...]) -> None:
@@ -58,7 +59,7 @@ class QueueWatch:
         if not self._is_wanted or (self._rest and now < self._rest.asked_s + PARTITIONS_EVERY_S):
             return
         with contextlib.suppress(PerdureError), self._dialogs.dialog() as scontrol:
-            partitions = ask_partitions(scontrol)
+            partitions, reservations = ask_partitions(scontrol), ask_reservations(scontrol)
             config = read_config(answered(scontrol, "show config"), scontrol.mark)
             ahead_s = 0.0 if config.time_s is None else config.time_s - math.floor(time.time())
-            self._rest = _QueueRest(now, partitions, config, ahead_s)
+            self._rest = _QueueRest(now, partitions, reservations, config, ahead_s)
