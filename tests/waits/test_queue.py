@@ -48,6 +48,15 @@ def test_what_may_not_start_yet_or_is_held_stands_before_nobody() -> None:
     assert not ahead_of(mine, queue(mine, later, depends, held))
 
 
+def test_a_task_that_waits_is_found_with_its_array() -> None:
+    array = waiting("7", tasks=5, task_list="2-4,10-20:5")
+    found = queue(waiting("7_1"), array)
+    assert all(found.job(f"7_{task}") == array for task in (2, 4, 10, 15))
+    assert [found.job(f"7_{task}") for task in (5, 11, 21)] == [None] * 3
+    cut = waiting("8", tasks=5, task_list="2-4,...")
+    assert queue(cut).job("8_99") == cut
+
+
 def test_an_array_is_found_by_its_own_number() -> None:
     rest, task = waiting("7", tasks=5), QueuedJob("7_1", "mira", JobState.RUNNING, ("main",))
     assert queue(task, rest).job("7") is rest

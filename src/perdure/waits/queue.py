@@ -32,6 +32,7 @@ class QueuedJob(Struct, frozen=True):
     excluded: tuple[str, ...] = ()  # nodes that it must not run on
     running_on: tuple[str, ...] = ()  # nodes that it has
     tasks: int = 1  # jobs alike that wait behind this one: the rest of an array
+    task_list: str = ""  # their numbers: "2-4,9", "0-98:2"; cut short with "..."
     most_tasks: int | None = None  # of that array may run at once
     reservation: str = ""  # in which it is to run
     parts: int = 1  # of a heterogeneous job, which start together
@@ -41,6 +42,18 @@ class QueuedJob(Struct, frozen=True):
     def array(self) -> str:
         """The number under which all tasks of an array, or all parts of a heterogeneous job, go."""
         return self.job_id.partition("_")[0].partition("+")[0].partition("[")[0]
+
+    def has_task(self, task: int) -> bool:
+        """Whether a task of its array waits behind this one."""
+        for part in self.task_list.split(","):
+            bounds, _, step = part.partition(":")
+            first, _, last = bounds.partition("-")
+            if not first.isdecimal():
+                return bool(part)  # the list is cut short
+            rest = range(int(first), int(last if last.isdecimal() else first) + 1, int(step) if step.isdecimal() else 1)
+            if task in rest:
+                return True
+        return False
 
     @property
     def is_waiting(self) -> bool:
@@ -101,11 +114,15 @@ class Queue(Struct, frozen=True):
     reservations: tuple[QueuedReservation, ...] = ()
 
     def job(self, job_id: str) -> QueuedJob | None:
-        """The job of that id; of an array's id, the record of its waiting tasks or else its first task."""
+        """The job of that id; of an array's id, or of one of its waiting tasks, the record of these; or else its first
+        task.
+        """
         exact = next((job for job in self.jobs if job.job_id == job_id), None)
         if exact is not None:
             return exact
-        return next((job for job in self.jobs if job.array == job_id.partition("+")[0]), None)
+        array, _, task = job_id.partition("+")[0].partition("_")
+        alike = (job for job in self.jobs if job.array == array)
+        return next((job for job in alike if not task.isdecimal() or job.has_task(int(task))), None)
 
     def partition(self, name: str) -> QueuedPartition | None:
         return next((each for each in self.partitions if each.name == name), None)

@@ -53,7 +53,16 @@ def test_limits_of_all_forms_that_sbatch_takes(text: str, seconds: float | None)
     assert asked(f"#SBATCH --time={text}").walltime_s == seconds
 
 
-@pytest.mark.parametrize("line", ["#SBATCH --time=soon", "#SBATCH --nodes=two", "#SBATCH --comment='open"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#SBATCH --time=soon",
+        "#SBATCH --nodes=two",
+        "#SBATCH --gpus=x",
+        "#SBATCH --gpus-per-node=a100:",
+        "#SBATCH --comment='open",
+    ],
+)
 def test_what_sbatch_refuses_is_refused_in_one_line(line: str) -> None:
     with pytest.raises(InputError) as caught:
         asked(line)

@@ -119,6 +119,7 @@ def _job(record: JobRecord) -> QueuedJob:
         excluded=record.excluded,
         running_on=() if waits else record.nodes,
         tasks=record.waiting_tasks if waits else 1,
+        task_list=record.task_list if waits and record.waiting_tasks > 1 else "",
         most_tasks=record.most_tasks if waits else None,
         reservation=record.reservation if waits else "",
         parts=record.components,

@@ -100,6 +100,7 @@ class JobRecord(Struct, frozen=True):
     is_cron: bool = False  # of a scrontab: Slurm itself starts it again, and takes no changes of it
     cpus: int = 0  # of all its nodes; what it asks for while it waits
     waiting_tasks: int = 1  # of an array, those that one record stands for
+    task_list: str = ""  # their numbers, as Slurm lists them
     reservation: str = ""  # in which it is to run
     most_tasks: int | None = None  # of its array may run at once; told by the record of those that wait
     printed_paths: tuple[str, str] = ("", "")  # of stdout and stderr, where patterns in them were written out since
@@ -341,6 +342,7 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         is_cron=own.get("CronJob") == "Yes",
         cpus=number_or(own.get("NumCPUs", "").partition("-")[0], 0),
         waiting_tasks=_task_count(first.get("ArrayTaskId", "")),
+        task_list=first.get("ArrayTaskId", "").partition("%")[0][:MAX_NAME],
         reservation=_named(_after("Reservation", tail).partition(" ")[0]),
         most_tasks=number_or(first.get("ArrayTaskThrottle", ""), 0) or None,
     )

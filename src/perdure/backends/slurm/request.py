@@ -35,6 +35,7 @@ _ENVIRONMENT = {  # what sbatch takes from variables: over the script, below its
     "SBATCH_RESERVATION": "reservation", "SBATCH_TIMELIMIT": "time",
 }  # fmt: skip
 _COUNT = re2.compile(r"(\d{1,9})(?:[kK])?(?:-\d{1,9})?")
+_GPUS = re2.compile(r"(?:[\w.\-]{1,64}:)?\d{1,6}(?:,(?:[\w.\-]{1,64}:)?\d{1,6})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ def _request(given: Mapping[str, str], where: str) -> SbatchRequest:
         nodes = -(-tasks // per_node)
     return SbatchRequest(
         nodes=nodes,
-        gpus=_gpus(given, nodes, tasks),
+        gpus=_gpus(given, nodes, tasks, where),
         cpus=tasks * (_count(given, "cpus-per-task", where) or 1),
         walltime_s=_limit_s(given["time"], where) if given.get("time") else None,
         partitions=tuple(name for name in given.get("partition", "").split(",") if name),
@@ -181,10 +182,13 @@ def _request(given: Mapping[str, str], where: str) -> SbatchRequest:
     )
 
 
-def _gpus(given: Mapping[str, str], nodes: int, tasks: int) -> int:
-    """All GPUs of the gang, however they are asked for."""
+def _gpus(given: Mapping[str, str], nodes: int, tasks: int, where: str) -> int:
+    """All GPUs of the gang, however they are asked for. Raises `InputError` for what is no number of them."""
     for name, times in (("gpus", 1), ("gpus-per-node", nodes), ("gpus-per-task", tasks)):
         if given.get(name):
+            if _GPUS.fullmatch(given[name]) is None:
+                what = f"--{name}={given[name]} is not a number of GPUs"
+                raise InputError(where, what, f"Write it like --{name}=2 or --{name}=a100:2")
             return times * (gpus_of(f"gpu:{given[name]}") or 0)
     return nodes * (gpus_of(given.get("gres", "")) or 0)
 
