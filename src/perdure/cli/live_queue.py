@@ -17,12 +17,11 @@ from perdure.backends.slurm.queue import read_queue
 from perdure.backends.slurm.tools import Tools
 from perdure.cli.kept import KeptFolder
 from perdure.cli.kept_promises import keep_promise, read_promises
+from perdure.cli.kept_table import read_table
 from perdure.cli.table import age
 from perdure.errors import PerdureError
 from perdure.scheduling.slurm.conf import settings_of
 from perdure.scheduling.slurm.site_limits import SiteLimits
-from perdure.traces import sacct
-from perdure.traces.columns import look as look_at
 from perdure.waits.answer import AnswerBasis, WaitAnswer
 from perdure.waits.forecast import LEVELS
 from perdure.waits.hindcast import FIT_DAYS, Fit
@@ -34,7 +33,8 @@ QUEUE_S, HISTORY_S = 60.0, 3600.0  # how old what is kept may be
 HISTORY_DAYS = 28
 FRESH_PARTS = 20  # accounting is asked again once the past has grown by one of these
 CLOCKS_S = 60.0  # by more than that they may not differ without a word
-_QUEUE, _HISTORY, _LIMITS, _FIT = "queue.json", "history.txt", "limits.json", "fit.json"
+_QUEUE, _LIMITS, _FIT = "queue.json", "limits.json", "fit.json"
+_HISTORY, _COLUMNS = "history.txt", "history.npz"
 
 
 def live_queue(history_s: float = HISTORY_S) -> tuple[Queue, AnswerBasis]:
@@ -138,7 +138,5 @@ def _past(kept: KeptFolder, tools: Tools, look: QueueLook, most_s: float) -> tup
 def _read_past(kept: KeptFolder, tools: Tools, now_s: float, most_s: float) -> Past | None:
     """What accounting told no longer than `most_s` ago; None where nothing can be kept."""
     _, age_s = kept.fresh(_HISTORY, most_s, lambda: read_past_jobs(tools, now_s - HISTORY_DAYS * DAY_S))
-    path = kept.path(_HISTORY)
-    if path is None or not path.exists():
-        return None
-    return Past.of(sacct.FORMAT.read(look_at(path, None), True).table, now_s - age_s)
+    jobs = read_table(kept, _HISTORY, _COLUMNS)
+    return None if jobs is None else Past.of(jobs, now_s - age_s)

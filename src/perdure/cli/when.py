@@ -4,6 +4,7 @@ are.
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,10 +65,15 @@ def job(
 
     Exit codes: 0 answered, 1 it never starts as it is, 2 usage or bad input.
     """
-    from perdure.cli.when_answer import WhenOptions, ask
+    gc.disable()  # little of what one answer makes is garbage, and to look for it takes a twentieth of its time
+    try:
+        from perdure.cli.when_answer import WhenOptions, ask
 
-    given = {"gpus": gpus, "nodes": nodes, "time": time, "partition": partition}
-    return ask(WhenOptions(what, by, {name: text for name, text in given.items() if text}, watch), as_json, wide=wide)
+        given = {"gpus": gpus, "nodes": nodes, "time": time, "partition": partition}
+        question = WhenOptions(what, by, {name: text for name, text in given.items() if text}, watch)
+        return ask(question, as_json, wide=wide)
+    finally:
+        gc.enable()
 
 
 @app.command("fit")

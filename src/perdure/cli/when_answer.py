@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,6 +69,7 @@ def ask(question: WhenOptions, as_json: bool, *, wide: bool) -> int:
             code, waits = _tell_of_job(question, queue, site, as_json, wide=wide)
         if not (question.watch and waits):
             return code
+        gc.collect()
         time.sleep(WATCH_S)
 
 
