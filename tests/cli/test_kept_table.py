@@ -11,6 +11,7 @@ from benchmarks.when_process import history_of
 from perdure.cli import kept_table
 from perdure.cli.kept import KeptFolder
 from perdure.model.table import JobTable
+from perdure.traces import sacct
 
 NOW_S = 1_790_000_000.0
 
@@ -32,13 +33,13 @@ def read(kept: KeptFolder) -> JobTable:
 def texts(monkeypatch) -> list[int]:
     """How often the text was read."""
     seen: list[int] = []
-    form = kept_table.sacct.FORMAT
+    form = sacct.FORMAT
 
     def counted(source, skip_bad):
         seen.append(1)
         return form.read(source, skip_bad)
 
-    monkeypatch.setattr(kept_table.sacct, "FORMAT", replace(form, read=counted))
+    monkeypatch.setattr(sacct, "FORMAT", replace(form, read=counted))
     return seen
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +53,7 @@ def _columns(kept: KeptFolder, name: str, stamp: str) -> JobTable | None:
 
 def _packed(table: JobTable, stamp: str) -> bytes:
     told = (each.name for each in fields(table) if each.name not in _NOT_KEPT and table.tells(each.name))
+    columns: dict[str, Any] = {name: getattr(table, name) for name in told}
     file = io.BytesIO()
-    np.savez(file, **{_STAMP: np.array(stamp), _BEGAN: np.array(table.began_s)}, **{n: getattr(table, n) for n in told})
+    np.savez(file, **{_STAMP: np.array(stamp), _BEGAN: np.array(table.began_s), **columns})
     return file.getvalue()
