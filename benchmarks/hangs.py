@@ -2,7 +2,7 @@
 
 DIR/flight-recorder holds incidents, each a folder of dumps with the ranks that were made to fail in
 ``fault_injection.log`` (default of DIR: PERDURE_DATA, or ../shared/data); to these comes a made one of `--ranks` ranks
-of which one stopped. For each: the ranks named by Perdure (``perdure why --ranks``, whole process) and by
+of which one stopped. For each: the ranks named by Perdure (``perdure why ranks``, whole process) and by
 ``torch.distributed.flight_recorder.fr_trace`` (the ranks of its "missing ranks"), and the median seconds of three runs.
 """
 

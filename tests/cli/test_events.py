@@ -61,7 +61,7 @@ def test_a_playbook_with_a_circle_is_named(perdure, past, tmp_path):
 
 def test_a_playbook_needs_a_past(perdure, tmp_path):
     ran = perdure("events", "--playbook", str(tmp_path / "x.toml"))
-    assert (ran.code, "--replay" in ran.err) == (2, True)
+    assert (ran.code, "events list: No such option: --playbook" in ran.err) == (2, True)
 
 
 def told(time_s, **more):
@@ -71,7 +71,7 @@ def told(time_s, **more):
 @pytest.mark.parametrize(
     ("state", "outcome", "now"),
     [
-        ("escalated", "", "now: escalated; a person is needed, then: perdure events 'a b' --close \"what you did\""),
+        ("escalated", "", "now: escalated; a person is needed, then: perdure events close 'a b' \"what you did\""),
         ("escalated", "recovered", "now: recovered"),
         ("escalated", "closed", "now: closed by operator:root: rebooted the switch"),
         ("stopped", "stopped", "now: stopped"),
@@ -132,4 +132,4 @@ def test_what_is_wrong_with_a_raising_is_named(perdure, words, said):
 
 def test_what_is_to_be_closed_is_named(perdure):
     ran = perdure("events", "--close", "rebooted")
-    assert (ran.code, "--close: needs the exception's id" in ran.err) == (2, True)
+    assert (ran.code, "events close: Missing argument 'NOTE'" in ran.err) == (2, True)

@@ -310,4 +310,4 @@ def test_a_card_says_one_thing_where_history_speaks_against_a_retry():
 def test_an_attempt_is_named_only_to_correct_its_verdict(perdure):
     ran = perdure("why", "7", "--attempt", "1")
     assert (ran.code, ran.out) == (2, "")
-    assert "goes with --correct alone" in ran.err
+    assert "why explain: No such option: --attempt" in ran.err

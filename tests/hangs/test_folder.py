@@ -229,7 +229,7 @@ def test_the_command_names_the_rank_and_its_exit_code_says_so(
 ) -> None:
     write_dumps(tmp_path, WAITING)
     (tmp_path / "_dump_9").write_bytes(b"\x80\x02.")
-    assert main(["why", "--ranks", str(tmp_path)]) == 1
+    assert main(["why", "ranks", str(tmp_path)]) == 1
     shown = capsys.readouterr().out
     assert shown.startswith("Rank 2 stopped first\n  flight recorder: rank 2 is in no collective")
     assert "not read: _dump_9" in shown

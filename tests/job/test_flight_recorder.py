@@ -226,7 +226,7 @@ def test_the_recorder_of_a_real_program_names_the_rank_where_its_processes_misle
     said = ended(log)
     assert "rank 1 on n1 stopped first: flight recorder: rank 1 is in no collective; rank" in said
     (where,) = tmp_path.glob("fence/attempts/1/gang-0/flight-recorder")
-    assert f" ranks: perdure why --ranks {where}" in log
+    assert f" ranks: perdure why ranks {where}" in log
     assert report_of(read_folder(where)).ranks == (1,)
     verdict = judge(log.encode())
     assert (verdict.category, verdict.rank, verdict.node) == ("hang", "1", "n1")

@@ -34,7 +34,10 @@ ENVIRONMENT = (
 )
 
 
-ASK_NO_SERVICE = {("notices", "test")}  # among the commands below one that does
+ASK_NO_SERVICE = {  # among the commands below one that does
+    ("notices", "test"), ("events", "replay"), *(("who", name) for name in ("paths", "batch", "tor", "colocation")),
+    *(("why", name) for name in ("excerpt", "batch", "follow", "ranks", "report")),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +54,8 @@ ENTRIES: Mapping[str, Entry] = {
     "up": Entry("up:up", "Watch a cluster, and show it on a page."),
     "open": Entry("open:open_", "Print a link that logs a browser in once.", asks=True),
     "doctor": Entry("doctor:doctor", "Check whether Slurm is ready for perdure up --act."),
-    "why": Entry("why:why", "Say why a job failed, and whether to retry it.", asks=True),
-    "who": Entry("who:who", "Name the components to blame for failures.", asks=True),
+    "why": Entry("why:app", "Say why a job failed, and whether to retry it.", asks=True),
+    "who": Entry("who:app", "Name the components to blame for failures.", asks=True),
     "rules": Entry("rules:rules", "Tell what rules look for, and what to do."),
     "learn": Entry("learn:learn", "Show what the model learned from retries and persons.", asks=True),
     "whatif": Entry("whatif:whatif", "Replay traces under scheduling policies."),
@@ -66,7 +69,7 @@ ENTRIES: Mapping[str, Entry] = {
     "nodes": Entry("node:nodes", "List nodes, their states and why.", asks=True),
     "node": Entry("node:app", "Drain a node, or break one of the embedded cluster.", asks=True),
     "actions": Entry("actions:actions", "List actions, or hold, undo and stop them.", asks=True),
-    "events": Entry("events:events", "Show exceptions, and who owns the recovery.", asks=True),
+    "events": Entry("events:app", "Show exceptions, and who owns the recovery.", asks=True),
     "notices": Entry("notices:app", "List notices and their delivery; test the targets.", asks=True),
     "raise": Entry(
         "events:raise_", "Raise an exception, until one handler owns it.", True, {"allow_interspersed_args": True}

@@ -113,11 +113,13 @@ def places(root: Any) -> list[Place]:
 def _place(context: Any) -> Place:
     command = context.command
     words = str(context.command_path).partition(" ")[2]
-    parameters = command.get_params(context)
+    meant = getattr(command, "commands", {}).get(getattr(command, "default", ""), command)  # where none is named
+    parameters = meant.get_params(context)
     options = tuple(_option(each) for each in parameters if each.param_type_name == "option")
-    below = tuple(getattr(command, "commands", {}))
+    below = tuple(name for name, each in getattr(command, "commands", {}).items() if not each.hidden)
     arguments = [each for each in parameters if each.param_type_name == "argument"]
     takes, choices = _takes(arguments[0]) if arguments else (Takes.NOTHING, ())
+    choices = () if below else choices
     takes = Takes.COMMAND if words == "help" else takes
     return Place(words, command.get_short_help_str(60), options, below, takes, choices)
 
@@ -160,6 +162,8 @@ def in_bash(found: Sequence[Place], program: str = "perdure") -> str:
                 values.append(f"        {keys}) {_bash_offer(option.takes, option.choices)}; return ;;")
         words = place.below or place.choices
         offer = _bash_offer(Takes.CHOICE if words else place.takes, words or ())
+        if place.below and place.takes is not Takes.NOTHING:
+            offer = f"_perdure_values_too {place.takes} {_quoted(' '.join(place.below))}"
         if place.takes is Takes.COMMAND:
             offer = _bash_offer(Takes.CHOICE, found[0].below)
         arguments.append(f"        {_quoted(key)}) {offer} ;;")
@@ -174,6 +178,13 @@ def in_bash(found: Sequence[Place], program: str = "perdure") -> str:
             '    [[ $cur == *,* ]] && before="${cur%,*},"',
             f'    local offered="$({program} completion --values "$1" 2>/dev/null)"',
             '    COMPREPLY=($(compgen -P "$before" -W "$offered" -- "${cur##*,}"))',
+            "}",
+            "_perdure_values_too() {  # commands, or values; files where neither fits",
+            "    local values=()",
+            '    [[ $1 == file ]] || { _perdure_values "$1"; values=("${COMPREPLY[@]}"); }',
+            '    _perdure_words "$2"',
+            '    COMPREPLY+=("${values[@]}")',
+            "    [[ ${#COMPREPLY[@]} -gt 0 ]] || _perdure_files",
             "}",
             "_perdure_jobs() {",
             "    _perdure_values job",
@@ -246,7 +257,9 @@ def in_zsh(found: Sequence[Place], program: str = "perdure") -> str:
         within = f"{place.words} ".lstrip() if place.below else ""
         if below:
             told = " ".join(_quoted(f"{name}:{_told(says[f'{within}{name}'])}") for name in below)
-            lines.append(f"        {_quoted(_path(place))}) offered=({told}); _describe command offered ;;")
+            too = place.below and place.takes is not Takes.NOTHING
+            more = f"; {_zsh_offer(place.takes, (), program)}" if too else ""
+            lines.append(f"        {_quoted(_path(place))}) offered=({told}); _describe command offered{more} ;;")
         else:
             lines.append(f"        {_quoted(_path(place))}) {_zsh_offer(place.takes, place.choices, program)} ;;")
     lines += ["    esac", "}"]
@@ -288,7 +301,8 @@ def in_fish(found: Sequence[Place], program: str = "perdure") -> str:
         at = f"complete -c perdure -n {_fish_quoted(f'__perdure_at {_fish_quoted(place.words)}')}"
         below = place.below or (found[0].below if place.takes is Takes.COMMAND else ())
         within = f"{place.words} ".lstrip() if place.below else ""
-        lines += [f"{at} -f -a {name} -d {_fish_quoted(_told(says[within + name]))}" for name in below]
+        alone = "" if place.takes in (Takes.JOB, Takes.FILE) else " -f"
+        lines += [f"{at}{alone} -a {name} -d {_fish_quoted(_told(says[within + name]))}" for name in below]
         if place.takes in ASKED:
             asked = _fish_quoted(f"({_ask(place.takes, program)})")
             lines.append(f"{at}{'' if place.takes is Takes.JOB else ' -f'} -a {asked}")

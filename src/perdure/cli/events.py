@@ -7,12 +7,13 @@ import os
 import shlex
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from perdure.cli.default_command import DefaultCommand, OldValue
 from perdure.cli.options import AsJson, StateDir, Wide, service
 from perdure.cli.output import clock, instant, print_json, print_line, print_table
 from perdure.cli.picture import header, picture_of, warn
@@ -30,41 +31,48 @@ COLUMNS = (
 MAX_CONTEXT = 64 * 1024
 
 
-def events(
+class EventCommands(DefaultCommand):
+    """`list` is meant where no command is named."""
+
+    default = "list"
+    older: ClassVar[Mapping[str, tuple[str, OldValue]]] = {
+        "--follow": ("follow", OldValue.NONE),
+        "--close": ("close", OldValue.LAST),
+        "--replay": ("replay", OldValue.FIRST),
+    }
+
+
+app = typer.Typer(cls=EventCommands)
+Kind = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only of this type and below.")]
+
+
+@app.callback()
+def events() -> None:
+    """Show exceptions: who raised them, who was asked, who owns the recovery.
+
+    perdure events lists them, perdure events JOB shows each step of the way.
+
+    Exit codes: 0 listed, 1 a replay shows differences, 2 usage, or no service.
+    """
+
+
+@app.command("list")
+def list_(
     job: Annotated[
         str | None,
         typer.Argument(metavar="JOB|ID", help="Only of this job, or this exception by its id; each step of the way."),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on as they happen, until interrupted.")] = False,
-    kind: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only of this type and below.")] = None,
+    kind: Kind = None,
     only_open: Annotated[bool, typer.Option("--open", help="Only those that need an answer, or a person.")] = False,
-    close: Annotated[
-        str | None,
-        typer.Option(metavar="NOTE", help="Close this exception: a person has dealt with it; NOTE says how."),
-    ] = None,
-    replay: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Exceptions of the past (what --json printed), tried again.")
-    ] = None,
-    playbook: Annotated[Path | None, typer.Option(metavar="TOML", help="With --replay: the playbook to try.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most N, the latest first.")] = 50,
     wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,
 ) -> int:
-    """Show exceptions: who raised them, who was asked, who owns the recovery. Asks the service.
+    """List exceptions, or show those of a job or of an id step by step.
 
-    Exit codes: 0 listed, 1 a replay shows differences, 2 usage, or no service.
+    Exit codes: 0 listed, 2 usage, or no service.
     """
-    if playbook is not None and replay is None:
-        raise InputError("--playbook", "needs something to try it on", "Give --replay FILE, too")
-    if replay is not None:
-        from perdure.cli.replay import compare
-
-        return compare(replay, playbook, as_json=as_json)
-    if follow:
-        return _follow(job or "", kind or "", state, as_json=as_json)
-    if close is not None:
-        return _close(job, close, state)
     asked = service(state)
     found = list(asked.pages("/exceptions", limit, job_id=job, type=kind, open="true" if only_open else None))
     if job is not None and not found:
@@ -84,14 +92,50 @@ def events(
     return 0
 
 
-def _close(name: str | None, note: str, state: Path | None) -> int:
+@app.command("follow")
+def follow(
+    job: Annotated[str | None, typer.Argument(metavar="JOB", help="Only of this job.")] = None,
+    kind: Kind = None,
+    as_json: AsJson = False,
+    state: StateDir = None,
+) -> int:
+    """Show exceptions as they happen, until interrupted.
+
+    Exit codes: 0 interrupted, 2 usage, or no service.
+    """
+    return _follow(job or "", kind or "", state, as_json=as_json)
+
+
+@app.command("close")
+def close(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The exception's id.")],
+    note: Annotated[str, typer.Argument(metavar="NOTE", help="What was done.")],
+    state: StateDir = None,
+) -> int:
+    """Close an exception that a person has dealt with.
+
+    Exit codes: 0 closed, 2 refused, or no service.
+    """
     from perdure.cli.service_client import segment
 
-    if name is None:
-        raise InputError("--close", "needs the exception's id", "Write it as in `perdure events ID --close NOTE`")
     service(state).post(f"/closings/{segment(name)}", {"note": note})
     print_line(f"{name}: closed.")
     return 0
+
+
+@app.command("replay")
+def replay(
+    past: Annotated[Path, typer.Argument(metavar="FILE", help="What perdure events --json has printed.")],
+    playbook: Annotated[Path | None, typer.Option(metavar="TOML", help="The playbook to try.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Try exceptions of the past again under a playbook, and show what it would have decided otherwise.
+
+    Exit codes: 0 the same, 1 differences, 2 usage or bad input.
+    """
+    from perdure.cli.replay import compare
+
+    return compare(past, playbook, as_json=as_json)
 
 
 def _by_id(asked: Client, name: str) -> list[dict[str, Any]]:
@@ -139,7 +183,7 @@ def _stands(record: dict[str, Any]) -> str:
 
     standing = str(record["outcome"] or record["state"])
     needs_a_person = standing == "escalated"
-    close = f'{program()} events {shlex.quote(record["id"])} --close "what you did"'
+    close = f'{program()} events close {shlex.quote(record["id"])} "what you did"'
     closing = next((said for said in record["annotations"] if said["key"] == CLOSED), None)
     if closing is not None and standing == CLOSED:
         return f"closed by {closing['component']}: {closing['value']}"

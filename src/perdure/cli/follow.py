@@ -1,4 +1,4 @@
-"""``perdure why --follow``: trouble of a running job, found in its log as it is written."""
+"""``perdure why follow``: trouble of a running job, found in its log as it is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``perdure why --ranks DIR``: which rank of a hung program stopped first, from what the ranks left behind."""
+"""``perdure why ranks DIR``: which rank of a hung program stopped first, from what the ranks left behind."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def learn(
 ) -> int:
     """Show what the model learnt from retries and corrections, and whether it became better. Asks the service.
 
-    Correct a verdict with perdure why JOBID --correct transient.
+    Correct a verdict with perdure why correct JOBID transient.
 
     Exit codes: 0 shown or done, 2 refused.
     """

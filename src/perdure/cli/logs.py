@@ -35,7 +35,7 @@ NAME_THE_LOG = "Name the file that holds the job's output"
 TAR_MARK, TAR_MARK_AT = b"ustar", 257
 """Where the first member of a tar archive has it."""
 PICKLES = tuple(b"\x80" + bytes([protocol]) for protocol in range(2, 6))
-DUMPS = "Dumps of a flight recorder are read from their folder: perdure why --ranks DIR"
+DUMPS = "Dumps of a flight recorder are read from their folder: perdure why ranks DIR"
 TEXT_CONTROLS = frozenset("\t\n\r\f\b\a\x1b\0")  # a log that was cut short while it was written starts with zeros
 
 

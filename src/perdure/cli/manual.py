@@ -27,6 +27,8 @@ def every(context: Any) -> Iterator[Any]:
     """The context of a command and those of all below it."""
     yield context
     for name, below in getattr(context.command, "commands", {}).items():
+        if below.hidden:  # an older spelling
+            continue
         yield from every(below.make_context(name, [], parent=context, resilient_parsing=True))
 
 

@@ -1,4 +1,4 @@
-"""``perdure events --replay``: what another playbook would have done about the exceptions of the past."""
+"""``perdure events replay``: what another playbook would have done about the exceptions of the past."""
 
 from __future__ import annotations
 

@@ -39,15 +39,12 @@ def tor(
     print_line(f"One extra nine: what hangs on one ToR alone may be promised up to {study.bearable:.4%}")
 
 
-def colocation(days: Path | None, out: Path | None, form: Format, as_json: bool) -> None:
+def colocation(days: Path, out: Path | None, form: Format, as_json: bool) -> None:
     """Near and far from storage, compared."""
     import numpy as np
 
     from perdure.studies.colocation import compare, read_days
 
-    if days is None:
-        what = "it needs the failures of each day"
-        raise InputError("who --study colocation", what, "Name a CSV file of day,hops,units,failures")
     table = read_days(_lines(days), str(days))
     found = compare(table, np.random.default_rng(SEED))
     if out is not None:

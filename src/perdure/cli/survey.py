@@ -1,4 +1,4 @@
-"""``perdure why --report``: a site's failures counted by reason."""
+"""``perdure why report``: a site's failures counted by reason."""
 
 from __future__ import annotations
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from perdure.cli.default_command import DefaultCommand, OldValue
 from perdure.cli.options import AsJson, StateDir, Wide, service
 from perdure.cli.output import print_json, print_line, print_table, since
 from perdure.cli.picture_file import form_of, save
 from perdure.cli.progress import progress
+from perdure.cli.study import colocation, tor
 from perdure.cli.table import names, word
-from perdure.errors import InputError
 
 if TYPE_CHECKING:
     from perdure.blame.charts import Format
@@ -37,86 +39,84 @@ LIVE_COLUMNS = (
 )  # fmt: skip
 CASE_COLUMNS = (word("CASE"), word("SECONDS", leave=1), names("TO BLAME"))
 
-Paths = Annotated[
-    Path | None, typer.Argument(metavar="PATHS", help="Parquet: path, components, n, e.", show_default=False)
-]
-Components = Annotated[
-    Path | None, typer.Option("--components", metavar="FILE", help="Parquet: component, tier; all that there are.")
-]
-Batch = Annotated[
-    Path | None, typer.Option("--batch", metavar="FOLDER", help="Instead: every cases/*.paths.parquet of a folder.")
-]
 SolverName = Annotated[
     str, typer.Option("--solver", metavar="NAME", help="greedy, deepview, netbouncer, flock, 007 or score.")
 ]
-Out = Annotated[
-    Path | None, typer.Option("--out", metavar="FILE", help="Draw failure rates, suspects framed: .svg or .png.")
-]
-Rows = Annotated[str | None, typer.Option("--rows", metavar="TIER", help="With --out: the tier of the rows.")]
-Columns = Annotated[str | None, typer.Option("--columns", metavar="TIER", help="With --out: the tier of the columns.")]
-StudyName = Annotated[
-    Literal["tor", "colocation"] | None,
-    typer.Option("--study", hidden=True, help="As it was spelt before `perdure study tor` and `colocation`."),
-]
-FailingShare = Annotated[float, typer.Option(hidden=True)]
-SoftShare = Annotated[float, typer.Option(hidden=True)]
-SoftMin = Annotated[float, typer.Option(hidden=True)]
-HardMin = Annotated[float, typer.Option(hidden=True)]
 
 
-def who(
-    paths: Paths = None,
-    components: Components = None,
-    batch: Batch = None,
+class WhoCommands(DefaultCommand):
+    """Where no command is named, `paths` is meant with a file, and `suspects` without."""
+
+    default = "paths"
+    older: ClassVar[Mapping[str, tuple[str, OldValue]]] = {
+        "--batch": ("batch", OldValue.FIRST),
+        "--study": ("", OldValue.NAMES),
+    }
+
+    def default_of(self, args: Sequence[str]) -> str:
+        given = [word for before, word in pairwise(["", *args]) if not word.startswith("-") and before != "--state"]
+        return "paths" if given else "suspects"
+
+
+app = typer.Typer(cls=WhoCommands)
+app.command("tor", hidden=True)(tor)  # as they were spelt before `perdure study`
+app.command("colocation", hidden=True)(colocation)
+
+
+@app.callback()
+def who() -> None:
+    """Name the components to blame for failures.
+
+    perdure who asks the running service, perdure who FILE solves a window of observations.
+
+    Exit codes: 0 nobody is to blame, 1 there are suspects, 2 usage or bad input.
+    """
+
+
+@app.command("suspects")
+def suspects(wide: Wide = False, as_json: AsJson = False, state: StateDir = None) -> int:
+    """Ask the running service for its suspects.
+
+    Exit codes: 0 nobody is to blame, 1 there are suspects, 2 usage, or no service.
+    """
+    return _ask(state, as_json, wide=wide)
+
+
+@app.command("paths")
+def paths(
+    observed: Annotated[Path, typer.Argument(metavar="PATHS", help="Parquet: path, components, n, e.")],
+    components: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Parquet: component, tier; all that there are.")
+    ] = None,
     solver: SolverName = "greedy",
-    out: Out = None,
-    rows: Rows = None,
-    columns: Columns = None,
-    study: StudyName = None,
-    failing_share: FailingShare = 0.001,
-    soft_share: SoftShare = 0.9,
-    soft_min: SoftMin = 20.0,
-    hard_min: HardMin = 120.0,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Draw failure rates, suspects framed: .svg or .png.")
+    ] = None,
+    rows: Annotated[str | None, typer.Option(metavar="TIER", help="With --out: the tier of the rows.")] = None,
+    columns: Annotated[str | None, typer.Option(metavar="TIER", help="With --out: the tier of the columns.")] = None,
     wide: Wide = False,
     as_json: AsJson = False,
-    state: StateDir = None,
 ) -> int:
-    """Name the components to blame for failures, from how many units failed on which path.
+    """Name the components to blame, from how many units failed on which path.
 
-    Without a file, ask the running service for its suspects.
-
-    \b
-    Exit codes:
-      0  nobody is to blame, or a folder or a study is done
-      1  there are suspects
-      2  usage or bad input
+    Exit codes: 0 nobody is to blame, 1 there are suspects, 2 usage or bad input.
     """
-    form = form_of(out)
-    if study == "tor":
-        from perdure.cli.study_availability import tor
-
-        _refuse_with("--study tor", paths, components, batch)
-        tor(failing_share, soft_share, soft_min, hard_min, out, form, as_json)
-        return NOBODY
-    if study == "colocation":
-        from perdure.cli.study_availability import colocation
-
-        _refuse_with("--study colocation", components, batch)
-        colocation(paths, out, form, as_json)
-        return NOBODY
-    if batch is not None:
-        _refuse_with("--batch", paths, components, out)
-        _solve_folder(batch, solver, as_json, wide=wide)
-        return NOBODY
-    if paths is None:
-        _refuse_with("the running service", components, out)
-        return _ask(state, as_json, wide=wide)
-    return _solve(paths, components, solver, as_json, out, form, (rows, columns), wide=wide)
+    return _solve(observed, components, solver, as_json, out, form_of(out), (rows, columns), wide=wide)
 
 
-def _refuse_with(what: str, *given: Path | None) -> None:
-    if any(one is not None for one in given):
-        raise InputError("who", f"{what} takes no other file", f"Leave out what is not for {what}")
+@app.command("batch")
+def batch(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Every cases/*.paths.parquet in it.")],
+    solver: SolverName = "greedy",
+    wide: Wide = False,
+    as_json: AsJson = False,
+) -> int:
+    """Solve every window of a folder.
+
+    Exit codes: 0 all are solved, 2 usage or bad input.
+    """
+    _solve_folder(folder, solver, as_json, wide=wide)
+    return 0
 
 
 def _ask(state: Path | None, as_json: bool, *, wide: bool) -> int:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, BinaryIO, ClassVar, Literal
 
 import typer
 
+from perdure.cli.default_command import DefaultCommand, OldValue
 from perdure.cli.options import AsJson, ConfigFile, StateDir, Wide, load_settings, service
 from perdure.cli.progress import progress
 from perdure.cli.text import plain
@@ -36,108 +38,184 @@ Targets = Annotated[
     list[str] | None,
     typer.Argument(metavar="LOG|JOBID", help="Log files, directories of one file a rank, -, or job ids."),
 ]
-Batch = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE.jsonl", help='Judge each record {"id", "text"} of this file; - is standard input.'),
-]
 Good = Annotated[
     str | None,
     typer.Option(metavar="LOG", help="The log of the job's last good run: what it says as well is not a failure."),
 ]
-Excerpt = Annotated[bool, typer.Option("--excerpt", help="Print the end of each log as it is judged; judge nothing.")]
-Follow = Annotated[
-    Path | None,
-    typer.Option(metavar="LOG", help="Follow a running job's log; report hangs, NaN losses and storms of errors."),
-]
-Resume = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="With --follow: go on where FILE says, and write there where it stopped."),
-]
-ForSeconds = Annotated[
-    float | None, typer.Option("--for", metavar="SECONDS", min=0, help="With --follow: stop after SECONDS.")
-]
-Ranks = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Name the rank that stopped first: flight recorder dumps, stacks, NCCL RAS."),
-]
-Report = Annotated[
-    Path | None,
-    typer.Option(metavar="SACCT|DIR", help="Count a site's failures: sacct's output, or a directory of logs."),
-]
-Pictures = Annotated[Path | None, typer.Option(metavar="DIR", help="With --report: draw pictures into this folder.")]
-Correct = Annotated[
-    Label | None, typer.Option("--correct", help="Say what the failure of the job was; none takes it back.")
-]
-AttemptNumber = Annotated[
-    int | None, typer.Option(min=0, metavar="N", help="With --correct: not the latest failure, but this attempt's.")
-]
 
 
-def why(
+class WhyCommands(DefaultCommand):
+    """`explain` is meant where no command is named."""
+
+    default = "explain"
+    older: ClassVar[Mapping[str, tuple[str, OldValue]]] = {
+        "--batch": ("batch", OldValue.FIRST),
+        "--follow": ("follow", OldValue.FIRST),
+        "--ranks": ("ranks", OldValue.FIRST),
+        "--report": ("report", OldValue.FIRST),
+        "--excerpt": ("excerpt", OldValue.NONE),
+        "--correct": ("correct", OldValue.LAST),
+    }
+
+
+app = typer.Typer(cls=WhyCommands)
+
+
+@app.callback()
+def why() -> None:
+    """Say why a job failed, show the lines that prove it, and advise: retry, stop, or one probing retry.
+
+    perdure why LOG and perdure why JOBID explain one failure; the commands below judge many, follow a log, or correct.
+
+    Exit codes: 0 a retry is advised, 1 stop, 2 usage or bad input, 3 probe.
+    """
+
+
+@app.command("explain")
+def explain(
     targets: Targets = None,
-    batch: Batch = None,
     good: Good = None,
-    excerpt: Excerpt = False,
-    follow: Follow = None,
-    resume: Resume = None,
-    for_s: ForSeconds = None,
-    ranks: Ranks = None,
-    report: Report = None,
-    out: Pictures = None,
-    correct: Correct = None,
-    attempt: AttemptNumber = None,
     wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,
     config: ConfigFile = None,
 ) -> int:
-    """Say why a job failed, show the lines that prove it, and advise: retry, stop, or one probing retry.
+    """Explain failures by their logs, or by what the service knows of their jobs.
 
     A log needs no running service: a file, compressed or not, a directory with a file for each rank, or - for standard
-    input. A job id (4711, 4711_3) asks the service, also by the name of a step
-    (4711.0).
+    input. A job id (4711, 4711_3) asks the service, also by the name of a step (4711.0).
 
     \b
     Exit codes:
       0  a retry is advised for each, or nothing has failed
-         with --batch: all records were judged; with --follow: no trouble
       1  stop: at least one would fail again, and needs a person
-         with --follow: trouble; with --ranks: a rank stopped first
       2  usage or bad input, as what is empty or no text; of several logs the others are judged
       3  probe: none is to be stopped, and at least one gets one retry
     """
-    if sum(map(bool, (targets, batch, follow, ranks, report))) != 1:
-        what = "give log files or job ids, or one of --batch FILE, --follow LOG, --ranks DIR, --report PATH"
-        raise InputError("why", what, "See perdure why --help")
-    if ranks is not None:
-        from perdure.cli.hang import explain_hang
-
-        return explain_hang(ranks, lambda: load_settings(config, {"service.state": state}).settings, as_json)
-    settings = load_settings(config, {"service.state": state}).settings
-    targets = [_job_of(target) for target in targets or ()]
-    if attempt is not None and correct is None:
-        raise InputError("why --attempt", "it goes with --correct alone", "Leave it out: every attempt is shown")
-    if correct is not None:
-        return _correct(targets, correct, attempt, settings)
-    if report is not None:
-        from perdure.cli.diagnosis import rules_of
-        from perdure.cli.survey import report as report_on
-
-        return report_on(report, rules_of(settings), out, as_json, wide=wide)
-    if batch is not None:
-        _judge_batch(batch, settings, as_json)
-        return 0
-    if follow is not None:
-        from perdure.cli.diagnosis import rules_of
-        from perdure.cli.follow import follow as follow_log
-
-        return follow_log(follow, rules_of(settings).matcher(), resume=resume, for_s=for_s, as_json=as_json)
-    good_run = _good_run(good, settings)
-    if excerpt:
-        for target in targets:
-            _print_excerpt(_read(target, settings).text, settings, good_run)
-        return 0
+    settings, good_run, targets = _given(targets, good, state, config)
     return _explain_all(targets, lambda target: _explain(target, settings, good_run, as_json, wide=wide))
+
+
+@app.command("excerpt")
+def excerpt(targets: Targets = None, good: Good = None, state: StateDir = None, config: ConfigFile = None) -> int:
+    """Print the end of each log as it is judged, and judge nothing.
+
+    Exit codes: 0 printed, 2 usage or bad input.
+    """
+    settings, good_run, targets = _given(targets, good, state, config)
+    for target in targets:
+        _print_excerpt(_read(target, settings).text, settings, good_run)
+    return 0
+
+
+@app.command("batch")
+def batch(
+    records: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help='Records {"id", "text"}; - is standard input.')],
+    as_json: AsJson = False,
+    state: StateDir = None,
+    config: ConfigFile = None,
+) -> int:
+    """Judge each record of a file, a line each.
+
+    Exit codes: 0 all records were judged, 2 usage or bad input.
+    """
+    _judge_batch(records, _settings(state, config), as_json)
+    return 0
+
+
+@app.command("follow")
+def follow(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="The log of a job that runs.")],
+    resume: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Go on where FILE says, and write there where it stopped.")
+    ] = None,
+    for_s: Annotated[float | None, typer.Option("--for", metavar="SECONDS", min=0, help="Stop after SECONDS.")] = None,
+    as_json: AsJson = False,
+    state: StateDir = None,
+    config: ConfigFile = None,
+) -> int:
+    """Follow a running job's log; report hangs, NaN losses and storms of errors.
+
+    Exit codes: 0 no trouble, 1 trouble, 2 usage or bad input.
+    """
+    from perdure.cli.diagnosis import rules_of
+    from perdure.cli.follow import follow as follow_log
+
+    matcher = rules_of(_settings(state, config)).matcher()
+    return follow_log(log, matcher, resume=resume, for_s=for_s, as_json=as_json)
+
+
+@app.command("ranks")
+def ranks(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="What ranks left: flight recorder dumps, stacks, NCCL RAS.")
+    ],
+    as_json: AsJson = False,
+    state: StateDir = None,
+    config: ConfigFile = None,
+) -> int:
+    """Name the rank that stopped first, of a program that stands still.
+
+    Exit codes: 0 none is named, 1 a rank stopped first, 2 usage or bad input.
+    """
+    from perdure.cli.hang import explain_hang
+
+    return explain_hang(folder, lambda: _settings(state, config), as_json)
+
+
+@app.command("report")
+def report(
+    site: Annotated[Path, typer.Argument(metavar="SACCT|DIR", help="sacct's output, or a directory of logs.")],
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw pictures into this folder.")] = None,
+    wide: Wide = False,
+    as_json: AsJson = False,
+    state: StateDir = None,
+    config: ConfigFile = None,
+) -> int:
+    """Count a site's failures by their reasons.
+
+    Exit codes: 0 counted, 2 usage or bad input.
+    """
+    from perdure.cli.diagnosis import rules_of
+    from perdure.cli.survey import report as report_on
+
+    return report_on(site, rules_of(_settings(state, config)), out, as_json, wide=wide)
+
+
+@app.command("correct")
+def correct(
+    job: Annotated[str, typer.Argument(metavar="JOBID", help="The job that failed.")],
+    label: Annotated[Label, typer.Argument(metavar="transient|deterministic|none", help="none takes it back.")],
+    attempt: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Not the latest failure, but this attempt's.")
+    ] = None,
+    state: StateDir = None,
+    config: ConfigFile = None,
+) -> int:
+    """Say what the failure of a job was, where the verdict is wrong; the model learns from it.
+
+    Exit codes: 0 noted, 2 usage, or no service.
+    """
+    from perdure.cli.job import correct_job
+
+    job = _job_of(job)
+    if _is_log(job):
+        raise InputError("why correct", "it is about one job", "Write perdure why correct JOBID transient")
+    correct_job(job, label, attempt, service(_settings(state, config).service.state))
+    return 0
+
+
+def _settings(state: Path | None, config: Path | None) -> Settings:
+    return load_settings(config, {"service.state": state}).settings
+
+
+def _given(
+    targets: list[str] | None, good: str | None, state: Path | None, config: Path | None
+) -> tuple[Settings, GoodRun | None, list[str]]:
+    if not targets:
+        raise InputError("why", "give log files or job ids", "See perdure why --help")
+    settings = _settings(state, config)
+    return settings, _good_run(good, settings), [_job_of(target) for target in targets]
 
 
 def _explain_all(targets: Sequence[str], explain: Callable[[str], Diagnosis | None]) -> int:
@@ -161,15 +239,6 @@ def exit_code(diagnoses: list[Diagnosis | None]) -> int:
     return next((code for kind, code in EXIT_CODES.items() if kind in kinds), 0)
 
 
-def _correct(targets: list[str], label: Label, attempt: int | None, settings: Settings) -> int:
-    from perdure.cli.job import correct_job
-
-    if len(targets) != 1 or _is_log(targets[0]):
-        raise InputError("why --correct", "it is about one job", "Write perdure why JOBID --correct transient")
-    correct_job(targets[0], label, attempt, service(settings.service.state))
-    return 0
-
-
 def _read(target: str, settings: Settings, tell: Tell | None = None) -> GivenLog:
     from perdure.cli.diagnosis import rules_of
     from perdure.cli.logs import read_log
@@ -190,11 +259,12 @@ def _print_excerpt(text: LogText, settings: Settings, good: GoodRun | None) -> N
     """Print the lines that are left of a log, each with its number, and how often and from which ranks it came."""
     from perdure.cli.diagnosis import rules_of
     from perdure.cli.output import print_line
-    from perdure.triage.evidence.excerpt import excerpt, last_block
+    from perdure.triage.evidence.excerpt import excerpt as excerpt_of
+    from perdure.triage.evidence.excerpt import last_block
     from perdure.triage.evidence.ranks import merged
 
     hits = last_block(merged(rules_of(settings).hits(text)).hits)
-    for line in excerpt(text, hits, good).lines:
+    for line in excerpt_of(text, hits, good).lines:
         print_line(f"{line.number:>9}  {line.told}", whole=True)
 
 

@@ -193,7 +193,7 @@ class HangResponse:
     def _say_where_dumps_are(self) -> None:
         if self.recorder and self._inquiry and self._inquiry.dumps:
             count, where = len(self._inquiry.dumps), self.recorder.directory
-            say(f"perdure exec: flight recorder dumps of {count} ranks: perdure why --ranks {where}")
+            say(f"perdure exec: flight recorder dumps of {count} ranks: perdure why ranks {where}")
             self.recorder.keep_few()
 
     def _note(self, note: str) -> None:

@@ -1,0 +1,57 @@
+"""What is meant where no command is named, and where one is named as an option, as it was before."""
+
+import pytest
+
+from perdure.cli.commands import ENTRIES
+from perdure.cli.events import EventCommands
+from perdure.cli.main import main
+from perdure.cli.who import WhoCommands
+from perdure.cli.why import WhyCommands
+
+
+@pytest.mark.parametrize(
+    ("group", "old", "new"),
+    [
+        (WhyCommands, "train.log --good good.log", "explain train.log --good good.log"),
+        (WhyCommands, "--json -", "explain --json -"),
+        (WhyCommands, "batch logs.jsonl", "batch logs.jsonl"),
+        (WhyCommands, "--batch logs.jsonl --json", "batch logs.jsonl --json"),
+        (WhyCommands, "--json --batch=logs.jsonl", "batch logs.jsonl --json"),
+        (WhyCommands, "--follow run.log --for 0 --resume at", "follow run.log --for 0 --resume at"),
+        (WhyCommands, "--for 0 --follow run.log", "follow run.log --for 0"),
+        (WhyCommands, "--ranks dumps", "ranks dumps"),
+        (WhyCommands, "--report jobs.txt --out pictures", "report jobs.txt --out pictures"),
+        (WhyCommands, "train.log --excerpt", "excerpt train.log"),
+        (WhyCommands, "7 --correct transient --attempt 2", "correct 7 --attempt 2 -- transient"),
+        (WhyCommands, "--batch", "batch"),
+        (WhyCommands, "-- --batch", "explain -- --batch"),
+        (EventCommands, "", "list"),
+        (EventCommands, "7 --open", "list 7 --open"),
+        (EventCommands, "--follow --type app", "follow --type app"),
+        (EventCommands, "x-1 --close -done", "close x-1 -- -done"),
+        (EventCommands, "--replay past.json --playbook site.toml", "replay past.json --playbook site.toml"),
+        (WhoCommands, "--json", "suspects --json"),
+        (WhoCommands, "--state /var/lib/perdure", "suspects --state /var/lib/perdure"),
+        (WhoCommands, "window.parquet --solver flock", "paths window.parquet --solver flock"),
+        (WhoCommands, "--batch cases --solver 007", "batch cases --solver 007"),
+        (WhoCommands, "--study tor --soft-min 9", "tor --soft-min 9"),
+        (WhoCommands, "--study colocation days.csv", "colocation days.csv"),
+    ],
+)
+def test_words_are_read_as_they_are_written_today(group, old, new, monkeypatch):
+    read = []
+    monkeypatch.setattr("typer.core.TyperGroup.parse_args", lambda _self, _ctx, args: read.extend(args))
+    commands = {"why": "explain batch follow ranks report excerpt correct", "events": "list follow close replay"}
+    named = {WhyCommands: "why", EventCommands: "events"}.get(group, "")
+    group(commands=dict.fromkeys(commands.get(named, "suspects paths batch").split())).parse_args(None, old.split())
+    assert " ".join(read) == new
+
+
+@pytest.mark.parametrize("name", ["why", "who", "events", "study"])
+def test_help_of_a_group_is_short_and_names_no_older_spelling(name, capsys):
+    assert ENTRIES[name].where.endswith(":app")
+    assert main([name, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert len(said.splitlines()) <= 35
+    assert "--study" not in said
+    assert " tor " not in said or name == "study"
