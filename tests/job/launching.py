@@ -7,15 +7,26 @@ import time
 
 import pytest
 
-from perdure.job import exit_report, files
+from perdure.job import exit_report, files, heartbeat
 
 LAUNCH = "import sys; from perdure.job.exec import run; sys.exit(run(sys.argv[1:]))"
 LAUNCH_WITH_SETTINGS = """
-import signal, sys
+import os, signal, sys, time
 from perdure.job.options import ExecOptions
 from perdure.job.exec import run
 from perdure.job.framework import Framework
 from perdure.job.silence import HangRule
+
+
+def set_forward(path):  # by as many seconds as a file has bytes
+    return lambda: time.monotonic() + (os.stat(path).st_size if os.path.exists(path) else 0)
+
+
+def held_until(path):  # a file is there
+    begun = time.monotonic()
+    return lambda: time.monotonic() if os.path.exists(path) else begun
+
+
 sys.exit(run(sys.argv[1:], options={settings}))
 """
 
@@ -63,6 +74,17 @@ def wait_until(condition):
 def is_stopped(pid):
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().rpartition(")")[2].split()[0] == "T"
+
+
+def pass_time(clock, directory, seconds=60):
+    """Set the clock of a launcher forward, which reads it by `set_forward`, and wait until it has looked since."""
+    (task,) = files.tasks(directory)
+    wait_until(task.heartbeat.exists)
+    for _ in range(2):  # the first of the two may have been under way
+        before = heartbeat.read(task.heartbeat).count
+        with clock.open("a") as file:
+            file.write(seconds * ".")
+        wait_until(lambda before=before: heartbeat.read(task.heartbeat).count > before)
 
 
 def is_alive(pid):

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -24,6 +23,7 @@ from tests.job.launching import (
     is_alive,
     is_stopped,
     on_linux,
+    pass_time,
     python,
     start,
     wait_until,
@@ -199,12 +199,15 @@ def test_at_the_alarm_those_that_listen_dump_their_stacks_and_that_is_no_sign_of
 
 
 def test_a_program_that_is_stopped_does_not_hang(tmp_path):
-    process = start(tmp_path, python(BEATS, 40, 0.03), settings=settings(after=1.0))
-    (task,) = wait_until(lambda: [found for found in files.tasks(tmp_path) if found.beats.exists()])
+    clock = tmp_path / "clock"
+    more = f", clock=set_forward({str(clock)!r})"
+    process = start(tmp_path / "fence", python(BEATS, 40, 0.03), settings=settings(after=1.0, more=more))
+    (task,) = wait_until(lambda: [found for found in files.tasks(tmp_path / "fence") if found.beats.exists()])
     reader = BeatReader(task.beats)
     wait_until(lambda: any((beat.step or 0) > 15 for beat in reader.news()))
     process.send_signal(signal.SIGTSTP)
-    time.sleep(1.5)
+    wait_until(lambda: any(is_stopped(pid) for pid in children_of(process.pid)))
+    pass_time(clock, tmp_path / "fence")
     process.send_signal(signal.SIGCONT)
     assert finish(process)[0] == 0
 

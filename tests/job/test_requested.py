@@ -11,7 +11,7 @@ import pytest
 from perdure.job import requested
 from perdure.job.identity import service_job_of
 from perdure.job.requested import MOVE, PAUSE, STALE_S, Request, Requests, write
-from tests.job.launching import children_of, finish, is_stopped, on_linux, python, start, wait_until
+from tests.job.launching import children_of, finish, is_stopped, on_linux, pass_time, python, start, wait_until
 
 DOWN = Request("down/job.pause/7", PAUSE, "because of storage.down of pfs:/scratch")
 QUOTA = Request("quota/job.move/7", MOVE)
@@ -155,7 +155,10 @@ def test_a_program_that_is_to_pause_stands_still_until_the_cause_is_over(tmp_pat
     count, end = tmp_path / "count", tmp_path / "end"
     argv = ["sh", "-c", '"$@"; exit $?', "sh", *python(COUNTS, count, end)]
     process = start(
-        tmp_path / "fence", argv, settings=settings(", pause_signal=signal.SIGSTOP", after=1.0), variables=service.reach
+        tmp_path / "fence",
+        argv,
+        settings=settings(f", pause_signal=signal.SIGSTOP, clock=set_forward({str(tmp_path / 'clock')!r})", after=1.0),
+        variables=service.reach,
     )
     pid = int(process.stdout.readline())
     service.ask(PAUSE)
@@ -163,7 +166,7 @@ def test_a_program_that_is_to_pause_stands_still_until_the_cause_is_over(tmp_pat
     assert process.stderr.readline() == f"{asked}: the program is stopped until that is over\n"
     wait_until(lambda: is_stopped(pid))
     stood = steps(count)
-    time.sleep(1.5)
+    pass_time(tmp_path / "clock", tmp_path / "fence")
     assert steps(count) == stood
     service.all_clear()
     wait_until(lambda: steps(count) > stood + 20)

@@ -13,7 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.job.signals import WITNESS_S, Sharing
-from tests.job.launching import environment, exit_report_in, finish, on_linux, python, start
+from tests.job.launching import (
+    LAUNCH_WITH_SETTINGS,
+    environment,
+    exit_report_in,
+    finish,
+    on_linux,
+    pass_time,
+    python,
+    start,
+    wait_until,
+)
 
 COUNTS = (
     "import signal, sys, time\n"
@@ -47,15 +57,18 @@ def test_what_comes_alone_is_told_once_and_in_time():
 @on_linux
 def test_a_signal_to_every_process_is_not_handed_on(tmp_path):
     """As Slurm sends it; in whatever order the processes get it."""
-    process = start(tmp_path, python(COUNTS))
+    later, fence = tmp_path / "later", tmp_path / "fence"  # till then no witness is late
+    process = start(fence, python(COUNTS), settings=f"ExecOptions(clock=held_until({str(later)!r}))")
     assert process.stdout.readline() == "ready\n"
     for _ in range(2):
         for pid in sorted(session(process.pid), reverse=True):
             os.kill(pid, signal.SIGUSR1)
-        time.sleep(2 * WITNESS_S)
+        assert process.stdout.readline() == "usr1\n"
+        wait_until(lambda: not any(map(has_pending, session(process.pid))))
+    later.touch()
     process.send_signal(signal.SIGTERM)
-    assert finish(process)[:2] == (0, "usr1\nusr1\n")
-    assert exit_report_in(tmp_path).told == ("USR1", "TERM")
+    assert finish(process)[:2] == (0, "")
+    assert exit_report_in(fence).told == ("USR1", "TERM")
 
 
 @on_linux
@@ -68,6 +81,12 @@ def test_a_launcher_without_a_witness_hands_everything_on(tmp_path):
     assert process.stdout.readline() == "usr1\n"
     process.send_signal(signal.SIGTERM)
     assert finish(process)[0] == 0
+
+
+def has_pending(pid):
+    """Whether a signal has come to a process that it has not taken yet."""
+    with open(f"/proc/{pid}/status") as status:
+        return any(int(line.split()[1], 16) for line in status if line.startswith(("SigPnd:", "ShdPnd:")))
 
 
 def session(leader):
@@ -167,15 +186,17 @@ def test_the_keys_of_job_control_do_what_they_do(terminal, tmp_path):
         "for line in sys.stdin: print('got', line, flush=True)\n"
         "print('over')\n"
     )
-    terminal.type(f"{EXEC}{sys.executable} {program}; echo code $?\n")
+    clock, launcher = tmp_path / "clock", tmp_path / "launch.py"
+    launcher.write_text(LAUNCH_WITH_SETTINGS.format(settings=f"ExecOptions(clock=set_forward({str(clock)!r}))"))
+    terminal.type(f"{sys.executable} {launcher} {sys.executable} {program}; echo code $?\n")
     terminal.see("ready\r\n")
     terminal.type("\x03")
     terminal.see("interrupted\r\n")
-    time.sleep(2 * WITNESS_S)
+    pass_time(clock, tmp_path / "fence")  # what is handed on late comes now
     terminal.type("\x1a")
     assert "interrupted" not in terminal.see("Stopped|interrupted")
     terminal.type("fg\n")
-    terminal.see("perdure exec")
+    terminal.see("launch.py")
     terminal.type("one\n")
     terminal.see("got one")
     terminal.type("\x04")

@@ -99,7 +99,7 @@ def run(
         return FENCED
     options = settled(options or ExecOptions(), argv, environment)
     own_group = not has_terminal()
-    with heard_signals(own_group=own_group) as heard:
+    with heard_signals(own_group=own_group, clock=options.clock) as heard:
         return _Run(argv, environment, start, held, options, hear).to_the_end(heard, workdir, own_group)
 
 
@@ -190,7 +190,7 @@ class _Run:
         return max(self._options.beat_s, OTHERS_HEARTBEAT_S) if seldom else self._options.beat_s
 
     def _watch_out(self) -> Watches:
-        options, now = self._options, time.monotonic()
+        options, now = self._options, self._options.clock()
         gang = Gang(self._files, self._task, self._environment)
         nudge = prestop_signal_of(options.framework, self._environment)
         if options.warn_signal is not None:
@@ -203,7 +203,7 @@ class _Run:
 
             walltime, nudge = WalltimeWatch(MovedEnd(handover), handover.grace_s), handover.nudge(nudge)
         return Watches(
-            hang=HangWatch(options.hang, BeatReader(self._files.beats), OutputFiles(), now),
+            hang=HangWatch(options.hang, BeatReader(self._files.beats), OutputFiles(), now, options.clock),
             walltime=walltime,
             nudge=nudge,
             pulse=Pulse(self._files.heartbeat, _first_heartbeat(self._start, self._held, self._task, options)),
@@ -277,7 +277,7 @@ class _Run:
             local_rank=task.local_rank,
             step_id=self._environment.get("SLURM_STEP_ID", ""),
             step=hang.last_step(),
-            silent_s=hang.silent_s(time.monotonic()),
+            silent_s=hang.silent_s(self._options.clock()),
             warned_s=walltime.warned_s,
             walltime_end_s=walltime.end_s,
             note=ending.note,

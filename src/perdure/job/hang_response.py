@@ -204,7 +204,7 @@ class HangResponse:
 
     def _end(self, why: str, said: str = HANG_ENDED) -> None:
         self.ended_why = why
-        self.hang.condemn(time.monotonic())
+        self.hang.condemn(self.options.clock())
         say(f"{said}{why}")
         self.family.signal_group(signal.SIGTERM)
 
@@ -212,7 +212,7 @@ class HangResponse:
         return f"{finding.sentence}; no sign of life for {self._silence()}"
 
     def _silence(self) -> str:
-        silent_s, step = self.hang.silent_s(time.monotonic()) or 0.0, self.hang.step
+        silent_s, step = self.hang.silent_s(self.options.clock()) or 0.0, self.hang.step
         return f"{silent_s:.0f} s" + (f", last at step {step}" if step is not None else "")
 
     # ------------------------------------------------------------ a rank that has failed while others wait

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,7 +15,15 @@ from perdure.job.silence import HangRule, Silence, Tier
 class HangWatch:
     """Listens at each look; see `perdure.job.silence` for what it makes of that."""
 
-    def __init__(self, rule: HangRule, beats: BeatReader, output: OutputFiles, start_s: float) -> None:
+    def __init__(
+        self,
+        rule: HangRule,
+        beats: BeatReader,
+        output: OutputFiles,
+        start_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self._rule, self._beats, self._output = rule, beats, output
         self._silence, self._start_s = Silence(rule, start_s), start_s
         self._grew_s = start_s
@@ -50,13 +58,13 @@ class HangWatch:
 
     def last_step(self) -> int | None:
         """The last step that the program has told, listening once more."""
-        self._listen(time.monotonic())
+        self._listen(self._clock())
         return self.step
 
     def told(self, rank: int | None) -> tuple[int | None, float | None]:
         """The last step of a rank, and the seconds since it was heard."""
         beat, heard_s = self._last.get(rank, (None, 0.0))
-        return (None, None) if beat is None else (beat.step, time.monotonic() - heard_s)
+        return (None, None) if beat is None else (beat.step, self._clock() - heard_s)
 
     def watch_files(self, paths: Iterable[str], *, only_steps: bool = False) -> None:
         """Take the growth of these files for the program's log, too; with `only_steps` that by lines of steps alone."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ class ExecOptions:
     heartbeat_s: float = 5.0  # of local rank 0; the others of a node write once a minute
     beat_s: float = DEFAULT_BEAT_S  # of the program's own
     handover: HandoverWatch | None = None  # of a link of a chain, instead of a warning before walltime
+    clock: Callable[[], float] = time.monotonic  # by which silence, pauses and signals are timed
 
 
 def settled(options: ExecOptions, argv: Sequence[str], environment: Mapping[str, str]) -> ExecOptions:

@@ -72,7 +72,7 @@ class Sharing:
 
 
 @contextmanager
-def heard_signals(*, own_group: bool = True) -> Iterator[Heard]:
+def heard_signals(*, own_group: bool = True, clock: Callable[[], float] = time.monotonic) -> Iterator[Heard]:
     """Inside the block signals only leave a note; the function given waits for some and returns which came.
 
     `own_group` says whether the program is to run in a process group of its own; its witness does too.
@@ -87,9 +87,9 @@ def heard_signals(*, own_group: bool = True) -> Iterator[Heard]:
     sharing = Sharing()
 
     def wait(timeout_s: float) -> Came:
-        timeout_s = min(timeout_s, sharing.patience_s(time.monotonic(), timeout_s))
+        timeout_s = min(timeout_s, sharing.patience_s(clock(), timeout_s))
         select.select([reader, *witness.readers()], [], [], timeout_s)
-        came, now = frozenset(_read(reader)), time.monotonic()
+        came, now = frozenset(_read(reader)), clock()
         for signum in came.intersection(FORWARDED):
             sharing.came(signum, now)
         for signum in witness.told():

@@ -94,7 +94,7 @@ class Supervisor:
         `foresee` hears of the end that is to be expected, where it is told to end from outside: whoever says so may
         kill this launcher too before the program has ended.
         """
-        looked_s = time.monotonic()
+        looked_s = time.monotonic()  # not the clock of the options: a freeze of this machine is meant
         while True:
             came = self._heard(self._options.poll_s)
             away_s = time.monotonic() - looked_s - self._options.poll_s
@@ -119,7 +119,7 @@ class Supervisor:
             if signal.SIGCHLD in came.signals and self._family.is_on_terminal:
                 self._stop_along()
             self._family.reap_orphans()
-            if self._look(time.monotonic()) is Tier.KILL:
+            if self._look(self._options.clock()) is Tier.KILL:
                 say("perdure exec: it did not end: it is killed")
                 return Ending(ExitReason.HANG, RETRY_ME, signal.SIGKILL, self._standstill.ended_why)
             looked_s = time.monotonic()
@@ -136,7 +136,7 @@ class Supervisor:
         """Resume the program unless it is to pause; while it was stopped it could give no sign of life."""
         if self._is_paused:
             return
-        stood_s = max(0.0, away_s) if self._stopped_s is None else time.monotonic() - self._stopped_s
+        stood_s = max(0.0, away_s) if self._stopped_s is None else self._options.clock() - self._stopped_s
         self._stopped_s = None
         self._watches.hang.skip(stood_s)
         self._family.signal_all(signal.SIGCONT)
@@ -144,7 +144,7 @@ class Supervisor:
     def _stop_along(self) -> None:
         """Stop where job control has stopped the program: the shell sees its job stopped, and continues all of it."""
         if stopped_by(self._program) in _JOB_CONTROL:
-            self._stopped_s = self._stopped_s or time.monotonic()
+            self._stopped_s = self._stopped_s or self._options.clock()
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def _take_note(self, signum: int) -> None:
@@ -155,7 +155,7 @@ class Supervisor:
         if signum != signal.SIGTSTP:
             self._go_on(f"{name} has come for it")
         elif self._stopped_s is None:
-            self._stopped_s = time.monotonic()
+            self._stopped_s = self._options.clock()
         if self._is_for_workers(signum) and not self._family.listeners(signum):
             self._nudge()
 
@@ -208,7 +208,7 @@ class Supervisor:
             count = self._family.signal_listeners(signum)
             return f": {signal.Signals(signum).name} sent to {count} of its processes"
         self._is_paused = True
-        self._stopped_s = time.monotonic() if self._stopped_s is None else self._stopped_s
+        self._stopped_s = self._options.clock() if self._stopped_s is None else self._stopped_s
         self._family.signal_all(signal.SIGSTOP)
         return ": the program is stopped until that is over"
 
