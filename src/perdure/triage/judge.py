@@ -28,7 +28,6 @@ from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.conformal import Thresholds, own_thresholds
 from perdure.triage.evidence.answered import OF_SERVICES, answered_before
-from perdure.triage.evidence.broken_pipes import with_ended_readers
 from perdure.triage.evidence.context import (
     Circumstance,
     Context,
@@ -38,7 +37,6 @@ from perdure.triage.evidence.context import (
     shift_of,
     with_steps_of,
 )
-from perdure.triage.evidence.crashed_peers import without_cut_by_crash
 from perdure.triage.evidence.deaths import ABORT, ASKS_AGAIN, NOT_FOUND, OF_EXIT_CODE, OF_SIGNAL, OF_WATCHDOGS
 from perdure.triage.evidence.doubts import doubted
 from perdure.triage.evidence.excerpt import excerpt, last_block
@@ -47,14 +45,14 @@ from perdure.triage.evidence.goodrun import GoodRun
 from perdure.triage.evidence.hardware import proof_of, without_crashed_kernels, without_older
 from perdure.triage.evidence.last_word import LAST_WORD, ended_itself, last_word, of_last_test, unexplained
 from perdure.triage.evidence.launchers import OF_PEERS, LauncherReport, first_failure, of_component
-from perdure.triage.evidence.lost_nodes import lost_nodes
 from perdure.triage.evidence.matching import Hit, RuleBook
+from perdure.triage.evidence.other_end import with_ended_readers, without_cut_by_crash
 from perdure.triage.evidence.other_jobs import without_other_jobs
 from perdure.triage.evidence.outlived import without_long_past, without_outlived
 from perdure.triage.evidence.ranks import Merged, merged
 from perdure.triage.evidence.rule import Cause, Force
 from perdure.triage.evidence.rules import own_rules
-from perdure.triage.evidence.scheduler import Fact, facts, names_missing_workdir
+from perdure.triage.evidence.scheduler import Fact, facts, lost_nodes, names_missing_workdir
 from perdure.triage.evidence.survived_steps import after_steps, as_guess, is_of_step
 from perdure.triage.evidence.warning_lines import without_overruled
 from perdure.triage.narrower import narrowed

@@ -14,7 +14,11 @@ from perdure.model.output import IS_NOT_THERE, Absent, Why
 from perdure.model.signals import in_words, persons_deed, persons_signal
 from perdure.triage.evidence.deaths import OF_EXIT_CODE, OF_SIGNAL
 from perdure.triage.evidence.rule import Cause, Force
+from perdure.triage.text.patterns import capturing
 from perdure.triage.verdict import Bound, CauseRole
+
+_NAMES = r"([A-Za-z0-9][\w.,\[\]-]{0,255})"  # one node, or a list as Slurm writes it: gpu[01-03]
+_SAYS = rf"(?:srun|salloc): error: (?:Node failure on {_NAMES}|Task launch for \S{{1,80}} failed on node {_NAMES}: )"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +205,18 @@ def _of_exit_code(attempt: Attempt) -> Fact | None:
         return None
     cause = OF_EXIT_CODE.get(attempt.exit_code)
     return Fact(cause, f"exit code {attempt.exit_code}") if cause is not None else None
+
+
+def lost_nodes(line: str) -> str:
+    """The nodes that a line of srun or salloc calls lost, as Slurm takes them; "" where it names none.
+
+    Only what these print of other nodes counts: ``*** JOB 17 ON n1 CANCELLED ... DUE TO NODE FAILURE ***`` names the
+    node of the slurmstepd that says so, which is one that survived.
+
+    >>> lost_nodes("srun: error: Node failure on gpu[01-03]")
+    'gpu[01-03]'
+    >>> lost_nodes("slurmstepd: error: *** JOB 17 ON n1 CANCELLED AT 2025-01-02T03:04:05 DUE TO NODE FAILURE ***")
+    ''
+    """
+    found = capturing(_SAYS).search(line.encode("utf-8", "replace"))
+    return next(((name or b"").decode().rstrip(".,") for name in found.groups() if name), "") if found else ""
