@@ -161,6 +161,7 @@ def test_a_program_that_is_to_pause_stands_still_until_the_cause_is_over(tmp_pat
         variables=service.reach,
     )
     pid = int(process.stdout.readline())
+    wait_until(lambda: steps(count) > 50)  # so that its pace is known
     service.ask(PAUSE)
     asked = "perdure exec: the job is asked to pause, because of storage.down"
     assert process.stderr.readline() == f"{asked}: the program is stopped until that is over\n"
