@@ -28,6 +28,7 @@ from perdure.scheduling.slurm.settings import (
 )
 from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.faults import NodeFaults
+from perdure.simulation.restart_cost import FREE, RestartCost
 from perdure.simulation.result import Result
 from perdure.simulation.retry_hook import Again, FailedRun
 from perdure.simulation.simulate import Engine, simulate
@@ -64,11 +65,12 @@ class World:
     placement: str
     asks: bool
     options: PolicyOptions
+    cost: RestartCost
 
     def replay(self, policy: str, engine: Engine) -> Result:
         return simulate(
             self.table, self.cluster, policy, self.placement, answer if self.asks else None,
-            options=self.options, engine=engine, faults=self.faults,
+            options=self.options, engine=engine, faults=self.faults, cost=self.cost,
         )  # fmt: skip
 
 
@@ -103,7 +105,8 @@ def world(seed: int) -> World:
     asks, compat = bool(rng.random() < 0.6), "tiresias" if rng.random() < 0.3 else None
     table, site = _asking(table, rng), _site(rng)
     options = PolicyOptions((20.0, 60.0), samples, quotas, compat, site)  # type: ignore[arg-type]
-    return World(table, faults, cluster, PLACES[seed % len(PLACES)], asks, options)
+    cost = RestartCost(((2, 3.0),), 7.0) if rng.random() < 0.5 else FREE
+    return World(table, faults, cluster, PLACES[seed % len(PLACES)], asks, options, cost)
 
 
 def _asking(table: JobTable, rng: np.random.Generator) -> JobTable:

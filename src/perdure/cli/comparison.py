@@ -11,6 +11,7 @@ from perdure.cli.progress import progress
 from perdure.cli.simulated import cluster_named, read_fitting, tell_of, tell_of_compiling
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
 from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.scheduling.slurm.conf import SlurmSite
@@ -19,6 +20,8 @@ from perdure.simulation.fitting import accepted
 from perdure.simulation.foresight import foresight
 from perdure.simulation.manifest import Manifest, Options
 from perdure.simulation.policy_file import is_policy_file
+from perdure.simulation.restart_cost import PUBLISHED, RestartCost
+from perdure.simulation.steady import too_short
 from perdure.simulation.sweep import (
     Run,
     Serial,
@@ -57,6 +60,7 @@ class ComparisonOptions:
     executor: SweepExecutor | None  # None: this process, or one a core where jobs are many
     slurm_conf: Path | None = None
     replay_error: bool = False
+    cost: RestartCost = PUBLISHED  # of a preemption
     words: Options = field(default_factory=dict)  # the options as they were given
 
 
@@ -83,7 +87,7 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
     tables = [trace.table if asked.load is None else at_load(trace.table, cluster, asked.load) for trace in read]
     spans = asked.out is not None and max(map(len, tables)) <= _MAX_SPANS
     repeats = len(wanted) // len(asked.policies)
-    setting = Setting(cluster, asked.placement, options, asked.failures, keep, spans, repeats)
+    setting = Setting(cluster, asked.placement, options, asked.failures, keep, spans, asked.cost, repeats)
     if not spans:
         tell_of_compiling(max(map(len, tables)) * repeats, asked.policies, asked.placement)
     with progress(len(wanted) if len(wanted) > 1 else None, "replaying") as tell:
@@ -100,8 +104,9 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
         tables,
         runs,
         as_it_was(tables, cluster),
-        facts(asked.cluster or str(asked.slurm_conf), asked.placement, asked.failures, asked.load),
+        facts(asked.cluster or str(asked.slurm_conf), asked.placement, asked.failures, asked.load, asked.cost),
         foresight(tables, asked.policies, options),
+        _warnings(asked.traces, tables),
         None if site is None else {"not_modelled": site.unmodelled, "ignored": site.ignored},
         manifest,
     )
@@ -112,6 +117,11 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
     if asked.replay_error:
         _must_be_recorded(runs)
     print_comparison(found, as_json, asked.replay_error, wide=wide)
+
+
+def _warnings(traces: Sequence[Path], tables: Sequence[JobTable]) -> list[str]:
+    found = [(path.name, too_short(table)) for path, table in zip(traces, tables, strict=True)]
+    return [f"{name}: {what}" if len(tables) > 1 else what for name, what in found if what is not None]
 
 
 def _inputs(asked: ComparisonOptions) -> list[Path]:

@@ -21,8 +21,8 @@ from perdure.simulation.verdict import PolicyVerdict, length, share_of
 FIGURES = (
     word("JOBS", leave=14), word("JCT"), word("P50", leave=7), word("P90", leave=9), word("P95", leave=13),
     word("P99", leave=6), word("WAIT", leave=1), word("P99", leave=10), word("SLOWDOWN", leave=3),
-    word("PREEMPTED", leave=5), word("MAKESPAN", leave=15), word("USED", leave=2), word("GOODPUT", leave=11),
-    word("WASTED", leave=8), word("PASSED", leave=4),
+    word("PREEMPTED", leave=5), word("MAKESPAN", leave=15), word("USED", leave=12), word("WINDOW", leave=2),
+    word("GOODPUT", leave=11), word("WASTED", leave=8), word("PASSED", leave=4),
 )  # fmt: skip
 AGAINST_FIRST = word("AGAINST FIRST (95%)"), word("MARK")
 """The change of the mean JCT against the first policy, and whether that is the best."""
@@ -55,8 +55,8 @@ def print_comparison(found: PolicyComparison, as_json: bool, in_groups: bool, *,
     if found.verdicts:
         print_line("")
     _print_figures(traces, found, wide=wide)
-    for what in found.foresight:
-        print_line(f"{what}.")
+    for remark in found.remarks():
+        print_line(remark)
     if found.was:
         _print_against_record(traces, found.runs, wide=wide)
     if in_groups:
@@ -155,7 +155,8 @@ def _figures(found: Sequence[Metrics]) -> Iterator[object]:
     yield f"{fmean(each.slowdown.mean for each in found):.1f}"
     yield round(fmean(each.preemptions for each in found))
     yield length(fmean(each.makespan_s for each in found))
-    yield from (f"{fmean(shares):.1%}" for shares in ([m.utilisation for m in found], [m.goodput for m in found]))
+    for name in ("utilisation", "used_in_window", "goodput"):
+        yield f"{fmean(getattr(each, name) for each in found):.1%}"
     yield f"{fmean(m.wasted_gpu_h for m in found):.0f} GPU h"
     yield f"{fmean(m.success_rate for m in found):.1%}"
 

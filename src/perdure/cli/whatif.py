@@ -16,6 +16,7 @@ from perdure.errors import ConfigError, InputError
 if TYPE_CHECKING:
     from perdure.cli.comparison import ComparisonOptions
     from perdure.scheduling.policies import PolicyOptions
+    from perdure.simulation.restart_cost import RestartCost
     from perdure.simulation.sweep import SweepExecutor
 
 _OF_ELASTIC = ("traces", "profiles", "policy", "cluster", "retry", "wide", "as_json")
@@ -47,6 +48,14 @@ Load = Annotated[
 Seeds = Annotated[
     int | None,
     typer.Option("--seeds", metavar="N", min=1, max=10_000, help="Run each case with N seeds; 1 if not given."),
+]
+PreemptionCost = Annotated[
+    str | None,
+    typer.Option(
+        "--preemption-cost",
+        metavar="S|GPUS:S,...,S",
+        help="Seconds that a preempted job restarts for, by its GPUs; 1:7,8:30,60 if not given, 0 with --compat.",
+    ),
 ]
 Compat = Annotated[
     str | None,
@@ -118,6 +127,7 @@ def whatif(
     failures: Failures = "recorded",
     load: Load = None,
     seeds: Seeds = None,
+    preemption_cost: PreemptionCost = None,
     compat: Compat = None,
     queue_limits: QueueLimits = None,
     gittins_samples: GittinsSamples = None,
@@ -169,9 +179,9 @@ def whatif(
 
     words = {
         "traces": traces, "cluster": cluster, "policy": policy, "placement": placement, "retry": retry,
-        "failures": failures, "load": load, "seeds": seeds, "compat": compat, "queue_limits": queue_limits,
-        "gittins_samples": gittins_samples, "vc_quota": vc_quota, "slurm_conf": slurm_conf, "format": format,
-        "skip_bad": skip_bad,
+        "failures": failures, "load": load, "seeds": seeds, "preemption_cost": preemption_cost, "compat": compat,
+        "queue_limits": queue_limits, "gittins_samples": gittins_samples, "vc_quota": vc_quota,
+        "slurm_conf": slurm_conf, "format": format, "skip_bad": skip_bad,
     }  # fmt: skip
     plain = {name: _plain(value) for name, value in words.items()}
     compare(_asked(plain, replay_error, jobs_out, out, workers), as_json, wide=wide)
@@ -222,6 +232,7 @@ def _asked(
         _executor(workers),
         files["slurm_conf"],
         replay_error,
+        _cost(told.get("preemption_cost"), told.get("compat")),
         told,
     )
 
@@ -279,6 +290,14 @@ def _options(
         quotas={} if vc_quota is None else quotas(vc_quota),
         compat="tiresias" if compat else None,
     )
+
+
+def _cost(text: str | None, compat: str | None) -> RestartCost:
+    from perdure.simulation.restart_cost import FREE, PUBLISHED, restart_cost
+
+    if text is not None:
+        return restart_cost(text)
+    return FREE if compat else PUBLISHED
 
 
 def _executor(workers: str | None) -> SweepExecutor | None:

@@ -22,6 +22,7 @@ class PolicyComparison:
     was: Sequence[Run] = ()  # the recorded schedules
     facts: Mapping[str, str] = field(default_factory=dict)  # what all runs share
     foresight: Sequence[str] = ()
+    warnings: Sequence[str] = ()
     slurm_conf: Mapping[str, Sequence[str]] | None = None  # keys of the file that are left out of account
     manifest: Manifest | None = None
     verdicts: Mapping[int, PolicyVerdict] = field(init=False)  # by the place of the trace; none of a policy alone
@@ -32,6 +33,19 @@ class PolicyComparison:
     def trace_of(self, place: int) -> dict[str, str]:
         """Names the trace where there are several."""
         return {"trace": self.traces[place]} if len(self.traces) > 1 else {}
+
+    def remarks(self) -> list[str]:
+        """Sentences that a reader of the figures should know."""
+        windows = {run.case.trace: run.metrics.window for run in self.runs if run.metrics.window is not None}
+        of = {place: f"{trace}: " if len(self.traces) > 1 else "" for place, trace in enumerate(self.traces)}
+        told = [f"{of[place]}{window.says}" for place, window in windows.items()]
+        told += [f"{what}." for what in (*self.warnings, *self.foresight)]
+        if lost := [run for run in self.runs if run.metrics.restart_gpu_h]:
+            most = max(lost, key=lambda run: run.metrics.restart_gpu_h)
+            times = max(run.metrics.most_preempted for run in lost)
+            took = f"up to {most.metrics.restart_gpu_h:.1f} GPU h ({most.case.policy})"
+            told.append(f"Restarts took {took}; one job was preempted {times} time{'s' * (times != 1)}.")
+        return told
 
     def to_json(self, *, timed: bool) -> dict[str, Any]:
         """All figures. `timed`: with how long each simulation took, which no two times is the same.
@@ -52,6 +66,8 @@ class PolicyComparison:
             further["replay_error"] = [run.error.to_json() if run.error else None for run in self.runs]
         if self.foresight:
             further["foresight"] = list(self.foresight)
+        if self.warnings:
+            further["warnings"] = list(self.warnings)
         if self.slurm_conf is not None:
             further["slurm_conf"] = self.slurm_conf
         if self.manifest is not None:

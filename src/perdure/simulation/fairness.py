@@ -19,7 +19,7 @@ def rho(table: JobTable, result: Result) -> NDArray[np.float64]:
     Its JCT, over the time that its attempts ran, stretched by ``gpus * N / total`` where that is above 1: N is the mean
     number of jobs that were there, waiting or running, from its submit to its end.
     """
-    ran_s = np.bincount(result.attempts.job, result.attempts.ran_s, len(table))
+    ran_s = np.bincount(result.attempts.job, result.attempts.ran_s - result.attempts.lost_s, len(table))
     jct_s = result.end_s - table.submit_s
     there = mean_present(table.submit_s, result.end_s)
     alone_s = ran_s * np.maximum(1.0, table.gpus * there / result.total_gpus)

@@ -13,7 +13,17 @@ from perdure.simulation.sweep import Run
 
 _SPREAD = ("mean", "p50", "p90", "p95", "p99")
 _SPREADS = ("jct_s", "wait_s", "slowdown", "rho")
-_ONES = ("gpu_h", "used", "goodput", "wasted_gpu_h", "success_rate", "preemptions", "makespan_s")
+_ONES = (
+    "gpu_h",
+    "used",
+    "used_in_window",
+    "restart_gpu_h",
+    "goodput",
+    "wasted_gpu_h",
+    "success_rate",
+    "preemptions",
+    "makespan_s",
+)
 COLUMNS = (
     "trace", "policy", "retry", "seed", "of", "name", "jobs", *(f"{name}_{at}" for name in _SPREADS for at in _SPREAD),
     *_ONES,
@@ -33,7 +43,8 @@ def write_csv(path: Path, found: PolicyComparison) -> None:
 
 def _rows(run: Run) -> Iterator[dict[str, object]]:
     found = run.metrics
-    ones = {"used": found.utilisation, "preemptions": found.preemptions, "makespan_s": found.makespan_s}
+    ones = {"used": found.utilisation, "used_in_window": found.used_in_window, "restart_gpu_h": found.restart_gpu_h}
+    ones |= {"preemptions": found.preemptions, "makespan_s": found.makespan_s}
     yield _figures(found) | ones | {"of": "all jobs", "name": ""}
     kinds = (GroupKind.CLUSTER, found.groups), (GroupKind.USER, found.users), (GroupKind.GPUS, found.sizes)
     for kind, groups in kinds:

@@ -15,6 +15,7 @@ from perdure.model.table import JobTable, TableEnding
 from perdure.simulation.fairness import jain, rho
 from perdure.simulation.groups import Grouping, groupings
 from perdure.simulation.result import Result
+from perdure.simulation.steady import Window, window_of
 
 HOUR_S = 3600.0
 _LEAST_RUN_S = 10.0
@@ -73,7 +74,8 @@ class Metrics:
     """Figures of one simulation. GPU time is counted while it is allocated.
 
     Of the allocated GPU time, the share `goodput` went to attempts that passed. `wasted_gpu_h` went to attempts that
-    failed; what ran until its owner killed it is neither. The slow-down of a job is its JCT over the time that it ran.
+    failed; what ran until its owner killed it is neither, nor are restarts after preemptions. The slow-down of a job is
+    its JCT over the time that it ran, less restarts.
     """
 
     jobs: int
@@ -92,6 +94,9 @@ class Metrics:
     slowdown: MetricSpread = _NOTHING
     preemptions: int = 0  # times that a job lost its GPUs to another
     most_preempted: int = 0  # of one job
+    restart_gpu_h: float = 0.0  # that restarts after preemptions took
+    window: Window | None = None
+    used_in_window: float = 0.0  # share of the GPU time of the window that was allocated; of the makespan without one
     groups: Mapping[str, GroupMetrics] = field(default_factory=dict)  # by virtual cluster
     users: Mapping[str, GroupMetrics] = field(default_factory=dict)
     sizes: Mapping[str, GroupMetrics] = field(default_factory=dict)  # by GPUs
@@ -123,6 +128,8 @@ class Metrics:
             "slowdown": self.slowdown.to_json(),
             "preemptions": self.preemptions,
             "most_preempted": self.most_preempted,
+            "restart_gpu_h": self.restart_gpu_h,
+            "window": None if self.window is None else {**self.window.to_json(), "used": self.used_in_window},
             "jain_groups": self.jain_groups,
             "jain_users": self.jain_users,
             **{kind: {name: one.to_json() for name, one in found.items()} for kind, found in kinds.items()},
@@ -138,13 +145,17 @@ def summary(
     attempt of a job that the table says was killed is not charged as a failure.
     """
     log = result.attempts
-    gpu_h = log.ran_s * table.gpus[log.job] / HOUR_S
+    gpus = table.gpus[log.job]
+    gpu_h, lost_gpu_h = log.ran_s * gpus / HOUR_S, log.lost_s * gpus / HOUR_S
     killed = ~log.passed & _killed(table, result)
     wasted = ~log.passed & ~killed
     jct_s, wait_s, fairness = result.end_s - table.submit_s, result.start_s - table.submit_s, rho(table, result)
     slow = slowdown(table, result)
     of_jobs = jct_s, wait_s, slow, fairness
-    clusters, users, sizes = (_groups(each, result, of_jobs, gpu_h, wasted) for each in parted or groupings(table))
+    window = window_of(table, result.total_gpus)
+    clusters, users, sizes = (
+        _groups(each, result, of_jobs, gpu_h, lost_gpu_h, wasted) for each in parted or groupings(table)
+    )
     return Metrics(
         jobs=len(table),
         finished=int((result.end_s >= table.submit_s).sum()),
@@ -152,7 +163,7 @@ def summary(
         wait_s=MetricSpread.of(wait_s),
         makespan_s=result.makespan_s,
         utilisation=result.utilisation,
-        goodput=_goodput(gpu_h, log.passed),
+        goodput=_goodput(gpu_h, lost_gpu_h, log.passed),
         wasted_gpu_h=float(gpu_h[wasted].sum()),
         success_rate=_share(result.passed),
         events=result.events,
@@ -162,6 +173,9 @@ def summary(
         slowdown=MetricSpread.of(slow),
         preemptions=int(result.preempted.sum()),
         most_preempted=int(result.preempted.max(initial=0)),
+        restart_gpu_h=float(lost_gpu_h.sum()),
+        window=window,
+        used_in_window=result.utilisation if window is None else window.used(table, result),
         groups=clusters,
         users=users,
         sizes=sizes,
@@ -176,7 +190,8 @@ def slowdown(table: JobTable, result: Result) -> Floats:
     A job that ran for less than 10 s counts as if it had run so long. Source: D. Feitelson, "Metrics for parallel job
     scheduling and their convergence", JSSPP 2001 (bounded slowdown).
     """
-    ran_s = np.bincount(result.attempts.job, result.attempts.ran_s, len(table))
+    worked_s = result.attempts.ran_s - result.attempts.lost_s
+    ran_s = np.bincount(result.attempts.job, worked_s, len(table))
     slow: Floats = np.maximum(1.0, (result.end_s - table.submit_s) / np.maximum(ran_s, _LEAST_RUN_S))
     return slow
 
@@ -223,6 +238,7 @@ def _groups(
     result: Result,
     of_jobs: tuple[Floats, Floats, Floats, Floats],
     gpu_h: Floats,
+    lost_gpu_h: Floats,
     wasted: NDArray[np.bool_],
 ) -> dict[str, GroupMetrics]:
     """`of_jobs`: the JCT, wait, slow-down and rho of each."""
@@ -238,7 +254,7 @@ def _groups(
             MetricSpread.of(wait_s[rows]),
             MetricSpread.of(slow[rows]),
             float(gpu_h[tries].sum()),
-            _goodput(gpu_h[tries], log.passed[tries]),
+            _goodput(gpu_h[tries], lost_gpu_h[tries], log.passed[tries]),
             float(gpu_h[tries][wasted[tries]].sum()),
             _share(result.passed[rows]),
             MetricSpread.of(there[~np.isnan(there)]),
@@ -258,9 +274,9 @@ def _members(group: NDArray[np.intp], groups: int) -> list[NDArray[np.intp]]:
     return [order[start:end] for start, end in pairwise([0, *ends.tolist()])]
 
 
-def _goodput(gpu_h: NDArray[np.float64], passed: NDArray[np.bool_]) -> float:
+def _goodput(gpu_h: Floats, lost_gpu_h: Floats, passed: NDArray[np.bool_]) -> float:
     whole = float(gpu_h.sum())
-    return float(gpu_h[passed].sum()) / whole if whole else 0.0
+    return float((gpu_h - lost_gpu_h)[passed].sum()) / whole if whole else 0.0
 
 
 def _share(which: NDArray[np.bool_]) -> float:

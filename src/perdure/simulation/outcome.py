@@ -31,6 +31,7 @@ class ReplayOutcome:
     ran: Ints
     node: Ints
     record: Ints
+    lost: Ints
     events: int
     busy: int
     spans: tuple[tuple[int, int, int, int, Shares], ...] | None = None
@@ -38,9 +39,23 @@ class ReplayOutcome:
     @classmethod
     def of(cls, trail: Trail, spans: bool) -> ReplayOutcome:
         """What the plain loop left."""
-        log = np.array(trail.log, np.int64).reshape(-1, 8).T
+        log = np.array(trail.log, np.int64).reshape(-1, 9).T
         start, end, preempted, promoted = np.array([trail.start, trail.end, trail.preempted, trail.promoted], np.int64)
-        columns = start, end, preempted, promoted, log[0], log[1], log[2], log[3], log[4], log[5], log[6], log[7]
+        columns = (
+            start,
+            end,
+            preempted,
+            promoted,
+            log[0],
+            log[1],
+            log[2],
+            log[3],
+            log[4],
+            log[5],
+            log[6],
+            log[7],
+            log[8],
+        )
         return cls(*columns, trail.events, trail.busy, tuple(trail.spans) if spans else None)
 
     def result(self, jobs: Workload, policy: str, placement: str, seed: int, total_gpus: int) -> Result:
@@ -62,6 +77,7 @@ class ReplayOutcome:
             passed,
             self.node.astype(np.int64),
             self.record.astype(np.int64),
+            np.minimum(self.lost, self.ran) / jobs.ticks_per_s,
         )
         return Result(
             policy,

@@ -52,5 +52,7 @@ def _log(table: JobTable, end_s: NDArray[np.float64]) -> AttemptLog:
     began_s = table.start_s[job] + (until - ran_s - before[job]) * stretched
     ended_s = table.start_s[job] + (until - before[job]) * stretched
     number = np.arange(len(job)) - first[:-1][job] + 1
-    nowhere = np.full(len(job), -1)
-    return AttemptLog(job, number, table.submit_s[job], began_s, ended_s, ran_s, passed, nowhere, np.arange(len(job)))
+    nowhere, none = np.full(len(job), -1), np.zeros(len(job))
+    return AttemptLog(
+        job, number, table.submit_s[job], began_s, ended_s, ran_s, passed, nowhere, np.arange(len(job)), none
+    )

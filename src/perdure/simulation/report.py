@@ -48,7 +48,8 @@ _TITLES = {
 }  # fmt: skip
 _COLUMNS = (
     "policy", "retry", "seed", "jobs", "JCT mean", "p50", "p90", "p95", "p99", "wait mean", "p50", "p90", "p95", "p99",
-    "slow-down", "preempted", "makespan", "used", "goodput", "wasted", "passed", "rho", "users alike", "clusters alike",
+    "slow-down", "preempted", "makespan", "used", "window", "goodput", "wasted", "passed", "rho",
+    "users alike", "clusters alike",
 )  # fmt: skip
 
 
@@ -169,7 +170,7 @@ def _page(found: PolicyComparison, sections: Sequence[Section]) -> str:
     return template.render(
         names=", ".join(dict.fromkeys(run.case.policy for run in runs)),
         facts={**found.facts, **({"made by": found.manifest.command} if found.manifest else {})},
-        foresight=found.foresight,
+        told=found.remarks(),
         columns=("trace", *_COLUMNS) if several else _COLUMNS,
         rows=[[traces[run.case.trace], *_row(run)] if several else list(_row(run)) for run in runs],
         labels=labels([run.case for run in first]),
@@ -188,7 +189,7 @@ def _row(run: Run) -> Iterator[str]:
     for spread in (found.jct_s, found.wait_s):
         yield from (f"{seconds / HOUR_S:.2f}" for seconds in astuple(spread))
     yield from (f"{found.slowdown.mean:.1f}", str(found.preemptions), f"{found.makespan_s / HOUR_S:.1f}")
-    yield from (f"{found.utilisation:.1%}", f"{found.goodput:.1%}")
+    yield from (f"{found.utilisation:.1%}", f"{found.used_in_window:.1%}", f"{found.goodput:.1%}")
     yield from (f"{found.wasted_gpu_h:.1f}", f"{found.success_rate:.2%}")
     yield from (f"{found.rho.mean:.2f}", f"{found.jain_users:.2f}", f"{found.jain_groups:.2f}")
 

@@ -26,6 +26,7 @@ class AttemptLog:
     record: NDArray[np.int64]
     """Row of the recorded attempt that says how it ended: its own, or the one whose fault of a node it met again. A job
     without recorded attempts counts as having one."""
+    lost_s: NDArray[np.float64]  # of `ran_s` what restarts after preemptions took
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from perdure.simulation.faults import NodeFaults
 from perdure.simulation.fitting import must_fit
 from perdure.simulation.outcome import ReplayOutcome
 from perdure.simulation.plain import replay
+from perdure.simulation.restart_cost import FREE, RestartCost
 from perdure.simulation.result import Result
 from perdure.simulation.retry_hook import Retry
 from perdure.simulation.workload import Workload
@@ -44,6 +45,7 @@ def simulate(
     engine: Engine = "auto",
     faults: NodeFaults | None = None,
     repeats: int = 1,
+    cost: RestartCost = FREE,
 ) -> Result:
     """Replay all jobs of `table` on `cluster`; nothing is left out.
 
@@ -52,12 +54,13 @@ def simulate(
     attempts as they are; with one, and with a placement, `faults` says which attempts fail for a fault of a node, that
     the job then meets again on that node alone. `spans` asks for `Result.spans`. `engine` "plain" or "compiled"
     insists on a loop; what only the plain one knows (the other policies and placements, spans) runs there all the same.
-    `repeats` says how many such replays this process is to do: what is loaded for one serves all.
+    `cost` is what a preemption adds to a job's running time. `repeats` says how many such replays this process is to
+    do: what is loaded for one serves all.
 
     Raises `InputError`, naming the job, for one that cannot be replayed, `ConfigError` for an unknown name and
     `PolicyError` for a policy that asks for the impossible.
     """
-    jobs = Workload.of(table)
+    jobs = Workload.of(table, cost=cost)
     if isinstance(policy, str):
         options = options or PolicyOptions()
         policy = policy_named(policy, replace(options, compat=compat or options.compat))

@@ -25,6 +25,7 @@ from perdure.simulation.metrics import Metrics, summary
 from perdure.simulation.policy_file import blaming, is_policy_file, policy_in_file
 from perdure.simulation.recorded import AS_IT_WAS, as_recorded
 from perdure.simulation.replay_error import ReplayError, replay_error
+from perdure.simulation.restart_cost import FREE, RestartCost
 from perdure.simulation.result import Result
 from perdure.simulation.retries import retry_named
 from perdure.simulation.simulate import simulate
@@ -44,6 +45,7 @@ class Setting:
     failures: str = RECORDED
     keep: bool = False  # the whole schedule, not only its figures
     spans: bool = False  # ask for `Result.spans`
+    cost: RestartCost = FREE  # of a preemption
     repeats: int = 1  # runs of each policy
 
 
@@ -106,10 +108,12 @@ def verdicts(runs: Sequence[Run]) -> dict[int, PolicyVerdict]:
     return {trace: judge(labels([*of]), [*of.values()]) for trace, of in several.items()}
 
 
-def facts(cluster: str, placement: str, failures: str, load: float | None) -> dict[str, str]:
+def facts(cluster: str, placement: str, failures: str, load: float | None, cost: RestartCost) -> dict[str, str]:
     """What all runs share, as a report says it."""
     came = "as recorded" if load is None else f"{load:g}"
-    return {"cluster": cluster, "placement": placement, "failures": failures, "load": came}
+    again = f"{cost} s" if cost != FREE else "nothing"
+    shared = {"cluster": cluster, "placement": placement, "failures": failures, "load": came}
+    return {**shared, "a preemption costs": again}
 
 
 def cases(
@@ -139,6 +143,7 @@ def run_case(tables: Sequence[JobTable], setting: Setting, case: SweepCase) -> R
         result = simulate(
             failures.table, setting.cluster, policy, setting.placement, retry, case.seed,
             spans=setting.spans, faults=failures.node_faults(case.seed), repeats=setting.repeats,
+            cost=setting.cost,
         )  # fmt: skip
         took = time.perf_counter() - began
     parted = groupings(failures.table)

@@ -12,6 +12,7 @@ from perdure.errors import InputError
 from perdure.model.table import JobTable
 from perdure.scheduling.asks import Asks
 from perdure.simulation.asking import asks_of
+from perdure.simulation.restart_cost import FREE, RestartCost
 
 MS_PER_S = 1000
 _LONGEST_S = 1e11  # some 3,000 years: ticks of a millisecond times a million GPUs stay below 2**63
@@ -38,15 +39,17 @@ class Workload:
     origin_s: float  # in the table's time, the instant of tick 0: by default the first submit
     job_id: NDArray[np.str_]
     asks: Asks = field(default_factory=Asks)
+    restart: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # added by each preemption
 
     @classmethod
-    def of(cls, table: JobTable, before_s: float = inf) -> Workload:
+    def of(cls, table: JobTable, before_s: float = inf, cost: RestartCost = FREE) -> Workload:
         """Check the table and convert it; tick 0 is not after `before_s`. Raises `InputError`, naming the job."""
         _check(table)
         first, work_s, passed = attempts_of(table)
         origin_s = min(before_s, float(table.submit_s[0])) if len(table) else 0.0
         since_s = table.submit_s - origin_s
-        per_s = _ticks_per_s(since_s, work_s)
+        restart_s = cost.of(table.gpus)
+        per_s = _ticks_per_s(since_s, work_s, restart_s)
         work = _ticks(work_s, per_s)
         walltime_s = np.where(table.walltime_s > 0, np.minimum(table.walltime_s, _LONGEST_S), 0.0)
         groups, group = np.unique(table.vc, return_inverse=True)
@@ -66,6 +69,7 @@ class Workload:
             origin_s,
             table.job_id,
             asks_of(table, origin_s, per_s),
+            _ticks(restart_s, per_s),
         )
 
     def seconds(self, tick: int) -> float:

@@ -46,12 +46,14 @@ class World:
     record: list[int] = field(default_factory=list)  # the recorded attempt that the job makes; a row of ``jobs.work``
     since: list[int] = field(default_factory=list)  # when the present attempt came to wait
     began: list[int] = field(default_factory=list)  # when the present attempt first ran; -1 before
+    lost: list[int] = field(default_factory=list)  # of the present attempt's work what preemptions have added
     launch: list[int] = field(default_factory=list)  # counts a job's starts: an end of an earlier one is void
     doomed: dict[int, NodeFault] = field(default_factory=dict)  # running jobs that a fault will end
 
     def __post_init__(self) -> None:
         n = len(self.jobs)
         self.tried, self.since, self.began, self.launch = [0] * n, [0] * n, [-1] * n, [0] * n
+        self.lost = [0] * n
         self.record = self.jobs.first[:-1].tolist()
 
     def next_event(self) -> int | None:
@@ -120,12 +122,15 @@ class World:
         return back
 
     def preempt(self, row: int, shares: Shares) -> None:
-        """Make a job wait that was preempted on these GPUs."""
+        """Make a job wait that was preempted on these GPUs; it keeps its work, and has its restart to do besides."""
         self._stop(row, shares)
         self.launch[row] += 1
         self.doomed.pop(row, None)
         self.view.waiting[row] = None
         self.trail.preempted[row] += 1
+        cost = int(self.jobs.restart[row])
+        self.lost[row] += cost
+        self.view.work[row] += cost
 
     def _lasts(self, row: int) -> int:
         """Ticks that a job runs that has just been started, if it is let."""
@@ -157,7 +162,7 @@ class World:
         met = self.doomed.pop(row, None)
         record = self.record[row] if met is None else met.record
         times = self.since[row], self.began[row], view.now
-        trail.log.append((row, self.tried[row], *times, view.before[row], shares[0][0], record))
+        trail.log.append((row, self.tried[row], *times, view.before[row], shares[0][0], record, self.lost[row]))
         if met is None:
             self._ended_as_recorded(row, record, shares)
         else:
@@ -193,7 +198,7 @@ class World:
             self.room.avoid(row, self.view.gpus[row], answer.avoid)
         view = self.view
         view.earlier[row] += view.before[row]
-        view.before[row], self.began[row] = 0, -1
+        view.before[row], self.began[row], self.lost[row] = 0, -1, 0
         view.work[row] = int(self.jobs.work[self.record[row]])
         self.come_at(row, view.now + round(answer.delay_s * view.ticks_per_s))
 

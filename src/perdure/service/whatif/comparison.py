@@ -101,6 +101,7 @@ class Summary(BaseModel):
     left_out: dict[str, int]  # reason -> rows
     notes: list[str]
     compared: list[Figures]
+    says: list[str] = []  # which policy, how sure that is, who loses; then what a reader should know
     pictures: list[str]  # names of those that were drawn
     missing: str = ""  # why there are none
 

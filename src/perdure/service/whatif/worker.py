@@ -21,8 +21,8 @@ from numpy.random import Generator, Philox
 
 from perdure.errors import MissingExtra, PerdureError
 from perdure.model.cluster import Cluster
-from perdure.model.table import JobTable
 from perdure.scheduling.placement.registry import placement_named
+from perdure.scheduling.policies import PolicyOptions
 from perdure.service.whatif.comparison import (
     HISTORY,
     ORDER,
@@ -37,12 +37,15 @@ from perdure.service.whatif.comparison import (
 from perdure.service.whatif.comparison_store import MAX_BYTES, REPORT, RESULT, SUMMARY
 from perdure.service.whatif.limits import MIB
 from perdure.service.whatif.process import ProcessMessage
-from perdure.service.whatif.question import ComparisonQuestion, check
+from perdure.service.whatif.question import check
 from perdure.simulation.charts import MAX_RUNS
 from perdure.simulation.comparison import PolicyComparison
 from perdure.simulation.fitting import fitting
+from perdure.simulation.foresight import foresight
 from perdure.simulation.metrics import Metrics, MetricSpread, interval
 from perdure.simulation.report import make_report
+from perdure.simulation.restart_cost import PUBLISHED
+from perdure.simulation.steady import too_short
 from perdure.simulation.sweep import Run, Setting, SweepCase, at_load, cases, facts, over_seeds, run_case
 from perdure.traces.trace import Trace
 
@@ -76,7 +79,7 @@ def compare(order: ComparisonRequest, tell: Callable[[Progress], None]) -> None:
     found = _trace(order, cluster)
     table = found.table if ask.load is None else at_load(found.table, cluster, ask.load)
     wanted = cases(1, ask.policies, ask.retries, ask.seeds)
-    setting = Setting(cluster, ask.placement, failures=ask.failures)
+    setting = Setting(cluster, ask.placement, failures=ask.failures, cost=PUBLISHED)
     drawn = replace(setting, keep=True, spans=len(table) <= _MAX_SPANS)
     shown = [case for case in wanted if case.seed == 0][:MAX_RUNS]
     runs: list[Run] = []
@@ -84,8 +87,15 @@ def compare(order: ComparisonRequest, tell: Callable[[Progress], None]) -> None:
         tell(Progress(phase="simulating", done=len(runs), of=len(wanted)))
         runs.append(run_case([table], drawn if case in shown else setting, case))
     tell(Progress(phase="drawing", done=len(runs), of=len(wanted)))
-    pictures, missing = _draw(ask, table, runs)
-    _write(found, cluster, runs, pictures, missing)
+    shared = facts(ask.cluster, ask.placement, ask.failures, ask.load, PUBLISHED)
+    trace = "trace" if ask.upload else HISTORY
+    known = foresight([table], ask.policies, PolicyOptions())
+    short = too_short(table)
+    comparison = PolicyComparison(
+        [trace], [table], runs, facts=shared, foresight=known, warnings=[] if short is None else [short]
+    )
+    pictures, missing = _draw(comparison)
+    _write(found, cluster, comparison, pictures, missing)
 
 
 def _trace(order: ComparisonRequest, cluster: Cluster) -> Trace:
@@ -107,11 +117,10 @@ def _trace(order: ComparisonRequest, cluster: Cluster) -> Trace:
     return fitting(found, HISTORY, cluster, True, placement_named(ask.placement))
 
 
-def _draw(ask: ComparisonQuestion, table: JobTable, runs: Sequence[Run]) -> tuple[list[str], str]:
+def _draw(comparison: PolicyComparison) -> tuple[list[str], str]:
     """Write the pictures and the report; the names of the pictures, or why there are none."""
-    shared = facts(ask.cluster, ask.placement, ask.failures, ask.load)
     try:
-        report = make_report(PolicyComparison(["trace" if ask.upload else HISTORY], [table], runs, facts=shared))
+        report = make_report(comparison)
     except MissingExtra as err:
         return [], f"{err.what}. {err.fix}"
     for theme, drawn in (("light", report.light), ("dark", report.dark)):
@@ -121,7 +130,8 @@ def _draw(ask: ComparisonQuestion, table: JobTable, runs: Sequence[Run]) -> tupl
     return list(report.light), ""
 
 
-def _write(found: Trace, cluster: Cluster, runs: Sequence[Run], pictures: list[str], missing: str) -> None:
+def _write(found: Trace, cluster: Cluster, comparison: PolicyComparison, pictures: list[str], missing: str) -> None:
+    runs, verdict = comparison.runs, comparison.verdicts.get(0)
     summary = Summary(
         jobs=len(found.table),
         gpus=cluster.total_gpus,
@@ -129,11 +139,15 @@ def _write(found: Trace, cluster: Cluster, runs: Sequence[Run], pictures: list[s
         left_out=dict(found.left_out),
         notes=list(found.notes),
         compared=compared(runs),
+        says=[*(verdict.sentences() if verdict else ()), *comparison.remarks()],
         pictures=pictures,
         missing=missing,
     )
     Path(SUMMARY).write_text(summary.model_dump_json(), "utf-8")
-    told = {**summary.model_dump(include={"jobs", "gpus", "format", "left_out", "notes"}), "runs": [*map(_told, runs)]}
+    told = {
+        **summary.model_dump(include={"jobs", "gpus", "format", "left_out", "notes", "says"}),
+        "runs": [*map(_told, runs)],
+    }
     Path(RESULT).write_text(json.dumps({"schema": "perdure.whatif/1", **told}, allow_nan=False), "utf-8")
 
 

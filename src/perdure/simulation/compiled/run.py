@@ -92,6 +92,7 @@ def _outcome(state: State) -> ReplayOutcome:
         log["ran"],
         log["node"],
         log["record"],
+        log["lost"],
         int(state.tally[0]["events"]),
         int(state.tally[0]["busy"]),
     )

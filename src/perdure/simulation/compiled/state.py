@@ -93,12 +93,14 @@ def _jobs_to_come(jobs: Workload) -> Records:
         promoted=SHORT,
         since=LONG,  # when it came to wait
         began=LONG,  # when its present attempt first ran; -1 before
+        restart=LONG,  # what a preemption adds to its running time
+        lost=LONG,  # what preemptions have added to that of the present attempt
         before=LONG,  # run by the present attempt before it was last started
         resumed=LONG,  # since when it runs; -1 while it does not
         start=LONG,  # -1 before
         end=LONG,
     )
-    job["gpus"], job["record"] = jobs.gpus, jobs.first[:-1]
+    job["gpus"], job["record"], job["restart"] = jobs.gpus, jobs.first[:-1], jobs.restart
     for name in ("began", "resumed", "start", "end"):
         job[name] = -1
     return job
@@ -120,6 +122,7 @@ def _empty_log(jobs: Workload, faults: NodeFaults | None) -> Records:
         began=LONG,
         ended=LONG,
         ran=LONG,
+        lost=LONG,
     )
 
 
@@ -221,12 +224,12 @@ def _wait(state, row):  # type: ignore[no-untyped-def]
 def remaining(state, row):  # type: ignore[no-untyped-def]
     """Ticks that the present attempt must still run, if no fault ends it.
 
-    What is recorded, less what it ran up to now.
+    What is recorded and what preemptions have added, less what it ran up to now.
     """
     ran = state.job[row].before
     if state.job[row].resumed >= 0:
         ran += state.tally[0].now - state.job[row].resumed
-    return state.work[state.job[row].record] - ran
+    return state.work[state.job[row].record] + state.job[row].lost - ran
 
 
 @kernel
@@ -275,7 +278,7 @@ def _run(state, row):  # type: ignore[no-untyped-def]
 @kernel
 def preempt(state, row):  # type: ignore[no-untyped-def]
     """Make a job wait whose GPUs have been taken (`gpu_places.lift` and `forget`). What it ran is kept: it goes on from
-    there.
+    there, after its restart.
 
     The end that was expected leaves the heap at once, unlike in the plain loop, which skips it when it comes up.
     """
@@ -283,6 +286,7 @@ def preempt(state, row):  # type: ignore[no-untyped-def]
     _stop(state, row)
     _wait(state, row)
     state.job[row].preempted += 1
+    state.job[row].lost += state.job[row].restart
 
 
 @kernel
@@ -344,6 +348,7 @@ def _write(state, row, record, node):  # type: ignore[no-untyped-def]
     log.began = state.job[row].began
     log.ended = state.tally[0].now
     log.ran = state.job[row].before
+    log.lost = state.job[row].lost
     state.tally[0].logged += 1
 
 
@@ -365,5 +370,6 @@ def apply_answers(state):  # type: ignore[no-untyped-def]
 def _come_back(state, row, tick):  # type: ignore[no-untyped-def]
     """Requeue a job whose attempt failed, at a tick, with its next attempt, of which nothing has been run."""
     state.job[row].before = 0
+    state.job[row].lost = 0
     state.job[row].began = -1
     push(state.returns, row, tick)
