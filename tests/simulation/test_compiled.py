@@ -44,6 +44,7 @@ POLICIES = [
     "sjf",
     "sjf:skip",
     "capacity",
+    "capacity:1.5",
     "drf",
     "philly",
     "easy",

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from perdure.scheduling.protocol import Ranking
-from perdure.scheduling.shares import quotas, used
+from perdure.scheduling.shares import limits, quotas, used
 from perdure.scheduling.view import View
 
 
@@ -23,17 +24,20 @@ class Philly:
     `shares.quotas` for the default.
 
     A quota is a right, not a limit: a job of four GPUs does not fit a quota of which three are left, and borrows all
-    four.
+    four. `most` caps that: nobody borrows beyond so many times its quota, or beyond its widest job, jobs that are within
+    quota and wait counted as if they ran.
     """
 
     gpus: Mapping[str, float] = field(default_factory=dict)
     crowded: float = 0.9
+    most: float = inf
     blocks: bool = False
     preemptive: bool = True
     name: str = "philly"
 
     def ranking(self, view: View) -> Lending:
-        return Lending(view, quotas(view, self.gpus, "policy philly"), self.crowded)
+        quota = quotas(view, self.gpus, "policy philly")
+        return Lending(view, quota, self.crowded, [] if self.most == inf else limits(view, quota, self.most))
 
 
 @dataclass(slots=True)
@@ -47,6 +51,7 @@ class Lending(Ranking):
     view: View
     quota: list[float]
     crowded: float
+    limit: list[float] = field(default_factory=list)  # GPUs that each virtual cluster may hold; none: all
 
     def order(self) -> list[int]:
         """Running within quota, then lent out, entitled and borrowing; once crowded the entitled go before those lent
@@ -56,14 +61,30 @@ class Lending(Ranking):
         waiting = list(view.waiting)
         if sum(view.gpus[row] for row in waiting) <= view.free_gpus:
             entitled, borrowing = self._split(waiting, self._left())
-            return [*entitled, *borrowing]  # nobody makes room: who runs need not be named
+            return [*entitled, *self._allowed(entitled, borrowing)]  # nobody makes room: who runs need not be named
         left = self.quota.copy()
         kept, lent = self._split(self._by_start(view.running), left)
         entitled, borrowing = self._split(waiting, left)
+        borrowing = self._allowed(entitled, borrowing)
         busy = view.total_gpus - view.free_gpus
         if busy < self.crowded * view.total_gpus:
             return [*kept, *lent, *entitled, *borrowing]
         return [*kept, *entitled, *lent, *borrowing]
+
+    def _allowed(self, entitled: list[int], borrowing: list[int]) -> list[int]:
+        """The waiting jobs that may borrow, once the entitled run."""
+        if not self.limit:
+            return borrowing
+        view, allowed = self.view, []
+        held = used(view, view.group, len(self.quota))
+        for row in entitled:
+            held[view.group[row]] += view.gpus[row]
+        for row in borrowing:
+            group, gpus = view.group[row], view.gpus[row]
+            if held[group] + gpus <= self.limit[group]:
+                held[group] += gpus
+                allowed.append(row)
+        return allowed
 
     def _left(self) -> list[float]:
         """What the running jobs leave of each quota; only where they exceed one it matters which came first."""

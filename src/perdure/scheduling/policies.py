@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf, nan
 from typing import Literal
 
 from perdure.errors import ConfigError
@@ -74,6 +75,16 @@ def _plain(name: str, make: Callable[[PolicyOptions], Policy]) -> Maker:
     return checked
 
 
+def _philly(argument: str, options: PolicyOptions) -> Policy:
+    most = _most("philly", argument)
+    return philly.Philly(options.quotas, most=most, name=_with(argument, "philly", most))
+
+
+def _capacity(argument: str, options: PolicyOptions) -> Policy:
+    most = _most("capacity", argument)
+    return capacity.Capacity(options.quotas, most, name=_with(argument, "capacity", most))
+
+
 POLICIES: dict[str, Maker] = {
     "fifo": _plain("fifo", lambda _: fifo.Fifo()),
     "fjf": _plain("fjf", lambda _: fifo.Fifo(blocks=False)),
@@ -84,8 +95,8 @@ POLICIES: dict[str, Maker] = {
     "las": _las(counts_gpus=False),
     "las-2d": _las(counts_gpus=True),
     "gittins-2d": _gittins,
-    "philly": _plain("philly", lambda options: philly.Philly(options.quotas)),
-    "capacity": _plain("capacity", lambda options: capacity.Capacity(options.quotas)),
+    "philly": _philly,
+    "capacity": _capacity,
     "drf": _plain("drf", lambda _: drf.DominantShare()),
     "tetris": _plain("tetris", lambda _: tetris.Tetris()),
     "easy": _plain("easy", lambda _: backfill.Easy()),
@@ -106,7 +117,7 @@ def policy_named(text: str, options: PolicyOptions | None = None) -> Policy:
     """The policy that "srtf", "las-2d:8" or an alias such as "dlas-gpu-8" names. Raises `ConfigError`.
 
     What is behind a colon is the policy's argument: the knob of ``las`` and ``las-2d``, ``skip`` for ``sjf``,
-    ``replan`` for ``conservative``.
+    ``replan`` for ``conservative``, how many times its quota a virtual cluster may hold for ``philly`` and ``capacity``.
 
     >>> policy_named("dlas-gpu-8").name
     'las-2d:8'
@@ -129,6 +140,21 @@ def _knob(argument: str) -> float:
     if not 0 <= knob < 1e6:
         raise ConfigError("policy las-2d", f"{argument!r} is not a promote knob", "Write it like las-2d:8")
     return knob
+
+
+def _most(name: str, argument: str) -> float:
+    """How many times its quota a virtual cluster may hold; no limit unless given. Raises `ConfigError`."""
+    try:
+        most = float(argument) if argument else inf
+    except ValueError:
+        most = nan
+    if not most >= 1 or (argument and most == inf):
+        raise ConfigError(f"policy {name}", f"{argument!r} is not a cap of 1 or more", f"Write it like {name}:1.5")
+    return most
+
+
+def _with(argument: str, name: str, number: float) -> str:
+    return f"{name}:{number:g}" if argument else name
 
 
 def _flag(name: str, argument: str, word: str) -> bool:

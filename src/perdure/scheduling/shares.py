@@ -31,6 +31,14 @@ def quotas(view: View, given: Mapping[str, float], where: str) -> list[float]:
     return [view.total_gpus * service / whole if whole else view.total_gpus / len(asked) for service in asked]
 
 
+def limits(view: View, quota: Sequence[float], most: float) -> list[float]:
+    """GPUs that each virtual cluster may hold: `most` times its quota, and never fewer than its widest job asks for."""
+    widest = [0] * len(quota)
+    for group, gpus in zip(view.group, view.gpus, strict=True):
+        widest[group] = max(widest[group], gpus)
+    return [max(most * gpus, least) for gpus, least in zip(quota, widest, strict=True)]
+
+
 def used(view: View, owner: Sequence[int], owners: int) -> list[int]:
     """GPUs that the running jobs of each owner hold, shape (owners,); `owner` gives the owner of each row."""
     held = [0] * owners

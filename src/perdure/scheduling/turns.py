@@ -27,6 +27,7 @@ class Turns(Ranking):
     view: View
     owner: Sequence[int]  # of each job
     due: Sequence[float]  # GPUs, or weight, of each owner; more than 0 for one that has jobs
+    limit: Sequence[float] = ()  # GPUs that each owner may hold; none: as many as there are
 
     def order(self) -> Iterator[int]:
         held = used(self.view, self.owner, len(self.due))
@@ -38,6 +39,8 @@ class Turns(Ranking):
         while turns:
             _, owner = heappop(turns)
             row = queues[owner].pop()
+            if self.limit and held[owner] + self.view.gpus[row] > self.limit[owner]:
+                continue
             yield row
             if row in self.view.running and queues[owner]:
                 held[owner] += self.view.gpus[row]

@@ -151,22 +151,19 @@ def _completion(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
     panels = figure.subplots(1, min(len(shown), 2), squeeze=False)[0]
     panels[0].plot(jct_s[0], places, color=theme.runs[0], linewidth=2)
     panels[0].set_xscale("log")
-    _mark_times(panels[0])
+    _mark_times(panels[0], every=len(panels))
     panels[0].set(title=shown[0].label, xlabel="completion time", ylabel="share of jobs", ylim=(0, 1))
     _percent(panels[0].yaxis)
     if len(shown) == 1:
         return
     others = list(zip(shown, jct_s, theme.runs, strict=False))[1:]
     for run, mine, colour in others:
-        panels[1].plot(
-            places, np.minimum(mine / jct_s[0] - 1.0, _WORST_SHOWN), color=colour, linewidth=2, label=run.label
-        )
-    panels[1].axhline(0.0, color=theme.runs[0], linewidth=2)
-    panels[1].set(
-        title=f"against {shown[0].label}", xlabel="share of jobs that end sooner", ylabel="change", xlim=(0, 1)
-    )
+        panels[1].plot(places, mine / jct_s[0], color=colour, linewidth=2, label=run.label)
+    panels[1].axhline(1.0, color=theme.runs[0], linewidth=2)
+    panels[1].set_yscale("log")
+    panels[1].yaxis.set_major_formatter("{x:g} times")
+    panels[1].set(title=f"against {shown[0].label}", xlabel="share of jobs that end sooner", xlim=(0, 1))
     _percent(panels[1].xaxis)
-    _percent(panels[1].yaxis)
     _legend(panels[1], len(shown))
 
 
@@ -202,7 +199,7 @@ def _use(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
         panels[1].stairs(
             share - shares[0], (edges - begin) / unit_s, color=colour, linewidth=1.5, label=run.label, baseline=None
         )
-        panels[1].set(title=f"less that under {shown[0].label}", ylabel="of all GPUs")
+        panels[1].set(title=f"more than under {shown[0].label}", ylabel="of all GPUs")
     panels[-1].set(xlabel=f"{unit} since the first submit")
     for axes in panels:
         _percent(axes.yaxis)
@@ -265,10 +262,10 @@ def _words(axes: Axes, text: str) -> None:
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
 
 
-def _mark_times(axes: Axes) -> None:
-    """Seconds on a logarithmic axis, marked where a person thinks."""
+def _mark_times(axes: Axes, every: int = 1) -> None:
+    """Seconds on a logarithmic axis, marked where a person thinks; `every` second mark where it is narrow."""
     low, high = axes.get_xlim()
-    kept = {at: word for at, word in _MARKS.items() if low <= at <= high}
+    kept = {at: word for at, word in list(_MARKS.items())[::every] if low <= at <= high}
     axes.set_xticks(list(kept), list(kept.values()))
     axes.set_xticks([], minor=True)
 

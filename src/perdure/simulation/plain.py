@@ -61,4 +61,8 @@ def replay(jobs: Workload, room: Room, policy: Policy, retry: Retry | None, faul
 
 
 def _next(*ticks: int | None) -> int | None:
-    return min((t for t in ticks if t is not None), default=None)
+    first = None
+    for tick in ticks:
+        if tick is not None and (first is None or tick < first):
+            first = tick
+    return first

@@ -31,7 +31,7 @@ _TITLES = {
     "completion": (
         "Completion times",
         "Waits and reruns included. First the share of the jobs that took no longer, under the first policy; beside "
-        "it, how much longer or shorter the times are within which the same share ends under the others.",
+        "it, how many times as long it takes until the same share has ended under the others.",
     ),
     "waits": ("Waits by size", "Mean time from submit to first start; nothing is drawn where no job has that size."),
     "use": ("GPUs in use over time", "Share of all GPUs that jobs held; below, how much more it is under the others."),
@@ -155,7 +155,8 @@ def _section(
 def _standing(each: PolicyStanding) -> tuple[str, ...]:
     """A policy against the first, by all jobs."""
     of = each.against_first[(None, "")]
-    return each.label, each.mark, length(each.jct.mean), *(share_of(of[name]) for name in MEASURES)
+    changes = (share_of(of[name]) if of[name].change else "" for name in MEASURES)
+    return each.label, each.mark, length(each.jct.mean), *changes
 
 
 def _page(found: PolicyComparison, sections: Sequence[Section]) -> str:

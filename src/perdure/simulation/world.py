@@ -58,12 +58,15 @@ class World:
 
     def next_event(self) -> int | None:
         """The tick of the next end or arrival."""
-        while self.ends and self.ends[0][2] != self.launch[self.ends[0][1]]:
-            heappop(self.ends)
-        ticks = [heap[0][0] for heap in (self.ends, self.returns) if heap]
-        if self.came < len(self.jobs):
-            ticks.append(self.view.submit[self.came])
-        return min(ticks, default=None)
+        ends, returns, launch = self.ends, self.returns, self.launch
+        while ends and ends[0][2] != launch[ends[0][1]]:
+            heappop(ends)
+        tick = ends[0][0] if ends else None
+        if returns and (tick is None or returns[0][0] < tick):
+            tick = returns[0][0]
+        if self.came < len(launch) and (tick is None or self.view.submit[self.came] < tick):
+            tick = self.view.submit[self.came]
+        return tick
 
     def end_attempts(self) -> None:
         """End attempts that have run their time, and ask what to do with jobs whose attempt failed."""
@@ -74,8 +77,8 @@ class World:
 
     def admit(self) -> None:
         """Submit the jobs that are due."""
-        now, jobs = self.view.now, self.jobs
-        while self.came < len(jobs) and self.view.submit[self.came] <= now:
+        now, jobs = self.view.now, len(self.launch)
+        while self.came < jobs and self.view.submit[self.came] <= now:
             self.come(self.came)
             self.came += 1
         while self.returns and self.returns[0][0] <= now:

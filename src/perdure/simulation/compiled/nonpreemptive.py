@@ -41,6 +41,7 @@ class Queues(NamedTuple):
     order: Records  # skew heaps: jobs by running time or nothing, then in the order of arrival
     by_work: bool
     due: NDArray[np.float64]  # of each queue: the one that holds least over what it is due goes next; empty: by order
+    limit: NDArray[np.float64]  # GPUs that each owner may hold; empty: as many as there are
     held: NDArray[np.int64]  # GPUs of the running jobs of each queue
     closed: NDArray[np.bool_]  # in this pass
     aside: NDArray[np.int32]  # jobs passed over in this pass, though others of their queue may find a place
@@ -54,7 +55,7 @@ def prepare(policy: Fifo | ShortestJob | Capacity | DominantShare, jobs: Workloa
     if isinstance(policy, Capacity | DominantShare):
         turns = policy.ranking(view_of(jobs, total_gpus))
         owners, due = np.array(turns.owner, np.int32), np.array(turns.due, np.float64)
-        return _queues(owners, np.zeros(len(due), np.int64), False, due)
+        return _queues(owners, np.zeros(len(due), np.int64), False, due, np.array(turns.limit, np.float64))
     by_work = isinstance(policy, ShortestJob)
     if policy.blocks:
         return _queues(np.zeros(len(jobs), np.int32), np.zeros(1, np.int64), by_work, np.empty(0))
@@ -62,7 +63,13 @@ def prepare(policy: Fifo | ShortestJob | Capacity | DominantShare, jobs: Workloa
     return _queues(queue.astype(np.int32), sizes, by_work, np.empty(0))
 
 
-def _queues(queue: NDArray[np.int32], size: NDArray[np.int64], by_work: bool, due: NDArray[np.float64]) -> Queues:
+def _queues(
+    queue: NDArray[np.int32],
+    size: NDArray[np.int64],
+    by_work: bool,
+    due: NDArray[np.float64],
+    limit: NDArray[np.float64] | None = None,
+) -> Queues:
     """Empty queues.
 
     `due` empty: the first job of all queues is next; else the queue that holds least of what it is due.
@@ -70,7 +77,8 @@ def _queues(queue: NDArray[np.int32], size: NDArray[np.int64], by_work: bool, du
     queues = len(size)
     root, held, closed = np.full(queues, -1), np.zeros(queues, np.int64), np.zeros(queues, np.bool_)
     aside = np.zeros(len(queue) if size.any() else 0, np.int32)
-    return Queues(queue, root, size, empty_skew(len(queue)), by_work, due, held, closed, aside)
+    limit = np.empty(0) if limit is None else limit
+    return Queues(queue, root, size, empty_skew(len(queue)), by_work, due, limit, held, closed, aside)
 
 
 @kernel
@@ -140,6 +148,8 @@ def _whose_turn(state, queues):  # type: ignore[no-untyped-def]
     for queue in range(len(queues.root)):
         row = queues.root[queue]
         if row < 0 or queues.closed[queue] or queues.size[queue] > state.places.tally[0].total_free:
+            continue
+        if len(queues.limit) and queues.held[queue] + state.job[row].gpus > queues.limit[queue]:
             continue
         if best < 0:
             best = queue

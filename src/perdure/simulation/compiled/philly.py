@@ -12,6 +12,8 @@ Source: M. Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for D
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 
 from perdure.scheduling.philly import Philly
@@ -39,8 +41,10 @@ from perdure.simulation.workload import Workload
 from perdure.simulation.world import view_of
 
 
-def prepare(policy: Philly, jobs: Workload, total_gpus: int) -> Lending:
-    """Virtual clusters without jobs, and their quotas."""
+def prepare(policy: Philly, jobs: Workload, total_gpus: int) -> Lending | None:
+    """Virtual clusters without jobs, and their quotas; None where borrowing is capped, which the plain loop knows."""
+    if policy.most < inf:
+        return None
     quota = np.array(policy.ranking(view_of(jobs, total_gpus)).quota)
     return lending_of(jobs, quota, policy.crowded * total_gpus, total_gpus)
 
