@@ -24,8 +24,8 @@ class Philly:
     `shares.quotas` for the default.
 
     A quota is a right, not a limit: a job of four GPUs does not fit a quota of which three are left, and borrows all
-    four. `most` caps that: nobody borrows beyond so many times its quota, or beyond its widest job, jobs that are within
-    quota and wait counted as if they ran.
+    four. `most` caps that: nobody borrows beyond so many times its quota, or beyond its widest job; jobs that wait and
+    are within quota count as if they ran.
     """
 
     gpus: Mapping[str, float] = field(default_factory=dict)

@@ -117,7 +117,8 @@ def policy_named(text: str, options: PolicyOptions | None = None) -> Policy:
     """The policy that "srtf", "las-2d:8" or an alias such as "dlas-gpu-8" names. Raises `ConfigError`.
 
     What is behind a colon is the policy's argument: the knob of ``las`` and ``las-2d``, ``skip`` for ``sjf``,
-    ``replan`` for ``conservative``, how many times its quota a virtual cluster may hold for ``philly`` and ``capacity``.
+    ``replan`` for ``conservative``, and for ``philly`` and ``capacity`` how many times its quota a virtual cluster may
+    hold.
 
     >>> policy_named("dlas-gpu-8").name
     'las-2d:8'

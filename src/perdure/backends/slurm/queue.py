@@ -10,9 +10,9 @@ from perdure.backends.slurm.node_records import NodeRecord, read_nodes
 from perdure.backends.slurm.records import MAX_NAME, JobRecord, instant, read_jobs
 from perdure.backends.slurm.tools import Dialog, Tools
 from perdure.errors import ClusterBusy
-from perdure.model.hostlist import expand
 from perdure.model.jobs import JobState
 from perdure.slurm_words.durations import duration_s
+from perdure.slurm_words.hostlist import expand
 from perdure.slurm_words.states import is_waiting, job_state
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueuedReservation, QueueLook
 
