@@ -55,3 +55,11 @@ def test_help_of_a_group_is_short_and_names_no_older_spelling(name, capsys):
     assert len(said.splitlines()) <= 35
     assert "--study" not in said
     assert " tor " not in said or name == "study"
+
+
+def test_a_folder_that_has_the_name_of_a_command_is_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ranks").mkdir()
+    (tmp_path / "ranks" / "rank0.log").write_text("KeyError: 1\n")
+    assert main(["why", "ranks"]) == 1
+    assert "KeyError" in capsys.readouterr().out

@@ -150,6 +150,17 @@ def _takes(parameter: Any) -> tuple[Takes, tuple[str, ...]]:
 # ---------------------------------------------------------------- bash
 
 
+_VALUES_TOO = (
+    "_perdure_values_too() {  # commands, or values; files where neither fits",
+    "    local values=()",
+    '    [[ $1 == file ]] || { _perdure_values "$1"; values=("${COMPREPLY[@]}"); }',
+    '    _perdure_words "$2"',
+    '    COMPREPLY+=("${values[@]}")',
+    "    [[ ${#COMPREPLY[@]} -gt 0 ]] || _perdure_files",
+    "}",
+)
+
+
 def in_bash(found: Sequence[Place], program: str = "perdure") -> str:
     """A function for ``complete -F``, which asks `program` for values."""
     values, options, arguments = [], [], []
@@ -179,13 +190,7 @@ def in_bash(found: Sequence[Place], program: str = "perdure") -> str:
             f'    local offered="$({program} completion --values "$1" 2>/dev/null)"',
             '    COMPREPLY=($(compgen -P "$before" -W "$offered" -- "${cur##*,}"))',
             "}",
-            "_perdure_values_too() {  # commands, or values; files where neither fits",
-            "    local values=()",
-            '    [[ $1 == file ]] || { _perdure_values "$1"; values=("${COMPREPLY[@]}"); }',
-            '    _perdure_words "$2"',
-            '    COMPREPLY+=("${values[@]}")',
-            "    [[ ${#COMPREPLY[@]} -gt 0 ]] || _perdure_files",
-            "}",
+            *_VALUES_TOO,
             "_perdure_jobs() {",
             "    _perdure_values job",
             "    [[ ${#COMPREPLY[@]} -gt 0 ]] || _perdure_files",
