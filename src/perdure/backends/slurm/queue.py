@@ -1,4 +1,4 @@
-"""The queue as ``scontrol`` shows it to anybody: one process, four questions."""
+"""The queue as ``scontrol`` shows it to anybody: one process, five questions."""
 
 from __future__ import annotations
 
