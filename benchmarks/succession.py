@@ -35,6 +35,7 @@ PLANS = {  # by the beginning of the file's name: days, clusters, hours between 
     "CTC": ((0, 66), (400, 360, 338), 2.0, (1,)),
 }
 REFERENCE = (("lublin", 360, 1), ("lublin", 360, 8), ("lublin", 315, 1), ("lublin", 315, 8), ("lublin", 290, 1))
+OTHERS = "## Whole chains"  # begins what `benchmarks.succession_chains` and people write
 INPUT = """\
 Traces of the Parallel Workloads Archive, each through clusters of three sizes: a cell each. lublin_256 is drawn, with
 made-up limits (running times times 1 + Exp(1)); days 60 to 150 of HPC2N and the first 66 of CTC-SP2 have real arrivals,
@@ -69,11 +70,12 @@ def main() -> None:
         else []
     )
     found: list[CellStudy] = []
+    others = parts_of_others(asked.out)
     for study in studies(asked.traces, tuple(asked.planners.split(",")), asked.cache, known):
         found.append(study)
         text = "\n".join(report(found, asked.traces)) + "\n"
         if asked.out is not None:
-            asked.out.write_text(text)
+            asked.out.write_text(text + others)
         if asked.json is not None:
             asked.json.write_text(json.dumps([each.to_json() for each in found]))
         print(study.name, f"{time.process_time() - began:.0f} s", flush=True)
@@ -85,17 +87,29 @@ def studies(
     done = {(each.trace, each.gpus, each.shape_gpus): each for each in known}
     for path in traces:
         name = next(each for each in PLANS if path.name.startswith(each))
-        days, sizes, every_h, links = PLANS[name]
-        table = read(path).table
-        begins, ends = np.searchsorted(table.submit_s, [DAY_S * day for day in days])
-        table = with_limits(table.take(np.arange(begins, ends)))
+        _, sizes, every_h, links = PLANS[name]
         for gpus in sizes:
-            cell = StudyCell(name, ReplayedQueue.of(table, gpus, SITE), SHAPES, every_h * HOUR_S)
+            cell = read_cell(path, name, gpus, SHAPES, every_h)
             for column, shape in enumerate(SHAPES):
                 if shape.gpus in links and (name, gpus, shape.gpus) in done:
                     yield done[name, gpus, shape.gpus]
                 elif shape.gpus in links:
                     yield study_cell(cell, column, StudyOptions(planners), remembering(cache))
+
+
+def parts_of_others(out: Path | None) -> str:
+    """What other commands have written into the file."""
+    text = out.read_text() if out is not None and out.exists() else ""
+    _, mark, rest = text.partition(OTHERS)
+    return f"\n{mark}{rest}" if mark else ""
+
+
+def read_cell(path: Path, name: str, gpus: int, shapes: tuple[LinkShape, ...], every_h: float) -> StudyCell:
+    """A trace through a cluster of so many GPUs."""
+    table = read(path).table
+    begins, ends = np.searchsorted(table.submit_s, [DAY_S * day for day in PLANS[name][0]])
+    table = with_limits(table.take(np.arange(begins, ends)))
+    return StudyCell(name, ReplayedQueue.of(table, gpus, SITE), shapes, every_h * HOUR_S)
 
 
 def report(found: Sequence[CellStudy], traces: Sequence[Path]) -> Iterator[str]:

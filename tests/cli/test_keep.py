@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -21,18 +22,25 @@ from perdure.cli import chain_journal, completion_values, keep_outlook, keep_run
 from perdure.cli.chain_journal import ChainJournal, refuse_second
 from perdure.cli.keep_judge import judge_link
 from perdure.cli.keep_outlook import Outlook, Outlooks
-from perdure.cli.keep_plan import Deciding, checked_planner, view_of
+from perdure.cli.keep_plan import Deciding, view_of
 from perdure.cli.keep_shown import list_chains, times_of
-from perdure.cli.keep_start import until_of
+from perdure.cli.keep_start import KeepRequest, until_of
 from perdure.cli.keeper import Keeper
 from perdure.cli.lookout import LOOK_S, Look, Lookout
+from perdure.cli.trained_planner import checked_planner
 from perdure.durable import write_whole
 from perdure.errors import ConfigError, InputError, NotFound, StateError
 from perdure.job.link_marks import LinkBegun, LinkEnded, LinkMarks
 from perdure.model.chain_link import chain_link_of
+from perdure.model.jobs import JobState
 from perdure.slurm_words.link_job import LinkJob
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, Phase
-from perdure.succession.protocol import Forecast, ForecastOutcome
+from perdure.succession.planners import stopping
+from perdure.succession.planners.stopping import Stopping, StoppingWeights
+from perdure.succession.protocol import Decision, Forecast, ForecastOutcome
+from perdure.succession.queue_state import NAMES
+from perdure.succession.trained import TrainedFor, packed
+from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition
 
 NOW = 2_000_000_000.0
 SPEC = ChainSpec("train-1", "train-1.ab", "train", "/w/train.sh", "/w", "a", NOW, 1000.0)
@@ -424,17 +432,102 @@ def test_the_default_planner_submits_by_the_forecast_and_the_reactive_one_asks_f
 @pytest.mark.parametrize(
     "name", ["forest", "boosted", "stopping", "dqn", "dqn-transformer", "gradient", "gradient-transformer"]
 )
-def test_a_planner_that_nothing_trains_is_refused_in_a_line(name):
+def test_a_planner_that_has_no_training_is_refused_in_a_line(name):
     """It would submit each successor at the end."""
-    with pytest.raises(ConfigError, match=f"study successors --planners {name}`") as told:
-        checked_planner(name)
-    assert "Use one of: reactive, average, quantile, rollout, conformal;" in str(told.value)
+    with pytest.raises(ConfigError, match=f"study successors --planners {name} --save DIR") as told:
+        checked_planner(name, None)
+    assert "or use one of: reactive, average, quantile, rollout, conformal" in str(told.value)
     assert "\n" not in str(told.value)
+
+
+@pytest.fixture
+def training(tmp_path):
+    """A file of optimal stopping for links of 1,000 s, which submits at once whatever it sees."""
+    weight = np.full((len(stopping.PRICES), 5, len(stopping.AROUND_H) + 4), -1.0)
+    planner = Stopping(StoppingWeights(200.0, weight))
+    path = tmp_path / "stopping.planner"
+    path.write_bytes(packed(planner, TrainedFor(4, 1000.0, 200.0, "a trace", 9)))
+    return path
+
+
+def test_a_trained_planner_decides_of_a_live_chain_and_is_copied_into_it(journal, training, monkeypatch, tmp_path):
+    monkeypatch.setattr(keep_start, "_walltime_s", lambda *_: 1000.0)
+    script = tmp_path / "train.sh"
+    script.write_text("#!/bin/sh\ntrue\n")
+    name, file = checked_planner(None, training)
+    kept = keep_start.make_chain(KeepRequest([str(script)], planner=name, trained=file), journal, Tools(), NOW)
+    training.unlink()
+    outlook = Outlook(Forecast.of_samples([10.0]), state=(0.5,) * len(NAMES))
+    chain = replace(kept.read(), links=(RUNNING,))
+    decision, _ = Deciding(lambda *_: outlook, journal.path)(chain, RUNNING, NOW + 20)
+    assert (chain.spec.planner, decision.submit) == ("stopping", True)
+    (kept.path / "planner").write_bytes(b"damaged")
+    decision, _ = Deciding(lambda *_: outlook, journal.path)(chain, RUNNING, NOW + 20)
+    assert not decision.submit
+    assert decision.reason.startswith(
+        "its trained planner cannot be read (it is no trained planner of this version, or"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "walltime_s", "says"),
+    [
+        ("forest", 1000.0, "it is the training of stopping, not of forest"),
+        ("conformal", 1000.0, "it is the training of stopping, not of conformal"),
+        ("stopping", 2001.0, "trained for links of 16.7 min, and these run for 33.4 min"),
+        ("stopping", 499.0, "trained for links of 16.7 min"),
+    ],
+)
+def test_training_for_something_else_is_refused_in_a_line(training, name, walltime_s, says):
+    with pytest.raises(InputError, match=says) as told:
+        checked_planner(name, training)[1].check(walltime_s)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("data", [None, b"", b"PK\x03\x04 cut off"])
+def test_a_file_that_is_no_training_is_refused_in_a_line(tmp_path, capsys, data):
+    if data is not None:
+        (tmp_path / "file").write_bytes(data)
+    with pytest.raises(InputError, match="file: ") as told:
+        checked_planner("forest", tmp_path / "file")
+    assert "\n" not in str(told.value)
+
+
+def test_planners_that_look_back_see_looks_an_hour_apart():
+    seen = []
+    deciding = Deciding(lambda chain, now: Outlook(state=(now,)))
+
+    def decide(view):
+        seen.append(view.queue)
+        return Decision(False, NOW, "wait")
+
+    deciding._planners[SPEC.id] = SimpleNamespace(name="dqn", decide=decide)
+    for minute in range(0, 150, 30):
+        deciding(JobChain(SPEC, (RUNNING,)), RUNNING, NOW + 60 * minute)
+    assert [[(at - NOW) / 60 for (at,) in looks] for looks in seen] == [[0], [30], [0, 60], [0, 90], [0, 60, 120]]
+
+
+def test_a_look_at_the_live_queue_is_what_planners_have_learned():
+    jobs = (
+        QueuedJob("1", "a", JobState.RUNNING, ("gpu",), gpus=4, walltime_s=7e3, submit_s=NOW - 9e3, start_s=NOW - 3e3),
+        QueuedJob("2", "b", JobState.PENDING, ("gpu", "cpu"), gpus=2, walltime_s=3600.0, submit_s=NOW - 1800, tasks=3),
+        QueuedJob("3", "b", JobState.HELD, ("gpu",), gpus=8, walltime_s=3600.0, submit_s=NOW),
+        QueuedJob("4", "b", JobState.PENDING, ("cpu",), gpus=8, walltime_s=3600.0, submit_s=NOW),
+        QueuedJob("5", "b", JobState.PENDING, ("gpu",), walltime_s=3600.0, submit_s=NOW),
+    )  # fmt: skip
+    nodes = (QueuedNode("n1", ("gpu",), gpus=8), QueuedNode("n2", ("cpu",)))
+    queue = Queue(NOW, jobs, nodes, (QueuedPartition("gpu"), QueuedPartition("cpu")))
+    told = dict(zip(NAMES, keep_outlook.state_of(queue, jobs[0]), strict=True))
+    assert np.expm1([told["waiting"], told["running"]]) == pytest.approx([3, 1])
+    assert [told[name] for name in ("waiting_gpus", "running_gpus", "free_gpus", "waiting_age_h_max")] == [
+        0.75, 0.5, 0.5, 0.5,
+    ]  # fmt: skip
+    assert keep_outlook.state_of(queue, replace(jobs[3], partitions=("cpu",))) == ()
 
 
 @pytest.mark.parametrize("name", [None, "reactive", "average", "quantile", "rollout", "conformal"])
 def test_a_planner_that_needs_no_training_is_taken(name):
-    assert checked_planner(name) == (name or "conformal")
+    assert checked_planner(name, None) == (name or "conformal", None)
 
 
 @pytest.mark.parametrize("name", ["rollout", "conformal"])

@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.slurm.cluster import SlurmCluster
 
@@ -62,6 +65,7 @@ class Work:
     steps: int
     minutes: int = 1
     gpus: int = 4
+    state: Path | None = None  # where its chain is written down; beside it if not given
     _keepers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -79,7 +83,7 @@ class Work:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**self.cluster.env, "PERDURE_KEEP_DIR": str(self.folder / "state")}
+        return {**self.cluster.env, "PERDURE_KEEP_DIR": str(self.state or self.folder / "state")}
 
     def keep(self, *words: str) -> subprocess.Popen[bytes]:
         """Start ``perdure keep`` with these words."""
@@ -164,6 +168,30 @@ while time.monotonic() < end:
     time.sleep(2)
 """
     return subprocess.Popen((sys.executable, "-c", text), env=cluster.env, start_new_session=True)
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of 512 KiB; skips where none may be mounted."""
+    folder.mkdir()
+    done = subprocess.run(
+        ("mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", folder), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"nothing may be mounted here: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(("umount", "-l", folder), check=False)
+
+
+def fill(folder: Path) -> Path:
+    """Take all the room there is; returns the file that has it."""
+    path = folder / "full"
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(512))
+    return path
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

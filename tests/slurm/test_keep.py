@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.slurm.cluster import SlurmCluster, await_
-from tests.slurm.keeping import AGE, Work, competing_load, gaps_s, jobs_of, kill, violations
+from tests.slurm.keeping import AGE, Work, competing_load, fill, gaps_s, jobs_of, kill, small_disk, violations
 
 pytestmark = pytest.mark.slurm
 
@@ -111,6 +111,32 @@ def test_bad_input_is_answered_in_a_line(work):
     refused = one.run("train.sh", "--gres=gpu:99")
     assert refused.returncode == 1, refused
     assert one.ask("list")["chains"][-1]["links"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_full_state_disk_stops_and_doubles_no_chain(work, tmp_path):
+    """Two links begin and end while nothing can be written; the keeper is killed in that time."""
+    with small_disk(tmp_path / "disk") as disk:
+        one = work("full", 100_000, gpus=1, state=disk)
+        keeper = one.keep("train.sh", "--planner", "quantile", "--until", "5")
+        await_("its first step", one.log)
+        taken = fill(disk)
+        await_("a second link", lambda: len(jobs_of(one.log())) > 1, 240, lambda: one.account())
+        kill(keeper)
+        keeper = one.keep()
+        await_("a third link", lambda: len(jobs_of(one.log())) > 2, 300, lambda: one.account())
+        assert "cannot be written (No space left on device)" in one.account()
+        taken.unlink()
+        await_("its end", lambda: one.ask("list")["chains"][0]["state"] == "done", 300, lambda: one.account())
+        ran = [
+            link["job"] for link in one.ask("show", one.ask("list")["chains"][0]["id"])["all_links"] if link["ran_s"]
+        ]
+    if where := os.environ.get("PERDURE_KEEP_FULL"):
+        Path(where).write_text(one.account())
+    assert violations(one.log()) == [], one.account()
+    assert ran == jobs_of(one.log())
+    assert len(ran) == len(set(ran)) == 5
 
 
 @pytest.mark.slow

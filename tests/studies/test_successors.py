@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,25 +11,47 @@ import pytest
 
 from perdure.cli.commands import run
 from perdure.cli.study_successors import remembering
+from perdure.cli.trained_planner import checked_planner
 from perdure.model.cluster import Cluster
 from perdure.studies.successors import StudyOptions, load_of, study_cell
-from perdure.succession.cells import SITE, StudyCell, with_limits
+from perdure.succession.cells import SITE, Arrays, StudyCell, with_limits
 from perdure.succession.replayed import LinkShape, ReplayedQueue
+from perdure.succession.trained import unpacked
 from perdure.traces.generate import generate
+from perdure.waits.answer import AnswerBasis
+from perdure.waits.past import Past
+from perdure.waits.queue import Queue, QueuedNode, QueuedPartition
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 
 
-@pytest.fixture(scope="module")
-def study():
+OPTIONS = StudyOptions(
+    ("reactive", "average", "quantile", "conformal"), prices=(1.0, 0.25), samples=2, draws=50, link_every_s=2 * HOUR_S
+)
+
+
+KNOWN: dict[str, Arrays] = {}
+
+
+def remember(key: str, make: Callable[[], Arrays]) -> Arrays:
+    """Calculate once what several tests need."""
+    if key not in KNOWN:
+        KNOWN[key] = make()
+    return KNOWN[key]
+
+
+def drawn_cell() -> StudyCell:
+    """Eight days of drawn jobs, and links of 4 GPUs and 12 hours."""
     table = with_limits(generate(400, Cluster.parse("2x8"), 1.05, np.random.default_rng(1)))
     submit_s = np.rint(table.submit_s * 8 * DAY_S / table.submit_s[-1])
     table = replace(table, submit_s=submit_s, gpus=np.minimum(table.gpus, 8), duration_s=np.ceil(table.duration_s))
     shapes = (LinkShape(4, 12 * HOUR_S),)
-    cell = StudyCell("drawn", ReplayedQueue.of(table, 16, SITE), shapes, HOUR_S, warm_s=2 * DAY_S, tail_s=DAY_S)
-    names = ("reactive", "average", "quantile", "conformal")
-    options = StudyOptions(names, prices=(1.0, 0.25), samples=2, draws=50, link_every_s=2 * HOUR_S)
-    return study_cell(cell, 0, options, lambda key, make: make())
+    return StudyCell("drawn", ReplayedQueue.of(table, 16, SITE), shapes, HOUR_S, warm_s=2 * DAY_S, tail_s=DAY_S)
+
+
+@pytest.fixture(scope="module")
+def study():
+    return study_cell(drawn_cell(), 0, OPTIONS, remember)
 
 
 def test_each_planner_has_a_point_a_price_and_what_sees_a_forecast_one_a_model(study):
@@ -61,17 +84,63 @@ def test_loads_are_light_medium_and_heavy():
 
 
 def test_what_was_calculated_is_kept_in_files(tmp_path):
-    remember, asked = remembering(tmp_path / "kept"), []
+    recall, asked = remembering(tmp_path / "kept"), []
 
     def make():
         asked.append(1)
         return {"wait_s": np.arange(3.0)}
 
-    assert np.array_equal(remember("k", make)["wait_s"], remember("k", make)["wait_s"])
+    assert np.array_equal(recall("k", make)["wait_s"], recall("k", make)["wait_s"])
     assert len(asked) == 1
     (tmp_path / "kept" / "k.npz").write_bytes(b"cut off")
-    assert np.array_equal(remember("k", make)["wait_s"], np.arange(3.0))
+    assert np.array_equal(recall("k", make)["wait_s"], np.arange(3.0))
     assert len(asked) == 2
+
+
+@pytest.fixture
+def own_past(monkeypatch, tmp_path):
+    """Accounting of 24 days in a partition of 16 GPUs, and some jobs of another."""
+    table = with_limits(generate(700, Cluster.parse("2x8"), 1.05, np.random.default_rng(1)))
+    submit_s = 1.7e9 + np.rint(table.submit_s * 24 * DAY_S / table.submit_s[-1])
+    names = np.where(np.arange(len(table)) % 9, "gpu", "other")
+    past = replace(table, submit_s=submit_s, gpus=np.minimum(table.gpus, 8), partition=names, attempts=None)
+    nodes = tuple(QueuedNode(f"n{number}", ("gpu",), gpus=8) for number in range(2))
+    partitions = (QueuedPartition("gpu", is_default=True), QueuedPartition("other"))
+    queue = Queue(1.7e9 + 25 * DAY_S, (), nodes, partitions, "site")
+    monkeypatch.setattr(
+        "perdure.cli.live_queue.live_queue", lambda: (queue, AnswerBasis(SITE, Past(past, queue.now_s)))
+    )
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_planners_learn_from_a_sites_own_past_and_are_written_down(own_past, tmp_path, capsys):
+    words = ["--planners", "quantile,stopping", "--models", "true", "--limit", "12", "--every", "6"]
+    assert (
+        run(["study", "successors", *words, "--link-gpus", "4", "--save", str(tmp_path / "new" / "dir"), "--json"]) == 0
+    )
+    told = json.loads(capsys.readouterr().out)
+    path = tmp_path / "new" / "dir" / "stopping-4gpu-12h.planner"
+    assert (told["trace"], told["saved"]) == ("site-gpu", [str(path)])
+    found = unpacked(path.read_bytes(), str(path))
+    assert (found.training.gpus, found.training.limit_s, found.training.source) == (4, 12 * HOUR_S, "site-gpu, 16 GPUs")
+    assert found.training.cases > 30
+    assert checked_planner(None, path)[0] == "stopping"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--partition", "nowhere"], "Use one of: gpu, other"),
+        (["--partition", "other"], "it has no GPUs"),
+        (["--partition", "gpu", "--trace", "t.swf"], "a trace goes through one partition"),
+        (["--trace", "t.swf"], "how large the cluster of the trace is"),
+    ],
+)
+def test_a_past_that_cannot_be_taken_is_said_in_one_line(own_past, capsys, words, says):
+    assert run(["study", "successors", *words]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -81,7 +150,7 @@ def test_what_was_calculated_is_kept_in_files(tmp_path):
         (["--gpus", "8", "--planners", "oracle"], "no planner has that name"),
         (["--gpus", "8", "--models", "best"], "no model of the scheduler"),
         (["--gpus", "8", "--days", "9-3"], "--days"),
-        (["--gpus", "8"], "a study needs 30"),
+        (["--gpus", "8"], "a study needs 21"),
     ],
 )
 def test_bad_input_is_said_in_one_line(tmp_path, capsys, words, says):
@@ -89,7 +158,7 @@ def test_bad_input_is_said_in_one_line(tmp_path, capsys, words, says):
     trace.write_text(
         "; a trace\n1 0 0 60 1 -1 -1 1 120 -1 1 1 1 1 1 1 -1 -1\n2 60 0 60 1 -1 -1 1 120 -1 1 1 1 1 1 1 -1 -1\n"
     )
-    assert run(["keep", "study", "--trace", str(trace), *words]) == 2
+    assert run(["study", "successors", "--trace", str(trace), *words]) == 2
     said = capsys.readouterr().err
     assert says in said
     assert said.count("\n") == 1

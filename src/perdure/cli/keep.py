@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -70,6 +71,10 @@ def script(
     planner: Annotated[
         str | None, typer.Option(metavar="NAME", help="Who decides when it is submitted; the default one if not given.")
     ] = None,
+    trained: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What it has learned, as perdure study successors --save writes it."),
+    ] = None,
     done_file: Annotated[str, typer.Option(metavar="FILE", help="The work is done once this file is there.")] = "",
     progress: Annotated[
         str, typer.Option(metavar="FILE", help="It tells how far the work is: two links that end alike stop the chain.")
@@ -91,7 +96,7 @@ def script(
     return run_keep(
         KeepCall(
             tuple(context.args), arguments, until, overlap_cost, max_interruption, strategy, planner, done_file,
-            progress, once,
+            progress, once, trained,
         )
     )  # fmt: skip
 

@@ -32,6 +32,7 @@ MOST_AT_ONCE = 2  # for all chains: login nodes are shared, and each takes a cor
 ASKS_S = 30.0  # whose chain has not asked for this long does not wait for its turn
 SEED = 0
 MOST_RECENT = 50
+LONGEST_S = 48 * 3600.0  # what a job without a limit counts for, as in training
 LEARN_S, LEARN_SHARE = 10.0, 0.02  # for asking about jobs of the past each time: of a walltime, if that is shorter
 
 
@@ -41,6 +42,7 @@ class Outlook(Struct, frozen=True):
     forecast: Forecast | None = None
     recent: tuple[float, ...] = ()
     outcomes: tuple[ForecastOutcome, ...] = ()  # of forecasts for jobs like it, the newest last
+    state: tuple[float, ...] = ()  # of its partitions' queue (`perdure.succession.queue_state`)
 
 
 @dataclass(slots=True)
@@ -129,16 +131,16 @@ def find_out(kept: KeptChain) -> Outlook:
         told = answer(job, queue, site, np.random.default_rng(SEED), with_alternatives=False).forecast
     except PerdureError:
         return Outlook()
-    recent = waits_of_alike(site.past.jobs, job)
+    recent, state = waits_of_alike(site.past.jobs, job), state_of(queue, job)
     if told is None:
-        return Outlook(None, recent)
+        return Outlook(None, recent, state=state)
     own = {link.job_id for link in chain.links}
     within_s = min(LEARN_S, LEARN_SHARE * chain.spec.walltime_s)
     try:
         outcomes = outcomes_alike(job, queue, site, kept_of_slurm(), own, within_s)
     except PerdureError:  # of times in accounting that cannot be; the forecast stands
         outcomes = ()
-    return Outlook(Forecast.of_quantiles(LEVELS, told.wait_s), recent, outcomes)
+    return Outlook(Forecast.of_quantiles(LEVELS, told.wait_s), recent, outcomes, state)
 
 
 def waits_of_alike(past: JobTable, job: QueuedJob) -> tuple[float, ...]:
@@ -150,6 +152,31 @@ def waits_of_alike(past: JobTable, job: QueuedJob) -> tuple[float, ...]:
     rows = rows[np.argsort(past.start_s[rows], kind="stable")][-MOST_RECENT:]
     since_s = np.where(np.isfinite(past.eligible_s[rows]), past.eligible_s[rows], past.submit_s[rows])
     return tuple(np.maximum(0.0, past.start_s[rows] - since_s).tolist())
+
+
+def state_of(queue: Queue, job: QueuedJob) -> tuple[float, ...]:
+    """How much waits and runs in the partitions of a job, as planners have learned it; () where they have no GPUs."""
+    import numpy as np
+
+    from perdure.model.table import JobTable
+    from perdure.succession.queue_state import queue_state
+
+    total = sum(node.gpus for node in queue.nodes_of(job.partitions))
+    if not total:
+        return ()
+    there = [
+        each
+        for each in queue.jobs
+        if each.gpus and (each.is_waiting or each.is_running) and not set(each.partitions).isdisjoint(job.partitions)
+        for _ in range(max(1, each.tasks))
+    ]
+    limit_s = np.array([each.walltime_s or LONGEST_S for each in there])
+    start_s = np.array([each.start_s if each.is_running and each.start_s else np.nan for each in there])
+    gpus = np.array([each.gpus for each in there], np.int64)
+    submit_s = np.array([each.submit_s for each in there])
+    ids = np.array([each.job_id for each in there], np.str_)
+    table = JobTable(ids, submit_s, gpus, limit_s, walltime_s=limit_s, start_s=start_s)
+    return tuple(queue_state(table, queue.now_s, total).tolist())
 
 
 def successor_of(chain: JobChain, queue: Queue, script: bytes, limits: SiteLimits) -> QueuedJob:

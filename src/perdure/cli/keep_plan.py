@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from perdure.cli.keep_outlook import Outlook
-from perdure.errors import ConfigError
+from perdure.cli.trained_planner import trained_planner
 from perdure.succession.chain_state import JobChain, Link
 from perdure.succession.planners.fallback import OrLikeJobs
-from perdure.succession.planners.registry import DEFAULT, NAMES, planner_named
+from perdure.succession.planners.registry import planner_named
 from perdure.succession.protocol import Decision, Forecast, ForecastOutcome, Planner, Trainable, View
 
+LOOKS_EACH_S = 3600.0  # at the queue, as in training
+HISTORY = 24  # looks
 MIN_DECISIONS = 8  # within a walltime, so that a short link is not missed between two of them
 UNKNOWN_S = 600.0  # until a forecast that could not be made is tried again
 BY_FORECAST = ("rollout", "conformal")
@@ -25,15 +30,17 @@ class Deciding:
     """Asks the planner of each chain."""
 
     outlook: OutlookOf  # None while it is being made
-    _planners: dict[str, Planner] = field(default_factory=dict)
+    folder: Path = Path()  # of the chains
+    _planners: dict[str, Planner] = field(default_factory=dict)  # by chain
+    _looks: dict[str, list[tuple[float, tuple[float, ...]]]] = field(default_factory=dict)  # at the queue, by chain
 
     def __call__(self, chain: JobChain, current: Link, now: float) -> tuple[Decision, Forecast | None]:
         """The decision, and the wait that was forecast."""
-        planner = self._planner(chain.spec.planner)
+        planner = self._planner(chain)
         outlook = Outlook() if planner.name == "reactive" else self.outlook(chain, now)
         if outlook is None:
             return Decision(False, now + SOON_S, "how long a successor would wait is being found out"), None
-        view = view_of(chain, current, now, outlook)
+        view = replace(view_of(chain, current, now, outlook), queue=self._queue(chain, now, outlook))
         decision = planner.decide(view)
         if decision.submit:
             return decision, outlook.forecast
@@ -43,24 +50,22 @@ class Deciding:
         again_s = max(now + 1.0, min(decision.again_at, now + often_s))
         return Decision(False, again_s, decision.reason), outlook.forecast
 
-    def _planner(self, name: str) -> Planner:
-        if name not in self._planners:
-            found = planner_named(name)
-            self._planners[name] = OrLikeJobs(found) if name in BY_FORECAST else found
-        return self._planners[name]
+    def _planner(self, chain: JobChain) -> Planner:
+        if chain.spec.id not in self._planners:
+            found = planner_named(chain.spec.planner)
+            if isinstance(found, Trainable):
+                found = trained_planner(self.folder / chain.spec.id)
+            self._planners[chain.spec.id] = OrLikeJobs(found) if found.name in BY_FORECAST else found
+        return self._planners[chain.spec.id]
 
-
-def checked_planner(name: str | None) -> str:
-    """The name of a planner that decides without training. Raises `ConfigError`."""
-    found = planner_named(name or DEFAULT)
-    if isinstance(found, Trainable):
-        ready = [each for each in NAMES if not isinstance(planner_named(each), Trainable)]
-        raise ConfigError(
-            f"--planner {found.name}",
-            "it decides only once it has been trained on a trace, and on a live cluster nothing trains it",
-            f"Use one of: {', '.join(ready)}; `perdure study successors --planners {found.name}` measures it",
-        )
-    return found.name
+    def _queue(self, chain: JobChain, now: float, outlook: Outlook) -> tuple[tuple[float, ...], ...]:
+        """Looks at the queue about as far apart as in training, the newest last."""
+        looks = self._looks.setdefault(chain.spec.id, [])
+        if outlook.state and (not looks or now - looks[-1][0] >= LOOKS_EACH_S):
+            looks.append((now, outlook.state))
+            del looks[:-HISTORY]
+        older = [state for at_s, state in looks if now - at_s >= LOOKS_EACH_S]
+        return (*older, outlook.state)[-HISTORY:] if outlook.state else ()
 
 
 def view_of(chain: JobChain, current: Link, now: float, outlook: Outlook) -> View:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from perdure.backends.slurm.tools import Tools
 from perdure.cli.chain_journal import ChainJournal
 from perdure.cli.keep_judge import judge_link
 from perdure.cli.keep_outlook import Outlooks
-from perdure.cli.keep_plan import Deciding, checked_planner
+from perdure.cli.keep_plan import Deciding
 from perdure.cli.keep_start import KeepRequest, cluster_name, make_chain
 from perdure.cli.keeper import Keeper
 from perdure.cli.lookout import Lookout
 from perdure.cli.output import print_line
 from perdure.cli.text import plain
+from perdure.cli.trained_planner import checked_planner
 from perdure.errors import InputError
 from perdure.succession.chain_state import ChainStanding, JobChain, Strategy
 
@@ -37,6 +39,7 @@ class KeepCall:
     done_file: str
     progress: str
     once: bool
+    trained: Path | None = None
 
 
 def run_keep(call: KeepCall) -> int:
@@ -86,7 +89,7 @@ def _keeper(journal: ChainJournal, tools: Tools, *, once: bool) -> Keeper:
     outlooks = Outlooks(journal.path)
     pending = outlooks.are_made if once else _never
     lookout = Lookout(tools, os.getuid())  # not by USER: jobs of another would hide those of the links
-    return Keeper(journal, lookout, tools, Deciding(outlooks), judge_link, _tell, pending)
+    return Keeper(journal, lookout, tools, Deciding(outlooks, journal.path), judge_link, _tell, pending)
 
 
 def _never(now: float) -> bool:  # noqa: ARG001
@@ -99,6 +102,7 @@ def _request(call: KeepCall) -> KeepRequest:
     except ValueError as err:
         fix = f"Use one of {', '.join(Strategy)}"
         raise InputError(f"--strategy {plain(call.strategy, 40)}", "there is no such strategy", fix) from err
+    planner, trained = checked_planner(call.planner, call.trained)
     return KeepRequest(
         words=call.words,
         arguments=call.arguments,
@@ -106,7 +110,8 @@ def _request(call: KeepCall) -> KeepRequest:
         overlap_cost=call.overlap_cost,
         max_interruption=call.max_interruption,
         strategy=strategy,
-        planner=checked_planner(call.planner),
+        planner=planner,
+        trained=trained,
         done_file=call.done_file,
         progress=call.progress,
     )

@@ -26,6 +26,7 @@ from perdure.backends.slurm.submission import (
 from perdure.backends.slurm.tools import Tools
 from perdure.cli.chain_journal import ChainJournal, KeptChain, LinkPlan, refuse_second, unwritten
 from perdure.cli.text import plain
+from perdure.cli.trained_planner import TRAINED, TrainedFile
 from perdure.durable import write_whole
 from perdure.errors import ClusterBusy, InputError
 from perdure.installation import user_name
@@ -48,6 +49,7 @@ class KeepRequest:
     max_interruption: float | None = None
     strategy: Strategy = Strategy.NONE
     planner: str = "reactive"
+    trained: TrainedFile | None = None
     done_file: str = ""
     progress: str = ""
 
@@ -71,6 +73,8 @@ def make_chain(request: KeepRequest, journal: ChainJournal, tools: Tools, now: f
     own, given = script_options(script, where), split_options(order.options)[0]
     options = [*own, *given]
     walltime_s = _walltime_s(options, where, tools)
+    if request.trained is not None:
+        request.trained.check(walltime_s)
     name = last_value(options, "job-name") or os.environ.get("SBATCH_JOB_NAME") or Path(order.script).name
     directory = os.path.abspath(last_value(options, "chdir") or os.getcwd())
     refuse_second(journal, name, directory)
@@ -100,6 +104,8 @@ def make_chain(request: KeepRequest, journal: ChainJournal, tools: Tools, now: f
     )
     with unwritten(kept.path):
         write_whole(kept.folder.script, script, 0o600)
+        if request.trained is not None:
+            write_whole(kept.path / TRAINED, request.trained.data, 0o600)
         write_whole(kept.path / "plan.json", msgspec.json.encode(_plan(script, own, given, command)), 0o600)
         write_whole(kept.path / "environment.json", msgspec.json.encode(environment_for_links(os.environ)), 0o600)
         kept.write(JobChain(spec).noting(now, f"{where} is to be kept running, links of {walltime_s:.0f} s"))

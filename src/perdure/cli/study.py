@@ -105,9 +105,22 @@ def colocation(
 @app.command("successors")
 def successors(
     trace: Annotated[
-        Path, typer.Option(metavar="FILE", help="A trace of 30 days or more: SWF, CSV, Parquet or sacct's.")
-    ],
-    gpus: Annotated[str, typer.Option(metavar="N,...", help="GPUs, or processors, of the cluster: a cell each.")],
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A trace of 21 days or more: SWF, CSV, Parquet or sacct's. The default is this cluster's accounting.",
+        ),
+    ] = None,
+    gpus: Annotated[
+        str,
+        typer.Option(
+            metavar="N,...",
+            help="GPUs, or processors, of the cluster: a cell each; without --trace those of the partition.",
+        ),
+    ] = "",
+    partition: Annotated[
+        str, typer.Option(metavar="NAME", help="Whose past is taken, without --trace; the default one if not given.")
+    ] = "",
     link_gpus: Annotated[str, typer.Option(metavar="N,...", help="GPUs of each link of a chain: a cell each.")] = "1",
     planners: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Which planners; all that are installed if not given.")
@@ -119,6 +132,10 @@ def successors(
     limit: Annotated[float, typer.Option(metavar="H", min=1, max=240, help="Walltime of each link, in hours.")] = 48.0,
     every: Annotated[float, typer.Option(metavar="H", min=0.1, max=12, help="Hours between decisions.")] = 1.0,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="The same seed gives the same figures.")] = 0,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Train planners that learn on all of the time too, and write them there."),
+    ] = None,
     wide: Wide = False,
     as_json: AsJson = False,
 ) -> int:
@@ -126,10 +143,11 @@ def successors(
 
     For each planner and price of overlap: how long links are interrupted and overlap, and how much of the cost between
     submitting at the end and the oracle is saved. Planners that learn do so from the first 55% of the time. Simulating
-    takes minutes a cell; what was simulated is kept in the user's cache.
+    takes minutes a cell; what was simulated is kept in the user's cache. What --save writes is taken by --trained.
 
     Exit codes: 0 measured, 2 usage or bad input.
     """
     from perdure.cli.study_successors import run_study, study_call
 
-    return run_study(study_call(trace, gpus, link_gpus, planners, models, days, limit, every, seed), as_json, wide=wide)
+    call = study_call(trace, gpus, link_gpus, planners, models, days, limit, every, seed, partition, save)
+    return run_study(call, as_json, wide=wide)

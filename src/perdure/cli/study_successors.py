@@ -14,16 +14,19 @@ import numpy as np
 from perdure.cli.output import print_json, print_line, print_table
 from perdure.cli.progress import progress
 from perdure.cli.table import word
+from perdure.durable import make_directory, write_whole
 from perdure.errors import InputError
 from perdure.installation import cache_folder
 
 if TYPE_CHECKING:
     from perdure.model.table import JobTable
+    from perdure.scheduling.slurm.settings import SchedulerSettings
     from perdure.studies.successors import CellStudy, Interval
     from perdure.succession.cells import Arrays, Remember
+    from perdure.succession.trained import TrainedPlanner
 
 DAY_S = 86_400.0
-LEAST_DAYS = 30
+LEAST_DAYS = 21
 MOST_GPUS = 1_000_000
 COLUMNS = (
     word("PLANNER"), word("MODEL"), word("PRICE"), word("INTERRUPTED (95%)"), word("OVERLAP (95%)", leave=1),
@@ -36,8 +39,8 @@ COLUMNS = (
 class StudyCall:
     """What the command line asks for."""
 
-    trace: Path
-    gpus: tuple[int, ...]  # of clusters
+    trace: Path | None  # None: this cluster's own past
+    gpus: tuple[int, ...]  # of clusters; none: as many as the partition has
     links: tuple[int, ...]  # GPUs of a link
     planners: tuple[str, ...]
     models: tuple[str, ...]
@@ -45,11 +48,13 @@ class StudyCall:
     limit_h: float
     every_h: float
     seed: int
+    partition: str = ""  # of this cluster
+    save: Path | None = None  # where trained planners go
 
 
 def study_call(
-    trace: Path, gpus: str, link_gpus: str, planners: str | None, models: str, days: str | None, limit_h: float,
-    every_h: float, seed: int,
+    trace: Path | None, gpus: str, link_gpus: str, planners: str | None, models: str, days: str | None, limit_h: float,
+    every_h: float, seed: int, partition: str, save: Path | None,
 ) -> StudyCall:  # fmt: skip
     """Read the options. Raises `InputError` and `ConfigError`."""
     from perdure.studies.successors import MODELS
@@ -62,9 +67,14 @@ def study_call(
         )
     chosen = tuple(planners.split(",")) if planners else available()
     span = None if days is None else _span(days)
+    if trace is not None and partition:
+        raise InputError("--partition", "a trace goes through one partition", "Leave it out, or leave --trace out")
+    if trace is not None and not gpus:
+        raise InputError("--gpus", "how large the cluster of the trace is, is not told", "Write it as --gpus 360,315")
     return StudyCall(
-        trace, _counts("--gpus", gpus), _counts("--link-gpus", link_gpus), chosen, named, span, limit_h, every_h, seed
-    )
+        trace, _counts("--gpus", gpus) if gpus else (), _counts("--link-gpus", link_gpus), chosen, named, span,
+        limit_h, every_h, seed, partition, save,
+    )  # fmt: skip
 
 
 def _counts(option: str, text: str) -> tuple[int, ...]:
@@ -83,8 +93,8 @@ def _span(text: str) -> tuple[float, float]:
 
 def run_study(call: StudyCall, as_json: bool, *, wide: bool) -> int:
     """Measure, and print it. Raises `InputError` and `ConfigError`."""
-    from perdure.studies.successors import StudyOptions, study_cell
-    from perdure.succession.cells import SITE, StudyCell
+    from perdure.studies.successors import StudyOptions, study_cell, trained_on
+    from perdure.succession.cells import StudyCell
     from perdure.succession.planners.registry import planner_named
     from perdure.succession.replayed import LinkShape, ReplayedQueue
 
@@ -92,35 +102,87 @@ def run_study(call: StudyCall, as_json: bool, *, wide: bool) -> int:
         planner_named(name)
     options = StudyOptions(call.planners, call.models, seed=call.seed)
     shapes = tuple(LinkShape(each, 3600 * call.limit_h) for each in call.links)
-    found = []
+    found, saved = [], []
     with progress(what="simulating"):
-        table = _table(call)
-        for gpus in call.gpus:
-            cell = StudyCell(
-                call.trace.name.partition(".")[0], ReplayedQueue.of(table, gpus, SITE), shapes, 3600 * call.every_h
-            )
-            found += [study_cell(cell, column, options, remembering()) for column in range(len(shapes))]
+        history = _history(call)
+        table = _prepared(history.table, history.name, call)
+        for gpus in call.gpus or (history.gpus,):
+            queue = ReplayedQueue.of(table, gpus, history.settings)
+            cell = StudyCell(history.name, queue, shapes, 3600 * call.every_h)
+            for column in range(len(shapes)):
+                found.append(study_cell(cell, column, options, remembering()))
+                if call.save is not None:
+                    saved += [_saved(call.save, each) for each in trained_on(cell, column, options, remembering())]
     if as_json:
-        print_json("keep-study", 1, trace=str(call.trace), seed=call.seed, cells=[each.to_json() for each in found])
+        cells = [each.to_json() for each in found]
+        print_json("keep-study", 1, trace=str(call.trace or history.name), seed=call.seed, cells=cells, saved=saved)
         return 0
     for each in found:
         _print(each, wide=wide)
+    for path in saved:
+        print_line(f"wrote {path}")
     return 0
 
 
-def _table(call: StudyCall) -> JobTable:
-    from perdure.succession.cells import with_limits
+def _saved(folder: Path, trained: TrainedPlanner) -> str:
+    """Write a trained planner; returns where. Raises `InputError`."""
+    from perdure.succession.trained import packed
+
+    training = trained.training
+    name = f"{trained.planner.name}-{training.gpus}gpu-{training.limit_s / 3600:g}h.planner"
+    data = packed(trained.planner, training)
+    try:
+        make_directory(folder)
+        write_whole(folder / name, data)
+    except OSError as err:
+        raise InputError(f"--save {folder}", f"it cannot be written ({err.strerror})", "Name another folder") from err
+    return str(folder / name)
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """Jobs, and the scheduler that they go through."""
+
+    name: str
+    table: JobTable
+    settings: SchedulerSettings
+    gpus: int = 0  # of the cluster, where that is known
+
+
+def _history(call: StudyCall) -> _History:
+    """Of a trace, or of this cluster's own past. Raises `InputError`, `ConfigError`, `ClusterBusy`."""
+    from perdure.succession.cells import SITE
     from perdure.traces.read import read
 
-    table = read(call.trace).table
+    if call.trace is not None:
+        return _History(call.trace.name.partition(".")[0], read(call.trace).table, SITE)
+    from perdure.cli.live_queue import live_queue
+
+    queue, site = live_queue()
+    usual = next((each.name for each in queue.partitions if each.is_default), "")
+    name = call.partition or usual
+    if queue.partition(name) is None:
+        known = ", ".join(each.name for each in queue.partitions)
+        raise InputError(f"--partition {name!r}", "the cluster has no such partition", f"Use one of: {known}")
+    gpus = sum(node.gpus for node in queue.nodes_of((name,)))
+    if not gpus:
+        raise InputError(f"partition {name!r}", "it has no GPUs", "Name one that has with --partition")
+    jobs = site.past.jobs
+    own = jobs.take(np.flatnonzero(jobs.partition == name))
+    return _History(f"{queue.cluster or 'cluster'}-{name}", own, site.settings, gpus)
+
+
+def _prepared(table: JobTable, name: str, call: StudyCall) -> JobTable:
+    from perdure.succession.cells import with_limits
+
     if call.days is not None:
-        begin, end = (DAY_S * day for day in call.days)
+        begin, end = (DAY_S * day + float(table.submit_s[0]) for day in call.days)
         table = table.take(np.flatnonzero((table.submit_s >= begin) & (table.submit_s < end)))
     table = table.take(np.flatnonzero(table.gpus > 0))
     days = (table.submit_s[-1] - table.submit_s[0]) / DAY_S if len(table) else 0.0
     if days < LEAST_DAYS:
         what = f"its jobs come within {days:.0f} days, and a study needs {LEAST_DAYS}"
-        raise InputError(str(call.trace), what, "Take a longer trace, or more of it with --days")
+        raise InputError(str(call.trace or name), what, "Take a longer trace, or more of it with --days")
     return with_limits(table, 3600 * call.limit_h, call.seed)
 
 

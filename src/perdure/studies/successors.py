@@ -7,7 +7,7 @@ of days: links that overlap share their fate, so whole stretches of them are dra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,11 +16,12 @@ from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 
 from perdure.scheduling.slurm.settings import SchedulerSettings
-from perdure.succession.cells import HOUR_S, SITE, WRONG, Remember, StudyCell
+from perdure.succession.cells import HOUR_S, Remember, StudyCell, wrong_model
 from perdure.succession.episode import SEAMLESS_S, Handover, Links
 from perdure.succession.planners.registry import planner_named
 from perdure.succession.protocol import Planner, Trainable, TrainingCase
 from perdure.succession.sightings import Sightings, Terms, sightings
+from perdure.succession.trained import TrainedFor, TrainedPlanner
 from perdure.succession.what_if import WhatIf
 from perdure.waits.past import DAY_S
 
@@ -28,7 +29,8 @@ Floats = NDArray[np.float64]
 PRICES = (16.0, 4.0, 1.0, 0.25, 0.1, 0.05)
 JUDGED_AT = 0.25  # the price of overlap at which shares of the gap are told
 LIGHT_S, HEAVY_S = 2 * HOUR_S, 12 * HOUR_S  # of the mean wait of reactive successors
-MODELS: Mapping[str, SchedulerSettings] = {"true": SITE, "wrong": WRONG}
+MODELS: Mapping[str, Callable[[SchedulerSettings], SchedulerSettings]] = {"true": lambda own: own, "wrong": wrong_model}
+"""Of the scheduler, for what-if runs: from the settings that the trace goes through."""
 UNTOUCHED = ("reactive", "average", "quantile", "forest", "boosted")  # by the model: they see no forecast
 PRICELESS = ("reactive", "average", "forest")  # they do the same at each price of overlap
 BASELINES = ("average", "quantile")
@@ -106,36 +108,69 @@ def study_cell(
     tell: Callable[[str], None] = lambda _: None,
 ) -> CellStudy:
     """Measure planners in one cell, for one of its shapes."""
-    truth, shape = cell.truth(remember), cell.shapes[column]
-    instants = truth.instants_s
-    cut_s = float(instants[0] + options.learn_share * (instants[-1] - instants[0]))
-    links = Links.of(truth, column, shape.limit_s, options.link_every_s).within(cut_s, float(instants[-1]))
-    reactive = links.submitting(links.first + links.length)
+    shape, links = cell.shapes[column], measured_links(cell, column, options, remember)
+    reactive = links.submitting(links.last)
     oracle = {price: links.oracle(price) for price in options.prices}
-    blocks = _blocks(reactive.began_s, options.block_s, options.draws, default_rng(options.seed))
+    blocks = drawn_blocks(reactive.began_s, options.block_s, options.draws, default_rng(options.seed))
     points = []
-    for model in options.models:
-        what_if = cell.what_if(WhatIf(MODELS[model], options.samples), remember)
-        seen = sightings(cell.queue, shape, column, truth, what_if)
-        lessons = _lessons(seen, links, cut_s)
-        for name in options.planners:
-            if model != options.models[0] and name in UNTOUCHED:
-                continue
-            tell(f"{cell.trace} {cell.queue.gpus}, {shape.gpus} GPUs, {model} model: {name}")
-            planner = _trained(name, lessons, options.seed)
-            done = links.played_by(planner, seen, Terms(options.prices[0]))
-            for price in options.prices:
-                if price != options.prices[0] and name not in PRICELESS:
-                    done = links.played_by(planner, seen, Terms(price))
-                points.append(
-                    _point(name, model, price, done, reactive, oracle[price], shape.gpus, shape.limit_s, blocks)
-                )
+    for model, planner, seen in planners_that_saw(cell, column, options, remember, tell):
+        done = links.played_by(planner, seen, Terms(options.prices[0]))
+        for price in options.prices:
+            if price != options.prices[0] and planner.name not in PRICELESS:
+                done = links.played_by(planner, seen, Terms(price))
+            points.append(
+                _point(planner.name, model, price, done, reactive, oracle[price], shape.gpus, shape.limit_s, blocks)
+            )
     return CellStudy(
         cell.trace, cell.queue.gpus, shape.gpus, load_of(float(reactive.interruption_s.mean())), len(links.first),
         _hours(reactive.interruption_s),
         {f"{price:g}": (_hours(each.interruption_s), _hours(each.overlap_s)) for price, each in oracle.items()},
         tuple(points), _better(points, _hours(reactive.interruption_s)),
     )  # fmt: skip
+
+
+def measured_links(cell: StudyCell, column: int, options: StudyOptions, remember: Remember) -> Links:
+    """Links that begin and end after the time of which planners learn."""
+    truth = cell.truth(remember)
+    links = Links.of(truth, column, cell.shapes[column].limit_s, options.link_every_s)
+    return links.within(_cut_s(truth.instants_s, options), float(truth.instants_s[-1]))
+
+
+def planners_that_saw(
+    cell: StudyCell,
+    column: int,
+    options: StudyOptions,
+    remember: Remember,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Iterator[tuple[str, Planner, Sightings]]:
+    """By model, each planner, trained where it learns, and what it sees; what sees no forecast by the first alone."""
+    truth, shape = cell.truth(remember), cell.shapes[column]
+    links = Links.of(truth, column, shape.limit_s, options.link_every_s)
+    for model in options.models:
+        what_if = cell.what_if(WhatIf(MODELS[model](cell.queue.settings), options.samples), remember)
+        seen = sightings(cell.queue, shape, column, truth, what_if)
+        lessons = _lessons(seen, links, _cut_s(truth.instants_s, options))
+        for name in options.planners:
+            if model == options.models[0] or name not in UNTOUCHED:
+                tell(f"{cell.trace} {cell.queue.gpus}, {shape.gpus} GPUs, {model} model: {name}")
+                yield model, _trained(name, lessons, options.seed), seen
+
+
+def _cut_s(instants: Floats, options: StudyOptions) -> float:
+    return float(instants[0] + options.learn_share * (instants[-1] - instants[0]))
+
+
+def trained_on(cell: StudyCell, column: int, options: StudyOptions, remember: Remember) -> Iterator[TrainedPlanner]:
+    """Those of the planners that learn, trained on all of the time for one shape of the cell."""
+    truth, shape = cell.truth(remember), cell.shapes[column]
+    what_if = cell.what_if(WhatIf(cell.queue.settings, options.samples), remember)
+    links = Links.of(truth, column, shape.limit_s, options.link_every_s)
+    lessons = _lessons(sightings(cell.queue, shape, column, truth, what_if), links, float(truth.instants_s[-1]))
+    source = f"{cell.trace}, {cell.queue.gpus} GPUs"
+    training = TrainedFor(shape.gpus, shape.limit_s, cell.step_s, source, len(lessons))
+    for name in options.planners:
+        if isinstance(planner_named(name), Trainable):
+            yield TrainedPlanner(_trained(name, lessons, options.seed), training)
 
 
 def load_of(reactive_s: float) -> str:
@@ -165,9 +200,10 @@ def _point(
     cost, worst, best = (each.cost_s(price) for each in (done, reactive, oracle))
     overlap_h = _hours(done.overlap_s)
     return Point(
-        name, model, price, _interval(done.interruption_s / HOUR_S, blocks), _interval(done.overlap_s / HOUR_S, blocks),
+        name, model, price,
+        mean_interval(done.interruption_s / HOUR_S, blocks), mean_interval(done.overlap_s / HOUR_S, blocks),
         done.seamless_share, gpus * overlap_h, overlap_h * HOUR_S / limit_s, _hours(cost),
-        _interval((cost - best) / HOUR_S, blocks), _gap(cost, worst, best, blocks),
+        mean_interval((cost - best) / HOUR_S, blocks), gap_interval(cost, worst, best, blocks),
     )  # fmt: skip
 
 
@@ -199,7 +235,7 @@ def _at_overlap(its: Sequence[Point], base: Point, reactive_h: float) -> float:
     )
 
 
-def _blocks(began_s: Floats, block_s: float, draws: int, rng: Generator) -> NDArray[np.intp]:
+def drawn_blocks(began_s: Floats, block_s: float, draws: int, rng: Generator) -> NDArray[np.intp]:
     """(draws, n) episodes: stretches of neighbours that begin at random ones, around the end to the start."""
     n = len(began_s)
     length = max(1, int((began_s < began_s[0] + block_s).sum())) if n else 1
@@ -207,12 +243,12 @@ def _blocks(began_s: Floats, block_s: float, draws: int, rng: Generator) -> NDAr
     return ((begins[:, :, None] + np.arange(length)) % max(n, 1)).reshape(draws, -1)[:, :n]
 
 
-def _interval(values: Floats, blocks: NDArray[np.intp]) -> Interval:
+def mean_interval(values: Floats, blocks: NDArray[np.intp]) -> Interval:
     low, high = np.quantile(values[blocks].mean(axis=1), (0.025, 0.975))
     return Interval(float(values.mean()), float(low), float(high))
 
 
-def _gap(cost: Floats, worst: Floats, best: Floats, blocks: NDArray[np.intp]) -> Interval:
+def gap_interval(cost: Floats, worst: Floats, best: Floats, blocks: NDArray[np.intp]) -> Interval:
     span = worst.mean() - best.mean()
     if span <= 0:
         return Interval(1.0, 1.0, 1.0)

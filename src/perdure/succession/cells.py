@@ -32,12 +32,17 @@ SITE = SchedulerSettings(
     priority=PrioritySettings(weights=PriorityWeights(age=1000, job_size=1000)),
     backfill=BackfillSettings(window_s=4 * DAY_S),
 )
-WRONG = SchedulerSettings(
-    priority=PrioritySettings(weights=PriorityWeights(age=1000, job_size=0)),
-    backfill=BackfillSettings(window_s=DAY_S, interval_s=120.0, max_job_test=100),
-)
-"""A wrong model of `SITE`: jobs have no weight for their size, and backfill is shallower, rarer and looks less far."""
-VERSION = 1  # of what is calculated: what was stored by another is calculated again
+VERSION = 1  # of what is calculated: what was remembered of another is calculated again
+
+
+def wrong_model(settings: SchedulerSettings) -> SchedulerSettings:
+    """Jobs have no weight for their size, and backfill is shallower, rarer and looks less far."""
+    weights = replace(settings.priority.weights, job_size=0)
+    backfill = replace(settings.backfill, window_s=DAY_S, interval_s=120.0, max_job_test=100)
+    return replace(settings, priority=replace(settings.priority, weights=weights), backfill=backfill)
+
+
+WRONG = wrong_model(SITE)
 
 
 @dataclass(frozen=True, slots=True)

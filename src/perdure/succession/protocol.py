@@ -6,7 +6,7 @@ submit the successor of the running link: submitted too late the work is interru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -103,9 +103,30 @@ class TrainingCase(Struct, frozen=True):
     wait_s: float
 
 
+def below(prefix: str, arrays: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+    """Those whose names begin so, without that."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 @runtime_checkable
 class Trainable(Protocol):
     """A planner that learns first. Untrained it decides like the reactive planner."""
 
+    @property
+    def name(self) -> str:
+        """As in the registry."""
+
+    def decide(self, view: View) -> Decision:
+        """As `Planner` has it."""
+
     def train(self, lessons: Sequence[TrainingCase], rng: np.random.Generator) -> Planner:
-        """The same planner, trained. Lessons are in the order of time, and all are earlier than what it will decide."""
+        """The same planner, trained. Lessons are in the order of time, and none is later than what it will decide."""
+
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """What it has learned, by name; empty where it has learned nothing."""
+
+    def with_arrays(self, arrays: Mapping[str, NDArray[np.float64]]) -> Planner:
+        """The same planner with what another has learned, which decides the same from then on.
+
+        Raises `ValueError`, `KeyError`, `IndexError` or `TypeError` for arrays that no planner of this kind has.
+        """

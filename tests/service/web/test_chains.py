@@ -176,7 +176,11 @@ def test_nothing_is_drawn_outside_of_the_axis_and_a_long_forecast_leaves_room(pl
     parts = [part for lane in laid.lanes for part in (lane.wait, lane.run, lane.gap, lane.overlap, *lane.fan) if part]
     assert all(x >= 0 and x + width <= WIDTH + 0.1 for x, width in parts)
     assert laid.now is not None
-    assert laid.now >= 600
+    assert laid.now >= 500
+    assert laid.is_cut
+    short = chain_timeline(found, now, WaitForecast(now, tuple(3600.0 * level for level in LEVELS)))
+    assert not short.is_cut
+    assert short.end_s == pytest.approx(now + 0.95 * 3600)
     assert len(laid.lanes[-1].fan) == 3
 
 

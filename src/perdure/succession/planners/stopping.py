@@ -7,7 +7,7 @@ a successor was submitted, no exploration is needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -62,6 +62,24 @@ class Stopping:
         if more_h <= 0:
             return Decision(True, view.now, f"waiting any longer is expected to cost {in_words(-3600 * more_h)} more")
         return later(view, f"submitting now is expected to cost {in_words(3600 * more_h)} more than submitting later")
+
+    def arrays(self) -> dict[str, Floats]:
+        return (
+            {}
+            if self.learned is None
+            else {
+                "step_s": np.array([self.learned.step_s]),
+                "weight": self.learned.weight,
+            }
+        )
+
+    def with_arrays(self, arrays: Mapping[str, Floats]) -> Stopping:
+        weight, step_s = arrays["weight"], float(arrays["step_s"][0])
+        if weight.ndim != 3 or (len(weight), weight.shape[2]) != (len(PRICES), len(AROUND_H) + 4):
+            raise ValueError("weights are not by price, step and variable")
+        if weight.shape[1] < 2 or step_s <= 0:
+            raise ValueError("there is no step")
+        return replace(self, learned=StoppingWeights(step_s, weight))
 
 
 def _induced(forecasts_h: Floats, wait_h: Floats, step_h: float, steps: int, price: float) -> Floats:

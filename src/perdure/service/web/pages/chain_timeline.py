@@ -12,7 +12,7 @@ WIDTH = 1000.0
 THINNEST = 3.0
 MOST_LINKS = 40  # that are drawn, the latest
 BANDS = ((0.05, 0.95), (0.1, 0.9), (0.3, 0.7))  # of a forecast, from the faintest to the strongest
-MOST_AHEAD = 0.5  # of the axis that lies behind now, a forecast may take ahead of it
+MOST_AHEAD = 1.0  # of the axis that lies behind now, a forecast may take ahead of it
 
 Part = tuple[float, float]  # where it begins, and how wide it is
 
@@ -36,6 +36,7 @@ class ChainTimeline:
     end_s: float
     now: float | None  # where now is; None where that is the end
     lanes: tuple[LinkLane, ...]
+    is_cut: bool = False  # the forecast goes on beyond it
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +61,15 @@ def chain_timeline(chain: SeenChain, now: float, forecast: WaitForecast | None =
     known = [max(link.span.submit_s, link.span.start_s, link.span.end_s) for link in links]
     seen_s = max(now, *known) if is_live else max(known)
     end_s = max(seen_s, start_s + 1.0)
-    if forecast is not None:
-        end_s = max(end_s, min(forecast.asked_s + forecast.at(BANDS[0][1]), end_s + MOST_AHEAD * (end_s - start_s)))
+    latest_s = forecast.asked_s + forecast.at(BANDS[0][1]) if forecast is not None else 0.0
+    end_s = max(end_s, min(latest_s, end_s + MOST_AHEAD * (end_s - start_s)))
     axis = _Axis(start_s, end_s)
     befores = _befores(chain.links)[-len(links) :]
     lanes = [_lane(axis, link, before, now) for link, before in zip(links, befores, strict=True)]
     if forecast is not None:
         lanes[-1] = _with_fan(lanes[-1], axis, forecast)
-    return ChainTimeline(start_s, end_s, axis.place(now) if is_live and now < end_s else None, tuple(lanes))
+    place = axis.place(now) if is_live and now < end_s else None
+    return ChainTimeline(start_s, end_s, place, tuple(lanes), latest_s > end_s)
 
 
 def _befores(links: Sequence[SeenLink]) -> list[SeenLink | None]:

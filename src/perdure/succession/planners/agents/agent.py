@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perdure.succession.planners.agents.networks import ServedNetwork
-from perdure.succession.planners.agents.observation import SUBMIT, WAIT, observe
+from perdure.succession.planners.agents.networks import Floats, ServedNetwork
+from perdure.succession.planners.agents.observation import SUBMIT, WAIT, observe, width_of
 from perdure.succession.planners.terms import at_the_end, later, until_the_end
 from perdure.succession.protocol import Decision, TrainingCase, View
 
@@ -40,6 +40,12 @@ class SuccessionAgent:
         if worth[SUBMIT] > worth[WAIT]:
             return Decision(True, view.now, "the agent prefers to submit now")
         return later(view, "the agent prefers to wait")
+
+    def arrays(self) -> dict[str, Floats]:
+        return {} if self.network is None else self.network.arrays()
+
+    def with_arrays(self, arrays: Mapping[str, Floats]) -> SuccessionAgent:
+        return replace(self, network=ServedNetwork.of_arrays(arrays, self.looks, width_of()))
 
 
 def dqn() -> SuccessionAgent:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.succession.protocol import below
+
 Floats = NDArray[np.float64]
 EPSILON = 1e-5  # of layer normalisation, torch's
 
@@ -55,6 +57,28 @@ class ServedNetwork:
             if place < len(self.layers) - 1:
                 x = np.tanh(x) if self.tanh else np.maximum(x, 0.0)
         return np.asarray(x)
+
+    def arrays(self) -> dict[str, Floats]:
+        """By name, with what tells how they are put together."""
+        found = {
+            "tanh": np.array([float(self.tanh)]),
+            "heads": np.array([float(self.encoder.heads if self.encoder else 0)]),
+        }
+        for place, (weight, bias) in enumerate(self.layers):
+            found |= {f"layer.{place}.weight": weight, f"layer.{place}.bias": bias}
+        encoder = {} if self.encoder is None else self.encoder.arrays
+        return found | {f"encoder.{name}": array for name, array in encoder.items()}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, Floats], looks: int, width: int) -> ServedNetwork:
+        """Raises `ValueError` and `KeyError` for what is no network over so many looks of this width."""
+        heads, tanh = int(arrays["heads"][0]), bool(arrays["tanh"][0])
+        count = sum(name.startswith("layer.") for name in arrays) // 2
+        layers = tuple((arrays[f"layer.{place}.weight"], arrays[f"layer.{place}.bias"]) for place in range(count))
+        found = cls(Encoder(heads, below("encoder.", arrays)) if heads else None, layers, tanh)
+        if found(np.zeros((looks, width))).shape != (2,):
+            raise ValueError("it does not tell two numbers")
+        return found
 
 
 def _normed(x: Floats, weight: Floats, bias: Floats) -> Floats:

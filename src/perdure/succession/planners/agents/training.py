@@ -72,7 +72,7 @@ def _world(lessons: Sequence[TrainingCase]) -> tuple[Links, Sightings]:
         [each.outcomes for each in views], [each.queue[-1] if each.queue else _EMPTY for each in views],
     )  # fmt: skip
     if len(lessons) < 2:
-        return Links(truth, 0, 1, np.empty(0, np.intp)), seen
+        return Links(truth, 0, 1, np.empty(0, np.intp), np.empty(0, np.intp)), seen
     return Links.of(truth, 0, length_s, step_s), seen
 
 
