@@ -73,7 +73,7 @@ def script(
     ] = None,
     trained: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What it has learned, as perdure study successors --save writes it."),
+        typer.Option(metavar="FILE", help="What it has learned: a file of perdure study successors --save."),
     ] = None,
     done_file: Annotated[str, typer.Option(metavar="FILE", help="The work is done once this file is there.")] = "",
     progress: Annotated[

@@ -56,7 +56,7 @@ def checked_planner(name: str | None, trained: Path | None) -> tuple[str, Traine
         raise ConfigError(
             f"--planner {found.name}",
             "it decides only once it has been trained",
-            f"Name its file with --trained (`perdure study successors --planners {found.name} --save DIR` makes one), or use"
+            f"Name its file with --trained (see `perdure study successors --planners {found.name} --save DIR`), or use"
             f" one of: {', '.join(ready)}",
         )
     return found.name, file
