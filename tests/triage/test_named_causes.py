@@ -116,7 +116,7 @@ CHDIR = "slurmstepd: error: couldn't chdir to `/data/u': No such file or directo
         (
             "psycopg2.OperationalError: FATAL:  sorry, too many clients already\n",
             RETRY,
-            Bound.SERVICE,
+            Bound.CALLER,
             "no connection left",
         ),
         (
@@ -129,10 +129,10 @@ CHDIR = "slurmstepd: error: couldn't chdir to `/data/u': No such file or directo
         (
             "wandb.errors.errors.CommError: Run initialization has timed out after 90.0 sec.\n",
             RETRY,
-            Bound.SERVICE,
+            Bound.CALLER,
             "tracker",
         ),
-        ("Exception: The wandb backend process has shutdown\n", RETRY, Bound.SERVICE, "tracker"),
+        ("Exception: The wandb backend process has shutdown\n", RETRY, Bound.CALLER, "tracker"),
         ("Abaqus Error: all licenses are in use\n", RETRY, Bound.CALLER, "licence"),
         ("gurobipy.GurobiError: No tokens available\n", RETRY, Bound.CALLER, "licence"),
         ("ERROR 10009: Failed to connect to token server 'lic1' (port 41954)\n", RETRY, Bound.CALLER, "licence"),

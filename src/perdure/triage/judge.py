@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from perdure.model.jobs import Attempt
 from perdure.model.output import Output
+from perdure.triage.asked_wait import asked_wait_s
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.conformal import Thresholds, own_thresholds
@@ -57,11 +58,12 @@ from perdure.triage.evidence.survived_steps import after_steps, as_guess, is_of_
 from perdure.triage.evidence.warning_lines import without_overruled
 from perdure.triage.narrower import narrowed
 from perdure.triage.remarks import remarks_on
+from perdure.triage.services import outside_of_nodes
 from perdure.triage.text.logtext import LogText
 from perdure.triage.text.masking import mask
 from perdure.triage.text.patterns import compiled
 from perdure.triage.unnamed import explained, is_guess, is_open
-from perdure.triage.verdict import MAX_LOGS, CauseRole, Evidence, Label, Verdict
+from perdure.triage.verdict import MAX_LOGS, Bound, CauseRole, Evidence, Label, Verdict
 
 Sign = Hit | Fact | LauncherReport
 
@@ -167,7 +169,7 @@ def examine(
         return Finding(_with_output(_of_last_word(word, weights), output, remarks), reading)
     ruled = _raised(named, hits, rules) if named is not None else None
     primary = (explained(ruled, hits, _passed(in_order.hits, hits, report), text) if is_open(ruled) else None) or ruled
-    primary = narrowed(primary, hits) if isinstance(primary, Hit) else primary
+    primary = outside_of_nodes(narrowed(primary, hits), hits) if isinstance(primary, Hit) else primary
     if primary is None and (test := of_last_test(attempt, output.ends_with_test)) is not None:
         return Finding(_with_output(_of_cause(test, weights), output, remarks), reading)
     if primary is None:
@@ -360,11 +362,17 @@ def _verdict(primary: Sign, p: float, seen: _Signs, surroundings: Sequence[Circu
         cause.bound,
         cause.infrastructure,
         advice=cause.advice,
-        wait_s=cause.wait_s,
+        wait_s=max(cause.wait_s, _asked_wait_s(primary)),
         hearsay=hearsay,
         rank=rank,
         node=node,
     )
+
+
+def _asked_wait_s(primary: Sign) -> float:
+    """How long what failed asks to wait; 0 where it is no service, or asks for nothing."""
+    of_service = isinstance(primary, Hit) and primary.cause.bound in (Bound.SERVICE, Bound.CALLER)
+    return asked_wait_s(primary) if isinstance(primary, Hit) and of_service else 0.0
 
 
 def _culprit(primary: Sign, seen: _Signs) -> tuple[str, str, str]:

@@ -35,6 +35,7 @@ from perdure.triage.text.clean import (
     is_advice,
     tidy,
 )
+from perdure.triage.text.log_levels import is_told
 from perdure.triage.text.logtext import END_BLOCK_BYTES, LogText, TextBlock, TextWindow
 from perdure.triage.text.patterns import compiled
 from perdure.triage.text.prefixes import rank_of
@@ -234,7 +235,7 @@ def _end_lines(text: LogText, hits: Sequence[Hit]) -> Iterator[_Line]:
         line = tidy(lines[index])
         if b"%|" in lines[index] or progress_of(decode(line)).steps is not None:
             return
-        if line.strip():
+        if line.strip() and not is_told(lines[index]):
             yield _Line(block.first_line + index, line, Hit(_UNREAD, 0, "", order, rank_of(lines[index]), block, run))
 
 
@@ -248,7 +249,7 @@ def _asserts(line: _Line) -> bool:
     """Whether a line may say that something failed; a help text, a setting or a remark does not."""
     if not (own_grammar().alarms(line.text) or own_catalogue().may_know(line.text)):
         return False
-    if is_advice(line.text) or line.text.startswith(FRAME_OF_CPP):
+    if is_advice(line.text) or is_told(line.text) or line.text.startswith(FRAME_OF_CPP):
         return False
     return not any(compiled(pattern).search(line.text) for pattern in _IDLE_LINES)
 

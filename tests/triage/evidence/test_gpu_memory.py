@@ -117,3 +117,59 @@ def test_where_to_look_a_code_up_is_no_sign() -> None:
         "Search for `cudaErrorMemoryAllocation' in https://docs.nvidia.com/cuda/cuda-runtime-api/ for more information."
     )
     assert judge(f"step 1\n{line}\n".encode()).category == "unknown"
+
+
+AT_START = {
+    "vLLM": "ValueError: Free memory on device cuda:0 (7.9/39.49 GiB) on startup is less than desired GPU memory "
+    "utilization (0.9, 35.54 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+    "vLLM, older": "ValueError: Free memory on device (11.02/23.65 GiB) on startup is less than desired GPU memory "
+    "utilization (0.92, 21.76 GiB).",
+    "SGLang": "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. "
+    "avail mem=3.4 GB of 47.5 GB before loading the model",
+    "another": "RuntimeError: Only 2.1 GiB of 39.6 GiB GPU memory is free",
+    "vLLM, measured": "AssertionError: Error in memory profiling. Initial free memory 20.1 GiB, current free "
+    "memory 38.7 "
+    "GiB. This happens when other processes sharing the same container release GPU memory.",
+}
+
+
+@pytest.mark.parametrize("server", AT_START)
+def test_a_card_that_a_server_finds_full_before_it_loads_is_busy(server: str) -> None:
+    verdict = judge(f"starting the engine\n{AT_START[server]}\n".encode())
+    assert (verdict.label, verdict.category, verdict.bound) == (Label.TRANSIENT, "gpu_busy", Bound.NODE)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "ValueError: Free memory on device (77.61/79.15 GiB) on startup is less than desired GPU memory utilization "
+        "(0.99, 78.36 GiB).",
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.",
+    ],
+)
+def test_a_server_that_asks_for_more_than_an_empty_card_has_stops(message: str) -> None:
+    assert judge(f"starting the engine\n{message}\n".encode()).label is Label.DETERMINISTIC
+
+
+CREATED = (
+    "I tensorflow/core/common_runtime/gpu/gpu_device.cc:1613] Created device "
+    "/job:localhost/replica:0/task:0/device:GPU:0 with {} MB memory:  -> device: 0, name: NVIDIA A100"
+)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        "tensorflow.python.framework.errors_impl.InternalError: Blas GEMM launch failed : a.shape=(8, 4), m=8, "
+        "n=4, k=4",
+        "tensorflow.python.framework.errors_impl.InternalError: Blas xGEMMBatched launch failed : a.shape=[1,2,3]",
+        "RuntimeError: CUDNN_STATUS_NOT_INITIALIZED",
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with "
+        "shape[256,128]",
+    ],
+)
+def test_a_card_of_which_tensorflow_got_next_to_nothing_is_no_fault_of_the_program(failure: str) -> None:
+    verdict = judge(f"{CREATED.format(211)}\n{failure}\n".encode())
+    assert (verdict.label, verdict.category) == (Label.UNSURE, "gpu_busy")
+    assert judge(f"{CREATED.format(38_124)}\n{failure}\n".encode()).category != "gpu_busy"

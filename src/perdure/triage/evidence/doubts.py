@@ -15,11 +15,13 @@ from msgspec.structs import replace
 from perdure.triage.evidence.answered import tells_answer
 from perdure.triage.evidence.context import FAR_STEPS, Context, TrainingProgress
 from perdure.triage.evidence.frames import raising_line
+from perdure.triage.evidence.host_memory import LITTLE_BYTES, refused_bytes
 from perdure.triage.evidence.matching import Hit
-from perdure.triage.evidence.rule import Cause
+from perdure.triage.evidence.rule import Cause, Force
 from perdure.triage.text.clean import scrub
 from perdure.triage.text.logtext import LogText
 from perdure.triage.text.patterns import capturing, compiled
+from perdure.triage.verdict import Bound
 
 WORKED_STEPS = 20
 """A job that came so far had read from the folders that it names at its start."""
@@ -44,6 +46,8 @@ _ONE_RANK = r"(?i)\bnranks[ =:]+1\b|\bworld[_ ]?size\b['\"]?\s*[:=]\s*1\b"
 _ASKED = r"(?i)(?:alloc\w*|requested)\D{1,20}?([\d,]{1,20}) ?bytes\b"
 _OWN = r"allocated so far: ([\d,]{1,20}) bytes"
 _OF_PYTORCH = "Tried to allocate"
+_CREATED_DEVICE = r"Created (?:TensorFlow )?device \S*GPU:\d+ with (\d{1,9}) MB memory"
+_OF_FULL_CARD = frozenset({"cublas-failed", "cudnn-failed", "cuda-oom", "cuda-library-status"})
 
 
 def doubted(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Hit:
@@ -139,10 +143,45 @@ def _full_from_the_start(primary: Hit, progress: TrainingProgress, around: Conte
     )
 
 
+def _little_given(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:  # noqa: ARG001
+    """A GPU of which TensorFlow could take next to nothing as it started: its libraries then have no room to start."""
+    cause = primary.cause
+    if cause.name not in _OF_FULL_CARD and cause.category not in ("gpu_oom", "cuda_env"):
+        return None
+    found = (capturing(_CREATED_DEVICE).search(scrub(window.data[:NAMED_BYTES])) for window in text.windows)
+    if not any(int(each[1]) << 20 < SMALL_BYTES for each in found if each):
+        return None
+    return replace(
+        cause,
+        category="gpu_busy",
+        part_of="",
+        bound=Bound.NODE,
+        p_transient=0.45,
+        says="the GPU was nearly full before the program began",
+        advice="Look with nvidia-smi whether another process holds the card; if not, it is given too small a share.",
+    )
+
+
+def _little_refused(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:  # noqa: ARG001
+    """Little memory of the host that was refused: the node's own is gone, or the program leaked what it had."""
+    cause = primary.cause
+    refused = refused_bytes(primary.text.encode()) if cause.category == "host_oom" else None
+    if refused is None or refused > LITTLE_BYTES or cause.force is Force.DECISIVE:
+        return None
+    return replace(
+        cause,
+        p_transient=0.4,
+        says="not even little memory was left on the node, and the message does not say who holds it",
+        advice="See what else runs there; if the job alone does, look for what grows in it (sacct, MaxRSS).",
+    )
+
+
 _DOUBTS: tuple[Callable[[Hit, TrainingProgress, Context, LogText], Cause | None], ...] = (
     _never_connected,
     _lone_rank,
     _gone_since,
     _cut_at_buffer,
     _full_from_the_start,
+    _little_given,
+    _little_refused,
 )

@@ -1,8 +1,9 @@
 """What an out-of-memory message of a GPU tells in numbers, and whether another process holds the card.
 
 A program whose own use and request would fit on an empty card does not fail for its size, but for who else is there.
-The wordings are PyTorch's since 1.0 (c10/cuda/CUDACachingAllocator.cpp) and that of TensorFlow and JAX for a card on
-which not even a context can be made (xla/stream_executor/cuda).
+The wordings are PyTorch's since 1.0 (c10/cuda/CUDACachingAllocator.cpp), that of TensorFlow and JAX for a card on
+which not even a context can be made (xla/stream_executor/cuda), and those of servers of language models, which look at
+the card before they load anything (vLLM, v1/worker/utils.py and gpu_worker.py; SGLang, model_executor/model_runner.py).
 """
 
 from __future__ import annotations
@@ -10,12 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perdure.triage.text.patterns import capturing, compiled
-
-GIB = 1 << 30
-_UNITS = {
-    "": 1, "b": 1, "byte": 1, "bytes": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
-    "k": 1 << 10, "m": 1 << 20, "g": GIB, "kib": 1 << 10, "mib": 1 << 20, "gib": GIB, "tib": 1 << 40,
-}  # fmt: skip
+from perdure.triage.text.quantities import GIB, SIZE, size_in, to_bytes
 
 CONTEXT_BYTES = GIB
 """A process's CUDA context and libraries take at most this much, where a message counts only what PyTorch holds."""
@@ -23,17 +19,24 @@ CONTEXT_BYTES = GIB
 MIN_OTHERS_BYTES, MIN_OTHERS_SHARE, USABLE_SHARE = GIB, 0.1, 0.97
 """Others hold a card if they have this many bytes, and this much of it; this much of an empty card can be used."""
 
-_SIZE = r"(\d{1,18}(?:\.\d{1,9})?) ?((?i:[KMGT]i?B|[KMG]|bytes?|B))?\b"
-_WANTED = rf"Tried to allocate {_SIZE}"
-_TOTAL = rf"(?:total (?:capacity|capacty) of {_SIZE}|{_SIZE} total capacity|total memory reported: {_SIZE})"
-_FREE = rf"(?:of which {_SIZE} is free|[;,] {_SIZE} free)"
-_OWN = rf"this process has {_SIZE} memory in use"
-_ALLOCATED = rf"(?:allocated memory {_SIZE} is allocated by PyTorch|{_SIZE} already allocated)"
-_UNUSED = rf"and {_SIZE} is reserved by PyTorch but unallocated"
-_RESERVED = rf"(?:{_SIZE} reserved in total by PyTorch|{_SIZE} cached)"
-_OTHER = rf"Process (\d{{1,10}}) has {_SIZE} memory in use"
+_WANTED = rf"Tried to allocate {SIZE}"
+_TOTAL = rf"(?:total (?:capacity|capacty) of {SIZE}|{SIZE} total capacity|total memory reported: {SIZE})"
+_FREE = rf"(?:of which {SIZE} is free|[;,] {SIZE} free)"
+_OWN = rf"this process has {SIZE} memory in use"
+_ALLOCATED = rf"(?:allocated memory {SIZE} is allocated by PyTorch|{SIZE} already allocated)"
+_UNUSED = rf"and {SIZE} is reserved by PyTorch but unallocated"
+_RESERVED = rf"(?:{SIZE} reserved in total by PyTorch|{SIZE} cached)"
+_OTHER = rf"Process (\d{{1,10}}) has {SIZE} memory in use"
 _NO_CONTEXT = r"(?:PrimaryCtxRetain|cuCtxCreate)\S*: CUDA_ERROR_OUT_OF_MEMORY"
-_ALLOWED = rf"{_SIZE} allowed"
+_ALLOWED = rf"{SIZE} allowed"
+_AT_START = (
+    rf"(?i)free memory on device[^()]{{0,40}}\({SIZE}/{SIZE}\)"
+    rf"|\b(?:avail(?:able)?|free)(?: gpu)?[ _]mem(?:ory)?\s*[=:]\s*{SIZE} ?(?:of|/|out of) ?{SIZE}"
+    rf"|only {SIZE} (?:of|out of) {SIZE} (?:gpu memory )?(?:is|are) (?:free|available)"
+)
+"""What is free of a card, before the process has anything on it but its context."""
+
+_DESIRED = rf"(?i)(?:desired|requested)[^()]{{0,60}}\((?:[\d.]+, ?)?{SIZE}\)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,14 @@ def gpu_memory(message: str) -> GpuMemory | None:
     (5, True)
     """
     line = message.encode("utf-8", "replace")
-    total = _size(_TOTAL, line)
-    if total is None or _size(_ALLOWED, line) is not None:  # a limit of its own, below the card's
+    if (start := _at_start(line)) is not None:
+        return start
+    total = size_in(_TOTAL, line)
+    if total is None or size_in(_ALLOWED, line) is not None:  # a limit of its own, below the card's
         return None
     if compiled(_NO_CONTEXT).search(line):
         return GpuMemory(total, 0, 0, 0, total)
-    own, others = _size(_OWN, line), [(m[1].decode(), _bytes(m[2], m[3])) for m in capturing(_OTHER).finditer(line)]
+    own, others = size_in(_OWN, line), [(m[1].decode(), to_bytes(m[2], m[3])) for m in capturing(_OTHER).finditer(line)]
     if own is None:
         held = _held_by_pytorch(line)
         if held is None:
@@ -77,28 +82,29 @@ def gpu_memory(message: str) -> GpuMemory | None:
         itself = min((other for other in others if other[1] >= held), key=lambda other: other[1], default=("", 0))
         others = [other for other in others if other != itself]
         own = itself[1] or own
-    free = _size(_FREE, line) or 0
+    free = size_in(_FREE, line) or 0
     rest = max(0, total - free - own)
     told = sum(size for _, size in others)
-    return GpuMemory(total, free, own, _size(_WANTED, line) or 0, told or rest, tuple(pid for pid, _ in others))
+    return GpuMemory(total, free, own, size_in(_WANTED, line) or 0, told or rest, tuple(pid for pid, _ in others))
+
+
+def _at_start(line: bytes) -> GpuMemory | None:
+    """The figures of a server that has not begun to load; None where the line is none of its."""
+    found = capturing(_AT_START).search(line)
+    if not found:
+        return None
+    groups = found.groups()
+    first = next(at for at in range(0, len(groups), 4) if groups[at] is not None)
+    free, total = (
+        to_bytes(groups[first], groups[first + 1] or groups[first + 3]),
+        to_bytes(*groups[first + 2 : first + 4]),
+    )
+    return GpuMemory(total, free, CONTEXT_BYTES, size_in(_DESIRED, line) or 0, max(0, total - free - CONTEXT_BYTES))
 
 
 def _held_by_pytorch(line: bytes) -> int | None:
     """What PyTorch holds on the card, in use or not."""
-    if (reserved := _size(_RESERVED, line)) is not None:
-        return max(reserved, _size(_ALLOCATED, line) or 0)
-    allocated = _size(_ALLOCATED, line)
-    return None if allocated is None else allocated + (_size(_UNUSED, line) or 0)
-
-
-def _size(pattern: str, line: bytes) -> int | None:
-    """The first size that a pattern finds, in bytes."""
-    found = capturing(pattern).search(line)
-    if not found:
-        return None
-    told = [group for group in found.groups() if group is not None]
-    return _bytes(told[0], told[1] if len(told) > 1 else b"")
-
-
-def _bytes(number: bytes, unit: bytes | None) -> int:
-    return int(float(number) * _UNITS[(unit or b"").decode().lower()])
+    if (reserved := size_in(_RESERVED, line)) is not None:
+        return max(reserved, size_in(_ALLOCATED, line) or 0)
+    allocated = size_in(_ALLOCATED, line)
+    return None if allocated is None else allocated + (size_in(_UNUSED, line) or 0)

@@ -23,11 +23,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.triage.evidence.gpu_memory import gpu_memory
+from perdure.triage.evidence.host_memory import keeps_to_its_request
 from perdure.triage.evidence.rule import Cause, Force, TriageRule
 from perdure.triage.text.clean import (
     ADVICE,
     CLEARED,
     INFORMED,
+    LEVEL_OF_WARNING,
     MAX_LINE_BYTES,
     MENTIONED,
     PIECE,
@@ -43,6 +45,7 @@ from perdure.triage.text.clean import (
     tidy,
 )
 from perdure.triage.text.errno_texts import any_translated, in_english
+from perdure.triage.text.log_levels import is_told
 from perdure.triage.text.logtext import END_BLOCK_BYTES, END_BYTES, LogText, TextBlock, blocks
 from perdure.triage.text.patterns import capturing, compiled, options
 from perdure.triage.text.prefixes import rank_before, rank_of
@@ -87,6 +90,7 @@ class Match:
     block: TextBlock
     near: bool  # to the match before it: between them lines were passed over
     at: int = 0  # where in the piece the screen stopped
+    warns: bool = False  # by the level that its program gave it
 
     @property
     def rank(self) -> str:
@@ -97,8 +101,7 @@ class Match:
 
     def read(self, order: int, run: int) -> Hit:
         words = self.tidied if self.at < LONG_BYTES else b"... " + self.piece[self.at - WORDS_BEFORE :]
-        warns = compiled(WARNS).search(self.piece) is not None
-        return Hit(self.cause, self.line, decode(words).strip(), order, self.rank, self.block, run, warns)
+        return Hit(self.cause, self.line, decode(words).strip(), order, self.rank, self.block, run, self.warns)
 
 
 class Kept:
@@ -140,8 +143,8 @@ class RuleBook(Struct, frozen=True, dict=True):
         """The rule of that name; None where there is none."""
         return next((rule for rule in self.rules if rule.cause.name == name), None)
 
-    def match(self, line: bytes) -> TriageRule | None:
-        """The first rule that matches a cleaned line, or None.
+    def match(self, line: bytes, told: bool = False) -> TriageRule | None:
+        """The first rule that matches a cleaned line, or None. `told`: its program gave it a level such as INFO.
 
         A frame of C++ and a line of mere advice match none, nor does one of a check that found nothing, one that only
         mentions an error, nor a quoted one that would blame the site. One that reports a failure which was dealt with
@@ -153,9 +156,11 @@ class RuleBook(Struct, frozen=True, dict=True):
         found = self._set.Match(line) or ()
         first, survived = min(found, default=len(self.rules)), len(self.rules)
         warned, advice = survived + 1, survived + 2
-        if first >= survived or advice in found:
+        if first >= survived:
             return None
         rule = self._by_numbers(self.rules[first], line)
+        if advice in found and not (rule.warns and _says(LEVEL_OF_WARNING, line)):
+            return None
         if rule.cause.force is Force.DECISIVE:
             return rule
         remarks = _remarks().Match(line) or ()
@@ -165,7 +170,7 @@ class RuleBook(Struct, frozen=True, dict=True):
             survived in found
             or (warned in found and not rule.warns)
             or _TESTED in remarks
-            or (_INFORMED in remarks and _is_lasting(rule.cause))
+            or ((told or _INFORMED in remarks) and not rule.warns and _is_lasting(rule.cause))
         ):
             return replace(rule, cause=replace(rule.cause, role=CauseRole.CONFIRMATION, force=Force.FAINT, hard=False))
         if rule.cause.role is not CauseRole.CONFIRMATION and _is_printed(line):
@@ -175,7 +180,9 @@ class RuleBook(Struct, frozen=True, dict=True):
         return rule
 
     def _by_numbers(self, rule: TriageRule, line: bytes) -> TriageRule:
-        """The rule for a full card, by whose memory fills it: its own program's, or other processes'."""
+        """The rule for what is full, by whose use fills it: its own program's, or others'."""
+        if rule.cause.name == EVICTED_FOR_ITSELF and keeps_to_its_request(line):
+            return self.named(EVICTED) or rule
         if rule.cause.category not in _OF_FULL_CARD or (memory := gpu_memory(decode(line))) is None:
             return rule
         held = memory.is_held_by_others
@@ -206,7 +213,7 @@ class RuleBook(Struct, frozen=True, dict=True):
         """What gives each line of a block that is looked at and that a rule matches; for the blocks of one log."""
         return partial(self._matches, {})
 
-    def _matches(self, known: dict[bytes, tuple[Cause, bytes] | None], block: TextBlock) -> Iterator[Match]:
+    def _matches(self, known: dict[bytes, tuple[Cause, bytes, bool] | None], block: TextBlock) -> Iterator[Match]:
         data = block.scrubbed()
         searches = END_SEARCHES if len(data) <= END_BLOCK_BYTES else SEARCHES
         line, counted, last = block.first_line, 0, -STRIDE_BYTES
@@ -216,16 +223,16 @@ class RuleBook(Struct, frozen=True, dict=True):
             if piece not in known:
                 if len(known) >= KEPT_VERDICTS:
                     known.clear()
-                tidied = tidy(piece)
-                rule = self.match(tidied)
-                known[piece] = (rule.cause, tidied) if rule is not None else None
+                tidied, told = tidy(piece), is_told(piece)
+                rule = self.match(tidied, told)
+                known[piece] = (rule.cause, tidied, _warns(piece, told, rule)) if rule is not None else None
             if (found := known[piece]) is None:
                 continue
             if not ((quotes and _is_source(data, start)) or (ignores and _is_ignored(data, start))):
                 line += data.count(b"\n", counted, at)
                 counted = at
                 near = number > searches and at - last < 2 * STRIDE_BYTES
-                yield Match(found[0], line, piece, found[1], block, near, at - start)
+                yield Match(found[0], line, piece, found[1], block, near, at - start, found[2])
                 last = at
 
     def _stops(self, data: bytes, searches: int) -> Iterator[tuple[int, int, int]]:
@@ -267,6 +274,7 @@ def _remarks() -> Any:
 
 _MOST_LASTING = 0.3  # a cause that passes a retry more rarely lasts
 _OF_FULL_CARD = "gpu_oom", "gpu_busy"  # by whether others hold it
+EVICTED_FOR_ITSELF, EVICTED = "k8s-evicted-for-its-own-use", "k8s-evicted"
 FULL_BY_ITSELF, FULL_BY_OTHERS = "cuda-oom", "cuda-oom-busy-card"
 
 
@@ -275,6 +283,11 @@ def _tells_process(text: LogText, pid: str) -> bool:
     named = capturing(rf"(?i)\b(?:pid|process(?: id)?)[ =:#\[(]{{1,3}}{pid}\b(?: has \d)?")
     found = (found for window in text.windows for found in named.finditer(window.data[-END_BYTES:]))
     return any(b" has " not in one.group() for one in found)
+
+
+def _warns(piece: bytes, told: bool, rule: TriageRule) -> bool:
+    """Whether its program only warns or tells of it, and its software has another word for errors."""
+    return compiled(WARNS).search(piece) is not None or (told and not rule.warns)
 
 
 def _says(pattern: str, line: bytes) -> bool:

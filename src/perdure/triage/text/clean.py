@@ -163,17 +163,17 @@ TOLD = (
 )
 """What makes of such a value a message: its name, or a field of a logger's record."""
 
-INFORMED = (
-    r"^\s*(?:\[(?:INFO|TRACE|DEBUG|I)\]|(?:INFO|TRACE|DEBUG|VERBOSE)(?::| -| \[| \|)|I tensorflow/)"
-    r"|^(?:\S+ ){0,4}NCCL INFO "
-)
-"""The level of a line by which its program tells what it does: a lasting failure in it was dealt with."""
+INFORMED = r"^(?:\S+ ){0,4}NCCL INFO "
+"""The level at which NCCL tells what it does: a lasting failure in it was dealt with. Of others see `log_levels`."""
 
 NO_GPU = r"Warning: CUDA initialization: "
 """What PyTorch warns of where it finds no GPU that works; a program that can do without goes on."""
 
 WARNED = r"(?i:\bwarn(?:ing)?\b|\blevel=debug\b)|(?:^|[\[ |(])DEBUG[\]:) |]"
 """Words of a line that only warns, or that nobody reads; some programs have no other word for their errors."""
+
+LEVEL_OF_WARNING = r"^\s*(?:WARN|WARNING|Warning): "
+"""The level of a warning, where a line begins with it; Python puts a class before what its libraries warn of."""
 
 WARNS = r"(?:^|[\s:\]])\[?W(?:\d{3,4} (?:\d\d:\d\d:\d\d\.\d+ +)?(?:\d+ )?| )[\w./-]+\.(?:cpp|cc|cu|h|hpp|py):\d+\]"
 """The level and the place of a warning, as glog and loggers of PyTorch put them before a line."""

@@ -18,13 +18,13 @@ def options(max_mem: int = 8 << 20, never_capture: bool = False) -> Any:
     return chosen
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
     """The pattern, compiled when it is first used; it captures nothing, which makes it several times faster."""
     return re2.compile(pattern.encode(), options(never_capture=True))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def capturing(pattern: str) -> Any:
     """The same with its groups."""
     return re2.compile(pattern.encode(), options())
