@@ -61,7 +61,7 @@ TERMINATE = "terminate called after throwing an instance of '{}'\n  what():  {}\
          " of 10", STOP, "index"),
         ("At line 14 of file heat.f90\nFortran runtime error: End of file", STOP, "data"),
         ("forrtl: severe (24): end-of-file during read, unit 5", STOP, "data"),
-        (TERMINATE.format("std::out_of_range", "vector::_M_range_check: __n (which is 10) >= size"), STOP, "api"),
+        (TERMINATE.format("std::out_of_range", "vector::_M_range_check: __n (which is 10) >= size"), STOP, "index"),
         (TERMINATE.format("std::bad_alloc", "std::bad_alloc"), STOP, "host_oom"),
         (TERMINATE.format("std::system_error", "Connection reset by peer"), RETRY, "net"),
         (TERMINATE.format("std::filesystem::filesystem_error", "cannot create directory: No space left on device [/d]"),
@@ -82,7 +82,7 @@ def test_what_an_exception_of_cpp_says_is_no_line_that_a_script_survives(says: s
 
 def test_an_exception_of_cpp_is_named_where_the_signal_alone_would_not() -> None:
     text = TERMINATE.format("std::out_of_range", "vector::_M_range_check")
-    assert judged(text, code=134).category == "api"
+    assert judged(text, code=134).category == "index"
     assert judged(text + "srun: error: n1: task 0: Aborted (core dumped)", code=134).label is STOP
     assert judged(TERMINATE.format("std::runtime_error", "no cells in the mesh"), code=134).label is not RETRY
 

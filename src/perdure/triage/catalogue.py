@@ -46,6 +46,7 @@ class KnownMessage(Struct, frozen=True):
     fault: WhoseFault
     means: str  # half a sentence
     proven: bool = True  # whether it may stop a job by itself
+    ends: bool = False  # its program says so as it ends, and goes on after none
 
 
 class FamilyTable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,6 +60,7 @@ class FamilyTable(Struct, frozen=True, forbid_unknown_fields=True):
     codes: dict[str, tuple[str, Annotated[float, Meta(gt=0, lt=1)], WhoseFault, str]]
     near: tuple[str, ...] = ()
     general: bool = False
+    ends: bool = False
 
     @property
     def keys(self) -> Iterator[tuple[str, str]]:
@@ -91,7 +93,7 @@ class MessageFamily(Struct, frozen=True, dict=True):
         if (found := self.pattern.search(line)) is None:
             return None
         category, p, fault, means = self.table.codes[self._key_of(found[1])]
-        return KnownMessage(self.table.name, self.table.of, category, p, fault, means)
+        return KnownMessage(self.table.name, self.table.of, category, p, fault, means, ends=self.table.ends)
 
     def _key_of(self, code: bytes) -> str:
         if (key := self.literal.get(code.lower())) is not None:

@@ -62,7 +62,7 @@ from perdure.triage.services import outside_of_nodes
 from perdure.triage.text.logtext import LogText
 from perdure.triage.text.masking import mask
 from perdure.triage.text.patterns import compiled
-from perdure.triage.unnamed import explained, is_guess, is_open
+from perdure.triage.unnamed import explained, is_death_from_outside, is_guess, is_open, told_by_node
 from perdure.triage.verdict import MAX_LOGS, Bound, CauseRole, Evidence, Label, Verdict
 
 Sign = Hit | Fact | LauncherReport
@@ -71,7 +71,10 @@ Sign = Hit | Fact | LauncherReport
 FRAME = "own-frame"
 """What the evidence of the innermost frame in a job's own code is called."""
 
-_MODULE_MISSING, _ENVIRONMENT_MISSING = "python-module-missing", "environment-missing"
+_MODULE_MISSING, _ENVIRONMENT_MISSING, _MODULE_LOAD = "python-module-missing", "environment-missing", "module-load"
+_OF_SETUP = frozenset({_MODULE_MISSING, "command-missing", "command-missing-translated"})
+"""What a script lacks whose environment module did not load."""
+
 _TRACEBACK, _EXCEPTION = "traceback", "python-other-exception"
 _SIGNALLED, _STEP_CANCELLED = "preempt-signal", "slurm-cancelled"
 _NOT_FOUND_LINES = ("command-missing", "command-missing-translated", _ENVIRONMENT_MISSING)
@@ -169,6 +172,8 @@ def examine(
         return Finding(_with_output(_of_last_word(word, weights), output, remarks), reading)
     ruled = _raised(named, hits, rules) if named is not None else None
     primary = (explained(ruled, hits, _passed(in_order.hits, hits, report), text) if is_open(ruled) else None) or ruled
+    if is_death_from_outside(primary) and (told := told_by_node(hits, _passed(in_order.hits, hits, report), text)):
+        primary = told
     primary = outside_of_nodes(narrowed(primary, hits), hits) if isinstance(primary, Hit) else primary
     if primary is None and (test := of_last_test(attempt, output.ends_with_test)) is not None:
         return Finding(_with_output(_of_cause(test, weights), output, remarks), reading)
@@ -279,6 +284,10 @@ def _naming(primary: Sign | None, hits: Sequence[Hit]) -> Sign | None:
         return next((hit for hit in reversed(hits) if hit.cause.name in _NOT_FOUND_LINES), primary)
     if not isinstance(primary, Hit) or lost_nodes(primary.text):
         return primary
+    if primary.cause.name in _OF_SETUP:
+        loads = (hit for hit in hits if hit.cause.name == _MODULE_LOAD and hit.order < primary.order)
+        if (load := next(loads, None)) is not None:
+            return load
     if primary.cause.name == _MODULE_MISSING:  # scripts go on without their environment, under another Python
         before = [hit for hit in hits if hit.cause.name == _ENVIRONMENT_MISSING and hit.order < primary.order]
         return replace(before[0], cause=_of_category(before[0].cause, primary.cause)) if before else primary

@@ -19,6 +19,9 @@ from perdure.triage.verdict import Bound
 _OF_SERVICES = frozenset({"net", "obj_store", "lock", "launcher", "auth", "k8s_infra"})
 """Wider categories of causes that a service's word may stand for."""
 
+_ANSWERING = frozenset({"http-status", "object-store", "database", "hub", "pip", "conda", "git"})
+"""Families of the catalogue whose codes a service itself answers with, or a client that asks public ones."""
+
 _LOCK = "lock"
 _NO_LOCKS = r"(?i)no locks available|\bENOLCK\b|\[Errno 37\]"
 """What the node's own client of a file system says that cannot make one."""
@@ -70,6 +73,8 @@ def outside_of_nodes(primary: Hit, hits: Sequence[Hit]) -> Hit:
     if any(compiled(_OF_NODE).search(each) for each in chain):
         return primary
     if cause.wider == _LOCK and cause.p_transient >= PASSING and not compiled(_NO_LOCKS).search(line):
+        return replace(primary, cause=replace(cause, bound=Bound.CALLER))
+    if cause.name in _ANSWERING and cause.bound is Bound.SERVICE:
         return replace(primary, cause=replace(cause, bound=Bound.CALLER))
     of_net = cause.wider in ("net", "obj_store")
     names = (_STATUS, _OF_DATABASE, _OF_PUBLIC, _OF_TOOL) if of_net else (_STATUS,)

@@ -76,6 +76,14 @@ _IDLE = (
 )
 """Lines that alarm by a word and assert nothing: help texts, settings, noise of login files, counts of nothing."""
 
+FROM_OUTSIDE = frozenset({1, 6, 9, 15})
+"""Signals that come from outside: a hang-up, a kill, a wish to end, and the abort of a runtime whose peer is gone."""
+
+_OF_DEATHS = frozenset({"killed", "launcher"})
+_BY_SIGNAL = (
+    r"(?i)(?:signal |exit(?:ed)? (?:on|by|with) signal )(?:1|6|9|15)\b|\b(?:Killed|Terminated|Hangup|Aborted)\b"
+)
+
 _OF_LAUNCHER = r"^\s*(?:srun|sbatch|slurmstepd|mpirun|mpiexec|prterun|prted|orted|flux-\w+|torchrun)\b.{0,20}: "
 """Who speaks of another's end: tables know what they say, and their wording says nothing of its cause."""
 
@@ -109,6 +117,25 @@ def is_open(primary: Sign | None) -> bool:
     return cause.role is CauseRole.CONFIRMATION
 
 
+def is_death_from_outside(primary: Sign | None) -> bool:
+    """Whether all that is known is that a signal ended a task which a task does not send to itself: its node may "
+    "say why."""
+    if primary is None or primary.cause.role is CauseRole.ROOT:
+        return False
+    if isinstance(primary, LauncherReport):
+        return primary.signal in FROM_OUTSIDE
+    of_signal = compiled(_BY_SIGNAL).search(primary.text.encode()) is not None
+    return primary.cause.category in _OF_DEATHS or of_signal
+
+
+def told_by_node(hits: Sequence[Hit], passed: Container[int], text: LogText) -> Hit | None:
+    """The line in which the node itself tells of broken hardware before a task's death; None where there is none."""
+    lines = (line for line in _end_lines(text, hits) if line.number not in passed and _asserts(line))
+    found = ((line, own_catalogue().find(line.text)) for line in lines)
+    told = [(line, known) for line, known in found if known and known.fault is WhoseFault.HARDWARE]
+    return _hit(*told[-1]) if told else None
+
+
 def explained(primary: Sign | None, hits: Sequence[Hit], passed: Container[int], text: LogText) -> Hit | None:
     """The decisive line with what catalogue or grammar say of it; None where they say no more than `primary`.
 
@@ -122,9 +149,14 @@ def explained(primary: Sign | None, hits: Sequence[Hit], passed: Container[int],
     others = {hit.line for hit in hits} - {hit.line for hit in told}
     lines = [*chain.from_iterable(map(_own_lines, told[:MOST_HITS])), *_end_lines(text, hits)]
     found = _known([line for line in lines if not (line.number in others or line.number in passed) and _asserts(line)])
-    if found is None or isinstance(primary, LauncherReport | Fact):  # which says that it failed
+    if found is None or isinstance(primary, LauncherReport | Fact) or _ends(found):  # which says that it failed
         return found
     return replace(found, cause=_careful(found.cause))
+
+
+def _ends(found: Hit) -> bool:
+    known = own_catalogue().find(found.text.encode())
+    return known is not None and known.ends
 
 
 def _of_root(primary: Hit) -> Hit | None:

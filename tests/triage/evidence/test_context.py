@@ -22,7 +22,7 @@ TIMEOUT = (
 @pytest.mark.parametrize(
     ("text", "progress"),
     [
-        ("epoch 2 step 1500 loss 0.3", TrainingProgress(1500)),
+        ("epoch 2 step 1500 loss 0.3", TrainingProgress(1500, epochs=2)),
         ("Step: 12/100", TrainingProgress(12)),
         ("[iter 7] ok\niteration=9 ok", TrainingProgress(9)),
         ("{'global_step': 400}", TrainingProgress(400)),

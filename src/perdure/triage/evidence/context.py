@@ -20,9 +20,10 @@ from perdure.triage.evidence.likeness import Likeness, objects_of
 from perdure.triage.evidence.rule import Cause
 from perdure.triage.text.clean import decode, scrub
 from perdure.triage.text.logtext import END_BYTES, LogText
+from perdure.triage.text.patterns import compiled
 from perdure.triage.verdict import Bound
 
-FAR_STEPS, FAR_COLLECTIVES = 1000, 1000
+FAR_STEPS, FAR_COLLECTIVES, FAR_EPOCHS = 1000, 1000, 2
 EARLY_S, EARLY_COLLECTIVES = 120.0, 4
 LONG_S = 1800.0
 MAX_ENDS = 8  # of files in which steps are looked for
@@ -47,6 +48,12 @@ class TrainingProgress(Struct, frozen=True):
 
     steps: int | None = None
     collectives: int | None = None  # sequence number of the collective that failed
+    epochs: int | None = None  # the last; one that may be a setting is none
+
+    @property
+    def is_far(self) -> bool:
+        """Whether its job had worked for long."""
+        return (self.steps or 0) >= FAR_STEPS or (self.epochs or 0) >= FAR_EPOCHS
 
 
 class Circumstance(Struct, frozen=True):
@@ -102,8 +109,9 @@ def _how_far(cause: Cause, progress: TrainingProgress, context: Context) -> Iter
         )
     elif sequence is not None and sequence <= EARLY_COLLECTIVES:
         yield Circumstance("first-collective", f"it failed at collective number {sequence}", -1.5)
-    elif steps is not None and steps >= FAR_STEPS:
-        yield Circumstance("far-along", f"it had come to step {steps}", 0.9)
+    elif progress.is_far:
+        come = f"step {steps}" if (steps or 0) >= FAR_STEPS else f"epoch {progress.epochs}"
+        yield Circumstance("far-along", f"it had come to {come}", 0.9)
     elif context.saved_since_start:
         yield Circumstance("saved-before", "it had saved a checkpoint since its start", 0.9)
     elif ran_s is not None and ran_s < EARLY_S and not steps:
@@ -174,11 +182,23 @@ def _sequence() -> Any:
     return re2.compile(r"(?i)\bSeq(?:uence)?[_ ]?(?:Num(?:ber)?|Id|No)?\s*[=:]\s*(\d{1,15})\b")
 
 
+@lru_cache(maxsize=1)
+def _epochs() -> Any:
+    return re2.compile(r"(?i)\bepoch\b[\"']?\s*[:=#|\[(]?\s*(\d{1,6})(?:\s*/\s*\d+|[^\w.]|\.(?:\D|$)|$)")
+
+
+_AT_EPOCH = r"(?i)(?:^|[^-\w])epoch[\s\[(#]+\d"
+"""How an epoch is written that was reached; a setting has a sign between its name and its value."""
+
+
 def progress_of(excerpt: str) -> TrainingProgress:
     """How far an excerpt says that its job had come: the last step and the first failing collective that it names."""
     steps = [int(found[1]) for found in _steps().finditer(excerpt)]
     sequence = _sequence().search(excerpt)
-    return TrainingProgress(steps[-1] if steps else None, int(sequence[1]) if sequence else None)
+    epochs = [int(found[1]) for found in _epochs().finditer(excerpt)]
+    told = len(set(epochs)) > 1 or compiled(_AT_EPOCH).search(excerpt.encode())
+    last = epochs[-1] if epochs and told else None
+    return TrainingProgress(steps[-1] if steps else None, int(sequence[1]) if sequence else None, last)
 
 
 def with_steps_of(progress: TrainingProgress, text: LogText) -> TrainingProgress:
@@ -188,5 +208,7 @@ def with_steps_of(progress: TrainingProgress, text: LogText) -> TrainingProgress
     """
     if progress.steps is not None:
         return progress
-    ends = (decode(scrub(window.data[-END_BYTES:])) for window in text.windows[:MAX_ENDS])
-    return replace(progress, steps=next((steps for end in ends if (steps := progress_of(end).steps) is not None), None))
+    ends = [progress_of(decode(scrub(window.data[-END_BYTES:]))) for window in text.windows[:MAX_ENDS]]
+    steps = next((end.steps for end in ends if end.steps is not None), None)
+    epochs = next((end.epochs for end in ends if end.epochs is not None), None)
+    return replace(progress, steps=steps, epochs=epochs if progress.epochs is None else progress.epochs)

@@ -13,7 +13,7 @@ import re2
 from msgspec.structs import replace
 
 from perdure.triage.evidence.answered import tells_answer
-from perdure.triage.evidence.context import FAR_STEPS, Context, TrainingProgress
+from perdure.triage.evidence.context import Context, TrainingProgress
 from perdure.triage.evidence.frames import raising_line
 from perdure.triage.evidence.host_memory import LITTLE_BYTES, refused_bytes
 from perdure.triage.evidence.matching import Hit
@@ -65,11 +65,7 @@ def _never_connected(primary: Hit, progress: TrainingProgress, around: Context, 
     Steps show nothing of it: programs compute, and first go out to fetch weights for their evaluation.
     """
     cause = primary.cause
-    if (
-        cause.wider != "net"
-        or (progress.steps or 0) >= FAR_STEPS
-        or not compiled(_NO_WAY_OUT).search(primary.text.encode())
-    ):
+    if cause.wider != "net" or progress.is_far or not compiled(_NO_WAY_OUT).search(primary.text.encode()):
         return None
     return None if around.answered or any(tells_answer(window.data) for window in text.windows) else cause
 
