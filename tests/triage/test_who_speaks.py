@@ -48,7 +48,8 @@ def test_a_death_alone_says_nothing_of_the_node(death: str) -> None:
         # the node's operating system, and not its boot
         ("SEL: OS Critical Stop #0x46 | Run-time critical stop | Asserted", RETRY, "node_loss"),
         ("Warning  NodeNotReady  node-controller  Node is not ready", RETRY, "node_loss"),
-        ("Warning  NodeNotReady  node-controller  Node is not ready\nNormal  TaintManagerEviction  Marking for deletion Pod d/x", RETRY, "node_loss"),
+        ("Warning  NodeNotReady  node-controller  Node is not ready\nNormal  TaintManagerEviction  Marking for "
+         "deletion Pod d/x", RETRY, "node_loss"),
         ("Executor 7 lost: executor heartbeat timed out after 132 s", RETRY, "node_loss"),
         ("coordinator: lost heartbeat from worker 12", RETRY, "node_loss"),
         ("watchdog: no progress for 30 s, giving up", RETRY, "hang"),
@@ -65,11 +66,12 @@ def test_a_death_alone_says_nothing_of_the_node(death: str) -> None:
         ("fused.cpp:3:10: fatal error: nccl.h: No such file or directory\nninja: build stopped: subcommand failed.",
          STOP, "import"),
         ("/usr/bin/ld: cannot find -lfftw3\ncollect2: error: ld returned 1 exit status", STOP, "import"),
-        ("CMake Error at CMakeLists.txt:7 (find_package):\n  Could NOT find HDF5 (missing: HDF5_LIBRARIES)", STOP, "import"),
+        ("CMake Error at CMakeLists.txt:7 (find_package):\n  Could NOT find HDF5 (missing: "
+         "HDF5_LIBRARIES)", STOP, "import"),
         ("a.cu:7:3: error: expected ';' before 'return'\nmake: *** [a.o] Error 1", STOP, "syntax"),
         # modules of the environment
-        ("Lmod has detected the following error: The following module(s) are unknown: \"gcc/99\"\n./run.sh: line 4: nvcc: "
-         "command not found", STOP, "env"),
+        ("Lmod has detected the following error: The following module(s) are unknown: \"gcc/99\"\n./run.sh: line 4: "
+         "nvcc: command not found", STOP, "env"),
         ("Lmod has detected the following error: The following module(s) are unknown: \"x/9\"\nTypeError: f() got x",
          STOP, "api"),
         # classes, not words

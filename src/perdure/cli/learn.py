@@ -49,6 +49,8 @@ def learn(
 
 
 def _print(found: dict[str, Any], *, wide: bool) -> None:
+    if promise := found.get("promise"):
+        print_line(f"PROMISE  {promise['says']}")
     if not found["rounds"]:
         print_line("No training yet: too few retries and corrections have proved what a failure was.")
     else:

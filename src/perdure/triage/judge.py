@@ -287,7 +287,7 @@ def _naming(primary: Sign | None, hits: Sequence[Hit]) -> Sign | None:
     if primary.cause.name in _OF_SETUP:
         loads = (hit for hit in hits if hit.cause.name == _MODULE_LOAD and hit.order < primary.order)
         if (load := next(loads, None)) is not None:
-            return load
+            return replace(load, cause=replace(load.cause, role=CauseRole.ROOT))
     if primary.cause.name == _MODULE_MISSING:  # scripts go on without their environment, under another Python
         before = [hit for hit in hits if hit.cause.name == _ENVIRONMENT_MISSING and hit.order < primary.order]
         return replace(before[0], cause=_of_category(before[0].cause, primary.cause)) if before else primary

@@ -14,6 +14,9 @@ MAX_LOGS = 16
 
 LITTLE = 0.005  # a share that rounds to nothing
 CANCELLED = "cancelled"  # the category of what somebody ended on purpose
+CORRECTED = "corrected"
+"""What the evidence of a person's word is called that outranks triage."""
+
 CRASHED = "native_crash"  # the category
 TRACEBACK = "Traceback (most recent call last)"
 

@@ -11,9 +11,10 @@ from perdure.service.core.case import ControllerState
 from perdure.service.core.messages import Journalled, Judged
 from perdure.service.learning import training_store
 from perdure.service.learning.learner import Learner
-from perdure.service.learning.training_store import KEPT_MODELS, Read, TrainingStore
+from perdure.service.learning.training_store import KEPT_MODELS, Read, TrainingStore, is_corrected
 from perdure.service.store.journal import Journal
 from perdure.service.store.schema import terms
+from perdure.triage.conformal import own_thresholds
 from perdure.triage.evidence.context import Context
 from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import examine
@@ -199,3 +200,30 @@ def test_a_damaged_model_is_not_used(journal, store, learner, caplog):
     store.note_round(term, "x", b"garbage", 1.0)
     assert Learner(store, own_rules(), lambda: 1.0).model is learner.base
     assert "model that came with Perdure" in caplog.text
+
+
+UNSAID = b"gadget {}: error: unrecognized arguments: --bay {}\n"
+
+
+def test_stops_that_pass_when_run_again_widen_what_the_service_probes(journal, store):
+    before = Learner(store, own_rules(), lambda: 7000.0)
+    assert before.promise.thresholds == own_thresholds()
+    for n in range(9):
+        log = UNSAID.replace(b"{}", b"%d" % n)
+        assert examine(log).verdict.label is Label.DETERMINISTIC
+        write(journal, store, str(n), [(FAILED, "n1", 100.0), (COMPLETED, "n1", 500.0)], f"u{n}", log)
+    before.turn()
+    after = Learner(store, own_rules(), lambda: 7000.0)  # as after a restart
+    for learner in (before, after):
+        assert learner.promise.is_widened
+        assert learner.promise.thresholds.transient_from < own_thresholds().transient_from
+        assert "9 of 9 failures that passed when run again had been stopped" in learner.promise.says
+
+
+def test_a_persons_word_counts_as_an_outcome_and_what_it_decided_does_not(journal, store, learner):
+    write(journal, store, "1", [(FAILED, "n1", 100.0)], log=SHAPE)
+    learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=True)
+    (found,) = store.proven()
+    assert (found.transient, found.p_transient) == (True, examine(SHAPE).verdict.p_transient)
+    assert is_corrected(learner.corrected(examine(SHAPE).verdict, "ada"))
+    assert not is_corrected(examine(SHAPE).verdict)

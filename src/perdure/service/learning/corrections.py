@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from perdure.service.learning.training_store import Correction
-from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
+from perdure.triage.verdict import CORRECTED, CauseRole, Evidence, Label, Verdict
 
 SURE = 0.97
 """The probability that a person's word stands for."""
-RULE = "corrected"
 
 
 def corrected(verdict: Verdict, corrections: Iterable[Correction], user: str) -> Verdict:
@@ -26,6 +25,6 @@ def corrected(verdict: Verdict, corrections: Iterable[Correction], user: str) ->
         verdict,
         label=label,
         p_transient=SURE if said.transient else round(1.0 - SURE, 4),
-        evidence=(Evidence(0, told, CauseRole.CONFIRMATION, RULE), *verdict.evidence),
+        evidence=(Evidence(0, told, CauseRole.CONFIRMATION, CORRECTED), *verdict.evidence),
         hearsay=False,
     )

@@ -20,12 +20,14 @@ from perdure.service.learning.training_store import Correction, Read, TrainingSt
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Example, Model
 from perdure.triage.classifiers.registry import load_model
+from perdure.triage.conformal import own_thresholds
 from perdure.triage.evidence.context import Context
 from perdure.triage.evidence.goodrun import GoodRun
 from perdure.triage.evidence.matching import RuleBook
-from perdure.triage.judge import examine
+from perdure.triage.judge import Weights, examine
 from perdure.triage.labelled import read_logs
 from perdure.triage.learning.examples import LabelSource, TrainingExample
+from perdure.triage.learning.promise import PromiseCheck, check
 from perdure.triage.learning.update import RoundResult, update_model
 from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import Verdict
@@ -52,6 +54,8 @@ class Learner:
         self.base: Model = own_model()
         self.model: Model = self._latest()
         self._corrections: tuple[Correction, ...] = tuple(store.corrections())
+        self.promise = PromiseCheck()
+        self._watch_promise()
 
     def _latest(self) -> Model:
         data = self.store.model()
@@ -66,7 +70,8 @@ class Learner:
     def judge(self, output: Output, attempt: Attempt, context: Context) -> Verdict:
         """The verdict on a failed attempt by its log, the model in use and what persons said; keeps what was read."""
         good = self._good_run(attempt.id)
-        found = examine(output, attempt, context, self.model, self._rules, good=good)
+        weights = Weights(thresholds=self.promise.thresholds)
+        found = examine(output, attempt, context, self.model, self._rules, weights, good)
         try:
             self.store.keep(Read.of(attempt, found, self._clock()))
         except PerdureError as err:  # no reason to leave the failure unanswered
@@ -114,12 +119,24 @@ class Learner:
             return result
 
     def turn(self) -> None:
-        """What is due every now and then: train, and delete the oldest readings."""
+        """What is due every now and then: train, hold verdicts against outcomes, and delete the oldest readings."""
         result = self.learn()
         if result is not None:
             adopted = "adopted" if result.adopted else "not adopted"
             log.info("trained on %d examples: %s (%s)", result.lessons, adopted, result.reason)
+        self._watch_promise()
         self.store.prune()
+
+    def _watch_promise(self) -> None:
+        """Hold verdicts against their outcomes; from now on thresholds that would have kept the promise decide."""
+        try:
+            found = check(own_thresholds(), self.store.proven(), self._clock())
+        except PerdureError as err:  # those in use stay
+            log.warning("verdicts are not held against their outcomes: %s", err)
+            return
+        if found.thresholds != self.promise.thresholds:
+            log.warning("thresholds of verdicts %s: %s", "widened" if found.is_widened else "as installed", found.says)
+        self.promise = found
 
     def roll_back(self) -> bool:
         """Use the model before the one in use. False: only the one that came with Perdure is left."""

@@ -26,9 +26,12 @@ from perdure.triage.evidence.rule import Cause
 from perdure.triage.judge import Finding
 from perdure.triage.learning.examples import LabelSource, TrainingExample
 from perdure.triage.learning.outcomes import Trial, labels
+from perdure.triage.learning.promise import ProvenVerdict
 from perdure.triage.learning.update import RoundResult
+from perdure.triage.verdict import CORRECTED, Verdict
 
 MAX_READINGS = 20_000
+MAX_PROVEN = 2_000  # readings whose outcomes are held against what was promised, the newest
 MAX_TAUGHT = 5_000  # the newest readings, of which training examples are made
 KEPT_MODELS = 5
 _AT_ONCE = 400  # jobs a query
@@ -108,6 +111,23 @@ class TrainingStore:
                 found.append(TrainingExample(*about, said[attempt].transient, LabelSource.PERSON))
             elif attempt in proved:
                 found.append(TrainingExample(*about, proved[attempt], LabelSource.OUTCOME))
+        return found
+
+    def proven(self) -> list[ProvenVerdict]:
+        """The newest verdicts of which the truth is known since: by what retries did, or by a person's word."""
+        newest = select(readings.c.job_id, readings.c.time_s, readings.c.incarnation)
+        query = newest.where(readings.c.cluster == self.cluster).order_by(readings.c.seq.desc()).limit(MAX_PROVEN)
+        with self._store.reading() as db:
+            judged = {AttemptId(self.cluster, row.job_id, row.incarnation): row.time_s for row in db.execute(query)}
+        truths = {each.attempt: each.transient for each in self.corrections()}
+        found = []
+        for trials in self._trials({attempt.job_id for attempt in judged}):
+            truth = labels(trials) | truths
+            found += [
+                ProvenVerdict(t.attempt, judged[t.attempt], t.fingerprint, t.p_transient, truth[t.attempt])
+                for t in trials
+                if t.attempt in judged and t.attempt in truth and t.p_transient is not None
+            ]
         return found
 
     def _readings(self) -> Sequence[Any]:
@@ -234,4 +254,10 @@ def _trial(attempt: Attempt, verdict_text: str | None) -> Trial:
         proves,
         fingerprint,
         verdict.category if verdict else "",
+        verdict.p_transient if verdict and not is_corrected(verdict) else None,
     )
+
+
+def is_corrected(verdict: Verdict) -> bool:
+    """Whether a person's word on a failure that looked alike stands in it for triage's own."""
+    return any(line.rule == CORRECTED for line in verdict.evidence)

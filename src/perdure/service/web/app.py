@@ -52,6 +52,7 @@ from perdure.service.web.state import Anybody, Here, WebSettings, WebState
 from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.whatif.limits import MIB
 from perdure.service.workers.operations import Operations
+from perdure.triage.learning.promise import PromiseCheck
 from perdure.waits.calibration import Calibration
 
 API = "/api/v1"
@@ -95,7 +96,13 @@ def create_app(
     settings = settings or WebSettings()
     metrics = metrics or ServiceMetrics()
     reader = Reader(journal, operations.status().cluster)
-    metrics.watch(reader, operations, settings.clock, lambda: starts.calibration if starts else Calibration())
+    metrics.watch(
+        reader,
+        operations,
+        settings.clock,
+        lambda: starts.calibration if starts else Calibration(),
+        lambda: learner.promise if learner else PromiseCheck(),
+    )
     app = FastAPI(
         title="Perdure",
         summary="Why jobs failed, what was decided, what was done about it",

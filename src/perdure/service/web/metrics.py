@@ -20,6 +20,7 @@ from perdure.service.notices import queries as notices
 from perdure.service.store.queries import totals
 from perdure.service.store.queries.reader import Reader
 from perdure.service.workers.operations import Operations, Status
+from perdure.triage.learning.promise import PromiseCheck
 from perdure.triage.verdict import Label
 from perdure.waits.calibration import Calibration
 
@@ -69,9 +70,13 @@ class ServiceMetrics:
         operations: Operations,
         clock: Callable[[], float] = time.time,
         kept: Callable[[], Calibration] = Calibration,
+        promise: Callable[[], PromiseCheck] = PromiseCheck,
     ) -> None:
-        """Add what the journal and the service say of themselves; `kept` says how often promised starts have held."""
-        self.registry.register(_Standing(reader, operations, clock, self._playbook, kept))
+        """Add what the journal and the service say of themselves.
+
+        `kept` says how often promised starts have held, `promise` how often verdicts have.
+        """
+        self.registry.register(_Standing(reader, operations, clock, self._playbook, kept, promise))
 
     def render(self) -> bytes:
         return generate_latest(self.registry)
@@ -109,12 +114,14 @@ class _Standing(Collector):
         clock: Callable[[], float],
         playbook: Playbook,
         kept: Callable[[], Calibration],
+        promise: Callable[[], PromiseCheck],
     ) -> None:
         self._reader = reader
         self._playbook = playbook
         self._operations = operations
         self._clock = clock
         self._kept = kept
+        self._promise = promise
         self._lock = Lock()
         self._totals: totals.Totals | None = None
         self._counted_s = float("-inf")
@@ -128,6 +135,7 @@ class _Standing(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from _of_status(self._operations.status(), self._clock())
         yield from _of_waits(self._kept())
+        yield from _of_promise(self._promise())
         found: totals.Totals | None
         try:
             found = self._fresh_totals()
@@ -178,6 +186,17 @@ def _of_waits(kept: Calibration) -> Iterator[Metric]:
     if kept.is_known:
         covered.add_metric([], kept.within)
     yield covered
+
+
+def _of_promise(found: PromiseCheck) -> Iterator[Metric]:
+    halves = {"stopped_that_pass": found.stops, "retried_that_come_back": found.retries}
+    text = "Failures of the last 90 days of which it is proven whether they pass when run again."
+    yield _labelled("perdure_proven_failures", text, ("of",), {name: half.proven for name, half in halves.items()})
+    text = "Of these, failures that the thresholds as installed take for the other kind."
+    yield _labelled("perdure_proven_errors", text, ("of",), {name: half.wrong for name, half in halves.items()})
+    text = "1 where the thresholds of verdicts are widened, since their promise was broken: more probes."
+    broken = {name: half.is_broken for name, half in halves.items()}
+    yield _labelled("perdure_thresholds_widened", text, ("of",), broken)
 
 
 def _counted(found: totals.Totals) -> dict[tuple[str, ...], float]:

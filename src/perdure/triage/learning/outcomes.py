@@ -37,6 +37,7 @@ class Trial:
     failed: bool  # neither passed nor failed: it runs, was cancelled or preempted
     fingerprint: str = ""
     category: str = ""
+    p_transient: float | None = None  # of triage's own verdict; None where there is none
 
 
 def labels(trials: Sequence[Trial]) -> dict[AttemptId, bool]:

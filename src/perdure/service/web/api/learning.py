@@ -15,6 +15,7 @@ from perdure.service.store.queries import jobs, learning
 from perdure.service.web.api.models import Item
 from perdure.service.web.api.params import JobId
 from perdure.service.web.state import Here, Operator, Owner, Viewer, WebState
+from perdure.triage.learning.promise import PromiseCheck
 
 router = APIRouter(tags=["learning"])
 
@@ -50,11 +51,42 @@ class CorrectionItem(Item):
     for_all: bool
 
 
+class PromiseItem(BaseModel):
+    """Whether verdicts kept what they promise in the last 90 days, by failures of which the truth is proven since.
+
+    `stopped` of `passing` failures that pass when run again were stopped, `retried` of `lasting` ones that come back
+    retried, by the thresholds as installed. Those in use are widened where that is more than was promised.
+    """
+
+    says: str
+    widened: bool
+    passing: int
+    stopped: int
+    lasting: int
+    retried: int
+    transient_from: float
+    deterministic_to: float
+
+    @classmethod
+    def of(cls, found: PromiseCheck) -> PromiseItem:
+        return cls(
+            says=found.says,
+            widened=found.is_widened,
+            passing=found.stops.proven,
+            stopped=found.stops.wrong,
+            lasting=found.retries.proven,
+            retried=found.retries.wrong,
+            transient_from=found.thresholds.transient_from,
+            deterministic_to=found.thresholds.deterministic_to,
+        )
+
+
 class LearningItem(BaseModel):
-    """What the service has learnt, the newest first."""
+    """What the service has learnt, the newest first, and whether its verdicts kept their promise."""
 
     rounds: list[RoundItem]
     corrections: list[CorrectionItem]
+    promise: PromiseItem | None = None  # None where the service does not learn
 
 
 class RolledBack(BaseModel):
@@ -76,6 +108,7 @@ def get_learning(web: Here, identity: Viewer) -> LearningItem:
     return LearningItem(
         rounds=[RoundItem.of_parts(row) for row in learning.rounds(web.reader)],
         corrections=[CorrectionItem.of_parts(row) for row in said],
+        promise=PromiseItem.of(web.learner.promise) if web.learner else None,
     )
 
 

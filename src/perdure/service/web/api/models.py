@@ -330,12 +330,14 @@ class StatusItem(Item):
     spent: list[BudgetItem] = []  # budgets that make retries start later now; at most five
     spool: str = ""  # where Slurm's hooks write for it; "" where it has none
     note: str = ""  # what could not be written of what was asked for
+    widened: str = ""  # why more failures are probed than the thresholds as installed would have; "" where none
 
     @classmethod
-    def of(cls, status: Status, version: str) -> StatusItem:
+    def of(cls, status: Status, version: str, widened: str = "") -> StatusItem:
         return cls.of_parts(
             status,
             version=version,
+            widened=widened,
             retries=BudgetItem.of(status.retries) if status.retries else None,
             spent=[BudgetItem.of(each) for each in status.spent],
         )

@@ -32,4 +32,6 @@ def login_code(web: Here, identity: Viewer) -> LoginCode:
 
 
 def standing(web: WebState) -> StatusItem:
-    return StatusItem.of(web.operations.status(), perdure.__version__)
+    promise = web.learner.promise if web.learner else None
+    widened = promise.says if promise and promise.is_widened else ""
+    return StatusItem.of(web.operations.status(), perdure.__version__, widened)

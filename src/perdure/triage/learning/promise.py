@@ -1,0 +1,127 @@
+"""Whether verdicts keep what their thresholds promise: outcomes held against it, and thresholds that widen where not.
+
+Thresholds promise that of the failures that pass when run again at most a share is stopped, and of those that come back
+at most a share is retried (`conformal`). What retries and persons prove of verdicts in a sliding window shows whether
+that holds at this site. Where it shows, beyond chance, that it does not, the threshold moves until it would have held
+in the window: fewer stops, or fewer plain retries, and one probe in their place. It moves back as the window slides on,
+since each verdict is held against the thresholds that come with Perdure, whichever were in use as it was made.
+
+Failures that were stopped are seldom run again, so wrong stops are found too rarely, never too often.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from perdure.model.identity import AttemptId
+from perdure.triage.conformal import ALPHA_DETERMINISTIC, ALPHA_TRANSIENT, Thresholds, own_thresholds
+from perdure.triage.verdict import Label
+
+WINDOW_S = 90 * 86400.0
+"""So far back outcomes count."""
+
+CHANCE = 0.05
+"""A promise is taken for broken where so many errors would come by chance more rarely than so."""
+
+LEAST_ERRORS = 2
+"""One error alone never widens anything."""
+
+LOWEST, HIGHEST = 0.02, 0.98
+"""Beyond these a verdict is so sure that no threshold makes a probe of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenVerdict:
+    """A verdict on a failure of which the truth is known since."""
+
+    attempt: AttemptId
+    time_s: float
+    fingerprint: str
+    p_transient: float
+    transient: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How often one half of the promise held: of `proven` failures of one truth, `wrong` had the other label."""
+
+    proven: int = 0
+    wrong: int = 0
+    promised: float = 0.0  # the share that may be wrong
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether there were more errors than chance explains."""
+        return self.wrong >= LEAST_ERRORS and at_least(self.wrong, self.proven, self.promised) < CHANCE
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseCheck:
+    """Both halves, and the thresholds that are in use since."""
+
+    stops: Kept = Kept(promised=ALPHA_TRANSIENT)
+    retries: Kept = Kept(promised=ALPHA_DETERMINISTIC)
+    thresholds: Thresholds = field(default_factory=own_thresholds)
+
+    @property
+    def is_widened(self) -> bool:
+        return self.stops.is_broken or self.retries.is_broken
+
+    @property
+    def says(self) -> str:
+        """Half a sentence for a person, whether or not the promise holds."""
+        told = []
+        if self.stops.is_broken:
+            told.append(
+                f"{_share(self.stops)} failures that passed when run again had been stopped: fewer are stopped now"
+            )
+        if self.retries.is_broken:
+            told.append(f"{_share(self.retries)} failures that came back had been retried: more are probed first now")
+        if told:
+            return "; ".join(told)
+        proven = self.stops.proven + self.retries.proven
+        return f"verdicts kept their promise in {proven} proven failures" if proven else "no verdict is proven yet"
+
+
+def _share(kept: Kept) -> str:
+    return f"{kept.wrong} of {kept.proven}"
+
+
+def check(base: Thresholds, proven: Iterable[ProvenVerdict], now: float) -> PromiseCheck:
+    """Hold the verdicts of the window that ends at `now` against `base`, and widen it where its promise is broken.
+
+    A failure that a job repeats counts once.
+    """
+    recent = [each for each in proven if now - WINDOW_S < each.time_s <= now]
+    once = {(each.attempt.job_id, each.fingerprint, each.transient): each for each in recent}.values()
+    passing = sorted(each.p_transient for each in once if each.transient)
+    lasting = sorted(each.p_transient for each in once if not each.transient)
+    stops = _kept(passing, Label.DETERMINISTIC, base, ALPHA_TRANSIENT)
+    retries = _kept(lasting, Label.TRANSIENT, base, ALPHA_DETERMINISTIC)
+    lower, upper = base.transient_from, base.deterministic_to
+    if stops.is_broken:
+        lower = min(lower, max(LOWEST, passing[_allowed(len(passing), ALPHA_TRANSIENT)]))
+    if retries.is_broken:
+        upper = max(upper, min(HIGHEST, lasting[-1 - _allowed(len(lasting), ALPHA_DETERMINISTIC)]))
+    return PromiseCheck(stops, retries, Thresholds(lower, upper))
+
+
+def _kept(p: Sequence[float], wrong: Label, base: Thresholds, promised: float) -> Kept:
+    return Kept(len(p), sum(base.label(each) is wrong for each in p), promised)
+
+
+def _allowed(n: int, alpha: float) -> int:
+    """How many of `n` may be wrong."""
+    return math.floor(n * alpha + 1e-9)
+
+
+def at_least(errors: int, n: int, share: float) -> float:
+    """The chance of so many errors or more among `n`, each with the chance `share`.
+
+    >>> round(at_least(2, 2, 0.1), 6), at_least(0, 5, 0.1)
+    (0.01, 1.0)
+    """
+    terms = (math.comb(n, k) * share**k * (1.0 - share) ** (n - k) for k in range(errors))
+    return max(0.0, 1.0 - math.fsum(terms))
