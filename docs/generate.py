@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,8 @@ def rules() -> str:
         f"{len(book)} rules, in the order in which they are tried: within one line the earlier wins. `p` is the chance",
         "that a retry elsewhere gets past the point, before the model and the job's history have had their say. A",
         "*root* names the cause, a *cascade* follows from a failure elsewhere, a *confirmation* says that something",
-        "failed and not what. A site adds its own with `triage.rules`.",
+        "failed and not what. A site adds its own with `triage.rules`. They were written from documentation, from real",
+        f"logs or from the foundry's programs: {_counted(book)}.",
         "",
         "| software | rules |",
         "|---|---|",
@@ -115,6 +117,12 @@ def rules() -> str:
     return "\n".join(parts) + "\n"
 
 
+def _counted(book: Sequence[TriageRule]) -> str:
+    """How many rules were written from what."""
+    number = Counter(str(rule.written_from) for rule in book)
+    return ", ".join(f"{name} {count}" for name, count in number.most_common())
+
+
 def _folded(item: tuple[str, object]) -> str:
     return item[0].lower()
 
@@ -124,7 +132,8 @@ def _rule(rule: TriageRule) -> Iterator[str]:
     force = "" if cause.force is Force.PLAIN else f", {cause.force}"
     yield f"## {cause.name}"
     yield ""
-    yield f"{cause.category}, {cause.role}{force}, p = {cause.p_transient:.2f}. {_sentence(cause.says)} {cause.advice}"
+    about = f"{cause.category}, {cause.role}{force}, p = {cause.p_transient:.2f}, from {rule.written_from}."
+    yield f"{about} {_sentence(cause.says)} {cause.advice}"
     if cause.bound is not Bound.NOTHING:
         yield f"A retry goes elsewhere: bound to the {cause.bound}." if cause.bound is Bound.NODE else "A retry waits."
     yield ""

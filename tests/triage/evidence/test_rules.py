@@ -12,7 +12,7 @@ import pytest
 from perdure.errors import ConfigError
 from perdure.triage.evidence.excerpt import last_block
 from perdure.triage.evidence.matching import DENSE_END_BYTES, SEARCHES, STRIDE_BYTES
-from perdure.triage.evidence.rule import Force, TriageRule
+from perdure.triage.evidence.rule import Force, TriageRule, WrittenFrom
 from perdure.triage.evidence.rules import own_rules, read_rules, with_site_rules
 from perdure.triage.judge import judge
 from perdure.triage.text.clean import without_prefix
@@ -285,3 +285,17 @@ def test_each_narrow_category_is_part_of_one_that_rules_know() -> None:
 def test_a_verdict_names_the_narrow_category() -> None:
     log = b"Traceback (most recent call last):\nModuleNotFoundError: No module named 'joblib'\n"
     assert judge(log).category == "import"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=_name)
+def test_a_rule_says_what_it_was_written_from(rule: TriageRule) -> None:
+    assert rule.written_from is not WrittenFrom.SITE
+    assert rule.see or rule.written_from is not WrittenFrom.DOCUMENTATION
+
+
+def test_a_site_writes_its_own_rules() -> None:
+    text = '[category.c]\n[[rule]]\nname = "r"\ncategory = "c"\np = 0.5\npattern = "x"\n'
+    (rule,) = read_rules(text, "site.toml").rules
+    assert rule.written_from is WrittenFrom.SITE
+    with pytest.raises(ConfigError, match="from"):
+        read_rules(text + 'from = "hearsay"\n', "site.toml")

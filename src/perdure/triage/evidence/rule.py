@@ -29,6 +29,15 @@ class Force(StrEnum):
     FAINT = "faint"  # yields to cascades as well: scripts print such lines and go on
 
 
+class WrittenFrom(StrEnum):
+    """What a rule was written from."""
+
+    DOCUMENTATION = "documentation"
+    LOG = "log"
+    FOUNDRY = "foundry"  # programs that were made to fail
+    SITE = "site"
+
+
 class Cause(Struct, frozen=True):
     """What it means that a rule matched, or that a fact holds."""
 
@@ -88,6 +97,7 @@ class TriageRule(Struct, frozen=True):
     software: tuple[str, ...] = ()  # what it is about
     warns: bool = False  # its software says "warn" of errors: such a line counts in full
     see: str = ""  # address at which the makers describe it; "" where nobody does
+    written_from: WrittenFrom = WrittenFrom.SITE
 
     @property
     def anchored(self) -> str:

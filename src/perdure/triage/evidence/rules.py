@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from perdure.errors import ConfigError, InputError
 from perdure.model.validation import read
 from perdure.triage.evidence.matching import RuleBook
-from perdure.triage.evidence.rule import At, Cause, Force, TriageRule
+from perdure.triage.evidence.rule import At, Cause, Force, TriageRule, WrittenFrom
 from perdure.triage.text.patterns import options
 from perdure.triage.verdict import Bound, CauseRole
 
@@ -47,7 +47,7 @@ class SoftwareTable(Struct, frozen=True, forbid_unknown_fields=True):
     see: str = ""
 
 
-class RuleTable(CategoryTable, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RuleTable(CategoryTable, frozen=True, forbid_unknown_fields=True, kw_only=True, rename={"written_from": "from"}):
     """A table ``[[rule]]`` with what it takes over from its category; the head of ``rules.toml`` explains the keys."""
 
     name: str
@@ -64,6 +64,7 @@ class RuleTable(CategoryTable, frozen=True, forbid_unknown_fields=True, kw_only=
     yes: tuple[str, ...] = ()
     no: tuple[str, ...] = ()
     errno: tuple[str, ...] = ()
+    written_from: WrittenFrom = WrittenFrom.SITE
 
 
 class RulesFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -199,7 +200,9 @@ def _rule(entry: Any, number: int, source: str, known: Vocabulary) -> TriageRule
     )
     see = table.see or next((known.software[name] for name in table.software if known.software[name]), "")
     pattern = _with_errno(_with_codes(table.pattern, known.codes, where), table.errno, known, where)
-    rule = TriageRule(cause, pattern, table.at, table.yes, table.no, table.software, table.warns, see)
+    rule = TriageRule(
+        cause, pattern, table.at, table.yes, table.no, table.software, table.warns, see, table.written_from
+    )
     try:
         re2.compile(rule.anchored.encode(), options())
     except re2.error as err:
