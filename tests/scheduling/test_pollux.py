@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.scheduling.pollux import Limits, Worth, greedy, mutated, search
+from perdure.scheduling.pollux import GpuLimits, Worth, greedy, mutated, search
 
 NODE = 4
 
@@ -21,7 +21,7 @@ def clusters(draw):
     most = rng.integers(1, NODE * nodes + 1, jobs)
     gpus = np.arange(NODE * nodes + 1)
     power = rng.uniform(0.3, 1.0, (jobs, 2, 1)) * np.array([1.0, 0.8])[None, :, None]
-    return Worth(np.zeros((jobs, nodes), np.int16), gpus**power / NODE, rng.random(jobs)), Limits(NODE, most), rng
+    return Worth(np.zeros((jobs, nodes), np.int16), gpus**power / NODE, rng.random(jobs)), GpuLimits(NODE, most), rng
 
 
 def keeps_the_limits(states, limits):
@@ -56,7 +56,7 @@ def test_the_search_ends_no_worse_than_it_began(cluster):
 
 def test_the_same_seed_finds_the_same() -> None:
     worth = Worth(np.zeros((3, 2), np.int16), np.tile(np.arange(9.0) ** 0.7 / 4, (3, 2, 1)), np.ones(3))
-    limits = Limits(NODE, np.full(3, 8))
+    limits = GpuLimits(NODE, np.full(3, 8))
     first, second = (search(worth, limits, worth.base[None], np.random.default_rng(1), 20, 20) for _ in range(2))
     assert (first == second).all()
 
@@ -65,7 +65,7 @@ def test_two_jobs_on_two_nodes_find_the_best_there_is() -> None:
     """By counting out: a job that scales well gets a node and what the other does not need."""
     gpus = np.arange(9.0)
     speed_up = np.stack([np.stack([gpus**0.9, gpus**0.8]), np.stack([gpus**0.2, gpus**0.1])]) / NODE
-    worth, limits = Worth(np.zeros((2, 2), np.int16), speed_up, np.ones(2)), Limits(NODE, np.full(2, 8))
+    worth, limits = Worth(np.zeros((2, 2), np.int16), speed_up, np.ones(2)), GpuLimits(NODE, np.full(2, 8))
     every = np.array(list(itertools.product(range(5), repeat=4)), np.int16).reshape(-1, 2, 2)
     legal = every[(limits.kept(every, np.random.default_rng(0)) == every).all(axis=(1, 2))]
     found = search(worth, limits, worth.base[None], np.random.default_rng(0), 40, 30)

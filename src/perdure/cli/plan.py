@@ -153,7 +153,7 @@ def _themis(state: State) -> dict[str, Any]:
 def _pollux(state: State) -> dict[str, Any]:
     import numpy as np
 
-    from perdure.scheduling.pollux import Limits, Worth, greedy, search
+    from perdure.scheduling.pollux import GpuLimits, Worth, greedy, search
 
     inside, across = (np.array(state[f"speed_up_{where}"], float) for where in ("inside", "across"))
     if inside.ndim != 2 or inside.shape != across.shape:
@@ -162,7 +162,7 @@ def _pollux(state: State) -> dict[str, Any]:
     base = np.array(state.get("current") or np.zeros((jobs, nodes)), np.int16).reshape(jobs, nodes)
     kept = np.array(state.get("kept") or np.ones(jobs), float)
     worth = Worth(base, np.stack([inside, across], axis=1), kept)
-    limits = Limits(int(state["gpus_per_node"]), np.full(jobs, inside.shape[1] - 1))
+    limits = GpuLimits(int(state["gpus_per_node"]), np.full(jobs, inside.shape[1] - 1))
     begin = np.stack([base, greedy(worth, limits)])
     found = search(worth, limits, begin, np.random.default_rng(int(state.get("seed", 0))), 100, 100)
     return {"fitness": float(worth(found[:1])[0]), "allocation": found[0].tolist()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 
-class Draws:
+class PythonDraws:
     """Whole numbers below a bound, and orders, from the Mersenne Twister that `seed` begins."""
 
     def __init__(self, seed: int) -> None:
@@ -14,7 +14,7 @@ class Draws:
     def below(self, bound: int) -> int:
         """From 0 to less than `bound`.
 
-        >>> draws = Draws(0)
+        >>> draws = PythonDraws(0)
         >>> [draws.below(6) for _ in range(8)]
         [3, 3, 0, 2, 4, 3, 3, 2]
         """

@@ -38,7 +38,7 @@ class GpuType:
         return self.nodes * self.gpus_per_node
 
 
-class Oracle(Protocol):
+class TrueSpeed(Protocol):
     """What is truly so: for policies that are published with an oracle, and as a baseline."""
 
     def step_s(self, gpu_type: int, gpus: int) -> float:
@@ -69,7 +69,7 @@ class ElasticJob:
     restarting: bool = False
     restarts: int = 0
     gpu_s: float = 0.0  # that it held GPUs
-    oracle: Oracle | None = None
+    oracle: TrueSpeed | None = None
 
 
 @dataclass(slots=True)

@@ -16,10 +16,10 @@ from scipy.optimize import linear_sum_assignment
 
 from perdure.errors import InputError
 from perdure.scheduling import gavel
-from perdure.scheduling.draws import Draws
+from perdure.scheduling.draws import PythonDraws
 from perdure.scheduling.elastic import ElasticView
 from perdure.scheduling.gavel import Allocation, Floats, GavelRound
-from perdure.scheduling.gavel_policy import Asked
+from perdure.scheduling.gavel_policy import FractionRequest
 
 # Dollars an hour on demand, Google Cloud, 2020; of these types Gavel's paper speaks.
 PRICES: Mapping[str, float] = MappingProxyType({"k80": 0.45, "p100": 1.46, "v100": 2.48})
@@ -31,22 +31,22 @@ class Snapshot:
 
     solve: Callable[[GavelRound], Allocation]
 
-    def __call__(self, asked: Asked) -> Floats:
+    def __call__(self, asked: FractionRequest) -> Floats:
         return self.solve(asked.cluster).fractions
 
 
-def makespan(asked: Asked) -> Floats:
+def makespan(asked: FractionRequest) -> Floats:
     """All are done as early as can be."""
     return gavel.early_enough(asked.cluster, asked.left).fractions
 
 
-def first_come(asked: Asked) -> Floats:
+def first_come(asked: FractionRequest) -> Floats:
     """Throughput counts the more, the earlier a job came."""
     submit_s = np.array([job.submit_s for job in asked.jobs])
     return gavel.first_come(asked.cluster, np.argsort(np.argsort(submit_s, kind="stable"))).fractions
 
 
-def cheapest(asked: Asked) -> Floats:
+def cheapest(asked: FractionRequest) -> Floats:
     """Throughput for the money; a type without a price costs 1 an hour."""
     cluster, price = asked.cluster, np.array([PRICES.get(kind.name, 1.0) for kind in asked.view.types])
     dear = GavelRound(cluster.throughput / price, cluster.workers, cluster.scale, cluster.weight)
@@ -62,7 +62,7 @@ class FinishTimeFairness:
         default_factory=dict
     )  # steps left, and throughput of an equal share
 
-    def __call__(self, asked: Asked) -> Floats:
+    def __call__(self, asked: FractionRequest) -> Floats:
         left, share = asked.left, gavel.equal_share(asked.cluster)
         for row, now_left in zip(asked.rows, left.tolist(), strict=True):
             was_left, was_share = self._before.get(row, (now_left, 1.0))
@@ -83,12 +83,12 @@ class KeptTypes:
 
     seed: int = 0
     _kept: dict[int, int] = field(default_factory=dict)
-    _draw: Draws = field(init=False)
+    _draw: PythonDraws = field(init=False)
 
     def __post_init__(self) -> None:
-        self._draw = Draws(self.seed)  # the public simulator's stream
+        self._draw = PythonDraws(self.seed)  # the public simulator's stream
 
-    def __call__(self, asked: Asked) -> Floats:
+    def __call__(self, asked: FractionRequest) -> Floats:
         free, needs = asked.cluster.workers.copy(), dict(zip(asked.rows, asked.cluster.scale.tolist(), strict=True))
         queue = [row for row in asked.rows if row not in self._kept]
         for row, place in sorted(self._kept.items()):
@@ -122,7 +122,7 @@ class AlloX:
     alpha: float = 0.3
     _kept: dict[int, int] = field(default_factory=dict)
 
-    def __call__(self, asked: Asked) -> Floats:
+    def __call__(self, asked: FractionRequest) -> Floats:
         view, rows = asked.view, asked.rows
         wide = next((row for row in rows if view.jobs[row].asked_gpus > 1), None)
         if wide is not None:
@@ -153,7 +153,7 @@ class AlloX:
             self._kept[row] = int(place[gpu])
 
 
-def _all_of(asked: Asked, kept: Mapping[int, int]) -> Floats:
+def _all_of(asked: FractionRequest, kept: Mapping[int, int]) -> Floats:
     """All of the time on one type for each job that has one."""
     fractions = np.zeros_like(asked.cluster.throughput)
     for at, row in enumerate(asked.rows):

@@ -12,13 +12,13 @@ from typing import Protocol
 
 import numpy as np
 
-from perdure.scheduling.draws import Draws
+from perdure.scheduling.draws import PythonDraws
 from perdure.scheduling.elastic import ElasticJob, ElasticView, Plan, Share, is_placed, share_of
 from perdure.scheduling.gavel import Floats, GavelRound
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FractionRequest:
     """What fractions are asked for: jobs by their rows, and as linear programs see them."""
 
     view: ElasticView
@@ -38,7 +38,7 @@ class Asked:
 class Objective(Protocol):
     """What the fractions of time are to make best. An object is of one run: it may remember."""
 
-    def __call__(self, asked: Asked, /) -> Floats:
+    def __call__(self, asked: FractionRequest, /) -> Floats:
         """Fractions (n_jobs, n_types)."""
 
 
@@ -73,10 +73,10 @@ class Gavel:
     _last_s: float = 0.0
     _computed_s: float | None = None
     _changed: bool = True
-    _draw: Draws = field(init=False)
+    _draw: PythonDraws = field(init=False)
 
     def __post_init__(self) -> None:
-        self._draw = Draws(self.seed + 5)  # the public simulator's stream
+        self._draw = PythonDraws(self.seed + 5)  # the public simulator's stream
 
     def plan(self, view: ElasticView) -> Plan:
         self._note(view)
@@ -118,7 +118,7 @@ class Gavel:
             due_s = 0.0 if account.fraction is None else account.fraction * passed_s
             account.lacks_s += due_s - (account.received_s - self.round_s / 2)
             account.received_s[:] = self.round_s / 2
-        fractions = self.objective(Asked(view, rows, self._cluster(view, rows)))
+        fractions = self.objective(FractionRequest(view, rows, self._cluster(view, rows)))
         for row, fraction in zip(rows, fractions, strict=True):
             self._accounts[row].fraction = fraction
         self._computed_s, self._changed = view.now_s, False

@@ -181,7 +181,7 @@ class _Factor:
 
 def _solve(program: _Program, *, centred: bool = False) -> Fractions | None:
     """None where it cannot be met."""
-    search = _Search(program)
+    search = _Iterate(program)
     for _ in range(_MOST_STEPS):
         if search.is_done(_NEAR if centred else TOLERANCE):
             break
@@ -195,7 +195,7 @@ def _solve(program: _Program, *, centred: bool = False) -> Fractions | None:
     return Fractions(v[:-1].reshape(program.zero.shape) / program.column, float(v[-1]) / program.level_column, price)
 
 
-class _Search:
+class _Iterate:
     """The iterate: `v` and its `slack`, the `dual`, and the two numbers that make the problem homogeneous."""
 
     def __init__(self, program: _Program) -> None:

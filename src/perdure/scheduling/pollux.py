@@ -39,7 +39,7 @@ class Worth:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GpuLimits:
     """GPUs of a node, and the most of each job (n_jobs,)."""
 
     node: int
@@ -58,7 +58,9 @@ class Limits:
         return _capped(states, np.array(self.node), 1)
 
 
-def search(worth: Worth, limits: Limits, states: States, rng: Generator, population: int, generations: int) -> States:
+def search(
+    worth: Worth, limits: GpuLimits, states: States, rng: Generator, population: int, generations: int
+) -> States:
     """The best states found from those given, best first."""
     states = limits.kept(states, rng)
     value = worth(states)
@@ -70,7 +72,7 @@ def search(worth: Worth, limits: Limits, states: States, rng: Generator, populat
     return states
 
 
-def greedy(worth: Worth, limits: Limits) -> NDArray[np.int16]:
+def greedy(worth: Worth, limits: GpuLimits) -> NDArray[np.int16]:
     """One GPU after the other to the job with which it helps the mean most, on few nodes each (n_jobs, n_nodes)."""
     jobs, nodes = worth.base.shape
     count, rows = np.zeros(jobs, np.int64), np.arange(jobs)
@@ -166,7 +168,7 @@ class Pollux:
                 base[at, node] = gpus
         most = np.array([max(1, min(2 * job.learned.most_gpus(), job.most_gpus)) for job in jobs])
         worth = Worth(base, _speed_ups(jobs, most, kind.gpus, kind.gpus_per_node), _kept(jobs, view.now_s))
-        limits = Limits(kind.gpus_per_node, most)
+        limits = GpuLimits(kind.gpus_per_node, most)
         begin = np.concatenate([self._remembered(rows, kind.nodes), base[None], greedy(worth, limits)[None]])
         self._states = search(worth, limits, begin, self._rng, self.population, self.generations)
         self._rows = rows

@@ -20,7 +20,7 @@ from perdure.scheduling.themis import Floats, partial_allocation
 _NOTHING = 1e-9  # what no GPUs are worth: the products of an auction stay above 0
 
 
-class Agent(Protocol):
+class AppAgent(Protocol):
     """Speaks for one app. All that it is asked and answers is numbers: it may live in another process."""
 
     def rho(self, now_s: float, contending: float) -> float:
@@ -81,7 +81,7 @@ class Arbiter:
     fairness: float = 0.8
 
     def give(
-        self, agents: Mapping[int, Agent], contending: Mapping[int, float], free: int, now_s: float, rng: Generator
+        self, agents: Mapping[int, AppAgent], contending: Mapping[int, float], free: int, now_s: float, rng: Generator
     ) -> dict[int, int]:
         """GPUs more for each app that gets some."""
         wants = {row: agent.wants() for row, agent in agents.items() if agent.wants()}
@@ -105,7 +105,7 @@ class Arbiter:
     def _hand_out(
         self,
         rows: Sequence[int],
-        agents: Mapping[int, Agent],
+        agents: Mapping[int, AppAgent],
         wants: Mapping[int, int],
         given: dict[int, int],
         free: int,

@@ -15,7 +15,7 @@ from perdure.model.table import JobTable, TableEnding
 from perdure.simulation.fairness import jain, rho
 from perdure.simulation.groups import Grouping, groupings
 from perdure.simulation.result import Result
-from perdure.simulation.steady import Window, window_of
+from perdure.simulation.steady import SteadyWindow, window_of
 
 HOUR_S = 3600.0
 _LEAST_RUN_S = 10.0
@@ -95,7 +95,7 @@ class Metrics:
     preemptions: int = 0  # times that a job lost its GPUs to another
     most_preempted: int = 0  # of one job
     restart_gpu_h: float = 0.0  # that restarts after preemptions took
-    window: Window | None = None
+    window: SteadyWindow | None = None
     used_in_window: float = 0.0  # share of the GPU time of the window that was allocated; of the makespan without one
     groups: Mapping[str, GroupMetrics] = field(default_factory=dict)  # by virtual cluster
     users: Mapping[str, GroupMetrics] = field(default_factory=dict)

@@ -17,7 +17,7 @@ _MOST_LONG = 0.2  # share of the GPU time that long jobs may ask for
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class SteadyWindow:
     """The time in which the cluster is full of jobs that come: from the end of the warm-up to the last submit.
 
     The warm-up ends when jobs that came, each taken to start at once, first ask for as many GPUs as they do in the
@@ -45,12 +45,12 @@ class Window:
         return {"warm_up_s": self.since_s - self.first_s, "lasts_s": self.until_s - self.since_s, "load": self.load}
 
 
-def window_of(table: JobTable, total_gpus: int) -> Window | None:
+def window_of(table: JobTable, total_gpus: int) -> SteadyWindow | None:
     """The window of a trace; None where its jobs come all at once, or ask for nothing.
 
     >>> table = JobTable(np.array(["a", "b", "c"]), np.array([0.0, 10, 100]), np.array([1, 3, 1]), np.full(3, 50.0))
     >>> window_of(table, 4)
-    Window(first_s=0.0, since_s=10.0, until_s=100.0, load=0.625)
+    SteadyWindow(first_s=0.0, since_s=10.0, until_s=100.0, load=0.625)
     """
     if not len(table) or table.submit_s[-1] <= table.submit_s[0]:
         return None
@@ -65,7 +65,7 @@ def window_of(table: JobTable, total_gpus: int) -> Window | None:
         return None
     since_s = float(at[np.argmax(asked >= mean)])
     load = float(table.gpus @ runs_s) / (total_gpus * (last_s - first_s))
-    return Window(first_s, since_s, last_s, load) if since_s < last_s else None
+    return SteadyWindow(first_s, since_s, last_s, load) if since_s < last_s else None
 
 
 def too_short(table: JobTable) -> str | None:

@@ -6,12 +6,13 @@ from perdure.model.output import IS_NOT_THERE, Absent, Output, OutputFile, Outpu
 from perdure.triage.evidence import context
 from perdure.triage.evidence.context import Circumstance, Context, TrainingProgress, circumstances, shift_of
 from perdure.triage.evidence.ending import ending
-from perdure.triage.evidence.gpu_memory import GIB, GpuMemory, gpu_memory
+from perdure.triage.evidence.gpu_memory import GpuMemory, gpu_memory
 from perdure.triage.evidence.likeness import Likeness
 from perdure.triage.evidence.reached import reached
 from perdure.triage.evidence.rule import Cause
 from perdure.triage.remarks import MOST_REMARKS, remarks_on
 from perdure.triage.text.logtext import LogText
+from perdure.triage.text.quantities import GIB
 from perdure.triage.text.when import DAY_S, Form, Stamp, comparable, stamp_of
 from perdure.triage.verdict import Bound, CauseRole, Evidence, Label, Reached, Verdict
 from tests.copying import replace

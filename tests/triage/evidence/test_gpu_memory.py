@@ -2,8 +2,9 @@
 
 import pytest
 
-from perdure.triage.evidence.gpu_memory import CONTEXT_BYTES, GIB, GpuMemory, gpu_memory
+from perdure.triage.evidence.gpu_memory import CONTEXT_BYTES, GpuMemory, gpu_memory
 from perdure.triage.judge import judge
+from perdure.triage.text.quantities import GIB
 from perdure.triage.verdict import Bound, Label
 
 NEW = (

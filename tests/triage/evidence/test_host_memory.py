@@ -2,8 +2,9 @@
 
 import pytest
 
-from perdure.triage.evidence.host_memory import MIB, keeps_to_its_request, refused_bytes
+from perdure.triage.evidence.host_memory import keeps_to_its_request, refused_bytes
 from perdure.triage.judge import judge
+from perdure.triage.text.quantities import MIB
 from perdure.triage.verdict import Label
 
 EVICTED = (

@@ -290,10 +290,7 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         raise InputError("scontrol", f"job {number} has no name or no owner", "Report this with Slurm's version")
     first = dict(pairs(header[1].decode("utf-8", "replace")))
     own, tail = _sections(before[user_at:], after)
-    owner = _USER.fullmatch(own["UserId"])
-    submit_s = instant(own.get("SubmitTime", ""), mark)
-    if owner is None or submit_s is None:
-        raise InputError("scontrol", f"job {number} has no owner or submit time", "Report this with Slurm's version")
+    user, uid, submit_s = _origin(number, own, mark)
     exit_code, signal = exit_status(own.get("ExitCode", ""))
     node_count = _node_count(own)
     work_dir = _after("WorkDir", tail)
@@ -301,8 +298,8 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         raw_id=number,
         job_id=_job_id(number, first),
         name=_name(before[header.end() : user_at]),
-        user=owner[1],
-        uid=int(owner[2]),
+        user=user,
+        uid=uid,
         state=own.get("JobState", ""),
         reason="" if own.get("Reason", "None") == "None" else own["Reason"],
         priority=number_or(own.get("Priority", ""), 1),
@@ -346,6 +343,15 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         reservation=_named(_after("Reservation", tail).partition(" ")[0]),
         most_tasks=number_or(first.get("ArrayTaskThrottle", ""), 0) or None,
     )
+
+
+def _origin(number: int, own: Mapping[str, str], mark: str) -> tuple[str, int, int]:
+    """Whose job it is, by name and number, and when it was submitted."""
+    owner = _USER.fullmatch(own["UserId"])
+    submit_s = instant(own.get("SubmitTime", ""), mark)
+    if owner is None or submit_s is None:
+        raise InputError("scontrol", f"job {number} has no owner or submit time", "Report this with Slurm's version")
+    return owner[1], int(owner[2]), submit_s
 
 
 def _sections(from_user: bytes, after: bytes) -> tuple[dict[str, str], str]:

@@ -44,7 +44,7 @@ class ProvenVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PromiseShare:
     """How often one half of the promise held: of `proven` failures of one truth, `wrong` had the other label."""
 
     proven: int = 0
@@ -61,8 +61,8 @@ class Kept:
 class PromiseCheck:
     """Both halves, and the thresholds that are in use since."""
 
-    stops: Kept = Kept(promised=ALPHA_TRANSIENT)
-    retries: Kept = Kept(promised=ALPHA_DETERMINISTIC)
+    stops: PromiseShare = PromiseShare(promised=ALPHA_TRANSIENT)
+    retries: PromiseShare = PromiseShare(promised=ALPHA_DETERMINISTIC)
     thresholds: Thresholds = field(default_factory=own_thresholds)
 
     @property
@@ -85,7 +85,7 @@ class PromiseCheck:
         return f"verdicts kept their promise in {proven} proven failures" if proven else "no verdict is proven yet"
 
 
-def _share(kept: Kept) -> str:
+def _share(kept: PromiseShare) -> str:
     return f"{kept.wrong} of {kept.proven}"
 
 
@@ -108,8 +108,8 @@ def check(base: Thresholds, proven: Iterable[ProvenVerdict], now: float) -> Prom
     return PromiseCheck(stops, retries, Thresholds(lower, upper))
 
 
-def _kept(p: Sequence[float], wrong: Label, base: Thresholds, promised: float) -> Kept:
-    return Kept(len(p), sum(base.label(each) is wrong for each in p), promised)
+def _kept(p: Sequence[float], wrong: Label, base: Thresholds, promised: float) -> PromiseShare:
+    return PromiseShare(len(p), sum(base.label(each) is wrong for each in p), promised)
 
 
 def _allowed(n: int, alpha: float) -> int:
