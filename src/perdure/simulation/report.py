@@ -22,7 +22,7 @@ from perdure.simulation.verdict import PolicyStanding, PolicyVerdict, length, sh
 PAGE = "index.html"
 _MAX_GROUPS = 40  # virtual clusters, those with most jobs
 FIGURES = "figures.json"
-_TITLES = {
+TITLES = {
     "changes": (
         "Who gains and who loses",
         "The change of the mean completion time under the best policy against the first, with its interval at 95%, of "
@@ -144,7 +144,7 @@ def _section(
     of = ", ".join(run.label for run in drawn)
     pictures = tuple(
         Picture(title, says, f"{title}: {of}", _packed(light[name]), _packed(dark[name]))
-        for name, (title, says) in _TITLES.items()
+        for name, (title, says) in TITLES.items()
         if name in light
     )
     says = () if verdict is None else verdict.sentences()
@@ -170,7 +170,7 @@ def _page(found: PolicyComparison, sections: Sequence[Section]) -> str:
     )
     return template.render(
         names=", ".join(dict.fromkeys(run.case.policy for run in runs)),
-        facts={**found.facts, **({"made by": found.manifest.command} if found.manifest else {})},
+        facts={**found.facts, **_of_slurm(found), **({"made by": found.manifest.command} if found.manifest else {})},
         told=found.remarks(),
         columns=("trace", *_COLUMNS) if several else _COLUMNS,
         rows=[[traces[run.case.trace], *_row(run)] if several else list(_row(run)) for run in runs],
@@ -182,6 +182,12 @@ def _page(found: PolicyComparison, sections: Sequence[Section]) -> str:
         light=LIGHT,
         dark=DARK,
     )
+
+
+def _of_slurm(found: PolicyComparison) -> dict[str, str]:
+    """What of slurm.conf the comparison leaves out of account."""
+    told = {"not_modelled": "slurm.conf, not modelled", "ignored": "slurm.conf, ignored"}
+    return {told[name]: ", ".join(keys) or "nothing" for name, keys in (found.slurm_conf or {}).items()}
 
 
 def _row(run: Run) -> Iterator[str]:

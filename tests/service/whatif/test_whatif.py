@@ -32,7 +32,7 @@ from perdure.service.web.pages.policies import POLICY_WORDS, RETRY_WORDS
 from perdure.service.whatif import uploads as uploads_module
 from perdure.service.whatif.comparison import ComparisonRequest, Progress, Stage, Summary
 from perdure.service.whatif.comparison_queue import ComparisonQueue
-from perdure.service.whatif.comparison_store import RECORD, SUMMARY
+from perdure.service.whatif.comparison_store import PICTURES, RECORD, SUMMARY
 from perdure.service.whatif.limits import WhatifSettings
 from perdure.service.whatif.question import (
     FAILURE_NAMES,
@@ -45,6 +45,8 @@ from perdure.service.whatif.question import (
 )
 from perdure.service.whatif.worker import compare, compared
 from perdure.simulation.policy_file import is_policy_file
+from perdure.simulation.report import TITLES
+from perdure.simulation.restart_cost import PUBLISHED
 from perdure.simulation.simulate import simulate
 from perdure.simulation.sweep import Setting, cases, sweep
 from perdure.traces.read import read
@@ -372,7 +374,7 @@ def test_an_upload_is_simulated_as_the_command_would(working, tmp_path):
     path.write_text(ROWS)
     table = read(path).table
     for row, policy in zip(summary["compared"][::2], ("fifo", "srtf"), strict=True):
-        result = simulate(table, Cluster.parse("2x8"), policy)
+        result = simulate(table, Cluster.parse("2x8"), policy, cost=PUBLISHED)
         assert row["policy"] == policy
         assert row["jct_s"]["mean"] == pytest.approx(float((result.end_s - table.submit_s).mean()))
         assert row["utilisation"] == pytest.approx(result.utilisation)
@@ -390,7 +392,7 @@ def test_an_upload_is_simulated_as_the_command_would(working, tmp_path):
     report = mira.get(f"{answer}/report")
     assert "attachment" in report.headers["content-disposition"]
     assert report.headers["content-security-policy"] == POLICY
-    assert report.text.count("data:image/png;base64,") == 8
+    assert report.text.count("data:image/png;base64,") == 10
     pictures = [mira.get(f"{answer}/pictures/use/{theme}").content for theme in ("light", "dark")]
     assert all(png.startswith(b"\x89PNG") for png in pictures)
     assert pictures[0] != pictures[1]
@@ -597,3 +599,7 @@ def test_pages_are_sound_and_escape_what_others_wrote(place):
 def test_the_one_that_runs_is_ahead_too(place):
     place.queue._progress["0" * 16] = Progress(phase="reading")
     assert asked(place.client(place.operator))["ahead"] == 1
+
+
+def test_each_picture_of_a_report_is_kept_and_has_its_words_on_the_page():
+    assert pages.PICTURE_WORDS.keys() == TITLES.keys() == {*PICTURES}

@@ -51,9 +51,17 @@ PLACEMENT_WORDS: Mapping[str, str] = {
     "random": "any nodes",
 }
 PICTURE_WORDS: Mapping[str, tuple[str, str]] = {
-    "completion": ("Completion times", "For each time, the share of the jobs that took no longer."),
+    "changes": (
+        "Who gains and who loses",
+        "The change of the mean completion time under the best policy against the first, with its interval at 95%.",
+    ),
+    "completion": (
+        "Completion times",
+        "The share of the jobs that took no longer, under the first policy; then how many times as long the others "
+        "take until the same share has ended.",
+    ),
     "waits": ("Waits by size", "Mean time from submit to first start."),
-    "use": ("GPUs in use over time", "Share of all GPUs that jobs held."),
+    "use": ("GPUs in use over time", "Share of all GPUs that jobs held; below, how much more it is under the others."),
     "gantt": ("Who ran when", "Of jobs that waited longest, those that held the most GPU time, one a line."),
     "recorded": (
         "Waits as recorded",
