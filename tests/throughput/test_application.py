@@ -81,8 +81,8 @@ def test_without_iterations_who_asks_for_steps_is_told_what_to_add() -> None:
     [
         ({"step_s": np.array([1.0, np.nan, 3.0, 4.0, 5.0])}, {}, "on t4: a measured step has no time"),
         ({"placement": np.array(["", "", "2", "1,2", ""])}, {}, "no step on a single GPU was measured"),
-        ({"application": np.full(5, "other")}, {}, "the profiles tell no steps of it"),
-        ({}, {"application": np.full(4, "other")}, "the profiles do not tell how it learns"),
+        ({"application": np.full(5, "other")}, {}, "the profiles have no steps for it"),
+        ({}, {"application": np.full(4, "other")}, "the profiles do not say how it learns"),
         ({}, {"grad_square": np.array([1.0, np.inf, 1.0, 1.0])}, "a value that is no number"),
     ],
 )
