@@ -914,4 +914,4 @@ def test_only_failures_of_one_thing_are_alike(one, other, are_alike):
     context = context_of(TRIED, None, fleet, None, NOW)
     told = judge(f"{one}\n".encode(), TRIED, context)
     said = any(each.rule == "others-alike" for each in told.evidence)
-    assert said is (are_alike and judged(one).bound is Bound.SERVICE)
+    assert said is (are_alike and judged(one).bound in (Bound.SERVICE, Bound.CALLER))
