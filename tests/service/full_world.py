@@ -77,6 +77,7 @@ def full_site(path: Path, **more: Any) -> Site:
     world.carry_out()
     for owner in ("mira", "jonas", "mira"):
         answered(place, owner)
+    world.learner.turn()  # a service takes it every now and then, and when it starts
     return place
 
 

@@ -40,7 +40,7 @@ def test_the_site_knows_something_of_everything(full):
     place, said, _ = full
     with place.world.journal.engine.connect() as db:
         empty = {name for name, table in metadata.tables.items() if db.execute(select(table).limit(1)).first() is None}
-    assert empty == {"good_runs", "terms", "wait_promises"}  # made in the background; they have tests of their own
+    assert empty == {"good_runs", "wait_promises"}  # made in the background; they have tests of their own
     assert len(said) > 150
 
 
