@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from perdure.errors import InputError
 
 _LONGEST_S = 7 * 86_400.0
-_MEND = "Write seconds, such as 30, or by the GPUs of a job: 1:7,8:30,60 is 7 s for one, 30 s up to 8, 60 s beyond"
+_FIX = "Write seconds, such as 30, or by the GPUs of a job: 1:7,8:30,60 is 7 s for one, 30 s up to 8, 60 s beyond"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def restart_cost(text: str) -> RestartCost:
     except ValueError:
         found = None
     if found is None or last[1] or not _is_possible(found):
-        raise InputError("--preemption-cost", f"{text!r} is not a cost", _MEND)
+        raise InputError("--preemption-cost", f"{text!r} is not a cost", _FIX)
     return found
 
 

@@ -58,7 +58,7 @@ def ask_partitions(scontrol: Dialog) -> tuple[QueuedPartition, ...]:
 
 
 def ask_reservations(scontrol: Dialog) -> tuple[QueuedReservation, ...]:
-    """What ``show reservation`` tells; nothing where there is none. Raises `ClusterBusy` where no answer comes."""
+    """What ``show reservation`` prints; empty without reservations. Raises `ClusterBusy` where no answer comes."""
     return read_reservations(scontrol.ask("show reservation").out, scontrol.mark)
 
 

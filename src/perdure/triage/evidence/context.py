@@ -48,7 +48,7 @@ class TrainingProgress(Struct, frozen=True):
 
     steps: int | None = None
     collectives: int | None = None  # sequence number of the collective that failed
-    epochs: int | None = None  # the last; one that may be a setting is none
+    epochs: int | None = None  # the last; a number that may be a setting does not count
 
     @property
     def is_far(self) -> bool:

@@ -89,7 +89,7 @@ def gpu_memory(message: str) -> GpuMemory | None:
 
 
 def _at_start(line: bytes) -> GpuMemory | None:
-    """The figures of a server that has not begun to load; None where the line is none of its."""
+    """The figures of a server that has not begun to load; None where the line is not one of these."""
     found = capturing(_AT_START).search(line)
     if not found:
         return None
