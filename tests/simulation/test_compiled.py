@@ -52,8 +52,6 @@ POLICIES = [
     "conservative:replan",
 ]
 POLICIES += ["srtf", "srsf", "fewest-gpus", "las", "las-2d", "las-2d:0.5", "las-2d:2", "gittins-2d", "slurm"]
-FREE_RESTARTS = ("las-2d:0.5", "las-2d:2", "gittins-2d")
-"""Here jobs preempt each other without end where a restart takes longer than they run until the next promotion."""
 
 WORLDS = 48
 IN_PYTHON = "NUMBA_DISABLE_JIT" in os.environ
@@ -75,7 +73,7 @@ class World:
         return simulate(
             self.table, self.cluster, policy, self.placement, answer if self.asks else None,
             options=self.options, engine=engine, faults=self.faults,
-            cost=FREE if policy in FREE_RESTARTS else self.cost,
+            cost=self.cost,
         )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
+from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.simulation.metrics import summary
 from perdure.simulation.restart_cost import FREE, PUBLISHED, RestartCost, restart_cost
 from perdure.simulation.retry_hook import Again
@@ -21,10 +22,10 @@ ENGINES = pytest.mark.parametrize("engine", ["plain", "compiled"])
 
 @ENGINES
 def test_a_preempted_job_holds_its_gpu_for_the_restart_too(engine):
-    """srtf: the long job is preempted at 10 and 20, each time by one of 5 s, and restarts for 7 s each time."""
-    table = jobs((1, 0, 100), (1, 10, 5), (1, 20, 5))
+    """srtf: the long job is preempted at 10 and 30, each time by one of 5 s, and restarts for 7 s each time."""
+    table = jobs((1, 0, 100), (1, 10, 5), (1, 30, 5))
     found = simulate(table, ONE, "srtf", cost=PUBLISHED, engine=engine)
-    assert found.end_s.tolist() == [100 + 5 + 5 + 7 + 7, 15, 25]
+    assert found.end_s.tolist() == [100 + 5 + 5 + 7 + 7, 15, 35]
     assert found.attempts.lost_s.tolist() == [0, 0, 14]
     figures = summary(table, found)
     assert (figures.preemptions, figures.restart_gpu_h, figures.utilisation) == (2, 14 / 3600, 1.0)
@@ -42,6 +43,50 @@ def test_the_restart_counts_in_what_remains(engine):
 
 
 @ENGINES
+def test_a_restart_that_was_cut_short_begins_again(engine):
+    """srtf: preempted at 10, the first job restarts from 15 to 20, and again, whole, from 25 to 55; 90 s were left."""
+    table = jobs((1, 0, 100), (1, 10, 5), (1, 20, 5))
+    found = simulate(table, ONE, "srtf", cost=RestartCost((), 30.0), engine=engine)
+    assert found.end_s.tolist() == [145, 15, 25]
+    assert found.attempts.lost_s.tolist() == [0, 0, 35]
+
+
+@ENGINES
+@pytest.mark.parametrize("compat", [None, "tiresias"])
+def test_a_restart_is_no_service(engine, compat):
+    """Queues end at 20 and 60 s of service. The first job sinks at 20; the second, come at 10, runs to 25. The first
+    restarts until 55, and would have sunk in the midst of it; it reaches 60 s at 95, and then yields to the third.
+    """
+    table = jobs((1, 0, 100), (1, 10, 5), (1, 96, 30))
+    options = PolicyOptions((20.0, 60.0), compat=compat)
+    found = simulate(table, ONE, policy_named("las-2d", options), cost=RestartCost((), 30.0), engine=engine)
+    assert found.end_s.tolist() == [195, 25, 126]
+    assert found.attempts.lost_s.tolist() == [0, 0, 60]
+
+
+@ENGINES
+@pytest.mark.parametrize("policy", ["las-2d:0.5", "las-2d:2", "gittins-2d"])
+def test_jobs_whose_restarts_are_longer_than_queues_do_not_preempt_each_other_for_ever(policy, engine):
+    rng = np.random.default_rng(7)
+    rows = [(int(rng.choice([1, 2, 4])), int(at), int(rng.integers(1, 60))) for at in range(30)]
+    table = jobs(*rows)
+    options = PolicyOptions((2.0, 6.0))
+    found = simulate(
+        table, Cluster.parse("1x4"), policy_named(policy, options), cost=RestartCost((), 50.0), engine=engine
+    )
+    assert found.preempted.sum() > 10
+    assert (found.attempts.ran_s - found.attempts.lost_s).tolist() == table.duration_s[found.attempts.job].tolist()
+
+
+def test_jobs_whose_restarts_are_longer_than_rounds_take_turns_all_the_same():
+    """Two jobs share one GPU in rounds of 360 s, and restart for 1,000 s."""
+    table = jobs((1, 0, 2000), (1, 0, 2000))
+    found = simulate(table, ONE, "maxmin", cost=RestartCost((), 1000.0))
+    assert found.preempted.sum() > 1
+    assert found.attempts.lost_s.sum() == 1000 * found.preempted.sum()
+
+
+@ENGINES
 def test_a_further_attempt_begins_without_the_restarts_of_the_one_before(engine):
     rows = (1, 0, 200), (1, 10, 5)
     table = jobs(*rows, attempts=with_attempts(jobs(*rows), [[(100, False), (100, True)], [(5, True)]]))
@@ -56,7 +101,7 @@ def test_gpu_time_is_work_and_restarts(table, policy):
     cost = RestartCost(((2, 3.0),), 7.0)
     found = simulate(table, Cluster.parse("1x8"), policy, cost=cost)
     log = found.attempts
-    assert log.lost_s.sum() == float(found.preempted @ cost.of(table.gpus))
+    assert log.lost_s.sum() <= float(found.preempted @ cost.of(table.gpus))  # one that was cut short begins again
     worked_s = np.bincount(log.job, log.ran_s - log.lost_s, len(table))
     plain = simulate(table, Cluster.parse("1x8"), "fifo").attempts
     assert worked_s.tolist() == np.bincount(plain.job, plain.ran_s, len(table)).tolist()

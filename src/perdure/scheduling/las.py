@@ -31,6 +31,9 @@ class LeastAttained:
     With a `promote_knob` of K a job that sank, and has waited K times as long as it had run since it was last in
     the top queue, returns there with its service forgotten; 0 never promotes, and then jobs at the bottom can starve.
 
+    A restart after a preemption is no service. So whoever is promoted gets to work before it sinks again; else jobs
+    whose restarts take longer than a queue's limit could preempt each other for ever.
+
     `late_demotion` looks for demotions at the instants at which Tiresias' public simulator does: jobs of several
     GPUs then sink late, whenever another event fell in between.
     """
@@ -158,11 +161,12 @@ class Sinking(Ranking):
 
     def _count(self, row: int) -> None:
         """Add the ticks since the last count to what the job was served, or, once it has run, to what it waited."""
-        elapsed, self.settled[row] = self.view.now - self.settled[row], self.view.now
+        counted, self.settled[row] = self.settled[row], self.view.now
         if row in self.view.running:
-            self.served[row] = self.served.get(row, 0) + elapsed
+            worked = max(0, self.view.now - max(counted, self.view.works_from(row)))
+            self.served[row] = self.served.get(row, 0) + worked
         elif self.served.get(row, 0):
-            self.waited[row] += elapsed
+            self.waited[row] += self.view.now - counted
 
     def _demote(self, row: int, level: int) -> None:
         """Sink to the queue of its service. From the instants of `next_change` that is one queue down, unless limits
@@ -196,7 +200,7 @@ class Sinking(Ranking):
         limit, served = self._limit(self.level[row]), self.served.get(row, 0)
         if self.policy.late_demotion:
             return self.view.now + max(1, (limit - served) // width)
-        return self.view.now - (width * served - limit) // width
+        return max(self.view.now, self.view.works_from(row)) - (width * served - limit) // width
 
     def _promotion(self, row: int) -> int | None:
         """The tick at which a waiting job rises, if it is to rise and goes on waiting."""

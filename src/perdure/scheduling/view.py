@@ -42,13 +42,14 @@ class View:
     waiting: dict[int, None] = field(default_factory=dict)  # in the order in which they came
     running: dict[int, int] = field(default_factory=dict)  # each with the tick since when it runs
     before: list[int] = field(default_factory=list)  # run by the present attempt before it was last started
+    restart: list[int] = field(default_factory=list)  # with which the present attempt begins when it runs
     earlier: list[int] = field(default_factory=list)  # run by attempts that are over
     promotions: list[int] = field(default_factory=list)  # how often a policy moved the job up
     over: dict[int, bool] = field(default_factory=dict)  # jobs that do not come back: well or not; where any depends
 
     def __post_init__(self) -> None:
         n = len(self.gpus)
-        self.before, self.earlier, self.promotions = [0] * n, [0] * n, [0] * n
+        self.before, self.restart, self.earlier, self.promotions = [0] * n, [0] * n, [0] * n, [0] * n
         self.free_gpus = self.total_gpus
 
     def executed(self, row: int) -> int:
@@ -61,6 +62,10 @@ class View:
         use.
         """
         return self.work[row] - self.executed(row)
+
+    def works_from(self, row: int) -> int:
+        """The tick from which a running job works: once it was preempted it restarts first."""
+        return self.running[row] + self.restart[row]
 
     def expected_end(self, row: int) -> int:
         """The tick at which the attempt of a job that runs, or would start now, is over as far as is known beforehand.

@@ -125,15 +125,20 @@ class World:
         return back
 
     def preempt(self, row: int, shares: Shares) -> None:
-        """Make a job wait that was preempted on these GPUs; it keeps its work, and has its restart to do besides."""
-        self._stop(row, shares)
+        """Make a job wait that was preempted on these GPUs.
+
+        It keeps its work, and restarts first when it runs again. A restart that was cut short begins again: only what
+        was done of it is lost.
+        """
+        ran = self._stop(row, shares)
         self.launch[row] += 1
         self.doomed.pop(row, None)
         self.view.waiting[row] = None
         self.trail.preempted[row] += 1
-        cost = int(self.jobs.restart[row])
-        self.lost[row] += cost
-        self.view.work[row] += cost
+        unfinished = max(0, self.view.restart[row] - ran)
+        self.view.restart[row] = int(self.jobs.restart[row])
+        self.lost[row] += self.view.restart[row] - unfinished
+        self.view.work[row] += self.view.restart[row] - unfinished
 
     def _lasts(self, row: int) -> int:
         """Ticks that a job runs that has just been started, if it is let."""
@@ -146,13 +151,15 @@ class World:
         self.doomed[row] = fault
         return fault.after
 
-    def _stop(self, row: int, shares: Shares) -> None:
+    def _stop(self, row: int, shares: Shares) -> int:
+        """Count what a job ran that runs no longer; returned in ticks."""
         view = self.view
         since = view.running.pop(row)
         ran = view.now - since
         view.before[row] += ran
         self.trail.spans.append((row, self.tried[row] + 1, since, view.now, shares))
         self.trail.busy += ran * view.gpus[row]
+        return ran
 
     def _end(self, row: int) -> None:
         view, trail = self.view, self.trail
@@ -201,7 +208,7 @@ class World:
             self.room.avoid(row, self.view.gpus[row], answer.avoid)
         view = self.view
         view.earlier[row] += view.before[row]
-        view.before[row], self.began[row], self.lost[row] = 0, -1, 0
+        view.before[row], view.restart[row], self.began[row], self.lost[row] = 0, 0, -1, 0
         view.work[row] = int(self.jobs.work[self.record[row]])
         self.come_at(row, view.now + round(answer.delay_s * view.ticks_per_s))
 

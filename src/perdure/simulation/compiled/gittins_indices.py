@@ -20,7 +20,7 @@ def watch(state, levels, row):  # type: ignore[no-untyped-def]
     """Follow the index of a job that begins to run, its service being counted.
 
     Its service at a tick is ``(tick - origin) * gpus``, whatever was counted meanwhile: `origin` is the tick at which
-    it would have begun, had it run all of its service without a break.
+    it would have begun, had it run all of its service without a break. While it restarts its index stands still.
     """
     if levels.rules.by != GITTINS:
         return
@@ -29,7 +29,7 @@ def watch(state, levels, row):  # type: ignore[no-untyped-def]
     one = levels.indices[i]
     one.row = row
     one.gpus = state.job[row].gpus
-    one.origin = state.tally[0].now - levels.job[row].served
+    one.origin = levels.job[row].counted - levels.job[row].served
     one.step = steps_taken(state, levels, row)
     one.until = _until(levels, one)
     levels.job[row].watched = i

@@ -24,6 +24,7 @@ from perdure.simulation.compiled.levels import (
     waiting_key,
 )
 from perdure.simulation.compiled.running_jobs import enter, withdraw
+from perdure.simulation.compiled.state import restart_due
 
 
 @kernel
@@ -50,7 +51,7 @@ def begin_to_run(state, levels, row):  # type: ignore[no-untyped-def]
         discard(levels.rises, row)
     if levels.job[row].served:
         levels.job[row].waited += state.tally[0].now - levels.job[row].counted
-    levels.job[row].counted = state.tally[0].now
+    levels.job[row].counted = state.tally[0].now + restart_due(state, row)
     levels.order[row].key = running_key(state, levels, row)
     if levels.rules.by >= ATTAINED:
         levels.order[row].label = levels.tally[0].turn
@@ -140,7 +141,7 @@ def _late_demotion(state, levels):  # type: ignore[no-untyped-def]
         level = np.int64(levels.job[row].level)
         if level < len(levels.rules.limits):
             width = state.job[row].gpus if levels.rules.widths else 1
-            served = levels.job[row].served + state.tally[0].now - levels.job[row].counted
+            served = levels.job[row].served + max(np.int64(0), state.tally[0].now - levels.job[row].counted)
             least = min(least, max(np.int64(1), (levels.rules.limits[level] - served) // width))
     return state.tally[0].now + least if least < NEVER else NEVER
 
@@ -220,13 +221,15 @@ def rise(state, levels):  # type: ignore[no-untyped-def]
 def _sink_later(state, levels, row):  # type: ignore[no-untyped-def]
     """Note when a running job, its service counted up to now, reaches its level's limit.
 
-    The first whole tick at which it has: ``now + ceil((limit - service) / width)``, written as a floor of the negative.
+    The first whole tick at which it has: ``from + ceil((limit - service) / width)``, written as a floor of the
+    negative, where it works from now on, or from the end of its restart. One that is past the limit already sinks next.
     """
     level = np.int64(levels.job[row].level)
     if level < len(levels.rules.limits):
         width = state.job[row].gpus if levels.rules.widths else 1
         beyond = service(state, levels, row) - levels.rules.limits[level]
-        push(levels.sinks, row, state.tally[0].now - beyond // width)
+        works_from = levels.job[row].counted if beyond < 0 else state.tally[0].now
+        push(levels.sinks, row, works_from - beyond // width)
 
 
 @kernel

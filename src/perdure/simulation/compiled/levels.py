@@ -153,9 +153,13 @@ def service(state, levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def count(state, levels, row):  # type: ignore[no-untyped-def]
-    """Count a running job's service up to now. Nothing is counted twice: `counted` is up to when it was."""
-    levels.job[row].served += state.tally[0].now - levels.job[row].counted
-    levels.job[row].counted = state.tally[0].now
+    """Count a running job's service up to now. Nothing is counted twice: `counted` is up to when it was.
+
+    While the job restarts that is the tick at which it is to work.
+    """
+    if levels.job[row].counted < state.tally[0].now:
+        levels.job[row].served += state.tally[0].now - levels.job[row].counted
+        levels.job[row].counted = state.tally[0].now
 
 
 @kernel

@@ -278,24 +278,35 @@ def _run(state, row):  # type: ignore[no-untyped-def]
 @kernel
 def preempt(state, row):  # type: ignore[no-untyped-def]
     """Make a job wait whose GPUs have been taken (`gpu_places.lift` and `forget`). What it ran is kept: it goes on from
-    there, after its restart.
+    there, after its restart. A restart that was cut short begins again: only what was done of it is lost.
 
     The end that was expected leaves the heap at once, unlike in the plain loop, which skips it when it comes up.
     """
     discard(state.ends, row)
-    _stop(state, row)
+    ran = _stop(state, row)
     _wait(state, row)
     state.job[row].preempted += 1
-    state.job[row].lost += state.job[row].restart
+    unfinished = max(np.int64(0), restart_due(state, row) - ran)
+    state.job[row].lost += state.job[row].restart - unfinished
+
+
+@kernel
+def restart_due(state, row):  # type: ignore[no-untyped-def]
+    """Ticks with which the present attempt begins when it runs next, or began: once preempted it restarts first."""
+    return np.int64(state.job[row].restart if state.job[row].lost else 0)
 
 
 @kernel
 def _stop(state, row):  # type: ignore[no-untyped-def]
-    """Count what a job ran that runs no longer, as run by the attempt and as GPU-ticks in which GPUs were busy."""
+    """Count what a job ran that runs no longer, as run by the attempt and as GPU-ticks in which GPUs were busy.
+
+    The ticks that it ran are returned.
+    """
     ran = state.tally[0].now - state.job[row].resumed
     state.job[row].before += ran
     state.job[row].resumed = -1
     state.tally[0].busy += ran * state.job[row].gpus
+    return ran
 
 
 @kernel
