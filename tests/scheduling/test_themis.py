@@ -74,6 +74,31 @@ def test_the_fair_split_has_the_best_product_and_each_pays_what_it_costs_the_oth
 
 
 @settings(deadline=None, max_examples=50)
+@given(auctions())
+def test_no_other_split_serves_somebody_better_and_nobody_worse(bids):
+    """Pareto efficiency, by counting out."""
+    apps, most = len(bids), bids.shape[1] - 1
+    own = bids[np.arange(apps), partial_allocation(bids).fair]
+    for split in itertools.product(range(most + 1), repeat=apps):
+        if sum(split) <= most:
+            other = bids[np.arange(apps), list(split)]
+            assert not ((other >= own * (1 + 1e-9)).all() and (other > own * (1 + 1e-6)).any())
+
+
+@settings(deadline=None, max_examples=100)
+@given(auctions())
+def test_with_falling_returns_each_gets_its_part_but_for_one_gpu(bids):
+    """Sharing incentive: the fair split and one GPU more are worth 1 / n of all GPUs or more (Caragiannis et al.,
+    "The unreasonable fairness of maximum Nash welfare", EC 2016: envy-free up to one good).
+    """
+    concave = np.cumsum(-np.sort(-np.diff(bids, prepend=0.0, axis=1), axis=1), axis=1)
+    apps, most = len(bids), bids.shape[1] - 1
+    fair = partial_allocation(concave).fair
+    one_more = np.minimum(fair + 1, most)
+    assert (concave[np.arange(apps), one_more] >= concave[:, most] / apps * (1 - 1e-9)).all()
+
+
+@settings(deadline=None, max_examples=50)
 @given(auctions(), st.floats(0.1, 10.0))
 def test_to_say_all_is_worth_more_changes_nothing(bids, factor):
     """Only how values compare within one bid counts."""
