@@ -1,4 +1,4 @@
-"""Helios, openb, SuperCloud, Eagle and DRAC: their words and quirks, and what is left out of each."""
+"""Helios, Acme, openb, SuperCloud, Eagle and DRAC: their words and quirks, and what is left out of each."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from perdure.model.table import TableEnding
 from perdure.traces.read import read
 
 HELIOS = "job_id,user,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue,vc\n"
+SEREN = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n"
+KALOS = (
+    "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,submit_time,start_time,end_time,"
+    "fail_time,stop_time,duration,queue,gpu_time\n"
+)
 OPENB = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
 )
@@ -35,6 +40,33 @@ def test_helios_keeps_gpu_jobs_that_started(file):
     assert (jobs.gpus[0], jobs.nodes[0], jobs.duration_s[0], jobs.start_s[0], jobs.end_s[0]) == (16, 2, 3600, 600, 4200)
     assert (jobs.vc[0], jobs.ending[0]) == ("vcA", TableEnding.KILLED)
     assert jobs.began_s == np.datetime64("2020-03-31T16:00:00", "s").astype(int)  # Shanghai is 8 hours ahead
+
+
+def test_acme_of_seren_says_the_offset_of_its_times(file):
+    times = "2023-03-01 00:18:22+08:00,2023-03-01 00:18:54+08:00,2023-03-01 00:20:51+08:00,117,32,936.0\n"
+    rows = f"1,u5,1,8,128,Other,FAILED,{times}2,u5,1,0,4,Eval,COMPLETED,{times}"
+    trace = read(file("trace_seren.csv", SEREN + rows))
+    jobs = trace.table
+    assert (trace.format, trace.left_out) == ("acme", {"no GPUs": 1})
+    assert (jobs.gpus[0], jobs.cpus[0], jobs.nodes[0], jobs.vc[0]) == (8, 128, 1, "Other")
+    assert (jobs.start_s[0], jobs.duration_s[0], jobs.ending[0]) == (32, 117, TableEnding.FAILED)
+    assert jobs.began_s == np.datetime64("2023-02-28T16:18:22", "s").astype(int)
+
+
+def test_acme_of_kalos_counts_no_wait_as_running(file):
+    """Its duration says 18 s for a job that ran for 8 s and had waited for 10 s."""
+    submit, start, end = "2023-05-17 11:00:58+00:00", "2023-05-17 11:01:08+00:00", "2023-05-17 11:01:16+00:00"
+    rest = "18,10.0,1152.0\n"
+    asked = "u7,8,64,960,1000,100.0,Pretrain"
+    rows = (
+        f"dlc1,{asked},FAILED,{submit},{start},{end},{end},,{rest}"
+        f"dlc2,{asked},RUNNING,{submit},{start},,,,{rest}"
+        f"dlc3,{asked},CANCELLED,{submit},,{end},,{end},{rest}"
+    )
+    trace = read(file("trace_kalos.csv", KALOS + rows))
+    assert (trace.format, trace.left_out) == ("acme", {"never started": 1, "not ended yet": 1})
+    assert (trace.table.duration_s.tolist(), trace.table.start_s.tolist()) == ([8.0], [10.0])
+    assert trace.table.began_s == np.datetime64("2023-05-17T11:00:58", "s").astype(int)
 
 
 def test_openb_pods_that_were_never_scheduled_or_have_no_gpus_are_left_out(file):

@@ -23,6 +23,8 @@ SAMPLES = {
     "7|ann|lab|x|2026-01-01T00:00:00|2026-01-01T00:01:00|60|COMPLETED|cpu=4,gres/gpu=8,node=1\n",
     "helios": "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
     "1,ann,v,16,4,2,TIMEOUT,2020-04-01 00:00:00,2020-04-01 00:10:00,2020-04-01 01:10:00,3600,600\n",
+    "acme": "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n"
+    "1,u5,1,8,128,Other,FAILED,2023-03-01 00:18:22+08:00,2023-03-01 00:18:54+08:00,2023-03-01 00:20:51+08:00,9,2,9\n",
     "openb": "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,"
     "scheduled_time\np0,1,1,1,460,T4,LS,Running,0,900,100\n",
     "gavel": "A (batch size 8)\tpython3 main.py\t-step\t1\t1000\t0.5\t1\n",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from perdure.errors import InputError
 from perdure.traces import (
+    acme,
     drac,
     eagle,
     gavel,
@@ -34,6 +35,7 @@ _ALL = (
     swf.FORMAT,
     sacct.FORMAT,
     helios.FORMAT,
+    acme.FORMAT,
     openb.FORMAT,
     drac.FORMAT,
     drac.CODED,
