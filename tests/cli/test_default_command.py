@@ -5,6 +5,7 @@ import pytest
 from perdure.cli.commands import ENTRIES
 from perdure.cli.events import EventCommands
 from perdure.cli.main import main
+from perdure.cli.whatif import WhatIfCommands
 from perdure.cli.who import WhoCommands
 from perdure.cli.why import WhyCommands
 
@@ -36,18 +37,23 @@ from perdure.cli.why import WhyCommands
         (WhoCommands, "--batch cases --solver 007", "batch cases --solver 007"),
         (WhoCommands, "--study tor --soft-min 9", "tor --soft-min 9"),
         (WhoCommands, "--study colocation days.csv", "colocation days.csv"),
+        (WhatIfCommands, "jobs.csv --cluster 4x8 --policy fifo", "compare jobs.csv --cluster 4x8 --policy fifo"),
+        (WhatIfCommands, "--again figures.json --out again", "again figures.json --out again"),
+        (WhatIfCommands, "jobs.csv --profiles sia --policy sia", "elastic sia jobs.csv --policy sia"),
+        (WhatIfCommands, "--study retry --seeds 2", "retry --seeds 2"),
     ],
 )
 def test_words_are_read_as_they_are_written_today(group, old, new, monkeypatch):
     read = []
     monkeypatch.setattr("typer.core.TyperGroup.parse_args", lambda _self, _ctx, args: read.extend(args))
     commands = {"why": "explain batch follow ranks report excerpt correct", "events": "list follow close replay"}
-    named = {WhyCommands: "why", EventCommands: "events"}.get(group, "")
+    commands["whatif"] = "compare again elastic"
+    named = {WhyCommands: "why", EventCommands: "events", WhatIfCommands: "whatif"}.get(group, "")
     group(commands=dict.fromkeys(commands.get(named, "suspects paths batch").split())).parse_args(None, old.split())
     assert " ".join(read) == new
 
 
-@pytest.mark.parametrize("name", ["why", "who", "events", "study"])
+@pytest.mark.parametrize("name", ["why", "who", "events", "whatif", "study"])
 def test_help_of_a_group_is_short_and_names_no_older_spelling(name, capsys):
     assert ENTRIES[name].where.endswith(":app")
     assert main([name, "--help"]) == 0

@@ -1,4 +1,4 @@
-"""``perdure whatif --profiles``: what is read, what is refused, and the form of the answer."""
+"""``perdure whatif elastic``: what is read, what is refused, and the form of the answer."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_one_workload_of_several(folder, capsys):
         ((), {"policy": "quincy"}, "no policy of that name plans jobs with profiles"),
         ((), {"cluster": "1x4:tpu"}, "no steps on GPU type 'tpu' were measured, only on aws, rtx"),
         ((), {"cluster": "1x4:rtx+1x8:rtx"}, "its nodes differ in their GPUs"),
-        (("--load", "1"), {}, "no --load"),
+        (("--load", "1"), {}, "No such option: --load"),
         (("--retry", "oracle"), {}, "such traces do not say"),
     ],
 )

@@ -49,7 +49,7 @@ TABLES = {
     "report": survey.COLUMNS,
     "notices": notices.COLUMNS, "token": token.COLUMNS, "when": when_answer.BOARD, "when JOB": when_answer.SOONER,
     "when bench": when_bench.DAYS, "keep list": keep_shown.LIST, "keep show": keep_shown.SHOW,
-    "study successors": study_successors.COLUMNS, "whatif --profiles": elastic.FIGURES,
+    "study successors": study_successors.COLUMNS, "whatif elastic": elastic.FIGURES,
     "study retry": study_replays.RETRY_COLUMNS, "study delay": study_replays.DELAY_COLUMNS,
 }  # fmt: skip
 HOSTILE = st.text(alphabet=st.characters(codec="utf-8"), max_size=60) | st.sampled_from(

@@ -147,7 +147,7 @@ def test_figures_do_not_come_again_from_other_inputs_or_another_version(perdure,
     assert (ran.code, "jobs.csv: it has changed" in ran.err) == (2, True)
     (home / "empty.json").write_text("{}")
     assert "it holds no manifest" in perdure("whatif", "--again", "empty.json").err
-    assert "no --policy" in perdure("whatif", "--again", "first/figures.json", "--policy", "fifo").err
+    assert "No such option: --policy" in perdure("whatif", "again", "first/figures.json", "--policy", "fifo").err
 
 
 def test_a_manifest_runs_nobodys_code(perdure, home, trace):
@@ -327,14 +327,16 @@ def test_a_study_stands_beside_what_was_published(perdure, small):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("nonsense", "--study 'nonsense': no study has that name. Use one of: retry, delay."),
-        ("retry --cluster 2x2", "--study retry: its cluster is the published one, 200x8. Omit --cluster."),
+        ("nonsense", "whatif: No such command 'nonsense'. See perdure whatif --help."),
+        ("retry --cluster 2x2", "whatif retry: No such option: --cluster. "),
         ("retry --policy nonsense", "policy 'nonsense': no policy has that name. "),
-        ("delay --policy fifo", "--study delay: its policy is philly, its load one. "),
+        ("delay --policy fifo", "whatif delay: No such option: --policy. "),
+        ("delay --load 1,2", "study delay: 2 loads, and it runs at one. Give one --load."),
         ("delay --load 0", "trace generate: "),
         ("delay --workers slurm", "--workers 'slurm': a study runs in processes of this machine. Write a number, "),
         ("retry --workers 0", "--workers '0': not a number of workers up to 1024. "),
-        ("delay --retry never", "--study delay: a study takes no --retry. Omit --retry."),
+        ("delay --retry never", "whatif delay: No such option: --retry (Possible options: --workers). "),
+        ("retry jobs.csv", "whatif retry: Got unexpected extra argument(s) (jobs.csv). "),
     ],
 )
 def test_a_study_that_cannot_be_made_is_one_line_and_2(perdure, small, words, complaint):
@@ -527,19 +529,15 @@ def test_what_is_wrong_with_a_policy_of_ones_own_is_told_by_its_line(perdure, ho
         ("--policy philly --vc-quota lab=1", "policy philly: no quota for virtual cluster ''. Name GPUs for each."),
         ("--policy fifo --load 0", "--load: 0.0 is not a valid load. Write a number above 0, such as 0.8."),
         ("--policy fifo --load nan", "--load: nan is not a valid load. "),
-        ("--policy fifo --seeds 0", "whatif: Invalid value for '--seeds': "),
+        ("--policy fifo --seeds 0", "whatif compare: Invalid value for '--seeds': "),
         ("--policy fifo --load much", "--load 'much': not a number. Write it like 0.8."),
         (
             "--policy fifo --load 0.5,0.8",
-            "whatif: 2 loads, and at most one --load is taken. See perdure whatif -h",
+            "whatif: 2 loads, and at most one --load is taken. See perdure whatif compare -h",
         ),
         (
             "",
-            "whatif: give --policy. See perdure whatif -h",
-        ),
-        (
-            "--study retry",
-            "whatif: --study is asked for without a trace",
+            "whatif: give --policy. See perdure whatif compare -h",
         ),
     ],
 )

@@ -58,7 +58,7 @@ ENTRIES: Mapping[str, Entry] = {
     "who": Entry("who:app", "Name the components to blame for failures.", asks=True),
     "rules": Entry("rules:rules", "Tell what rules look for, and what to do."),
     "learn": Entry("learn:learn", "Show what the model learned from retries and persons.", asks=True),
-    "whatif": Entry("whatif:whatif", "Replay traces under scheduling policies."),
+    "whatif": Entry("whatif:app", "Replay traces under scheduling policies."),
     "study": Entry("study:app", "Repeat published experiments, and measure planners."),
     "plan": Entry("plan:plan", "Decide one round of a planning policy."),
     "when": Entry("when:app", "Say when jobs will start, and what holds them."),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
+from perdure.cli.comparison_options import ComparisonOptions
 from perdure.cli.comparison_shown import print_comparison
 from perdure.cli.progress import progress
 from perdure.cli.simulated import cluster_named, read_fitting, tell_of, tell_of_compiling
@@ -18,9 +19,8 @@ from perdure.scheduling.slurm.conf import SlurmSite
 from perdure.simulation.comparison import PolicyComparison
 from perdure.simulation.fitting import accepted
 from perdure.simulation.foresight import foresight
-from perdure.simulation.manifest import Manifest, Options
+from perdure.simulation.manifest import Manifest
 from perdure.simulation.policy_file import is_policy_file
-from perdure.simulation.restart_cost import PUBLISHED, RestartCost
 from perdure.simulation.steady import too_short
 from perdure.simulation.sweep import (
     Run,
@@ -38,30 +38,6 @@ from perdure.traces.trace import Trace
 
 _WORTH_A_PROCESS = 20_000  # jobs of a run: fewer are done before a process has begun
 _MAX_SPANS = 50_000  # jobs of a trace: of more, each stretch of running is not kept
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonOptions:
-    """What a user asked for, in their own words where these are names."""
-
-    traces: Sequence[Path]
-    cluster: str | None  # None: the nodes of the slurm.conf
-    policies: Sequence[str]
-    retries: Sequence[str]
-    seeds: int
-    placement: str
-    failures: str
-    load: float | None
-    options: PolicyOptions
-    format: str | None
-    skip_bad: bool
-    jobs_out: Path | None
-    out: Path | None
-    executor: SweepExecutor | None  # None: this process, or one a core where jobs are many
-    slurm_conf: Path | None = None
-    replay_error: bool = False
-    cost: RestartCost = PUBLISHED  # of a preemption
-    words: Options = field(default_factory=dict)  # the options as they were given
 
 
 def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""``perdure whatif --profiles``: policies that choose GPU types, GPUs and batches, on jobs that name an application."""
+"""``perdure whatif elastic``: policies that choose GPU types, GPUs and batches, on jobs that name an application."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FIGURES = (
 
 
 def compare_elastic(
-    traces: Sequence[Path],
+    trace: Path,
     profiles: Path,
     spec: str,
     policies: Sequence[str],
@@ -50,12 +50,10 @@ def compare_elastic(
     *,
     wide: bool,
 ) -> int:
-    """Replay one trace under each policy, and print the figures."""
+    """Replay a trace under each policy, and print the figures."""
     chosen, again = [elastic_named(name) for name in policies], _retry_named(retry)
-    if len(traces) > 1:
-        raise InputError("whatif", f"{len(traces)} traces, and --profiles takes one", "Replay one after another")
     with progress(what="reading"):
-        cluster, jobs, known, traits = _profiled(traces[0], profiles, spec)
+        cluster, jobs, known, traits = _profiled(trace, profiles, spec)
         whole = is_pollux(profiles)  # its simulator counts in seconds
     with progress(len(chosen) if len(chosen) > 1 else None, "replaying"), _silent():
         found = [

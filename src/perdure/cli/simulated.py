@@ -1,4 +1,4 @@
-"""Traces, clusters and lists of numbers as the commands that simulate are given them."""
+"""Traces, clusters, lists of names and of numbers as the commands that simulate are given them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from perdure.cli.text import plain
-from perdure.errors import InputError
+from perdure.errors import ConfigError, InputError
 from perdure.model.cluster import MAX_NODES, Cluster
 from perdure.scheduling.placement.registry import placement_named
 from perdure.simulation.fitting import fitting
@@ -119,6 +119,26 @@ def tell_of(trace: Trace, path: Path) -> None:
         _tell(f"{path}: {rows} left out: {why}")
     for note in trace.notes:
         _tell(f"{path}: {note}")
+
+
+def names_of(option: str, text: str) -> list[str]:
+    """The names of "fifo,srtf" or "never,predicted:0.9,0.1": a number belongs to the name before it."""
+    names: list[str] = []
+    for word in map(str.strip, text.split(",")):
+        if names and word.replace(".", "", 1).isdecimal():
+            names[-1] += f",{word}"
+        else:
+            names.append(word)
+    if not all(names) or len(set(names)) < len(names):
+        raise InputError(option, f"{text!r} has an empty name, or one twice", "Write it like fifo,srtf,las-2d")
+    return names
+
+
+def loads_of(text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--load {text!r}", "not a number", "Write it like 0.8") from None
 
 
 def numbers(option: str, text: str) -> tuple[float, ...]:

@@ -39,12 +39,12 @@ def retry(
 
     Exit codes: 0 measured, 2 usage or bad input.
     """
-    from perdure.cli.study_replays import run_study
-    from perdure.cli.whatif import loads_of, names_of
+    from perdure.cli.simulated import loads_of, names_of
+    from perdure.cli.study_replays import repeat_retry
 
     loads = [] if load is None else loads_of(load)
     policies = [] if policy is None else names_of("--policy", policy)
-    return run_study("retry", loads, seeds, policies, None, workers, as_json, wide=wide)
+    return repeat_retry(loads, policies, seeds, workers, as_json, wide=wide)
 
 
 @app.command("delay")
@@ -60,11 +60,11 @@ def delay(
 
     Exit codes: 0 measured, 2 usage or bad input.
     """
-    from perdure.cli.study_replays import run_study
-    from perdure.cli.whatif import loads_of
+    from perdure.cli.simulated import loads_of
+    from perdure.cli.study_replays import repeat_delay
 
     loads = [] if load is None else loads_of(load)
-    return run_study("delay", loads, seeds, [], cluster, workers, as_json, wide=wide)
+    return repeat_delay(loads, cluster, seeds, workers, as_json, wide=wide)
 
 
 @app.command("tor")

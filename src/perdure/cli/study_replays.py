@@ -25,62 +25,61 @@ DELAY_COLUMNS = (
     word("OF SECONDS (95%)", leave=2), word("OF JOBS (95%)", leave=6), word("OF TRIES (95%)"),
     word("PUBLISHED", leave=1),
 )  # fmt: skip
-STUDIES = ("retry", "delay")
 
 
-def run_study(
-    name: str,
+def repeat_retry(
     loads: Sequence[float],
-    seeds: int | None,
     policies: Sequence[str],
-    cluster: str | None,
+    seeds: int | None,
     workers: str | None,
     as_json: bool,
     *,
     wide: bool = False,
 ) -> int:
-    """Run a study and print it; what is not given is as published. Raises `ConfigError` for what it cannot use."""
-    from perdure.cli.workers import processes_at_hand, processes_named
-    from perdure.studies.retry import RetryStudy
+    """Run Sibylla's experiment and print it; what is not given is as published."""
+    from perdure.studies.retry import retry
 
-    if name not in STUDIES:
-        raise ConfigError(f"--study {name!r}", "no study has that name", f"Use one of: {', '.join(STUDIES)}")
-    given: dict[str, Any] = {"workers": processes_at_hand() if workers is None else processes_named(workers)}
-    given |= {} if seeds is None else {"seeds": seeds}
-    study = (_retry if name == "retry" else _delay)(given, loads, policies, cluster)
+    more: dict[str, Any] = {"loads": tuple(loads)} if loads else {}
+    more |= {"policies": tuple(policies)} if policies else {}
+    with progress(what="replaying") as tell:
+        study = retry(**_given(seeds, workers), **more, progress=tell)
     if as_json:
-        print_json("whatif-study", 1, study=name, **study.to_json())
-    elif isinstance(study, RetryStudy):
+        print_json("whatif-study", 1, study="retry", **study.to_json())
+    else:
         _show_retry(study, wide=wide)
+    return 0
+
+
+def repeat_delay(
+    loads: Sequence[float],
+    cluster: str | None,
+    seeds: int | None,
+    workers: str | None,
+    as_json: bool,
+    *,
+    wide: bool = False,
+) -> int:
+    """Run Philly's experiment and print it; what is not given is as published. Raises `ConfigError` for two loads."""
+    from perdure.studies.delay import delay
+
+    if len(loads) > 1:
+        raise ConfigError("study delay", f"{len(loads)} loads, and it runs at one", "Give one --load")
+    more: dict[str, Any] = {"load": loads[0]} if loads else {}
+    more |= {"cluster": cluster} if cluster is not None else {}
+    with progress(what="replaying") as tell:
+        study = delay(**_given(seeds, workers), **more, progress=tell)
+    if as_json:
+        print_json("whatif-study", 1, study="delay", **study.to_json())
     else:
         _show_delay(study, wide=wide)
     return 0
 
 
-def _retry(
-    given: Mapping[str, Any], loads: Sequence[float], policies: Sequence[str], cluster: str | None
-) -> RetryStudy:
-    from perdure.studies.retry import retry
+def _given(seeds: int | None, workers: str | None) -> Mapping[str, Any]:
+    from perdure.cli.workers import processes_at_hand, processes_named
 
-    if cluster is not None:
-        raise ConfigError("--study retry", "its cluster is the published one, 200x8", "Omit --cluster")
-    more: dict[str, Any] = {"loads": tuple(loads)} if loads else {}
-    more |= {"policies": tuple(policies)} if policies else {}
-    with progress(what="replaying") as tell:
-        return retry(**given, **more, progress=tell)
-
-
-def _delay(
-    given: Mapping[str, Any], loads: Sequence[float], policies: Sequence[str], cluster: str | None
-) -> DelayStudy:
-    from perdure.studies.delay import delay
-
-    if policies or len(loads) > 1:
-        raise ConfigError("--study delay", "its policy is philly, its load one", "Omit --policy, and give one --load")
-    more: dict[str, Any] = {"load": loads[0]} if loads else {}
-    more |= {"cluster": cluster} if cluster is not None else {}
-    with progress(what="replaying") as tell:
-        return delay(**given, **more, progress=tell)
+    given = {"workers": processes_at_hand() if workers is None else processes_named(workers)}
+    return given if seeds is None else given | {"seeds": seeds}
 
 
 def _show_retry(study: RetryStudy, *, wide: bool) -> None:
