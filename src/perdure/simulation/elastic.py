@@ -311,21 +311,26 @@ def replay_elastic(
                 running[row].give(plan.get(row), types, now_s)
         if rounds > _MOST_ROUNDS:
             raise ElasticError(f"policy {policy.name}", f"{len(there)} jobs never end", "Fix the policy")
-    alone = np.array([each.seen.alone_s.min() for each in running])
+    return _result(policy, jobs, running, rounds, cluster.total_gpus)
+
+
+def _result(
+    policy: ElasticPolicy, jobs: AdaptiveJobs, over: Sequence[_Running], rounds: int, total_gpus: int
+) -> ElasticResult:
     return ElasticResult(
         policy.name,
         jobs.submit_s,
-        np.array([each.started_s for each in running]),
-        np.array([each.end_s for each in running]),
+        np.array([each.started_s for each in over]),
+        np.array([each.end_s for each in over]),
         jobs.gpus,
-        alone,
-        np.array([each.seen.restarts for each in running], np.int64),
-        np.array([each.gpu_s for each in running]),
-        np.array([each.restart_gpu_s for each in running]),
-        np.array([each.attempts for each in running], np.int64),
-        np.array([np.isnan(each.failed_s) for each in running]),
+        np.array([each.seen.alone_s.min() for each in over]),
+        np.array([each.seen.restarts for each in over], np.int64),
+        np.array([each.gpu_s for each in over]),
+        np.array([each.restart_gpu_s for each in over]),
+        np.array([each.attempts for each in over], np.int64),
+        np.array([np.isnan(each.failed_s) for each in over]),
         rounds,
-        cluster.total_gpus,
+        total_gpus,
         tuple(getattr(policy, "gaps", ())),
     )
 

@@ -171,10 +171,7 @@ def examine(
     if says_nothing and (word := last_word(text, attempt)) is not None:
         return Finding(_with_output(_of_last_word(word, weights), output, remarks), reading)
     ruled = _raised(named, hits, rules) if named is not None else None
-    primary = (explained(ruled, hits, _passed(in_order.hits, hits, report), text) if is_open(ruled) else None) or ruled
-    if is_death_from_outside(primary) and (told := told_by_node(hits, _passed(in_order.hits, hits, report), text)):
-        primary = told
-    primary = outside_of_nodes(narrowed(primary, hits), hits) if isinstance(primary, Hit) else primary
+    primary = _refined(ruled, hits, _passed(in_order.hits, hits, report), text)
     if primary is None and (test := of_last_test(attempt, output.ends_with_test)) is not None:
         return Finding(_with_output(_of_cause(test, weights), output, remarks), reading)
     if primary is None:
@@ -239,6 +236,14 @@ def _around(context: Context, attempt: Attempt | None, primary: Sign) -> Context
     if isinstance(primary, Hit) and primary.cause.wider in OF_SERVICES:
         context = replace(context, answered=answered_before(primary))
     return context
+
+
+def _refined(ruled: Sign | None, hits: Sequence[Hit], passed: set[int], text: LogText) -> Sign | None:
+    """The primary cause, by what the log says beyond the rules: `passed` are numbers of lines that are no cause."""
+    primary = (explained(ruled, hits, passed, text) if is_open(ruled) else None) or ruled
+    if is_death_from_outside(primary) and (told := told_by_node(hits, passed, text)):
+        primary = told
+    return outside_of_nodes(narrowed(primary, hits), hits) if isinstance(primary, Hit) else primary
 
 
 def _passed(found: Sequence[Hit], counted: Sequence[Hit], report: LauncherReport | None) -> set[int]:
