@@ -7,6 +7,7 @@ import functools
 import gzip
 import hashlib
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from perdure import __version__
 from perdure.cli import workers
 from perdure.installation import install_command
+from perdure.simulation.failures import FAILURE_WORDS
 from perdure.studies import delay as study_delay
 from perdure.studies import retry as study_retry
 from perdure.traces import columns
@@ -251,6 +253,12 @@ def test_retries_are_compared_on_the_failures_of_a_model(perdure, home):
     assert [run["wasted_gpu_h"] * 3600 for run in runs] == pytest.approx([4 + 6, 4 + 3, 4 + 6, 4 + 3, 4 + 3])
     none = perdure(*words, "--failures", "none").json["runs"][0]
     assert none["success_rate"] == 1
+
+
+def test_help_names_every_failure_model(perdure):
+    said = " ".join(perdure("whatif", "compare", "--help").out.split())
+    for name in FAILURE_WORDS:
+        assert re.search(rf"What fails: [^.]*{re.escape(name)}\b", said)
 
 
 def test_a_page_with_pictures(perdure, home, trace):

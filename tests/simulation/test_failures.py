@@ -12,6 +12,7 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable, TableEnding
 from perdure.simulation.failures import (
     DAY_S,
+    FAILURE_WORDS,
     GPU_FAULTS_PER_DAY,
     NODE_FAULT,
     NODE_FAULTS_PER_DAY,
@@ -27,7 +28,7 @@ from perdure.simulation.simulate import simulate
 from perdure.traces.failure_table import REASONS, SHARE_FAILING
 from tests.simulation.tables import jobs, tables, with_attempts
 
-MODELS = ["none", "recorded", "philly", "nodes", "philly+nodes"]
+MODELS = list(FAILURE_WORDS)
 
 
 def many(n: int, duration_s: float = 3600.0, ending: int = 0, gpus: int = 1) -> JobTable:

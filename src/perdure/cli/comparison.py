@@ -12,16 +12,13 @@ from perdure.cli.progress import progress
 from perdure.cli.simulated import cluster_named, read_fitting, tell_of, tell_of_compiling
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
-from perdure.model.table import JobTable
 from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.scheduling.slurm.conf import SlurmSite
 from perdure.simulation.comparison import PolicyComparison
 from perdure.simulation.fitting import accepted
-from perdure.simulation.foresight import foresight
 from perdure.simulation.manifest import Manifest
 from perdure.simulation.policy_file import is_policy_file
-from perdure.simulation.steady import too_short
 from perdure.simulation.sweep import (
     Run,
     Serial,
@@ -31,7 +28,6 @@ from perdure.simulation.sweep import (
     at_load,
     cases,
     check_names,
-    facts,
     sweep,
 )
 from perdure.traces.trace import Trace
@@ -75,16 +71,16 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
 
         write_jobs(asked.jobs_out, asked.traces, tables, runs)
     manifest = Manifest.of(asked.words, _inputs(asked), cluster)
-    found = PolicyComparison(
+    found = PolicyComparison.of(
         [str(path) for path in asked.traces],
         tables,
         runs,
-        as_it_was(tables, cluster),
-        facts(asked.cluster or str(asked.slurm_conf), asked.placement, asked.failures, asked.load, asked.cost),
-        foresight(tables, asked.policies, options),
-        _warnings(asked.traces, tables),
-        None if site is None else {"not_modelled": site.unmodelled, "ignored": site.ignored},
-        manifest,
+        setting,
+        asked.cluster or str(asked.slurm_conf),
+        asked.load,
+        was=as_it_was(tables, cluster),
+        slurm_conf=None if site is None else {"not_modelled": site.unmodelled, "ignored": site.ignored},
+        manifest=manifest,
     )
     if asked.out is not None:
         from perdure.simulation.report import write_report
@@ -93,11 +89,6 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
     if asked.replay_error:
         _must_be_recorded(runs)
     print_comparison(found, as_json, asked.replay_error, wide=wide)
-
-
-def _warnings(traces: Sequence[Path], tables: Sequence[JobTable]) -> list[str]:
-    found = [(path.name, too_short(table)) for path, table in zip(traces, tables, strict=True)]
-    return [f"{name}: {what}" if len(tables) > 1 else what for name, what in found if what is not None]
 
 
 def _inputs(asked: ComparisonOptions) -> list[Path]:

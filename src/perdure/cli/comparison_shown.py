@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
 from pathlib import Path
-from statistics import fmean
-
-from numpy.random import Generator, Philox
 
 from perdure.cli.output import print_json, print_line, print_table
 from perdure.cli.table import word
 from perdure.simulation.comparison import PolicyComparison
-from perdure.simulation.metrics import Metrics, interval
 from perdure.simulation.recorded import AS_IT_WAS
 from perdure.simulation.replay_error import ReplayError
-from perdure.simulation.sweep import Run, SweepCase, over_seeds
+from perdure.simulation.seed_means import Interval, SeedMeans, over_seeds
+from perdure.simulation.sweep import Run, SweepCase
 from perdure.simulation.verdict import PolicyVerdict, length, share_of
 
 FIGURES = (
@@ -67,26 +64,26 @@ def print_comparison(found: PolicyComparison, as_json: bool, in_groups: bool, *,
 
 def _print_figures(traces: Sequence[str], found: PolicyComparison, *, wide: bool) -> None:
     runs, was = found.runs, found.was
-    everything = {**over_seeds(was), **over_seeds(runs)}
-    together = [((case.policy, traces[case.trace], case.retry), case, told) for case, told in everything.items()]
-    telling = [place for place in (1, 2) if len({names[place] for names, _, _ in together}) > 1]
+    everything = [*over_seeds(was), *over_seeds(runs)]
+    together = [((each.case.policy, traces[each.case.trace], each.case.retry), each) for each in everything]
+    telling = [place for place in (1, 2) if len({names[place] for names, _ in together}) > 1]
     shown = (0, *telling)
-    marks = _marks(found.verdicts, [case for _, case, _ in together])
+    marks = _marks(found.verdicts, [each.case for each in everything])
     rows = (
         (
             *(names[place] for place in shown),
             *figures[:2],
-            *marks.get(case, ("", ""))[: 2 * bool(found.verdicts)],
+            *marks.get(each.case, ("", ""))[: 2 * bool(found.verdicts)],
             *figures[2:],
         )
-        for names, case, told in together
-        for figures in [tuple(_figures(told))]
+        for names, each in together
+        for figures in [tuple(_figures(each))]
     )
     columns = (*FIGURES[:2], *(AGAINST_FIRST if found.verdicts else ()), *FIGURES[2:])
     print_table((*(NAMES[place] for place in shown), *columns), rows, wide=wide)
     if len(runs) > len(together) - len(was):
         seeds = len(runs) // (len(together) - len(was))
-        print_line(f"Means over {seeds} seeds{_of_intervals(told for _, _, told in together)}.")
+        print_line(f"Means over {seeds} seeds{_of_intervals(everything)}.")
 
 
 def _marks(found: Mapping[int, PolicyVerdict], those: Sequence[SweepCase]) -> dict[SweepCase, tuple[str, str]]:
@@ -138,32 +135,28 @@ def _print_error(run: Run, error: ReplayError, *, wide: bool) -> None:
     print_line(error.says)
 
 
-def _of_intervals(groups: Iterable[Sequence[Metrics]]) -> str:
-    if any(len({(each.jct_s.mean, each.wait_s.mean) for each in found}) > 1 for found in groups):
+def _of_intervals(found: Sequence[SeedMeans]) -> str:
+    if any(low < high for each in found for low, high in (each.jct_interval_s, each.wait_interval_s)):
         return "; in brackets the interval at 95%, by bootstrap"
     return ", which all gave the same"
 
 
-def _figures(found: Sequence[Metrics]) -> Iterator[object]:
-    """The cells of one row; of several seeds their means."""
-    yield found[0].jobs
-    yield _between([each.jct_s.mean for each in found])
-    for name in ("p50", "p90", "p95", "p99"):
-        yield length(fmean(getattr(each.jct_s, name) for each in found))
-    yield _between([each.wait_s.mean for each in found])
-    yield length(fmean(each.wait_s.p99 for each in found))
-    yield f"{fmean(each.slowdown.mean for each in found):.1f}"
-    yield round(fmean(each.preemptions for each in found))
-    yield length(fmean(each.makespan_s for each in found))
-    for name in ("utilisation", "used_in_window", "goodput"):
-        yield f"{fmean(getattr(each, name) for each in found):.1%}"
-    yield f"{fmean(m.wasted_gpu_h for m in found):.0f} GPU h"
-    yield f"{fmean(m.success_rate for m in found):.1%}"
+def _figures(found: SeedMeans) -> Iterator[object]:
+    """The cells of one row."""
+    yield found.jobs
+    yield _between(found.jct_s.mean, found.jct_interval_s)
+    yield from map(length, (found.jct_s.p50, found.jct_s.p90, found.jct_s.p95, found.jct_s.p99))
+    yield _between(found.wait_s.mean, found.wait_interval_s)
+    yield length(found.wait_s.p99)
+    yield f"{found.slowdown:.1f}"
+    yield found.preemptions
+    yield length(found.makespan_s)
+    yield from (f"{share:.1%}" for share in (found.utilisation, found.used_in_window, found.goodput))
+    yield f"{found.wasted_gpu_h:.0f} GPU h"
+    yield f"{found.success_rate:.1%}"
 
 
-def _between(seconds: Sequence[float]) -> str:
-    """A mean, and its interval where there are several values that differ."""
-    if len(set(seconds)) == 1:
-        return length(seconds[0])
-    low, high = interval(seconds, Generator(Philox(key=0)))
-    return f"{length(fmean(seconds))} ({length(low)} to {length(high)})"
+def _between(mean: float, interval: Interval) -> str:
+    """A mean, and its interval where seeds differ."""
+    low, high = interval
+    return f"{length(mean)} ({length(low)} to {length(high)})" if low < high else length(mean)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from perdure.model.table import JobTable
+from perdure.simulation.foresight import foresight
 from perdure.simulation.manifest import Manifest
-from perdure.simulation.sweep import Run, verdicts
+from perdure.simulation.restart_cost import FREE
+from perdure.simulation.steady import too_short
+from perdure.simulation.sweep import Run, Setting, verdicts
 from perdure.simulation.verdict import PolicyVerdict
 
 
@@ -26,6 +30,29 @@ class PolicyComparison:
     slurm_conf: Mapping[str, Sequence[str]] | None = None  # keys of the file that are left out of account
     manifest: Manifest | None = None
     verdicts: Mapping[int, PolicyVerdict] = field(init=False)  # by the place of the trace; none of a policy alone
+
+    @classmethod
+    def of(
+        cls,
+        traces: Sequence[str],
+        tables: Sequence[JobTable],
+        runs: Sequence[Run],
+        setting: Setting,
+        cluster: str,
+        load: float | None,
+        **further: Any,
+    ) -> PolicyComparison:
+        """The runs of a sweep, with what a reader should know of its setting, `cluster` and `load` as they were given.
+
+        `further` are fields that only some comparisons have.
+        """
+        policies = list(dict.fromkeys(run.case.policy for run in runs))
+        known = foresight(tables, policies, setting.options)
+        short = [(Path(trace).name, too_short(table)) for trace, table in zip(traces, tables, strict=True)]
+        warnings = [f"{name}: {what}" if len(traces) > 1 else what for name, what in short if what is not None]
+        return cls(
+            traces, tables, runs, facts=_facts(setting, cluster, load), foresight=known, warnings=warnings, **further
+        )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "verdicts", verdicts(self.runs))
@@ -73,3 +100,14 @@ class PolicyComparison:
         if self.manifest is not None:
             further["manifest"] = self.manifest.to_json()
         return {"runs": told(self.runs), "details": [run.details() for run in self.runs], **further}
+
+
+def _facts(setting: Setting, cluster: str, load: float | None) -> dict[str, str]:
+    """What all runs share, as a report says it."""
+    return {
+        "cluster": cluster,
+        "placement": setting.placement,
+        "failures": setting.failures,
+        "load": "as recorded" if load is None else f"{load:g}",
+        "a preemption costs": f"{setting.cost} s" if setting.cost != FREE else "nothing",
+    }

@@ -10,7 +10,7 @@ bound to a node runs elsewhere. Where nodes are simulated, `faults` says whether
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -204,6 +204,16 @@ def with_node_faults(failures: Failures, seed: int) -> Failures:
 
 
 MODELS: dict[str, FailureModel] = {"none": nothing_fails, "recorded": recorded, "philly": philly}
+"""What fails by itself."""
+
+FAILURE_WORDS: Mapping[str, str] = {
+    "recorded": "those of the trace",
+    "none": "nothing fails",
+    "philly": "drawn as in Philly's study",
+    "nodes": "those of the trace, and node failures",
+    "philly+nodes": "drawn as in Philly's study, and node failures",
+}
+"""The names that people are offered, the usual one first, with what each means."""
 
 
 def _completed(table: JobTable) -> Attempts:

@@ -83,14 +83,6 @@ class Run:
         return {**self.metrics.details(), "use_by_day": [{"day": first + n, "used": x} for n, x in enumerate(shares)]}
 
 
-def over_seeds(runs: Sequence[Run]) -> dict[SweepCase, list[Metrics]]:
-    """The figures of each case, by the case with seed 0: its seeds stand together, in the order of the runs."""
-    found: dict[SweepCase, list[Metrics]] = {}
-    for run in runs:
-        found.setdefault(replace(run.case, seed=0), []).append(run.metrics)
-    return found
-
-
 def labels(found: Sequence[SweepCase]) -> list[str]:
     """A short name for each case: its policy, and its retry policy where they differ."""
     if len({case.retry for case in found}) == 1:
@@ -106,14 +98,6 @@ def verdicts(runs: Sequence[Run]) -> dict[int, PolicyVerdict]:
             found.setdefault(run.case.trace, {}).setdefault(replace(run.case, seed=0), []).append(run.totals)
     several = {trace: of for trace, of in found.items() if len(of) > 1}
     return {trace: judge(labels([*of]), [*of.values()]) for trace, of in several.items()}
-
-
-def facts(cluster: str, placement: str, failures: str, load: float | None, cost: RestartCost) -> dict[str, str]:
-    """What all runs share, as a report says it."""
-    came = "as recorded" if load is None else f"{load:g}"
-    again = f"{cost} s" if cost != FREE else "nothing"
-    shared = {"cluster": cluster, "placement": placement, "failures": failures, "load": came}
-    return {**shared, "a preemption costs": again}
 
 
 def cases(

@@ -35,7 +35,6 @@ from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.whatif.comparison_store import PICTURES, RECORD, SUMMARY
 from perdure.service.whatif.limits import WhatifSettings
 from perdure.service.whatif.question import (
-    FAILURE_NAMES,
     MAX_RUNS,
     PLACEMENT_NAMES,
     RETRY_NAMES,
@@ -44,6 +43,7 @@ from perdure.service.whatif.question import (
     policy_names,
 )
 from perdure.service.whatif.worker import compare, compared
+from perdure.simulation.failures import FAILURE_WORDS
 from perdure.simulation.policy_file import is_policy_file
 from perdure.simulation.report import TITLES
 from perdure.simulation.restart_cost import PUBLISHED
@@ -111,7 +111,7 @@ def test_all_that_is_offered_can_be_asked(place):
     assert offer["history_jobs"] == 4
     assert offer["policies"] == list(policy_names())
     for placement in PLACEMENT_NAMES:
-        for failures in FAILURE_NAMES:
+        for failures in FAILURE_WORDS:
             question = ComparisonQuestion(
                 cluster="6x8",
                 retries=RETRY_NAMES,
@@ -559,7 +559,6 @@ def test_words_are_of_names_that_are_offered():
     offered = {
         "policy": (policy_names(), POLICY_WORDS),
         "retry": (RETRY_NAMES, RETRY_WORDS),
-        "failures": (FAILURE_NAMES, pages.FAILURE_WORDS),
         "placement": (PLACEMENT_NAMES, pages.PLACEMENT_WORDS),
     }
     for names, words in offered.values():

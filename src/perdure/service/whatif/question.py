@@ -10,7 +10,7 @@ from perdure.errors import ConfigError, InputError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.registry import COUNT, PLACEMENTS, placement_named
 from perdure.scheduling.policies import POLICIES, policy_named
-from perdure.simulation.failures import MODELS, model_named
+from perdure.simulation.failures import model_named
 from perdure.simulation.retries import retry_named
 from perdure.simulation.sweep import RECORDED
 from perdure.traces.read import FORMATS
@@ -23,7 +23,6 @@ ID = r"^[0-9a-f]{16}$"
 
 PLACEMENT_NAMES = (COUNT, *PLACEMENTS)
 RETRY_NAMES = (RECORDED, "never", "always:3", "oracle", "predicted", "service")
-FAILURE_NAMES = (RECORDED, *(name for name in MODELS if name != RECORDED), "nodes", "philly+nodes")
 
 Name = Annotated[str, Field(min_length=1, max_length=40)]
 Id = Annotated[str, Field(pattern=ID)]

@@ -14,15 +14,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
-
-from numpy.random import Generator, Philox
 
 from perdure.errors import MissingExtra, PerdureError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.registry import placement_named
-from perdure.scheduling.policies import PolicyOptions
 from perdure.service.whatif.comparison import (
     HISTORY,
     ORDER,
@@ -41,12 +37,10 @@ from perdure.service.whatif.question import check
 from perdure.simulation.charts import MAX_RUNS
 from perdure.simulation.comparison import PolicyComparison
 from perdure.simulation.fitting import fitting
-from perdure.simulation.foresight import foresight
-from perdure.simulation.metrics import Metrics, MetricSpread, interval
 from perdure.simulation.report import make_report
 from perdure.simulation.restart_cost import PUBLISHED
-from perdure.simulation.steady import too_short
-from perdure.simulation.sweep import Run, Setting, SweepCase, at_load, cases, facts, over_seeds, run_case
+from perdure.simulation.seed_means import SeedMeans, over_seeds
+from perdure.simulation.sweep import Run, Setting, at_load, cases, run_case
 from perdure.traces.trace import Trace
 
 _MAX_SPANS = 20_000  # jobs of a trace: of more, each stretch of running is not kept
@@ -87,13 +81,8 @@ def compare(order: ComparisonRequest, tell: Callable[[Progress], None]) -> None:
         tell(Progress(phase="simulating", done=len(runs), of=len(wanted)))
         runs.append(run_case([table], drawn if case in shown else setting, case))
     tell(Progress(phase="drawing", done=len(runs), of=len(wanted)))
-    shared = facts(ask.cluster, ask.placement, ask.failures, ask.load, PUBLISHED)
     trace = "trace" if ask.upload else HISTORY
-    known = foresight([table], ask.policies, PolicyOptions())
-    short = too_short(table)
-    comparison = PolicyComparison(
-        [trace], [table], runs, facts=shared, foresight=known, warnings=[] if short is None else [short]
-    )
+    comparison = PolicyComparison.of([trace], [table], runs, setting, ask.cluster, ask.load)
     pictures, missing = _draw(comparison)
     _write(found, cluster, comparison, pictures, missing)
 
@@ -159,7 +148,7 @@ def _told(run: Run) -> dict[str, Any]:
 
 def compared(runs: Sequence[Run]) -> list[Figures]:
     """The figures of each policy, its seeds taken together, next to those of the first."""
-    found = [_figures(case, metrics) for case, metrics in over_seeds(runs).items()]
+    found = [_figures(each) for each in over_seeds(runs)]
     first = found[0]
     return [first] + [
         each.model_copy(
@@ -172,29 +161,23 @@ def compared(runs: Sequence[Run]) -> list[Figures]:
     ]
 
 
-def _figures(case: SweepCase, found: Sequence[Metrics]) -> Figures:
-    low, high = interval([each.jct_s.mean for each in found], Generator(Philox(key=0)))
+def _figures(found: SeedMeans) -> Figures:
+    low, high = found.jct_interval_s
     return Figures(
-        policy=case.policy,
-        retry=case.retry,
-        finished=round(fmean(each.finished for each in found)),
-        jct_s=_mean([each.jct_s for each in found]),
+        policy=found.case.policy,
+        retry=found.case.retry,
+        finished=found.finished,
+        jct_s=Spread(**found.jct_s.to_json()),
         jct_low=low,
         jct_high=high,
         jct_change=None,
-        wait_s=_mean([each.wait_s for each in found]),
+        wait_s=Spread(**found.wait_s.to_json()),
         wait_change=None,
-        makespan_s=fmean(each.makespan_s for each in found),
-        utilisation=fmean(each.utilisation for each in found),
-        goodput=fmean(each.goodput for each in found),
-        wasted_gpu_h=fmean(each.wasted_gpu_h for each in found),
-        success_rate=fmean(each.success_rate for each in found),
-    )
-
-
-def _mean(spreads: Sequence[MetricSpread]) -> Spread:
-    return Spread(
-        **{name: fmean(getattr(each, name) for each in spreads) for name in ("mean", "p50", "p90", "p95", "p99")}
+        makespan_s=found.makespan_s,
+        utilisation=found.utilisation,
+        goodput=found.goodput,
+        wasted_gpu_h=found.wasted_gpu_h,
+        success_rate=found.success_rate,
     )
 
 

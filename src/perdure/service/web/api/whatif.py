@@ -21,13 +21,13 @@ from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.whatif.comparison_store import REPORT, RESULT
 from perdure.service.whatif.limits import MIB
 from perdure.service.whatif.question import (
-    FAILURE_NAMES,
     ID,
     PLACEMENT_NAMES,
     RETRY_NAMES,
     ComparisonQuestion,
     policy_names,
 )
+from perdure.simulation.failures import FAILURE_WORDS
 from perdure.traces.read import FORMATS
 
 router = APIRouter(tags=["what-if"])
@@ -53,7 +53,7 @@ def get_offer(web: Here, identity: Viewer) -> Offer:  # noqa: ARG001
         policies=list(policy_names()),
         placements=list(PLACEMENT_NAMES),
         retries=list(RETRY_NAMES),
-        failures=list(FAILURE_NAMES),
+        failures=list(FAILURE_WORDS),
         formats=[FormItem(name=form.name, about=form.about) for form in FORMATS.values()],
         upload_bytes=queue.settings.upload_mib * MIB,
         missing=[module for module in SIM if find_spec(module) is None],

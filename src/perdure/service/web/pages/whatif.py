@@ -22,24 +22,17 @@ from perdure.service.web.pages.render import done, is_htmx, page
 from perdure.service.web.state import Here, Viewer, WebState
 from perdure.service.whatif.comparison import Comparison, Figures
 from perdure.service.whatif.question import (
-    FAILURE_NAMES,
     MAX_SEEDS,
     PLACEMENT_NAMES,
     RETRY_NAMES,
     ComparisonQuestion,
     policy_names,
 )
+from perdure.simulation.failures import FAILURE_WORDS
 from perdure.traces.read import FORMATS
 
 router = APIRouter()
 
-FAILURE_WORDS: Mapping[str, str] = {
-    "recorded": "those of the trace",
-    "none": "nothing fails",
-    "philly": "drawn as in Philly's study",
-    "nodes": "those of the trace, and node failures",
-    "philly+nodes": "drawn as in Philly's study, and node failures",
-}
 PLACEMENT_WORDS: Mapping[str, str] = {
     "count": "GPUs are only counted",
     "first-fit": "first fit",
@@ -151,7 +144,7 @@ def whatif_page(
         policies=[(name, *POLICY_WORDS.get(name, (name, ""))) for name in policy_names()],
         retries=[(name, *RETRY_WORDS.get(name, (name, ""))) for name in RETRY_NAMES],
         placements=[(name, PLACEMENT_WORDS.get(name, "")) for name in PLACEMENT_NAMES],
-        failures=[(name, FAILURE_WORDS.get(name, "")) for name in FAILURE_NAMES],
+        failures=list(FAILURE_WORDS.items()),
         formats=[(form.name, form.about) for form in FORMATS.values()],
         upload_mib=queue.settings.upload_mib,
         max_seeds=MAX_SEEDS,
