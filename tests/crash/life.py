@@ -11,7 +11,6 @@ from sqlalchemy import event
 
 from perdure.errors import ClusterBusy, PerdureError
 from perdure.model.actions import Outcome, OutcomeStatus
-from perdure.retry.rules import RetryRules
 from perdure.service.access.auth import Identity, Role
 from perdure.service.core.caps import Caps
 from perdure.service.core.controller import unfinished
@@ -24,6 +23,7 @@ from perdure.triage.judge import judge
 from tests.copying import replace
 from tests.crash.remote import RemoteBackend
 from tests.crash.world import CLUSTER
+from tests.dst.service import RULES
 
 TICK_S = 5.0
 PROGRAM, ROOT = "desk", Identity("root", Role.OPERATOR)
@@ -31,18 +31,7 @@ QUIET_LOOKS = 12  # longer than an attempt may be missing before it counts as en
 MANY = 1_000_000
 
 SETTINGS = ControllerSettings(  # budgets out of the way: what is due is due
-    retry=RetryRules(
-        max_infrastructure_retries=MANY,
-        max_user_retries=MANY,
-        max_probes=MANY,
-        per_user_per_hour=MANY,
-        per_node_per_hour=MANY,
-        per_cluster_per_hour=MANY,
-        cluster_floor_per_hour=MANY,
-        back_off_s=1.0,
-        back_off_cap_s=30.0,
-        repeat_odds=1.0,
-    ),
+    retry=RULES,
     action_ttl_s=1e9,
     vanish_grace_s=30.0,
 )

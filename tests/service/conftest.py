@@ -5,6 +5,7 @@ import itertools
 import pytest
 from sqlalchemy import Engine, event
 
+from perdure.service.store.journal import Journal
 from tests.conftest import require
 from tests.service import postgres
 from tests.service.clusters_apart import mixed_by
@@ -30,6 +31,13 @@ def postgres_database(postgres_url):
 def where(request, tmp_path):
     """Where a journal can be opened, once for each kind of database."""
     return tmp_path / "state" if request.param == "sqlite" else request.getfixturevalue("postgres_database")
+
+
+@pytest.fixture
+def journal(where):
+    opened = Journal.open(where, "c")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.blame.window import MOST_ENTRIES, Window, window
-from perdure.errors import InputError, MissingExtra
-from perdure.installation import to_install
+from perdure.errors import InputError
+from perdure.in_memory_db import duckdb_in_memory
 
 if TYPE_CHECKING:
     import duckdb
@@ -143,28 +143,13 @@ def _check_columns(db: duckdb.DuckDBPyConnection, path: Path, file: str, wanted:
 
 @contextmanager
 def _database(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in memory that fetches nothing from anywhere; rows keep the order of the file.
+    """A database to read a Parquet file with. Raises `InputError` with the file's name, and `MemoryError`."""
 
-    Errors of DuckDB become `InputError` with the file's name; memory that runs out stays `MemoryError`.
-    """
-    try:
-        import duckdb
-    except ImportError as err:
-        raise MissingExtra("who", "DuckDB is not installed", to_install("sim")) from err
-    if not path.is_file():
-        what = "a directory, and no file" if path.is_dir() else "no such file"
-        raise InputError(str(path), what, "Name a Parquet file that you may read")
-    settings: dict[str, Any] = {
-        "threads": 1,
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "preserve_insertion_order": True,
-    }
-    with duckdb.connect(config=settings) as db:
-        try:
-            yield db
-        except duckdb.OutOfMemoryException as err:
-            raise MemoryError(str(err)) from err
-        except duckdb.Error as err:
-            what = f"not a Parquet file that can be read ({str(err).splitlines()[0]})"
-            raise InputError(str(path), what, "Write it again as Parquet") from err
+    def refused(what: str) -> InputError:
+        return InputError(str(path), f"not a Parquet file that can be read ({what})", "Write it again as Parquet")
+
+    with duckdb_in_memory("who", refused) as db:
+        if not path.is_file():
+            what = "a directory, and no file" if path.is_dir() else "no such file"
+            raise InputError(str(path), what, "Name a Parquet file that you may read")
+        yield db

@@ -8,8 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -18,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.errors import InputError, MissingExtra
-from perdure.installation import to_install
+from perdure.errors import InputError
+from perdure.in_memory_db import duckdb_in_memory
 from perdure.traces.source import GZIP, TraceSource, open_source, too_large
 from perdure.traces.trace import Sieve
 
@@ -47,31 +46,6 @@ class ColumnKind(Enum):
 TEXT, LONG_TEXT, NUMBER, INSTANT = ColumnKind
 _TYPES = {TEXT: "VARCHAR", LONG_TEXT: "VARCHAR", NUMBER: "DOUBLE", INSTANT: "TIMESTAMP"}
 _WORDS = {"VARCHAR": "a text", "DOUBLE": "a number", "TIMESTAMP": "a time like 2017-10-09 07:01:55"}
-
-
-@contextmanager
-def database(refused: Callable[[str], InputError]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in memory that fetches nothing from anywhere; what it cannot read or write is `refused`.
-
-    Raises `MissingExtra` without DuckDB, and `MemoryError`.
-    """
-    try:
-        import duckdb
-    except ImportError as err:
-        raise MissingExtra("traces", "DuckDB is not installed", to_install("sim")) from err
-    settings: dict[str, Any] = {
-        "threads": 1,
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "preserve_insertion_order": True,
-    }
-    with duckdb.connect(config=settings) as db:
-        try:
-            yield db
-        except duckdb.OutOfMemoryException as err:
-            raise MemoryError(str(err)) from err
-        except duckdb.Error as err:
-            raise refused(str(err).split("\n", 1)[0]) from err
 
 
 def load(
@@ -176,7 +150,7 @@ def _from_csv(
     query = f"""SELECT {_select(kinds, names)} FROM read_csv(?, columns={types}, header=true, auto_detect=false,
         delim=',', quote='"', escape='"', nullstr=?, store_rejects=true, compression=?)"""  # noqa: S608
     packed = "gzip" if source.packing == GZIP else "none"
-    with source.unpacked() as path, database(source.damaged) as db:
+    with source.unpacked() as path, duckdb_in_memory("traces", source.damaged) as db:
         found = db.execute(query, [str(path).translate(_GLOB), list(nothing), packed]).fetchnumpy()
         rejects = db.execute(
             "SELECT line, column_name, error_type, error_message FROM reject_errors ORDER BY line"
@@ -215,7 +189,7 @@ def _from_parquet(source: TraceSource, kinds: Mapping[str, ColumnKind]) -> dict[
 
     columns = {name: f"try_cast({quoted(name)} AS {_TYPES[kind]})" for name, kind in kinds.items()}
     query = f"SELECT {_select(kinds, columns)} FROM read_parquet(?)"  # noqa: S608
-    with database(source.damaged) as db:
+    with duckdb_in_memory("traces", source.damaged) as db:
         found = db.execute(query, [str(source.path).translate(_GLOB)]).fetchnumpy()
     return {name: found[f"w{place}"] for place, name in enumerate(kinds)}
 
@@ -228,7 +202,7 @@ def look(path: Path | str, most_bytes: int | None = None) -> TraceSource:
     source = open_source(path, most_bytes)
     if not source.parquet:
         return source
-    with database(source.damaged) as db:
+    with duckdb_in_memory("traces", source.damaged) as db:
         db.execute("SELECT * FROM read_parquet(?) LIMIT 0", [str(path).translate(_GLOB)])
         names = [column[0] for column in db.description or ()]
         if most_bytes is not None:

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.errors import InputError
+from perdure.in_memory_db import duckdb_in_memory
 from perdure.model.table import Attempts, JobTable, TableEnding
-from perdure.traces.columns import LONG_TEXT, NUMBER, TEXT, database, load
+from perdure.traces.columns import LONG_TEXT, NUMBER, TEXT, load
 from perdure.traces.source import TraceSource
 from perdure.traces.texts import mapped
 from perdure.traces.trace import MAX_S, Format, Sieve, Trace, gather, whole_counts
@@ -76,7 +77,7 @@ def write(table: JobTable, path: Path | str) -> None:
     """
     form = check_path(path)
     target = "'" + str(path).replace("'", "''") + "'"
-    with database(lambda what: InputError(str(path), what, _WRITABLE)) as db:
+    with duckdb_in_memory("traces", lambda what: InputError(str(path), what, _WRITABLE)) as db:
         db.register("jobs", _columns(table))
         db.execute(f"COPY (SELECT {_shown(table)} FROM jobs) TO {target} ({form})")  # noqa: S608
 

@@ -18,7 +18,6 @@ from perdure.service.learning import good_runs as module
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import TrainingStore
-from perdure.service.store.journal import Journal
 from perdure.service.store.schema import good_runs as table
 from perdure.service.workers import good_run_queue
 from perdure.service.workers.engine import Engine
@@ -37,13 +36,6 @@ BAD_LOG = b"loading\n" + HABIT + b"ConnectionResetError: [Errno 104] Connection 
 GOOD = GoodRun.of(LogText.of(GOOD_LOG))
 DONE = Attempt(AttemptId("c", "1", 1), AttemptState.COMPLETED, ("n1",), 10.0, 20.0, user="ada")
 JOB = Job("c", "1", "train", "ada", JobState.COMPLETED, 0.0)
-
-
-@pytest.fixture
-def journal(where):
-    opened = Journal.open(where, "c")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from perdure.service.core.messages import Journalled, Judged
 from perdure.service.learning import training_store
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import KEPT_MODELS, Read, TrainingStore, is_corrected
-from perdure.service.store.journal import Journal
 from perdure.service.store.schema import terms
 from perdure.triage.conformal import own_thresholds
 from perdure.triage.evidence.context import Context
@@ -24,13 +23,6 @@ from tests.copying import replace
 
 JAM = b"step 10 ok\nRuntimeError: the frobnicator of bay {} has jammed\n"
 SHAPE = b"Traceback (most recent call last):\nRuntimeError: mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)\n"
-
-
-@pytest.fixture
-def journal(where):
-    opened = Journal.open(where, "c")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -65,13 +65,6 @@ class Service:
 
 
 @pytest.fixture
-def journal(where):
-    opened = Journal.open(where, "c")
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def service(journal):
     return Service(journal)
 

@@ -95,19 +95,14 @@ NARROWED = {
 }
 
 
-@pytest.mark.parametrize(("path", "name"), [(p, n) for p, names in PAGES.items() for n in names if n in OWN.get(p, ())])
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        *((path, name) for path, names in PAGES.items() for name in names if name in OWN.get(path, ())),
+        *((path, name) for path in ("/jobs", "/exceptions") for name in ("user", "partition")),
+    ],
+)
 def test_what_narrows_a_listing_leaves_the_rows_that_it_says_and_all_of_them(operator, values, path, name):
-    whole = rows_of(operator, path)
-    found = rows_of(operator, path, **{name: values[name]})
-    assert found == [row for row in whole if NARROWED[name](dict(row), values[name])]
-    assert 0 < len(found) < len(whole)
-    links = links_of(operator.get(f"{path}?{urlencode({name: values[name]})}").text, path)
-    assert [link for link in links if "format" in link] == [{name: values[name], "format": "csv"}]
-
-
-@pytest.mark.parametrize("name", ["user", "partition"])
-@pytest.mark.parametrize("path", ["/jobs", "/exceptions"])
-def test_users_and_partitions_narrow_to_their_own_rows(operator, values, path, name):
     whole = rows_of(operator, path)
     found = rows_of(operator, path, **{name: values[name]})
     assert found == [row for row in whole if NARROWED[name](dict(row), values[name])]

@@ -36,7 +36,7 @@ def empty_agenda(most: int) -> Agenda:
 @kernel
 def expect(agenda, tick, gpus):  # type: ignore[no-untyped-def]
     """Expect `gpus` to come free at a tick, before those that are expected at the same tick already."""
-    place, i = _place(agenda, tick), agenda.many[0]
+    place, i = place_of_tick(agenda, tick), agenda.many[0]
     while i > place:
         agenda.tick[i] = agenda.tick[i - 1]
         agenda.gpus[i] = agenda.gpus[i - 1]
@@ -53,7 +53,7 @@ def strike(agenda, tick, gpus):  # type: ignore[no-untyped-def]
 
     Of equal entries any may go, as they mean the same.
     """
-    i = _place(agenda, tick)
+    i = place_of_tick(agenda, tick)
     while agenda.gpus[i] != gpus:
         i += 1
     agenda.many[0] -= 1
@@ -81,8 +81,8 @@ def reservation(agenda, now, free, gpus):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _place(agenda, tick):  # type: ignore[no-untyped-def]
-    """How many ends are expected before a tick: the position of the first end of that tick, or where it would be.
+def place_of_tick(agenda, tick):  # type: ignore[no-untyped-def]
+    """How many ticks of an agenda or a plan come before this one: the place of the first that does not.
 
     A binary search.
     """

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.simulation.compiled.event_heap import NEVER
+from perdure.simulation.compiled.expected_ends import place_of_tick
 from perdure.simulation.compiled.kernel import kernel
 from perdure.simulation.compiled.node_room import Longs, choose, gpus_each
 
@@ -125,14 +126,7 @@ def _cut(plan, tick):  # type: ignore[no-untyped-def]
     Changes nothing in what is free: the new stretch copies the counts of the one that it was part of. A binary search,
     then a shift of ticks and slots. A tick at which a stretch begins already is left as it is.
     """
-    low, high = np.int64(0), plan.many[0]
-    while low < high:
-        middle = (low + high) >> 1
-        if plan.tick[middle] < tick:
-            low = middle + 1
-        else:
-            high = middle
-    many = plan.many[0]
+    low, many = place_of_tick(plan, tick), plan.many[0]
     if low < many and plan.tick[low] == tick:
         return low
     i = many

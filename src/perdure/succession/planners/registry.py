@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
 
-from perdure.errors import ConfigError
+from perdure.model.lazy_registry import LazyRegistry
 from perdure.succession.protocol import Planner
 
 DEFAULT = "conformal"
-_HOMES = {
-    "reactive": "reactive:Reactive",
-    "average": "average:Average",
-    "quantile": "quantile:Quantile",
-    "forest": "forest:Forest",
-    "boosted": "boosted:Boosted",
-    "rollout": "rollout:Rollout",
-    "conformal": "conformal:Conformal",
-    "stopping": "stopping:Stopping",
-    "dqn": "agents.agent:dqn",
-    "dqn-transformer": "agents.agent:dqn_transformer",
-    "gradient": "agents.agent:policy_gradient",
-    "gradient-transformer": "agents.agent:policy_gradient_transformer",
-}
-NAMES = tuple(_HOMES)
+_REGISTRY = LazyRegistry(
+    "planner",
+    "perdure.succession.planners",
+    {
+        "reactive": "reactive:Reactive",
+        "average": "average:Average",
+        "quantile": "quantile:Quantile",
+        "forest": "forest:Forest",
+        "boosted": "boosted:Boosted",
+        "rollout": "rollout:Rollout",
+        "conformal": "conformal:Conformal",
+        "stopping": "stopping:Stopping",
+        "dqn": "agents.agent:dqn",
+        "dqn-transformer": "agents.agent:dqn_transformer",
+        "gradient": "agents.agent:policy_gradient",
+        "gradient-transformer": "agents.agent:policy_gradient_transformer",
+    },
+)
+NAMES = _REGISTRY.names
 AGENTS = ("dqn", "dqn-transformer", "gradient", "gradient-transformer")
 _NEEDS = {"forest": "sklearn", "boosted": "lightgbm", **dict.fromkeys(AGENTS, "stable_baselines3")}  # to be trained
 
@@ -35,8 +38,5 @@ def available() -> tuple[str, ...]:
 
 def planner_named(name: str) -> Planner:
     """The planner of a name, at its defaults; one that learns is not trained yet. Raises `ConfigError`."""
-    if name not in _HOMES:
-        raise ConfigError(f"planner {name!r}", "no planner has that name", f"Use one of: {', '.join(NAMES)}")
-    module, _, member = _HOMES[name].partition(":")
-    found: Planner = getattr(import_module(f"perdure.succession.planners.{module}"), member)()
+    found: Planner = _REGISTRY.named(name)()
     return found
