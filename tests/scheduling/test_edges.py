@@ -11,13 +11,13 @@ from perdure.errors import ConfigError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.backfill import Conservative, Easy, Forecast, ReplannedConservative, reservation
 from perdure.scheduling.capacity import Capacity
+from perdure.scheduling.draws import uniform
 from perdure.scheduling.drf import DominantShare, fill
 from perdure.scheduling.gittins import GittinsIndex, public_steps
 from perdure.scheduling.las import Gittins2D, LeastAttained, Sinking
 from perdure.scheduling.maxmin import UNIT, MaxMin, maxmin_shares
 from perdure.scheduling.philly import Philly
 from perdure.scheduling.placement.consolidate import Consolidate
-from perdure.scheduling.placement.draw import uniform
 from perdure.scheduling.placement.fit import BestFit, RandomFit
 from perdure.scheduling.placement.ladder import Ladder
 from perdure.scheduling.placement.nodes import Ask, Nodes, emptiest_first, gather

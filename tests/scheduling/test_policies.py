@@ -10,11 +10,11 @@ import pytest
 from perdure.errors import ConfigError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.backfill import Forecast
+from perdure.scheduling.draws import _mix, uniform
 from perdure.scheduling.drf import DominantShare, fill
 from perdure.scheduling.gittins import index_steps, public_steps
 from perdure.scheduling.maxmin import UNIT, maxmin_shares
 from perdure.scheduling.philly import Philly
-from perdure.scheduling.placement.draw import _mix, uniform
 from perdure.scheduling.policies import policy_named
 from perdure.scheduling.tetris import alignment
 from perdure.scheduling.view import View

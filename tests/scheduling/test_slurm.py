@@ -393,10 +393,10 @@ def test_backfill_on_nodes_reserves_from_the_last_end_of_a_window_on() -> None:
 
 def test_of_a_partition_no_more_jobs_are_attempted_than_its_depth() -> None:
     attempted: list[int] = []
-    ledger = SimpleNamespace(
+    state = SimpleNamespace(
         requests=SimpleNamespace(partition=[0, 0, 0, 1]), limited=lambda _: None, wait=lambda *_: None,
         take_note=lambda _: True,
     )  # fmt: skip
     space = SimpleNamespace(offer=lambda row, *_: attempted.append(row), settle=lambda _: None)
-    list(main_pass(range(4), ledger, space, 0, 2))  # type: ignore[arg-type]
+    list(main_pass(range(4), state, space, 0, 2))  # type: ignore[arg-type]
     assert attempted == [0, 1, 3]

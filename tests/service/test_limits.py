@@ -20,7 +20,7 @@ from perdure.service.core.caps import Caps
 from perdure.service.store.journal import ActionRow, ActionState, Charge
 from perdure.service.store.queries.reader import MAX_LIMIT
 from perdure.service.whatif import uploads
-from perdure.service.whatif.limits import WhatifSettings
+from perdure.service.whatif.settings import WhatifSettings
 from perdure.service.whatif.uploads import Uploads
 from perdure.service.workers.executor import GateRuling, Used, rule
 from tests.apart import run_apart

@@ -38,7 +38,7 @@ from perdure.service.store.journal import ActionState, Journal
 from perdure.service.web.app import create_app
 from perdure.service.web.state import WebSettings
 from perdure.service.whatif.comparison_queue import ComparisonQueue
-from perdure.service.whatif.limits import WhatifSettings
+from perdure.service.whatif.settings import WhatifSettings
 from perdure.service.workers.commands import retry_budgets
 from perdure.service.workers.operations import Status
 from perdure.triage.evidence.context import Context

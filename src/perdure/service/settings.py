@@ -33,7 +33,7 @@ from perdure.service.core.scope import ScopeSettings
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.notices.settings import NoticesSettings, check_rules, check_targets
 from perdure.service.waits.settings import WaitsSettings
-from perdure.service.whatif.limits import WhatifSettings
+from perdure.service.whatif.settings import WhatifSettings
 
 SYSTEM_FILE = Path("/etc/perdure/config.toml")
 MAX_FILE_BYTES = 1 << 20

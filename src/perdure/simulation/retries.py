@@ -17,7 +17,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.retry.decide import decide
 from perdure.retry.history import Fleet, PastFailure, Spent, blamed, fingerprint_of
 from perdure.retry.rules import RetryRules
-from perdure.scheduling.placement.draw import uniform
+from perdure.scheduling.draws import uniform
 from perdure.simulation.failures import NODE_FAULT, Failures, Nature
 from perdure.simulation.retry_hook import Again, FailedRun, Retry
 from perdure.triage.verdict import Bound, Label, Verdict

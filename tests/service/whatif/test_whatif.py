@@ -33,7 +33,6 @@ from perdure.service.whatif import uploads as uploads_module
 from perdure.service.whatif.comparison import ComparisonRequest, Progress, Stage, Summary
 from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.whatif.comparison_store import PICTURES, RECORD, SUMMARY
-from perdure.service.whatif.limits import WhatifSettings
 from perdure.service.whatif.question import (
     MAX_RUNS,
     PLACEMENT_NAMES,
@@ -42,6 +41,7 @@ from perdure.service.whatif.question import (
     check,
     policy_names,
 )
+from perdure.service.whatif.settings import WhatifSettings
 from perdure.service.whatif.worker import compare, compared
 from perdure.simulation.failures import FAILURE_WORDS
 from perdure.simulation.policy_file import is_policy_file
@@ -494,7 +494,7 @@ from perdure.service.access.auth import Identity, Role
 from perdure.service.whatif.question import ComparisonQuestion, policy_names
 from perdure.service.runtime import at_work
 from perdure.service.whatif.comparison_queue import ComparisonQueue
-from perdure.service.whatif.limits import WhatifSettings
+from perdure.service.whatif.settings import WhatifSettings
 home, database = Path(sys.argv[1]), sys.argv[2]
 with at_work(ComparisonQueue(home, database, "aurora", WhatifSettings(), time.time)) as queue:
     question = ComparisonQuestion(cluster="6x8", policies=policy_names()[:10], seeds=20)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perdure.scheduling.placement.draw import uniform
+from perdure.scheduling.draws import uniform
 from perdure.scheduling.placement.nodes import Ask, Nodes, emptiest_first, gather, tightest
 from perdure.scheduling.placement.room import Shares
 

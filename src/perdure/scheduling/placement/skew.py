@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perdure.scheduling.draws import uniform
 from perdure.scheduling.placement.consolidate import Consolidate
-from perdure.scheduling.placement.draw import uniform
 from perdure.scheduling.placement.nodes import Ask, Nodes, gather
 from perdure.scheduling.placement.room import Shares
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from perdure.scheduling.slurm.ledger import Ledger
+from perdure.scheduling.slurm.pass_state import PassState
 from perdure.scheduling.slurm.reasons import SlurmReason
 from perdure.scheduling.slurm.settings import BackfillSettings
 from perdure.scheduling.slurm.space import Space
@@ -41,7 +41,7 @@ class CycleTimes:
 
 def backfill_cycle(
     queue: Sequence[int],
-    ledger: Ledger,
+    state: PassState,
     space: Space,
     settings: BackfillSettings,
     times: CycleTimes,
@@ -50,23 +50,23 @@ def backfill_cycle(
 ) -> Generator[int, None, bool]:
     """Name the jobs to start, in order; returns whether `max_job_start` ended it before all had been tested.
 
-    A generator, as `Ranking.order`: after each name the ledger tells whether the job was started. One that was named
-    and found no room is treated as one that cannot start now. Writes to ``ledger.holds`` when each tested job is
+    A generator, as `Ranking.order`: after each name the state tells whether the job was started. One that was named
+    and found no room is treated as one that cannot start now. Writes to ``state.holds`` when each tested job is
     planned to start (`planned`, a tick) and how many are before it. `priority` and `since` are asked for waiting jobs
     only.
 
     Costs a search in the plan for each tested job, ``O(max_job_test * (running + max_job_test))``.
     """
-    view, started, tested = ledger.view, 0, 0
-    bounds, reserved = _Bounds(ledger, settings), Counter[int]()
-    plan = space.plan(ledger, times.resolution, times.end_window)
+    view, started, tested = state.view, 0, 0
+    bounds, reserved = _Bounds(state, settings), Counter[int]()
+    plan = space.plan(state, times.resolution, times.end_window)
     for ahead, row in enumerate(queue):
-        if ledger.limited(row) is not None or bounds.exceeded(row):
+        if state.limited(row) is not None or bounds.exceeded(row):
             continue
         tested += 1
         if tested > settings.max_job_test:
             break
-        now, length, partition = view.now, ledger.length(row), int(ledger.requests.partition[row])
+        now, length, partition = view.now, state.length(row), int(state.requests.partition[row])
         start = plan.earliest(row, partition, length)
         if start is None:
             continue
@@ -74,7 +74,7 @@ def backfill_cycle(
             if plan.offer(row):
                 yield row
             space.settle(row)
-            if ledger.take_note(row):
+            if state.take_note(row):
                 plan.run(row, now + length)
                 started += 1
                 if started == settings.max_job_start:
@@ -82,7 +82,7 @@ def backfill_cycle(
                 continue
         if start > now + times.window:
             continue
-        ledger.holds[row] = _hold(ledger, row, start, ahead)
+        state.holds[row] = _hold(state, row, start, ahead)
         if _reserves(settings, times, priority(row), now - since(row), reserved[partition]):
             reserved[partition] += 1
             plan.reserve(row, start, start + length)
@@ -95,13 +95,13 @@ def _reserves(settings: BackfillSettings, times: CycleTimes, priority: int, age:
     return (most == 0 or reserved < most) and priority >= settings.min_prio_reserve and age >= times.min_age_reserve
 
 
-def _hold(ledger: Ledger, row: int, start: int, ahead: int) -> SlurmReason:
+def _hold(state: PassState, row: int, start: int, ahead: int) -> SlurmReason:
     """What holds a job that was tested and not started. ``Reservation`` where enough GPUs are free: others have
     reserved them.
     """
-    hold = ledger.holds[row]
+    hold = state.holds[row]
     reason = hold.reason
-    if reason == PRIORITY and ledger.view.free_gpus >= ledger.view.gpus[row]:
+    if reason == PRIORITY and state.view.free_gpus >= state.view.gpus[row]:
         reason = RESERVATION
     return replace(hold, reason=reason, planned=start, ahead=ahead)
 
@@ -111,8 +111,8 @@ class _Bounds:
     like).
     """
 
-    def __init__(self, ledger: Ledger, settings: BackfillSettings) -> None:
-        self.ledger, self.tested = ledger, Counter[Hashable]()
+    def __init__(self, state: PassState, settings: BackfillSettings) -> None:
+        self.state, self.tested = state, Counter[Hashable]()
         self.most = (
             settings.max_job_part, settings.max_job_user, settings.max_job_user_part, settings.max_job_assoc
         )  # fmt: skip
@@ -121,12 +121,12 @@ class _Bounds:
         """Whether a job is one too many; else it is counted."""
         if not any(self.most):
             return False
-        user, partition = self.ledger.view.user[row], int(self.ledger.requests.partition[row])
+        user, partition = self.state.view.user[row], int(self.state.requests.partition[row])
         owners = (
             (partition,),
             ("user", user),
             (user, partition),
-            ("assoc", self.ledger.requests.associations.of_job[row]),
+            ("assoc", self.state.requests.associations.of_job[row]),
         )
         bounded = [(owner, most) for owner, most in zip(owners, self.most, strict=True) if most]
         if any(self.tested[owner] >= most for owner, most in bounded):

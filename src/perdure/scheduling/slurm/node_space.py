@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from perdure.scheduling.placement.nodes import Ask, Nodes
 from perdure.scheduling.placement.placed import Placed
-from perdure.scheduling.slurm.ledger import Ledger
+from perdure.scheduling.slurm.pass_state import PassState
 from perdure.scheduling.slurm.settings import Partition
 from perdure.scheduling.view import View
 
@@ -58,8 +58,8 @@ class OnNodes:
     def closed_by(self, partition: int) -> Set[int]:
         return {partition}  # others do without its nodes (`offer`)
 
-    def plan(self, ledger: Ledger, resolution: int, end_window: int) -> NodePlan:
-        return NodePlan(self, ledger, resolution, end_window)
+    def plan(self, state: PassState, resolution: int, end_window: int) -> NodePlan:
+        return NodePlan(self, state, resolution, end_window)
 
     def restrict(self, row: int, nodes: Set[int]) -> None:
         """Restrict a job to these nodes, less those that it is kept off, until it is settled."""
@@ -108,14 +108,14 @@ class NodePlan:
     nodes instead of counting GPUs: slurmctld's table has a bit for each node.
     """
 
-    def __init__(self, space: OnNodes, ledger: Ledger, resolution: int, end_window: int) -> None:
-        self.space, self.view, self.resolution = space, ledger.view, resolution
-        self.ticks = [ledger.view.now]
+    def __init__(self, space: OnNodes, state: PassState, resolution: int, end_window: int) -> None:
+        self.space, self.view, self.resolution = space, state.view, resolution
+        self.ticks = [state.view.now]
         self.free = [space.free()]  # of each stretch
         self.reserved = [np.zeros(space.room.n_nodes, bool)]
         self.found: dict[int, list[int]] = {}  # nodes, of each job that was looked for
-        rows = list(ledger.view.running)
-        for row, end in zip(rows, taken_together([ledger.expected_end(row) for row in rows], end_window), strict=True):
+        rows = list(state.view.running)
+        for row, end in zip(rows, taken_together([state.expected_end(row) for row in rows], end_window), strict=True):
             first = self._cut(end)
             for node, gpus in self._held(row):
                 for i in range(first, len(self.free)):

@@ -22,9 +22,9 @@ from perdure.scheduling.placement.placed import Placed
 from perdure.scheduling.protocol import Ranking
 from perdure.scheduling.slurm.backfill import CycleTimes, backfill_cycle
 from perdure.scheduling.slurm.eligible import Eligible
-from perdure.scheduling.slurm.ledger import Ledger
 from perdure.scheduling.slurm.main_pass import main_pass
 from perdure.scheduling.slurm.node_space import OnNodes
+from perdure.scheduling.slurm.pass_state import PassState
 from perdure.scheduling.slurm.priorities import Priorities
 from perdure.scheduling.slurm.reasons import SlurmReason
 from perdure.scheduling.slurm.requests import JobRequests, requests_of
@@ -53,7 +53,7 @@ class Slurm:
 
 
 class SlurmRanking(Ranking):
-    """Slurm at work in one run. The state is in `ledger` and `eligible`; ticks say when the next passes may be."""
+    """Slurm at work in one run. What its passes share is in `state`; ticks say when the next passes may be."""
 
     def __init__(self, view: View, settings: SchedulerSettings) -> None:
         self.view, self.settings = view, settings
@@ -61,7 +61,7 @@ class SlurmRanking(Ranking):
         self.requests = requests_of(view, settings, room.nodes.size if room is not None else ())
         self.priorities = Priorities.of(view, self.requests, settings.priority)
         self.eligible = Eligible(view, "ACCRUE_ALWAYS" in settings.priority.flags)
-        self.ledger = Ledger(view, self.requests, self.priorities.usage, self.eligible)
+        self.state = PassState(view, self.requests, self.priorities.usage, self.eligible)
         self.space = _space(view, room, settings, self.requests)
         self.times = CycleTimes.of(settings.backfill, view.ticks_per_s)
         self.between_cycles = max(1, round(settings.backfill.interval_s * view.ticks_per_s))
@@ -77,7 +77,7 @@ class SlurmRanking(Ranking):
             self.changed = True
 
     def leave(self, row: int) -> None:
-        self.ledger.leave(row)
+        self.state.leave(row)
         self.changed = True
 
     def order(self) -> Iterator[int]:
@@ -92,13 +92,13 @@ class SlurmRanking(Ranking):
         if view.now >= self.next_whole_pass:
             self.next_whole_pass, depth = view.now + self.between_passes, 0
         queue = self._queue()
-        self.cut = yield from main_pass(queue, self.ledger, self.space, depth, settings.main.partition_job_depth)
+        self.cut = yield from main_pass(queue, self.state, self.space, depth, settings.main.partition_job_depth)
         self.changed |= len(self.eligible.since) < len(queue)
         if self.changed and settings.backfill.enabled and self._is_cycle_due():
             self.next_cycle = view.now + self.between_cycles
             self.changed = False
             cycle = backfill_cycle(
-                self._queue(), self.ledger, self.space, settings.backfill, self.times, self.priority, self.since
+                self._queue(), self.state, self.space, settings.backfill, self.times, self.priority, self.since
             )
             self.changed = yield from cycle
 
@@ -110,12 +110,12 @@ class SlurmRanking(Ranking):
 
     def resume(self, row: int) -> None:
         """A job that came runs already, since now: no pass of this run has started it."""
-        self.ledger.take_note(row)
+        self.state.take_note(row)
 
     def look_at(self, now: int) -> None:
         """Make a whole pass and a backfill cycle at this tick, whatever has happened before; usage counts from here."""
-        if self.ledger.usage is not None:
-            self.ledger.usage.count_from(now)
+        if self.state.usage is not None:
+            self.state.usage.count_from(now)
         self.eligible.go_on()  # begin times that are over are no instants to come
         self.changed = self.cut = True
         self.next_cycle = self.next_whole_pass = now

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from perdure.scheduling.backfill import Forecast
-from perdure.scheduling.slurm.ledger import Ledger
+from perdure.scheduling.slurm.pass_state import PassState
 
 
 class BackfillPlan(Protocol):
@@ -41,7 +41,7 @@ class Space(Protocol):
     def closed_by(self, partition: int) -> Set[int]:
         """The partitions in which nobody is started any more in a pass in which a job of this one found no room."""
 
-    def plan(self, ledger: Ledger, resolution: int, end_window: int) -> BackfillPlan:
+    def plan(self, state: PassState, resolution: int, end_window: int) -> BackfillPlan:
         """Reservations are rounded to the resolution; where nodes are known, ends in a window are taken together."""
 
 
@@ -60,8 +60,8 @@ class CountedSpace:
     def closed_by(self, partition: int) -> Set[int]:  # noqa: ARG002
         return set(range(self.partitions))
 
-    def plan(self, ledger: Ledger, resolution: int, end_window: int) -> BackfillPlan:  # noqa: ARG002
-        return CountedPlan(ledger, resolution)
+    def plan(self, state: PassState, resolution: int, end_window: int) -> BackfillPlan:  # noqa: ARG002
+        return CountedPlan(state, resolution)
 
 
 class CountedPlan:
@@ -71,12 +71,12 @@ class CountedPlan:
     the running job that still holds them and for the reservation that waits for them, where Slurm takes the same nodes.
     """
 
-    def __init__(self, ledger: Ledger, resolution: int) -> None:
-        view, self.resolution = ledger.view, resolution
+    def __init__(self, state: PassState, resolution: int) -> None:
+        view, self.resolution = state.view, resolution
         self.view = view
         self.forecast = Forecast(view.now, view.free_gpus)
         for row in view.running:
-            self.forecast.add(ledger.expected_end(row), view.gpus[row])
+            self.forecast.add(state.expected_end(row), view.gpus[row])
 
     def earliest(self, row: int, partition: int, length: int) -> int:  # noqa: ARG002
         return self.forecast.earliest(self.view.gpus[row], length)

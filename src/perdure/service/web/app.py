@@ -50,7 +50,7 @@ from perdure.service.web.problems import RESPONSES
 from perdure.service.web.roles import check_every_route_declares
 from perdure.service.web.state import Anybody, Here, WebSettings, WebState
 from perdure.service.whatif.comparison_queue import ComparisonQueue
-from perdure.service.whatif.limits import MIB
+from perdure.service.whatif.settings import MIB
 from perdure.service.workers.operations import Operations
 from perdure.triage.learning.promise import PromiseCheck
 from perdure.waits.calibration import Calibration

@@ -27,9 +27,9 @@ from perdure.service.whatif.comparison import (
     Trouble,
 )
 from perdure.service.whatif.comparison_store import SUMMARY, ComparisonStore
-from perdure.service.whatif.limits import MIB, WhatifSettings
 from perdure.service.whatif.process import Halted, carry_out
 from perdure.service.whatif.question import ComparisonQuestion, check
+from perdure.service.whatif.settings import MIB, WhatifSettings
 from perdure.service.whatif.uploads import Uploads
 
 log = logging.getLogger("perdure")

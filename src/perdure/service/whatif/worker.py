@@ -31,9 +31,9 @@ from perdure.service.whatif.comparison import (
     Trouble,
 )
 from perdure.service.whatif.comparison_store import MAX_BYTES, REPORT, RESULT, SUMMARY
-from perdure.service.whatif.limits import MIB
 from perdure.service.whatif.process import ProcessMessage
 from perdure.service.whatif.question import check
+from perdure.service.whatif.settings import MIB
 from perdure.simulation.charts import MAX_RUNS
 from perdure.simulation.comparison import PolicyComparison
 from perdure.simulation.fitting import fitting

@@ -19,7 +19,6 @@ from perdure.service.web.state import Here, Viewer, WebState
 from perdure.service.whatif.comparison import Comparison
 from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.whatif.comparison_store import REPORT, RESULT
-from perdure.service.whatif.limits import MIB
 from perdure.service.whatif.question import (
     ID,
     PLACEMENT_NAMES,
@@ -27,6 +26,7 @@ from perdure.service.whatif.question import (
     ComparisonQuestion,
     policy_names,
 )
+from perdure.service.whatif.settings import MIB
 from perdure.simulation.failures import FAILURE_WORDS
 from perdure.traces.read import FORMATS
 

@@ -13,7 +13,7 @@ from perdure.scheduling.view import View
 
 
 @dataclass(slots=True)
-class Ledger:
+class PassState:
     """The state of one run, shared by the main pass and the backfill cycles.
 
     A pass names a job; whether it was started the view tells afterwards, and `take_note` books it: counts of limits and
