@@ -1,4 +1,8 @@
-"""The policies that give jobs shares round by round, by their names."""
+"""The policies that give jobs shares round by round, by their names.
+
+Each name makes a new policy: they remember what they gave, so no two replays share one. Those that end in ``-blind``
+take all GPU types as equal: what they lose is what knowing the types is worth.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Limits of QOS and associations, compiled: `perdure.scheduling.slurm.limits` defines them.
 
-Jobs that the same limits hold for share a stretch of `entry`.
+Jobs that the same limits hold for share a stretch of `entry`. The plain form counts in dictionaries, by the names of
+holders and users; kernels have arrays alone, so each name has a place in `counts` here, looked up once before the first
+event. Limits are numbers of running jobs and of the GPUs that they hold; what a limit bars waits, and is not refused.
 """
 
 from __future__ import annotations
@@ -30,7 +32,11 @@ class LimitTable(NamedTuple):
 
 
 def limit_table(holders: Sequence[tuple[LimitHolder, ...]]) -> LimitTable:
-    """Nobody runs. Where no job has a limit, it has no rows."""
+    """Nobody runs. Where no job has a limit, it has no rows, and kernels are done at once.
+
+    `holders` are those of each job, in the order in which they are asked. A limit that is not set is `NEVER`, which no
+    count exceeds, so that kernels need not ask which are set.
+    """
     stretches: dict[tuple[LimitHolder, ...], int] = {}
     stretch = [stretches.setdefault(each, len(stretches)) for each in holders] if any(holders) else []
     places: dict[Hashable, int] = {}
@@ -50,7 +56,11 @@ def limit_table(holders: Sequence[tuple[LimitHolder, ...]]) -> LimitTable:
 
 @kernel
 def limited(table, row, gpus):  # type: ignore[no-untyped-def]
-    """Whether a job would exceed a limit by starting now. Reaching a limit is allowed."""
+    """Whether a job would exceed a limit by starting now. Reaching a limit is allowed.
+
+    All users of a holder together count against its Grp limits, the job's own user against those for each user (such as
+    MaxJobsPU). Which limit it was only the plain form tells.
+    """
     if len(table.stretch) == 0:
         return False
     for i in range(table.first[table.stretch[row]], table.first[table.stretch[row] + 1]):
@@ -65,7 +75,10 @@ def limited(table, row, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def count_running(table, row, jobs, gpus):  # type: ignore[no-untyped-def]
-    """Count a job that starts (`jobs` 1) or ends (-1) for its holders; `gpus` has the same sign."""
+    """Count a job that starts (`jobs` 1) or ends (-1) for its holders; `gpus` has the same sign.
+
+    A job counts for every holder, also where a limit of a QOS stands in place of the holder's own.
+    """
     if len(table.stretch) == 0:
         return
     for i in range(table.first[table.stretch[row]], table.first[table.stretch[row] + 1]):

@@ -1,6 +1,11 @@
 """Slurm, compiled (`perdure.scheduling.slurm` defines it): GPUs in one pool.
 
-A pass is left out where fewer GPUs are free than any of the waiting jobs asks for, as it could start nobody.
+What it keeps from pass to pass is a `SlurmPart`; `slurm_queue` has the order of the jobs, `slurm_cycle` the backfill.
+Instants and lengths are ticks, sizes are GPUs, and jobs are rows of the workload, here and in these modules.
+
+A pass is left out where fewer GPUs are free than any of the waiting jobs asks for, as it could start nobody. A backfill
+cycle is left out where nothing has happened since the one before. Most of those that slurmctld makes change nothing;
+so a replay takes time by its events, not by the hours that it covers.
 """
 
 from __future__ import annotations
@@ -64,7 +69,10 @@ def _begin(state, part, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def become_eligible(state, part):  # type: ignore[no-untyped-def]
-    """Queue the jobs whose dependencies are met, or whose begin time has come."""
+    """Queue the jobs whose dependencies are met, or whose begin time has come.
+
+    A job whose last dependency is met now may have its begin time still ahead, and waits for that then.
+    """
     row, place = next_met(state, part, 0)
     while row >= 0:
         _begin_dependent(state, part, row)
@@ -75,7 +83,11 @@ def become_eligible(state, part):  # type: ignore[no-untyped-def]
 
 @kernel
 def _leave(state, part, row):  # type: ignore[no-untyped-def]
-    """The end of an attempt is not awaited any more."""
+    """The end of an attempt is not awaited any more.
+
+    It is struck from the agenda under the tick at which it was *expected*, which is not now where a job ends before its
+    limit. Freed GPUs are something for the next backfill cycle to see.
+    """
     gpus = np.int64(state.job[row].gpus)
     strike(part.agenda, part.job[row].ends, gpus)
     count_running(part.limits, row, -1, -gpus)
@@ -86,7 +98,11 @@ def _leave(state, part, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def next_change(state, part):  # type: ignore[no-untyped-def]  # noqa: ARG001
-    """The next begin time, whole pass or backfill cycle; the latter two only if there is something to see."""
+    """The next begin time, whole pass or backfill cycle; the latter two only if there is something to see.
+
+    A whole pass sees more than the last one only where its depth cut that short. Without these two conditions the loop
+    would stop at each interval of an idle night.
+    """
     tally, tick = part.tally[0], first_tick(part.begins)
     if tally.many:
         if tally.cut:
@@ -122,7 +138,11 @@ def _give(state, part):  # type: ignore[no-untyped-def]
 
 @kernel
 def begins_cycle(state, part):  # type: ignore[no-untyped-def]
-    """Whether a backfill cycle begins now; nothing has changed since it, then."""
+    """Whether a backfill cycle begins now; nothing has changed since it, then.
+
+    Cycles are whole intervals apart, as if those that were left out had taken place: how late a job starts depends on
+    where in the interval it came.
+    """
     how, tally, now = part.how[0], part.tally[0], state.tally[0].now
     if not (tally.changed and how.enabled):
         return False
@@ -165,7 +185,11 @@ def _main_pass(state, part, depth):  # type: ignore[no-untyped-def]
 
 @kernel
 def run_since(state, part, row, tick):  # type: ignore[no-untyped-def]
-    """Before the first event: make a job run, since this tick."""
+    """Before the first event: make a job run, since this tick.
+
+    For a queue that begins with a picture: the job goes through the queue like any other, so that limits, shares and
+    the agenda count it as they do in a replay.
+    """
     state.tally[0].now = tick
     come(state, row)
     join(state, part, row)
@@ -186,7 +210,10 @@ def wait_since(state, part, row, tick):  # type: ignore[no-untyped-def]
 
 @kernel
 def look_at(state, part, now):  # type: ignore[no-untyped-def]
-    """Make a whole pass and a backfill cycle at a tick, whatever has happened before; usage counts from there."""
+    """Make a whole pass and a backfill cycle at a tick, whatever has happened before; usage counts from there.
+
+    The picture from which a live queue begins says nothing of when slurmctld made its last ones.
+    """
     if part.how[0].fair_weight:
         count_from(part.fair, now)
     state.tally[0].now = now

@@ -4,6 +4,10 @@ A job that finds no place before the `horizon` is passed over: from there on few
 that no reservation begins before and ends behind it, and none behind it can keep a job from starting now. The schedule
 is therefore the plain one; only the planned starts behind the horizon are not known. Where reservations are counted
 (bf_job_part_count_reserve) they would matter, and nothing is passed over.
+
+What is free is a list of stretches of time (`free_gpus.Forecast`): within one the number of free GPUs does not change.
+The first begins now, and later ones are worked out from the expected ends as a search comes to them, since most cycles
+end long before the last running job does. Instants and lengths are ticks, sizes are GPUs.
 """
 
 from __future__ import annotations
@@ -23,7 +27,11 @@ def backfill_cycle(state, part):  # type: ignore[no-untyped-def]
     """A backfill cycle; whether it ended as it had started as many jobs as it may.
 
     It ends early where nobody can start any more. At most `max_job_test` jobs are tested; a test walks along the
-    stretches up to the horizon.
+    stretches up to the horizon. Ended so by `max_job_start`, it has left jobs that could start, and the next cycle
+    takes place though nothing else happens until then.
+
+    The end of a reservation is rounded down to the resolution, but not to where it begins: it would keep nobody away.
+    Ends of the jobs that were started go into the agenda last, so that the forecast does not count their GPUs twice.
     """
     how, tally, now = part.how[0], part.tally[0], state.tally[0].now
     exact = how.part_count_reserve > 0  # then each reservation counts
@@ -89,7 +97,10 @@ def _take(part, first, last, gpus, horizon):  # type: ignore[no-untyped-def]
 
 @kernel
 def _split(forecast, tick):  # type: ignore[no-untyped-def]
-    """Split the stretch at the tick; the position of the part that begins there."""
+    """Split the stretch at the tick; the position of the part that begins there.
+
+    A binary search among the stretches that are worked out; one that begins there already is left whole.
+    """
     low, high = np.int64(0), forecast.tally[0].many
     while low < high:
         middle = (low + high) >> 1
@@ -103,7 +114,11 @@ def _split(forecast, tick):  # type: ignore[no-untyped-def]
 
 @kernel
 def reserves(state, part, row):  # type: ignore[no-untyped-def]
-    """Whether a job that cannot start now gets a reservation."""
+    """Whether a job that cannot start now gets a reservation.
+
+    bf_job_part_count_reserve bounds those of a partition (0: no bound); bf_min_prio_reserve and bf_min_age_reserve
+    (here in ticks) are what a job must have. One that gets none may be overtaken by any job behind it.
+    """
     how, job = part.how[0], part.job[row]
     if how.part_count_reserve and part.reserved[job.partition] >= how.part_count_reserve:
         return False
@@ -114,7 +129,9 @@ def reserves(state, part, row):  # type: ignore[no-untyped-def]
 def one_too_many(part, row):  # type: ignore[no-untyped-def]
     """Whether the bound on jobs of its partition, user or association is reached; else the job is counted.
 
-    `tested` is four tables in one array: by partition, by user, by user and partition, by association.
+    bf_max_job_part, bf_max_job_user, bf_max_job_user_part and bf_max_job_assoc, 0 for no bound. `tested` is four tables
+    in one array: by partition, by user, by user and partition, by association. A job that is over one bound uses up
+    none of the others.
     """
     how, job, tested = part.how[0], part.job[row], part.tested
     of_user = how.partitions + job.user

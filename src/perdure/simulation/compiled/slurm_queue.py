@@ -1,7 +1,10 @@
 """The eligible jobs of compiled Slurm, in the order of their priorities.
 
 The order is that of the last calculation: between two of them jobs only come and go. A sorted array: a pass reads it
-from the front, and coming and going move what is behind, in one stretch of memory.
+from the front, and coming and going move what is behind, in one stretch of memory. A heap would give the first job
+sooner, but a pass that starts nobody reads hundreds of jobs and changes none.
+
+A place is an index into `queue`, and holds another job after each start; a row is a job for good. Instants are ticks.
 """
 
 from __future__ import annotations
@@ -47,7 +50,10 @@ def join(state, part, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _quit(state, part, place):  # type: ignore[no-untyped-def]
-    """Take the job at a place of the queue out."""
+    """Take the job at a place of the queue out.
+
+    `of_size` counts the waiting jobs of each size, so that the narrowest is found again without looking at all of them.
+    """
     tally = part.tally[0]
     gpus = np.int64(state.job[part.queue[place]].gpus)
     tally.many -= 1
@@ -73,7 +79,12 @@ def _precedes(state, part, row, other):  # type: ignore[no-untyped-def]
 
 @kernel
 def _priority(part, row):  # type: ignore[no-untyped-def]
-    """The same as `perdure.scheduling.slurm.priority.priority`, at the last calculation."""
+    """The same as `perdure.scheduling.slurm.priority.priority`, at the last calculation.
+
+    A weighted sum: of the age, in ticks, which counts no further than `max_age`; of the share of its association; and
+    in `fixed` all that never changes while a job waits. Cut off to a whole number, as slurmctld keeps it: where these
+    are equal the earlier submit decides.
+    """
     how, job = part.how[0], part.job[row]
     waited = np.float64(max(0, part.tally[0].calculated - job.since))
     factor = min(1.0, waited / how.max_age) if how.max_age > 0 else np.float64(waited > 0)
@@ -86,7 +97,8 @@ def calculate(state, part):  # type: ignore[no-untyped-def]
     """Calculate the priorities, if that is due, and put the queue in order, by insertion: it nearly is in order.
 
     An instant counts as the last multiple of the period. Without a weight for age or fair share no priority ever
-    changes.
+    changes. Ages grow alike, so that few jobs pass others from one calculation to the next: insertion takes about as
+    many steps as there are jobs, where sorting would take more and need memory of its own.
     """
     how, tally = part.how[0], part.tally[0]
     calculated = state.tally[0].now - state.tally[0].now % how.period
@@ -109,13 +121,16 @@ def calculate(state, part):  # type: ignore[no-untyped-def]
 
 @kernel
 def may_start(state, part):  # type: ignore[no-untyped-def]
-    """Whether anybody waits who asks for no more than is free."""
+    """Whether anybody waits who asks for no more than is free; if not, a pass need not look at the queue at all."""
     return part.tally[0].many > 0 and part.tally[0].narrowest <= state.places.tally[0].total_free
 
 
 @kernel
 def start_at(state, part, place):  # type: ignore[no-untyped-def]
-    """Start the job at a place of the queue, if there is room; when it is expected to end is for the caller to note."""
+    """Start the job at a place of the queue, if there is room; when it is expected to end is for the caller to note.
+
+    The main pass notes it at once, a cycle only at its end, when its forecast is not needed any more.
+    """
     if not start(state, part.queue[place]):
         return False
     note_start(state, part, place)
@@ -139,6 +154,10 @@ def note_start(state, part, place):  # type: ignore[no-untyped-def]
 
 @kernel
 def length_of(state, part, row):  # type: ignore[no-untyped-def]
-    """Ticks that a job is expected to take; at least one."""
+    """Ticks that a job is expected to take; at least one.
+
+    Its time limit, which is all that slurmctld knows. Where nobody set one, the time that it really takes: the trace is
+    then taken to have come from a site that knew it.
+    """
     limit = part.job[row].limit
     return max(1, limit if limit else state.work[state.job[row].record])
