@@ -38,7 +38,9 @@ class Clock(threading.Event):
         return self.is_set()
 
 
-def played(tmp_path: Path, clock: Clock, site: Site = SITE, refuse: Callable[[str], bool] = lambda _: False):
+def played(
+    tmp_path: Path, clock: Clock, site: Site = SITE, refuse: Callable[[str], bool] = lambda _: False
+) -> list[tuple[float, str]]:
     """Run `drive` to the clock's end; the (seconds, what) that reached the cluster."""
     seen: list[tuple[float, str]] = []
 

@@ -74,7 +74,7 @@ def test_what_the_machine_lacks_is_said_and_the_old_record_kept() -> None:
     assert list(cast_all([changed], HERE, {})) == [(None, "skipped made-up: no command no-such-command")]
 
 
-def test_the_command_casts_what_is_named_and_keeps_the_rest(tmp_path, capsys) -> None:
+def test_the_command_casts_what_is_named_and_keeps_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, new = tmp_path / "old.jsonl.gz", tmp_path / "new.jsonl.gz"
     old.write_bytes(dump(RECORDS))
     assert main(["--only", "missing-input", "--keep", str(old), "--out", str(new)]) == 0
@@ -92,7 +92,7 @@ def test_a_record_names_nothing_of_this_machine() -> None:
         assert not re.search(r"/tmp/foundry|/root\b|\bfoundry|\.pyenv", record.text), record.id
 
 
-def test_a_python_of_any_name_runs_the_programs(tmp_path) -> None:
+def test_a_python_of_any_name_runs_the_programs(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python3.11").symlink_to(sys.executable)
     output = run(BY_NAME["missing-input"], Machine(tmp_path / "bin" / "python3.11"), 0, present=True)
@@ -111,7 +111,7 @@ sys.exit(f"left {child.pid} behind")
     assert state[:1] in ("", "Z")
 
 
-def test_a_trouble_that_is_gone_is_gone(tmp_path) -> None:
+def test_a_trouble_that_is_gone_is_gone(tmp_path: Path) -> None:
     with TROUBLES["port-taken"](tmp_path, False) as (extra, _), socket.socket() as free:
         free.bind(("127.0.0.1", int(extra["PORT"])))
 

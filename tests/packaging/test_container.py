@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,18 +24,18 @@ BUILD, FINAL = (STEPS[: (second := [s[0] for s in STEPS].index("FROM", 1))], STE
 SOURCE_ONLY = "--no-index"  # marks the step that takes nothing from outside
 
 
-def of(steps, kind):
+def of(steps: list[tuple[str, ...]], kind: str) -> list[str]:
     return [rest for name, rest in steps if name == kind]
 
 
-def copies():
+def copies() -> Iterator[tuple[str, str]]:
     """What is copied from the repository, each with where to."""
     for rest in of(BUILD, "COPY"):
         *sources, target = rest.split()
         yield from ((source, target) for source in sources)
 
 
-def test_what_is_copied_is_there_and_not_left_out_of_the_context():
+def test_what_is_copied_is_there_and_not_left_out_of_the_context() -> None:
     kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     for source, _ in copies():
         assert (ROOT / source).exists(), source
@@ -42,13 +43,13 @@ def test_what_is_copied_is_there_and_not_left_out_of_the_context():
     assert {source for source, _ in copies()} == set(kept)
 
 
-def test_packages_are_those_of_the_lock():
+def test_packages_are_those_of_the_lock() -> None:
     installs = [step for step in of(BUILD, "RUN") if " pip install " in step]
     assert all("--require-hashes" in step or SOURCE_ONLY in step for step in installs)
     assert any("--require-hashes -r requirements/base.txt" in step for step in installs)
 
 
-def test_it_runs_as_a_user_without_rights_whose_state_is_a_volume():
+def test_it_runs_as_a_user_without_rights_whose_state_is_a_volume() -> None:
     (user,), (volume,) = of(FINAL, "USER"), of(FINAL, "VOLUME")
     assert re.fullmatch(r"[a-z]+", user)
     assert user != "root"
@@ -62,7 +63,7 @@ def test_it_runs_as_a_user_without_rights_whose_state_is_a_volume():
     assert not [name for name, _ in FINAL[last_user:] if name in ("RUN", "COPY", "ADD")]
 
 
-def test_its_source_becomes_a_program_as_its_step_says(tmp_path):
+def test_its_source_becomes_a_program_as_its_step_says(tmp_path: Path) -> None:
     """In an environment with the locked packages, with nothing beside what is copied."""
     context = tmp_path / "source"
     for source, target in copies():
@@ -81,7 +82,7 @@ def test_its_source_becomes_a_program_as_its_step_says(tmp_path):
     assert "--state" in run(shlex.join([str(program), *json.loads(words), "--help"]), tmp_path)
 
 
-def test_its_health_is_asked_where_it_listens():
+def test_its_health_is_asked_where_it_listens() -> None:
     (health,) = of(FINAL, "HEALTHCHECK")
     command = json.loads(health.partition("CMD ")[2])
     assert command[:2] == ["python", "-c"]
@@ -92,14 +93,14 @@ def test_its_health_is_asked_where_it_listens():
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_its_steps_make_the_program_from_nothing(tmp_path):
+def test_its_steps_make_the_program_from_nothing(tmp_path: Path) -> None:
     """With packages from an index: takes a network."""
     for step in of(BUILD, "RUN"):
         run(step.replace("/opt/perdure", str(tmp_path / "venv")), ROOT)
     assert "up" in run(f"{tmp_path}/venv/bin/perdure --help", tmp_path)
 
 
-def run(command, cwd):
+def run(command: str, cwd: Path) -> str:
     ran = subprocess.run(["sh", "-c", command], cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout

@@ -12,7 +12,7 @@ LONGEST_S = 900  # types without a cache, on a busy machine: a minute of work
 FOLDERS = ("src", "foundry", "tests", "benchmarks", "docs")
 
 
-def run(*command):
+def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST_S, check=False)
 
 
@@ -27,7 +27,7 @@ def run(*command):
     ids=["imports", "types", "style", "layout"],
 )
 @pytest.mark.timeout(LONGEST_S + 20)
-def test_it_holds(check):
+def test_it_holds(check: tuple[str, ...]) -> None:
     tool = shutil.which(check[0], path=str(Path(sys.executable).parent))
     assert tool is not None
     ran = run(tool, *check[1:])

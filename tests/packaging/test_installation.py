@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,12 @@ from perdure.installation import install_command, program, to_type
 HERE = Path(sys.executable).parent
 
 
-def came_from(monkeypatch, origin):
+def came_from(monkeypatch: pytest.MonkeyPatch, origin: dict[str, Any]) -> None:
     found = type("Found", (), {"read_text": lambda self, name: json.dumps(origin) if origin else None})
     monkeypatch.setattr(installation, "distribution", lambda name: found())
 
 
-def test_the_program_is_named_as_it_can_be_run(monkeypatch, tmp_path):
+def test_the_program_is_named_as_it_can_be_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert subprocess.run([*shlex.split(program()), "--version"], capture_output=True, check=False).returncode == 0
@@ -27,7 +28,7 @@ def test_the_program_is_named_as_it_can_be_run(monkeypatch, tmp_path):
     assert program() == "perdure"
 
 
-def test_commands_in_a_sentence_are_those_that_the_shell_finds(monkeypatch, tmp_path):
+def test_commands_in_a_sentence_are_those_that_the_shell_finds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     says = "Start it: perdure up. Perdure keeps /srv/perdure open; see `perdure jobs`"
     monkeypatch.setenv("PATH", str(HERE))
     assert to_type(says) == says
@@ -45,14 +46,16 @@ def test_commands_in_a_sentence_are_those_that_the_shell_finds(monkeypatch, tmp_
         ({}, ["perdure[sim]"]),
     ],
 )
-def test_a_part_is_added_from_where_the_rest_came(monkeypatch, origin, asks_for):
+def test_a_part_is_added_from_where_the_rest_came(
+    monkeypatch: pytest.MonkeyPatch, origin: dict[str, Any], asks_for: list[str]
+) -> None:
     came_from(monkeypatch, origin)
     python, *words = shlex.split(install_command("sim"))
     assert Path(python).absolute() == Path(sys.executable).absolute()
     assert words == ["-m", "pip", "install", *asks_for]
 
 
-def test_paths_below_the_working_directory_are_short(monkeypatch, tmp_path):
+def test_paths_below_the_working_directory_are_short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     came_from(monkeypatch, {"url": tmp_path.as_uri(), "dir_info": {"editable": True}})
     monkeypatch.chdir(tmp_path)
     assert shlex.split(install_command("sim"))[-2:] == ["-e", ".[sim]"]
@@ -60,7 +63,7 @@ def test_paths_below_the_working_directory_are_short(monkeypatch, tmp_path):
     assert shlex.split(install_command("sim"))[-2:] == ["-e", f"./{tmp_path.name}[sim]"]
 
 
-def test_the_root_is_no_directory_to_paste_commands_in(monkeypatch, tmp_path):
+def test_the_root_is_no_directory_to_paste_commands_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A service that systemd starts runs there; whoever reads its log stands elsewhere."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir("/")

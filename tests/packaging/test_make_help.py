@@ -6,7 +6,7 @@ import subprocess
 from tests.conftest import ROOT, require_program
 
 
-def test_help_lists_every_target():
+def test_help_lists_every_target() -> None:
     require_program("make")
     makefile = (ROOT / "Makefile").read_text()
     (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)

@@ -12,7 +12,7 @@ SOURCES = Path(perdure.__file__).parent
 SHARED_BY_PARTS = 8  # Decision, Forecast, Lending, NodePlan, Planner, Promises, Source, View
 
 
-def homes():
+def homes() -> dict[str, list[Path]]:
     """Of each class name the modules that define it; programs of the demonstration are users' own."""
     found = defaultdict(list)
     for path in sorted(SOURCES.rglob("*.py")):
@@ -25,7 +25,7 @@ def homes():
     return found
 
 
-def test_no_part_has_two_classes_of_a_name():
+def test_no_part_has_two_classes_of_a_name() -> None:
     twice = {
         name: [str(place) for place in places]
         for name, places in homes().items()
@@ -34,5 +34,5 @@ def test_no_part_has_two_classes_of_a_name():
     assert twice == {}
 
 
-def test_few_names_are_shared_by_parts():
+def test_few_names_are_shared_by_parts() -> None:
     assert sum(len(places) > 1 for places in homes().values()) <= SHARED_BY_PARTS

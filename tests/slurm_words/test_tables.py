@@ -5,11 +5,11 @@ from perdure.slurm_words.states import ATTEMPT_STATES, ENDS, ENDS_GRAVEST_FIRST,
 from perdure.traces import slurm_endings
 
 
-def test_tables_name_states_that_are_known():
+def test_tables_name_states_that_are_known() -> None:
     for table in (bridge._JOB_STATES, slurm_endings._ENDINGS, FAILURES, ENDS, RARE_ENDS, ENDS_GRAVEST_FIRST):
         assert set(table) <= ATTEMPT_STATES.keys()
 
 
-def test_a_state_is_an_end_in_all_tables_or_in_none():
+def test_a_state_is_an_end_in_all_tables_or_in_none() -> None:
     assert set(ENDS_GRAVEST_FIRST) - {"REQUEUED"} == ENDS | RARE_ENDS
     assert set(FAILURES) - {"SPECIAL_EXIT"} <= ENDS | RARE_ENDS

@@ -44,7 +44,7 @@ A, J, N = AttemptState, JobState, NodeState
         ("A_WORD_OF_2030", "1:0", "", A.FAILED),
     ],
 )
-def test_how_an_attempt_stands(word, exit_code, reason, state):
+def test_how_an_attempt_stands(word: str, exit_code: str, reason: str, state: AttemptState) -> None:
     assert attempt_state(word, *exit_status(exit_code), reason) is state
 
 
@@ -69,7 +69,7 @@ def test_how_an_attempt_stands(word, exit_code, reason, state):
         ("NODE_FAIL", 5, "", J.FAILED),
     ],
 )
-def test_where_a_job_stands(word, priority, reason, state):
+def test_where_a_job_stands(word: str, priority: int, reason: str, state: JobState) -> None:
     assert job_state(word, priority, reason) is state
 
 
@@ -95,7 +95,7 @@ def test_where_a_job_stands(word, priority, reason, state):
         ("FUTURE", None),
     ],
 )
-def test_what_a_node_can_be_used_for(text, state):
+def test_what_a_node_can_be_used_for(text: str, state: NodeState | None) -> None:
     assert node_state(text) is state
 
 
@@ -117,7 +117,7 @@ def test_what_a_node_can_be_used_for(text, state):
         ("", None),
     ],
 )
-def test_gpus_are_counted(text, count):
+def test_gpus_are_counted(text: str, count: int | None) -> None:
     assert gpus(text) == count
 
 
@@ -125,12 +125,12 @@ def test_gpus_are_counted(text, count):
     ("text", "seconds"),
     [("01:00:00", 3600.0), ("1-00:30:00", 88200.0), ("05:30", 330.0), ("UNLIMITED", None), ("Partition_Limit", None)],
 )
-def test_durations_are_read(text, seconds):
+def test_durations_are_read(text: str, seconds: float | None) -> None:
     assert duration_s(text) == seconds
 
 
 @given(st.text(max_size=60))
-def test_any_text_has_a_meaning(text):
+def test_any_text_has_a_meaning(text: str) -> None:
     attempt_state(text, *exit_status(text), text)
     job_state(text, 1, text)
     node_state(text)
@@ -139,7 +139,7 @@ def test_any_text_has_a_meaning(text):
     node_total(text)
 
 
-def test_a_reservation_in_force_keeps_other_jobs_off_a_node():
+def test_a_reservation_in_force_keeps_other_jobs_off_a_node() -> None:
     for state in ("IDLE+MAINTENANCE+RESERVED", "MIXED+RESERVED", "IDLE+MAINT"):
         assert is_reserved(state)
         assert node_state(state) is NodeState.UP

@@ -10,7 +10,7 @@ from perdure.triage.verdict import Label
 SHAPE = FailedAttempt("1", "ada", 4, 3600.0, "shape", Label.DETERMINISTIC, retried=True, retry_s=1800.0)
 
 
-def test_a_hand_case():
+def test_a_hand_case() -> None:
     found = tally(
         [
             SHAPE,
@@ -28,7 +28,7 @@ def test_a_hand_case():
     assert (found.total.trials, found.total.jobs, found.total.users) == (3, 2, 2)
 
 
-def test_no_run_time_no_quantiles():
+def test_no_run_time_no_quantiles() -> None:
     (row,) = tally([FailedAttempt("1", "", 0, None, "net", Label.UNSURE)]).rows
     assert (row.rtf_s, row.users, row.lost_gpu_h) == (None, 0, None)
 
@@ -48,7 +48,7 @@ failed = st.builds(
 
 
 @given(st.lists(failed, min_size=1, max_size=30))
-def test_the_rows_add_up_and_come_costliest_first(attempts):
+def test_the_rows_add_up_and_come_costliest_first(attempts: list[FailedAttempt]) -> None:
     found = tally(attempts)
     for name in ("trials", "retries", "saved"):
         assert sum(getattr(row, name) for row in found.rows) == getattr(found.total, name)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from perdure.errors import InputError
 from perdure.model.profiles import EpochProfile, RateProfile, StepProfile
-from perdure.throughput.application import RatedSpeed, applications, rated_applications, turned
+from perdure.throughput.application import Application, RatedSpeed, applications, rated_applications, turned
 
 
-def profile(**changes) -> StepProfile:
+def profile(**changes: Any) -> StepProfile:
     """Steps of one application: on one GPU, on two of a node, on 1 + 2 of two nodes, and on 8 of three by count."""
     rows = [("1", 1, 1, 4, 1.0), ("1", 1, 1, 8, 2.0), ("2", 1, 2, 8, 3.0), ("1,2", 2, 3, 8, 4.0), ("", 3, 8, 8, 5.0)]
     placement, nodes, gpus, batch, step_s = (np.array(column) for column in zip(*rows, strict=True))
@@ -20,14 +22,14 @@ def profile(**changes) -> StepProfile:
     return StepProfile(**(columns | changes))
 
 
-def epochs(**changes) -> EpochProfile:
+def epochs(**changes: Any) -> EpochProfile:
     columns = {"application": np.full(4, "net"), "batch": np.array([16, 16, 64, 64])}
     columns |= {"progress": np.array([10.0, 20.0, 12.0, 18.0]), "grad_square": np.ones(4)}
     columns |= {"grad_variance": np.array([3.0, 5.0, 3.0, 5.0]), "iteration": np.array([10.0, 20.0, 4.0, 8.0])}
     return EpochProfile(**(columns | changes))
 
 
-def net(**changes):
+def net(**changes: Any) -> Application:
     return applications(profile(), epochs(**changes), ["net"])["net"]
 
 
@@ -86,7 +88,7 @@ def test_without_iterations_who_asks_for_steps_is_told_what_to_add() -> None:
         ({}, {"grad_square": np.array([1.0, np.inf, 1.0, 1.0])}, "a value that is no number"),
     ],
 )
-def test_what_a_profile_lacks_is_named(steps, learnt, said) -> None:
+def test_what_a_profile_lacks_is_named(steps: dict[str, Any], learnt: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         applications(profile(**steps), epochs(**learnt), ["net"])
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from perdure.throughput import learned as module
-from perdure.throughput.fit import fit
-from perdure.throughput.learned import LearnedSpeed, expected_goodput, goodput_on, learning
+from perdure.throughput.fit import SpeedFit, StepTimes, fit
+from perdure.throughput.learned import LearnedJob, LearnedSpeed, expected_goodput, goodput_on, learning
 
 
-def job(**steps):
+def job(**steps: float) -> LearnedJob:
     """Two GPU types, the second twice as fast on one GPU; `steps` are seen on the first."""
     found = learning("net", 16, 64, {"slow": (1, 64), "fast": (1, 64)}, np.array([10.0, 20.0]), {})
     for gpus, step_s in steps.items():
@@ -28,10 +28,10 @@ def test_a_job_that_never_ran_has_no_model_and_no_forecast() -> None:
     assert np.isnan(goodput_on([new], [64], 0, one, one)).all()
 
 
-def test_a_step_that_was_foretold_fits_nothing_anew(monkeypatch) -> None:
+def test_a_step_that_was_foretold_fits_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted: list[int] = []
 
-    def counted(steps):
+    def counted(steps: StepTimes) -> SpeedFit:
         fitted.append(len(steps.step_s))
         return fit(steps)
 

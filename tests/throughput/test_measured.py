@@ -6,7 +6,7 @@ from benchmarks.throughput_fit import part, read_profiles
 from perdure.throughput.fit import fit
 
 
-def test_most_batches_between_are_told_within_a_third():
+def test_most_batches_between_are_told_within_a_third() -> None:
     errors = []
     for steps in read_profiles().values():
         between = part(steps, 1)

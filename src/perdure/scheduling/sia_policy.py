@@ -23,8 +23,8 @@ class Sia:
     """A job starts on one GPU of any type, and may at most double the most GPUs that it was seen on.
 
     So its speed is never guessed far beyond what was seen. `lambda_` is what leaving a job out costs, in the unit of
-    ``goodput^p``; `p` below 0 weighs slow jobs more than fast ones. Both are the published ones. Beyond `limit_s`
-    seconds the solver's best plan so far is taken, and how far from the optimum it may be goes into `gaps`.
+    ``goodput^p``; `p` below 0 weighs slow jobs more than fast ones. Beyond `limit_s` seconds the solver's
+    best plan so far is taken, and how far from the optimum it may be goes into `gaps`.
     """
 
     name: str = "sia"
