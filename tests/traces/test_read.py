@@ -13,9 +13,7 @@ from perdure.traces.read import FORMATS, read
 
 def test_an_unknown_form_lists_the_known_ones(file):
     path = file("x.csv", "when,what\n1,2\n")
-    with pytest.raises(
-        InputError, match=r"not known\. Name it by --format, one of: acme, chronus"
-    ):
+    with pytest.raises(InputError, match=r"not known\. Name it by --format, one of: acme, chronus"):
         read(path)
     with pytest.raises(InputError, match=r"no such form of trace\. Use one of: acme, chronus"):
         read(path, "excel")

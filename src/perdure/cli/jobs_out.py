@@ -73,9 +73,9 @@ def _whole(seconds: NDArray[np.float64]) -> NDArray[Any]:
 
 
 def _write_parquet(path: Path, columns: dict[str, NDArray[Any]]) -> None:
-    from perdure.traces.columns import database
+    from perdure.in_memory_db import duckdb_in_memory
 
     target = "'" + str(path).replace("'", "''") + "'"
-    with database(lambda what: InputError(str(path), what, _MEND)) as db:
+    with duckdb_in_memory("traces", lambda what: InputError(str(path), what, _MEND)) as db:
         db.register("jobs", columns)
         db.execute(f"COPY (SELECT * FROM jobs) TO {target} (FORMAT parquet)")  # noqa: S608
