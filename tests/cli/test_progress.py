@@ -1,8 +1,13 @@
 """How far a long command has come: on a terminal's stderr alone, and only once it takes long."""
 
 import io
+import os
+import pty
+import struct
+import termios
 import threading
 import time
+from fcntl import ioctl
 
 import pytest
 
@@ -43,6 +48,18 @@ def test_long_work_is_shown_and_taken_away_again(screen):
     assert all(len(line) <= WIDTH for line in drawn)
 
 
+def test_on_a_narrow_terminal_it_stays_on_one_line(screen):
+    shown, terminal = pty.openpty()
+    ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 30, 0, 0))
+    screen.fileno = lambda: terminal
+    with progress(4, "replaying", screen) as tell:
+        tell(1)
+        await_drawn(screen, "replaying [#####")
+    os.close(shown)
+    os.close(terminal)
+    assert max(map(len, screen.getvalue().split("\r"))) == 29
+
+
 def test_work_of_unknown_length_shows_how_long_it_takes(screen):
     with progress(what="reading the log", screen=screen) as tell:
         await_drawn(screen, "reading the log: 0s")
@@ -68,7 +85,7 @@ def test_an_error_takes_it_away_as_well(screen):
     with pytest.raises(KeyboardInterrupt), progress(4, screen=screen):  # noqa: PT012
         await_drawn(screen, "0 of 4")
         raise KeyboardInterrupt
-    assert screen.getvalue().endswith(module.ERASE)
+    assert screen.getvalue().endswith("\r" + " " * WIDTH + "\r")
     assert threading.active_count() == before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -15,8 +16,7 @@ from perdure.cli.table import age
 PATIENCE_S = 2.0  # shorter work is done without a word
 EVERY_S = 0.5  # from one drawing to the next
 BAR = 20  # characters
-WIDTH = 79
-ERASE = "\r" + " " * WIDTH + "\r"
+WIDTH = 79  # at most; on a narrower terminal as much as fits on one line
 
 
 @dataclass(slots=True)
@@ -45,13 +45,22 @@ class Work:
         """Draw it again and again until it has ended, once it takes long."""
         if self.ended.wait(PATIENCE_S):
             return
+        width = _width(screen)
         while True:
-            screen.write(f"\r{self.line(time.monotonic())[:WIDTH]:<{WIDTH}}")
+            screen.write(f"\r{self.line(time.monotonic())[:width]:<{width}}")
             screen.flush()
             if self.ended.wait(EVERY_S):
                 break
-        screen.write(ERASE)
+        screen.write("\r" + " " * width + "\r")
         screen.flush()
+
+
+def _width(screen: TextIO) -> int:
+    """Letters that a line of this terminal takes without breaking."""
+    try:
+        return min(WIDTH, os.get_terminal_size(screen.fileno()).columns - 1)
+    except OSError:  # not a terminal, or one of unknown size
+        return WIDTH
 
 
 @contextmanager
