@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from perdure.errors import InputError, LogRefused
 from perdure.triage.text.clean import MAX_LINE_BYTES, PIECE, decode, scrub, without_bars, without_prefix
 from perdure.triage.text.escapes import without_escapes
-from perdure.triage.text.logtext import LogText, TextWindow, blocks
+from perdure.triage.text.logtext import LogText, TextWindow, blocks, newlines
 from perdure.triage.text.masking import mask, shapes
+from perdure.triage.text.patterns import compiled
 from perdure.triage.text.regular_file import open_regular
 
 
@@ -36,6 +37,20 @@ def test_controls_and_escapes_go(raw: bytes, clean: bytes) -> None:
 
 
 ESCAPE = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*\x07?|\x1b[ -/]*[0-~]|\x1b")
+
+
+@given(st.text("0159 .-+eE_ax:\n", max_size=60))
+def test_numbers_are_masked_as_re2_masks_them(text: str) -> None:
+    found = mask(text.encode())
+    expected = compiled(r"[-+]?\b\d+(?:\.\d+)?(?:[eE][-+]?\d+)?").sub(b"<n>", text.encode())
+    assert found == expected or b"<time>" in found or b"<hex>" in found or b"<ip>" in found
+
+
+@given(st.text("a\n", max_size=40), st.integers(0, 9000), st.integers(0, 9000))
+def test_newlines_of_a_stretch_are_counted(text: str, start: int, length: int) -> None:
+    data = (text.encode() + b"\n") * 200
+    start, end = min(start, len(data)), min(start + length, len(data))
+    assert newlines(data, start, end) == data[start:end].count(b"\n")
 
 
 @given(st.lists(st.sampled_from([b"\x1b", b"\x1b[", b"\x1b]", b"0", b";", b"m", b" ", b"\x07", b"\\", b"\n", b"x"])))

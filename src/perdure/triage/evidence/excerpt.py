@@ -86,7 +86,9 @@ def excerpt(text: LogText, hits: Sequence[Hit] = (), good: GoodRun | None = None
     first = min(hits, key=lambda hit: (hit.cause.role is not CauseRole.ROOT, hit.order), default=None)
     window = _last_window(text, first)
     start = max(0, len(window.data) - RAW_END_BYTES)
-    end, whole = _folded(reversed(_numbered(window, start, len(window.data))), size)
+    short = len(window.data) <= 2 * size  # then one look at all of it is cheaper than one at each line
+    advises = not short or is_advice(window.data)
+    end, whole = _folded(reversed(_numbered(window, start, len(window.data))), size, advises)
     if whole and start == 0 and window.first_line == 1:
         return Excerpt(end)
     seen = {line.text for line in end}
@@ -108,8 +110,11 @@ def _numbered(window: TextWindow, start: int, end: int) -> list[tuple[int, bytes
     return list(enumerate(scrub(window.data[start:end]).split(b"\n"), first))
 
 
-def _folded(numbered: Iterable[tuple[int, bytes]], size: int) -> tuple[tuple[Line, ...], bool]:
-    """The first of the given lines that fit into `size` bytes, what repeats as one, in order; and whether all fit."""
+def _folded(numbered: Iterable[tuple[int, bytes]], size: int, advises: bool = True) -> tuple[tuple[Line, ...], bool]:
+    """The first of the given lines that fit into `size` bytes, what repeats as one, in order; and whether all fit.
+
+    Advice is left out; none is looked for unless one of the lines `advises`.
+    """
     kept: dict[bytes, Line] = {}
     met: dict[bytes, Line | None] = {}
     left, whole = size, True
@@ -122,7 +127,7 @@ def _folded(numbered: Iterable[tuple[int, bytes]], size: int) -> tuple[tuple[Lin
         line = kept.get(text)
         if line is not None:
             line.times += 1
-        elif text.strip() and not is_advice(text):
+        elif text.strip() and not (advises and is_advice(text)):
             left -= len(text) + 1
             if left < 0 or len(kept) == MAX_LINES:
                 whole = False

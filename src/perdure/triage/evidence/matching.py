@@ -45,8 +45,8 @@ from perdure.triage.text.clean import (
     tidy,
 )
 from perdure.triage.text.errno_texts import any_translated, in_english
-from perdure.triage.text.log_levels import is_told
-from perdure.triage.text.logtext import END_BLOCK_BYTES, END_BYTES, LogText, TextBlock, blocks
+from perdure.triage.text.log_levels import is_told, may_tell
+from perdure.triage.text.logtext import END_BLOCK_BYTES, END_BYTES, LogText, TextBlock, blocks, newlines
 from perdure.triage.text.patterns import capturing, compiled, options
 from perdure.triage.text.prefixes import rank_before, rank_of
 from perdure.triage.text.runs import Runs
@@ -143,8 +143,11 @@ class RuleBook(Struct, frozen=True, dict=True):
         """The rule of that name; None where there is none."""
         return next((rule for rule in self.rules if rule.cause.name == name), None)
 
-    def match(self, line: bytes, told: bool = False) -> TriageRule | None:
-        """The first rule that matches a cleaned line, or None. `told`: its program gave it a level such as INFO.
+    def match(self, line: bytes, told: bool = False, translated: bool = True) -> TriageRule | None:
+        """The first rule that matches a cleaned line, or None.
+
+        `told`: its program gave it a level such as INFO. `translated`: it may hold the C library's words in another
+        language.
 
         A frame of C++ and a line of mere advice match none, nor does one of a check that found nothing, one that only
         mentions an error, nor a quoted one that would blame the site. One that reports a failure which was dealt with
@@ -152,7 +155,8 @@ class RuleBook(Struct, frozen=True, dict=True):
         """
         if line.startswith(FRAME_OF_CPP):
             return None
-        line = in_english(line)
+        if translated:
+            line = in_english(line)
         found = self._set.Match(line) or ()
         first, survived = min(found, default=len(self.rules)), len(self.rules)
         warned, advice = survived + 1, survived + 2
@@ -217,19 +221,23 @@ class RuleBook(Struct, frozen=True, dict=True):
         data = block.scrubbed()
         searches = END_SEARCHES if len(data) <= END_BLOCK_BYTES else SEARCHES
         line, counted, last = block.first_line, 0, -STRIDE_BYTES
-        quotes, ignores = b'File "' in data, _IGNORED in data
+        quotes, ignores = b'"' in data and b'File "' in data, _IGNORED in data
+        small = len(data) <= END_BLOCK_BYTES  # then one look at all of it is cheaper than one at each line
+        levels, translated = not small or may_tell(data), not small or _says(any_translated(), data)
+        warns = not small or _says(WARNS, data)
         for number, (at, start, end) in enumerate(self._stops(data, searches)):
             piece = data[start:end]
             if piece not in known:
                 if len(known) >= KEPT_VERDICTS:
                     known.clear()
-                tidied, told = tidy(piece), is_told(piece)
-                rule = self.match(tidied, told)
-                known[piece] = (rule.cause, tidied, _warns(piece, told, rule)) if rule is not None else None
+                tidied, told = tidy(piece), levels and is_told(piece)
+                rule = self.match(tidied, told, translated)
+                only_warns = rule is not None and ((warns and _says(WARNS, piece)) or (told and not rule.warns))
+                known[piece] = (rule.cause, tidied, only_warns) if rule is not None else None
             if (found := known[piece]) is None:
                 continue
             if not ((quotes and _is_source(data, start)) or (ignores and _is_ignored(data, start))):
-                line += data.count(b"\n", counted, at)
+                line += newlines(data, counted, at)
                 counted = at
                 near = number > searches and at - last < 2 * STRIDE_BYTES
                 yield Match(found[0], line, piece, found[1], block, near, at - start, found[2])
@@ -239,14 +247,19 @@ class RuleBook(Struct, frozen=True, dict=True):
         """Where the screen stops, and where the piece around that starts and ends; sparse after this many
         `searches`.
         """
-        redrawn, position = PIECE in data, 0
+        redrawn, position, ahead = PIECE in data, 0, self.screen.finditer(data)
         for _ in range(searches):
-            if not (found := self.screen.search(data, position)):
+            if (found := next(ahead, None)) is not None and found.start() < position:  # again in the piece before
+                ahead = self.screen.finditer(data, position)
+                found = next(ahead, None)
+            if found is None:
                 return
-            at = found.start()
+            at, stop = found.span()
             start, end = _piece(data, at, redrawn)
             yield at, start, end
             position = max(end, at + 1)
+            if stop > position:
+                ahead = self.screen.finditer(data, position)
         dense_from = len(data) - DENSE_END_BYTES  # a run of failure lines must not seem to end where a block does
         while found := self.screen.search(data, position):
             at = found.start()
@@ -283,11 +296,6 @@ def _tells_process(text: LogText, pid: str) -> bool:
     named = capturing(rf"(?i)\b(?:pid|process(?: id)?)[ =:#\[(]{{1,3}}{pid}\b(?: has \d)?")
     found = (found for window in text.windows for found in named.finditer(window.data[-END_BYTES:]))
     return any(b" has " not in one.group() for one in found)
-
-
-def _warns(piece: bytes, told: bool, rule: TriageRule) -> bool:
-    """Whether its program only warns or tells of it, and its software has another word for errors."""
-    return compiled(WARNS).search(piece) is not None or (told and not rule.warns)
 
 
 def _says(pattern: str, line: bytes) -> bool:

@@ -269,6 +269,8 @@ class _Story:
         steps = self.steps.get(hit.rank, [])
         if not steps and not hit.rank.isdecimal():
             steps = self.steps.get("", [])  # of the program that a runtime's thread belongs to
+        if not steps:
+            return False
         start = bisect_right(steps, hit.line, key=lambda step: step.line)
         after = steps[start : start + MAX_STEPS]
         if self._is_raised(hit):  # a bar may be redrawn once more, or be in a stream that was added at the end

@@ -17,7 +17,7 @@ from perdure.triage.evidence.matching import Hit
 from perdure.triage.text.clean import scrub
 from perdure.triage.text.logtext import TextBlock
 from perdure.triage.text.prefixes import named
-from perdure.triage.text.when import Stamp, comparable, stamp_of
+from perdure.triage.text.when import Stamp, comparable, may_hold_time, stamp_of
 
 LOOK_BACK_LINES, BEFORE_BYTES = 200, 16 * 1024
 """A time is looked for in this many lines before a hit, and this many bytes before its block."""
@@ -112,12 +112,16 @@ class _Clock:
 
     def __init__(self, block: TextBlock) -> None:
         data, before = block.window.data, max(0, block.start - BEFORE_BYTES)
-        self._lines = scrub(data[before : block.end]).split(b"\n")
+        scrubbed = scrub(data[before : block.end])
+        self._has_times = may_hold_time(scrubbed)
+        self._lines = scrubbed.split(b"\n")
         self._first = block.first_line - data.count(b"\n", before, block.start)
         self._known: dict[int, Stamp | None] = {}
 
     def at(self, number: int) -> Stamp | None:
         """The time of a line, or of the nearest before it."""
+        if not self._has_times:
+            return None
         index = min(number - self._first, len(self._lines) - 1)
         walked, found = [], None
         for i in range(index, max(-1, index - LOOK_BACK_LINES), -1):

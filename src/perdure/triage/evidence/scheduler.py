@@ -218,5 +218,7 @@ def lost_nodes(line: str) -> str:
     >>> lost_nodes("slurmstepd: error: *** JOB 17 ON n1 CANCELLED AT 2025-01-02T03:04:05 DUE TO NODE FAILURE ***")
     ''
     """
+    if ": error: " not in line:
+        return ""
     found = capturing(_SAYS).search(line.encode("utf-8", "replace"))
     return next(((name or b"").decode().rstrip(".,") for name in found.groups() if name), "") if found else ""

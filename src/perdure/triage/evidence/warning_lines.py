@@ -46,7 +46,7 @@ def without_overruled(hits: Sequence[Hit]) -> list[Hit]:
 
 def _with_what_a_program_needs(hits: Sequence[Hit]) -> list[Hit]:
     """Without the warnings that CUDA did not start; where the program asserts that there are GPUs, they are why."""
-    warned = [hit for hit in hits if compiled(NO_GPU).search(hit.text.encode())]
+    warned = [hit for hit in hits if NO_GPU in hit.text]
     if not warned:
         return list(hits)
     asserted = [h for h in hits if h not in warned and compiled(_ASKS_FOR_GPUS).search(raising_line(h))]

@@ -21,6 +21,7 @@ PIECE = b"\x0b"
 """Stands for a carriage return after `scrub`: the line goes on, its picture starts over."""
 
 _SMALL = 4096  # bytes: looking for what is to be taken out would not be faster than taking it out
+_TAB, _NEWLINE, _SPACE = 9, 10, 32
 _CONTROLS = bytes(c for c in range(32) if c not in (9, 10)) + b"\x7f"  # all but tab and newline
 
 
@@ -38,9 +39,10 @@ def scrub(block: bytes) -> bytes:
 
 
 def _is_plain(block: bytes) -> bool:
-    """True where there is no control character but tab and newline, at a tenth of the price of taking them out."""
-    controls = np.count_nonzero(np.frombuffer(block, dtype=np.uint8) < 32)
-    return controls == block.count(b"\n") + block.count(b"\t") and b"\x7f" not in block
+    """True where there is no control character but tab and newline, at half the price of taking them out."""
+    codes = np.frombuffer(block, dtype=np.uint8)
+    kept = np.count_nonzero(codes == _NEWLINE) + np.count_nonzero(codes == _TAB)
+    return np.count_nonzero(codes < _SPACE) == kept and b"\x7f" not in block
 
 
 _RANK = (
@@ -195,7 +197,8 @@ _BIDI = dict.fromkeys(
 
 def decode(piece: bytes) -> str:
     """Text of a scrubbed piece that is safe to show: valid, without direction marks, cut at `MAX_LINE_BYTES`."""
-    return piece[:MAX_LINE_BYTES].decode("utf-8", "replace").translate(_BIDI)
+    text = piece[:MAX_LINE_BYTES].decode("utf-8", "replace")
+    return text if text.isascii() else text.translate(_BIDI)
 
 
 @lru_cache(maxsize=512)
@@ -248,4 +251,5 @@ def indent(line: bytes) -> int:
 
 
 def is_advice(line: bytes) -> bool:
+    """Whether a line is advice; of a stretch, False where none of its lines is."""
     return compiled(ADVICE).search(line) is not None

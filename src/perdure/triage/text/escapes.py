@@ -18,6 +18,8 @@ def without_escapes(block: bytes) -> bytes:
     >>> without_escapes(b"\\x1b[1;31mred\\x1b[0m \\x1b]0;title\\x07plain")
     b'red plain'
     """
+    if b"\x1b" not in block:
+        return block
     rest, left = block, block.count(b"\x1b")
     for _ in range(FEW_KINDS):  # a log holds many, but mostly of few kinds
         if (at := rest.find(b"\x1b")) < 0 or (found := compiled(_CONTROL).match(rest, at)) is None:

@@ -69,6 +69,11 @@ _RELAYED = (
 """Who writes the output of another program at a level of its own, and NCCL, which says at INFO how calls ended."""
 
 
+def may_tell(data: bytes) -> bool:
+    """False where no line of a stretch holds the word of a level that `is_told` knows."""
+    return compiled(_MAY_HOLD).search(data) is not None
+
+
 def is_told(line: bytes) -> bool:
     """Whether a scrubbed line is of a level at which a program tells what it does.
 
@@ -78,7 +83,7 @@ def is_told(line: bytes) -> bool:
     (True, False)
     """
     head = line[:HEAD_BYTES]
-    if compiled(_MAY_HOLD).search(head) is None:
+    if not may_tell(head):
         return False
     found = next((found for form in _FORMS if (found := capturing(form).search(head))), None)
     if found is None or found[1].rstrip(b":").decode("latin-1").lower() not in _TOLD:

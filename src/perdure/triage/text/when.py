@@ -44,6 +44,11 @@ def comparable(stamps: Sequence[Stamp]) -> list[float]:
     return [time + DAY_S if time < DAY_S / 2 else time for time in times]
 
 
+def may_hold_time(data: bytes) -> bool:
+    """False where no line of a stretch has a time that `stamp_of` finds."""
+    return compiled(_ANY).search(data) is not None
+
+
 def stamp_of(line: bytes) -> Stamp | None:
     """The first time near the start of a line; None where it has none. Time zones are taken for the same.
 
