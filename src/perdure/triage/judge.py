@@ -55,6 +55,7 @@ from perdure.triage.evidence.rule import Cause, Force
 from perdure.triage.evidence.rules import own_rules
 from perdure.triage.evidence.scheduler import Fact, facts, lost_nodes, names_missing_workdir
 from perdure.triage.evidence.survived_steps import after_steps, as_guess, is_of_step
+from perdure.triage.evidence.telling import most_telling
 from perdure.triage.evidence.warning_lines import without_overruled
 from perdure.triage.narrower import narrowed
 from perdure.triage.remarks import remarks_on
@@ -186,7 +187,8 @@ def examine(
     if is_guess(primary.cause) or became_read_only(primary.cause, progress):
         p = weights.thresholds.unsure(p)
     seen = _Signs(replace(in_order, hits=tuple(hits)), known, report, ruled)
-    verdict = _verdict(primary, p, seen, surroundings, weights)
+    shown = most_telling(primary, hits) if isinstance(primary, Hit) else primary
+    verdict = _verdict(shown, p, seen, surroundings, weights)
     verdict = replace(
         verdict,
         fingerprint=_fingerprint(primary, attempt.nodes if attempt is not None else ()),

@@ -14,6 +14,7 @@ from perdure.triage.evidence.frames import raising_line
 from perdure.triage.evidence.matching import Hit
 from perdure.triage.evidence.rule import Cause
 from perdure.triage.evidence.rules import own_categories
+from perdure.triage.evidence.telling import RAISED
 from perdure.triage.grammar import own_grammar
 from perdure.triage.text.patterns import compiled
 from perdure.triage.verdict import CauseRole
@@ -28,9 +29,6 @@ _OF_TYPES = (
     r"(?:double|float|half|bfloat16|long|int|char|bool|byte)\b"
 )
 _OF_DATA_LOADER = r"^\s*\S*(?:Error|Exception): Caught \w+ in DataLoader worker process"
-_RAISED = r"^\s*[\w.]+(?:Error|Exception|Timeout|Failure)\b"
-"""A line that ends a traceback: what a program only remarks on is not of the chain that ended it."""
-
 _OF_STORES = r"(?i)\b(?:s3|gs|gcs|abfss?|wasbs?)://|amazonaws|storage\.googleapis|core\.windows\.net|\bboto|\bminio\b|\bbucket\b|\w+Object\b"
 _OF_PICKLES = r"\b(?:c?pickle|pkl|dill|joblib|np|numpy)\.loads?\("
 """A line of source that reads a file of the program's own making; checkpoints are read by their libraries."""
@@ -69,7 +67,7 @@ def _narrower(primary: Hit, hits: Sequence[Hit]) -> str | None:
     cause, line = primary.cause, primary.text.encode()
     if cause.category == "net":
         raised = (hit.text.encode() for hit in hits if hit.cause.wider == "net" and hit.run == primary.run)
-        chain = [line, *(each for each in raised if compiled(_RAISED).search(each))]
+        chain = [line, *(each for each in raised if compiled(RAISED).search(each))]
         if any(compiled(_OF_TRACKERS).search(each) for each in chain):
             return "tracker"
         return "k8s_infra" if compiled(_OF_KUBERNETES).search(line) else None

@@ -1,0 +1,69 @@
+"""The line that tells most of a cause, where several lines of one task tell the same one.
+
+Programs announce an error in one line and name its object in another: a library's wrapper before the server that did
+not answer, "failed to listen" after the port that is taken, a field `Reason` before its `Message`, the class of a C++
+exception before its text. The verdict stands; only the line that a person reads first changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from perdure.triage.evidence.matching import Hit
+from perdure.triage.text.patterns import compiled
+from perdure.triage.verdict import CauseRole
+
+NEAR_LINES = 40
+"""So far from each other are the lines of one failure."""
+
+_NAMES_OBJECT = (
+    r"(?i)\[?errno[ :=]+\d|\bhost ?=|://|\b(?:\d{1,3}\.){3}\d{1,3}\b|\bport[ :=]+\d|['\"]/[^'\"]+['\"]|: /\S"
+)
+"""What the error is about: its number, a server, an address, a file."""
+
+RAISED = r"^\s*[\w.]+(?:Error|Exception|Timeout|Failure)\b"
+"""A line that ends a traceback: what a program only remarks on is not of the chain that ended it."""
+
+_BARE_FIELD = r"^\s*(?i:reason|status|state|code|type)[\"']?\s*[:=]\s*[\"']?\w+[\"',]*\s*$"
+_MESSAGE_FIELD = r"^\s*[\"']?(?i:message|description|details?)[\"']?\s*[:=]\s*\S"
+_THROWN = r"terminate called after throwing an instance of|terminating due to uncaught exception of type [\w:]+\s*$"
+_ANNOUNCED = r"Polled an error from coordination service|detected fatal errors\. This most likely indicates"
+_OF_TASK = r"(?i)heartbeat|/task:\d|unhealthy|barrier"
+_WHAT = r"^\s*what\(\):\s+\S"
+
+
+def most_telling(primary: Hit, hits: Sequence[Hit]) -> Hit:
+    """`primary`, as told by the line of its task near it that says the same and names what it is about."""
+    line = primary.text.encode()
+    near = [hit for hit in hits if hit is not primary and _is_near(hit, primary)]
+    if compiled(_THROWN).search(line):
+        return _told_by(primary, [hit for hit in near if hit.line > primary.line], _WHAT)
+    if compiled(_ANNOUNCED).search(line):
+        return _told_by(primary, [hit for hit in near if hit.cause.role is CauseRole.CASCADE], _OF_TASK)
+    alike = [hit for hit in near if _is_as_sure(hit, primary) and _is_alike(hit, primary)]
+    if compiled(_BARE_FIELD).search(line):
+        return _told_by(primary, alike, _MESSAGE_FIELD)
+    return primary if compiled(_NAMES_OBJECT).search(line) else _told_by(primary, alike, _NAMES_OBJECT)
+
+
+def _is_near(hit: Hit, primary: Hit) -> bool:
+    same = hit.run == primary.run and hit.rank == primary.rank
+    return same and hit.block.window is primary.block.window and abs(hit.line - primary.line) <= NEAR_LINES
+
+
+def _is_as_sure(hit: Hit, primary: Hit) -> bool:
+    """Whether it states the failure as `primary` does: a warning does not, nor what was dealt with."""
+    return hit.cause.role is CauseRole.ROOT is primary.cause.role and not hit.warns and not hit.cause.hard
+
+
+def _is_alike(hit: Hit, primary: Hit) -> bool:
+    """Whether it tells the same failure: by the same rule, or raised from it."""
+    raised = all(compiled(RAISED).search(each.text.encode()) for each in (hit, primary))
+    return hit.cause.name == primary.cause.name or (raised and hit.cause.wider == primary.cause.wider)
+
+
+def _told_by(primary: Hit, others: Sequence[Hit], pattern: str) -> Hit:
+    other = next((hit for hit in others if compiled(pattern).search(hit.text.encode())), None)
+    return primary if other is None else replace(other, cause=primary.cause)

@@ -1,0 +1,64 @@
+"""Of several lines that tell the same cause, the one that names what it is about is read first."""
+
+import pytest
+
+from perdure.triage.judge import judge
+from perdure.triage.verdict import CauseRole, Verdict
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "fetch.py", line 9, in main\n    get(url)\n'
+CHAINED = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
+def first_of(verdict: Verdict) -> str:
+    """The first line that says the cause."""
+    return next(line.text for line in verdict.evidence if line.role is not CauseRole.CONFIRMATION)
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (
+            f"{TRACEBACK}TimeoutError: The read operation timed out\n{CHAINED}{TRACEBACK}"
+            "requests.exceptions.ReadTimeout: HTTPSConnectionPool(host='mirror.example.org', port=443): Read timed out.\n"
+            "srun: error: n3: task 0: Exited with exit code 1\n",
+            "mirror.example.org",
+        ),
+        (
+            "[E socket.cpp:500] [c10d] The server socket has failed to listen on any local network address.\n"
+            f"{TRACEBACK}torch.distributed.DistNetworkError: The server socket has failed to bind to [::]:29511 "
+            "(errno: 98 - Address already in use).\n",
+            "errno: 98",
+        ),
+        (
+            "Reason:  Evicted\nMessage: The node was low on resource: memory. Container main was using 900Mi, request is "
+            "4Gi, has larger consumption of memory.\n",
+            "low on resource",
+        ),
+        (
+            "terminate called after throwing an instance of 'std::out_of_range'\n  what():  map::at: key 7\n"
+            "Aborted (core dumped)\n",
+            "map::at",
+        ),
+        (
+            "E0212 07:45:41.906611 2391 agent.cc:755] Polled an error from coordination service (this can be an error "
+            "from this or another task).\n/job:worker/replica:0/task:5\nThe tasks have crashed. heartbeat timeout\n",
+            "heartbeat timeout",
+        ),
+    ],
+    ids=["chained exception", "errno", "message of a reason", "what", "announcement"],
+)
+def test_the_line_that_names_the_object_is_read_first(log: str, told: str) -> None:
+    assert told in first_of(judge(log.encode()))
+
+
+def test_a_line_that_names_its_object_stays_first() -> None:
+    log = f"nfs: server nas03 not responding, timed out\n{TRACEBACK}OSError: [Errno 5] Input/output error: '/data/x'\n"
+    assert "nas03" in first_of(judge(log.encode()))
+
+
+def test_a_warning_is_not_read_before_the_error() -> None:
+    log = (
+        "[W socket.cpp:464] [c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - Address in use).\n"
+        "[E socket.cpp:500] [c10d] The server socket has failed to listen on any local network address.\n"
+    )
+    assert first_of(judge(log.encode())).startswith("[E socket")
