@@ -51,6 +51,7 @@ from perdure.triage.evidence.other_end import with_ended_readers, without_cut_by
 from perdure.triage.evidence.other_jobs import without_other_jobs
 from perdure.triage.evidence.outlived import without_long_past, without_outlived
 from perdure.triage.evidence.ranks import Merged, merged
+from perdure.triage.evidence.reckoning import reckoned
 from perdure.triage.evidence.rule import Cause, Force
 from perdure.triage.evidence.rules import own_rules
 from perdure.triage.evidence.scheduler import Fact, facts, lost_nodes, names_missing_workdir
@@ -180,7 +181,7 @@ def examine(
         return Finding(_with_output(_of_nothing(p, text, attempt), output, remarks), reading)
     around = _around(context or Context(), attempt, primary)
     progress = with_steps_of(progress_of(reading.excerpt), text)
-    primary = doubted(primary, progress, around, text) if isinstance(primary, Hit) else primary
+    primary = doubted(reckoned(primary), progress, around, text) if isinstance(primary, Hit) else primary
     surroundings = circumstances(primary.cause, progress, around, primary.text)
     leaning = _leaning(weights.pulls[(named or primary).cause.rank], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))

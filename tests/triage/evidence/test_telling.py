@@ -19,7 +19,7 @@ def first_of(verdict: Verdict) -> str:
     [
         (
             f"{TRACEBACK}TimeoutError: The read operation timed out\n{CHAINED}{TRACEBACK}"
-            "requests.exceptions.ReadTimeout: HTTPSConnectionPool(host='mirror.example.org', port=443): Read timed out.\n"
+            "requests.exceptions.ReadTimeout: HTTPSConnectionPool(host='mirror.example.org', port=443): timed out.\n"
             "srun: error: n3: task 0: Exited with exit code 1\n",
             "mirror.example.org",
         ),
@@ -30,8 +30,8 @@ def first_of(verdict: Verdict) -> str:
             "errno: 98",
         ),
         (
-            "Reason:  Evicted\nMessage: The node was low on resource: memory. Container main was using 900Mi, request is "
-            "4Gi, has larger consumption of memory.\n",
+            "Reason:  Evicted\nMessage: The node was low on resource: memory. Container main was using 900Mi, request "
+            "is 4Gi, has larger consumption of memory.\n",
             "low on resource",
         ),
         (

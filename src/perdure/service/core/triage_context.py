@@ -15,6 +15,7 @@ def context_of(attempt: Attempt, case: Case | None, fleet: Fleet, free_bytes: in
     near, far = _troubles(attempt, fleet, now)
     return Context(
         ran_s=attempt.elapsed_s,
+        walltime_s=case.job.walltime_s if case else None,
         attempt_number=len(case.past) + 1 if case else None,
         others_on_node=len({trouble.user for trouble in near}),
         others_elsewhere=tuple(dict.fromkeys((trouble.user, trouble.likeness) for trouble in far)),

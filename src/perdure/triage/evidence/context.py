@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from perdure.model.output import FULL_BYTES
 from perdure.triage.evidence.likeness import Likeness, objects_of
 from perdure.triage.evidence.rule import Cause
+from perdure.triage.evidence.time_used import TimeUsed
 from perdure.triage.text.clean import decode, scrub
 from perdure.triage.text.logtext import END_BYTES, LogText
 from perdure.triage.text.patterns import compiled
@@ -34,6 +35,7 @@ class Context(Struct, frozen=True):
     """What is known besides the log's text. None: it is not known."""
 
     ran_s: float | None = None
+    walltime_s: float | None = None  # that its job asked for
     attempt_number: int | None = None  # from 1
     others_on_node: int = 0  # users whose jobs the site failed on these nodes within minutes
     others_elsewhere: tuple[tuple[str, Likeness], ...] = ()  # users of jobs that failed on other nodes, and of what
@@ -68,6 +70,7 @@ _OF_SETUP = frozenset(
     {"net", "nccl_timeout", "nccl_comm", "rdzv_store", "dist_config", "obj_store", "fs", "permission", "cuda_env"}
 )
 """Categories in which a wrong set-up and a passing trouble print the same."""
+_UNEXPLAINED_DEATHS = frozenset({"killed", "preempt"})
 OF_STORAGE = frozenset({"fs", "disk_quota", "obj_store", "ckpt"})
 _NO_GPU_FOUND = frozenset({"gpu-unavailable", "jax-backend", "gpu-taken-from-container", "gpu-not-seen"})
 """Rules of what a program says that finds no GPU, be it that one is lost or that it was given none."""
@@ -157,12 +160,22 @@ def _users(count: int) -> str:
     return "another user" if count == 1 else f"{count} other users"
 
 
+def _walltime_used(cause: Cause, progress: TrainingProgress, context: Context) -> Iterator[Circumstance]:  # noqa: ARG001
+    """A death that nobody explains, at the end of the walltime, is the end of the walltime."""
+    if cause.category not in _UNEXPLAINED_DEATHS or context.ran_s is None or not context.walltime_s:
+        return
+    used = TimeUsed(context.ran_s, context.walltime_s)
+    if used.is_used_up:
+        yield Circumstance("walltime-used", f"it had run for {used.told} that it asked for", -2.0)
+
+
 _RULES: tuple[Callable[[Cause, TrainingProgress, Context], Iterator[Circumstance]], ...] = (
     _how_far,
     _who_else,
     _room_on_disk,
     _answered,
     _gpus_asked_for,
+    _walltime_used,
 )
 
 

@@ -18,6 +18,9 @@ DURATION = (
 )
 """A time to wait, such as 90, 12.5s, 2m30s or 5 minutes, in one group."""
 
+SPAN = rf"(?:((?:\d{{1,3}}-)?\d{{1,4}}:\d\d:\d\d)|{DURATION})"
+"""The same, or one as resource managers write it: 1-02:03:04, 26:03:04; in one of two groups."""
+
 _UNITS = {
     "": 1, "b": 1, "byte": 1, "bytes": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
     "k": KIB, "m": MIB, "g": GIB, "ki": KIB, "mi": MIB, "gi": GIB, "ti": 1 << 40,
@@ -48,7 +51,13 @@ def to_seconds(told: bytes) -> float:
     """
     >>> to_seconds(b"2m30s"), to_seconds(b"500 ms"), to_seconds(b"5 minutes"), to_seconds(b"90")
     (150.0, 0.5, 300.0, 90.0)
+    >>> to_seconds(b"1-00:01:40"), to_seconds(b"26:00:00")
+    (86500.0, 93600.0)
     """
+    if b":" in told:
+        days, _, clock = told.rpartition(b"-")
+        hours, minutes, seconds = map(int, clock.split(b":"))
+        return float(int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds)
     scale = {b"": 1.0, b"s": 1.0, b"m": 60.0, b"h": 3600.0}
     parts = ((float(found[1]), found[2].lower()) for found in capturing(_PART).finditer(told))
     return sum(number * (1e-3 if len(unit) > 1 else scale[unit]) for number, unit in parts)

@@ -1,0 +1,104 @@
+"""Figures of disks, quotas and times: a limit that was reached, and one that was not."""
+
+import pytest
+from msgspec.structs import replace
+
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState
+from perdure.triage.evidence.context import Context
+from perdure.triage.evidence.disk_space import disk_of, disk_space, mounted_disks
+from perdure.triage.evidence.time_used import time_used
+from perdure.triage.judge import judge
+from perdure.triage.verdict import Label, Verdict
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "/w/t.py", line 3, in <module>\n    main()\n'
+DF = "Filesystem      Size  Used Avail Use% Mounted on\nnas:/scratch    100T  {}  {} {}% /scratch\n"
+FULL = "OSError: [Errno 28] No space left on device: '/scratch/a/ck.pt'\n"
+
+
+def verdict(log: str) -> Verdict:
+    return judge((TRACEBACK + log).encode())
+
+
+def test_a_disk_that_is_said_to_be_full_and_has_room_is_unsure() -> None:
+    assert verdict(FULL).label is Label.DETERMINISTIC
+    assert verdict("OSError: [Errno 28] No space left on device: need 4 GB, 12 GB available\n").label is Label.UNSURE
+    found = verdict(FULL + DF.format("40T", "60T", 40))
+    assert found.label is Label.UNSURE
+    assert "/scratch at 40 %" in found.summary
+
+
+def test_figures_that_explain_the_failure_are_told() -> None:
+    told = verdict("OSError: not enough free disk space: 150 GB required, 80 GB available\n")
+    assert (told.label, "139.7 GiB needed, 74.5 GiB free" in told.summary) == (Label.DETERMINISTIC, True)
+    assert "/scratch is at 100 %" in verdict(FULL + DF.format("100T", "0", 100)).summary
+
+
+def test_room_by_df_says_nothing_of_a_quota_nor_of_another_disk() -> None:
+    assert verdict(
+        "OSError: [Errno 122] Disk quota exceeded: '/scratch/a/x'\n" + DF.format("40T", "60T", 40)
+    ).label is (Label.DETERMINISTIC)
+    assert verdict(FULL.replace("/scratch", "/proj") + DF.format("40T", "60T", 40)).label is Label.DETERMINISTIC
+
+
+def test_files_that_ran_out_are_told_from_bytes() -> None:
+    table = "Filesystem      Inodes   IUsed  IFree IUse% Mounted on\nnas:/scratch   1000000 1000000 0 100% /scratch\n"
+    assert "no more files" in verdict(FULL + table).summary
+
+
+def test_what_is_larger_than_the_whole_quota_fits_on_no_node() -> None:
+    """The local disk of another node is as large: without the figures the job is sent there."""
+    line = "OSError: [Errno 28] No space left on device: '/tmp/x'{}\n"
+    assert verdict(line.format("")).category == "node_disk"
+    larger = verdict(line.format(" (900 GB needed, limit 850 GB)"))
+    assert (larger.category, larger.label) == ("disk_quota", Label.DETERMINISTIC)
+
+
+def test_a_time_limit_that_is_far_away_is_unsure() -> None:
+    line = "ERROR: wall clock time limit exceeded: elapsed={} s, limit=86400 s\n"
+    assert judge(line.format(86399).encode()).label is Label.DETERMINISTIC
+    assert judge(line.format(3600).encode()).label is Label.UNSURE
+
+
+def test_a_death_at_the_end_of_the_walltime_is_that_of_the_walltime() -> None:
+    ended = Attempt(AttemptId("c", "7", 1), AttemptState.FAILED, ("n1",), 0.0, end_s=3599.0, signal=9)
+    early = replace(ended, end_s=1200.0)
+    late, before = (judge(b"", each, Context(each.elapsed_s, 3600.0)).p_transient for each in (ended, early))
+    assert late < 0.12 < before
+
+
+@pytest.mark.parametrize(
+    ("line", "elapsed_s", "limit_s"),
+    [
+        (b"=>> PBS: job killed: walltime 3612 exceeded limit 3600", 3612, 3600),
+        (b"Elapsed time: 1-00:00:05 reached limit 24:00:00", 86405, 86400),
+        (b"time limit is 3600 s, ran for 3599 s", 3599, 3600),
+        (b"time limit reached after 30m, limit 24h", 1800, 86400),
+    ],
+)
+def test_both_times_are_read(line: bytes, elapsed_s: float, limit_s: float) -> None:
+    used = time_used(line)
+    assert used is not None
+    assert (used.elapsed_s, used.limit_s) == (elapsed_s, limit_s)
+
+
+@pytest.mark.parametrize("line", [b"the time limit is 2 hours", b"step 100 of 2000 took 3 s", b"12 GiB of space left"])
+def test_a_single_figure_tells_nothing(line: bytes) -> None:
+    assert time_used(line) is None
+    assert disk_space(line) is None
+
+
+def test_hdfs_and_quotas_are_read() -> None:
+    hdfs = disk_space(b"The DiskSpace quota of /user/a is exceeded: quota = 1073741824 B but diskspace consumed = 2 GB")
+    used = disk_space(b"quota exceeded: used 512.0 GB of 500 GB")
+    assert hdfs is not None
+    assert hdfs.never_fits
+    assert used is not None
+    assert used.room == 0
+
+
+def test_the_disk_of_a_path_is_the_nearest_mount_above_it() -> None:
+    disks = list(mounted_disks(b"/dev/a 10G 1G 9G 10% /\n/dev/b 1G 1G 0 100% /scratch\n"))
+    assert [disk.path for disk in disks] == ["/", "/scratch"]
+    found = [disk_of(path, disks) for path in ("/scratch/a", "/scratchy/a")]
+    assert [disk.path for disk in found if disk] == ["/scratch", "/"]
