@@ -147,20 +147,30 @@ def follow(
 
 @app.command("ranks")
 def ranks(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="What ranks left: flight recorder dumps, stacks, NCCL RAS.")
-    ],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="[DIR|JOBID]", help="What ranks left: flight recorder dumps, stacks, NCCL RAS; or a running job."
+        ),
+    ] = "",
+    ras: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Ask the NCCL RAS of a running program, mostly localhost:28028.")
+    ] = "",
     as_json: AsJson = False,
     state: StateDir = None,
     config: ConfigFile = None,
 ) -> int:
     """Name the rank that stopped first, of a program that stands still.
 
-    Exit codes: 0 none is named, 1 a rank stopped first, 2 usage or bad input.
+    A job is looked for in .perdure below this directory, where perdure exec keeps heartbeats and dumps.
+
+    Exit codes: 1 a rank stopped first, 2 usage or bad input, 3 none is named.
     """
     from perdure.cli.hang import explain_hang
 
-    return explain_hang(folder, lambda: _settings(state, config), as_json)
+    if not target and not ras:
+        raise InputError("why ranks", "give a folder, a job id or --ras HOST:PORT", "See perdure why ranks --help")
+    return explain_hang(target, ras, lambda: _settings(state, config), as_json)
 
 
 @app.command("report")

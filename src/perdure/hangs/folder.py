@@ -39,6 +39,24 @@ class Folder:
     logs: list[Path] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # what could not be read
 
+    def take(self, other: Folder) -> None:
+        """Add what another folder of the same ranks holds."""
+        self.dumps += other.dumps
+        self.stacks += other.stacks
+        self.logs += other.logs
+        self.notes += other.notes
+        self.steps |= other.steps
+        self.nodes = {**other.nodes, **self.nodes}
+        self.ras = other.ras or self.ras
+
+    def take_ras(self, answer: object) -> bool:
+        """Add a decoded answer of RAS; False where it is none."""
+        if (ras := read_ras(answer)) is None:
+            return False
+        self.ras = ras
+        self.nodes = {**ras.hosts, **self.nodes}
+        return True
+
 
 def read_folder(directory: Path) -> Folder:
     """Raises `InputError` where it is not a folder that can be read."""
@@ -86,9 +104,8 @@ def _read_json(path: Path, rank: int | None, found: Folder) -> None:
         return
     if rank is not None and (dump := read_dump(value, rank, str(path))):
         found.dumps.append(dump)
-    elif ras := read_ras(value):
-        found.ras = ras
-        found.nodes = {**ras.hosts, **found.nodes}
+    elif found.take_ras(value):
+        pass
     elif isinstance(value, dict) and value.get("schema") == HEARTBEAT:
         _take_heartbeat(value, found)
     elif rank is not None and (frames := read_stack_json(value)):
