@@ -76,7 +76,7 @@ class Learner:
             self.store.keep(Read.of(attempt, found, self._clock()))
         except PerdureError as err:  # no reason to leave the failure unanswered
             log.warning("%s: what was read is not kept: %s", attempt.id, err)
-        return self.corrected(found.verdict, attempt.user)
+        return self.corrected(self.promise.applied(found.verdict), attempt.user)
 
     def study(self, output: Output, job: Job) -> None:
         """Keep what the log of a good run of `job` said. Raises `StateError` where that cannot be written."""

@@ -4,7 +4,7 @@ Thresholds promise that of the failures that pass when run again at most a share
 at most a share is retried (`conformal`). What retries and persons prove of verdicts in a sliding window shows whether
 that holds at this site. Where it shows, beyond chance, that it does not, the threshold moves until it would have held
 in the window: fewer stops, or fewer plain retries, and one probe in their place. It moves back as the window slides on,
-since each verdict is held against the thresholds that come with Perdure, whichever were in use as it was made.
+and as probes in place of stops bring the share of wrong ones down to what was promised.
 
 Failures that were stopped are seldom run again, so wrong stops are found too rarely, never too often.
 """
@@ -15,9 +15,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from perdure.model.identity import AttemptId
 from perdure.triage.conformal import ALPHA_DETERMINISTIC, ALPHA_TRANSIENT, Thresholds, own_thresholds
-from perdure.triage.verdict import Label
+from perdure.triage.verdict import Label, Verdict
 
 WINDOW_S = 90 * 86400.0
 """So far back outcomes count."""
@@ -68,6 +70,16 @@ class PromiseCheck:
     @property
     def is_widened(self) -> bool:
         return self.stops.is_broken or self.retries.is_broken
+
+    def applied(self, verdict: Verdict) -> Verdict:
+        """The verdict; of one that is unsure by the widened thresholds alone, with a chance at which it is unsure.
+
+        Retries are decided by that chance: one that stayed so low would be stopped, whatever its label.
+        """
+        installed = own_thresholds()
+        if verdict.label is not Label.UNSURE or installed.label(verdict.p_transient) is Label.UNSURE:
+            return verdict
+        return replace(verdict, p_transient=round(installed.unsure(verdict.p_transient), 4))
 
     @property
     def says(self) -> str:
