@@ -7,7 +7,7 @@ DIR/failure-logs (default of DIR: PERDURE_DATA, or ../shared/data) holds three f
 written from.
 ``train2.jsonl`` is split by repository: the developers of rules read the logs of half 0, and of half 1 nobody has read
 one, so half 1 is what to expect elsewhere. So are the rows "left out", of read logs judged without the wordings that
-their repository alone shows (`triage_left_out`). ``noise.jsonl`` holds alarming lines of runs that ended well, each
+their repository alone shows (`foundry.left_out`). ``noise.jsonl`` holds alarming lines of runs that ended well, each
 judged as the last words of a run that else is healthy: whoever dies just then without a word of its own must not be
 told that such a line is the cause.
 """
@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.triage_left_out import judged_left_out
 from benchmarks.triage_quality import HEAD, Outcome, interval, row
+from foundry.left_out import judged_left_out
 from perdure.triage.evidence.rule import Force
 from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import judge

@@ -4,8 +4,8 @@
 
 Deterministic: the same inputs give the same bytes. A JSON card beside the model says what it was made from, and
 which share of verdicts was wrong on logs that neither model nor thresholds had seen. ``--thresholds FILE`` writes the
-thresholds of the verdict that go with it. Of each of the foundry's records ``--variations`` are learnt beside it, and
-never judged.
+thresholds of the verdict that go with it, as if nobody had written a rule from the judged logs either (`left_out`). Of
+each of the foundry's records ``--variations`` are learnt beside it, and never judged.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foundry.left_out import LeftOut
 from foundry.records import published
 from foundry.vary import vary
 from perdure.errors import PerdureError
@@ -29,6 +30,7 @@ from perdure.triage.classifiers.protocol import Classifier, Example, Reading
 from perdure.triage.classifiers.registry import NAMES, classifier_named
 from perdure.triage.classifiers.regression import group_folds
 from perdure.triage.conformal import ALPHA_DETERMINISTIC, ALPHA_TRANSIENT, Thresholds, thresholds
+from perdure.triage.evidence.rule import WrittenFrom
 from perdure.triage.judge import judge
 from perdure.triage.labelled import LabelledLog, read_logs
 from perdure.triage.verdict import Label, Verdict
@@ -71,8 +73,19 @@ class Said:
 
 
 def verdicts(logs: Sequence[LabelledLog], score: NDArray[np.float64]) -> list[Verdict]:
-    """The verdict on each log by the rules and a model that said `score` of it, shape (n,)."""
-    return [judge(log.text.encode("utf-8", "replace"), model=Said(z)) for log, z in zip(logs, score, strict=True)]
+    """The verdict on each log by a model that said `score` of it, shape (n,).
+
+    Rules are without the wordings that its own group alone motivated.
+    """
+    raw = [log.text.encode("utf-8", "replace") for log in logs]
+    found: list[Verdict | None] = [None] * len(logs)
+    left = LeftOut([log.group for log in logs], raw)
+    for group in sorted({log.group for log in logs}):
+        source = WrittenFrom.FOUNDRY if group.startswith(OWN) else WrittenFrom.LOG
+        rules = left.without_motivated_by(group, source)
+        for i in (i for i, log in enumerate(logs) if log.group == group):
+            found[i] = judge(raw[i], model=Said(score[i]), rules=rules)
+    return [verdict for verdict in found if verdict is not None]
 
 
 def sets_of(groups: Sequence[str]) -> NDArray[np.str_]:
@@ -178,6 +191,7 @@ def main(arguments: list[str] | None = None) -> int:
         made["promise"] = {
             "transient_stopped_at_most": ALPHA_TRANSIENT,
             "deterministic_retried_at_most": ALPHA_DETERMINISTIC,
+            "what": "wordings of rules that only the judged repository or family motivated were left out",
             "held_out": errors,
         }
     options.out.with_suffix(".json").write_text(json.dumps(made, indent=2) + "\n")

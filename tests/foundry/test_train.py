@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foundry.left_out import LeftOut
 from foundry.records import published
 from foundry.train import held_out, main, promise, variations
 from perdure.errors import InputError
@@ -13,6 +14,8 @@ from perdure.triage.classifiers.linear import LINEAR, read_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.classifiers.regression import group_folds
 from perdure.triage.conformal import Thresholds
+from perdure.triage.evidence.rule import WrittenFrom
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.labelled import LabelledLog, read_logs
 from tests.copying import replace
 
@@ -85,6 +88,20 @@ def test_thresholds_err_seldom_on_groups_that_they_were_not_made_from() -> None:
     cut, errors = promise(logs, p)
     assert cut == Thresholds(0.9, 0.1)
     assert errors == {"real": {"transient_stopped": 0.02, "deterministic_retried": 0.01, "unsure": 0.0}}
+
+
+def test_a_rule_that_only_the_judged_group_motivated_does_not_judge_it() -> None:
+    """What documentation says of a message was written without the log, and stays."""
+    of_log, of_pages = b"server: bind() failed", b"Job was active longer than specified deadline"
+    names = {"port-busy": WrittenFrom.LOG, "k8s-deadline": WrittenFrom.DOCUMENTATION}
+    assert {rule.cause.name: rule.written_from for rule in own_rules().rules if rule.cause.name in names} == names
+
+    def found(others: bytes) -> list[str]:
+        rules = LeftOut(["a", "b"], [of_log + b"\n" + of_pages, others]).without_motivated_by("a", WrittenFrom.LOG)
+        return [rule.cause.name for line in (of_log, of_pages) if (rule := rules.match(line)) is not None]
+
+    assert found(b"all is well") == ["k8s-deadline"]
+    assert found(of_log) == ["port-busy", "k8s-deadline"]
 
 
 @pytest.mark.parametrize(

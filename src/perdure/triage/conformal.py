@@ -11,8 +11,9 @@ With p the probability that a failure is transient, a label is credible where it
 and p for deterministic, is at most the ceil((n + 1)(1 - alpha))-th smallest of the n held-out failures of that label.
 Both conditions are thresholds on p, so the whole rule is two numbers.
 
-Calibration is on verdicts of a model that saw nothing of a log's repository or program family. The rules were there
-already: they were written by people who had read the logs, so the rates are those of failures that the rules know.
+Calibration is on verdicts of a model that saw nothing of a log's repository or program family, and of rules without the
+wordings that this repository or family alone shows and had motivated (`foundry.left_out`). Rules from documentation
+stay: they were written without it. So the rates are those of programs whose like was seen, and whose words were not.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def test_a_time_limit_that_is_far_away_is_unsure() -> None:
 def test_a_death_at_the_end_of_the_walltime_is_that_of_the_walltime() -> None:
     ended = Attempt(AttemptId("c", "7", 1), AttemptState.FAILED, ("n1",), 0.0, end_s=3599.0, signal=9)
     early = replace(ended, end_s=1200.0)
-    late, before = (judge(b"", each, Context(each.elapsed_s, 3600.0)).p_transient for each in (ended, early))
+    late, before = (judge(b"", each, Context(each.elapsed_s, walltime_s=3600.0)).p_transient for each in (ended, early))
     assert late < 0.12 < before
 
 

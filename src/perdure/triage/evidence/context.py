@@ -35,7 +35,6 @@ class Context(Struct, frozen=True):
     """What is known besides the log's text. None: it is not known."""
 
     ran_s: float | None = None
-    walltime_s: float | None = None  # that its job asked for
     attempt_number: int | None = None  # from 1
     others_on_node: int = 0  # users whose jobs the site failed on these nodes within minutes
     others_elsewhere: tuple[tuple[str, Likeness], ...] = ()  # users of jobs that failed on other nodes, and of what
@@ -43,6 +42,7 @@ class Context(Struct, frozen=True):
     saved_since_start: bool | None = None  # was a checkpoint?
     gpus: int | None = None  # that the job has
     answered: str = ""  # the host that failed, if it had answered this job before
+    walltime_s: float | None = None  # that its job asked for
 
 
 class TrainingProgress(Struct, frozen=True):

@@ -3,6 +3,10 @@
 A rule is a list of wordings. One that matches lines of a single repository may have been written for it, so each log is
 judged by rules without the wordings, and by a catalogue without the messages, that no other repository shows. It is the
 nearest that read logs come to logs that nobody has read. Words of the grammar and codes that a standard lists stay.
+
+Thresholds are fitted on verdicts of rules without the wordings that the judged repository, or family of the foundry's
+programs, alone shows and motivated: those of rules that were written from logs, or from such programs, and not those of
+rules that documentation has (`from` in ``rules.toml``).
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from msgspec.structs import replace
 from perdure.triage import unnamed
 from perdure.triage.catalogue import ANY_WORDS, Catalogue, MessageFamily, own_catalogue
 from perdure.triage.evidence.matching import RuleBook
-from perdure.triage.evidence.rule import TriageRule
+from perdure.triage.evidence.rule import TriageRule, WrittenFrom
 from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import judge
 from perdure.triage.text.clean import tidy
@@ -129,6 +133,12 @@ class LeftOut:
         catalogue = _without(alone)
         with patch.object(unnamed, "own_catalogue", lambda: catalogue):
             return judge(log, rules=RuleBook(tuple(self._left(alone))))
+
+    def without_motivated_by(self, group: str, source: WrittenFrom) -> RuleBook:
+        """The rules without the wordings that `group` alone shows, of rules that were written from `source`."""
+        places = {each for each in self.shown[group] if self.by[each] == 1 and isinstance(each[0], int)}
+        alone = {each for each in places if self.rules[each[0]].written_from is source}
+        return RuleBook(tuple(self._left(alone))) if alone else own_rules()
 
     def _wordings_of(self, log: bytes) -> Iterator[tuple[int, int]]:
         for hit in own_rules().hits(LogText.of(log)):
