@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from llvmlite import binding as llvm
 from numba.core.registry import cpu_target
 
 from perdure.simulation.compiled import kernel
@@ -89,3 +90,15 @@ def test_code_is_read_without_the_compiler(tmp_path):
         for _ in range(2)
     ]
     assert ran == ["3\nTrue\n", "3\nFalse\n"]
+
+
+def test_what_is_read_is_machine_code_and_little_else(made, tmp_path, monkeypatch):
+    """Of LLVM's form of a function, which takes long to read, there is no more than its name."""
+    kernel.code_for(made(), ONE)
+    read: list[int] = []
+    parse = llvm.parse_bitcode
+    monkeypatch.setattr(
+        llvm, "parse_bitcode", lambda form: read.append(len(list(parse(form).functions))) or parse(form)
+    )
+    assert kernel.code_for(made(), ONE)(ONE) == 3
+    assert read == [1]

@@ -55,7 +55,7 @@ def test_jobs_come_at_the_hours_at_which_they_came() -> None:
 
 
 def test_only_those_of_some_partitions_may_be_asked_for() -> None:
-    coming = past(14).arrivals(NOW_S, DAY_S, np.random.default_rng(0), ("odd",))
+    coming = past(14).only_in(("odd",)).arrivals(NOW_S, DAY_S, np.random.default_rng(0))
     assert set(coming.partition) == {"odd"}
     assert len(coming) == 12
 

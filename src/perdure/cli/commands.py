@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from perdure import __version__
 from perdure.cli.help_width import HelpContext
-from perdure.cli.text import plain
+from perdure.cli.text import plain, replace_missing_letters
 from perdure.errors import PerdureError
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # of all that is wrong with a command line
@@ -177,9 +177,7 @@ def perdure(
 
 def run(words: Sequence[str]) -> int:
     """Run one command; returns the exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no reason to stop
+    replace_missing_letters(sys.stdout, sys.stderr)
     command, debug = get_command(app), False
     try:
         with command.make_context("perdure", list(words)) as context:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TextIO
+
 MAX_CELL = 2000
 MAX_JOB_NAME = 80
 """Of a job's name a terminal shows no more: some write a whole command line into it. Pipes and JSON have it whole."""
@@ -21,3 +23,10 @@ def plain(text: str, limit: int = MAX_CELL) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text)
+
+
+def replace_missing_letters(*streams: TextIO) -> None:
+    """Write "?" for a letter that a stream lacks: a terminal without it is no reason to stop."""
+    for stream in streams:
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")

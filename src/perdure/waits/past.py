@@ -27,6 +27,7 @@ class Past:
     jobs: JobTable = field(default_factory=_nothing)
     until_s: float = 0.0  # up to when it is whole
     run_times: RunTimes = field(default_factory=RunTimes)
+    whole_since_s: float | None = None  # None: since the first job came
 
     @classmethod
     def of(cls, table: JobTable, until_s: float) -> Past:
@@ -35,18 +36,28 @@ class Past:
         return cls(jobs, until_s, RunTimes.of(jobs.user, jobs.partition, jobs.duration_s, jobs.walltime_s))
 
     @property
+    def since_s(self) -> float:
+        """From when on it is whole."""
+        if self.whole_since_s is not None:
+            return self.whole_since_s
+        return float(self.jobs.submit_s[0]) if len(self.jobs) else self.until_s
+
+    @property
     def days(self) -> int:
         """Whole days that it holds."""
-        if not len(self.jobs):
-            return 0
-        return int((self.until_s - float(self.jobs.submit_s[0])) // DAY_S)
+        return int(self.span_s // DAY_S)
 
     @property
     def span_s(self) -> float:
         """Seconds that it holds."""
-        return self.until_s - float(self.jobs.submit_s[0]) if len(self.jobs) else 0.0
+        return self.until_s - self.since_s
 
-    def arrivals(self, now_s: float, horizon_s: float, rng: Generator, partitions: Collection[str] = ()) -> JobTable:
+    def only_in(self, partitions: Collection[str]) -> Past:
+        """The jobs of some partitions, over the same time. What it says of running times stays as it is."""
+        rows = np.flatnonzero(np.isin(self.jobs.partition, list(partitions)))
+        return replace(self, jobs=self.jobs.take(rows), whole_since_s=self.since_s)
+
+    def arrivals(self, now_s: float, horizon_s: float, rng: Generator) -> JobTable:
         """Who may come within `horizon_s`: the jobs of past days, drawn again for each day to come, at the same hours.
 
         A working day is drawn for a working day, where there is one. Of a past shorter than a day, all of it stands for
@@ -61,8 +72,6 @@ class Past:
         found = list(blocks)
         rows, submit_s = np.concatenate([rows for rows, _ in found]), np.concatenate([times for _, times in found])
         kept = submit_s <= now_s + horizon_s
-        if partitions:
-            kept &= np.isin(self.jobs.partition[rows], list(partitions))
         order = np.flatnonzero(kept)[np.argsort(submit_s[kept], kind="stable")]
         unknown = np.full(len(order), np.nan)
         coming = replace(self.jobs.take(rows[order]), attempts=None)
@@ -79,7 +88,7 @@ class Past:
         return np.arange(first, last), self.jobs.submit_s[first:last] + (days + ahead) * DAY_S
 
     def _turned(self, now_s: float, ahead: int, rng: Generator) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        since_s = self.jobs.submit_s - self.jobs.submit_s[0] + rng.uniform(0, self.span_s)
+        since_s = self.jobs.submit_s - self.since_s + rng.uniform(0, self.span_s)
         return np.arange(len(self.jobs)), now_s + ahead * self.span_s + since_s % self.span_s
 
 

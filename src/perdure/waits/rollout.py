@@ -234,8 +234,9 @@ def scene_of(
     total = max(sum(usable.values()), sum(each.gpus for each in jobs if each.is_running), 1)
     duration_s = _draw(jobs, queue.now_s, past, rng, samples)
     fixed = _fixed_by_kind(jobs, known, queue.now_s)
-    whole = _with_priorities(with_unfinished(past, jobs, duration_s[:, 0]), fixed, gpus=counts_gpus)
-    futures = _renamed([_to_come(whole, queue.now_s, partitions, rng) for _ in range(samples)])
+    rivals = with_unfinished(past.only_in(partitions), jobs, duration_s[:, 0]).only_in(partitions)
+    rivals = _with_priorities(rivals, fixed, gpus=counts_gpus)
+    futures = _renamed([_to_come(rivals, queue.now_s, rng) for _ in range(samples)])
     users = {each.user for each in (job, *jobs)}.union(*(np.unique(each.user).tolist() for each in futures))
     qos, associations = (limits or SiteLimits()).counted(GPUS if counts_gpus else CPUS, users)
     period_s = known.priority.calc_period_s * max(1.0, len(jobs) / CROWD)
@@ -391,8 +392,8 @@ def _draw(jobs: Sequence[QueuedJob], now_s: float, past: Past, rng: Generator, s
     return found
 
 
-def _to_come(past: Past, now_s: float, partitions: set[str], rng: Generator) -> JobTable:
-    coming = past.arrivals(now_s, HORIZON_S, rng, partitions)
+def _to_come(past: Past, now_s: float, rng: Generator) -> JobTable:
+    coming = past.arrivals(now_s, HORIZON_S, rng)
     asking = np.flatnonzero(coming.gpus > 0)[:MOST_ARRIVALS]
     return coming if len(asking) == len(coming) else coming.take(asking)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,10 @@ def with_unfinished(past: Past, jobs: Sequence[QueuedJob], duration_s: NDArray[n
     Without them fewer and shorter jobs than really come are seen to come. Those that accounting lists already, or
     that came before all that it lists, are left out. What it says of running times stays as it is.
     """
-    if not len(past.jobs) or not jobs:
+    if not past.span_s or not jobs:
         return past
     told = np.isin(np.array([job.job_id for job in jobs], np.str_), past.jobs.job_id)
-    since_s = float(past.jobs.submit_s[0])
-    rows = [row for row, job in enumerate(jobs) if not told[row] and since_s <= job.submit_s <= past.until_s]
+    rows = [row for row, job in enumerate(jobs) if not told[row] and past.since_s <= job.submit_s <= past.until_s]
     if not rows:
         return past
     known = [jobs[row] for row in rows]
@@ -42,4 +42,4 @@ def with_unfinished(past: Past, jobs: Sequence[QueuedJob], duration_s: NDArray[n
         cpus=np.array([job.cpus for job in known], np.int64),
         eligible_s=np.array([np.nan if job.eligible_s is None else job.eligible_s for job in known]),
     )
-    return Past(past.jobs.followed_by(found).by_submit(), past.until_s, past.run_times)
+    return replace(past, jobs=past.jobs.followed_by(found).by_submit())

@@ -13,13 +13,30 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from llvmlite import binding as llvm
 from numba.core import caching
 
 LOCK = "being-compiled.lock"
 
 
+class _MachineCode(cast("Any", caching.CompileResultCacheImpl)):  # type: ignore[misc]
+    """What is written of one function: its machine code, and of LLVM's form of it no more than its name."""
+
+    def reduce(self, made: Any) -> tuple[Any, ...]:
+        """As numba has it, for a function that no compiled one calls.
+
+        numba keeps LLVM's form as well, so that other functions can take it in. To read that takes more than half of
+        the time that a function takes to load. Of an entry it is asked for one thing, whether its name is there.
+        """
+        (name, kind, (code, _)), *rest = super().reduce(made)
+        named = llvm.parse_assembly(f'define void @"{made.fndesc.llvm_cpython_wrapper_name}"() {{ unreachable }}')
+        return ((name, kind, (code, named.as_bitcode())), *rest)
+
+
 class KeptCode(cast("Any", caching.FunctionCache)):  # type: ignore[misc]
-    """What numba keeps of one function."""
+    """What numba keeps of one function, which is called from Python alone."""
+
+    _impl_class = _MachineCode
 
     def load_overload(self, sig: object, target_context: object) -> object:
         """Read code. numba would load all that its compiler knows first, for which reading has no use: 0.3 s."""
