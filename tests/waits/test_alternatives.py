@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from perdure.waits.alternatives import Alternative, alternatives, may_be_sooner, sooner
+from perdure.waits.alternatives import Alternative, Sooner, Tried, alternatives, may_be_sooner, sooner
+from perdure.waits.forecast import of_samples
 from perdure.waits.queue import Queue, QueuedNode, QueuedPartition
 from tests.waits.test_queue import waiting
 
@@ -43,21 +45,36 @@ def test_an_alternative_is_a_job_that_is_not_submitted_yet() -> None:
     assert (first.job_id, first.reason, first.submit_s, first.gpus, first.nodes) == ("", "", 1000.0, 4, 2)
 
 
+def better(asked_s: np.ndarray, *tried: tuple[str, np.ndarray], longer: float = 1.0) -> list[Sooner]:
+    """Of alternatives with these starts, where waits are said to be `longer` than futures show."""
+
+    def told(start_s):
+        return of_samples(1000.0, longer * np.minimum(start_s - 1000.0, 4 * 86_400.0 / longer))
+
+    found = [Tried(Alternative(name, "", waiting("7")), start_s, told(start_s)) for name, start_s in tried]
+    return sooner(asked_s, told(asked_s), found, 1000.0)
+
+
 def test_only_what_gains_a_tenth_of_the_wait_is_worth_a_word() -> None:
-    job = waiting("7")
-    asked = np.full(9, 1000.0 + 3600.0)
-    found = [
-        (Alternative("soon", "", job), np.full(9, 1000.0 + 600.0)),
-        (Alternative("same", "", job), np.full(9, 1000.0 + 3500.0)),
-        (Alternative("later", "", job), np.full(9, 1000.0 + 7200.0)),
-        (Alternative("now", "", job), np.full(9, 1000.0)),
-    ]
-    assert [each.alternative.change for each in sooner(asked, found, 1000.0)] == ["now", "soon"]
+    waits_s = {"soon": 600.0, "same": 3500.0, "later": 7200.0, "now": 0.0}
+    found = better(np.full(9, 4600.0), *((name, np.full(9, 1000.0 + wait_s)) for name, wait_s in waits_s.items()))
+    assert [each.alternative.change for each in found] == ["now", "soon"]
 
 
 def test_what_starts_beats_what_never_does() -> None:
-    found = [(Alternative("soon", "", waiting("7")), np.full(9, 2000.0))]
-    assert sooner(np.full(9, np.inf), found, 1000.0)[0].gain_s == np.inf
+    assert better(np.full(9, np.inf), ("soon", np.full(9, 2000.0)))[0].gain_s == np.inf
+
+
+def test_starts_and_gains_are_those_that_are_said() -> None:
+    """The start that is said of the job, less the gain, is the start that is said of the alternative."""
+    (found,) = better(np.full(9, 4600.0), ("soon", np.full(9, 1600.0)), longer=3.0)
+    assert (found.start_s, found.gain_s) == (pytest.approx(1000 + 3 * 600), pytest.approx(3 * 3000))
+
+
+def test_a_gain_by_the_luck_of_the_first_futures_is_not_worth_a_word() -> None:
+    """All are asked about the job itself: in the first alone it starts as soon as the alternative."""
+    asked_s = np.concatenate([np.full(5, 1600.0), np.full(27, 4600.0)])
+    assert not better(asked_s, ("same", np.full(5, 1600.0)))
 
 
 def test_what_is_sooner_in_one_future_alone_is_given_up() -> None:

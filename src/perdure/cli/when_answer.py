@@ -21,6 +21,7 @@ from perdure.cli.table import clock as clock_at
 from perdure.cli.text import plain
 from perdure.errors import InputError, NotFound
 from perdure.installation import user_name
+from perdure.waits.alternatives import Sooner
 from perdure.waits.answer import AnswerBasis, WaitAnswer, answer
 from perdure.waits.board import BoardRow, board
 from perdure.waits.forecast import WaitForecast
@@ -160,7 +161,7 @@ def _print_answer(found: WaitAnswer, now_s: float, by_s: float | None, chance: f
     if found.sooner:
         print_line("")
         rows = (
-            (each.alternative.change, _about(each.start_s, now_s), _gain(each.gain_s), each.alternative.options)
+            (each.alternative.change, _about(each.start_s, now_s), _gain(each, now_s), each.alternative.options)
             for each in found.sooner
         )
         print_table(SOONER, rows, wide=wide)
@@ -168,8 +169,8 @@ def _print_answer(found: WaitAnswer, now_s: float, by_s: float | None, chance: f
         print_line(_labelled("NOTE", remark))
 
 
-def _gain(gain_s: float) -> str:
-    return age(gain_s) if np.isfinite(gain_s) else "else never"
+def _gain(found: Sooner, now_s: float) -> str:
+    return age(found.gain_s) if np.isfinite(found.gain_s) else f"over {age(now_s + HORIZON_S - found.start_s)}"
 
 
 def _card(found: WaitAnswer, now_s: float, by_s: float | None, chance: float | None) -> Iterator[tuple[str, str]]:

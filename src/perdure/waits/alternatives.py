@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
+from perdure.waits.forecast import WaitForecast
 from perdure.waits.queue import Queue, QueuedJob, QueuedPartition
+from perdure.waits.rollout import HORIZON_S
 
 LEAST_GAIN_S = 60.0
 LEAST_GAIN = 0.1  # of the wait: what gains less is not worth a word
@@ -26,12 +28,21 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """An alternative, and what is said of its start as of that of any job."""
+
+    alternative: Alternative
+    start_s: NDArray[np.float64]  # (n_samples,) future by future
+    forecast: WaitForecast
+
+
+@dataclass(frozen=True, slots=True)
 class Sooner:
     """An alternative that starts sooner, as the same futures show it."""
 
     alternative: Alternative
     start_s: float  # median, seconds since the epoch
-    gain_s: float  # median of the differences, future by future
+    gain_s: float  # by which that is before the median that is said of the job; inf: before all that is simulated
 
 
 def alternatives(job: QueuedJob, queue: Queue) -> Iterator[Alternative]:
@@ -60,20 +71,27 @@ def alternatives(job: QueuedJob, queue: Queue) -> Iterator[Alternative]:
 
 
 def sooner(
-    asked_start_s: NDArray[np.float64], found: list[tuple[Alternative, NDArray[np.float64]]], now_s: float
+    asked_start_s: NDArray[np.float64], forecast: WaitForecast, found: Sequence[Tried], now_s: float
 ) -> list[Sooner]:
-    """The alternatives that are worth a word, the soonest first; starts are (n_samples,), future by future.
+    """The alternatives that are worth a word, the soonest first; `forecast` is what is said of the job itself.
 
-    An alternative may have been tried in the first of the futures alone.
+    One must gain enough both by what is said and in most futures: medians of few futures differ by chance. It may have
+    been tried in the first of the futures alone.
     """
     better = []
     usual_s = float(np.median(asked_start_s)) - now_s
-    for alternative, start_s in found:
-        with np.errstate(invalid="ignore"):
-            gain_s = float(np.median(np.nan_to_num(asked_start_s[: len(start_s)] - start_s, nan=0.0, posinf=np.inf)))
-        if gain_s >= max(LEAST_GAIN_S, LEAST_GAIN * min(usual_s, 1e9)):
-            better.append(Sooner(alternative, float(np.median(start_s)), gain_s))
+    for each in found:
+        with np.errstate(invalid="ignore"):  # neither may ever start
+            differences = asked_start_s[: len(each.start_s)] - each.start_s
+        mostly_s = float(np.median(np.nan_to_num(differences, nan=0.0, posinf=np.inf)))
+        gain_s = np.inf if forecast.median_s >= HORIZON_S else forecast.median_s - each.forecast.median_s
+        if mostly_s >= _least_gain(usual_s) and gain_s >= _least_gain(forecast.median_s):
+            better.append(Sooner(each.alternative, now_s + each.forecast.median_s, gain_s))
     return sorted(better, key=lambda each: each.start_s)[:MOST]
+
+
+def _least_gain(wait_s: float) -> float:
+    return max(LEAST_GAIN_S, LEAST_GAIN * min(wait_s, 1e9))
 
 
 def may_be_sooner(asked_start_s: NDArray[np.float64], start_s: NDArray[np.float64]) -> bool:

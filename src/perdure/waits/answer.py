@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.scheduling.slurm.site_limits import CPUS, GPUS, SiteLimits
-from perdure.waits.alternatives import Alternative, Sooner, alternatives, may_be_sooner, sooner
+from perdure.waits.alternatives import Alternative, Sooner, Tried, alternatives, may_be_sooner, sooner
 from perdure.waits.awaited import doubts_on
 from perdure.waits.forecast import WaitForecast, of_samples
 from perdure.waits.hindcast import Fit, with_share
@@ -105,7 +105,7 @@ def answer(
         return found
     may_change = hold.kind in (HoldKind.PRIORITY, HoldKind.RESOURCES, HoldKind.NOTHING, HoldKind.LIMIT)
     may_change &= with_alternatives and job.parts == 1
-    better = _sooner(job, queue, site, scene, start_s, rng) if may_change else []
+    better = _sooner(job, queue, site, scene, start_s, found.forecast, rng) if may_change else []
     return replace(found, sooner=tuple(better))
 
 
@@ -164,11 +164,19 @@ def _forecast(
     """None where nothing will start the job; one that starts in no future may come after all that is simulated."""
     if np.isinf(start_s).all() and not scene.fits(counted_by(job, gpus=scene.counts_gpus)):
         return None
-    wait_s = np.minimum(start_s - queue.now_s, HORIZON_S)
+    wait_s = _waits(start_s, queue)
     if hold.until_s is not None:
         wait_s = np.maximum(wait_s, hold.until_s - queue.now_s)
     doubts = _doubts(job, queue, site, scene, hold, queue.now_s + float(np.median(wait_s)))
-    told = of_samples(queue.now_s, wait_s, (*site.remarks, *doubts))
+    return _corrected(job, of_samples(queue.now_s, wait_s, (*site.remarks, *doubts)), site)
+
+
+def _waits(start_s: NDArray[np.float64], queue: Queue) -> NDArray[np.float64]:
+    return np.minimum(start_s - queue.now_s, HORIZON_S)
+
+
+def _corrected(job: QueuedJob, told: WaitForecast, site: AnswerBasis) -> WaitForecast:
+    """What futures tell of a job, corrected by how far such answers were off."""
     by_fit = told if site.fit is None else site.fit.corrected(told)
     return replace(site.own.corrected(by_fit, job), raw_s=told.wait_s)
 
@@ -224,7 +232,13 @@ def _doubts_on_limits(job: QueuedJob, queue: Queue, limits: SiteLimits, scene: S
 
 
 def _sooner(
-    job: QueuedJob, queue: Queue, site: AnswerBasis, scene: Scene, start_s: NDArray[np.float64], rng: Generator
+    job: QueuedJob,
+    queue: Queue,
+    site: AnswerBasis,
+    scene: Scene,
+    start_s: NDArray[np.float64],
+    forecast: WaitForecast,
+    rng: Generator,
 ) -> list[Sooner]:
     """Alternatives in the same futures; those that compete on other nodes in futures of these."""
     scenes: list[tuple[Scene, list[Alternative]]] = [(scene, [])]
@@ -237,8 +251,12 @@ def _sooner(
     found = []
     for own, alike in scenes:
         starts = _starts_before(own, [counted_by(each.job, gpus=job.gpus > 0) for each in alike], start_s)
-        found += [(each, its) for each, its in zip(alike, starts, strict=True) if its is not None]
-    return sooner(start_s[:FEW_SAMPLES], found, queue.now_s)
+        found += [
+            Tried(each, its, _corrected(each.job, of_samples(queue.now_s, _waits(its, queue)), site))
+            for each, its in zip(alike, starts, strict=True)
+            if its is not None
+        ]
+    return sooner(start_s[:FEW_SAMPLES], forecast, found, queue.now_s)
 
 
 def _starts_before(
