@@ -111,7 +111,7 @@ class Drive:
 
 
 def _submit(run_s: int, *options: str) -> str:
-    argv = ("sbatch", "-Q", "--parsable", "-o", "/dev/null", *options, "--wrap", f"sleep {run_s}")
+    argv = ("sbatch", "--parsable", "-o", "/dev/null", *options, "--wrap", f"sleep {run_s}")
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
 
 

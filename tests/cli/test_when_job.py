@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -23,7 +24,7 @@ from perdure.model.jobs import JobState
 from perdure.model.table import JobTable
 from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.waits.alternatives import Alternative, Sooner
-from perdure.waits.answer import AnswerBasis, WaitAnswer, answer, answers
+from perdure.waits.answer import AnswerBasis, WaitAnswer, _starts_before, answer, answers
 from perdure.waits.forecast import LEVELS
 from perdure.waits.hindcast import Fit
 from perdure.waits.holds import HeldBy, HoldKind
@@ -410,3 +411,25 @@ def test_a_start_less_the_gain_of_a_change_is_the_start_that_is_told_of_the_chan
     for each, uncorrected in zip(told.sooner, raw.sooner, strict=True):
         assert NOW_S + told.forecast.median_s - each.gain_s == pytest.approx(each.start_s)  # type: ignore[union-attr]
         assert each.start_s > uncorrected.start_s
+
+
+@dataclass
+class FewFutures:
+    """Stands for a scene: one change is sooner in each future, one in none, one in the first alone."""
+
+    jobs: tuple[()] = ()
+    asked: list[tuple[int, int]] = field(default_factory=list)  # jobs asked about, and up to which future
+
+    def starts(self, jobs, samples, about_s, before_s):
+        self.asked.append((len(jobs), samples.stop))
+        sooner = {"always": range(11), "never": (), "once": (0,)}
+        return np.array([[1.0 if at in sooner[each] else np.inf for at in samples] for each in jobs])
+
+
+def test_a_change_that_is_sooner_in_few_futures_is_given_up_early():
+    scene = FewFutures()
+    always, never, once = _starts_before(scene, ["always", "never", "once"], np.full(32, 2.0))  # type: ignore[arg-type]
+    assert always is not None
+    assert len(always) == 11
+    assert never is once is None
+    assert scene.asked == [(3, 3), (2, 5), (1, 11)]

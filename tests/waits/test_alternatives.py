@@ -79,5 +79,5 @@ def test_a_gain_by_the_luck_of_the_first_futures_is_not_worth_a_word() -> None:
 
 def test_what_is_sooner_in_one_future_alone_is_given_up() -> None:
     asked = np.full(5, 100.0)
-    assert not may_be_sooner(asked, np.array([50.0, 100, 100, 200, 100]))
-    assert may_be_sooner(asked, np.array([50.0, 50, 100, 200, np.inf]))
+    assert not may_be_sooner(asked, np.array([50.0, 100, 100, 200, 100]), 2)
+    assert may_be_sooner(asked, np.array([50.0, 50, 100, 200, np.inf]), 2)

@@ -91,8 +91,8 @@ class JobTable:
     def __len__(self) -> int:
         return len(self.job_id)
 
-    def take(self, rows: NDArray[np.intp]) -> JobTable:
-        """The table of some rows, in their order, with their attempts."""
+    def take(self, rows: NDArray[np.intp] | slice) -> JobTable:
+        """The table of some rows, in their order, with their attempts; a slice takes no memory of its own."""
         names = [f.name for f in fields(self) if f.name not in ("attempts", "began_s")]
         columns = {name: getattr(self, name)[rows] for name in names if self.tells(name)}
         blank = {name: getattr(self, name)[:0] for name in names if name not in columns}
@@ -129,7 +129,7 @@ def _joined(one: JobTable, other: JobTable) -> Attempts | None:
     return Attempts(bounds, np.concatenate([a.duration_s, b.duration_s]), np.concatenate([a.passed, b.passed]))
 
 
-def _take_attempts(attempts: Attempts, rows: NDArray[np.intp]) -> Attempts:
+def _take_attempts(attempts: Attempts, rows: NDArray[np.intp] | slice) -> Attempts:
     counts = np.diff(attempts.first)[rows]
     first = np.concatenate([[0], np.cumsum(counts)])
     starts = np.repeat(attempts.first[:-1][rows] - first[:-1], counts)

@@ -94,9 +94,9 @@ def _least_gain(wait_s: float) -> float:
     return max(LEAST_GAIN_S, LEAST_GAIN * min(wait_s, 1e9))
 
 
-def may_be_sooner(asked_start_s: NDArray[np.float64], start_s: NDArray[np.float64]) -> bool:
-    """Whether a few futures leave it open that an alternative is sooner in most: it was in two of them."""
-    return int((start_s < asked_start_s).sum()) >= 2
+def may_be_sooner(asked_start_s: NDArray[np.float64], start_s: NDArray[np.float64], least: int) -> bool:
+    """Whether a few futures leave it open that an alternative is sooner in most: it was in at least so many of them."""
+    return int((start_s < asked_start_s).sum()) >= least
 
 
 def _fewer(gpus: int) -> Iterator[int]:

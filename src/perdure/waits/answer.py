@@ -25,7 +25,7 @@ from perdure.waits.queue import Queue, QueuedJob
 from perdure.waits.rollout import HORIZON_S, SAMPLES, Scene, counted_by, scene_of
 
 FEW_SAMPLES = 11  # futures in which alternatives are tried
-FIRST_SAMPLES = 5  # of them, after which those that seem no sooner are given up
+STAGES = ((3, 1), (5, 2), (FEW_SAMPLES, 0))  # futures, in how many of which one must be sooner to be tried in more
 CROWDED = 5_000  # jobs; where more are there, all are given up that are not sooner in most of the first
 MOST_JOBS = 500  # that are answered for in one go
 FEW_DAYS = 7  # of history: with fewer, arrivals of other weekdays are not known
@@ -262,16 +262,20 @@ def _sooner(
 def _starts_before(
     scene: Scene, jobs: Sequence[QueuedJob], start_s: NDArray[np.float64]
 ) -> list[NDArray[np.float64] | None]:
-    """When each job starts in the first futures, where another has not started by then; None if it seems no sooner."""
-    first = start_s[:FIRST_SAMPLES]
-    found = scene.starts(jobs, range(FIRST_SAMPLES), float(first.max()), first)
-    left = [row for row, its in enumerate(found) if may_be_sooner(first, its)]
-    more = np.empty((len(left), 0))
-    if left and len(scene.jobs) <= CROWDED:
-        rest = start_s[FIRST_SAMPLES:FEW_SAMPLES]
-        asked = [jobs[row] for row in left]
-        more = scene.starts(asked, range(FIRST_SAMPLES, FEW_SAMPLES), float(rest.max()), rest)
-    starts = {row: np.concatenate([found[row], its]) for row, its in zip(left, more, strict=True)}
+    """When each job starts in the first futures, where another has not started by then; None if it seems no sooner.
+
+    Of one that is sooner in half of all futures, a fifth is given up.
+    """
+    starts = dict.fromkeys(range(len(jobs)), np.empty(0))
+    tried = 0
+    for most, sooner_in in STAGES[:-1] if len(scene.jobs) > CROWDED else STAGES:
+        if not starts:
+            break
+        before_s = start_s[tried:most]
+        more = scene.starts([jobs[row] for row in starts], range(tried, most), float(before_s.max()), before_s)
+        starts = {row: np.append(its, new) for (row, its), new in zip(starts.items(), more, strict=True)}
+        starts = {row: its for row, its in starts.items() if may_be_sooner(start_s[:most], its, sooner_in)}
+        tried = most
     return [starts.get(row) for row in range(len(jobs))]
 
 

@@ -14,6 +14,7 @@ LATEST = 500  # of jobs alike; what is older counts no more
 LEAST_LEFT_S = 60.0  # a job that has outrun all that were like it goes on for at least this long
 
 Key = tuple[str, str]
+Names = tuple[NDArray[np.str_], NDArray[np.intp]]  # the names there are, and which of them each job has
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class RunTimes:
         """Learn from jobs as columns of one length, the latest last; `walltime_s` is NaN where there was none."""
         limited = np.isfinite(walltime_s) & (walltime_s > 0)
         share = np.minimum(1.0, duration_s / np.where(limited, walltime_s, 1.0))
-        return cls(_by_key(user[limited], partition[limited], share[limited]), _by_key(user, partition, duration_s))
+        users, partitions = (np.unique(names, return_inverse=True) for names in (user, partition))
+        return cls(_by_key(users, partitions, share, limited), _by_key(users, partitions, duration_s))
 
     def draw(
         self, user: str, partition: str, walltime_s: float | None, elapsed_s: float, rng: Generator, size: int
@@ -70,11 +72,11 @@ class RunTimes:
 
 
 def _by_key(
-    user: NDArray[np.str_], partition: NDArray[np.str_], value: NDArray[np.float64]
+    user: Names, partition: Names, value: NDArray[np.float64], which: NDArray[np.bool_] | slice = slice(None)
 ) -> dict[Key, NDArray[np.float64]]:
+    (users, of_user), (partitions, of_partition) = user, partition
+    of_user, of_partition, value = of_user[which], of_partition[which], value[which]
     found: dict[Key, NDArray[np.float64]] = {("", ""): value[-LATEST:]}
-    users, of_user = np.unique(user, return_inverse=True)
-    partitions, of_partition = np.unique(partition, return_inverse=True)
     for by_user, by_partition in ((1, 1), (1, 0), (0, 1)):
         code = of_user * len(partitions) * by_user + of_partition * by_partition
         order = np.argsort(code, kind="stable")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from perdure.scheduling.slurm.associations import Associations, associations_of
 from perdure.scheduling.slurm.limits import ARRAY, LimitHolder, refusal
 from perdure.scheduling.slurm.priority import Sizes, normalised, size_factor
-from perdure.scheduling.slurm.settings import Partition, RunningLimits, SchedulerSettings
+from perdure.scheduling.slurm.settings import Partition, PriorityWeights, RunningLimits, SchedulerSettings
 from perdure.scheduling.view import View
 from perdure.slurm_words.reasons import PARTITION_DOWN, PARTITION_NODES, PARTITION_TIME
 
@@ -117,6 +117,8 @@ def _fixed(
     if not how.multifactor or not n:
         return np.zeros(n)
     weights, sizes = how.weights, _sizes(view, settings)
+    if weights == PriorityWeights(age=weights.age, fairshare=weights.fairshare):  # as for each future of a queue
+        return np.zeros(n) if view.asks.nice is None else -view.asks.nice.astype(np.float64)
     of_assoc = np.array([each.priority for each in associations.known], np.float64)
     of_part = np.array([each.priority_job_factor for each in partitions], np.float64)
     of_qos = np.array([*(each.priority for each in settings.qos), 0], np.float64)  # the last: -1, none
