@@ -17,6 +17,7 @@ import json
 import os
 import subprocess
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -94,8 +95,8 @@ class Drive:
             return kind
         return job.reason.lower() if not kind and job.reason in ("Priority", "Resources") else None
 
-    def ask(self, queue: Queue, site: AnswerBasis) -> None:
-        for found in answers(queue, site, self.rng):
+    def ask(self, queue: Queue, site: AnswerBasis, rng: np.random.Generator) -> None:
+        for found in answers(queue, site, rng):
             if found.job.is_waiting and (cause := self.cause(found.job, queue)) is not None:
                 self.holds[cause, str(found.hold.kind)] += 1
             keep_answer(found, queue, site.past)
@@ -134,20 +135,31 @@ def run(minutes: float, load: float, seed: int, partitions: Mapping[str, float])
 
 
 def _drive(drive: Drive, end: float) -> None:
-    next_ask, next_fit, next_causes = time.monotonic() + 120, time.monotonic() + FIT_EVERY_S, time.monotonic() + 60
+    """Ask each minute, and let jobs come all the while: to fit may take minutes."""
+    coming = threading.Thread(target=_submit_until, args=(drive, end), daemon=True)
+    coming.start()
+    next_fit, rng = time.monotonic() + FIT_EVERY_S, np.random.default_rng(0)
+    time.sleep(120)
+    while time.monotonic() < end:
+        next_ask = time.monotonic() + 60
+        queue, site = live_queue()
+        drive.ask(queue, site, rng)
+        if time.monotonic() >= next_fit:
+            next_fit = time.monotonic() + FIT_EVERY_S
+            keep_fit(fit(queue, site.settings, site.past, rng, 20, 8))
+        time.sleep(max(0.0, min(next_ask, end) - time.monotonic()))
+    coming.join()
+
+
+def _submit_until(drive: Drive, end: float) -> None:
+    next_causes = next_job = time.monotonic()
     while time.monotonic() < end:
         drive.submit()
         if time.monotonic() >= next_causes:
             next_causes = time.monotonic() + CAUSES_EVERY_S
             drive.submit_known_causes()
-        time.sleep(min(drive.gap_s(), 60))
-        if time.monotonic() >= next_ask:
-            next_ask = time.monotonic() + 60
-            queue, site = live_queue()
-            if time.monotonic() >= next_fit:
-                next_fit = time.monotonic() + FIT_EVERY_S
-                keep_fit(fit(queue, site.settings, site.past, drive.rng, 20, 8))
-            drive.ask(queue, site)
+        next_job += drive.gap_s()  # however long sbatch takes
+        time.sleep(max(0.0, min(next_job, end) - time.monotonic()))
 
 
 def report(drive: Drive) -> dict[str, object]:

@@ -12,8 +12,6 @@ import numpy as np
 from perdure import __version__
 from perdure.cli.kept import KeptFolder
 from perdure.model.table import JobTable
-from perdure.traces import sacct
-from perdure.traces.columns import look
 
 _STAMP, _BEGAN = "stamp", "began_s"
 _NOT_KEPT = ("attempts", _BEGAN)
@@ -31,6 +29,9 @@ def read_table(kept: KeptFolder, text: str, columns: str) -> JobTable | None:
     stamp = f"{__version__} {seen.st_mtime_ns} {seen.st_size}"
     found = _columns(kept, columns, stamp)
     if found is None:
+        from perdure.traces import sacct
+        from perdure.traces.columns import look
+
         found = replace(sacct.FORMAT.read(look(path), True).table, attempts=None)
         kept.write(columns, _packed(found, stamp))
     return found
