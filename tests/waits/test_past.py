@@ -60,6 +60,12 @@ def test_only_those_of_some_partitions_may_be_asked_for() -> None:
     assert len(coming) == 12
 
 
+def test_a_partition_without_jobs_has_a_past_as_long_as_the_others() -> None:
+    nobody = past(14).only_in(("new",))
+    assert (len(nobody.jobs), nobody.days, nobody.since_s) == (0, 14, past(14).since_s)
+    assert len(nobody.arrivals(NOW_S, DAY_S, np.random.default_rng(0))) == 0
+
+
 def test_a_past_of_hours_comes_again_and_again_at_its_own_rate() -> None:
     hours = past(1)
     short = Past(hours.jobs.take(np.arange(6)), float(hours.jobs.submit_s[0]) + 6 * 3600, hours.run_times)

@@ -26,3 +26,11 @@ def test_those_that_came_before_or_after_all_that_is_known_are_left_out() -> Non
     known = past(14)
     there = [waiting("old", submit_s=NOW_S - 40 * DAY_S), waiting("late", submit_s=NOW_S + 1)]
     assert with_unfinished(known, there) is known
+
+
+def test_the_first_job_of_a_partition_may_come_again() -> None:
+    """Its partition has no past jobs, over days that are known."""
+    nobody = past(14).only_in(("main",))
+    whole = with_unfinished(nobody, [waiting("new", submit_s=NOW_S - 1800)], np.array([50.0]))
+    assert whole.jobs.job_id.tolist() == ["new"]
+    assert whole.days == 14
