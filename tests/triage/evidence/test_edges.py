@@ -1,5 +1,7 @@
 """Small parts of triage at their limits: exactly there, and one step beside it."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from perdure.model.output import IS_NOT_THERE, Absent, Output, OutputFile, OutputKind, Why
@@ -50,6 +52,20 @@ def named(category="net", progress=TrainingProgress(), bound=Bound.NOTHING, name
 def test_how_far_a_job_had_come(progress, known, name):
     assert named(progress=progress, **known) == ([name] if name else [])
     assert named("shape", progress, **known) == []  # a wrong shape is not a matter of the set-up
+
+
+@pytest.mark.parametrize(
+    ("progress", "ran_s", "says"),
+    [
+        (TrainingProgress(), 5400.0, "it had run for 90 min"),
+        (TrainingProgress(), 7.0, "it failed 7 s after its start, before any step"),
+        (TrainingProgress(4711, None, 1), None, "it had come to step 4711"),
+        (TrainingProgress(999, None, 7), None, "it had come to epoch 7"),
+    ],
+)
+def test_how_far_it_came_is_said_in_its_unit(progress, ran_s, says):
+    (found,) = circumstances(Cause("x", "net", 0.5), progress, Context(ran_s))
+    assert found.says == says
 
 
 def test_the_collective_that_failed_is_not_among_those_that_worked():
@@ -249,6 +265,29 @@ def test_of_several_files_the_furthest_counts_and_those_in_doubt_do_not():
 )
 def test_each_form_of_a_time_is_read(line, form, seconds):
     assert stamp_of(line) == Stamp(form, seconds)
+
+
+FORMS = {
+    "%Y-%m-%d %H:%M:%S": Form.DATE,
+    "%Y/%m/%dT%H:%M:%S": Form.DATE,
+    "%m/%d/%Y %H:%M:%S": Form.DATE,
+    "%y/%m/%d %H:%M:%S": Form.DATE,
+    "%b %e %H:%M:%S %Y": Form.DATE,
+    "%b %e %H:%M:%S": Form.DAY_OF_YEAR,
+    "E%m%d %H:%M:%S": Form.DAY_OF_YEAR,
+    "%H:%M:%S": Form.TIME_OF_DAY,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_any_instant_is_read_back_from_any_form(form):
+    day = datetime(2000, 1, 1, tzinfo=UTC)
+    for number in range(366):  # each day of a leap year, each at another time of day
+        instant = day + timedelta(days=number, seconds=number * 236)
+        seconds = instant.timestamp() % DAY_S if FORMS[form] is Form.TIME_OF_DAY else instant.timestamp()
+        for before in ("", "[", "rank three of four, on a node with a name that is no number, says: "):
+            line = f"{before}{instant:{form}} x".encode()
+            assert stamp_of(line) == Stamp(FORMS[form], seconds), line
 
 
 @pytest.mark.parametrize("line", [b"step 12", b"2026-02-31 00:00:00 x", b"x" * 101 + b"12:34:56", b"12:34", b""])

@@ -65,3 +65,10 @@ def test_the_word_may_stand_in_another_file_than_the_cause():
         verdict = with_ending(judge(output, FAILED), LogText.of_output(output), FAILED)
         assert verdict.work_done is is_done
         assert ("of 7.out" in verdict.ending) is is_done
+        assert verdict.ending.startswith("the work was done (line 7 of 7.out: 'Training complete.'): ") is is_done
+
+
+def test_the_line_that_says_so_is_named_by_its_number_alone_where_there_is_one_log():
+    for above in range(4):
+        verdict = told("warming up\n" * above + TRAINED + ENDS["stale"])
+        assert verdict.ending.startswith(f"the work was done (line {above + 7}: 'Training complete.'): ")

@@ -56,8 +56,6 @@ def stamp_of(line: bytes) -> Stamp | None:
     Stamp(form=<Form.DATE: 'date'>, seconds=1735787045.5)
     """
     head = line[:LOOKED_AT_BYTES]
-    if not any(48 <= c <= 57 for c in head[:64]):
-        return None
     if compiled(_ANY).search(head) is None:
         return None
     found = capturing(_ANY).search(head)
