@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from perdure.blame import greedy
 from perdure.blame.accuse import RECENTLY, accused_by
+from perdure.blame.background import Background
 from perdure.blame.failing_paths import FailingPaths
+from perdure.blame.fit import HazardModel, Term
 from perdure.blame.grid import MOST_ROWS, grid
 from perdure.blame.sliding import Sliding
 from perdure.blame.standing import Standing, SuspectPatience, follow
@@ -234,3 +237,22 @@ def test_a_tier_that_is_not_there_and_a_window_of_one_are_refused():
     for wanted in of_one:
         with pytest.raises(InputError, match="one tier"):
             grid(window([((0,), 1, 0)], ["node"]), **wanted)
+
+
+# -- what a model expects
+
+
+@pytest.mark.parametrize("partial", [(), (0,), (1,), (0, 1)])
+def test_failures_are_expected_on_all_paths_of_who_is_blamed_and_of_a_black_hole_on_the_hot_ones(partial):
+    rng = np.random.default_rng(14)
+    paths = [(rng.choice(5, 2, replace=False), int(rng.integers(1, 90)), int(rng.integers(2))) for _ in range(40)]
+    seen = window(paths, ["leaf"] * 5)
+    failing = FailingPaths(seen)
+    background, hazards = Background(0.003, 0.01, 1.0), np.array([0.2, 0.05])
+    terms = [Term(c, failing.of(c)[: 2 if c in partial else None], 0.0, 0.0, partial=c in partial) for c in (0, 1)]
+    model = HazardModel(failing, tuple(terms), hazards, background, 0.0)
+    plain = np.zeros(5)
+    for number, (crossed, units, _) in enumerate(paths):
+        hit = [number in failing.rows[t.rows] if t.partial else t.column in crossed for t in terms]
+        plain[crossed] += 0.01 + units * -np.expm1(-0.003 - hazards[hit].sum())
+    assert greedy._Search(greedy.Greedy(), seen, failing)._expected(model) == pytest.approx(plain)

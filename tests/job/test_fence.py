@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.errors import ConfigError, Fenced, StateError
@@ -158,6 +159,64 @@ def test_the_holder_is_always_the_largest_incarnation_that_came(tmp_path_factory
             if older in claims and older < largest:
                 with pytest.raises(Fenced):
                     claims[older].check()
+
+
+claimants = st.tuples(
+    st.sampled_from(("7", "8")),
+    st.integers(1, 2),
+    st.sampled_from(("", "s")),
+    st.sampled_from(("", "a", "b")),
+    st.sampled_from((0, 100, 160)),
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(claimants, min_size=2, max_size=6))
+def test_in_one_directory_a_claim_is_joined_by_its_own_start_alone_and_yields_to_all_but_older_ones(
+    tmp_path_factory, came
+):
+    """Jobs and clusters that share a fence take it from each other; only within a job is there an older one."""
+    place = tmp_path_factory.mktemp("fence")
+    held: Claim | None = None
+    holder = came[0]
+    for job, incarnation, start, cluster, start_s in came:
+        is_its_job = job == holder[0] and (cluster == holder[3] or not (cluster and holder[3]))
+        is_its_count, both = is_its_job and incarnation == holder[1], start_s and holder[4]
+        is_older = is_its_job and (incarnation < holder[1] or (is_its_count and 0 < start_s < holder[4]))
+        joins = is_its_count and (start_s == holder[4] if both else start == holder[2])
+        try:
+            mine = claim(place, job, incarnation, start, cluster=cluster, start_s=start_s)
+        except Fenced:
+            assert held is not None
+            assert is_older
+            held.check()
+            continue
+        assert held is None or not is_older
+        if held is None or not joins:
+            assert mine.token == (held.token + 1 if held else 1)
+            if held:
+                with pytest.raises(Fenced):
+                    held.check()
+            held, holder = mine, (job, incarnation, start, cluster, start_s)
+        assert mine == held
+        mine.check()
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.sampled_from(("one", "two")), st.booleans()), min_size=2, max_size=8))
+def test_jobs_that_publish_into_one_directory_take_away_their_own_older_drafts_alone(tmp_path_factory, steps):
+    place = tmp_path_factory.mktemp("jobs")
+    starts = {"one": 0, "two": 0}
+    drafts: dict[str, list[Path]] = {"one": [], "two": []}
+    with ExitStack() as stack:
+        for job, is_new_start in [("one", True), ("two", True), *steps]:
+            starts[job] += is_new_start
+            held = claim(place / "fences" / job, job, starts[job])
+            if is_new_start:
+                assert not any(draft.exists() for draft in drafts[job])
+                drafts[job].clear()
+            drafts[job].append(stack.enter_context(held.stage(place)))
+            assert all(draft.is_dir() for of_job in drafts.values() for draft in of_job)
 
 
 def test_claimants_at_once_get_one_token_each(tmp_path):

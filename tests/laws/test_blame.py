@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from perdure.blame import localise
+from perdure.blame.builders.attempts import AttemptRow, with_places
 from perdure.blame.registry import SOLVERS
 from perdure.blame.window import window
 from perdure.studies.colocation import Days, compare
@@ -58,3 +61,22 @@ def test_a_day_weighs_by_its_units():
     days = Days(tuple(map(str, range(80))), 2, 3, near, failed_near, far, failed_far)
     assert compare(days, np.random.default_rng(0)).p < 0.01
     assert compare(Days(days.names, 2, 3, far, failed_far, near, failed_near), np.random.default_rng(0)).p < 0.01
+
+
+ENDS = st.sampled_from([(False, False), (True, False), (True, True)])  # passed, failed, failed for lack of something
+seen = st.lists(
+    st.tuples(st.sampled_from(("train", "eval")), st.sampled_from(("n1", "n2", "n3")), ENDS, st.booleans()), max_size=16
+)
+
+
+@given(seen)
+def test_what_ones_code_finds_elsewhere_says_nothing_of_anothers_of_that_name(ends):
+    """Nor of one's own code of another name."""
+    rows = [
+        AttemptRow(float(at), "ada" if is_adas else "bob", job, (node,), failed, failed, lacked)
+        for at, (job, node, (failed, lacked), is_adas) in enumerate(ends)
+    ]
+    told = with_places(rows)
+    for code in {(row.user, row.job) for row in rows}:
+        alone = [row for row in rows if (row.user, row.job) == code]
+        assert [row for row in told if (row.user, row.job) == code] == with_places(alone)

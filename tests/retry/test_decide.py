@@ -543,6 +543,31 @@ def test_what_earlier_retries_were_kept_off_is_lifted_where_too_few_are_left():
     assert decided(job=replace(JOB, excluded=("n1", "n3")), past=past).lift == ()  # n4 is left
 
 
+@given(st.permutations(("n1", "n3", "n5")), st.lists(st.integers(0, 2), min_size=3, max_size=3), st.booleans())
+def test_what_is_lifted_is_what_all_earlier_retries_were_kept_off_whichever_it_was(nodes, by, and_n4):
+    past = [
+        replace(one, avoided=tuple(n for n, k in zip(nodes, by, strict=True) if k == at))
+        for at, one in enumerate(earlier(3))
+    ]
+    kept_off = tuple(n for n in nodes if n != "n5" or and_n4)
+    decision = decided(job=replace(JOB, excluded=(*kept_off, "n4")), past=past)
+    assert (decision.exclude, decision.lift) == ((), kept_off)
+
+
+@given(st.lists(st.sampled_from(("n1", "n3", "n4")), max_size=3), st.lists(st.booleans(), min_size=3, max_size=3))
+def test_a_node_that_is_asked_for_by_name_is_kept_unless_it_failed_there_before_whenever_that_was(failed_on, preempted):
+    """A preemption is no failure of the node's."""
+    past = [
+        replace(before, nodes=(node,), state=AttemptState.PREEMPTED if is_preempted else AttemptState.FAILED)
+        for before, node, is_preempted in zip(earlier(3), failed_on, preempted, strict=False)
+    ]
+    lost = {failure.nodes[0] for failure in past if not failure.preempted}
+    gang = replace(TRIED, nodes=("n2", "n1"))
+    decision = decided(job=replace(JOB, node_count=2, required=("n1",)), attempt=gang, past=past)
+    assert (decision.exclude == ("n2", "n1")) is ("n1" in lost)
+    assert ("on n1 as asked for by" in decision.reason) is ("n1" not in lost)
+
+
 def test_what_the_owner_excluded_is_not_excluded_again():
     """Else it would count as ours, and be lifted."""
     suspect = NodeTrouble(NOW - 1.0, "8", "bob", "net", witnessed=True)

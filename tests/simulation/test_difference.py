@@ -7,7 +7,7 @@ import pytest
 
 from perdure.model.cluster import Cluster
 from perdure.simulation.by_day import MEASURES, DayTotals, day_totals
-from perdure.simulation.difference import LEAST_DAYS, differences
+from perdure.simulation.difference import differences
 from perdure.simulation.groups import GroupKind, groupings
 from perdure.simulation.simulate import simulate
 from tests.simulation.tables import jobs
@@ -72,10 +72,13 @@ def test_a_day_counts_by_its_jobs():
     assert (found.jobs, found.mean, found.other) == (18, 10.0, 15.0)
 
 
-@pytest.mark.parametrize("days", [1, LEAST_DAYS - 1])
-def test_of_few_days_no_interval_is_told(days):
-    found = against([totals([1.0] * days)], [totals([2.0] * days)])
-    assert (found.share, found.low, found.high, found.is_sure) == (-0.5, None, None, False)
+@pytest.mark.parametrize("empty", [0, 1, 9])
+@pytest.mark.parametrize("days", range(1, 10))
+def test_an_interval_is_told_from_seven_days_with_jobs_on(days, empty):
+    many = [1] * days + [0] * empty
+    found = against([totals([1.0] * len(many), many)], [totals([2.0] * len(many), many)])
+    assert found.share == -0.5
+    assert found.is_sure is (found.low is not None) is (found.high is not None) is (days >= 7)
 
 
 def test_seeds_are_drawn_too():

@@ -1,6 +1,7 @@
 """A running job's log: trouble is told while the job runs, once, and silence is judged by what is usual."""
 
 import json
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from perdure.errors import InputError
 from perdure.triage.evidence.rules import own_rules
-from perdure.triage.follow import MAX_PARTIAL_BYTES, Follower, FollowTrouble, Patience
+from perdure.triage.follow import MAX_PARTIAL_BYTES, FollowAlarm, Follower, FollowTrouble, Patience
 
 SIGNS = own_rules().matcher()
 PATIENCE = Patience(silent_times=4.0, silent_at_least_s=20.0, silent_unknown_s=500.0, nan_lines=3, storm_lines=10.0)
@@ -145,18 +146,27 @@ def test_how_it_is_cut_into_pieces_changes_nothing(lines: list[bytes], sizes: li
     assert cut.offset == whole.offset
 
 
-@given(st.lists(LINE, max_size=40), st.integers(0, 40))
-def test_one_that_was_saved_goes_on_where_it_stood(lines: list[bytes], at: int) -> None:
+AFTER_S = st.sampled_from([0.0, 1.0, 15.0, 70.0, 600.0])  # silence between: none, usual, or long enough to be told
+QUIET = b""  # nothing was written
+
+
+def told_at(job: Follower, now: float, line: bytes, unread: bytes = b"") -> list[FollowAlarm]:
+    return [*job.tick(now), *(job.feed(unread + line, now) if line else [])]
+
+
+@given(st.lists(st.tuples(st.one_of(LINE, st.just(QUIET)), AFTER_S), max_size=40), st.integers(0, 40))
+def test_one_that_was_saved_goes_on_where_it_stood(steps: list[tuple[bytes, float]], at: int) -> None:
     job = follower()
-    for i, line in enumerate(lines[:at]):
-        job.feed(line, float(i))
+    when = list(accumulate(after_s for _, after_s in steps))
+    rest = [(now, line) for now, (line, _) in zip(when, steps, strict=True)]
+    for now, line in rest[:at]:
+        told_at(job, now, line)
     again = Follower.of_state(json.loads(json.dumps(job.state())), SIGNS, PATIENCE)
-    unread = b"".join(lines[:at])[job.offset :]
-    rest = list(enumerate(lines))[at:]
-    assert [a for i, line in rest for a in job.feed(line, float(i))] == [
-        a for i, line in rest for a in again.feed((unread if i == at else b"") + line, float(i))
-    ]
-    if rest:
+    unread = b"".join(line for line, _ in steps[:at])[job.offset :]
+    for now, line in rest[at:]:
+        assert told_at(again, now, line, unread) == told_at(job, now, line)
+        unread = b"" if line else unread
+    if not unread:
         assert again.state() == job.state()
 
 

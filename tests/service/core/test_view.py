@@ -21,7 +21,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.observation import Known
 from perdure.retry.decide import DecisionKind
-from perdure.retry.history import Fleet, Spent
+from perdure.retry.history import HOUR_S, Fleet, Spent
 from perdure.retry.rules import RetryRules
 from perdure.service.core.case import Case, ControllerState, Failure
 from perdure.service.core.view import PARKED_S, SiteView
@@ -173,6 +173,21 @@ def test_a_job_that_needs_what_is_down_is_put_back_to_start_later():
     assert decided(job=replace(JOB, partition="cpu,gpu"), ended=[down()]).delay_s == PARKED_S
     elsewhere = replace(JOB, partition="cpu")
     assert decided(job=elsewhere, ended=[down()]).delay_s == RetryRules().back_off_s
+
+
+@pytest.mark.parametrize("for_s", [None, 10.0, 900.0, 3000.0])
+@pytest.mark.parametrize("back_off_s", [5.0, PARKED_S, 600.0])
+def test_whatever_else_it_waits_for_it_waits_for_no_less_while_what_it_needs_is_down(for_s, back_off_s):
+    def delay_s(ended):
+        seen = replace(view(ended=ended), rules=RetryRules(back_off_s=back_off_s, back_off_cap_s=back_off_s))
+        if for_s is not None:  # until its budget has room
+            started_s = NOW + for_s - HOUR_S
+            seen.promised.extend(Spent(started_s, f"j{n}", "ada", ("n1",)) for n in range(1000))
+        return seen.decision(RECORD).delay_s
+
+    alone = delay_s([])
+    assert alone == max(back_off_s, for_s or 0.0)
+    assert delay_s([down()]) == max(alone, PARKED_S)
 
 
 def test_what_is_in_force_is_about_what_jobs_share():

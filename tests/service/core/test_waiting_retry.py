@@ -1,5 +1,7 @@
 """A retry that waits in the queue, and what becomes of its nodes meanwhile."""
 
+from itertools import permutations
+
 import pytest
 
 from perdure.model.actions import Comment, Exclude
@@ -74,6 +76,29 @@ def test_it_gets_back_the_node_it_was_kept_off_once_no_other_has_been_in_service
     run.look(4010.0, [replace(WAITS, excluded=())], [FAILED], OTHERS_OUT)
     assert given_back(run) == [lift]  # once, and nobody else did that
     assert "changed since" not in said(run)
+
+
+@pytest.mark.parametrize("left_s", [*permutations((1.0, 3650.0, 3900.0))])
+@pytest.mark.parametrize("eligible_s", [3700.0, 4000.0])
+def test_of_several_the_last_that_left_counts_and_the_instant_at_which_it_could_have_started(left_s, eligible_s):
+    job = replace(WAITS, eligible_s=eligible_s)
+    run, since = waiting_retry(job), iter(left_s)
+    out = tuple(n if n.name == "n2" else replace(n, state=NodeState.DOWN, since_s=next(since)) for n in NODES)
+    due_s = max(*left_s, eligible_s) + 300.0
+    run.look(due_s - 1.0, [job], [FAILED], out)
+    assert given_back(run) == []
+    run.look(due_s, [job], [FAILED], out)
+    assert [action.lift for action in given_back(run)] == [("n2",)]
+
+
+@pytest.mark.parametrize("node_count", [1, 2, 3])
+@pytest.mark.parametrize("left", [0, 1, 2, 3])
+def test_too_few_are_fewer_than_it_needs_and_enough_with_what_it_gets_back(node_count, left):
+    job = replace(WAITS, node_count=node_count)
+    run, others = waiting_retry(job), [node for node in NODES if node.name != "n2"]
+    out = (NODES[1], *others[:left], *(replace(node, state=NodeState.DOWN, since_s=1.0) for node in others[left:]))
+    run.look(9000.0, [job], [FAILED], out)
+    assert [action.lift for action in given_back(run)] == ([("n2",)] if left + 1 == node_count else [])
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,33 @@ def test_a_job_and_the_manager_that_lose_a_node_for_long_set_it_down(place):
     assert actions(place) == [("down", "gpu01")]
 
 
+def test_each_node_that_the_manager_loses_has_a_time_of_its_own(place):
+    place.world.submit("201", "resnet", "mira", 8)
+    place.world.start("201", "gpu02")
+    job(place)
+    job(place, "201", "gpu02")
+    live(place, 30)
+    lose_sight_of(place, "gpu01")
+    live(place, 6)
+    lose_sight_of(place, "gpu02")
+    live(place, 6)
+    assert actions(place) == [("down", "gpu01")]
+    live(place, 6)
+    assert actions(place) == [("down", "gpu01"), ("down", "gpu02")]
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_job_beats_in_any_of_the_directories_of_fences(place, at):
+    fences = [place.share.with_name("other"), place.share.with_name("third")]
+    fences.insert(at, place.fences)
+    place.monitor = HeartbeatMonitor(place.share, fences, place.world.tell, place.world.view)
+    for node in ("gpu01", "gpu02", "gpu04"):
+        agent(place, node)
+    job(place)
+    live(place, 60, beating=("gpu02", "gpu04"))
+    assert actions(place) == [("down", "gpu01")]
+
+
 def test_a_manager_that_has_just_been_started_proves_nothing(place):
     job(place)
     live(place, 30)
@@ -166,6 +193,15 @@ def test_what_an_agent_says_is_wrong_drains_its_node_once(place):
     assert actions(place) == [("drain", "gpu02")]
     (record,) = [r for r in place.world.state.chain.ended.values() if r.type == "node.health"]
     assert (record.evidence, record.repeats) == (("/scratch cannot be read",), 0)
+
+
+def test_each_agent_speaks_for_its_own_node(place):
+    agent(place, "gpu01")
+    agent(place, "gpu02", ("/scratch cannot be read",))
+    agent(place, "gpu03", ("ECC errors: 3",))
+    agent(place, "gpu04", ("this one has ended",), is_over=True)
+    place.monitor.look()
+    assert sorted(actions(place)) == [("drain", "gpu02"), ("drain", "gpu03")]
 
 
 def test_an_unknown_node_is_nobodys(place):

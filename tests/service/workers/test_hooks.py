@@ -182,10 +182,11 @@ def test_no_hook_waits_for_a_service_in_shadow_mode(place):
 
 def test_a_service_that_ends_lets_all_epilogs_go_on(place):
     desk = place()
-    desk.order("7")
-    desk.fail("7")
+    for job_id in ("7", "8"):
+        desk.order(job_id)
+        desk.fail(job_id)
     desk.hooks.turn()
-    assert desk.waiting == ["7"]
+    assert desk.waiting == ["7", "8"]
     desk.hooks.close()
     assert desk.waiting == []
     assert not (desk.spool.directory / "alive").exists()
@@ -199,3 +200,15 @@ def test_what_a_sites_hook_says_of_a_node_is_the_services_own_word(place):
     records = [*chain.open.values(), *chain.ended.values()]
     assert [(one.type, one.detected_by) for one in records] == [("node.down", PERDURE)]
     assert records[0].id.startswith("sim:")
+
+
+@pytest.mark.parametrize("files", [("n1,n2",), ("n1", "n2"), ("n1", "", "n2")], ids=["one", "two", "and one damaged"])
+def test_each_word_of_each_hook_is_taken(place, files):
+    desk = place()
+    for number, nodes in enumerate(files):
+        text = f"perdure-event 1 node\nEVENT=down\nNODES={nodes}\nTIME=100\n"
+        (desk.spool.directory / f"{number}.event").write_text(text)
+    desk.hooks.turn()
+    chain = desk.engine.state.chain
+    records = [*chain.open.values(), *chain.ended.values()]
+    assert sorted(node for one in records for node in one.subject.nodes) == ["n1", "n2"]
