@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -369,6 +370,23 @@ def test_to_stop_a_chain_says_what_was_asked_of_whom(journal, monkeypatch, capsy
     assert (capsys.readouterr().out, cancelled) == (
         f"chain {kept.id}: it is stopped; asked Slurm to cancel job 1\n", ["1"],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", [*product((False, True), repeat=3)])
+@pytest.mark.parametrize("last", ["", "link 2, which waited, was cancelled by hand"])
+def test_whatever_was_asked_before_now_is_now(journal, monkeypatch, asked, last):
+    """Each time another process asks, and whoever keeps the chain hears of it at its next look."""
+    kept = kept_chain(journal)
+    kept.write(replace(kept.read(), links=(RUNNING,), last=last))
+    cancelled = []
+    monkeypatch.setattr(keeper, "cancel", lambda _, job_id: cancelled.append(job_id))
+    for number, at_once in enumerate(asked, 1):
+        kept.ask_stop(at_once)
+        keeper_of(journal, []).keep(None, once=True)
+        is_now = any(asked[:number])
+        assert set(cancelled) == ({"1"} if is_now else set())
+        assert kept.read().standing is (ChainStanding.STOPPED if is_now else ChainStanding.RUNNING)
+        assert kept.read().last or is_now
 
 
 def test_what_cannot_be_written_is_said_in_a_line(journal, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from msgspec.structs import replace
 
@@ -299,6 +301,23 @@ def test_no_progress_in_two_links_stops_the_chain():
     chain, effects = step(chain, LinksSeen(2021.0, ended))
     assert (chain.standing, submits(effects)) == (ChainStanding.STOPPED, [])
     assert "it never checkpoints" in chain.why
+
+
+@pytest.mark.parametrize("said", [*product(("a", "b", ""), repeat=4)], ids="".join)
+def test_a_chain_stops_at_the_first_link_that_came_no_further_than_the_last_that_said_how_far_it_came(said):
+    chain, ended, told = running(replace(SPEC, progress_file="/home/a/progress")), {}, ""
+    for number, progress in enumerate(said, 1):
+        began_s, ended_s = number * 1010.0 - 1000.0, number * 1010.0
+        ended[number] = marks(begun(number, began_s), LinkEnded(str(number), ended_s, 0, ("TERM",), progress=progress))
+        chain, _ = step(chain, EndTold(ended_s + 1, number, job(number, "TIMEOUT", f"{number}.1")))
+        chain, effects = step(chain, LinksSeen(ended_s + 1, ended))
+        if progress and progress == told:
+            assert (chain.standing, submits(effects)) == (ChainStanding.STOPPED, [])
+            assert "ended at the same progress" in chain.why
+            return
+        assert (chain.standing, submits(effects)) == (ChainStanding.RUNNING, [number + 1])
+        chain, _ = step(chain, LinkSubmitted(ended_s + 2, number + 1, str(number + 1)))
+        told = progress or told
 
 
 def test_a_limit_on_submissions_falls_back_to_submitting_when_the_link_has_ended():

@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from perdure.model.jobs import JobState
 from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.waits import rollout
 from perdure.waits.answer import AnswerBasis, WaitAnswer, answer
+from perdure.waits.awaited import as_sbatch, awaited
 from perdure.waits.holds import not_told
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob, QueuedReservation
@@ -137,3 +140,35 @@ def test_a_reservation_that_comes_before_the_job_would_have_ended_is_named() -> 
         remarks.append([each for each in told.forecast.remarks if "reservation" in each])
     assert [len(each) for each in remarks] == [1, 0]
     assert remarks[0][0].startswith("reservation maint of n1 begins in 2.5 h, which is not simulated: ")
+
+
+OTHERS = st.lists(
+    st.builds(
+        asking,
+        job_id=st.sampled_from(("8", "12_1", "12_2", "13", "51", "112_1")),
+        gpus=st.just(1),
+        user=st.sampled_from(("ada", "bob")),
+        name=st.sampled_from(("train", "eval")),
+    ),
+    unique_by=lambda job: job.job_id,
+)
+MEANT = {
+    "singleton": lambda job: (job.user, job.name) == ("ada", "train") and int(job.array) < 50,
+    "afterok:12_*": lambda job: job.job_id.startswith("12_"),
+    "afterany:12_2": lambda job: job.job_id == "12_2",
+    "after:13+30": lambda job: job.job_id == "13",
+    "afternotok:8": lambda job: job.job_id == "8",
+    "afterok:51": lambda job: job.job_id == "51",
+}
+
+
+@given(OTHERS, st.lists(st.tuples(st.sampled_from([*MEANT]), st.booleans()), min_size=1, max_size=3))
+def test_it_waits_for_all_that_its_dependency_means_and_for_nobody_else(others, parts) -> None:
+    """In what is said of it as in what is simulated; a part that is fulfilled means nobody."""
+    dependency = ",".join(f"{part}({'unfulfilled' if is_left else 'fulfilled'})" for part, is_left in parts)
+    mine = asking("50", 1, dependency=dependency, user="ada", name="train")
+    left = [part for part, is_left in parts if is_left]
+    wanted = {job.job_id for job in others if any(MEANT[part](job) for part in left)}
+    assert {job.job_id for job in awaited(mine, queue(*others, mine))} == wanted
+    words = as_sbatch([*others, mine])["50"]
+    assert {job_id for condition in words.split(",") for job_id in condition.split(":")[1:]} == wanted
