@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up help setup test test-tools lock attacks crash dst reference laws mutants mutants-generated fuzz slurm-table slurm-keep programs foundry bench-triage bench-waits docs clean
+.PHONY: up help setup test test-tools lock attacks crash dst reference laws mutants mutants-generated fuzz slurm-table slurm-agreement slurm-keep programs foundry bench-triage bench-waits docs clean
 
 up: setup ## install into .venv, start the embedded cluster and a demonstration; ARGS="--no-demo --port 8080"
 	@exec $(BIN)/perdure up $(ARGS)
@@ -104,6 +104,12 @@ slurm-table: test-tools ## the failure table on a real Slurm, about 30 minutes
 	  $(BIN)/python -m pytest -m slurm tests/slurm/test_failure_table.py $(ARGS); \
 	  $(BIN)/python -m tests.slurm.table.page
 	@$(IN_ROOT) $(BIN)/python -m pytest -m "slurm and slow" tests/slurm --deselect tests/slurm/test_failure_table.py $(ARGS)
+
+# Random jobs on a real Slurm and in the simulation, decision by decision: N of them on each site.
+slurm-agreement: N = 30
+slurm-agreement: test-tools ## decisions of a real Slurm against the simulation's; N=30, about 5 minutes
+	@$(IN_ROOT) env PERDURE_REQUIRE=slurm AGREEMENT_JOBS=$(N) \
+	  $(BIN)/python -m pytest -n 0 -m slurm tests/slurm/test_agreement.py $(ARGS)
 
 # A chain of ten links of two minutes under load, its keeper killed five times, slurmctld and a node once; beside it
 # --dependency=afterany on the same load (about 35 minutes). What was measured goes to build/keep.json.
