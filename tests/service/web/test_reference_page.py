@@ -34,6 +34,12 @@ def test_it_is_for_who_is_logged_in(place):
     assert "/api/v1/jobs" not in answer.text
 
 
+def test_it_is_not_fetched_again_while_it_is_read(page):
+    """A part that lives is replaced by the answer to it alone; this page is answered as a whole, which stood in itself."""
+    assert page.count("<main") == 1
+    assert 'id="live"' not in page
+
+
 def test_every_operation_is_on_it(page, document):
     shown = set(re.findall(r'api-method api-\w+">(\w+)</span> <code class="api-path">([^<]+)</code>', page))
     told = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
