@@ -19,9 +19,11 @@ from perdure.backends.slurm.links import (
     read_links,
     submit,
     submitted_id,
+    walltime_of,
 )
 from perdure.backends.slurm.tools import Tools
-from perdure.errors import ClusterBusy, ClusterError
+from perdure.errors import ClusterBusy, ClusterError, InputError
+from perdure.waits.queue import QueuedPartition
 
 
 def test_a_look_tells_keys_and_instants_and_of_a_torn_line_nothing():
@@ -100,3 +102,26 @@ def test_a_record_of_an_earlier_job_or_of_anothers_is_not_the_links(monkeypatch,
     monkeypatch.setattr(links, "accounted_job", lambda *_: None)
     tools = SimpleNamespace(dialog=nullcontext)
     assert ended_job(tools, "7", 1000, since_s=10_000.0) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("names", "asked_s", "gets"),
+    [
+        ((), None, 7_200.0),  # Slurm gives the most that there is where a partition has no DefaultTime
+        (("endless", "short"), 9_000.0, 9_000.0),
+        (("short",), 9_000.0, "short allows 0.5 h"),
+        (("short", "main"), 9_000.0, "main allows 2 h"),
+        (("endless",), None, "no walltime"),
+    ],
+)
+def test_the_walltime_of_links_is_what_slurm_gives_their_jobs(names, asked_s, gets):
+    partitions = (
+        QueuedPartition("main", is_default=True, max_time_s=7_200.0),
+        QueuedPartition("short", max_time_s=1_800.0, default_time_s=600.0),
+        QueuedPartition("endless"),
+    )
+    if isinstance(gets, str):
+        with pytest.raises(InputError, match=gets):
+            walltime_of(partitions, names, asked_s, "train.sh")
+    else:
+        assert walltime_of(partitions, names, asked_s, "train.sh") == gets

@@ -6,6 +6,7 @@ died before writing its id down. Anybody may write such a comment: only jobs of 
 
 from __future__ import annotations
 
+import math
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -194,11 +195,13 @@ def walltime_of(
                 f"partition {name!r}", "the cluster has no such partition", f"Use one of: {', '.join(by_name)}"
             )
     known = [by_name[name] for name in chosen]
-    limits = [each.max_time_s for each in known if each.max_time_s is not None]
-    if asked_s is not None and limits and asked_s > max(limits):
-        what = f"--time asks for {_hours(asked_s)}, and {known[0].name} allows {_hours(max(limits))}"
-        raise InputError(where, what, f"Write --time={_slurm_time(max(limits))} or less, or use another partition")
-    given = asked_s or next((each.default_time_s for each in known if each.default_time_s), None)
+    longest = max(known, key=lambda each: math.inf if each.max_time_s is None else each.max_time_s, default=None)
+    most_s = None if longest is None else longest.max_time_s
+    if longest is not None and asked_s is not None and most_s is not None and asked_s > most_s:
+        what = f"--time asks for {_hours(asked_s)}, and {longest.name} allows {_hours(most_s)}"
+        raise InputError(where, what, f"Write --time={_slurm_time(most_s)} or less, or use another partition")
+    defaults_s = [each.default_time_s or each.max_time_s for each in known]  # as Slurm gives it
+    given = asked_s or next((each_s for each_s in defaults_s if each_s), None)
     if given is None:
         raise InputError(
             where, "it has no walltime, so its job never needs a successor", "Give one: #SBATCH --time=24:00:00"
