@@ -83,7 +83,7 @@ def table(found: Sequence[CasePoint]) -> list[str]:
 
 def replaced(text: str, part: str) -> str:
     """The text with its part of the same heading replaced, or with the part at its end."""
-    before, _, after = text.partition(HEAD)
+    before, _, after = text.partition(part.partition("\n")[0])
     _, _, others = after.partition("\n## ")
     return f"{before.rstrip()}\n\n{part}" + (f"\n## {others}" if others else "")
 

@@ -240,7 +240,31 @@ def test_a_job_that_was_put_back_takes_its_old_marks_away(chain):
 
 
 def test_progress_is_a_files_last_words_or_a_directorys_newest_name(tmp_path):
-    (tmp_path / "log").write_text("step 1\nstep 2\n")
-    assert progress_of(str(tmp_path / "log")) == "step 1 step 2"
-    assert progress_of(str(tmp_path)) == "log"
+    (tmp_path / "log-7").write_text("step 1\nstep 2\n")
+    assert progress_of(str(tmp_path / "log-7")) == "step 1 step 2"
+    assert progress_of(str(tmp_path)) == "log-7"
     assert progress_of(str(tmp_path / "nothing")) == ""
+
+
+def test_a_checkpoint_that_is_written_anew_under_one_name_is_progress(tmp_path):
+    """As Lightning's last.ckpt, DeepSpeed's latest and Megatron's latest_checkpointed_iteration.txt, written last."""
+    said = []
+    for at_s in (100, 200):
+        (tmp_path / f"step-{at_s}").touch()
+        (tmp_path / "last.ckpt").touch()
+        os.utime(tmp_path / f"step-{at_s}", (at_s, at_s))
+        os.utime(tmp_path / "last.ckpt", (at_s + 1, at_s + 1))
+        said.append(progress_of(str(tmp_path)))
+    assert said == ["last.ckpt of 1970-01-01T00:01:41+00:00", "last.ckpt of 1970-01-01T00:03:21+00:00"]
+
+
+def test_a_link_to_a_checkpoint_that_was_removed_hides_no_other(tmp_path):
+    (tmp_path / "step-10").touch()
+    (tmp_path / "latest").symlink_to("step-5")
+    assert progress_of(str(tmp_path)) == "step-10"
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_in_place_of_the_progress_file_holds_no_link_up(tmp_path):
+    os.mkfifo(tmp_path / "progress")
+    assert progress_of(str(tmp_path / "progress")) == ""

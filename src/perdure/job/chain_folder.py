@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -86,9 +87,25 @@ def progress_of(path: str) -> str:
         return ""
     with suppress(OSError):
         if os.path.isdir(path):
-            entries = sorted((entry.stat().st_mtime, entry.name) for entry in os.scandir(path))
-            return entries[-1][1] if entries else ""
-        with open(path, "rb") as file:
+            return _newest_in(path)
+        with open(path, "rb", opener=_without_waiting) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 200))
             return " ".join(file.read(200).decode("utf-8", "replace").split())
     return ""
+
+
+def _newest_in(directory: str) -> str:
+    """The newest name; one without a number, such as ``last.ckpt``, is written anew each time: then its time counts."""
+    found = []
+    for entry in os.scandir(directory):
+        with suppress(OSError):  # it has been removed since, or is a link to what has
+            found.append((entry.stat().st_mtime, entry.name))
+    at_s, name = max(found, default=(0.0, ""))
+    if not name or any(map(str.isdecimal, name)):
+        return name
+    return f"{name} of {datetime.fromtimestamp(at_s, UTC).isoformat()}"
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A pipe in its place, which anybody may have put into a directory of many, holds no link up."""
+    return os.open(path, flags | os.O_NONBLOCK)
