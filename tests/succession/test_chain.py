@@ -478,3 +478,24 @@ def test_a_link_was_asked_to_hand_over_only_since_it_began(asked_s, ending):
     left = {1: marks(begun(1, 10.0), LinkEnded("1", 50.0, 1, ("TERM",)), asked)}
     chain, _ = step(running(), LinksSeen(51.0, left, (job(1, "FAILED", end_s=50.0),), 51.0))
     assert chain.links[0].ending is ending
+
+
+def test_a_job_that_could_not_be_started_has_failed_and_is_not_submitted_for_ever():
+    """Its output could not be opened: it begins and ends within one second, leaves no mark, and its exit code is 0."""
+    chain, effects = step(JobChain(SPEC), LinksSeen(5000.0))
+    for number in range(1, MOST_FAILURES + 1):
+        now = 5000.0 + 100 * number
+        assert submits(effects) == [number]
+        chain, _ = step(chain, LinkSubmitted(now, number, str(number)))
+        times = {"at": now, "start_s": now + 2, "end_s": now + 2}
+        over = job(number, "FAILED", f"{number}.1", reason="JobLaunchFailure", exit_code=0, **times)
+        look = LinksSeen(now + 60, jobs=(over,), looked_s=now + 60)
+        chain, effects = step(chain, look)
+        assert effects == [AskEnd(number, str(number))]
+        chain, _ = step(chain, EndTold(now + 61, number, over))
+        chain, effects = step(chain, look)
+        assert effects == [JudgeLink(number)]
+        chain, _ = step(chain, LinkJudged(now + 63, number, True, chain.links[-1].why))
+        chain, effects = step(chain, look)
+    assert chain.standing is ChainStanding.STOPPED
+    assert chain.why == "3 links in a row have failed: it failed before its program began: Slurm says JobLaunchFailure"

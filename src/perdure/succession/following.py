@@ -127,7 +127,8 @@ def ending_of(link: Link, walltime_s: float, told: LinkJob | None = None) -> tup
     if state not in ("COMPLETED", "FAILED", "OUT_OF_MEMORY"):
         return LinkEnding.UNKNOWN, ""
     ends_s = link.ends_s or link.started_s + walltime_s
-    if link.ended_s >= ends_s - min(NEAR_S, NEAR_SHARE * walltime_s) and (ended is None or ended.signals):
+    is_near = link.started_s > 0 and link.ended_s >= ends_s - min(NEAR_S, NEAR_SHARE * walltime_s)
+    if is_near and (ended is None or ended.signals):
         return LinkEnding.HANDED_OVER, "it ended just before its walltime"
     if state == "COMPLETED":
         signals = "" if ended is None else ", ".join(ended.signals)
@@ -146,4 +147,6 @@ def _failure(link: Link, told: LinkJob | None) -> tuple[LinkEnding, str]:
         return LinkEnding.UNKNOWN, ""
     if told.exit_code == RETRY_ME:  # so ends one whose last mark cannot be written (`perdure.job.link`)
         return LinkEnding.HANDED_OVER, "it ended after a signal, and asks for another link"
+    if not told.exit_code and (reason := told.reason or link.reason):  # such as JobLaunchFailure
+        return LinkEnding.FAILED, f"it failed before its program began: Slurm says {reason}"
     return LinkEnding.FAILED, f"it failed with exit code {told.exit_code}"
