@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import io
 import os
@@ -156,14 +157,17 @@ def test_a_chain_that_cannot_be_read_keeps_no_other_from_going_on(journal, capsy
     broken, good = kept_chain(journal, "broken"), kept_chain(journal, "good")
     (broken.path / "chain.json").write_text('{"edited": ')
     told = []
-    keeper_of(journal, told).keep(None, once=True)
+    watched = keeper_of(journal, told)
+    for _ in range(2):
+        watched.keep(None, once=True)
     refuse_second(journal, "train", "/elsewhere")
     monkeypatch.setattr(keep_shown, "_journal", lambda: journal)
     list_chains(False, wide=True)
     said = capsys.readouterr()
     assert good.id in said.out
     assert f"{broken.path}/chain.json: cannot be read" in said.err
-    assert told == []
+    assert [id_ for id_, _ in told] == [broken.id]
+    assert f"nobody keeps it: {broken.path}/chain.json: cannot be read" in told[0][1]
 
 
 def test_a_full_disk_is_said_once_and_tried_again(journal, monkeypatch):
@@ -702,3 +706,13 @@ def test_a_round_goes_on_while_a_first_forecast_is_made_and_no_longer_than_it_ma
         time.sleep(0.02)
     assert found == Outlook(Forecast((5.0,)), (7.0,))
     assert not outlooks.are_made(NOW + 1)
+
+
+@pytest.mark.parametrize(
+    ("option", "given"),
+    [("--until", {"until": "3"}), ("--planner", {"planner": "reactive"}), ("--overlap-cost", {"overlap_cost": 1.0})],
+)
+def test_terms_of_a_new_chain_are_refused_where_no_script_is_named(option, given):
+    nothing = keep_run.KeepCall((), (), "done", 0.25, None, "none", None, "", "", once=True)
+    with pytest.raises(InputError, match=f"{option}.*no script is named"):
+        keep_run.run_keep(dataclasses.replace(nothing, **given))

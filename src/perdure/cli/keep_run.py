@@ -45,9 +45,12 @@ class KeepCall:
 def run_keep(call: KeepCall) -> int:
     """Make a chain where a script is named, and keep it; else keep all. Returns the exit code."""
     tools = Tools(timeout_s=TOOL_S)
+    is_new = bool(call.words or call.arguments)
+    if not is_new:
+        _refuse_terms(call)
     request = _request(call)
     journal = ChainJournal.of(os.environ, cluster_name(tools))
-    kept = make_chain(request, journal, tools, time.time()) if call.words or call.arguments else None
+    kept = make_chain(request, journal, tools, time.time()) if is_new else None
     if kept is not None:
         print_line(f"chain {kept.id}: see perdure keep show {kept.id}")
     keeper = _keeper(journal, tools, once=call.once)
@@ -94,6 +97,19 @@ def _keeper(journal: ChainJournal, tools: Tools, *, once: bool) -> Keeper:
 
 def _never(now: float) -> bool:  # noqa: ARG001
     return False
+
+
+def _refuse_terms(call: KeepCall) -> None:
+    """Raise `InputError` for what only a new chain can be told."""
+    given = {
+        "--until": call.until != "done", "--overlap-cost": call.overlap_cost != 0.25,
+        "--max-interruption": call.max_interruption is not None, "--strategy": call.strategy != Strategy.NONE,
+        "--planner": call.planner is not None, "--trained": call.trained is not None,
+        "--done-file": bool(call.done_file), "--progress": bool(call.progress),
+    }  # fmt: skip
+    if option := next((name for name, is_given in given.items() if is_given), ""):
+        what = "no script is named, and chains go on by what they were begun with"
+        raise InputError(option, what, "Name a script, or leave the option out")
 
 
 def _request(call: KeepCall) -> KeepRequest:

@@ -58,7 +58,7 @@ class Keeper:
             while True:
                 for kept in self.journal.chains():
                     wanted = (ids is None or kept.id in ids) and kept.id not in mine
-                    if wanted and not _is_over(kept) and (held := self._taken(kept)) is not None:
+                    if wanted and not self._is_over(kept) and (held := self._taken(kept)) is not None:
                         mine[kept.id] = kept
                         stack.push(held)
                 for kept in list(mine.values()):
@@ -96,6 +96,17 @@ class Keeper:
             except OSError as err:
                 self._say_unusable(kept, err, "its directory cannot be used ({}): this is tried again")
         return None
+
+    def _is_over(self, kept: KeptChain) -> bool:
+        """Whether nothing is left to be done for a chain; one that cannot be read is said once, and kept by nobody."""
+        try:
+            chain = kept.read()
+        except StateError as err:
+            if kept.id not in self._failed:
+                self.tell(kept.id, f"nobody keeps it: {err}")
+            self._failed.setdefault(kept.id, None)
+            return True
+        return chain.standing is not ChainStanding.RUNNING and not chain.live
 
     def _say_unusable(self, kept: KeptChain, err: OSError, what: str) -> None:
         if self._failed.get(kept.id) != err.errno:
@@ -229,11 +240,3 @@ def _news(before: JobChain, after: JobChain) -> list[str]:
     waits = bool(before.notes) and before.notes[-1].text.startswith(WAIT)
     fresh = [note.text for note in after.notes if note not in before.notes]
     return [text for text in fresh if not (waits and text.startswith(WAIT))]
-
-
-def _is_over(kept: KeptChain) -> bool:
-    try:
-        chain = kept.read()
-    except PerdureError:
-        return True
-    return chain.standing is not ChainStanding.RUNNING and not chain.live
