@@ -32,6 +32,8 @@ from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueueLook
 from tests.copying import replace
 
+pytestmark = pytest.mark.usefixtures("says_nothing_of_compiling")
+
 NOW_S = 1_790_000_000.0
 RNG = np.random.default_rng(0)
 PARTITIONS = (

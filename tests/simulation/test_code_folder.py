@@ -79,6 +79,42 @@ def test_where_no_folder_can_be_made_nothing_is_kept(kept: Path) -> None:
     assert folder() is None
 
 
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An installation and a cache of a user's, neither of which holds code yet."""
+    installed = tmp_path / "installed"
+    installed.mkdir()
+    (installed / "cache.py").write_text("a = 1\n")
+    monkeypatch.setattr(cache, "__file__", str(installed / "cache.py"))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return installed
+
+
+def test_code_lies_beside_the_source_for_all_homes(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = folder()
+    assert made.parent == source / "__pycache__" / "machine-code"
+    monkeypatch.setattr(cache, "code_folder", lambda: made)
+    assert cache.installed_folder.__wrapped__() is None
+
+
+def test_where_one_may_not_write_beside_the_source_the_installers_code_is_read(
+    source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = folder()
+    monkeypatch.setattr(os, "getuid", lambda: 4711)  # somebody who owns neither
+    assert folder() is None
+    monkeypatch.setattr(cache, "code_folder", lambda: None)
+    assert cache.installed_folder.__wrapped__() == made
+    made.chmod(0o777)
+    assert cache.installed_folder.__wrapped__() is None
+
+
+def test_where_nothing_can_be_written_beside_the_source_the_cache_is_used(source: Path, tmp_path: Path) -> None:
+    (source / "__pycache__").write_text("a file")
+    assert folder().parent == tmp_path / "cache" / "perdure" / "compiled"
+
+
 @pytest.mark.parametrize(("days", "stays"), [(29, True), (31, False)])
 def test_code_that_nobody_loads_for_a_month_goes(kept: Path, days: int, stays: bool) -> None:
     old = kept / "0.0-old"

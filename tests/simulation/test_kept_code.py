@@ -12,6 +12,7 @@ from llvmlite import binding as llvm
 from numba.core.registry import cpu_target
 
 from perdure.simulation.compiled import kernel
+from perdure.simulation.compiled.entry_code import LateLibrary
 from perdure.simulation.compiled.kept_code import LOCK
 
 ONE = np.ones(3, np.int64)
@@ -30,6 +31,23 @@ def add_up(values):
     total = 0
     for value in values:
         total += value
+    return total
+
+
+@kernel.kernel
+def twice(value):
+    return 2 * value
+
+
+@kernel.kernel
+def four_times(value):
+    return twice(twice(value))
+
+
+def add_up_eightfold(values):
+    total = 0
+    for value in values:
+        total += four_times(value) + twice(twice(value))
     return total
 
 
@@ -102,3 +120,32 @@ def test_what_is_read_is_machine_code_and_little_else(made, tmp_path, monkeypatc
     )
     assert kernel.code_for(made(), ONE)(ONE) == 3
     assert read == [1]
+
+
+def test_what_an_installer_has_made_is_read_and_not_made_again(made, tmp_path, monkeypatch):
+    kernel.code_for(made(), ONE)
+    own = tmp_path / "own"
+    own.mkdir()
+    monkeypatch.setattr(kernel, "installed_folder", lambda: tmp_path)
+    monkeypatch.setattr(kernel, "code_folder", lambda: own)
+    assert kernel.code_for(made(), ONE)(ONE) == 3
+    assert kept(own) == 0
+    assert kernel.code_for(made(), np.ones(3))(np.ones(3)) == 3.0  # what nobody has made is made, and kept here
+    assert kept(own) == 1
+
+
+def test_machine_code_is_made_of_entries_alone(monkeypatch, tmp_path):
+    """Kernels are optimised within their entry, once; to make each of them by itself takes twice as long."""
+    monkeypatch.setattr(kernel, "code_folder", lambda: tmp_path)
+    made, make = [], LateLibrary._make
+
+    def make_and_tell(library):
+        made.append(library.name)
+        make(library)
+
+    monkeypatch.setattr(LateLibrary, "_make", make_and_tell)
+    entry = kernel.entry(add_up_eightfold)
+    assert kernel.code_for(entry, ONE)(ONE) == 24
+    assert made == ["add_up_eightfold"]
+    assert kernel.code_for(kernel.entry(add_up_eightfold), ONE)(ONE) == 24  # read
+    assert made == ["add_up_eightfold"]

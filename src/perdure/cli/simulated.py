@@ -71,7 +71,20 @@ def tell_of_compiling(jobs: int, policies: Sequence[str], placement: str) -> Non
     from perdure.simulation.warm import must_compile
 
     if must_compile(jobs, policies, placement):
-        typer.echo("perdure: compiling the simulator, once on this machine: 10 to 30 s.", err=True)
+        _tell_of_compiling()
+
+
+def tell_of_compiling_queue(jobs: int) -> None:
+    """The same of a live queue of so many jobs; the plain loop simulates short ones."""
+    from perdure.simulation.warm import must_compile_queue
+    from perdure.waits.rollout import SMALL
+
+    if jobs > SMALL and must_compile_queue():
+        _tell_of_compiling()
+
+
+def _tell_of_compiling() -> None:
+    typer.echo("perdure: compiling the simulator, once on this machine: 5 to 20 s.", err=True)
 
 
 def quotas(text: str) -> dict[str, float]:

@@ -16,6 +16,7 @@ import re2
 from perdure.backends.slurm.request import environment_options, request_of
 from perdure.cli.live_queue import QUEUE_S, keep_answer, live_queue
 from perdure.cli.output import paint, print_json, print_line, print_table
+from perdure.cli.simulated import tell_of_compiling_queue
 from perdure.cli.table import age, text, word
 from perdure.cli.table import clock as clock_at
 from perdure.cli.text import plain
@@ -64,6 +65,7 @@ def ask(question: WhenOptions, as_json: bool, *, wide: bool) -> int:
     while True:
         queue, site = live_queue()
         if question.what is None:
+            tell_of_compiling_queue(len(queue.jobs))
             _print_board(board(queue, site, _rng()), queue, site, as_json, wide=wide)
             code, waits = ANSWERED, True
         else:
@@ -81,6 +83,8 @@ def _tell_of_job(
     job, remarks = _asked(question, queue, site)
     site = replace(site, remarks=(*remarks, *site.remarks))
     by_s = None if question.by is None else instant_of(question.by, queue.now_s)
+    if job.is_waiting:
+        tell_of_compiling_queue(len(queue.jobs))
     found = answer(job, queue, site, _rng(), _zone())
     keep_answer(found, queue, site.past)
     chance = None if by_s is None or found.forecast is None else found.forecast.chance_within(by_s - queue.now_s)

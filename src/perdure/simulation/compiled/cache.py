@@ -1,4 +1,4 @@
-"""The folder in which the code of compiled loops is kept from one run to the next."""
+"""The folders in which the code of compiled loops is kept from one run to the next."""
 
 from __future__ import annotations
 
@@ -22,22 +22,61 @@ _CONSTANTS_OF = (asks, fair_tree, faults, priority)
 
 @cache
 def code_folder() -> Path | None:
-    """A folder for code made of this very source; None where no folder can be had that is the user's alone.
+    """A folder for code made of this very source, where this user writes; None where none can be had.
 
-    numba notices by itself when a function's own module has changed, not when one that it calls has. So each state of
-    the source has its own folder. numba reads code back with pickle: it is never read from where others can write.
+    It lies beside the source, as Python's own compiled files do, so that what one process made serves all, whatever
+    home they have; else in the user's cache. numba notices by itself when a function's own module has changed, not when
+    one that it calls has. So each state of the source has its own folder. numba reads code back with pickle: it is
+    never read from where others can write.
     """
+    made = (_made(kept) for kept in (_beside_source(), _in_cache()) if kept is not None)
+    return next(filter(None, made), None)
+
+
+@cache
+def installed_folder() -> Path | None:
+    """Where whoever installed this very source has made code already; None where that is nobody else."""
+    kept = _beside_source()
+    if kept is None or code_folder() == kept / _source():
+        return None
     try:
-        kept = cache_folder() / "compiled"
-        folder = kept / f"{__version__}-{_source_hash()}"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not _is_own(kept) or not _is_own(folder) or not os.access(folder, os.W_OK | os.X_OK):
+        installer = Path(__file__).stat().st_uid
+        return kept / _source() if _is_of(installer, kept) and _is_of(installer, kept / _source()) else None
+    except OSError:
+        return None
+
+
+def _beside_source() -> Path | None:
+    if os.environ.get("NUMBA_CACHE_DIR"):  # somebody wants it elsewhere
+        return None
+    return Path(__file__).parent / "__pycache__" / "machine-code"
+
+
+def _in_cache() -> Path | None:
+    try:
+        return cache_folder() / "compiled"
+    except RuntimeError:
+        return None
+
+
+def _made(kept: Path) -> Path | None:
+    """The folder below `kept`, made where it is missing; None where it is not this user's alone, or cannot be made."""
+    try:
+        folder = kept / _source()
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        for each in (kept, folder):
+            each.mkdir(exist_ok=True, mode=0o755)
+        if not _is_of(os.getuid(), kept) or not _is_of(os.getuid(), folder) or not os.access(folder, os.W_OK | os.X_OK):
             return None
         os.utime(folder)
         _drop_unused(kept)
-    except (OSError, RuntimeError):
+    except OSError:
         return None
     return folder
+
+
+def _source() -> str:
+    return f"{__version__}-{_source_hash()}"
 
 
 def _source_hash() -> str:
@@ -53,10 +92,10 @@ def _source_hash() -> str:
     return seen.hexdigest()[:16]
 
 
-def _is_own(folder: Path) -> bool:
-    """Whether this user owns the folder, and neither group nor others may write to it."""
+def _is_of(user: int, folder: Path) -> bool:
+    """Whether a folder is this user's, and neither group nor others may write to it."""
     found = folder.stat()
-    return found.st_uid == os.getuid() and not found.st_mode & 0o022
+    return found.st_uid == user and not found.st_mode & 0o022
 
 
 def _drop_unused(kept: Path) -> None:

@@ -16,6 +16,8 @@ from typing import Any, cast
 from llvmlite import binding as llvm
 from numba.core import caching
 
+from perdure.simulation.compiled.entry_code import for_entries_alone
+
 LOCK = "being-compiled.lock"
 
 
@@ -34,13 +36,28 @@ class _MachineCode(cast("Any", caching.CompileResultCacheImpl)):  # type: ignore
 
 
 class KeptCode(cast("Any", caching.FunctionCache)):  # type: ignore[misc]
-    """What numba keeps of one function, which is called from Python alone."""
+    """What numba keeps of one function, which is called from Python alone.
+
+    That is what this user writes, and what an installer has made, if that is told.
+    """
 
     _impl_class = _MachineCode
 
-    def load_overload(self, sig: object, target_context: object) -> object:
+    def __init__(self, function: Callable[..., Any], installed: Path | None = None) -> None:
+        super().__init__(function)
+        self._files = [self._cache_file]
+        if installed is not None:
+            place = str(installed / Path(self.cache_path).name)
+            names = self._impl.filename_base, self._impl.locator.get_source_stamp()
+            self._files.insert(0, cast("Any", caching).IndexDataCacheFile(place, *names))
+
+    def load_overload(self, sig: object, target_context: Any) -> object:
         """Read code. numba would load all that its compiler knows first, for which reading has no use: 0.3 s."""
-        return self._load_overload(sig, target_context)
+        for file in self._files:
+            data = file.load(self._index_key(sig, target_context.codegen()))
+            if data is not None:
+                return self._impl.rebuild(target_context, data)
+        return None
 
     def save_overload(self, sig: object, data: object) -> None:
         """Write code; where that fails, a later process compiles it again."""
@@ -49,7 +66,8 @@ class KeptCode(cast("Any", caching.FunctionCache)):  # type: ignore[misc]
 
     def has(self, sig: object, target_context: Any) -> bool:
         """Whether code for these types is kept."""
-        return self._index_key(sig, target_context.codegen()) in self._cache_file._load_index()  # noqa: SLF001 - numba has no other way
+        key = self._index_key(sig, target_context.codegen())
+        return any(key in file._load_index() for file in self._files)  # noqa: SLF001 - numba has no other way
 
 
 def code_of(function: Any, types: object) -> Callable[..., Any]:
@@ -59,8 +77,9 @@ def code_of(function: Any, types: object) -> Callable[..., Any]:
     """
     kept = function._cache  # noqa: SLF001 - as above
     if not isinstance(kept, KeptCode) or kept.has(types, function.targetctx):
-        return cast("Callable[..., Any]", function.compile(types))
-    with _alone(Path(kept.cache_path)), _raising_what_callbacks_raise():
+        with for_entries_alone(function):
+            return cast("Callable[..., Any]", function.compile(types))
+    with _alone(Path(kept.cache_path)), _raising_what_callbacks_raise(), for_entries_alone(function):
         return cast("Callable[..., Any]", function.compile(types))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numba import config, njit, typeof
 from numpy.typing import NDArray
 
-from perdure.simulation.compiled.cache import code_folder
+from perdure.simulation.compiled.cache import code_folder, installed_folder
 from perdure.simulation.compiled.kept_code import KeptCode, code_of
 
 Records = NDArray[np.void]
@@ -61,7 +61,7 @@ def entry(function: Callable[..., Any]) -> Callable[..., Any]:
     try:
         made = _jit(function)
         if folder is not None and not settings.DISABLE_JIT:
-            cast("Any", made)._cache = KeptCode(function)  # noqa: SLF001 - numba makes its own from `cache=True`
+            cast("Any", made)._cache = KeptCode(function, installed_folder())  # noqa: SLF001 - numba makes its own from `cache=True`
         return made
     finally:
         settings.CACHE_DIR = given
