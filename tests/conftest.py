@@ -35,12 +35,29 @@ settings.register_profile("perdure", deadline=None, suppress_health_check=[Healt
 settings.register_profile("landing", settings.get_profile("perdure"), derandomize=True)
 settings.load_profile("perdure")
 
-LONGEST = ("tests/slurm", "tests/backends/test_conformance", "tests/crash", "tests/dst/test_dst", "tests/browser")
+# They wait for a real Slurm and other processes more than they compute; the longest first.
+WAITING = (
+    "tests/slurm/test_keep", "tests/slurm/test_when", "tests/slurm/test_dependants", "tests/slurm/test_service.",
+    "tests/slurm/test_looks", "tests/backends/test_conformance", "tests/slurm", "tests/e2e",
+)  # fmt: skip
+COMPUTING = ("tests/browser", "tests/crash", "tests/dst/test_dst", "tests/simulation")
+WAITED = 0.5  # the part of the run in which all that waits is begun, so that no worker is left alone with it
+
+
+def _begun(files: list[str]) -> dict[str, float]:
+    """When to begin a file: what waits and what computes side by side, of each kind the longest first."""
+    waiting = [file for file in files if file.startswith(WAITING)]
+    others = [file for file in files if file not in waiting]
+    waiting.sort(key=lambda file: next(place for place, name in enumerate(WAITING) if file.startswith(name)))
+    others.sort(key=lambda file: not file.startswith(COMPUTING))
+    spread = {file: WAITED * place / len(waiting) for place, file in enumerate(waiting)}
+    return spread | {file: place / len(others) for place, file in enumerate(others)}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, so that no worker is left alone with one of them at the end."""
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    """Let the workers have something to compute at any time, and no long file at the end."""
+    begun = _begun(list(dict.fromkeys(item.nodeid.partition("::")[0] for item in items)))
+    items.sort(key=lambda item: begun[item.nodeid.partition("::")[0]])
 
 
 def require(name: str, found: Found | None, why: str) -> Found:

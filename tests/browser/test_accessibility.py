@@ -48,7 +48,7 @@ OF_LOOK = {(390, "light"): {}, (1400, "dark"): {}, (390, "dark"): COLOURS, (1400
 
 
 def found_on(visit, path: str, looks=()) -> list[str]:
-    """What axe finds on a page; with `looks`, at each of these widths and colours, to which the open page is changed."""
+    """What axe finds on a page; with `looks`, at each of these widths and colours, which the open page is given."""
     visit.go(path)
     visit.page.wait_for_load_state("networkidle")
     visit.page.evaluate(SCRIPT)
@@ -58,7 +58,8 @@ def found_on(visit, path: str, looks=()) -> list[str]:
             visit.page.set_viewport_size({"width": width, "height": 900})
             visit.page.emulate_media(color_scheme=scheme)
             assert visit.page.evaluate(LOOK) == [width, scheme]
-        found += [f"{path} {width} {scheme}: {each}" for each in visit.page.evaluate(RUN, OF_LOOK.get((width, scheme), {}))]
+        only = OF_LOOK.get((width, scheme), {})
+        found += [f"{path} {width} {scheme}: {each}" for each in visit.page.evaluate(RUN, only)]
     return found
 
 

@@ -35,7 +35,7 @@ def test_it_is_for_who_is_logged_in(place):
 
 
 def test_it_is_not_fetched_again_while_it_is_read(page):
-    """A part that lives is replaced by the answer to it alone; this page is answered as a whole, which stood in itself."""
+    """A part that lives is replaced by an answer without the rest; this page is answered whole, and stood in itself."""
     assert page.count("<main") == 1
     assert 'id="live"' not in page
 
