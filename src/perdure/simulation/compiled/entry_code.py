@@ -43,7 +43,7 @@ class LateLibrary(cast("Any", codegen.JITCodeLibrary)):  # type: ignore[misc]
     def _make(self) -> None:
         self.made, self._finalized = True, False
         self._link_below(self._final_module)
-        self._linking_libraries = []
+        self._linking_libraries: list[Any] = []
         for each in self._final_module.functions:
             if not each.is_declaration and each.linkage == llvm.Linkage.linkonce_odr:
                 each.linkage = "internal"  # nobody else calls this copy: what is inlined everywhere goes
