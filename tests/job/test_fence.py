@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perdure.errors import ConfigError, Fenced, StateError
@@ -172,6 +172,7 @@ claimants = st.tuples(
 
 @settings(max_examples=40)
 @given(st.lists(claimants, min_size=2, max_size=6))
+@example([("7", 1, "", "", 0), ("8", 1, "", "", 0)])
 def test_in_one_directory_a_claim_is_joined_by_its_own_start_alone_and_yields_to_all_but_older_ones(
     tmp_path_factory, came
 ):
@@ -204,6 +205,7 @@ def test_in_one_directory_a_claim_is_joined_by_its_own_start_alone_and_yields_to
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from(("one", "two")), st.booleans()), min_size=2, max_size=8))
+@example([("one", False), ("two", False), ("one", True)])
 def test_jobs_that_publish_into_one_directory_take_away_their_own_older_drafts_alone(tmp_path_factory, steps):
     place = tmp_path_factory.mktemp("jobs")
     starts = {"one": 0, "two": 0}

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
@@ -70,6 +70,13 @@ seen = st.lists(
 
 
 @given(seen)
+@example(
+    [
+        ("train", "n1", (False, False), True),
+        ("train", "n2", (False, False), False),
+        ("train", "n1", (True, True), True),
+    ]
+)
 def test_what_ones_code_finds_elsewhere_says_nothing_of_anothers_of_that_name(ends):
     """Nor of one's own code of another name."""
     rows = [

@@ -4,7 +4,7 @@ import json
 from itertools import accumulate
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure.errors import InputError
@@ -154,6 +154,15 @@ def told_at(job: Follower, now: float, line: bytes, unread: bytes = b"") -> list
     return [*job.tick(now), *(job.feed(unread + line, now) if line else [])]
 
 
+STEP = (b"step 1 loss 0.3\n", 1.0)
+
+
+@example([STEP, (QUIET, 600.0), (QUIET, 1.0)], 2)  # a hang that was told
+@example([*[STEP] * 9, (QUIET, 15.0), (QUIET, 15.0)], 10)  # a silence that is usual no more
+@example([(b"loss nan\n", 1.0)] * 5, 2)
+@example([(b"loss nan\n", 1.0)] * 5, 4)
+@example([(b"TypeError: x\n", 1.0)] * 14, 6)
+@example([(b"TypeError: x\n", 1.0)] * 14, 13)
 @given(st.lists(st.tuples(st.one_of(LINE, st.just(QUIET)), AFTER_S), max_size=40), st.integers(0, 40))
 def test_one_that_was_saved_goes_on_where_it_stood(steps: list[tuple[bytes, float]], at: int) -> None:
     job = follower()
