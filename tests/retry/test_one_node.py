@@ -71,6 +71,8 @@ def test_jobs_of_several_users_that_fail_on_one_node_alone_are_retried_away_from
         [end("ada", "train", "n3", True, REMEMBERED_S)],
         [end("ada", "x", "n2", False), end("ada", "y", "n2", False), end("eli", "z", "n3", True)],  # one user
         [end("ben", "x", "n2", False), end("eli", "z", "n3", True)],
+        [end("ben", "x", "n2", False), end("cho", "x", "n2", False), end("dan", "y", "n2", True),
+         end("eli", "z", "n3", True)],  # in one look
         [end("ben", "x", "n2", False, 90.0), end("cho", "x", "n2", False, 80.0), end("cho", "y", "n2", True),
          end("eli", "z", "n3", True)],
         [end("ben", "x", "n2", False, 90.0, "import"), end("cho", "x", "n2", False), end("eli", "z", "n3", True)],

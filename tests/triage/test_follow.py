@@ -106,8 +106,10 @@ def test_losses_that_stay_nan_are_told_once(line: str) -> None:
         ["glossary nan"] * 9,
     ],
 )
-def test_a_loss_that_recovers_or_a_word_alike_is_not_told(lines: list[str]) -> None:
-    assert follower().feed("\n".join([*lines, ""]).encode(), 0.0) == []
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_a_loss_that_recovers_or_a_word_alike_is_not_told(lines: list[str], end: str) -> None:
+    """Also where a bar is redrawn: each picture counts as a line does."""
+    assert follower().feed((end.join(lines) + "\n").encode(), 0.0) == []
 
 
 def test_a_storm_of_errors_is_told_once_and_again_after_it_was_calm() -> None:
