@@ -95,6 +95,13 @@ def test_losses_that_stay_nan_are_told_once(line: str) -> None:
     assert told[2][0].line == 3
 
 
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+def test_losses_that_stay_nan_in_one_bar_are_counted_by_its_pictures(end: str) -> None:
+    for times, told in ((2, []), (3, ["3 times"]), (9, ["3 times"])):
+        alarms = follower().feed(f"loss nan{end}".encode() * times + b"\n", 0.0)
+        assert [(alarm.text, alarm.says.partition(", ")[2][:7]) for alarm in alarms] == [("loss nan", x) for x in told]
+
+
 @pytest.mark.parametrize(
     "lines",
     [

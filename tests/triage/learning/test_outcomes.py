@@ -38,6 +38,15 @@ def test_what_each_outcome_proves(then, proved):
     assert {attempt.incarnation: kind for attempt, kind in found.items()} == proved
 
 
+@pytest.mark.parametrize(
+    ("ran_s", "again_s", "alike"),
+    [(100.0, 130.0, True), (100.0, 130.1, True), (100.0, 134.0, False), (750.0, 1000.0, True), (749.0, 1000.0, False)],
+)
+def test_two_fail_at_one_point_that_is_told_by_the_longer_of_them_whichever_came_first(ran_s, again_s, alike):
+    for first_s, then_s in ((ran_s, again_s), (again_s, ran_s)):
+        assert bool(labels([trial(1, first_s), trial(2, then_s, node="b")])) is alike
+
+
 def test_a_service_that_is_down_proves_nothing_by_failing_everywhere():
     assert labels([replace(t, category="obj_store") for t in (ONE, trial(2, node="b"), trial(3, node="c"))]) == {}
 
