@@ -19,8 +19,18 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from perdure.backends.slurm.submission import SbatchOption
 from perdure.backends.slurm.tools import Tools
-from perdure.cli import chain_journal, completion_values, keep_outlook, keep_run, keep_shown, keep_start, keeper
+from perdure.cli import (
+    chain_journal,
+    completion_values,
+    keep_outlook,
+    keep_run,
+    keep_shown,
+    keep_start,
+    keeper,
+    link_order,
+)
 from perdure.cli.chain_journal import ChainJournal, refuse_second
 from perdure.cli.keep_judge import judge_link
 from perdure.cli.keep_outlook import Outlook, Outlooks
@@ -36,6 +46,7 @@ from perdure.job.link_marks import LinkBegun, LinkEnded, LinkMarks
 from perdure.model.chain_link import chain_link_of
 from perdure.model.jobs import JobState
 from perdure.slurm_words.link_job import LinkJob
+from perdure.succession import messages
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, Phase
 from perdure.succession.planners import stopping
 from perdure.succession.planners.stopping import Stopping, StoppingWeights
@@ -716,3 +727,22 @@ def test_terms_of_a_new_chain_are_refused_where_no_script_is_named(option, given
     nothing = keep_run.KeepCall((), (), "done", 0.25, None, "none", None, "", "", once=True)
     with pytest.raises(InputError, match=f"{option}.*no script is named"):
         keep_run.run_keep(dataclasses.replace(nothing, **given))
+
+
+def test_a_users_comment_hides_no_link(journal):
+    """Slurm ends a line of a listing where a comment does, and the first mark of a chain counts."""
+    own = SbatchOption("comment", "mine\nperdure-keep=other-1.ab/7.1 too", ())
+    plan = keep_start._plan(b"#!/bin/sh\n", [own], [], ("/bin/sh", "script"))
+    chain = JobChain(SPEC, (RUNNING,))
+    words = link_order.link_options(chain, plan, RUNNING, messages.SubmitLink(1))
+    comment = next(each for each in words if each.startswith("--comment="))
+    assert comment == "--comment=mine other-1.ab/7.1 too perdure-keep=train-1.ab/1.1"
+    assert chain_link_of(comment).chain == SPEC.tag
+
+
+@pytest.mark.parametrize("standing", [ChainStanding.DONE, ChainStanding.STOPPED])
+def test_a_job_that_starts_late_is_told_that_its_chain_is_over(journal, standing):
+    kept = kept_chain(journal)
+    assert not kept.folder.over.exists()
+    kept.write(replace(kept.read(), standing=standing, why="so it is"))
+    assert kept.folder.over.read_text() == "so it is"

@@ -31,6 +31,7 @@ from perdure.durable import write_whole
 from perdure.errors import ClusterBusy, InputError
 from perdure.installation import user_name
 from perdure.job.framework import Framework, recognised
+from perdure.model.chain_link import MARK
 from perdure.slurm_words.durations import time_s
 from perdure.succession.chain_state import ChainSpec, JobChain, Strategy
 
@@ -168,8 +169,13 @@ def _plan(script: bytes, own: list[SbatchOption], given: list[SbatchOption], com
         to_steps=warning is not None and "B:" not in warning.option.upper(),
         grace_s=warning.before_s if warning else GRACE_S,
         framework=str(kinds[0] if kinds else Framework.PLAIN),
-        comment=last_value(options, "comment") or "",
+        comment=_own_comment(last_value(options, "comment") or ""),
     )
+
+
+def _own_comment(text: str) -> str:
+    """The user's comment in one line, without the mark of another chain, which would hide this one's jobs."""
+    return " ".join(text.replace(MARK, "").split())
 
 
 def _in(directory: str, path: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re2
 from msgspec import Struct
 
+MARK = "perdure-keep="
 MOST_WHY = 160  # characters of a reason
 LEVELS = (0.1, 0.5, 0.9)  # of the forecast that is told
 _LINK = re2.compile(
@@ -48,7 +49,7 @@ def chain_link_of(comment: str) -> ChainLink | None:
     >>> chain_link_of("mine perdure-keep=train-1/2.1").key
     '2.1'
     """
-    if "perdure-keep=" not in comment or (found := _LINK.search(comment)) is None:
+    if MARK not in comment or (found := _LINK.search(comment)) is None:
         return None
     said_s = tuple(float(found[place]) for place in (4, 5, 6)) if found[4] else ()
     return ChainLink(found[1], int(found[2]), int(found[3]), said_s, found[7] or "")
