@@ -8,6 +8,7 @@ import io
 import os
 import shutil
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from itertools import product
@@ -117,6 +118,44 @@ def test_a_second_chain_of_the_same_jobs_is_refused_while_the_first_runs(journal
     kept.write(JobChain(SPEC, standing=ChainStanding.DONE, why="done"))
     refuse_second(journal, "train", "/w")
     assert kept.folder.over.read_text() == "done"
+
+
+def test_chains_of_one_name_in_other_directories_are_told_apart_by_chdir(journal):
+    kept = journal.make("train")
+    plan = chain_journal.LinkPlan((("chdir", "run-1", ("--chdir", "run-1")),), 0, ("/bin/sh",))
+    (kept.path / "plan.json").write_bytes(msgspec.json.encode(plan))
+    kept.write(JobChain(SPEC))
+    refuse_second(journal, "train", "/w/run-2")
+    with pytest.raises(InputError, match="keeps jobs of this name already"):
+        refuse_second(journal, "train", "/w/run-1")
+
+
+def test_of_two_that_begin_the_same_chain_at_once_one_is_refused(journal, tmp_path, monkeypatch):
+    script = tmp_path / "train.sh"
+    script.write_text("#!/bin/sh\n")
+    told = []
+    monkeypatch.setattr(keep_start, "_walltime_s", lambda *_: 1000.0)
+
+    def slowly(*words):
+        time.sleep(0.3)
+        refuse_second(*words)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(keep_start, "refuse_second", slowly)
+
+    def begin():
+        try:
+            keep_start.make_chain(KeepRequest([str(script)]), journal, Tools(), NOW)
+        except InputError as err:
+            told.append(err.what)
+
+    both = [threading.Thread(target=begin) for _ in range(2)]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join()
+    assert told == ["chain train-sh-1 keeps jobs of this name already"]
+    assert [each.id for each in journal.chains()] == ["train-sh-1"]
 
 
 def test_one_process_drives_a_chain(journal):
@@ -746,3 +785,8 @@ def test_a_job_that_starts_late_is_told_that_its_chain_is_over(journal, standing
     assert not kept.folder.over.exists()
     kept.write(replace(kept.read(), standing=standing, why="so it is"))
     assert kept.folder.over.read_text() == "so it is"
+
+
+def test_a_limit_that_was_changed_by_hand_is_the_end_that_the_planner_sees():
+    changed = replace(RUNNING, ends_s=NOW + 500)
+    assert view_of(JobChain(SPEC, (changed,)), changed, NOW + 20, Outlook()).link_ends == NOW + 500

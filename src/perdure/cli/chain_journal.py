@@ -155,6 +155,21 @@ class ChainJournal:
             raise NotFound(f"chain {id_[:80]}", "no such chain is kept", f"Kept are: {known}")
         return kept
 
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        """Inside the block nobody else makes a chain here. Raises `StateError`."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._refuse_strangers()
+            descriptor = os.open(self.path / "making.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as err:
+            raise StateError(str(self.path), f"cannot be made ({err.strerror})", _ANOTHER) from err
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
     def make(self, name: str) -> KeptChain:
         """A new directory, named after a job. Raises `StateError`."""
         stem = _NAME.sub("-", name).strip("-")[:40] or "chain"
@@ -186,9 +201,19 @@ def refuse_second(journal: ChainJournal, name: str, directory: str) -> None:
             chain = kept.read()
         except StateError:  # nobody drives it either
             continue
-        if chain.standing is ChainStanding.RUNNING and (chain.spec.name, chain.spec.directory) == (name, directory):
+        if chain.standing is ChainStanding.RUNNING and (chain.spec.name, _works_in(kept, chain)) == (name, directory):
             fix = f"See perdure keep show {kept.id}, stop it, or give this one another --job-name"
             raise InputError(f"job name {name!r}", f"chain {kept.id} keeps jobs of this name already", fix)
+
+
+def _works_in(kept: KeptChain, chain: JobChain) -> str:
+    """The directory that its links run in."""
+    try:
+        options = kept.plan().options
+    except StateError:
+        return chain.spec.directory
+    named = next((value for name, value, _ in reversed(options) if name == "chdir"), None)
+    return os.path.abspath(os.path.join(chain.spec.directory, named or ""))
 
 
 @contextmanager

@@ -78,39 +78,40 @@ def make_chain(request: KeepRequest, journal: ChainJournal, tools: Tools, now: f
         request.trained.check(walltime_s)
     name = last_value(options, "job-name") or os.environ.get("SBATCH_JOB_NAME") or Path(order.script).name
     directory = os.path.abspath(last_value(options, "chdir") or os.getcwd())
-    refuse_second(journal, name, directory)
     most, until_s = until_of(request.until, now)
     interpreter = interpreter_of(script, where)
-    kept = journal.make(name)
-    command = (*interpreter, str(kept.folder.script), *order.arguments)
-    spec = ChainSpec(
-        id=kept.id,
-        tag=f"{kept.id}.{secrets.token_hex(4)}",
-        name=name,
-        script=os.path.abspath(order.script),
-        directory=os.getcwd(),
-        user=user_name(),
-        created_s=now,
-        walltime_s=walltime_s,
-        options=order.options,
-        arguments=order.arguments,
-        strategy=request.strategy,
-        planner=request.planner,
-        overlap_cost=request.overlap_cost,
-        max_interruption=request.max_interruption,
-        most_links=most,
-        until_s=until_s,
-        done_file=_in(directory, request.done_file),
-        progress_file=_in(directory, request.progress),
-    )
-    with unwritten(kept.path):
-        write_whole(kept.folder.script, script, 0o600)
-        if request.trained is not None:
-            write_whole(kept.path / TRAINED, request.trained.data, 0o600)
-        write_whole(kept.path / "plan.json", msgspec.json.encode(_plan(script, own, given, command)), 0o600)
-        write_whole(kept.path / "environment.json", msgspec.json.encode(environment_for_links(os.environ)), 0o600)
-        kept.write(JobChain(spec).noting(now, f"{where} is to be kept running, links of {walltime_s:.0f} s"))
-    return kept
+    with journal.making():
+        refuse_second(journal, name, directory)
+        kept = journal.make(name)
+        command = (*interpreter, str(kept.folder.script), *order.arguments)
+        spec = ChainSpec(
+            id=kept.id,
+            tag=f"{kept.id}.{secrets.token_hex(4)}",
+            name=name,
+            script=os.path.abspath(order.script),
+            directory=os.getcwd(),
+            user=user_name(),
+            created_s=now,
+            walltime_s=walltime_s,
+            options=order.options,
+            arguments=order.arguments,
+            strategy=request.strategy,
+            planner=request.planner,
+            overlap_cost=request.overlap_cost,
+            max_interruption=request.max_interruption,
+            most_links=most,
+            until_s=until_s,
+            done_file=_in(directory, request.done_file),
+            progress_file=_in(directory, request.progress),
+        )
+        with unwritten(kept.path):
+            write_whole(kept.folder.script, script, 0o600)
+            if request.trained is not None:
+                write_whole(kept.path / TRAINED, request.trained.data, 0o600)
+            write_whole(kept.path / "plan.json", msgspec.json.encode(_plan(script, own, given, command)), 0o600)
+            write_whole(kept.path / "environment.json", msgspec.json.encode(environment_for_links(os.environ)), 0o600)
+            kept.write(JobChain(spec).noting(now, f"{where} is to be kept running, links of {walltime_s:.0f} s"))
+        return kept
 
 
 def until_of(text: str, now: float) -> tuple[int | None, float | None]:
