@@ -42,7 +42,7 @@ from perdure.cli.keeper import Keeper
 from perdure.cli.lookout import LOOK_S, Look, Lookout
 from perdure.cli.trained_planner import checked_planner
 from perdure.durable import write_whole
-from perdure.errors import ConfigError, InputError, NotFound, StateError
+from perdure.errors import ClusterBusy, ConfigError, InputError, NotFound, StateError
 from perdure.job.link_marks import LinkBegun, LinkEnded, LinkMarks
 from perdure.model.chain_link import chain_link_of
 from perdure.model.jobs import JobState
@@ -790,3 +790,17 @@ def test_a_job_that_starts_late_is_told_that_its_chain_is_over(journal, standing
 def test_a_limit_that_was_changed_by_hand_is_the_end_that_the_planner_sees():
     changed = replace(RUNNING, ends_s=NOW + 500)
     assert view_of(JobChain(SPEC, (changed,)), changed, NOW + 20, Outlook()).link_ends == NOW + 500
+
+
+def test_a_submission_that_nobody_answered_is_no_refusal(journal, monkeypatch):
+    slurm = SmallSlurm()
+    kept, told, life = chain_on(slurm, journal, monkeypatch)
+
+    def unheard(*_):
+        raise ClusterBusy("sbatch", "no answer in time", "Run `scontrol ping`")
+
+    monkeypatch.setattr(keeper, "submit", unheard)
+    life()()
+    chain = kept.read()
+    assert (chain.standing, [link.phase for link in chain.links]) == (ChainStanding.RUNNING, [Phase.INTENDED])
+    assert not [text for text in told if "refused" in text]
