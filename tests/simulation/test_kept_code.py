@@ -115,9 +115,12 @@ def test_what_is_read_is_machine_code_and_little_else(made, tmp_path, monkeypatc
     kernel.code_for(made(), ONE)
     read: list[int] = []
     parse = llvm.parse_bitcode
-    monkeypatch.setattr(
-        llvm, "parse_bitcode", lambda form: read.append(len(list(parse(form).functions))) or parse(form)
-    )
+
+    def parse_and_count(form):
+        read.append(len(list(parse(form).functions)))
+        return parse(form)
+
+    monkeypatch.setattr(llvm, "parse_bitcode", parse_and_count)
     assert kernel.code_for(made(), ONE)(ONE) == 3
     assert read == [1]
 
