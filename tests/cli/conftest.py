@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from perdure.cli import compiling
 from perdure.cli.main import main
 
 
@@ -56,4 +57,4 @@ def says_nothing_of_compiling(monkeypatch):
     """The simulator's machine code may not be made yet on this machine. That this is said, `test_speed` shows."""
     warm = pytest.importorskip("perdure.simulation.warm")
     monkeypatch.setattr(warm, "must_compile", lambda *_: False)
-    monkeypatch.setattr(warm, "must_compile_queue", lambda: False)
+    monkeypatch.setattr(compiling, "must_compile_queue", lambda: False)

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perdure
+from perdure.cli.compiling import tell_of_compiling_queue
 from perdure.cli.main import main
-from perdure.cli.simulated import tell_of_compiling_queue
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.policies import POLICIES, policy_named
 from perdure.simulation import warm
+from perdure.simulation.compiled import cache
 from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.simulate import simulate, worth_compiling
 from perdure.simulation.warm import must_compile
@@ -125,8 +126,8 @@ def test_each_policy_is_known_by_the_loop_that_replays_it():
 
 
 def test_it_is_known_whether_a_replay_compiles_first(monkeypatch, tmp_path):
-    monkeypatch.setattr(warm, "code_folder", lambda: tmp_path)
-    monkeypatch.setattr(warm, "installed_folder", lambda: None)
+    monkeypatch.setattr(cache, "code_folder", lambda: tmp_path)
+    monkeypatch.setattr(cache, "installed_folder", lambda: None)
     monkeypatch.setattr(warm, "worth_compiling", lambda jobs, policy, placement: jobs > 100)
     assert must_compile(1000, ["fifo"], "count")
     assert not must_compile(10, ["fifo"], "count")
@@ -139,16 +140,16 @@ def test_it_is_known_whether_a_replay_compiles_first(monkeypatch, tmp_path):
 
 def test_a_replay_that_compiles_first_says_so(trace, capsys, monkeypatch):
     monkeypatch.setattr(warm, "worth_compiling", lambda *_: True)
-    monkeypatch.setattr(warm, "code_folder", lambda: None)
-    monkeypatch.setattr(warm, "installed_folder", lambda: None)
+    monkeypatch.setattr(cache, "code_folder", lambda: None)
+    monkeypatch.setattr(cache, "installed_folder", lambda: None)
     assert main(["whatif", str(trace), "--cluster", "4x8", "--policy", "fifo"]) == 0
     assert capsys.readouterr().err == "perdure: compiling the simulator, once on this machine: 5 to 20 s.\n"
 
 
 @pytest.mark.parametrize(("jobs", "kept", "said"), [(81, False, True), (80, False, False), (81, True, False)])
 def test_a_long_queue_that_compiles_first_says_so(jobs, kept, said, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(warm, "code_folder", lambda: tmp_path)
-    monkeypatch.setattr(warm, "installed_folder", lambda: None)
+    monkeypatch.setattr(cache, "code_folder", lambda: tmp_path)
+    monkeypatch.setattr(cache, "installed_folder", lambda: None)
     if kept:
         (tmp_path / "live._resume_on_nodes-160.py311.nbi").touch()
     tell_of_compiling_queue(jobs)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -411,7 +412,7 @@ def test_a_start_less_the_gain_of_a_change_is_the_start_that_is_told_of_the_chan
     raw = answer(waiting, queue, site_of(), np.random.default_rng(0))
     assert told.sooner
     for each, uncorrected in zip(told.sooner, raw.sooner, strict=True):
-        assert NOW_S + told.forecast.median_s - each.gain_s == pytest.approx(each.start_s)  # type: ignore[union-attr]
+        assert NOW_S + told.forecast.median_s - each.gain_s == pytest.approx(each.start_s)
         assert each.start_s > uncorrected.start_s
 
 
@@ -430,7 +431,8 @@ class FewFutures:
 
 def test_a_change_that_is_sooner_in_few_futures_is_given_up_early():
     scene = FewFutures()
-    always, never, once = _starts_before(scene, ["always", "never", "once"], np.full(32, 2.0))  # type: ignore[arg-type]
+    changes: Any = ["always", "never", "once"]
+    always, never, once = _starts_before(cast("Any", scene), changes, np.full(32, 2.0))
     assert always is not None
     assert len(always) == 11
     assert never is once is None

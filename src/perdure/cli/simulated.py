@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -64,27 +63,6 @@ def read_fitting(path: Path, format: str | None, skip_bad: bool, cluster: Cluste
     """Read a trace; jobs that find no place are left out and counted with `skip_bad`, else an `InputError`."""
     found = read(path, format, skip_bad=skip_bad)
     return fitting(found, str(path), cluster, skip_bad, placement_named(placement))
-
-
-def tell_of_compiling(jobs: int, policies: Sequence[str], placement: str) -> None:
-    """Say on stderr that the replay of this many jobs, repeats counted, compiles first, where it does."""
-    from perdure.simulation.warm import must_compile
-
-    if must_compile(jobs, policies, placement):
-        _tell_of_compiling()
-
-
-def tell_of_compiling_queue(jobs: int) -> None:
-    """The same of a live queue of so many jobs; the plain loop simulates short ones."""
-    from perdure.simulation.warm import must_compile_queue
-    from perdure.waits.rollout import SMALL
-
-    if jobs > SMALL and must_compile_queue():
-        _tell_of_compiling()
-
-
-def _tell_of_compiling() -> None:
-    typer.echo("perdure: compiling the simulator, once on this machine: 5 to 20 s.", err=True)
 
 
 def quotas(text: str) -> dict[str, float]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.util import find_spec
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.policies import POLICIES, policy_named
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.settings import Partition, SchedulerSettings
-from perdure.simulation.compiled.cache import code_folder, installed_folder
+from perdure.simulation.compiled.cache import is_kept
 from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.live import LiveQueue
 from perdure.simulation.policy_file import is_policy_file
@@ -35,17 +34,7 @@ def must_compile(jobs: int, policies: Iterable[str], placement: str) -> bool:
     placed = placement_named(placement)
     named = [policy_named(policy.partition(":")[0]) for policy in policies if not is_policy_file(policy)]
     loops = {COMPILED.get(type(policy), "") for policy in named if worth_compiling(jobs, policy.name, placed)} - {""}
-    return not all(_is_kept(f"{loop}.advance") for loop in loops)
-
-
-def must_compile_queue() -> bool:
-    """Whether the first fork of a live queue on nodes begins with compiling."""
-    return find_spec("numba") is not None and not _is_kept("live._resume_on_nodes")
-
-
-def _is_kept(entry: str) -> bool:
-    folders = [folder for folder in (code_folder(), installed_folder()) if folder is not None]
-    return any(any(folder.rglob(f"{entry}-*.nbi")) for folder in folders)
+    return not all(is_kept(f"{loop}.advance") for loop in loops)
 
 
 def main() -> None:

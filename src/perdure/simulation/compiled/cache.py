@@ -46,6 +46,12 @@ def installed_folder() -> Path | None:
         return None
 
 
+def is_kept(entry: str) -> bool:
+    """Whether there is code of an entry of this very source: "live._resume_on_nodes"."""
+    folders = [folder for folder in (code_folder(), installed_folder()) if folder is not None]
+    return any(any(folder.rglob(f"{entry}-*.nbi")) for folder in folders)
+
+
 def _beside_source() -> Path | None:
     if os.environ.get("NUMBA_CACHE_DIR"):  # somebody wants it elsewhere
         return None
