@@ -144,7 +144,7 @@ def _drive(drive: Drive, end: float) -> None:
         next_ask = time.monotonic() + 60
         queue, site = live_queue()
         drive.ask(queue, site, rng)
-        if time.monotonic() >= next_fit:
+        if next_fit <= time.monotonic() < end:
             next_fit = time.monotonic() + FIT_EVERY_S
             keep_fit(fit(queue, site.settings, site.past, rng, 20, 8))
         time.sleep(max(0.0, min(next_ask, end) - time.monotonic()))
