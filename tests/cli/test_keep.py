@@ -48,7 +48,7 @@ from perdure.model.chain_link import chain_link_of
 from perdure.model.jobs import JobState
 from perdure.slurm_words.link_job import LinkJob
 from perdure.succession import messages
-from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, Phase
+from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, Phase, Strategy
 from perdure.succession.planners import stopping
 from perdure.succession.planners.stopping import Stopping, StoppingWeights
 from perdure.succession.protocol import Decision, Forecast, ForecastOutcome
@@ -804,3 +804,28 @@ def test_a_submission_that_nobody_answered_is_no_refusal(journal, monkeypatch):
     chain = kept.read()
     assert (chain.standing, [link.phase for link in chain.links]) == (ChainStanding.RUNNING, [Phase.INTENDED])
     assert not [text for text in told if "refused" in text]
+
+
+def test_what_is_the_first_links_alone_is_not_asked_for_the_next(journal):
+    kept = kept_chain(journal)
+    once = (("dependency", "afterok:7", ("--dependency=afterok:7",)), ("hold", None, ("-H",)))
+    always = ("partition", "gpu", ("-p", "gpu"))
+    plan = chain_journal.LinkPlan((always, *once, always, *once), 3, ("/bin/sh", "script"))
+    (kept.path / "plan.json").write_bytes(msgspec.json.encode(plan))
+    (kept.path / "environment.json").write_text("{}")
+    chain = JobChain(SPEC, (RUNNING,))
+    first, second = (
+        link_order.order_of(kept, chain, Link(number), messages.SubmitLink(number), 0) for number in (1, 2)
+    )
+    assert {"--dependency=afterok:7", "-H"} <= {*first.options}
+    assert "afterok" in first.script
+    assert second.options[:3] == ["-p", "gpu", "--job-name=train"]
+    assert "afterok" not in second.script
+
+
+@pytest.mark.parametrize(("strategy", "why"), [(Strategy.NONE, "it pays"), (Strategy.HOLD, "")])
+def test_a_link_says_the_planners_reason_only_where_the_planner_has_submitted_it(strategy, why):
+    chain = JobChain(replace(SPEC, strategy=strategy), (RUNNING,), plan_says="it pays")
+    plan = chain_journal.LinkPlan((), 0, ("/bin/sh",))
+    comment = link_order.link_options(chain, plan, Link(2), messages.SubmitLink(2))[1]
+    assert chain_link_of(comment).why == why

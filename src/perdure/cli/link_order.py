@@ -9,7 +9,7 @@ from perdure.backends.slurm.links import SubmitOrder
 from perdure.backends.slurm.submission import SbatchOption, for_later_links, link_script, words_of
 from perdure.cli.chain_journal import KeptChain, LinkPlan
 from perdure.model.chain_link import LEVELS, ChainLink
-from perdure.succession.chain_state import JobChain, Link
+from perdure.succession.chain_state import JobChain, Link, Strategy
 from perdure.succession.messages import SubmitLink
 
 
@@ -32,7 +32,8 @@ def order_of(kept: KeptChain, chain: JobChain, link: Link, effect: SubmitLink, l
 def link_options(chain: JobChain, plan: LinkPlan, link: Link, effect: SubmitLink) -> list[str]:
     """Options of ``sbatch`` that are ours."""
     said_s = tuple(map(link.said.at, LEVELS)) if link.said is not None else ()
-    why = chain.plan_says if link.number > 1 and chain.current is not None else ""
+    is_planned = link.number > 1 and chain.current is not None and chain.spec.strategy is Strategy.NONE
+    why = chain.plan_says if is_planned else ""
     comment = f"{plan.comment} {ChainLink(chain.spec.tag, link.number, link.tries, said_s, why).in_words()}".strip()
     found = [f"--job-name={chain.spec.name}", f"--comment={comment}"]
     if effect.after_job:
