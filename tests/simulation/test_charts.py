@@ -1,0 +1,88 @@
+"""Pictures at their edges: one job, equal runs, and what a reader sees at each end of an axis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
+from perdure.simulation.charts import DARK, LIGHT, MAX_RUNS, PICTURES, Shown, _unit, crowded_jobs, waits_by_size
+from perdure.simulation.groups import SIZES
+from perdure.simulation.simulate import simulate
+from tests.simulation.tables import jobs
+
+figures = pytest.importorskip("matplotlib.figure", reason="Matplotlib is not installed")
+CLUSTER = Cluster.parse("1x8")
+ONE = jobs((1, 0, 10))
+CROWD = jobs(*((1 + i % 8, 10 * i, 50 + 7 * i) for i in range(30)))
+
+
+def shown(table: JobTable, *policies: str) -> list[Shown]:
+    return [Shown(name, table, simulate(table, CLUSTER, name)) for name in policies]
+
+
+def drawn(name: str, runs: list[Shown]) -> list[Any]:
+    figure = figures.Figure()
+    PICTURES[name](figure, runs, LIGHT)
+    return list(figure.axes)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("table", [ONE, jobs((8, 5, 0)), jobs((8, 0, 9), (8, 0, 9))], ids=["one", "empty", "two"])
+def test_few_jobs_are_drawn_whatever_they_run(name: str, table: JobTable) -> None:
+    assert len(drawn(name, shown(table, "fifo"))) == 1
+    assert len(drawn(name, shown(table, "fifo", "srtf"))) == (1 if name == "waits" else 2)
+
+
+def test_equal_runs_lie_on_the_line_they_are_compared_with() -> None:
+    runs = shown(CROWD, "fifo", "fifo")
+    other = drawn("completion", runs)[1]
+    assert np.array_equal(other.lines[0].get_ydata(), np.ones(1001))
+    assert (np.array(drawn("use", runs)[1].patches[0].get_data().values) == 0).all()
+    heights = [bar.get_height() for bar in drawn("waits", runs)[0].patches]
+    assert heights[: len(SIZES)] == heights[len(SIZES) :]
+
+
+def test_bars_are_the_mean_waits_in_the_unit_of_the_axis() -> None:
+    run = shown(CROWD, "fifo")
+    (axes,) = drawn("waits", run)
+    waits = np.nan_to_num(waits_by_size(CROWD, run[0].result))
+    unit_s, unit = _unit(float(waits.max()))
+    assert axes.get_ylabel() == f"mean wait, {unit}"
+    assert [bar.get_height() for bar in axes.patches] == pytest.approx(waits / unit_s)
+
+
+def test_a_gantt_chart_has_a_bar_for_each_stretch_of_the_jobs_that_it_shows() -> None:
+    run = shown(CROWD, "srtf")[0]
+    run = replace(run, result=simulate(CROWD, CLUSTER, "srtf", spans=True))
+    spans, rows = run.result.spans, crowded_jobs(CROWD, run.result)
+    assert spans is not None
+    (axes,) = drawn("gantt", [run])
+    assert len(axes.patches) == np.isin(spans.job, rows).sum() > len(rows)  # some are preempted
+    width = sum(bar.get_width() for bar in axes.patches)
+    unit_s = _unit(float(np.quantile(run.result.end_s[rows], 0.8)) - float(CROWD.submit_s[rows[0]]))[0]
+    assert width * unit_s == pytest.approx(float((spans.end_s - spans.start_s).sum()))
+
+
+@pytest.mark.parametrize(
+    ("longest_s", "unit"),
+    [(0, "seconds"), (119, "seconds"), (120, "minutes"), (7199, "minutes"), (7200, "hours"), (172_800, "days")],
+)
+def test_an_axis_has_the_largest_unit_of_which_it_shows_two(longest_s: float, unit: str) -> None:
+    assert _unit(longest_s)[1] == unit
+
+
+def test_crowded_jobs_are_rows_in_order_and_no_more_than_fit() -> None:
+    for table in (ONE, CROWD, jobs(*((1, i, 5) for i in range(90)))):
+        rows = crowded_jobs(table, simulate(table, CLUSTER, "fifo"))
+        assert len(rows) == min(40, len(table))
+        assert (np.diff(rows) > 0).all()
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_each_run_that_a_picture_can_tell_apart_has_a_colour_of_its_own(theme: Any) -> None:
+    assert len({*theme.runs, theme.page, theme.words, theme.lines}) == MAX_RUNS + 3
