@@ -132,6 +132,20 @@ def test_the_last_that_runs_is_the_greatest_at_this_instant(
         check_places(levels, set(there), {each for each, *_ in steps[: label + 1]})
 
 
+def test_the_last_entry_may_have_to_go_up_where_it_takes_the_place_of_one_that_left() -> None:
+    """Below an early left branch leaves a job, and the last entry, of the late right branch, comes into its place."""
+    state, levels = world(Rules(GPUS))
+    for row, key in enumerate([100, 50, 90, 40, 30, 80, 70]):
+        levels.order[row].key = key
+        running.enter(levels, row)
+    running.withdraw(levels, 3)
+    out = []
+    while (row := int(running.last_running(state, levels))) >= 0:
+        out.append(int(levels.order[row].key))
+        running.withdraw(levels, row)
+    assert out == [100, 90, 80, 70, 50, 30]
+
+
 def check_places(levels: Levels, there: set[int], ran: set[int]) -> None:
     """Each that runs has its place in the stretch of its class, and knows it; those that ran before are out."""
     found = set()

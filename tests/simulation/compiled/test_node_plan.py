@@ -103,3 +103,14 @@ def test_each_window_reaches_twice_as_far_as_the_one_before() -> None:
     ends = [11, 12, 13, 16, 17, 20, 24, 25, 28]
     assert [kernels._window_of(end, 12, 4) for end in ends] == [0, 0, 0, 0, 1, 1, 2, 2, 2]
     assert kernels._window_of(29, 12, 4) == 3
+
+
+@pytest.mark.parametrize(("length", "tick"), [(1, NOW), (10, NOW), (11, 30)])
+def test_a_job_may_end_when_another_one_begins(length: int, tick: int) -> None:
+    """From 20 to 30 both of the wide nodes are another's."""
+    found, plan = room(), plan_of(ends=0, tests=3, nodes=len(CLUSTER))
+    kernels.plan_from(found, plan, NOW, 0)
+    found.chosen[:2] = 4, 5
+    kernels.reserve(found, plan, 1, 20, 30)
+    assert kernels.earliest(found, plan, 5, 0, GPUS[5], length) == tick
+    assert found.chosen[0] == 4
