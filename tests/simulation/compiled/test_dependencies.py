@@ -100,5 +100,14 @@ def test_jobs_are_let_go_in_the_order_in_which_they_came(
     assert part.dependencies.unmet[:many].tolist() == [row for row in deferred if not alone[row]]
 
 
+def test_jobs_one_behind_another_are_let_go_together() -> None:
+    needs = [(row, 0 if row != 3 else 5, After.ANY) for row in (1, 2, 3, 4)]
+    state, part = world(needs, {0: OVER[0]})
+    for row in (4, 2, 3, 1):
+        kernels.defer(part.dependencies, row)
+    assert [kernels.next_met(state, part, place) for place in (0, 0, 0, 1)] == [(4, 0), (2, 0), (1, 1), (-1, 1)]
+    assert part.dependencies.unmet[: part.dependencies.many[0]].tolist() == [3]
+
+
 def test_where_no_job_depends_on_another_nobody_is_asked() -> None:
     assert not kernels.depends(dependencies_of(None, 3), 2)
