@@ -114,6 +114,15 @@ def test_the_last_to_start_of_those_that_borrow_yields_first(steps: list[tuple[i
     assert found == [row for row in reversed(order(runs)) if row in borrowers(runs)[0]]
 
 
+def test_of_jobs_that_start_together_the_lower_rows_use_up_the_quota_first() -> None:
+    _, lending, _, runs = played(
+        [(1, 0, False), (2, 0, False), (0, 0, False), (2, 3, True), (1, 0, True), (0, 0, True)]
+    )
+    assert order(runs) == [0, 1, 2]
+    assert borrowers(runs) == ({2}, [2.0, 2.5])
+    assert_split(lending, runs)
+
+
 def test_a_narrower_job_behind_one_that_borrows_is_within_quota() -> None:
     steps = [(5, 0, False), (5, 0, False), (3, 1, False), (3, 0, True), (5, 1, True)]
     _, lending, _, runs = played(steps[:4])

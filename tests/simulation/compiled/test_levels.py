@@ -139,6 +139,7 @@ def test_the_last_entry_may_have_to_go_up_where_it_takes_the_place_of_one_that_l
         levels.order[row].key = key
         running.enter(levels, row)
     running.withdraw(levels, 3)
+    check_places(levels, {0, 1, 2, 4, 5, 6}, {3})
     out = []
     while (row := int(running.last_running(state, levels))) >= 0:
         out.append(int(levels.order[row].key))
@@ -147,12 +148,13 @@ def test_the_last_entry_may_have_to_go_up_where_it_takes_the_place_of_one_that_l
 
 
 def check_places(levels: Levels, there: set[int], ran: set[int]) -> None:
-    """Each that runs has its place in the stretch of its class, and knows it; those that ran before are out."""
+    """Each class is a heap of its own size; each job in it knows its place, and those that ran before are out."""
     found = set()
     for one in levels.classes:
         rows = levels.running["row"][one.begin : one.begin + one.many].tolist()
         assert [int(levels.job[row].place) for row in rows] == list(range(one.many))
         assert levels.rules.by != REMAINING_SERVICE or len({WIDTHS[row] for row in rows}) <= 1
+        assert all(running.precedes(levels.order, rows[i], rows[(i - 1) // 2]) for i in range(1, len(rows)))
         found |= set(rows)
     assert found == there
     assert {row for row in ran if running.is_out(levels, row)} == ran - there
