@@ -91,6 +91,16 @@ def test_of_several_the_last_that_left_counts_and_the_instant_at_which_it_could_
     assert [action.lift for action in given_back(run)] == [("n2",)]
 
 
+@pytest.mark.parametrize("eligible_s", [3700.0, None])
+def test_where_the_others_are_gone_from_the_cluster_it_gets_its_node_back_once_it_has_waited(eligible_s):
+    job = replace(WAITS, eligible_s=eligible_s)
+    run, left = waiting_retry(job), tuple(node for node in NODES if node.name == "n2")
+    run.look(3999.0, [job], [FAILED], left)
+    assert given_back(run) == []
+    run.look(4001.0, [job], [FAILED], left)
+    assert [action.lift for action in given_back(run)] == ([] if eligible_s is None else [("n2",)])
+
+
 @pytest.mark.parametrize("node_count", [1, 2, 3])
 @pytest.mark.parametrize("left", [0, 1, 2, 3])
 def test_too_few_are_fewer_than_it_needs_and_enough_with_what_it_gets_back(node_count, left):

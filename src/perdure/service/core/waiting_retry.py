@@ -34,8 +34,9 @@ def after_change(decision: Decision | None, before: Job, now: Job) -> Decision |
 def given_back(case: Case, nodes: Mapping[str, Node], fleet: Fleet, after_s: float, now: float) -> tuple[str, ...]:
     """The nodes that we kept its retry off and that it gets back; () as long as others may do.
 
-    That is where nobody else keeps it off them, too few others have been in service for `after_s` seconds, and it had
-    no log of broken hardware there.
+    That is where nobody else keeps it off them, too few others have been in service for `after_s` seconds, or it has
+    waited for as long while the others are no longer of the cluster or reserved, and it had no log of broken hardware
+    there.
     """
     failure, job = case.failure, case.job
     if failure is None or failure.decision is None or failure.verdict is None or case.moved_on:
@@ -48,7 +49,9 @@ def given_back(case: Case, nodes: Mapping[str, Node], fleet: Fleet, after_s: flo
     if len(others) >= job.node_count or len(others | (usable & set(ours))) < job.node_count:
         return ()
     out = [node for node in nodes.values() if _is_missing(node, job)]
-    since_s = max((now if node.since_s is None else node.since_s for node in out), default=now)
+    # Since when others have left the cluster, or are reserved, nobody says: then the wait counts.
+    waits_s = now if job.eligible_s is None else job.eligible_s
+    since_s = max((now if node.since_s is None else node.since_s for node in out), default=waits_s)
     return ours if now - max(since_s, job.eligible_s or 0.0) >= after_s else ()
 
 
