@@ -179,7 +179,7 @@ CHDIR = "slurmstepd: error: couldn't chdir to `/data/u': No such file or directo
             Bound.NOTHING,
             "already there",
         ),
-        ("LockException:\nError: Directory cannot be locked.\n", STOP, Bound.NOTHING, "locked"),
+        ("LockException:\nError: Directory cannot be locked.\n", UNSURE, Bound.NOTHING, "locked"),
         ("learning_rate must be positive, got -1\n", STOP, Bound.NOTHING, "input or settings"),
         ('j.sh: line 2: 1/n: division by 0 (error token is "n")\n', STOP, Bound.NOTHING, "divided by zero"),
     ],

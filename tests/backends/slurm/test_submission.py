@@ -22,6 +22,7 @@ from perdure.waits.queue import QueuedPartition
 
 DAY = QueuedPartition("day", is_default=True, max_time_s=86_400.0, default_time_s=None)
 SHORT = QueuedPartition("short", max_time_s=3600.0, default_time_s=600.0)
+ENDLESS = QueuedPartition("endless", max_time_s=None, default_time_s=None)
 
 
 def test_options_stand_before_and_after_the_script_and_take_their_values_along():
@@ -111,16 +112,17 @@ def test_a_script_without_its_first_line_is_refused_as_sbatch_does():
 def test_the_walltime_is_the_scripts_or_its_partitions():
     assert walltime_of((DAY, SHORT), [], 7200.0, "train.sh") == 7200.0
     assert walltime_of((DAY, SHORT), ["short"], None, "train.sh") == 600.0
+    assert walltime_of((DAY, SHORT), [], None, "train.sh") == 86_400.0  # the longest that it allows
 
 
 @pytest.mark.parametrize(
     ("names", "asked_s", "says"),
     [
-        ([], None, "it has no walltime"),
+        (["endless"], None, "it has no walltime"),
         (["short"], 7200.0, "--time asks for 2 h, and short allows 1 h"),
         (["nowhere"], 60.0, "no such partition"),
     ],
 )
 def test_a_walltime_that_cannot_be_is_refused(names, asked_s, says):
     with pytest.raises(InputError, match=says):
-        walltime_of((DAY, SHORT), names, asked_s, "train.sh")
+        walltime_of((DAY, SHORT, ENDLESS), names, asked_s, "train.sh")
