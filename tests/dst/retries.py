@@ -190,13 +190,17 @@ class Retries:
             return
         reason = decision["reason"]
         must(OF_ALL not in reason, "a budget that jobs share makes a retry later, and stops none", record["id"], reason)
-        if "forbids" in reason:
-            return
+        if "forbids" in reason or self._state_told(job_id, incarnation) is AttemptState.LOST:
+            return  # of one that the manager forgot while nobody looked, how it ended is not known
         of_site = attempt.state in (AttemptState.PREEMPTED, AttemptState.NODE_FAIL)
         must(attempt.state is not AttemptState.PREEMPTED, "a preemption stops no job", record["id"], reason)
         may_pass = of_site or not script.error.startswith("wrong")
         is_only = len(self._manager.attempts(job_id)) == 1
         must(not (is_only and may_pass), "a first failure that may pass is retried", record["id"], reason)
+
+    def _state_told(self, job_id: str, incarnation: int) -> AttemptState:
+        query = "SELECT state FROM attempts WHERE job_id = ? AND incarnation = ?"
+        return AttemptState(self._db.execute(query, (job_id, incarnation)).fetchone()[0])
 
     def _attempt(self, job_id: str, incarnation: int) -> Attempt | None:
         return next((a for a in self._manager.attempts(job_id) if a.id.incarnation == incarnation), None)
