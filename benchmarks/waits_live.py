@@ -3,11 +3,12 @@
     SLURM_CONF=.../slurm.conf python -m benchmarks.waits_live --minutes 30 [--partitions main=0.6 debug=0.4]
 
 Jobs last seconds, with limits of minutes. Answers are those of ``perdure when``, corrected by those given before and,
-anew every ten minutes, by ``perdure when fit``. The starts that came, by accounting, say how many lay within the
+every ten minutes again, by ``perdure when fit``. The starts that came, by accounting, say how many lay within the
 intervals, beside Slurm's own plan.
 
 Every three minutes jobs come whose cause to wait is known: a dependency, a limit of an array, a reservation of all
-nodes in three hours. What is told of them, and of jobs to which Slurm says Priority or Resources, is held against that.
+nodes in three hours. Answers about them, and about jobs for which Slurm says Priority or Resources, are compared with
+it.
 """
 
 from __future__ import annotations
