@@ -13,6 +13,9 @@ from perdure.cli.trace import CLUSTER_HELP
 
 Seeds = Annotated[int | None, typer.Option(metavar="N", min=1, max=10_000, help="Seeds; as published if not given.")]
 Workers = Annotated[str | None, typer.Option(metavar="N", help="Processes; a few if not given.")]
+Sensitivity = Annotated[
+    bool, typer.Option("--sensitivity", help="Vary what is not published, and mark where the published figures lie.")
+]
 Minutes = Annotated[float, typer.Option(metavar="MINUTES", help="Down by a failure of this kind.")]
 
 app = typer.Typer(no_args_is_help=True)
@@ -32,6 +35,7 @@ def retry(
     policy: Annotated[str | None, typer.Option(metavar="POLICY,...", help="Scheduling policies.")] = None,
     seeds: Seeds = None,
     workers: Workers = None,
+    sensitivity: Sensitivity = False,
     wide: Wide = False,
     as_json: AsJson = False,
 ) -> int:
@@ -41,9 +45,12 @@ def retry(
     """
     from perdure.cli.simulated import loads_of, names_of
     from perdure.cli.study_replays import repeat_retry
+    from perdure.cli.study_sensitivity import repeat_sensitivity
 
     loads = [] if load is None else loads_of(load)
     policies = [] if policy is None else names_of("--policy", policy)
+    if sensitivity:
+        return repeat_sensitivity("retry", loads, {"--policy": policy}, seeds, workers, as_json, wide=wide)
     return repeat_retry(loads, policies, seeds, workers, as_json, wide=wide)
 
 
@@ -53,6 +60,7 @@ def delay(
     cluster: Annotated[str | None, typer.Option(metavar="SPEC|FILE", help=CLUSTER_HELP)] = None,
     seeds: Seeds = None,
     workers: Workers = None,
+    sensitivity: Sensitivity = False,
     wide: Wide = False,
     as_json: AsJson = False,
 ) -> int:
@@ -62,8 +70,11 @@ def delay(
     """
     from perdure.cli.simulated import loads_of
     from perdure.cli.study_replays import repeat_delay
+    from perdure.cli.study_sensitivity import repeat_sensitivity
 
     loads = [] if load is None else loads_of(load)
+    if sensitivity:
+        return repeat_sensitivity("delay", loads, {"--cluster": cluster}, seeds, workers, as_json, wide=wide)
     return repeat_delay(loads, cluster, seeds, workers, as_json, wide=wide)
 
 

@@ -42,7 +42,7 @@ def repeat_retry(
     more: dict[str, Any] = {"loads": tuple(loads)} if loads else {}
     more |= {"policies": tuple(policies)} if policies else {}
     with progress(what="replaying") as tell:
-        study = retry(**_given(seeds, workers), **more, progress=tell)
+        study = retry(**given(seeds, workers), **more, progress=tell)
     if as_json:
         print_json("whatif-study", 1, study="retry", **study.to_json())
     else:
@@ -67,7 +67,7 @@ def repeat_delay(
     more: dict[str, Any] = {"load": loads[0]} if loads else {}
     more |= {"cluster": cluster} if cluster is not None else {}
     with progress(what="replaying") as tell:
-        study = delay(**_given(seeds, workers), **more, progress=tell)
+        study = delay(**given(seeds, workers), **more, progress=tell)
     if as_json:
         print_json("whatif-study", 1, study="delay", **study.to_json())
     else:
@@ -75,11 +75,12 @@ def repeat_delay(
     return 0
 
 
-def _given(seeds: int | None, workers: str | None) -> Mapping[str, Any]:
+def given(seeds: int | None, workers: str | None) -> Mapping[str, Any]:
+    """Seeds and processes as arguments of a study; what is not given is left to it."""
     from perdure.cli.workers import processes_at_hand, processes_named
 
-    given = {"workers": processes_at_hand() if workers is None else processes_named(workers)}
-    return given if seeds is None else given | {"seeds": seeds}
+    number: dict[str, Any] = {"workers": processes_at_hand() if workers is None else processes_named(workers)}
+    return number if seeds is None else number | {"seeds": seeds}
 
 
 def _show_retry(study: RetryStudy, *, wide: bool) -> None:

@@ -36,23 +36,32 @@ def generate(
     load: Annotated[float, typer.Option(metavar="X", help="GPU time asked for over the GPU time there is.")] = 0.8,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="The same seed draws the same trace.")] = 0,
     no_failures: Annotated[bool, typer.Option("--no-failures", help="Every job passes at its first attempt.")] = False,
+    arrivals: Annotated[
+        Path | None,
+        typer.Option(metavar="TRACE", help="Jobs come as in this trace: days, weeks, bursts, sweeps of a user."),
+    ] = None,
 ) -> int:
     """Generate jobs like those of a published trace.
 
-    That trace is Philly's: sizes, durations, bursts, failed attempts.
+    That trace is Philly's: sizes, durations, bursts, failed attempts. Arrivals can be fitted to another one.
 
     Exit codes: 0 written, 2 usage or bad input.
     """
     from numpy.random import default_rng
 
     from perdure.cli.simulated import cluster_named
+    from perdure.traces.arrivals import PHILLY, fit
     from perdure.traces.generate import generate as draw
     from perdure.traces.own import check_path, write
+    from perdure.traces.read import read
 
     check_path(out)
     with progress(what="drawing jobs"):
-        table = draw(jobs, cluster_named(cluster), load, default_rng(seed), failures=not no_failures)
+        rhythm = PHILLY if arrivals is None else fit(read(arrivals).table)
+        table = draw(jobs, cluster_named(cluster), load, default_rng(seed), not no_failures, rhythm)
         write(table, out)
+    if arrivals is not None:
+        print_line(f"{arrivals}: {rhythm}")
     print_line(f"{out}: {len(table)} jobs")
     return 0
 

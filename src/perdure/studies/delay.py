@@ -6,7 +6,7 @@ Source: M. Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for D
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from perdure.simulation.result import Result
 from perdure.simulation.simulate import simulate
 from perdure.studies.estimate import Estimate, Progress, estimates, stream
 from perdure.studies.wait_causes import SIZES, Delays, delays, quotas_by_demand
+from perdure.traces.arrivals import PHILLY
 from perdure.traces.generate import generate
 
 PUBLISHED: Mapping[str, Any] = {
@@ -61,11 +62,14 @@ class DelayStudy:
     placement: str
     load: float
     slack: float
+    vc_days: float
+    borrowing: float | None
     seeds: int
     gpus_in_use: Estimate
     nodes_in_use: Estimate
     free_nodes_at_two_thirds: Estimate  # share of wholly free nodes while some two thirds of the GPUs are in use
     wait_s: Estimate
+    median_wait_s: Estimate
     figures: tuple[DelayFigures, ...]
     published: Mapping[str, Any]
 
@@ -82,6 +86,8 @@ def delay(
     placement: str = "spread-ladder",
     slack: float = 1.0,
     whole_gang: bool = False,
+    vc_days: float = 0.0,
+    borrowing: float | None = None,
     progress: Progress = lambda done, runs: None,  # noqa: ARG005
     workers: int = 1,
 ) -> DelayStudy:
@@ -93,17 +99,20 @@ def delay(
     locality is relaxed, and the quotas: each virtual cluster has its share in the GPU time asked for, times `slack`.
     The share of fragmentation follows the slack, from little to nearly all; that it rises with size does not.
 
-    `whole_gang`: see `delays`. Seeds are spread over this many processes as `workers` says. Raises `InputError` for
+    `whole_gang`: see `delays`. `vc_days` is how unevenly the jobs of a virtual cluster come from day to day, see
+    `Arrivals`; `borrowing` caps how many times its quota a virtual cluster may hold, without one it borrows what is
+    idle. Seeds are spread over this many processes as `workers` says. Raises `InputError` for
     numbers out of their range.
     """
-    case = _DelayCase(n_jobs, load, Cluster.parse(cluster, rack_nodes), placement, slack, whole_gang)
+    nodes = Cluster.parse(cluster, rack_nodes)
+    case = _DelayCase(n_jobs, load, nodes, placement, slack, whole_gang, vc_days, borrowing)
     found: dict[int, _Rows] = {}
     for seed, rows in spread(_of_seed, (case,), range(seeds), workers):
         found[seed] = rows
         progress(len(found), seeds)
     in_order = [found[seed] for seed in range(seeds)]
     figures = tuple(DelayFigures(name, **estimates([rows[name] for _, rows in in_order])) for name, _, _ in SIZES)
-    said = n_jobs, cluster, rack_nodes, placement, load, slack, seeds
+    said = n_jobs, cluster, rack_nodes, placement, load, slack, vc_days, borrowing, seeds
     return DelayStudy(*said, **estimates([whole for whole, _ in in_order]), figures=figures, published=PUBLISHED)
 
 
@@ -116,22 +125,27 @@ class _DelayCase(NamedTuple):
     placement: str
     slack: float
     whole_gang: bool
+    vc_days: float
+    borrowing: float | None
 
 
 _Rows = tuple[dict[str, float], dict[str, dict[str, float]]]  # figures of the cluster, and of the jobs of each size
 
 
 def _of_seed(case: _DelayCase, seed: int) -> _Rows:
-    table = generate(case.n_jobs, case.nodes, case.load, stream(seed), failures=False)
+    arrivals = replace(PHILLY, vc_days=case.vc_days)
+    table = generate(case.n_jobs, case.nodes, case.load, stream(seed), failures=False, arrivals=arrivals)
     quotas = {name: case.slack * gpus for name, gpus in quotas_by_demand(table, case.nodes.total_gpus).items()}
     options = PolicyOptions(quotas=quotas)
-    result = simulate(table, case.nodes, "philly", case.placement, seed=seed, options=options, spans=True)
+    policy = "philly" if case.borrowing is None else f"philly:{case.borrowing:g}"
+    result = simulate(table, case.nodes, policy, case.placement, seed=seed, options=options, spans=True)
     split = delays(table, result, quotas, case.whole_gang)
     wait_s = result.start_s - table.submit_s
     by_size = {
         name: _of_size((table.gpus >= least) & (table.gpus <= most), wait_s, split) for name, least, most in SIZES
     }
-    return _of_cluster(table, result, case.nodes) | {"wait_s": float(wait_s.mean())}, by_size
+    whole = {"wait_s": float(wait_s.mean()), "median_wait_s": float(np.median(wait_s))}
+    return _of_cluster(table, result, case.nodes) | whole, by_size
 
 
 def _of_cluster(table: JobTable, result: Result, nodes: Cluster) -> dict[str, float]:

@@ -17,28 +17,16 @@ from numpy.typing import NDArray
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.table import Attempts, JobTable, TableEnding
+from perdure.traces.arrivals import PHILLY, Arrivals, draw_submits, in_sweeps
 from perdure.traces.failure_table import REASONS, SHARE_FAILING, draw_reasons, draw_rtf_s, draw_trials
 
 _DAY_S = 86_400.0
-_DAY_NIGHT = 3.3  # arrivals of the busiest hour of the day over those of the quietest
 _SHARE_KILLED, _KILLED_LONG = 0.135, 0.19  # of all jobs; and they are picked by this power of their GPU time
 _PLACES = np.array([0.0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0])
 # Run time over the limit asked for, at its quantiles: users ask for four times what they need.
 _USE_PLACES, _USE = np.array([0.0, 0.25, 0.5, 0.75, 1.0]), np.array([0.005, 0.04, 0.24, 0.49, 1.0])
 _LONGEST_LIMIT_S = 30 * _DAY_S
 _USERS_A_CLUSTER = 24
-
-
-@dataclass(frozen=True, slots=True)
-class _Bursts:
-    """How unevenly jobs come: spreads (of the logarithm) of the rate between slots and between days."""
-
-    jobs_a_slot: float
-    slots: float
-    days: float
-
-
-_OF_NARROW, _OF_WIDE = _Bursts(4.0, 1.75, 0.6), _Bursts(2.0, 1.2, 0.3)  # on one GPU, often in sweeps; on several
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +51,14 @@ _NARROW = (0.52, 0.19, 0.12, 0.09, 0.02, 0.02, 0.012, 0.01, 0.007, 0.004, 0.0035
 _WIDE = (0.03, 0.05, 0.06, 0.13, 0.09, 0.04, 0.01, 0.29, 0.19, 0.08, 0.02, 0.008, 0.001, 0.0005, 0.0005)
 
 
-def generate(n_jobs: int, cluster: Cluster, load: float, rng: Generator, failures: bool = True) -> JobTable:
+def generate(
+    n_jobs: int,
+    cluster: Cluster,
+    load: float,
+    rng: Generator,
+    failures: bool = True,
+    arrivals: Arrivals = PHILLY,
+) -> JobTable:
     """Draw a trace of `n_jobs` jobs that keeps the share `load` of the cluster's GPUs busy, if all start at once.
 
     Parameters
@@ -71,6 +66,7 @@ def generate(n_jobs: int, cluster: Cluster, load: float, rng: Generator, failure
     cluster : its GPUs set how fast jobs come; a job is at most as wide as the cluster.
     load : GPU time asked for over GPU time there is, until the last submit; above 1 the queue grows.
     failures : record failed attempts, and kill some jobs. Without, every job passes at its first attempt.
+    arrivals : the rhythm in which jobs come.
 
     Raises `InputError` for a number of jobs, a load or a cluster out of its range. The table counts from a midnight.
     """
@@ -87,15 +83,14 @@ def generate(n_jobs: int, cluster: Cluster, load: float, rng: Generator, failure
     span_s = float(gpus @ duration_s) / (cluster.total_gpus * load)
     vc = _draw_clusters(gpus, rng)
     use = np.interp(rng.random(n_jobs), _USE_PLACES, _USE)
-    submit_s = np.empty(n_jobs)
-    for rows, bursts in ((gpus == 1, _OF_NARROW), (gpus > 1, _OF_WIDE)):
-        submit_s[rows] = _draw_arrivals(int(rows.sum()), span_s, bursts, rng)
+    submit_s = draw_submits(gpus == 1, vc, span_s, arrivals, rng)
+    user = in_sweeps(_draw_users(vc, rng), vc, submit_s, arrivals.sweep, rng)
     table = JobTable(
         job_id=np.empty(n_jobs, "U1"),
         submit_s=submit_s,
         gpus=gpus,
         duration_s=duration_s,
-        user=_draw_users(vc, rng),
+        user=_user_names()[user],
         vc=np.array([f"vc{number:02d}" for number in range(1, len(_NARROW) + 1)])[vc],
         ending=ending,
         walltime_s=np.maximum(duration_s, np.minimum(duration_s / use, _LONGEST_LIMIT_S)),
@@ -125,18 +120,6 @@ def _draw_durations(size: NDArray[np.intp], rng: Generator) -> NDArray[np.float6
     return drawn.round()
 
 
-def _draw_arrivals(n_jobs: int, span_s: float, bursts: _Bursts, rng: Generator) -> NDArray[np.float64]:
-    """Whole seconds from 0 on, sorted: a Poisson process whose rate follows the day and jumps between short slots."""
-    slots = max(1, int(np.ceil(n_jobs / bursts.jobs_a_slot)))
-    edges = np.linspace(0.0, span_s, slots + 1)
-    swing = (_DAY_NIGHT - 1) / (_DAY_NIGHT + 1)
-    of_day = 1 - swing * np.cos(2 * np.pi * (edges[:-1] / _DAY_S % 1 - 4 / 24))  # quietest at 4 in the morning
-    of_days = rng.lognormal(0.0, bursts.days, int(span_s // _DAY_S) + 1)[(edges[:-1] // _DAY_S).astype(np.intp)]
-    came = np.concatenate([[0.0], np.cumsum(of_day * of_days * rng.lognormal(0.0, bursts.slots, slots))])
-    submit_s: NDArray[np.float64] = np.floor(np.interp(np.sort(rng.random(n_jobs)) * came[-1], came, edges))
-    return submit_s
-
-
 def _draw_clusters(gpus: NDArray[np.int64], rng: Generator) -> NDArray[np.intp]:
     chosen = np.empty(len(gpus), np.intp)
     for shares, rows in ((_NARROW, gpus == 1), (_WIDE, gpus > 1)):
@@ -145,13 +128,14 @@ def _draw_clusters(gpus: NDArray[np.int64], rng: Generator) -> NDArray[np.intp]:
     return chosen
 
 
-def _draw_users(vc: NDArray[np.intp], rng: Generator) -> NDArray[np.str_]:
+def _draw_users(vc: NDArray[np.intp], rng: Generator) -> NDArray[np.intp]:
     """Users belong to one virtual cluster; the k-th of it submits 1/k of what its first does."""
     weights = 1 / np.arange(1, _USERS_A_CLUSTER + 1)
-    number = rng.choice(_USERS_A_CLUSTER, len(vc), p=weights / weights.sum()) + vc * _USERS_A_CLUSTER
-    names = np.array([f"u{user:03d}" for user in range(1, len(_NARROW) * _USERS_A_CLUSTER + 1)], np.str_)
-    users: NDArray[np.str_] = names[number]
-    return users
+    return rng.choice(_USERS_A_CLUSTER, len(vc), p=weights / weights.sum()) + vc * _USERS_A_CLUSTER
+
+
+def _user_names() -> NDArray[np.str_]:
+    return np.array([f"u{user:03d}" for user in range(1, len(_NARROW) * _USERS_A_CLUSTER + 1)], np.str_)
 
 
 def _draw_attempts(
