@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.new_database import copy_schema
+
 ROOT = Path(__file__).resolve().parent.parent
 SCHEDULES = ROOT / "tests" / "golden" / "schedules"
 Found = TypeVar("Found")
@@ -58,6 +60,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the workers have something to compute at any time, and no long file at the end."""
     begun = _begun(list(dict.fromkeys(item.nodeid.partition("::")[0] for item in items)))
     items.sort(key=lambda item: begun[item.nodeid.partition("::")[0]])
+
+
+def pytest_configure() -> None:
+    copy_schema()
 
 
 def require(name: str, found: Found | None, why: str) -> Found:

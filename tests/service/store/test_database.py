@@ -16,6 +16,7 @@ from perdure.errors import MissingExtra, StateError
 from perdure.installation import to_install
 from perdure.service.store.database import FILE_NAME, ROOM_BYTES, VERSION_TABLE, Store
 from tests.attacks.test_full_disk import fill, give_back, needs_mount, small_disk
+from tests.new_database import by_migrations
 
 
 def refused(where):
@@ -117,7 +118,7 @@ def test_a_creation_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
 
     real = alembic.op.create_table
     monkeypatch.setattr(alembic.op, "create_table", lambda name, *a, **k: (fail if name == "cases" else real)(name, *a))
-    with pytest.raises(sqlite3.OperationalError):
+    with pytest.raises(sqlite3.OperationalError), by_migrations():
         Store.open(tmp_path, "c")
     monkeypatch.undo()
     with sqlite3.connect(tmp_path / FILE_NAME) as db:

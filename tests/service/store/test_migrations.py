@@ -16,6 +16,13 @@ from perdure.service.store import database as store
 from perdure.service.store.database import SCHEMA, VERSION_TABLE, Store
 from perdure.service.store.journal import Journal
 from perdure.service.store.schema import metadata
+from tests.new_database import by_migrations
+
+
+@pytest.fixture(autouse=True)
+def _as_a_user_opens_it():
+    with by_migrations():
+        yield
 
 
 def config():

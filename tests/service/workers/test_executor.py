@@ -395,7 +395,8 @@ def test_a_retry_that_is_held_back_starts_when_every_cap_has_room(tmp_path):
     bench.journal.close()
 
 
-@given(st.lists(st.tuples(st.floats(0, 900), st.floats(0, 4000)), max_size=25))
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.floats(0, 900), st.floats(0, 4000)), min_size=4, max_size=20))
 def test_no_hour_holds_more_retries_than_the_cap(arrivals):
     now, starts = 0.0, []
     with TemporaryDirectory() as directory:
