@@ -90,6 +90,22 @@ def test_a_clock_that_was_ahead_for_a_while_hides_no_failure(scene):
     assert scene.rows("incarnation, state") == [(1, "raised")]
 
 
+def test_a_look_while_the_clock_was_ahead_is_not_believed_by_a_start_when_its_time_has_come(scene):
+    scene.manager.submit(Script(run_s=9.0))
+    scene.look_after(1.0)
+    scene.skew_s = 4000.0
+    scene.look_after(9.0)  # writes down that the job went well, at an instant to come
+    scene.skew_s = 0.0
+    scene.manager.submit(ONCE)
+    scene.line.silent = True
+    for _ in range(5):
+        scene.look_after(900.0)
+    scene.start()
+    scene.line.silent = False
+    scene.look_after(5.0)
+    assert scene.rows("job_id, state") == [("2", "raised")]
+
+
 def test_a_clock_that_is_set_back_brings_no_failure_twice(scene):
     scene.manager.submit(ONCE)
     scene.look_after(1.0)

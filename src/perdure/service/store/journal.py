@@ -219,8 +219,8 @@ class Journal:
         """Until when the cluster is known to have been seen; a service that was down looks back to here.
 
         What programs and people said meanwhile says nothing of that. The clock may have been wrong at the last look,
-        or when the cluster went out of sight, which came after it: so the earlier of the two counts. It certainly was
-        wrong for what was written down at an instant after `now`. None where it never was seen.
+        or when the cluster went out of sight, which came after it: so the latest look counts that is not later than
+        that. It certainly was wrong for what was written down at an instant after `now`. None where it never was seen.
         """
         with self._store.reading() as db:
             blind = bool(self._remembered(db).get(rows.UNSEEN))

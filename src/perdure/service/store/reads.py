@@ -59,8 +59,16 @@ LOOKED_S = NEWEST_S.where(
     events.c.time_s <= bindparam("now"),
 )
 _SIGHTS = events.alias()
-_BLINDED = select(func.max(_SIGHTS.c.seq)).where(_SIGHTS.c.cluster == _HERE, _SIGHTS.c.kind == "sight_changed")
-LOOKED_BEFORE_S = LOOKED_S.where(events.c.seq < _BLINDED.scalar_subquery())
+_BLINDED = (
+    select(_SIGHTS.c.seq)
+    .where(_SIGHTS.c.cluster == _HERE, _SIGHTS.c.kind == "sight_changed")
+    .order_by(_SIGHTS.c.seq.desc())
+    .limit(1)
+)
+LOOKED_BEFORE_S = LOOKED_S.where(
+    events.c.seq < _BLINDED.scalar_subquery(),
+    events.c.time_s <= _BLINDED.with_only_columns(_SIGHTS.c.time_s).scalar_subquery(),  # else the clock was ahead
+)
 FIRST_S = select(events.c.time_s).where(events.c.cluster == _HERE).order_by(events.c.seq).limit(1)
 JOBS = _payloads(jobs, or_(jobs.c.state.in_(LIVE_JOBS), jobs.c.changed_s > _SINCE_S))
 RUNNING = _payloads(attempts, attempts.c.state.in_(LIVE_ATTEMPTS))
