@@ -15,7 +15,7 @@ from perdure.coordination.chain import (
     restored,
 )
 from perdure.coordination.chain_state import Chain
-from perdure.coordination.folding import equal_of, open_equal
+from perdure.coordination.folding import equal_of, is_nothing_new, open_equal
 from perdure.coordination.messages import (
     Annotated,
     Answered,
@@ -33,7 +33,9 @@ from perdure.coordination.messages import (
 )
 from perdure.coordination.record import (
     CLOSED,
+    START,
     Annotation,
+    Answer,
     AnswerKind,
     Component,
     ExceptionOutcome,
@@ -404,7 +406,7 @@ def test_an_equal_fault_is_one_up_to_the_end_of_the_window(later_s, is_one):
 def test_of_too_many_budgets_the_one_that_was_charged_longest_ago_goes():
     spent = {f"node:n{i}": (float((i * 7919) % MAX_BUDGETS),) for i in range(MAX_BUDGETS)}
     (oldest,) = (key for key, times in spent.items() if times == (1234.0,))
-    spent = {key: times if times[0] > 1234 or key == oldest else (99999.0,) for key, times in spent.items()}
+    spent = {key: (0.0, *times) if times[0] > 1234 or key == oldest else (1.0, 99999.0) for key, times in spent.items()}
     handlers = Bench({Component.RESOURCE_MANAGER: replace(drain(), charges=("job:1",))})
     chain, _ = advance(Chain(spent=spent), [ExceptionRaised(record())], handlers, 100_000.0)
     assert set(spent) - set(chain.spent) == {oldest}
@@ -631,3 +633,16 @@ def _check_change(before, effect):
         assert after.verdicts[: len(before.verdicts)] == before.verdicts
         if before.owner is not None:
             assert after.owner is before.owner
+
+
+@pytest.mark.parametrize("goes_down", ["before", "since"])
+def test_an_all_clear_is_new_where_its_resource_went_down_since_and_not_where_it_did_before(goes_down: str) -> None:
+    def about(name: str, ended_s: float, *forbids: str) -> ExceptionRecord:
+        answer = Answer(Component.SCHEDULER, AnswerKind.HANDLED, ended_s, "said", forbids=forbids)
+        told = replace(record(name, job="", kind="storage.any"), subject=Subject("c", resource="pfs"))
+        return replace(told, state=ExceptionState.HANDLED, verdicts=(answer,))
+
+    clear, brake = about("clear", 2.0), about("down", 1.0 if goes_down == "before" else 3.0, START)
+    ended = [brake, clear] if goes_down == "before" else [clear, brake]
+    chain = replace(Chain(), ended={each.id: each for each in ended})
+    assert is_nothing_new(clear, replace(clear, id="again"), chain, Bench(), 4.0) is (goes_down == "before")

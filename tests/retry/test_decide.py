@@ -288,6 +288,7 @@ def timed_out(*steps):
         ((None, None), False),
         ((10, 20, 30, 40), True),
         ((10, 10), True),
+        ((10, 20, 20), True),
         ((10, 20, 20, 15), False),
         ((10, None, 20), True),
         ((10, None, None), False),
@@ -323,6 +324,12 @@ def test_a_cause_of_the_jobs_own_that_comes_back_is_probed_whatever_the_first_ve
     assert (again.kind, again.limit) == (DecisionKind.STOP, said)
     assert "it was retried 2 times after" in decided(own, past=earlier(2, infrastructure=False)).reason
     assert decided(replace(own, infrastructure=True), past=earlier(1)).kind is DecisionKind.RETRY  # of the site's
+
+
+def test_where_there_are_no_gpus_a_try_costs_its_nodes() -> None:
+    one, three = (decided(attempt=replace(TRIED, gpus=0, nodes=nodes)).reason for nodes in (("n2",), ("n2", "n3", "n4")))
+    assert "0.05 node-h if retried, 3.60 if stopped" in one
+    assert "0.15 node-h if retried, 10.80 if stopped" in three
 
 
 def test_preemptions_are_no_tries_and_cost_no_budget():

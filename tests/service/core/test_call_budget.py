@@ -33,6 +33,14 @@ def test_the_first_need_not_wait(most, now):
     assert TokenBucket.per_minute(most).wait_s(now) == 0
 
 
+@given(most=st.integers(1, 60), burst=st.integers(1, 5))
+def test_who_always_wishes_gets_all_but_what_may_come_at_once(most: int, burst: int) -> None:
+    done = uses(TokenBucket.per_minute(most, burst), [0.0] * 200)
+    at_once = min(burst, most)
+    assert done[at_once - 1] == 0.0
+    assert sum(at <= 2 * MINUTE_S + 1e-6 for at in done) == 2 * (most - at_once + 1) + at_once
+
+
 def test_what_is_not_used_is_not_saved_up():
     bucket = TokenBucket.per_minute(10).take(0.0)
     assert len([at for at in uses(bucket, [3600.0] * 10) if at == 3600.0]) == 2

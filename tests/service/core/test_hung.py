@@ -44,3 +44,10 @@ def test_one_that_was_raised_of_something_else_does_not_count(record):
 
 def test_one_that_the_program_came_back_from_does_not_count():
     assert told("step 5 loss 0.3", attempt=replace(ENDED, exit_code=3)).category != "hang"
+
+
+def test_of_several_that_were_raised_the_last_one_counts() -> None:
+    """The launchers may have been called off, and have looked again."""
+    records = [RECORD, replace(RECORD, id="x2", note=NOTE.replace("rank 1 on n2", "rank 3 on n1"))]
+    verdict = of_hang(judge(b"step 5", ENDED), ENDED, notes_of(HANG, ENDED, records))
+    assert (verdict.rank, verdict.node) == ("3", "n1")

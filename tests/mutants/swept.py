@@ -1,0 +1,182 @@
+"""All mutants of one kind in some files, each run against the tests nearest to its file: ``python -m tests.mutants.swept``.
+
+``--kind ends --only retry,coordination`` (see ``operators.py``). Nearest are tests called like the file, then those
+of the same folder and others that name most of what it defines; of those, what a quarter of a minute takes. Prints what survives, with its line and the
+change. One that changes nothing that anybody can see is listed, with the reason, in ``equivalent.toml``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from tests.mutants.catalogue import ROOT
+from tests.mutants.generated import EQUIVALENT
+from tests.mutants.operators import OPERATORS, Site, sites
+from tests.mutants.runner import copies, say
+
+SOURCE = ROOT / "src/perdure"
+FAR = ("slurm/", "browser/", "packaging/", "e2e/", "programs/", "foundry/", "docs/", "attacks/", "crash/", "mutants/")
+ENOUGH_S = 15.0  # of tests for each mutant
+MOST_FILES = 4
+SHORT = 4  # letters of a name that many things have
+SLOWER = 3.0  # than without a mutant: it does not end
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants.swept", description="try all mutants of a kind")
+    parser.add_argument("--kind", choices=sorted(OPERATORS), default="ends")
+    parser.add_argument("--only", default="", help="files whose paths below src/perdure begin like one of these")
+    parser.add_argument("--list", action="store_true", help="only print the mutants")
+    parser.add_argument("--log", type=Path, help="where each result is written down; what stands there is not tried again")
+    given = parser.parse_args()
+    known = tomllib.loads(EQUIVALENT.read_text())["mutant"]
+    done = {} if given.log is None or not given.log.exists() else _read(given.log)
+    caught = survived = same = 0
+    with copies(1) as free:
+        copy = free.get()
+        server = None if given.list else Server(copy)
+        for file, text, site in _chosen(given.kind, given.only.split(",")):
+            told = f"{file}:{site.line}: {text[site.start:site.end]!r} -> {site.now!r}"
+            if server is None:
+                say(told)
+                continue
+            if any(_is_as(entry, file, text, site) for entry in known):
+                same += 1
+                continue
+            by = done.get(told) if told in done else server.tried(file, text, site)
+            if given.log is not None and told not in done:
+                with given.log.open("a") as log:
+                    log.write(json.dumps([told, by]) + "\n")
+            caught, survived = caught + bool(by), survived + (not by)
+            if not by:
+                say(f"survived: {told}")
+    say(f"{given.kind} of {given.only or 'all'}: {caught} caught, {survived} survived, {same} more change nothing")
+    return 1 if survived else 0
+
+
+def _read(log: Path) -> dict[str, str]:
+    return dict(json.loads(line) for line in log.read_text().splitlines())
+
+
+def _chosen(kind: str, only: list[str]) -> Iterator[tuple[str, str, Site]]:
+    for begins in only:
+        for path in sorted(SOURCE.rglob("*.py")):
+            file = path.relative_to(SOURCE).as_posix()
+            if file.startswith(begins):
+                text = path.read_text()
+                for site in sites(text, kind):
+                    yield file, text, site
+
+
+def _is_as(entry: dict[str, str], file: str, text: str, site: Site) -> bool:
+    if entry["file"] != file:
+        return False
+    changed = site.put_into(text).splitlines()
+    line = site.line - 1
+    return (text.splitlines()[line].strip(), changed[line].strip()) == (entry["was"], entry["now"])
+
+
+class Server:
+    """Runs tests in a copy of the project, each time in a fork of a process that has loaded what does not change."""
+
+    def __init__(self, copy: Path) -> None:
+        self._copy, self._instant_s = copy, int(time.time())
+        environment = {**os.environ, "PYTHONPATH": f"{copy / 'src'}:{copy}"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.mutants.forked"], cwd=copy, env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._sound: dict[tuple[str, ...], tuple[tuple[str, ...], float]] = {}
+
+    def tried(self, file: str, text: str, site: Site) -> str:
+        """Which test noticed; "" where none did."""
+        tests, took_s = self._unharmed(nearest(file))
+        if not tests:
+            raise LookupError(f"no test near {file} passes in {3 * ENOUGH_S:.0f} s")
+        path = self._copy / "src/perdure" / file
+        try:
+            self._write(path, site.put_into(text))
+            return self._run(tests, 10.0 + SLOWER * took_s)[0]
+        finally:
+            self._write(path, text)
+
+    def _write(self, path: Path, text: str) -> None:
+        """At an instant of its own: what was compiled of it is known to be old."""
+        path.write_text(text)
+        self._instant_s += 2
+        os.utime(path, (self._instant_s, self._instant_s))
+
+    def _unharmed(self, tests: tuple[str, ...]) -> tuple[tuple[str, ...], float]:
+        """Those that pass without a mutant, as many as are quick enough, and how long they take."""
+        if tests not in self._sound:
+            passed, spent_s = [], 0.0
+            for test in tests:
+                by, took_s = _timed(self, test)
+                if not by and spent_s <= ENOUGH_S:
+                    passed.append(test)
+                    spent_s += took_s
+            self._sound[tests] = tuple(passed), spent_s
+        return self._sound[tests]
+
+    def _run(self, tests: tuple[str, ...], limit_s: float, *, is_sound: bool = False) -> tuple[str, float]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([list(tests), limit_s, is_sound]) + "\n")
+        self._process.stdin.flush()
+        by, took_s = json.loads(self._process.stdout.readline())
+        return by, took_s
+
+
+@cache
+def _timed(server: Server, test: str) -> tuple[str, float]:
+    return server._run((test,), 3 * ENOUGH_S, is_sound=True)
+
+
+@cache
+def nearest(file: str) -> tuple[str, ...]:
+    """Tests of a file below src/perdure, the nearest first."""
+    folder, _, name = file.removesuffix(".py").rpartition("/")
+    home = _home(folder)
+    words = {word for word in _public(ast.parse((SOURCE / file).read_text())) if len(word) > SHORT} | {name}
+    ranked = []
+    for path, text in _tests():
+        said = len(words & set(re.findall(r"\w+", text)))
+        if said or path.startswith(f"{home}/"):
+            ranked.append((not path.endswith(f"/test_{name}.py"), not path.startswith(f"{home}/"), -said, path))
+    return tuple(path for *_, path in sorted(ranked)[:MOST_FILES])
+
+
+def _public(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+            if isinstance(node, ast.ClassDef):
+                yield from (each.name for each in node.body if isinstance(each, ast.FunctionDef))
+
+
+def _home(folder: str) -> str:
+    """Where tests of a folder below src/perdure are: in one of the same name, or of one above it."""
+    while folder and not (ROOT / "tests" / folder).is_dir():
+        folder = folder.rpartition("/")[0]
+    return f"tests/{folder}"
+
+
+@cache
+def _tests() -> list[tuple[str, str]]:
+    found = (path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").rglob("test_*.py")))
+    return [(path, (ROOT / path).read_text()) for path in found if not path.removeprefix("tests/").startswith(FAR)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""What is remembered of a job that fails again and again: each failure once, in their order, the newest last."""
+
+from typing import Any
+
+from perdure.coordination.record import ExceptionRecord, Scope, Subject
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.model.output import LogMark
+from perdure.service.core.case import Case, ControllerState, Failure
+from perdure.triage.verdict import Label, Verdict
+from tests.copying import replace
+
+JOB = Job("c", "1", "train", "ada", JobState.FAILED, 0.0)
+
+
+def failure(number: int, job_id: str = "1", **more: Any) -> Failure:
+    attempt = Attempt(AttemptId("c", job_id, number), AttemptState.FAILED, (f"n{number}",), 0.0, 10.0 * number)
+    subject = Subject("c", job_id)
+    record = ExceptionRecord(f"{attempt.id}:f", "job.failed", 0, Scope.LOCAL, subject, 10.0 * number, incarnation=number)
+    logs = (LogMark(f"log.{number}", 0, number, "d", 1.0),)
+    verdict = Verdict(Label.TRANSIENT, 0.9, "net", "it passes", fingerprint=f"f{number}", logs=logs)
+    return Failure(attempt, record, **{"verdict": verdict, **more})
+
+
+def test_each_failure_is_remembered_once_in_order_and_of_the_last_alone_how_far_its_logs_were_read() -> None:
+    case = Case(JOB, 1)
+    for number in (1, 2, 3, 4):
+        case = replace(case, failure=failure(number)).closed()
+    assert [past.attempt.incarnation for past in case.past] == [1, 2, 3, 4]
+    assert [past.fingerprint for past in case.past] == ["f1", "f2", "f3", "f4"]
+    assert [[mark.path for mark in past.logs] for past in case.past] == [[], [], [], ["log.4"]]
+
+
+def test_of_too_many_jobs_the_one_that_failed_longest_ago_is_forgotten_and_none_that_awaits_its_verdict() -> None:
+    state = ControllerState("c")
+    for number, verdict in ((1, None), (3, failure(3).verdict), (2, failure(2).verdict), (4, failure(4).verdict)):
+        case = Case(replace(JOB, job_id=str(number)), number, failure=failure(number, str(number), verdict=verdict))
+        state = state.with_case(case, 3)
+    assert set(state.cases) == {"1", "3", "4"}
