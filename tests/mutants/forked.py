@@ -1,6 +1,7 @@
 """Runs pytest in forks of a process that has loaded what the tests need and no mutant changes.
 
-Reads lines of JSON, ``[[test, ...], seconds, whether all is sound]``, and answers each with ``[what failed or "", seconds]``.
+Reads lines of JSON, ``[[test, ...], seconds, whether all is sound]``, and answers each with what failed, or "", and
+the seconds that it took.
 """
 
 from __future__ import annotations

@@ -119,7 +119,6 @@ def _whose(node: ast.AST, source: Callable[[ast.AST], str]) -> Iterator[Change]:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() | ast.In() | ast.NotIn() as op], comparators=[right]):
             if any(_is_whose(each) for each in (left, right)) and not isinstance(right, ast.Constant):
                 yield node, "True" if isinstance(op, ast.Eq | ast.In) else "False"
-                yield node, "False" if isinstance(op, ast.Eq | ast.In) else "True"
 
 
 def _is_whose(node: ast.AST) -> bool:
@@ -148,7 +147,14 @@ def _units(node: ast.AST, source: Callable[[ast.AST], str]) -> Iterator[Change]:
         case ast.BinOp(left=left, op=ast.Mult() | ast.Div() | ast.FloorDiv(), right=right):
             for one, other in ((left, right), (right, left)):
                 is_unit = isinstance(one, ast.Constant) and one.value in UNITS
-                if is_unit or source(one).rpartition(".")[2] in ("HOUR_S", "DAY_S", "MINUTE_S", "MINUTE", "HOUR", "DAY"):
+                if is_unit or source(one).rpartition(".")[2] in (
+                    "HOUR_S",
+                    "DAY_S",
+                    "MINUTE_S",
+                    "MINUTE",
+                    "HOUR",
+                    "DAY",
+                ):
                     yield node, f"({source(other)})"
 
 
@@ -190,6 +196,6 @@ def _fallbacks(node: ast.AST, source: Callable[[ast.AST], str]) -> Iterator[Chan
 
 
 OPERATORS: dict[str, Operator] = {
-    "ends": _ends, "orders": _orders, "whose": _whose, "conditions": _conditions, "units": _units, "jumps": _jumps, "counts": _counts,
-    "fallbacks": _fallbacks,
+    "ends": _ends, "orders": _orders, "whose": _whose, "conditions": _conditions, "units": _units, "jumps": _jumps,
+    "counts": _counts, "fallbacks": _fallbacks,
 }  # fmt: skip

@@ -1,8 +1,9 @@
-"""All mutants of one kind in some files, each run against the tests nearest to its file: ``python -m tests.mutants.swept``.
+"""All mutants of one kind in some files, each run against the tests nearest to its file.
 
-``--kind ends --only retry,coordination`` (see ``operators.py``). Nearest are tests called like the file, then those
-of the same folder and others that name most of what it defines; of those, what a quarter of a minute takes. Prints what survives, with its line and the
-change. One that changes nothing that anybody can see is listed, with the reason, in ``equivalent.toml``.
+``python -m tests.mutants.swept --kind ends --only retry,coordination``; kinds are in ``operators.py``. Nearest are
+tests called like the file, then those of the same folder and others that name most of what it defines; of those, what a
+quarter of a minute takes. Prints what survives, with its line and the change. One that changes nothing that anybody can
+see is listed, with the reason, in ``equivalent.toml``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def main() -> int:
     parser.add_argument("--kind", choices=sorted(OPERATORS), default="ends")
     parser.add_argument("--only", default="", help="files whose paths below src/perdure begin like one of these")
     parser.add_argument("--list", action="store_true", help="only print the mutants")
-    parser.add_argument("--log", type=Path, help="where each result is written down; what stands there is not tried again")
+    parser.add_argument("--log", type=Path, help="where results are written down, and not tried again")
     given = parser.parse_args()
     known = tomllib.loads(EQUIVALENT.read_text())["mutant"]
     done = {} if given.log is None or not given.log.exists() else _read(given.log)
@@ -47,7 +48,7 @@ def main() -> int:
         copy = free.get()
         server = None if given.list else Server(copy)
         for file, text, site in _chosen(given.kind, given.only.split(",")):
-            told = f"{file}:{site.line}: {text[site.start:site.end]!r} -> {site.now!r}"
+            told = f"{file}:{site.line}: {text[site.start : site.end]!r} -> {site.now!r}"
             if server is None:
                 say(told)
                 continue

@@ -327,7 +327,8 @@ def test_a_cause_of_the_jobs_own_that_comes_back_is_probed_whatever_the_first_ve
 
 
 def test_where_there_are_no_gpus_a_try_costs_its_nodes() -> None:
-    one, three = (decided(attempt=replace(TRIED, gpus=0, nodes=nodes)).reason for nodes in (("n2",), ("n2", "n3", "n4")))
+    tried = (replace(TRIED, gpus=0, nodes=nodes) for nodes in (("n2",), ("n2", "n3", "n4")))
+    one, three = (decided(attempt=each).reason for each in tried)
     assert "0.05 node-h if retried, 3.60 if stopped" in one
     assert "0.15 node-h if retried, 10.80 if stopped" in three
 

@@ -15,8 +15,8 @@ JOB = Job("c", "1", "train", "ada", JobState.FAILED, 0.0)
 
 def failure(number: int, job_id: str = "1", **more: Any) -> Failure:
     attempt = Attempt(AttemptId("c", job_id, number), AttemptState.FAILED, (f"n{number}",), 0.0, 10.0 * number)
-    subject = Subject("c", job_id)
-    record = ExceptionRecord(f"{attempt.id}:f", "job.failed", 0, Scope.LOCAL, subject, 10.0 * number, incarnation=number)
+    about = Subject("c", job_id)
+    record = ExceptionRecord(f"{attempt.id}:f", "job.failed", 0, Scope.LOCAL, about, 10.0 * number, incarnation=number)
     logs = (LogMark(f"log.{number}", 0, number, "d", 1.0),)
     verdict = Verdict(Label.TRANSIENT, 0.9, "net", "it passes", fingerprint=f"f{number}", logs=logs)
     return Failure(attempt, record, **{"verdict": verdict, **more})

@@ -1,5 +1,7 @@
 """Which notices follow, who is told and when, each at its limit and one step beside it."""
 
+from pathlib import Path
+
 import pytest
 
 from perdure.coordination.record import (
@@ -17,6 +19,7 @@ from perdure.model.jobs import Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.core.messages import ExceptionChanged
+from perdure.service.notices import outbox
 from perdure.service.notices.derive import ROOM_AGAIN, STALE_S, DiskSeen, NoticeFact, notices_of, subjects_of
 from perdure.service.notices.notice import MAX_DETAIL, MAX_NAME, NAMED, Kind, Message, Notice, Severity, first_message
 from perdure.service.notices.outbox import Outbox, Routing
@@ -336,5 +339,23 @@ def test_clusters_in_one_database_are_told_of_apart(tmp_path):
         Outbox(store, "a").add([Notice(Kind.NODE_DOWN, "node:n1", NOW, "node n1")], 1, nothing, NOW)
         assert Outbox(store, "a").told(["node:n1"]) == {"node:n1": Kind.NODE_DOWN}
         assert Outbox(store, "b").told(["node:n1"]) == {}
+    finally:
+        store.close()
+
+
+def test_of_each_subject_the_kind_that_was_told_last_counts_and_of_too_many_the_newest_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.open(tmp_path, "a")
+    try:
+        box, nothing = Outbox(store, "a"), Routing((), frozenset(), 0.0)
+        kinds = {"node:n1": [Kind.NODE_DOWN, Kind.NODE_BACK], "node:n2": [Kind.NODE_BACK, Kind.NODE_DOWN]}
+        for at in (0, 1):
+            box.add([Notice(kinds[each][at], each, NOW + at, each) for each in kinds], at, nothing, NOW)
+        latest = {subject: told[-1] for subject, told in kinds.items()}
+        assert box.told([*kinds, "node:n3"]) == latest
+        monkeypatch.setattr(outbox, "KEEP_NOTICES", 2)
+        box.prune(NOW + 2)
+        assert box.told(kinds) == latest
     finally:
         store.close()
