@@ -2,6 +2,7 @@
 
 import pytest
 
+from perdure.coordination.chain_state import Chain
 from perdure.coordination.messages import ExceptionRaised
 from perdure.coordination.record import RETURNED, ExceptionOutcome, ExceptionRecord, ExceptionState, Scope, Subject
 from perdure.model.actions import Drain
@@ -10,8 +11,10 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
+from perdure.retry.history import Fleet, NodeTrouble
 from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import step
+from perdure.service.core.hardware import broken_nodes
 from perdure.service.core.messages import Act, ChainInput, Ended, Judged, Looked
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.store.rows import exception_row
@@ -174,3 +177,23 @@ def test_a_read_only_file_system_is_hardware_by_the_kernels_word_alone():
     told = [f"OSError: [Errno 30] Read-only file system: '{path}/x'\n" for path in paths]
     assert [judge(line.encode(), attempt).hardware for line in told] == [""] * len(told)
     assert judge(b"EXT4-fs (nvme0n1p2): Remounting filesystem read-only\n", attempt).hardware
+
+
+@pytest.mark.parametrize(("since_s", "is_shown"), [(1500.0, False), (2500.0, True)])
+def test_what_was_shown_before_it_was_raised_last_is_dealt_with(since_s: float, is_shown: bool) -> None:
+    def raised_at(at_s: float) -> ExceptionRecord:
+        subject = Subject("c", nodes=("n2",))
+        return ExceptionRecord(
+            f"x{at_s}", "node.hardware", 1, Scope.LOCAL, subject, at_s, state=ExceptionState.HANDLED,
+            outcome=ExceptionOutcome.RECOVERED,
+        )  # fmt: skip
+
+    troubles = tuple(
+        NodeTrouble(since_s + at, job_id, user, "gpu", True, hardware=f"Xid 79 of {job_id}")
+        for at, (job_id, user) in enumerate((("1", "ada"), ("2", "bob")))
+    )
+    attempt = Attempt(AttemptId("c", "2", 1), AttemptState.FAILED, ("n2",), 0.0, 60.0)
+    for instants in ((1000.0, 2000.0), (2000.0, 1000.0)):
+        chain = Chain(ended={record.id: record for record in map(raised_at, instants)})
+        found = list(broken_nodes(Fleet(troubles={"n2": troubles}), chain, "c", attempt, "perdure", 3000.0))
+        assert bool(found) is is_shown

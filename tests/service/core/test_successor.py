@@ -162,3 +162,10 @@ def test_a_script_that_submits_jobs_may_call_another():
     other = replace(NEXT, submitted_from="login2:5", command="next.sh")
     assert found(other, attempt=replace(ATTEMPT, resubmits=True)) == "it has submitted its own successor, job 18"
     assert found(other) == ""
+
+
+def test_in_whatever_order_jobs_are_known_the_one_that_takes_its_place_is_found() -> None:
+    unlike = replace(NEXT, submitted_from="login2:5", command="train.sh 2")
+    since = replace(NEXT, job_id="19", submit_s=230.0, submitted_from="login2:6")
+    for jobs in ((unlike, since), (since, unlike)):
+        assert "job 19, submitted since" in successor_of(JOB, ATTEMPT, known_as(*jobs))
