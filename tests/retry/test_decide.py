@@ -948,3 +948,12 @@ def test_only_failures_of_one_thing_are_alike(one, other, are_alike):
     told = judge(f"{one}\n".encode(), TRIED, context)
     said = any(each.rule == "others-alike" for each in told.evidence)
     assert said is (are_alike and judged(one).bound in (Bound.SERVICE, Bound.CALLER))
+
+
+def test_no_node_is_remembered_for_what_is_too_old_though_something_newer_is_known_of_it() -> None:
+    fleet = Fleet()
+    for at_s, node in ((100.0, "n1"), (900.0, "n1"), (200.0, "n2"), (1500.0, "n3")):
+        fleet = fleet.with_trouble((node,), NodeTrouble(at_s, "1", "ada", "net", False), 1000.0)
+    assert {name: [each.time_s for each in kept] for name, kept in fleet.troubles.items()} == {
+        "n1": [900.0], "n3": [1500.0]
+    }  # fmt: skip
