@@ -158,3 +158,26 @@ def test_a_trace_in_steps_needs_rates(folder, capsys):
     (folder / "jobs.trace").write_text(STEPS.format(steps=100, arrival=0))
     assert asked(folder, trace="jobs.trace") == 2
     assert "a trace in steps needs rates" in " ".join(capsys.readouterr().err.split())
+
+
+PAIRS = "gpu,job,scale_factor,co_job,co_scale,steps_per_s\n"
+
+
+@pytest.mark.parametrize(("kept", "faster"), [(3.6, True), (0.4, False)])
+def test_pairs_are_read_from_the_table_beside_the_rates(rated, capsys, kept, faster):
+    name = "ResNet-18 (batch size 64)"
+    told = "".join(f"{kind},{name},1,{name},1,{rate}\n" for kind, rate in (("fast", kept), ("slow", kept / 4)))
+    (rated / "throughputs.csv").write_text(PAIRS + told)
+    assert asked(rated, "--json", trace="jobs.trace", cluster="1x1:fast", policy="gandiva") == 0
+    shared_s = json.loads(capsys.readouterr().out)["runs"][0]["makespan_s"]
+    (rated / "throughputs.csv").unlink()
+    assert asked(rated, "--json", trace="jobs.trace", cluster="1x1:fast", policy="gandiva") == 0
+    turns_s = json.loads(capsys.readouterr().out)["runs"][0]["makespan_s"]
+    assert (shared_s < 0.7 * turns_s) is faster
+
+
+def test_a_pair_with_no_rate_is_refused(rated, capsys):
+    name = "ResNet-18 (batch size 64)"
+    (rated / "throughputs.csv").write_text(f"{PAIRS}fast,{name},1,{name},1,nan\n")
+    assert asked(rated, trace="jobs.trace", cluster="1x1:fast", policy="gandiva") == 2
+    assert "its rate is no number of steps a second" in " ".join(capsys.readouterr().err.split())

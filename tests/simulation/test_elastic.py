@@ -14,8 +14,9 @@ from perdure.model.profiles import AdaptiveJobs, EpochProfile, StepProfile
 from perdure.scheduling.elastic import GpuType, Share, is_placed
 from perdure.scheduling.elastic_policies import ELASTIC
 from perdure.scheduling.sia_policy import Sia
-from perdure.simulation.elastic import ElasticError, replay_elastic
+from perdure.simulation.elastic import replay_elastic
 from perdure.simulation.elastic_metrics import ElasticMetrics, rho
+from perdure.simulation.elastic_plan import ElasticError
 from perdure.simulation.retry_hook import Again
 from perdure.throughput.application import applications
 from perdure.throughput.traits import PUBLISHED, Traits

@@ -28,9 +28,19 @@ from perdure.simulation.failures import Failures
 from perdure.simulation.retries import retry_named
 from perdure.simulation.retry_hook import Retry
 from perdure.throughput.application import Application, applications, rated_applications
+from perdure.throughput.colocation import colocation
 from perdure.throughput.traits import POLLUX, PUBLISHED, Traits
 from perdure.traces.gavel import is_gavel, read_steps
-from perdure.traces.profiles import GPU_TYPES, RATES, has_rates, is_pollux, read_adaptive, read_profiles, read_rates
+from perdure.traces.profiles import (
+    GPU_TYPES,
+    RATES,
+    has_rates,
+    is_pollux,
+    read_adaptive,
+    read_pairs,
+    read_profiles,
+    read_rates,
+)
 
 _RETRIES = "Use one of: recorded, never, always:K"
 FIGURES = (
@@ -54,10 +64,14 @@ def compare_elastic(
     chosen, again = [elastic_named(name) for name in policies], _retry_named(retry)
     with progress(what="reading"):
         cluster, jobs, known, traits = _profiled(trace, profiles, spec)
+        measured = read_pairs(profiles)
+        pairs = None if measured is None else colocation(measured, known)
         whole = is_pollux(profiles)  # its simulator counts in seconds
     with progress(len(chosen) if len(chosen) > 1 else None, "replaying"), _silent():
         found = [
-            ElasticMetrics.of(replay_elastic(jobs, cluster, policy, known, traits, again, whole_seconds=whole))
+            ElasticMetrics.of(
+                replay_elastic(jobs, cluster, policy, known, traits, again, pairs=pairs, whole_seconds=whole)
+            )
             for policy in chosen
         ]
     unpublished = sorted(set(known) - set(traits))

@@ -34,6 +34,18 @@ class RateProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class PairProfile:
+    """Measured rates of kinds of jobs that share all of their GPUs with another, as columns of one length."""
+
+    application: NDArray[np.str_]
+    other: NDArray[np.str_]
+    gpu_type: NDArray[np.str_]
+    gpus: NDArray[np.int64]  # of each of the two
+    together: NDArray[np.bool_]  # on one node
+    steps_per_s: NDArray[np.float64]  # of `application`; 0 where the two do not fit
+
+
+@dataclass(frozen=True, slots=True)
 class EpochProfile:
     """How training went at several batch sizes, as columns; the epochs of an application and batch are in order."""
 

@@ -8,21 +8,31 @@ long it would take alone, just as it was asked for. How fast it truly is elsewhe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from perdure.errors import ConfigError
+from perdure.throughput.colocation import Colocation
 from perdure.throughput.learned import LearnedJob
 from perdure.throughput.speed import Floats
 
 
 class Share(NamedTuple):
-    """What a job is given: on these nodes, or where it fits on whole nodes and a part of one."""
+    """What a job is given: on these nodes, or where it fits on whole nodes and a part of one.
+
+    Two jobs may share all of their GPUs: their shares are then the same, and each names the other.
+    """
 
     gpu_type: int
     nodes: int
     gpus: int
     where: tuple[tuple[int, int], ...] = ()  # node, from 0 within its type, and GPUs on it
+    shared_with: int | None = None  # the row of the other job
+
+    @property
+    def spot(self) -> Share:
+        """The GPUs alone, whoever else is on them."""
+        return self if self.shared_with is None else self._replace(shared_with=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +78,10 @@ class ElasticJob:
     share: Share | None = None
     restarting: bool = False
     restarts: int = 0
-    gpu_s: float = 0.0  # that it held GPUs
+    gpu_s: float = 0.0  # that it held GPUs; half of it where it shared them
     oracle: TrueSpeed | None = None
+    application: str = ""
+    steps_per_s: float = 0.0  # as it was seen to train when it last ran, beside another job if there was one
 
 
 @dataclass(slots=True)
@@ -80,6 +92,7 @@ class ElasticView:
     jobs: Mapping[int, ElasticJob]
     now_s: float = 0.0
     fastest_first: Sequence[int] = ()  # places of the types, by the speed of one GPU to all applications
+    pairs: Colocation = field(default_factory=Colocation)  # as profiled
 
 
 Plan = Mapping[int, Share]
@@ -103,6 +116,17 @@ class ElasticPolicy(Protocol):
 
     def plan(self, view: ElasticView) -> Plan:
         """Shares that together fit on the cluster. A share that stays the same costs no restart."""
+
+
+@runtime_checkable
+class SuspendingPolicy(Protocol):
+    """A policy under which a job that yields its GPUs stays in the memory of their nodes.
+
+    Where it is next given the same GPUs, it goes on after `resume_s`, which is no restart.
+    """
+
+    @property
+    def resume_s(self) -> float: ...
 
 
 def is_placed(gpus: Sequence[int], kind: GpuType) -> bool:

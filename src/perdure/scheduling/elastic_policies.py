@@ -13,6 +13,7 @@ from perdure.errors import ConfigError
 from perdure.scheduling import gavel
 from perdure.scheduling import gavel_objectives as objectives
 from perdure.scheduling.elastic import ElasticPolicy
+from perdure.scheduling.gandiva import Gandiva
 from perdure.scheduling.gavel_policy import Gavel
 from perdure.scheduling.optimus import Optimus
 from perdure.scheduling.pollux import Pollux
@@ -34,6 +35,7 @@ ELASTIC: Mapping[str, Callable[[], ElasticPolicy]] = MappingProxyType(
         "gavel-cost": lambda: Gavel("gavel-cost", objectives.cheapest),
         "gavel-fifo": lambda: Gavel("gavel-fifo", objectives.first_come),
         "gavel-fifo-blind": lambda: Gavel("gavel-fifo-blind", objectives.KeptTypes(), blind=True, only_granted=True),
+        "gandiva": Gandiva,
         "pollux": Pollux,
         "themis": Themis,
         "tiresias": Tiresias,

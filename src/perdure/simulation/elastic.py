@@ -3,7 +3,8 @@
 Between rounds nothing starts. A job that is given another share first restarts, and then works at the speed that was
 measured for its application there; at the end of each epoch and of each round it chooses its batch again, by what has
 been learned of it. What it sees of its steps is all that the policy knows of its speed. An attempt that fails is lost
-from its last epoch on, and comes back if the retry policy says so.
+from its last epoch on, and comes back if the retry policy says so. Of two jobs that share their GPUs each is as slow as
+beside the other for the whole round, even where that ends before.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.errors import InputError, PerdureError
+from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs
-from perdure.scheduling.elastic import ElasticJob, ElasticPolicy, ElasticView, GpuType, Plan, Share, is_placed
+from perdure.scheduling.elastic import ElasticJob, ElasticPolicy, ElasticView, GpuType, Share, SuspendingPolicy
+from perdure.simulation.elastic_plan import ElasticError, check_plan, kept_speed
 from perdure.simulation.retry_hook import Again, FailedRun, Retry
 from perdure.throughput.application import Application, Layout
+from perdure.throughput.colocation import Colocation
 from perdure.throughput.efficiency import StatisticalEfficiency
 from perdure.throughput.goodput import ROUNDING, BatchLimits, best_batch
 from perdure.throughput.learned import Fits, learning
@@ -31,10 +34,6 @@ from perdure.throughput.traits import Traits
 _MOST_ROUNDS = 1_000_000
 _MOST_GPUS = 64  # of one job: as far as the profiles go
 MANY = 1 << 40
-
-
-class ElasticError(PerdureError):
-    """A policy planned what cannot be done, or never ends a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class ElasticResult:
     asked_gpus: NDArray[np.int64]
     alone_s: Floats  # that it would run on the GPUs it asked for, with the batch it asked for
     restarts: NDArray[np.int64]
-    gpu_s: Floats  # that it held GPUs, restarts included
+    gpu_s: Floats  # that it held GPUs, restarts included; half of it where it shared them
     restart_gpu_s: Floats  # of which it restarted
     attempts: NDArray[np.int64]
     passed: NDArray[np.bool_]  # how the last attempt ended
@@ -89,23 +88,39 @@ class _Running:
     ran_s: float = 0.0  # that the present attempt held GPUs
     batches: dict[tuple[object, ...], tuple[int, int]] = field(default_factory=dict)  # shared: batches chosen before
     whole_seconds: bool = False  # an epoch ends at one
+    resume_s: float | None = None  # where jobs are suspended
     known_rate: tuple[tuple[object, ...], float] = ((), 0.0)  # by what it depends on
+    steps_per_s: float = 0.0  # alone, as things are
+    kept: float = 1.0  # of its speed, beside the job that it shares its GPUs with
+    suspended: Share | None = None  # where it is in memory
 
-    def give(self, share: Share | None, types: Sequence[GpuType], now_s: float) -> None:
-        """Take what the policy gives; what differs from before begins with a restart."""
-        if share == self.seen.share:
-            return
+    def give(self, share: Share | None, kept: float, types: Sequence[GpuType], now_s: float) -> None:
+        """Take what the policy gives, and what is left of the speed there; other GPUs than before cost a restart."""
+        before, self.kept = self.seen.share, kept
         self.seen.share = share
         if share is None:
-            self._yield()
+            if before is not None:
+                self._yield()
             return
-        self.seen.restarts += not np.isnan(self.started_s)
+        if before is not None and before.spot == share.spot:
+            return
+        if not self._resumes(share, before):
+            self.seen.restarts += not np.isnan(self.started_s)
+            self.restarting_s = self.traits.restart_s
         self.started_s = now_s if np.isnan(self.started_s) else self.started_s
+        self.suspended = share.spot
         kind = types[share.gpu_type]
         self.kind = kind.name
         self.layout = tuple(gpus for _, gpus in share.where) or _packed(share.gpus, kind)
-        self.restarting_s, self.seen.restarting = self.traits.restart_s, True
+        self.seen.restarting = self.restarting_s > 0
         self._choose_batch()
+
+    def _resumes(self, share: Share, before: Share | None) -> bool:
+        """Whether it goes on where it was suspended; what is left of a restart is still to be done."""
+        if self.resume_s is None or before is not None or self.suspended != share.spot:
+            return False
+        self.restarting_s = max(self.restarting_s, min(self.resume_s, self.traits.restart_s))
+        return True
 
     def begin_attempt(self) -> None:
         """Come, or come back after a failure."""
@@ -121,17 +136,22 @@ class _Running:
         """Lose what was done since the last epoch, where the checkpoint is."""
         self.failed_s, self.attempts = instant_s, self.attempts + 1
         self.progress = float(self.application.progress[self.epoch])
+        self.suspended = None
         self._yield()
 
     def run(self, now_s: float, seconds: float) -> None:
         """Run it for `seconds`, or to its end."""
         if not self.layout:
             return
-        gpus, lost_s = sum(self.layout), min(self.restarting_s, seconds)
+        shared = self.seen.share is not None and self.seen.share.shared_with is not None
+        gpus, lost_s = sum(self.layout) / (2 if shared else 1), min(self.restarting_s, seconds)
         self.restarting_s -= lost_s
         self.seen.restarting = self.restarting_s > 0
         self.restart_gpu_s += lost_s * gpus
         left_s = seconds - lost_s
+        if left_s > 0:
+            self._rate()
+            self.seen.steps_per_s = self.steps_per_s * self.kept
         while left_s > 0 and np.isnan(self.end_s):
             rate, epoch_end = self._rate(), float(self.application.progress[self.epoch + 1])
             aim = min(epoch_end, max(self.fails_at, self.progress))
@@ -156,10 +176,11 @@ class _Running:
 
     def _rate(self) -> float:
         """Progress a second as things are; what it sees of its steps and gradients is noted."""
-        asked = self.kind, self.layout, self.local_batch, self.accumulated, self.epoch
+        alone = self.seen.share is not None and self.seen.share.shared_with is None
+        asked = self.kind, self.layout, self.local_batch, self.accumulated, self.epoch, alone
         if self.known_rate[0] != asked:
             self.known_rate = asked, self._new_rate()
-        return self.known_rate[1]
+        return self.known_rate[1] * self.kept
 
     def _new_rate(self) -> float:
         application, gpus = self.application, sum(self.layout)
@@ -175,9 +196,10 @@ class _Running:
         learned.gradients = square, variance
         share = self.seen.share
         assert share is not None
-        learned.speed[share.gpu_type].see((len(self.layout), gpus, self.local_batch), step_s, step_s - sync_s)
-        rate = gain(square, variance, batch / application.base_batch) / (step_s + self.accumulated * (step_s - sync_s))
-        return rate / self.traits.slowdown
+        if share.shared_with is None:
+            learned.speed[share.gpu_type].see((len(self.layout), gpus, self.local_batch), step_s, step_s - sync_s)
+        self.steps_per_s = 1 / ((step_s + self.accumulated * (step_s - sync_s)) * self.traits.slowdown)
+        return gain(square, variance, batch / application.base_batch) * self.steps_per_s
 
     def _choose_batch(self) -> None:
         share, learned, application = self.seen.share, self.seen.learned, self.application
@@ -274,18 +296,22 @@ def replay_elastic(
     traits: Mapping[str, Traits],
     retry: Retry | None = None,
     *,
+    pairs: Colocation | None = None,
     whole_seconds: bool = False,
 ) -> ElasticResult:
     """Replay all jobs; `retry` None lets each that failed come back at once. With `whole_seconds` epochs end at one.
+
+    `pairs` tells how fast jobs are that share GPUs; without it they take turns.
 
     Raises `InputError` for what the profiles lack, `ElasticError` for a plan that is not valid."""
     types, fits, batches = gpu_types(cluster), Fits(), dict[tuple[object, ...], tuple[int, int]]()
     _must_be_profiled(types, known)
     rows = range(len(jobs))
     running = [_begun(jobs, row, types, known, traits, fits, batches, adaptive=policy.adaptive) for row in rows]
+    resume_s = policy.resume_s if isinstance(policy, SuspendingPolicy) else None
     for each in running:
-        each.whole_seconds, each.seen.oracle = whole_seconds, _Truth(each, types)
-    view, now_s, rounds = ElasticView(types, {}, fastest_first=_fastest_first(types, known)), 0.0, 0
+        each.whole_seconds, each.resume_s, each.seen.oracle = whole_seconds, resume_s, _Truth(each, types)
+    view, now_s, rounds = ElasticView(types, {}, 0.0, _fastest_first(types, known), pairs or Colocation()), 0.0, 0
     coming = [(float(submit_s), row) for row, submit_s in enumerate(jobs.submit_s)]  # a heap, as it is sorted
     there: dict[int, ElasticJob] = {}
     view.jobs = there
@@ -306,9 +332,9 @@ def replay_elastic(
         view.now_s, rounds = now_s, rounds + 1
         if there:
             plan = policy.plan(view)
-            _check(policy.name, plan, view)
+            check_plan(policy.name, plan, view)
             for row in there:
-                running[row].give(plan.get(row), types, now_s)
+                running[row].give(plan.get(row), kept_speed(row, plan, view), types, now_s)
         if rounds > _MOST_ROUNDS:
             raise ElasticError(f"policy {policy.name}", f"{len(there)} jobs never end", "Fix the policy")
     return _result(policy, jobs, running, rounds, cluster.total_gpus)
@@ -382,7 +408,18 @@ def _begun(
     alone_s = np.array([_alone_on_s(application, gpus, batch, kind) for kind in types]) * trait.slowdown
     submit_s, work = float(jobs.submit_s[row]), application.work
     wide = application.largest_batch
-    seen = ElasticJob(submit_s, gpus, trait.expected_restart_s, most, wide, learned, work, alone_s, rigid)
+    seen = ElasticJob(
+        submit_s,
+        gpus,
+        trait.expected_restart_s,
+        most,
+        wide,
+        learned,
+        work,
+        alone_s,
+        rigid,
+        application=application.name,
+    )
     fails = jobs.fails[row] if jobs.fails else ()
     return _Running(application, trait, seen, batch, adaptive, fails=fails, batches=batches)
 
@@ -401,28 +438,6 @@ def _must_be_profiled(types: Sequence[GpuType], known: Mapping[str, Application]
                 there = ", ".join(application.speed)
                 what = f"no steps on GPU type {kind.name!r} were measured, only on {there}"
                 raise InputError(f"application {application.name!r}", what, "Name the types of --cluster like these")
-
-
-def _check(name: str, plan: Plan, view: ElasticView) -> None:
-    """Raises `ElasticError` for a job that is not there, and for shares that no placement realises."""
-    unknown = next((row for row in plan if row not in view.jobs), None)
-    if unknown is not None:
-        raise ElasticError(f"policy {name}", f"its plan names {unknown!r}, which is no job that is there", "Fix it")
-    for place, kind in enumerate(view.types):
-        shares = [share for share in plan.values() if share.gpu_type == place]
-        sizes = [share.gpus for share in shares]
-        if not (_is_on_nodes(shares, kind) if any(share.where for share in shares) else is_placed(sizes, kind)):
-            raise ElasticError(f"policy {name}", f"{sizes} GPUs of {kind.name!r} find no place", "Fix the policy")
-
-
-def _is_on_nodes(shares: Sequence[Share], kind: GpuType) -> bool:
-    """Whether all of them say where they are, and no node has more than its GPUs."""
-    used = [0] * kind.nodes
-    for share in shares:
-        for node, gpus in share.where:
-            used[node] += gpus
-    told = all(sum(gpus for _, gpus in share.where) == share.gpus for share in shares)
-    return told and max(used) <= kind.gpus_per_node
 
 
 def _alone_on_s(application: Application, gpus: int, batch: int, kind: GpuType) -> float:

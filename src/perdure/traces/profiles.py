@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perdure.errors import InputError
-from perdure.model.profiles import AdaptiveJobs, EpochProfile, RateProfile, StepProfile
+from perdure.model.profiles import AdaptiveJobs, EpochProfile, PairProfile, RateProfile, StepProfile
 from perdure.traces.columns import NUMBER, TEXT, load, look
 
 RATES, SOURCE = "isolated", "simulation"  # of rates from several sources, these
+PAIRS = "throughputs"
 PLACEMENTS, SCALABILITY, EPOCHS = "placements", "scalability", "validation_stat_efficiency"
 POLLUX_EPOCHS = "validation"  # in the tables of Pollux, which name no machine: all were measured on T4s
 GPU_TYPES: Mapping[str, str] = MappingProxyType({"t4": "aws", "a100": "dgx-ext", "v100": "azure", "quadro": "quad"})
@@ -74,7 +77,7 @@ def read_rates(folder: Path) -> RateProfile:
     n = len(gpus)
     told = columns.get("source", np.full(n, SOURCE))
     rows = told == SOURCE if (told == SOURCE).any() else np.ones(n, bool)
-    together = np.char.lower(columns["consolidated"]) != "false" if "consolidated" in columns else np.ones(n, bool)
+    together = _together(columns)
     return RateProfile(
         columns["job"][rows],
         columns["gpu"][rows],
@@ -82,6 +85,45 @@ def read_rates(folder: Path) -> RateProfile:
         together[rows],
         columns["steps_per_s"][rows],
     )
+
+
+def read_pairs(folder: Path) -> PairProfile | None:
+    """Read ``*throughputs`` of a folder, Parquet or CSV; None without one. Rows without ``co_job`` do not count.
+
+    ``gpu,job,scale_factor,co_job,co_scale,steps_per_s``, and ``consolidated`` and ``source`` as of `read_rates`. Pairs
+    of jobs with different numbers of GPUs are passed over. Raises `InputError`, and `MissingExtra`.
+    """
+    if not _found(folder, PAIRS):
+        return None
+    wanted = {
+        "gpu": TEXT,
+        "job": TEXT,
+        "scale_factor": NUMBER,
+        "co_job": TEXT,
+        "co_scale": NUMBER,
+        "steps_per_s": NUMBER,
+    }
+    columns, _ = load(look(_file(folder, PAIRS)), wanted, False, optional={"consolidated": TEXT, "source": TEXT})
+    rows = (columns["co_job"] != "") & (columns["scale_factor"] == columns["co_scale"])
+    told = columns.get("source")
+    if told is not None and (told == SOURCE).any():
+        rows &= told == SOURCE
+    together = _together(columns)
+    return PairProfile(
+        columns["job"][rows],
+        columns["co_job"][rows],
+        columns["gpu"][rows],
+        columns["scale_factor"][rows].astype(np.int64),
+        together[rows],
+        columns["steps_per_s"][rows],
+    )
+
+
+def _together(columns: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
+    """Whether the GPUs of each row are on one node, as they are where the table does not say."""
+    if "consolidated" not in columns:
+        return np.ones(len(columns["gpu"]), bool)
+    return np.asarray(np.char.lower(columns["consolidated"]) != "false", bool)
 
 
 def read_adaptive(path: Path, workload: int | None = None) -> AdaptiveJobs:
