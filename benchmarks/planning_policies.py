@@ -20,9 +20,10 @@ from perdure.model.cluster import Cluster
 from perdure.scheduling.elastic_policies import elastic_named
 from perdure.simulation.elastic import ElasticResult, replay_elastic
 from perdure.throughput.application import applications, rated_applications
+from perdure.throughput.colocation import colocation
 from perdure.throughput.traits import POLLUX, Traits
 from perdure.traces.gavel import read_steps
-from perdure.traces.profiles import read_adaptive, read_profiles, read_rates
+from perdure.traces.profiles import read_adaptive, read_pairs, read_profiles, read_rates
 
 GAVEL: Mapping[str, str] = {
     "gavel-fifo-blind": "g200-fifo",
@@ -31,6 +32,7 @@ GAVEL: Mapping[str, str] = {
     "gavel-ftf": "g200-finish_time_fairness_perf",
     "gavel-makespan": "g200-min_total_duration_perf",
     "allox": "g200-allox",
+    "gavel-gandiva": "g200-gandiva",
 }
 """Our names of what Gavel's simulator calls so."""
 POLLUX_POLICIES = ("tiresias", "optimus", "pollux")
@@ -46,8 +48,10 @@ def gavel_jobs(data: Path, policy: str) -> ElasticResult:
     jobs = replace(jobs, **kept, steps=jobs.steps[rows])
     known = rated_applications(read_rates(data / "gpu-profiles" / "gavel"), jobs.application.tolist())
     free = dict.fromkeys(known, Traits(0.0, 0.0))
+    measured = read_pairs(data / "gpu-profiles" / "gavel")
+    pairs = None if measured is None else colocation(measured, known)
     cluster = Cluster.parse("12x1:v100 + 12x1:p100 + 12x1:k80")
-    return replay_elastic(jobs, cluster, elastic_named(policy), known, free)
+    return replay_elastic(jobs, cluster, elastic_named(policy), known, free, pairs=pairs)
 
 
 def pollux_jobs(data: Path, policy: str) -> ElasticResult:

@@ -172,8 +172,11 @@ def test_pairs_are_read_from_the_table_beside_the_rates(rated, capsys, kept, fas
     shared_s = json.loads(capsys.readouterr().out)["runs"][0]["makespan_s"]
     (rated / "throughputs.csv").unlink()
     assert asked(rated, "--json", trace="jobs.trace", cluster="1x1:fast", policy="gandiva") == 0
-    turns_s = json.loads(capsys.readouterr().out)["runs"][0]["makespan_s"]
-    assert (shared_s < 0.7 * turns_s) is faster
+    said = json.loads(capsys.readouterr().out)
+    assert (shared_s < 0.7 * said["runs"][0]["makespan_s"]) is faster
+    assert said["assumed_turns"] == ["gandiva"]
+    assert asked(rated, trace="jobs.trace", cluster="1x1:fast", policy="gandiva,gavel-las") == 0
+    assert "has no *throughputs of pairs, so two jobs that share" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_pair_with_no_rate_is_refused(rated, capsys):

@@ -65,6 +65,12 @@ def test_pollux_gives_a_node_to_who_scales_and_leaves_who_restarts(tmp_path, cap
             "GPU type 'B'",
         ),
         ("gavel-las", '{"throughputs": [[1], [NaN]], "workers": [1]}', "job 1: its throughput on GPU type 0 is nan"),
+        ("gavel-las-packed", '{"throughputs": [[1], [1]], "workers": [1]}', "the state has no 'pairs'"),
+        (
+            "gavel-las-packed",
+            '{"throughputs": [[1], [1]], "workers": [1], "pairs": [[0, 2]], "pair_throughputs": [[[1], [1]]]}',
+            "pair 0: jobs 0 and 2 are no two of 2",
+        ),
         ("gavel-las", '{"throughputs": [[1], [0]], "workers": [1]}', "job 1: it runs on no GPU type"),
         ("themis", '{"valuation_1_over_rho_by_gpus": [[0, 2, 1]]}', "bid of app 0"),
         ("pollux", '{"speed_up_inside": [[0, 1]], "speed_up_across": [[0]]}', "are not of the same jobs and GPUs"),
@@ -78,3 +84,13 @@ def test_what_cannot_be_decided_is_one_line(tmp_path, capsys, policy, state, sai
     assert told.out == ""
     assert said in told.err
     assert told.err.count("\n") == 1
+
+
+def test_a_pair_on_one_gpu_shares_it_where_that_is_better_than_turns(tmp_path, capsys):
+    state = {"throughputs": [[4], [2]], "workers": [1], "pairs": [[0, 1]], "pair_throughputs": [[[3.2], [1.8]]]}
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    (answer,) = decided(capsys, tmp_path / "state.json", "--policy", "gavel-las-packed")
+    # Together they keep .8 and .9; the first is alone for as long as makes both equal: .8 x + (1 - x) = .9 x.
+    assert answer["opt_min_normalised"] == pytest.approx(9 / 11)
+    assert answer["norm"] == [4.0, 2.0]
+    assert answer["pair_allocation"][0] == pytest.approx([10 / 11])

@@ -14,13 +14,14 @@ from perdure.model.profiles import AdaptiveJobs, RateProfile
 from perdure.scheduling.elastic_policies import ELASTIC, elastic_named
 from perdure.simulation.elastic import replay_elastic
 from perdure.throughput.application import rated_applications
+from perdure.throughput.colocation import Colocation
 from perdure.throughput.traits import Traits
 from tests.conftest import require
 
 GAVEL = [name for name in ELASTIC if name.startswith("gavel")]
 
 
-@pytest.mark.parametrize("policy", ["gavel-fifo-blind", "allox"])
+@pytest.mark.parametrize("policy", ["gavel-fifo-blind", "allox", "gavel-gandiva"])
 def test_the_average_of_gavels_own_simulator(policy: str, data_dir: Path | None) -> None:
     data = require("data", data_dir, "no golden schedules here")
     assert mean_jct_s(data, policy) == pytest.approx(golden(data, policy), rel=0.005)
@@ -36,14 +37,14 @@ RATES = RateProfile(
 CLUSTER = Cluster.parse("1x2:fast + 1x2:slow")
 
 
-def replayed(policy: str, steps, gpus=None, submit_s=None):
+def replayed(policy: str, steps, gpus=None, submit_s=None, pairs=None):
     n = len(steps)
     asked = np.ones(n, np.int64) if gpus is None else np.array(gpus)
     came_s = np.zeros(n) if submit_s is None else np.array(submit_s)
     names = np.array([str(row) for row in range(n)])
     jobs = AdaptiveJobs(names, came_s, np.full(n, "net"), asked, asked, steps=np.array(steps, float))
     known = rated_applications(RATES, ["net"])
-    return replay_elastic(jobs, CLUSTER, elastic_named(policy), known, {"net": Traits(0.0, 0.0)})
+    return replay_elastic(jobs, CLUSTER, elastic_named(policy), known, {"net": Traits(0.0, 0.0)}, pairs=pairs)
 
 
 @pytest.mark.parametrize("policy", [*GAVEL, "sia"])
@@ -82,3 +83,36 @@ def test_allox_refuses_jobs_of_several_gpus() -> None:
 def test_a_kind_without_rates_is_named() -> None:
     with pytest.raises(InputError, match=r"'bert'.*no rates"):
         rated_applications(RATES, ["bert"])
+
+
+def kept(part: float) -> Colocation:
+    """What is left to each of two, whichever GPUs they share."""
+    return Colocation({(kind, gpus, True, "net", "net"): part for kind in ("fast", "slow") for gpus in (1, 2)})
+
+
+PACKED = ["gavel-las-packed", "gavel-ftf-packed", "gavel-makespan-packed", "gavel-fifo-packed"]
+
+
+@pytest.mark.parametrize("policy", [*PACKED, "gavel-gandiva"])
+def test_pairs_that_gain_end_sooner_and_count_for_half(policy: str) -> None:
+    alone = replayed(policy, [20_000.0] * 8)
+    shared = replayed(policy, [20_000.0] * 8, pairs=kept(0.95))
+    assert shared.end_s.max() < 0.8 * alone.end_s.max()
+    assert shared.gpu_s.sum() < 0.8 * alone.gpu_s.sum()
+
+
+@pytest.mark.parametrize("policy", PACKED)
+@pytest.mark.parametrize("part", [0.5, 0.0])
+def test_pairs_that_do_not_gain_or_do_not_fit_never_share(policy: str, part: float) -> None:
+    steps = [20_000.0 + 100 * row for row in range(8)]
+    assert replayed(policy, steps, pairs=kept(part)).end_s.tolist() == replayed(policy, steps).end_s.tolist()
+
+
+def test_gandiva_in_gavel_shares_even_at_a_loss_but_nothing_where_all_fit() -> None:
+    steps = [20_000.0 + 100 * row for row in range(8)]
+    slow, alone = (replayed("gavel-gandiva", steps, pairs=kept(part)) for part in (0.45, 0.0))
+    assert slow.gpu_s.sum() > 1.02 * alone.gpu_s.sum()
+    few = [20_000.0] * 4
+    assert (
+        replayed("gavel-gandiva", few, pairs=kept(0.9)).end_s.tolist() == replayed("gavel-gandiva", few).end_s.tolist()
+    )

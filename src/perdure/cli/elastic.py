@@ -21,7 +21,7 @@ from perdure.errors import ConfigError, InputError
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs
 from perdure.model.table import JobTable
-from perdure.scheduling.elastic_policies import elastic_named
+from perdure.scheduling.elastic_policies import SHARING, elastic_named
 from perdure.simulation.elastic import replay_elastic
 from perdure.simulation.elastic_metrics import ElasticMetrics
 from perdure.simulation.failures import Failures
@@ -33,6 +33,7 @@ from perdure.throughput.traits import POLLUX, PUBLISHED, Traits
 from perdure.traces.gavel import is_gavel, read_steps
 from perdure.traces.profiles import (
     GPU_TYPES,
+    PAIRS,
     RATES,
     has_rates,
     is_pollux,
@@ -75,8 +76,10 @@ def compare_elastic(
             for policy in chosen
         ]
     unpublished = sorted(set(known) - set(traits))
+    in_turns = [name for name in policies if name in SHARING] if pairs is None else []
     if as_json:
-        print_json("whatif-elastic", 1, runs=[each.to_json() for each in found], assumed_restarts=unpublished)
+        runs = [each.to_json() for each in found]
+        print_json("whatif-elastic", 1, runs=runs, assumed_restarts=unpublished, assumed_turns=in_turns)
         return 0
     print_table(FIGURES, map(_figures, found), wide=wide)
     for each in found:
@@ -85,6 +88,9 @@ def compare_elastic(
             print_line(
                 f"{each.policy}: in {each.rounds_cut} rounds the solver ran out of time, {far} from the best plan."
             )
+    if in_turns:
+        where = f"{profiles} has no *{PAIRS} of pairs"
+        print_line(f"{', '.join(in_turns)}: {where}, so two jobs that share GPUs are taken to take turns.")
     if unpublished:
         print_line(f"A restart of {', '.join(unpublished)} is taken to last 30 s.")
     return 0

@@ -6,13 +6,16 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from perdure.cli.options import AsJson
 from perdure.cli.output import print_json, print_line
 from perdure.errors import InputError
+
+if TYPE_CHECKING:
+    from perdure.scheduling.gavel import Floats, GavelRound
 
 MAX_STATE_BYTES = 64 << 20
 State = Mapping[str, Any]
@@ -26,7 +29,8 @@ def plan(
         ),
     ],
     policy: Annotated[
-        str, typer.Option(metavar="NAME", help="sia, gavel-las, gavel-water, themis, pollux or goodput.")
+        str,
+        typer.Option(metavar="NAME", help="sia, gavel-las, gavel-las-packed, gavel-water, themis, pollux or goodput."),
     ],
     as_json: AsJson = False,
 ) -> int:
@@ -34,10 +38,12 @@ def plan(
 
     A state is what one round of the policy looks at. sia: goodput_matrix (a row for each job), configs_nodes_gpus_type,
     capacity (GPUs by type), lambda_, p. gavel-las and gavel-water: throughputs, workers, and if not 1 scale_factors and
-    weights. themis: valuation_1_over_rho_by_gpus, for each app the value of no GPU, one, two and so on. pollux:
-    nodes, gpus_per_node, speed_up_inside and speed_up_across (for each job that of no GPU, one and so on, on one node
-    and on several), and if told current (GPUs of each node, for each job), kept (of the time of a job that restarts)
-    and seed. goodput: alpha_c, beta_c, alpha_n, beta_n, alpha_r, beta_r, gamma, m, accum, nodes, gpus, phi, M0.
+    weights. gavel-las-packed: the same, pairs (two jobs each, from 0) and pair_throughputs (for each pair those of the
+    first and of the second by GPU type, 0 where they do not run together). themis: valuation_1_over_rho_by_gpus, for
+    each app the value of no GPU, one, two and so on. pollux: nodes, gpus_per_node, speed_up_inside and speed_up_across
+    (for each job that of no GPU, one and so on, on one node and on several), and if told current (GPUs of each node,
+    for each job), kept (of the time of a job that restarts) and seed. goodput: alpha_c, beta_c, alpha_n, beta_n,
+    alpha_r, beta_r, gamma, m, accum, nodes, gpus, phi, M0.
 
     Exit codes: 0 decided, 2 usage, or a state that cannot be read.
     """
@@ -114,27 +120,44 @@ def _sia(state: State) -> dict[str, Any]:
 
 def _gavel(solve: str) -> Callable[[State], dict[str, Any]]:
     def decided(state: State) -> dict[str, Any]:
-        import numpy as np
-
         from perdure.scheduling import gavel
 
-        def column(name: str) -> Any:
-            return np.array(state[name], float) if state.get(name) is not None else None
-
-        cluster = gavel.GavelRound.of(
-            np.array(state["throughputs"], float),
-            np.array(state["workers"], float),
-            column("scale_factors"),
-            column("weights"),
-        )
+        cluster = _gavel_round(state)
         found = gavel.water_filling(cluster) if solve == "water" else gavel.least_attained(cluster)
-        return {
-            "opt_min_normalised": found.value,
-            "norm": gavel.equal_share(cluster).tolist(),
-            "allocation": found.fractions.tolist(),
-        }
+        return _gavel_answer(cluster, found.value, found.fractions)
 
     return decided
+
+
+def _gavel_packed(state: State) -> dict[str, Any]:
+    import numpy as np
+
+    from perdure.scheduling.gavel_packed import PackedRound, least_attained
+
+    cluster = _gavel_round(state)
+    pairs = np.array(state["pairs"], np.int64).reshape(-1, 2)
+    together = np.array(state["pair_throughputs"], float).reshape(len(pairs), 2, len(cluster.workers))
+    found, jobs = least_attained(PackedRound(cluster, pairs, together)), len(cluster.throughput)
+    answer = _gavel_answer(cluster, found.value, found.fractions[:jobs])
+    return {**answer, "pair_allocation": found.fractions[jobs:].tolist()}
+
+
+def _gavel_round(state: State) -> GavelRound:
+    import numpy as np
+
+    from perdure.scheduling.gavel import GavelRound
+
+    def column(name: str) -> Any:
+        return np.array(state[name], float) if state.get(name) is not None else None
+
+    throughput, workers = np.array(state["throughputs"], float), np.array(state["workers"], float)
+    return GavelRound.of(throughput, workers, column("scale_factors"), column("weights"))
+
+
+def _gavel_answer(cluster: GavelRound, value: float, fractions: Floats) -> dict[str, Any]:
+    from perdure.scheduling.gavel import equal_share
+
+    return {"opt_min_normalised": value, "norm": equal_share(cluster).tolist(), "allocation": fractions.tolist()}
 
 
 def _themis(state: State) -> dict[str, Any]:
@@ -188,6 +211,7 @@ def _goodput(state: State) -> dict[str, Any]:
 POLICIES: Mapping[str, Callable[[State], dict[str, Any]]] = {
     "sia": _sia,
     "gavel-las": _gavel("las"),
+    "gavel-las-packed": _gavel_packed,
     "gavel-water": _gavel("water"),
     "themis": _themis,
     "pollux": _pollux,

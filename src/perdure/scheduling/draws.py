@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 _MASK = (1 << 64) - 1
+_SMALL = 21  # values: of more, a sample is drawn by places that have not come yet
 
 
 def uniform(seed: int, row: int, what: int) -> float:
@@ -51,6 +54,23 @@ class PythonDraws:
             drawn = int.from_bytes(self._twister.bytes(4), "little") >> (32 - bits)
             if drawn < bound:
                 return drawn
+
+    def two_of(self, values: Sequence[int]) -> tuple[int, int]:
+        """Two that differ in their places, as `random.sample` takes them.
+
+        >>> draws = PythonDraws(0)
+        >>> draws.two_of(range(10)), draws.two_of(range(100))
+        ((6, 9), (5, 33))
+        """
+        count, left = len(values), list(values)
+        first = self.below(count)
+        if count <= _SMALL:
+            found, left[first] = left[first], left[-1]
+            return found, left[self.below(count - 1)]
+        second = self.below(count)
+        while second == first:
+            second = self.below(count)
+        return left[first], left[second]
 
     def shuffle(self, values: list[int]) -> None:
         """In place."""

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from perdure.errors import ConfigError
-from perdure.scheduling import gavel
+from perdure.scheduling import gavel, gavel_packed
 from perdure.scheduling import gavel_objectives as objectives
+from perdure.scheduling import gavel_packing as packing
 from perdure.scheduling.elastic import ElasticPolicy
 from perdure.scheduling.gandiva import Gandiva
 from perdure.scheduling.gavel_policy import Gavel
@@ -35,6 +36,11 @@ ELASTIC: Mapping[str, Callable[[], ElasticPolicy]] = MappingProxyType(
         "gavel-cost": lambda: Gavel("gavel-cost", objectives.cheapest),
         "gavel-fifo": lambda: Gavel("gavel-fifo", objectives.first_come),
         "gavel-fifo-blind": lambda: Gavel("gavel-fifo-blind", objectives.KeptTypes(), blind=True, only_granted=True),
+        "gavel-las-packed": lambda: Gavel("gavel-las-packed", packing.PackedSnapshot(gavel_packed.least_attained)),
+        "gavel-ftf-packed": lambda: Gavel("gavel-ftf-packed", packing.FinishTimeFairness()),
+        "gavel-makespan-packed": lambda: Gavel("gavel-makespan-packed", packing.makespan),
+        "gavel-fifo-packed": lambda: Gavel("gavel-fifo-packed", packing.first_come),
+        "gavel-gandiva": lambda: Gavel("gavel-gandiva", packing.RandomPairs()),
         "gandiva": Gandiva,
         "pollux": Pollux,
         "themis": Themis,
@@ -43,6 +49,10 @@ ELASTIC: Mapping[str, Callable[[], ElasticPolicy]] = MappingProxyType(
         "allox": lambda: Gavel("allox", objectives.AlloX()),
     }
 )
+
+
+SHARING = frozenset(name for name in ELASTIC if name.endswith(("-packed", "gandiva")))
+"""Those under which two jobs may share GPUs."""
 
 
 def elastic_named(name: str) -> ElasticPolicy:

@@ -6,6 +6,7 @@ sections 3 and 4; details after its public code.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_matrix, eye, hstack, kron, vstack
 
 from perdure.errors import InputError
-from perdure.scheduling.interior import Fractions, raise_lowest, reach
+from perdure.scheduling.interior import raise_lowest, reach
 
 Floats = NDArray[np.float64]
 SLACK = 1e-7  # relative: what a solver's tolerance may hide
@@ -121,35 +122,56 @@ def finish_time_fairness(cluster: GavelRound, spent_s: Floats, steps_left: Float
     with its equal share from the start. All (n_jobs,). A rho can be had if the throughputs that it asks for can; by
     Newton's method on how far they can, within an interval.
     """
+
+    def reached(rho: float) -> Reached:
+        found = raise_lowest(cluster.throughput * needed(rho)[:, None], cluster.scale, cluster.workers)
+        return Reached(found.level, (cluster.throughput * found.x).sum(axis=1), found.price)
+
+    def needed(rho: float) -> Floats:
+        return part_needed(rho, spent_s, steps_left, alone_s)
+
     low = float(np.max(spent_s / alone_s))
-    rho = high = float(np.max((spent_s + steps_left / _even(cluster)) / alone_s))
-    found = _reached(cluster, spent_s, steps_left, alone_s, rho)
+    high = float(np.max((spent_s + steps_left / even(cluster)) / alone_s))
+    rho = smallest_rho(reached, low, high, alone_s / steps_left)
+    gain = cluster.throughput * needed(rho)[:, None]
+    return Allocation(rho, raise_lowest(gain, cluster.scale, cluster.workers, centred=True).x)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far what a rho asks for can be had: 1 is just so; throughput and price of each job there (n_jobs,)."""
+
+    level: float
+    throughput: Floats
+    price: Floats
+
+
+def part_needed(rho: float, spent_s: Floats, steps_left: Floats, alone_s: Floats) -> Floats:
+    """What a job's throughput is to be multiplied by (n_jobs,), so that 1 is what a rho asks for."""
+    return np.asarray(np.maximum(rho * alone_s - spent_s, 1e-9 * alone_s) / steps_left, float)
+
+
+def smallest_rho(reached: Callable[[float], Reached], low: float, high: float, steepness: Floats) -> float:
+    """The smallest rho between `low` and `high` that can be had; `steepness` (n_jobs,) is how its needs grow."""
+    rho, found = high, reached(high)
     while high - low > 1e-7 * high:
-        slope = float(found.price @ ((cluster.throughput * found.x).sum(axis=1) * alone_s / steps_left))
+        slope = float(found.price @ (found.throughput * steepness))
         rho += (1.0 - found.level) / slope if slope > 0 else 0.0
         if not low < rho < high:
             rho = (low + high) / 2
-        found = _reached(cluster, spent_s, steps_left, alone_s, rho)
+        found = reached(rho)
         if found.level >= 1.0 - 1e-7:
             high = rho
         else:
             low = rho
         if abs(found.level - 1.0) < 1e-7:
             break
-    return Allocation(high, _reached(cluster, spent_s, steps_left, alone_s, high, centred=True).x)
+    return high
 
 
-def _even(cluster: GavelRound) -> Floats:
+def even(cluster: GavelRound) -> Floats:
     """Throughput (n_jobs,) with a share of each type that all jobs can have at once."""
     return np.asarray(cluster.throughput @ (cluster.workers / (cluster.scale.sum() + cluster.workers.sum())), float)
-
-
-def _reached(
-    cluster: GavelRound, spent_s: Floats, steps_left: Floats, alone_s: Floats, rho: float, *, centred: bool = False
-) -> Fractions:
-    """How far the throughputs that a rho asks for can be had: 1 is just so."""
-    part = np.maximum(rho * alone_s - spent_s, 1e-9 * alone_s) / steps_left
-    return raise_lowest(cluster.throughput * part[:, None], cluster.scale, cluster.workers, centred=centred)
 
 
 def total_throughput(cluster: GavelRound) -> Allocation:

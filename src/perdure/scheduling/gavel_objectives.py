@@ -54,23 +54,33 @@ def cheapest(asked: FractionRequest) -> Floats:
 
 
 @dataclass(slots=True)
-class FinishTimeFairness:
-    """The largest rho is as small as can be. The time that a job would have taken alone adds up as shares change."""
+class AloneTime:
+    """The time that each job would take with its equal share from the start; it adds up as shares change."""
 
-    _alone_s: dict[int, float] = field(default_factory=dict)
+    _so_far_s: dict[int, float] = field(default_factory=dict)
     _before: dict[int, tuple[float, float]] = field(
         default_factory=dict
     )  # steps left, and throughput of an equal share
 
     def __call__(self, asked: FractionRequest) -> Floats:
+        """Seconds (n_jobs,), what is left included."""
         left, share = asked.left, gavel.equal_share(asked.cluster)
         for row, now_left in zip(asked.rows, left.tolist(), strict=True):
             was_left, was_share = self._before.get(row, (now_left, 1.0))
-            self._alone_s[row] = self._alone_s.get(row, 0.0) + max(was_left - now_left, 0.0) / was_share
+            self._so_far_s[row] = self._so_far_s.get(row, 0.0) + max(was_left - now_left, 0.0) / was_share
         self._before = dict(zip(asked.rows, zip(left.tolist(), share.tolist(), strict=True), strict=True))
+        return np.array([self._so_far_s[row] for row in asked.rows]) + left / share
+
+
+@dataclass(slots=True)
+class FinishTimeFairness:
+    """The largest rho is as small as can be."""
+
+    _alone: AloneTime = field(default_factory=AloneTime)
+
+    def __call__(self, asked: FractionRequest) -> Floats:
         spent_s = np.array([asked.view.now_s - job.submit_s for job in asked.jobs])
-        alone_s = np.array([self._alone_s[row] for row in asked.rows]) + left / share
-        return gavel.finish_time_fairness(asked.cluster, spent_s, left, alone_s).fractions
+        return gavel.finish_time_fairness(asked.cluster, spent_s, asked.left, self._alone(asked)).fractions
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ section 5; details after its public simulator.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -35,16 +35,20 @@ class FractionRequest:
         return np.array([job.work * max(job.left, 1e-12) for job in self.jobs])
 
 
+Unit = tuple[int, ...]
+"""A job by its row, or two that share GPUs, the smaller row first."""
+
+
 class Objective(Protocol):
     """What the fractions of time are to make best. An object is of one run: it may remember."""
 
-    def __call__(self, asked: FractionRequest, /) -> Floats:
-        """Fractions (n_jobs, n_types)."""
+    def __call__(self, asked: FractionRequest, /) -> Floats | Mapping[Unit, Floats]:
+        """Fractions (n_jobs, n_types), or where jobs share GPUs those of each unit (n_types,)."""
 
 
 @dataclass(slots=True)
 class _Account:
-    """What a job was to get and got since fractions were last computed, by GPU type (n_types,)."""
+    """What a unit was to get and got since fractions were last computed, by GPU type (n_types,)."""
 
     received_s: Floats
     lacks_s: Floats  # over all of its time: what it should have received and did not
@@ -58,7 +62,8 @@ class Gavel:
     A job runs on the GPUs that it asks for, with its batch; in a round on GPUs of one type. Types are filled one after
     the other, the fastest first, with those jobs first that lack most: by fraction over time received, then what they
     lack, then fraction. GPUs to spare go to whoever can use them. With `blind` all types count as equal, and their
-    order is drawn in each round.
+    order is drawn in each round. Two jobs that share GPUs have a fraction of their own, and wait for their turn like
+    any job.
     """
 
     name: str
@@ -69,7 +74,7 @@ class Gavel:
     reset_s: float = 1920.0
     adaptive: bool = False
     seed: int = 0
-    _accounts: dict[int, _Account] = field(default_factory=dict)
+    _accounts: dict[Unit, _Account] = field(default_factory=dict)
     _last_s: float = 0.0
     _computed_s: float | None = None
     _changed: bool = True
@@ -86,25 +91,30 @@ class Gavel:
         plan: dict[int, Share] = {}
         for place in self._order(view):
             kind, given = view.types[place], list[int]()
-            for row in self._lacking(view, place):
-                gpus = view.jobs[row].asked_gpus
-                if row not in plan and sum(given) + gpus <= kind.gpus and is_placed([*given, gpus], kind):
+            for unit in self._lacking(view, place):
+                gpus = view.jobs[unit[0]].asked_gpus
+                if any(row in plan for row in unit) or sum(given) + gpus > kind.gpus:
+                    continue
+                if is_placed([*given, gpus], kind):
                     given.append(gpus)
-                    plan[row] = share_of(gpus, place, kind)
-        return {row: share for row, share in plan.items() if self._accounts[row].fraction is not None}
+                    for row, other in zip(unit, unit[1:] + unit[:1], strict=True):
+                        plan[row] = share_of(gpus, place, kind)._replace(shared_with=None if other == row else other)
+        return {row: share for row, share in plan.items() if self._accounts[row,].fraction is not None}
 
     def _note(self, view: ElasticView) -> None:
         """Who came and went, and what each received in the round that is over."""
-        gone = self._accounts.keys() - view.jobs.keys()
-        come = view.jobs.keys() - self._accounts.keys()
+        known = {row for unit in self._accounts for row in unit}
+        gone, come = known - view.jobs.keys(), view.jobs.keys() - known
         self._changed |= bool(gone or come)
-        for row in gone:
-            del self._accounts[row]
+        for unit in [unit for unit in self._accounts if gone.intersection(unit)] if gone else []:
+            del self._accounts[unit]
         for row, job in view.jobs.items():
             if row in come:
-                self._accounts[row] = self._new(len(view.types))
+                self._accounts[row,] = self._new(len(view.types))
             elif job.share is not None:
-                self._accounts[row].received_s[job.share.gpu_type] += view.now_s - self._last_s
+                unit = (row,) if job.share.shared_with is None else (row, job.share.shared_with)
+                if unit in self._accounts:  # of a pair once; one whose partner is gone ran alone for the rest
+                    self._accounts[unit].received_s[job.share.gpu_type] += view.now_s - self._last_s
         self._last_s = view.now_s
 
     def _new(self, types: int) -> _Account:
@@ -113,14 +123,18 @@ class Gavel:
     def _compute(self, view: ElasticView) -> None:
         rows = list(view.jobs)
         passed_s = 0.0 if self._computed_s is None else view.now_s - self._computed_s
-        for row in rows:
-            account = self._accounts[row]
+        for account in self._accounts.values():
             due_s = 0.0 if account.fraction is None else account.fraction * passed_s
             account.lacks_s += due_s - (account.received_s - self.round_s / 2)
             account.received_s[:] = self.round_s / 2
-        fractions = self.objective(FractionRequest(view, rows, self._cluster(view, rows)))
-        for row, fraction in zip(rows, fractions, strict=True):
-            self._accounts[row].fraction = fraction
+        found = self.objective(FractionRequest(view, rows, self._cluster(view, rows)))
+        if not isinstance(found, Mapping):
+            found = {(row,): fraction for row, fraction in zip(rows, found, strict=True)}
+        self._accounts = {unit: account for unit, account in self._accounts.items() if len(unit) == 1}
+        for unit, fraction in found.items():
+            if unit not in self._accounts:
+                self._accounts[unit] = self._new(len(view.types))
+            self._accounts[unit].fraction = fraction
         self._computed_s, self._changed = view.now_s, False
 
     def _cluster(self, view: ElasticView, rows: Sequence[int]) -> GavelRound:
@@ -136,16 +150,16 @@ class Gavel:
             self._draw.shuffle(places)
         return places
 
-    def _lacking(self, view: ElasticView, place: int) -> Sequence[int]:
-        """Jobs that may run on this type, most lacking first."""
+    def _lacking(self, view: ElasticView, place: int) -> Sequence[Unit]:
+        """Units that may run on this type, most lacking first."""
         ranked = []
-        for row, account in self._accounts.items():
-            if np.isinf(view.jobs[row].alone_s[place]):
+        for unit, account in self._accounts.items():
+            if any(np.isinf(view.jobs[row].alone_s[place]) for row in unit):
                 continue
             fraction = 0.0 if account.fraction is None else float(account.fraction[place])
-            if fraction > 0 or not self.only_granted:
+            if fraction > 0 or (len(unit) == 1 and not self.only_granted):
                 ranked.append(
-                    (fraction / float(account.received_s[place]), float(account.lacks_s[place]), fraction, row)
+                    (fraction / float(account.received_s[place]), float(account.lacks_s[place]), fraction, unit)
                 )
         ranked.sort(key=lambda entry: entry[:3], reverse=True)
-        return [row for *_, row in ranked]
+        return [unit for *_, unit in ranked]
