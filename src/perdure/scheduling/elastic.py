@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from perdure.errors import ConfigError
@@ -160,6 +161,11 @@ def only_type(view: ElasticView, policy: str) -> GpuType:
         names = ", ".join(kind.name for kind in view.types)
         raise ConfigError(f"--policy {policy}", f"it plans for one GPU type, not for {names}", "Name one in --cluster")
     return view.types[0]
+
+
+def types_for(view: ElasticView, job: ElasticJob) -> list[int]:
+    """Places of the GPU types that a job runs on, the fastest first."""
+    return [place for place in view.fastest_first if isfinite(job.alone_s[place])]
 
 
 def place_on_freest(free: list[int], gpus: int) -> tuple[tuple[int, int], ...]:

@@ -16,6 +16,7 @@ from perdure.scheduling import gavel_packing as packing
 from perdure.scheduling.elastic import ElasticPolicy
 from perdure.scheduling.gandiva import Gandiva
 from perdure.scheduling.gavel_policy import Gavel
+from perdure.scheduling.mesos import Mesos
 from perdure.scheduling.optimus import Optimus
 from perdure.scheduling.pollux import Pollux
 from perdure.scheduling.sia_policy import Sia
@@ -45,6 +46,7 @@ ELASTIC: Mapping[str, Callable[[], ElasticPolicy]] = MappingProxyType(
         "pollux": Pollux,
         "themis": Themis,
         "tiresias": Tiresias,
+        "mesos": Mesos,
         "optimus": Optimus,
         "allox": lambda: Gavel("allox", objectives.AlloX()),
     }

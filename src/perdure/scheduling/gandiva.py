@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.scheduling.elastic import ElasticJob, ElasticView, GpuType, Plan, Share
+from perdure.scheduling.elastic import ElasticJob, ElasticView, GpuType, Plan, Share, types_for
 
 Counts = NDArray[np.int64]
 TRIED_NODES = 4  # with most idle GPUs, to be cleared for a job
@@ -218,11 +218,11 @@ class Gandiva:
         new = sorted((job.submit_s, row) for row, job in view.jobs.items() if row not in homes.of)
         for _, row in new:
             job = view.jobs[row]
-            home = homes.find(job.asked_gpus, _kinds_for(view, job))
+            home = homes.find(job.asked_gpus, types_for(view, job))
             if home is not None and homes.crowd(home) and self._small:
                 for grown in list(self._small):
                     self._shrink(grown)
-                home = homes.find(job.asked_gpus, _kinds_for(view, job))
+                home = homes.find(job.asked_gpus, types_for(view, job))
             if home is not None:
                 homes.settle(row, home)
                 self._quiet_s = view.now_s
@@ -230,7 +230,7 @@ class Gandiva:
     def _spread_out(self, view: ElasticView, homes: Homes) -> None:
         """Move jobs from crowded GPUs to idle ones, and jobs on several nodes onto one."""
         for row in sorted(homes.of, key=lambda row: self._last_ran_s.get(row, -1.0)):
-            home, kinds = homes.of[row], _kinds_for(view, view.jobs[row])
+            home, kinds = homes.of[row], types_for(view, view.jobs[row])
             crowded = homes.crowd(home) > 1
             if not (crowded or home.spreads) or not homes.idle(kinds):
                 continue
@@ -254,7 +254,7 @@ class Gandiva:
             gpus = len(home.gpus)
             if gpus == 1 or (homes.crowd(home) == 1 and not home.spreads):
                 continue
-            for kind in _kinds_for(view, view.jobs[row]):
+            for kind in types_for(view, view.jobs[row]):
                 if gpus > view.types[kind].gpus_per_node or not (homes.idle([kind]) or home.spreads):
                     continue
                 by_idle = np.argsort(-(homes.load[kind] == 0).sum(axis=1), kind="stable").tolist()
@@ -271,7 +271,7 @@ class Gandiva:
         for each in sorted(smaller, key=lambda each: len(homes.of[each].gpus)):
             if int((homes.load[kind][node] == 0).sum()) >= gpus:
                 break
-            there = homes.find(len(homes.of[each].gpus), _kinds_for(view, view.jobs[each]), without=(kind, node))
+            there = homes.find(len(homes.of[each].gpus), types_for(view, view.jobs[each]), without=(kind, node))
             if there is not None and homes.crowd(there) == 0 and not there.spreads:
                 moved[each] = homes.of[each]
                 homes.settle(each, there)
@@ -342,11 +342,6 @@ class Gandiva:
         for row in plan:
             self._last_ran_s[row] = view.now_s
         return plan
-
-
-def _kinds_for(view: ElasticView, job: ElasticJob) -> list[int]:
-    """GPU types that a job runs on, the fastest first."""
-    return [kind for kind in view.fastest_first if np.isfinite(job.alone_s[kind])]
 
 
 def _most_gpus(job: ElasticJob) -> int:
