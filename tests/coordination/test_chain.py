@@ -404,7 +404,7 @@ def test_an_equal_fault_is_one_up_to_the_end_of_the_window(later_s, is_one):
 
 
 def test_of_too_many_budgets_the_one_that_was_charged_longest_ago_goes():
-    spent = {f"node:n{i}": (float((i * 7919) % MAX_BUDGETS),) for i in range(MAX_BUDGETS)}
+    spent: dict[str, tuple[float, ...]] = {f"node:n{i}": (float((i * 7919) % MAX_BUDGETS),) for i in range(MAX_BUDGETS)}
     (oldest,) = (key for key, times in spent.items() if times == (1234.0,))
     spent = {key: (0.0, *times) if times[0] > 1234 or key == oldest else (1.0, 99999.0) for key, times in spent.items()}
     handlers = Bench({Component.RESOURCE_MANAGER: replace(drain(), charges=("job:1",))})

@@ -5,6 +5,7 @@ given. A key or a cluster may be given as a value or as a column of another tabl
 """
 
 import sys
+from types import FrameType
 
 from sqlalchemy import Delete, Select, Update
 from sqlalchemy.sql import operators
@@ -101,11 +102,12 @@ def _tables(froms):
 
 def _is_asked_by_the_product():
     """Neither by a test nor by a migration, which are about all that is there."""
-    frame = sys._getframe()  # what `inspect.stack` reads of every file takes longer than all else here
-    while frame := frame.f_back:
+    frame: FrameType | None = sys._getframe()  # `inspect.stack` reads files, which takes longer than all else here
+    while frame is not None:
         name = frame.f_code.co_filename
         if "/perdure/" in name and "/tests/" not in name:
             return "/migrations/" not in name
         if "/tests/" in name and not name.endswith(("clusters_apart.py", "conftest.py", "new_database.py")):
             return False
+        frame = frame.f_back
     return False

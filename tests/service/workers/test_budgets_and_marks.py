@@ -1,4 +1,4 @@
-"""Of the budgets of retries the one with the least room is told, and of a job's failures the last one's marks are used."""
+"""The budget with the least room is told, and of a job's failures the last one's marks are used."""
 
 from collections.abc import Sequence
 from pathlib import Path
