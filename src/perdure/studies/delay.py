@@ -80,7 +80,7 @@ class DelayStudy:
 def delay(
     n_jobs: int = 60_000,
     load: float = 0.65,
-    seeds: int = 2,
+    seeds: int = 10,
     cluster: str = "321x2+231x8",
     rack_nodes: int = 24,
     placement: str = "spread-ladder",

@@ -91,7 +91,7 @@ class RetryStudy:
 def retry(
     n_jobs: int = 50_000,
     loads: Sequence[float] = (0.9,),
-    seeds: int = 3,
+    seeds: int = 10,
     nodes: int = 200,
     failing: float = SHARE_FAILING,
     classifier: tuple[float, float] = CLASSIFIER,

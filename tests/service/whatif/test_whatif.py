@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import html
 import io
 import json
@@ -20,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure import __version__
 from perdure.errors import InputError
 from perdure.installation import install_command
 from perdure.model.cluster import Cluster
@@ -46,7 +48,7 @@ from perdure.service.whatif.worker import compare, compared
 from perdure.simulation.failures import FAILURE_WORDS
 from perdure.simulation.policy_file import is_policy_file
 from perdure.simulation.report import TITLES
-from perdure.simulation.restart_cost import PUBLISHED
+from perdure.simulation.restart_cost import PUBLISHED, restart_cost
 from perdure.simulation.simulate import simulate
 from perdure.simulation.sweep import Setting, cases, sweep
 from perdure.traces.read import read
@@ -137,6 +139,8 @@ def test_all_that_is_offered_can_be_asked(place):
         ({"format": "excel"}, "not a form of trace"),
         ({"seeds": 21}, "less than or equal"),
         ({"load": -1}, "greater than"),
+        ({"preemption_cost": "dear"}, "'dear' is not a cost"),
+        ({"preemption_cost": "8:30,1:7,60"}, "is not a cost"),
         ({"upload": "../../etc/passwd"}, "match pattern"),
         ({"upload": "0" * 16}, "no such trace is at hand"),
         ({"rates": "0" * 16}, "no trace that they are of"),
@@ -154,15 +158,23 @@ def test_what_cannot_be_asked_is_refused_at_once_in_words(place, said, words):
 
 def test_the_form_says_the_same_as_the_command_line(place):
     browser = logged_in(place)
-    form = {"cluster": "2x8", "policy": ["fifo", "las-2d"], "retry": ["never"], "load": "0.8", "seeds": "3"}
+    form = {
+        "cluster": "2x8", "policy": ["fifo", "las-2d"], "retry": ["never"], "load": "0.8", "seeds": "3",
+        "preemption_cost": "1:7,20",
+    }  # fmt: skip
     answer = browser.post("/do/whatif", data=form)
     assert answer.status_code == 303
     (found,) = place.queue.store.all()
     assert answer.headers["location"] == f"/whatif/{found.id}"
     text = browser.get(answer.headers["location"]).text
-    assert "perdure whatif TRACE --cluster 2x8 --policy fifo,las-2d --retry never --load 0.8 --seeds 3" in text
+    assert (
+        "perdure whatif TRACE --cluster 2x8 --policy fifo,las-2d --retry never --load 0.8 --seeds 3 "
+        "--preemption-cost 1:7,20" in text
+    )
+    assert "1:7,20 s" in text
     again = browser.get(f"/whatif?like={found.id}").text
     assert re.search(r'value="las-2d" checked', again)
+    assert 'name="preemption_cost" value="1:7,20"' in again
     assert not re.search(r'value="srtf" checked', again)
 
 
@@ -398,6 +410,26 @@ def test_an_upload_is_simulated_as_the_command_would(working, tmp_path):
     assert pictures[0] != pictures[1]
     for name in ("tokens", "..%2f..", "comparison.json"):
         assert mira.get(f"{answer}/pictures/{name}/light").status_code == 404
+
+
+def test_a_preemption_costs_what_was_asked_and_the_answer_says_what_it_was_made_of(working, tmp_path):
+    mira = working.client(working.mira)
+    upload = send(mira, packed(ROWS), "nightly.csv.gz").json()["id"]
+    found = awaited(mira, asked(mira, upload=upload, policies=["fifo", "srtf"], preemption_cost="500")["id"])
+    assert found["stage"] == "done", found
+    (tmp_path / "jobs.csv").write_text(ROWS)
+    table = read(tmp_path / "jobs.csv").table
+    means = {}
+    for cost in (PUBLISHED, restart_cost("500")):
+        result = simulate(table, Cluster.parse("2x8"), "srtf", cost=cost)
+        means[cost] = float((result.end_s - table.submit_s).mean())
+    assert found["summary"]["compared"][1]["jct_s"]["mean"] == pytest.approx(means[restart_cost("500")])
+    assert means[PUBLISHED] != means[restart_cost("500")]
+    made = mira.get(f"{WHATIF}/comparisons/{found['id']}/result").json()["manifest"]
+    assert made["command"] == "perdure whatif trace --cluster 2x8 --policy fifo,srtf --preemption-cost 500"
+    assert (made["version"], made["seeds"]) == (__version__, [0])
+    assert made["inputs"][0]["sha256"] in {hashlib.sha256(ROWS.encode()).hexdigest(),
+                                           hashlib.sha256(packed(ROWS)).hexdigest()}  # fmt: skip
 
 
 def test_the_sites_own_history_is_simulated(working):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,6 +12,7 @@ from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.registry import COUNT, PLACEMENTS, placement_named
 from perdure.scheduling.policies import POLICIES, policy_named
 from perdure.simulation.failures import model_named
+from perdure.simulation.restart_cost import PUBLISHED, RestartCost, restart_cost
 from perdure.simulation.retries import retry_named
 from perdure.simulation.sweep import RECORDED
 from perdure.traces.read import FORMATS
@@ -47,6 +49,10 @@ class ComparisonQuestion(BaseModel):
         default=None, description="null: jobs come as recorded"
     )
     seeds: Annotated[int, Field(ge=1, le=MAX_SEEDS, strict=True)] = 1
+    preemption_cost: Annotated[str, Field(min_length=1, max_length=60)] | None = Field(
+        default=None,
+        description="Seconds that a preempted job takes to go on: 30, or by its GPUs 1:7,8:30,60; null: as published",
+    )
     skip_bad: bool = Field(
         default=False, strict=True, description="Leave bad rows and too wide jobs out, and count them"
     )
@@ -55,6 +61,23 @@ class ComparisonQuestion(BaseModel):
     def runs(self) -> int:
         """How many simulations it takes."""
         return len(self.policies) * len(self.retries) * self.seeds
+
+    @property
+    def cost(self) -> RestartCost:
+        """What a preemption costs. Raises `InputError`."""
+        return PUBLISHED if self.preemption_cost is None else restart_cost(self.preemption_cost)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The same as options of `perdure whatif`, those apart that are left as they are."""
+        usual = ComparisonQuestion(cluster=self.cluster, policies=self.policies)
+        given = {
+            "format": self.format, "placement": self.placement, "failures": self.failures, "load": self.load,
+            "seeds": self.seeds, "preemption_cost": self.preemption_cost, "skip_bad": self.skip_bad,
+        }  # fmt: skip
+        named = {"cluster": self.cluster, "policy": ",".join(self.policies)}
+        retry = {"retry": ",".join(self.retries)} if self.retries != usual.retries else {}
+        return named | retry | {name: value for name, value in given.items() if value != getattr(usual, name)}
 
 
 def check(ask: ComparisonQuestion) -> Cluster:
@@ -66,6 +89,7 @@ def check(ask: ComparisonQuestion) -> Cluster:
         raise InputError(
             "format", f"{ask.format!r} is not a form of trace", f"Use one of: {', '.join(sorted(FORMATS))}"
         )
+    _ = ask.cost
     if ask.rates is not None and ask.upload is None:
         raise InputError("rates", "there is no trace that they are of", "Upload the trace, too")
     if ask.runs > MAX_RUNS:

@@ -37,8 +37,8 @@ from perdure.service.whatif.settings import MIB
 from perdure.simulation.charts import MAX_RUNS
 from perdure.simulation.comparison import PolicyComparison
 from perdure.simulation.fitting import fitting
+from perdure.simulation.manifest import Manifest
 from perdure.simulation.report import make_report
-from perdure.simulation.restart_cost import PUBLISHED
 from perdure.simulation.seed_means import SeedMeans, over_seeds
 from perdure.simulation.sweep import Run, Setting, at_load, cases, run_case
 from perdure.traces.trace import Trace
@@ -73,7 +73,7 @@ def compare(order: ComparisonRequest, tell: Callable[[Progress], None]) -> None:
     found = _trace(order, cluster)
     table = found.table if ask.load is None else at_load(found.table, cluster, ask.load)
     wanted = cases(1, ask.policies, ask.retries, ask.seeds)
-    setting = Setting(cluster, ask.placement, failures=ask.failures, cost=PUBLISHED)
+    setting = Setting(cluster, ask.placement, failures=ask.failures, cost=ask.cost)
     drawn = replace(setting, keep=True, spans=len(table) <= _MAX_SPANS)
     shown = [case for case in wanted if case.seed == 0][:MAX_RUNS]
     runs: list[Run] = []
@@ -82,7 +82,9 @@ def compare(order: ComparisonRequest, tell: Callable[[Progress], None]) -> None:
         runs.append(run_case([table], drawn if case in shown else setting, case))
     tell(Progress(phase="drawing", done=len(runs), of=len(wanted)))
     trace = "trace" if ask.upload else HISTORY
-    comparison = PolicyComparison.of([trace], [table], runs, setting, ask.cluster, ask.load)
+    inputs = [TRACE] if ask.upload else []
+    manifest = Manifest.of({"traces": (str(TRACE),), **ask.options}, inputs, cluster)
+    comparison = PolicyComparison.of([trace], [table], runs, setting, ask.cluster, ask.load, manifest=manifest)
     pictures, missing = _draw(comparison)
     _write(found, cluster, comparison, pictures, missing)
 
@@ -136,6 +138,7 @@ def _write(found: Trace, cluster: Cluster, comparison: PolicyComparison, picture
     told = {
         **summary.model_dump(include={"jobs", "gpus", "format", "left_out", "notes", "says"}),
         "runs": [*map(_told, runs)],
+        **({"manifest": comparison.manifest.to_json()} if comparison.manifest else {}),
     }
     Path(RESULT).write_text(json.dumps({"schema": "perdure.whatif/1", **told}, allow_nan=False), "utf-8")
 

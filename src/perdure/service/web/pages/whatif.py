@@ -29,6 +29,7 @@ from perdure.service.whatif.question import (
     policy_names,
 )
 from perdure.simulation.failures import FAILURE_WORDS
+from perdure.simulation.restart_cost import PUBLISHED
 from perdure.traces.read import FORMATS
 
 router = APIRouter()
@@ -148,6 +149,7 @@ def whatif_page(
         formats=[(form.name, form.about) for form in FORMATS.values()],
         upload_mib=queue.settings.upload_mib,
         max_seeds=MAX_SEEDS,
+        published_cost=str(PUBLISHED),
         missing=[module for module in SIM if find_spec(module) is None],
         install=install_command("sim"),
     )
@@ -199,6 +201,7 @@ def ask(
     failures: Annotated[str, Form(max_length=40)] = "recorded",
     load: Annotated[str, Form(max_length=20)] = "",
     seeds: Annotated[str, Form(max_length=20)] = "1",
+    preemption_cost: Annotated[str, Form(max_length=60)] = "",
     skip_bad: Annotated[bool, Form()] = False,
 ) -> Response:
     """Ask for a comparison, and go where it is shown."""
@@ -206,7 +209,8 @@ def ask(
         raise InputError("trace", "no file was sent", "Choose a trace; sending it needs scripts, or the API")
     sent = {"upload": upload, "rates": rates or None, "format": format or None} if source == "upload" else {}
     numbers = {"load": _number(load, float), "seeds": _number(seeds, int) or 1}
-    further = {"placement": placement, "failures": failures, **numbers}
+    cost = {"preemption_cost": preemption_cost.strip() or None}
+    further = {"placement": placement, "failures": failures, **numbers, **cost}
     try:
         asked = ComparisonQuestion.model_validate(
             {"cluster": cluster, "policies": policy or [], "retries": retry or [], "skip_bad": skip_bad}
@@ -252,18 +256,11 @@ def command(asked: ComparisonQuestion) -> str:
     >>> command(ComparisonQuestion(cluster="4x8", policies=("fifo", "srtf"), load=0.8))
     'perdure whatif TRACE --cluster 4x8 --policy fifo,srtf --load 0.8'
     """
-    usual = ComparisonQuestion(cluster=asked.cluster, policies=asked.policies)
-    options = {
-        "--placement": (asked.placement, usual.placement),
-        "--retry": (",".join(asked.retries), ",".join(usual.retries)),
-        "--failures": (asked.failures, usual.failures),
-        "--load": (asked.load, usual.load),
-        "--seeds": (asked.seeds, usual.seeds),
-        "--format": (asked.format, usual.format),
-    }
-    words = [f"perdure whatif TRACE --cluster {asked.cluster} --policy {','.join(asked.policies)}"]
-    words += [f"{option} {value}" for option, (value, built_in) in options.items() if value != built_in]
-    return " ".join([*words, *(["--skip-bad"] if asked.skip_bad else [])])
+    words = ["perdure whatif TRACE"]
+    for name, value in asked.options.items():
+        option = f"--{name.replace('_', '-')}"
+        words.append(option if value is True else f"{option} {value}")
+    return " ".join(words)
 
 
 def _given(web: WebState, identity: Identity, like: str, spec: str) -> ComparisonQuestion:
