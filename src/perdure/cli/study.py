@@ -11,7 +11,7 @@ from perdure.cli.options import AsJson, Wide
 from perdure.cli.picture_file import PictureFile, form_of
 from perdure.cli.trace import CLUSTER_HELP
 
-Seeds = Annotated[int | None, typer.Option(metavar="N", min=1, max=10_000, help="Seeds; as published if not given.")]
+Seeds = Annotated[int | None, typer.Option(metavar="N", min=1, max=10_000, help="Seeds; ten if not given.")]
 Workers = Annotated[str | None, typer.Option(metavar="N", help="Processes; a few if not given.")]
 Sensitivity = Annotated[
     bool, typer.Option("--sensitivity", help="Vary what is not published, and mark where the published figures lie.")
