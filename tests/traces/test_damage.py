@@ -27,6 +27,7 @@ SAMPLES = {
     "1,u5,1,8,128,Other,FAILED,2023-03-01 00:18:22+08:00,2023-03-01 00:18:54+08:00,2023-03-01 00:20:51+08:00,9,2,9\n",
     "openb": "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,"
     "scheduled_time\np0,1,1,1,460,T4,LS,Running,0,900,100\n",
+    "pai": "a1,i1,ann,Terminated,1000.0,1500.0\n",
     "gavel": "A (batch size 8)\tpython3 main.py\t-step\t1\t1000\t0.5\t1\n",
 }
 
@@ -44,6 +45,7 @@ def test_a_damaged_file_is_read_or_refused(form, data, tmp_path):
     path = tmp_path / "jobs"
     path.write_bytes(raw)
     (tmp_path / "jobs.rates.csv").write_text("job,scale_factor,steps_per_s\nA (batch size 8),1,4.0\n")
+    (tmp_path / "tasks").write_text("a1,worker,2.0,Terminated,1010.0,1490.0,400.0,29.3,50.0,T4\n")
     named, skip_bad = data.draw(st.sampled_from([None, form])), data.draw(st.booleans())
     with suppress(InputError):
         read(path, named, skip_bad=skip_bad)
@@ -52,6 +54,7 @@ def test_a_damaged_file_is_read_or_refused(form, data, tmp_path):
 @pytest.mark.parametrize("form", SAMPLES)
 def test_the_samples_are_whole(form, tmp_path):
     (tmp_path / "jobs.rates.csv").write_text("job,scale_factor,steps_per_s\nA (batch size 8),1,4.0\n")
+    (tmp_path / "tasks").write_text("a1,worker,2.0,Terminated,1010.0,1490.0,400.0,29.3,50.0,T4\n")
     (tmp_path / "jobs").write_text(SAMPLES[form])
     assert read(tmp_path / "jobs").format == form
     assert form in FORMATS

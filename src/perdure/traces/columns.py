@@ -110,7 +110,7 @@ def _from_plain_csv(
     source: TraceSource, kinds: Mapping[str, ColumnKind], nothing: tuple[str, ...]
 ) -> dict[str, NDArray[Any]] | None:
     """The columns of a small file of plain rows; None for all else, which DuckDB is to read or to refuse."""
-    if source.packing or INSTANT in kinds.values():
+    if source.packing or source.names or INSTANT in kinds.values():
         return None
     try:
         if source.path.stat().st_size > _SMALL_BYTES:
@@ -147,8 +147,9 @@ def _from_csv(
     types = {f"c{place}": _TYPES[kinds.get(name, TEXT)] for place, name in enumerate(header)}
     names = {name: f"c{place}" for place, name in reversed(list(enumerate(header)))}
     # Names of columns are ours (c0, c1, ...), so nothing of the file becomes a part of the statement.
-    query = f"""SELECT {_select(kinds, names)} FROM read_csv(?, columns={types}, header=true, auto_detect=false,
-        delim=',', quote='"', escape='"', nullstr=?, store_rejects=true, compression=?)"""  # noqa: S608
+    has_header = not source.names
+    query = f"""SELECT {_select(kinds, names)} FROM read_csv(?, columns={types}, header={has_header},
+        auto_detect=false, delim=',', quote='"', escape='"', nullstr=?, store_rejects=true, compression=?)"""  # noqa: S608
     packed = "gzip" if source.packing == GZIP else "none"
     with source.unpacked() as path, duckdb_in_memory("traces", source.damaged) as db:
         found = db.execute(query, [str(path).translate(_GLOB), list(nothing), packed]).fetchnumpy()
@@ -160,7 +161,7 @@ def _from_csv(
     arrays = {name: found[f"w{place}"] for place, name in enumerate(kinds)}
     rejected = len({line for line, *_ in rejects})
     quotes = [line for line, _, trouble, _ in rejects if trouble == _QUOTE]
-    if quotes and len(found["w0"]) + rejected < _filled_lines(source) - 1:
+    if quotes and len(found["w0"]) + rejected < _filled_lines(source) - has_header:
         what = "a quote is opened and not closed, so that the rows behind it cannot be told apart"
         raise InputError(source.at_line(quotes[-1]), what, "Fix the row")
     return arrays, rejected

@@ -46,10 +46,13 @@ class TraceSource:
     packing: bytes  # the first bytes of a packed file, by which its packing is known; empty where it is not packed
     parquet: bool
     most_bytes: int | None = None  # that it was held to; whatever is read next to it is held to the same
+    names: tuple[str, ...] = ()  # of the columns, where the file has no header line
 
     @property
     def header(self) -> list[str]:
-        """The first line, as the header of a CSV file."""
+        """The first line, as the header of a CSV file; or the names that stand for it."""
+        if self.names:
+            return list(self.names)
         lines = self.head.decode("utf-8-sig", "replace").splitlines()
         try:
             return [name.strip() for name in next(csv.reader(lines[:1]), [])]
@@ -100,7 +103,7 @@ class TraceSource:
         with self.text() as lines, suppress(csv.Error):
             records = csv.reader(lines)
             filled = (record for record in records if record)
-            for seen, _ in enumerate(filled, -1):  # the header comes first
+            for seen, _ in enumerate(filled, 0 if self.names else -1):  # the header comes first
                 if seen == row:
                     return self.at_line(records.line_num)
         return f"{self.path}, row {row + 1}"
