@@ -184,3 +184,23 @@ def test_a_pair_with_no_rate_is_refused(rated, capsys):
     (rated / "throughputs.csv").write_text(f"{PAIRS}fast,{name},1,{name},1,nan\n")
     assert asked(rated, trace="jobs.trace", cluster="1x1:fast", policy="gandiva") == 2
     assert "its rate is no number of steps a second" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_page_with_pictures(folder, tmp_path, capsys):
+    out = tmp_path / "page"
+    assert asked(folder, "--json", "--out", str(out), policy="sia,gavel-las") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert sorted(path.name for path in out.iterdir()) == ["allocation.png", "figures.json", "index.html", "rho.png"]
+    assert json.loads((out / "figures.json").read_text()) == said
+    page = (out / "index.html").read_text()
+    for words in ("GPUs given, over time", "How fair it was", "gavel-las", "envy", "1x4:aws + 1x4:rtx"):
+        assert words in page
+    assert page.count("data:image/png;base64,") == 4
+    assert said["runs"][0]["envy"] >= 0
+    assert asked(folder, "--out", str(out)) == 0
+    assert "A page with pictures:" in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_written_is_named(folder, capsys):
+    assert asked(folder, "--out", str(folder / "jobs.csv")) == 2
+    assert "Name a folder that you may write" in " ".join(capsys.readouterr().err.split())

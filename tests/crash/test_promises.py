@@ -232,6 +232,7 @@ LOST = {
     "service/whatif/uploads.py": "asked for again with a comparison that was broken off",
     "service/whatif/worker.py": "an answer on its way; it is synced where it is kept",
     "service/workers/instance.py": "who acts, in a directory that ends with the machine's run",
+    "simulation/elastic_report.py": "pictures, made again by the same command",
     "simulation/report.py": "pictures, made again by the same command",
 }
 KEPT = {"durable.py", "job/checkpoint.py", "job/fence.py", "service/whatif/comparison_store.py",

@@ -10,7 +10,8 @@ import pytest
 
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
-from perdure.simulation.charts import DARK, LIGHT, MAX_RUNS, PICTURES, Shown, _unit, crowded_jobs, waits_by_size
+from perdure.simulation.charts import DARK, LIGHT, MAX_RUNS, PICTURES, Shown, crowded_jobs, unit_of, waits_by_size
+from perdure.simulation.fairness import rho
 from perdure.simulation.groups import SIZES
 from perdure.simulation.simulate import simulate
 from tests.simulation.tables import jobs
@@ -35,7 +36,7 @@ def drawn(name: str, runs: list[Shown]) -> list[Any]:
 @pytest.mark.parametrize("table", [ONE, jobs((8, 5, 0)), jobs((8, 0, 9), (8, 0, 9))], ids=["one", "empty", "two"])
 def test_few_jobs_are_drawn_whatever_they_run(name: str, table: JobTable) -> None:
     assert len(drawn(name, shown(table, "fifo"))) == 1
-    assert len(drawn(name, shown(table, "fifo", "srtf"))) == (1 if name == "waits" else 2)
+    assert len(drawn(name, shown(table, "fifo", "srtf"))) == (1 if name in ("waits", "rho") else 2)
 
 
 def test_equal_runs_lie_on_the_line_they_are_compared_with() -> None:
@@ -51,7 +52,7 @@ def test_bars_are_the_mean_waits_in_the_unit_of_the_axis() -> None:
     run = shown(CROWD, "fifo")
     (axes,) = drawn("waits", run)
     waits = np.nan_to_num(waits_by_size(CROWD, run[0].result))
-    unit_s, unit = _unit(float(waits.max()))
+    unit_s, unit = unit_of(float(waits.max()))
     assert axes.get_ylabel() == f"mean wait, {unit}"
     assert [bar.get_height() for bar in axes.patches] == pytest.approx(waits / unit_s)
 
@@ -64,7 +65,7 @@ def test_a_gantt_chart_has_a_bar_for_each_stretch_of_the_jobs_that_it_shows() ->
     (axes,) = drawn("gantt", [run])
     assert len(axes.patches) == np.isin(spans.job, rows).sum() > len(rows)  # some are preempted
     width = sum(bar.get_width() for bar in axes.patches)
-    unit_s = _unit(float(np.quantile(run.result.end_s[rows], 0.8)) - float(CROWD.submit_s[rows[0]]))[0]
+    unit_s = unit_of(float(np.quantile(run.result.end_s[rows], 0.8)) - float(CROWD.submit_s[rows[0]]))[0]
     assert width * unit_s == pytest.approx(float((spans.end_s - spans.start_s).sum()))
 
 
@@ -73,7 +74,7 @@ def test_a_gantt_chart_has_a_bar_for_each_stretch_of_the_jobs_that_it_shows() ->
     [(0, "seconds"), (119, "seconds"), (120, "minutes"), (7199, "minutes"), (7200, "hours"), (172_800, "days")],
 )
 def test_an_axis_has_the_largest_unit_of_which_it_shows_two(longest_s: float, unit: str) -> None:
-    assert _unit(longest_s)[1] == unit
+    assert unit_of(longest_s)[1] == unit
 
 
 def test_crowded_jobs_are_rows_in_order_and_no_more_than_fit() -> None:
@@ -86,3 +87,13 @@ def test_crowded_jobs_are_rows_in_order_and_no_more_than_fit() -> None:
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 def test_each_run_that_a_picture_can_tell_apart_has_a_colour_of_its_own(theme: Any) -> None:
     assert len({*theme.runs, theme.page, theme.words, theme.lines}) == MAX_RUNS + 3
+
+
+def test_rho_is_drawn_as_a_share_of_the_jobs() -> None:
+    run = shown(CROWD, "fifo")
+    (axes,) = drawn("rho", run)
+    at = rho(CROWD, run[0].result)
+    curve = axes.lines[0]
+    assert (curve.get_xdata()[0], curve.get_xdata()[-1]) == pytest.approx((at.min(), at.max()))
+    assert (curve.get_ydata()[0], curve.get_ydata()[-1]) == (0, 1)
+    assert np.interp(0.5, curve.get_ydata(), curve.get_xdata()) == pytest.approx(np.median(at))

@@ -25,7 +25,7 @@ from perdure.traces.generate import generate
 from tests.simulation.tables import jobs
 
 CLUSTER = Cluster.parse("4x8")
-PICTURES = ("changes", "completion", "gantt", "use", "waits")
+PICTURES = ("changes", "completion", "gantt", "rho", "use", "waits")
 HOSTILE = "<script>alert(1)</script>\"'&{{ 1 }}"
 
 

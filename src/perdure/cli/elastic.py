@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs
 from perdure.model.table import JobTable
 from perdure.scheduling.elastic_policies import SHARING, elastic_named
-from perdure.simulation.elastic import replay_elastic
+from perdure.simulation.elastic import ElasticResult, replay_elastic
 from perdure.simulation.elastic_metrics import ElasticMetrics
 from perdure.simulation.failures import Failures
 from perdure.simulation.retries import retry_named
@@ -47,7 +48,7 @@ _RETRIES = "Use one of: recorded, never, always:K"
 FIGURES = (
     word("POLICY"), word("JOBS", leave=9), word("JCT"), word("P99", leave=2), word("MAKESPAN", leave=3),
     word("GPU H", leave=1), word("USED", leave=7), word("RESTARTS", leave=4), word("MAX RHO", leave=5),
-    word("JAIN", leave=6), word("PASSED", leave=8),
+    word("JAIN", leave=6), word("ENVY", leave=10), word("PASSED", leave=8),
 )  # fmt: skip
 
 
@@ -57,6 +58,7 @@ def compare_elastic(
     spec: str,
     policies: Sequence[str],
     retry: str,
+    out: Path | None,
     as_json: bool,
     *,
     wide: bool,
@@ -69,17 +71,21 @@ def compare_elastic(
         pairs = None if measured is None else colocation(measured, known)
         whole = is_pollux(profiles)  # its simulator counts in seconds
     with progress(len(chosen) if len(chosen) > 1 else None, "replaying"), _silent():
-        found = [
-            ElasticMetrics.of(
-                replay_elastic(jobs, cluster, policy, known, traits, again, pairs=pairs, whole_seconds=whole)
-            )
+        results = [
+            replay_elastic(jobs, cluster, policy, known, traits, again, pairs=pairs, whole_seconds=whole)
             for policy in chosen
         ]
+    found = [ElasticMetrics.of(each) for each in results]
     unpublished = sorted(set(known) - set(traits))
     in_turns = [name for name in policies if name in SHARING] if pairs is None else []
+    told = {
+        "runs": [each.to_json() for each in found],
+        "assumed_restarts": unpublished,
+        "assumed_turns": in_turns,
+    }
+    page = None if out is None else _reported(out, results, told)
     if as_json:
-        runs = [each.to_json() for each in found]
-        print_json("whatif-elastic", 1, runs=runs, assumed_restarts=unpublished, assumed_turns=in_turns)
+        print_json("whatif-elastic", 1, **told)
         return 0
     print_table(FIGURES, map(_figures, found), wide=wide)
     for each in found:
@@ -93,7 +99,16 @@ def compare_elastic(
         print_line(f"{', '.join(in_turns)}: {where}, so two jobs that share GPUs are taken to take turns.")
     if unpublished:
         print_line(f"A restart of {', '.join(unpublished)} is taken to last 30 s.")
+    if page is not None:
+        print_line(f"A page with pictures: {page}")
     return 0
+
+
+def _reported(folder: Path, results: Sequence[ElasticResult], told: Mapping[str, Any]) -> Path:
+    from perdure.simulation.elastic_report import write_elastic_report
+
+    with progress(what="drawing"):
+        return write_elastic_report(folder, results, {"schema": "perdure.whatif-elastic/1", **told})
 
 
 def _profiled(
@@ -152,7 +167,7 @@ def _figures(found: ElasticMetrics) -> tuple[object, ...]:
     return (
         found.policy, found.jobs, _hours(found.jct_mean_s), _hours(found.jct_p99_s), _hours(found.makespan_s),
         f"{found.gpu_h:.0f}", f"{found.utilisation:.1%}", f"{found.restarts:.1f}", f"{found.max_rho:.2f}",
-        f"{found.jain:.3f}", f"{found.success_rate:.1%}",
+        f"{found.jain:.3f}", f"{found.envy:.1%}", f"{found.success_rate:.1%}",
     )  # fmt: skip
 
 

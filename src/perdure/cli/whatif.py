@@ -188,6 +188,7 @@ def elastic(
         str, typer.Option("--policy", metavar="POLICY,...", help="Policies that plan, such as sia or gavel-las.")
     ],
     retry: Annotated[str, typer.Option("--retry", metavar="RETRY", help="recorded, never, or always:K.")] = "recorded",
+    out: Out = None,
     wide: Wide = False,
     as_json: AsJson = False,
 ) -> int:
@@ -199,7 +200,7 @@ def elastic(
     from perdure.cli.elastic import compare_elastic
     from perdure.cli.simulated import names_of
 
-    return compare_elastic(trace, profiles, cluster, names_of("--policy", policy), retry, as_json, wide=wide)
+    return compare_elastic(trace, profiles, cluster, names_of("--policy", policy), retry, out, as_json, wide=wide)
 
 
 def _compare(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from perdure.errors import MissingExtra
 from perdure.installation import to_install
 from perdure.model.table import JobTable
+from perdure.simulation.fairness import rho
 from perdure.simulation.groups import SIZES, GroupKind
 from perdure.simulation.result import Result
 from perdure.simulation.use import stretches, use_over_time
@@ -70,6 +71,20 @@ def draw(shown: Sequence[Shown], theme: Theme, best: PolicyStanding | None = Non
 
     `best`: how the best of several policies does. Raises `MissingExtra` without Matplotlib.
     """
+    pictures = dict(PICTURES)
+    if best is not None and len(best.against_first) > 1 and best.jct.change:
+        pictures = {CHANGES: partial(_changes, best), **pictures}
+    if np.isfinite(shown[0].table.start_s).any():
+        pictures[RECORDED] = _recorded
+
+    def of_these(picture: Callable[[Figure, Sequence[Shown], Theme], None]) -> Callable[[Figure], None]:
+        return lambda figure: picture(figure, shown, theme)
+
+    return as_png({name: of_these(picture) for name, picture in pictures.items()}, theme)
+
+
+def as_png(pictures: Mapping[str, Callable[[Figure], None]], theme: Theme) -> dict[str, bytes]:
+    """Each picture as PNG, by its name. Raises `MissingExtra` without Matplotlib."""
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -77,14 +92,9 @@ def draw(shown: Sequence[Shown], theme: Theme, best: PolicyStanding | None = Non
         raise MissingExtra("whatif --out", "Matplotlib is not installed", to_install("sim")) from err
     drawn = {}
     with rc_context(_style(theme)):
-        pictures = dict(PICTURES)
-        if best is not None and len(best.against_first) > 1 and best.jct.change:
-            pictures = {CHANGES: partial(_changes, best), **pictures}
-        if np.isfinite(shown[0].table.start_s).any():
-            pictures[RECORDED] = _recorded
         for name, picture in pictures.items():
             figure = Figure(figsize=(8, 4.2), layout="constrained")
-            picture(figure, shown, theme)
+            picture(figure)
             file = io.BytesIO()
             figure.savefig(file, format="png", dpi=_DPI)
             drawn[name] = file.getvalue()
@@ -119,7 +129,7 @@ def _style(theme: Theme) -> Any:
     }  # fmt: skip
 
 
-def _unit(longest_s: float) -> tuple[float, str]:
+def unit_of(longest_s: float) -> tuple[float, str]:
     """The largest unit of which the axis shows at least two."""
     return next((unit for unit in _UNITS if longest_s >= 2 * unit[0]), _UNITS[-1])
 
@@ -141,7 +151,7 @@ def _changes(best: PolicyStanding, figure: Figure, shown: Sequence[Shown], theme
         axes.set_yticks(range(len(most)), [name or "none" for name, _ in most], fontsize=8)
         axes.set(title=_BY[kind], xlabel="change of the mean JCT", ylim=(len(most) - 0.4, -0.6))
         axes.grid(visible=False, axis="y")
-        _percent(axes.xaxis)
+        percent(axes.xaxis)
 
 
 def _completion(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
@@ -153,7 +163,7 @@ def _completion(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
     panels[0].set_xscale("log")
     _mark_times(panels[0], every=len(panels))
     panels[0].set(title=shown[0].label, xlabel="completion time", ylabel="share of jobs", ylim=(0, 1))
-    _percent(panels[0].yaxis)
+    percent(panels[0].yaxis)
     if len(shown) == 1:
         return
     others = list(zip(shown, jct_s, theme.runs, strict=False))[1:]
@@ -163,7 +173,7 @@ def _completion(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
     panels[1].set_yscale("log")
     panels[1].yaxis.set_major_formatter("{x:g} times")
     panels[1].set(title=f"against {shown[0].label}", xlabel="share of jobs that end sooner", xlim=(0, 1))
-    _percent(panels[1].xaxis)
+    percent(panels[1].xaxis)
     _legend(panels[1], len(shown))
 
 
@@ -173,7 +183,7 @@ def _waits(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
     if np.nanmax(waits) < 1.0:  # less than a second is no wait, but what rounding leaves
         _words(axes, "No job waited: each started when it was submitted.")
         return
-    unit_s, unit = _unit(float(np.nanmax(waits)))
+    unit_s, unit = unit_of(float(np.nanmax(waits)))
     width = 0.8 / len(shown)
     for place, (run, colour) in enumerate(zip(shown, theme.runs, strict=False)):
         at = np.arange(len(SIZES)) + (place - (len(shown) - 1) / 2) * width
@@ -190,7 +200,7 @@ def _use(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
     begin = min(float(run.table.submit_s[0]) for run in shown)
     end = max(float(run.result.end_s.max()) for run in shown)
     edges = np.linspace(begin, max(end, begin + 1.0), _BINS + 1)
-    unit_s, unit = _unit(edges[-1] - begin)
+    unit_s, unit = unit_of(edges[-1] - begin)
     shares = [use_over_time(run.table, run.result, edges) for run in shown]
     panels = figure.subplots(min(len(shown), 2), 1, sharex=True, squeeze=False)[:, 0]
     panels[0].stairs(shares[0], (edges - begin) / unit_s, color=theme.runs[0], linewidth=1.5)
@@ -202,8 +212,30 @@ def _use(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
         panels[1].set(title=f"more than under {shown[0].label}", ylabel="of all GPUs")
     panels[-1].set(xlabel=f"{unit} since the first submit")
     for axes in panels:
-        _percent(axes.yaxis)
+        percent(axes.yaxis)
     _legend(panels[-1], len(shown))
+
+
+def _rho(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
+    draw_rho(figure.subplots(), [(run.label, rho(run.table, run.result)) for run in shown], theme)
+
+
+def draw_rho(axes: Axes, runs: Sequence[tuple[str, Floats]], theme: Theme) -> None:
+    """For each run, the share of the jobs whose rho was no larger; jobs of which it is not known are left out."""
+    places = np.linspace(0.0, 1.0, _POINTS)
+    known = [(label, ratio[np.isfinite(ratio) & (ratio > 0)]) for label, ratio in runs]
+    if not any(len(ratio) for _, ratio in known):
+        _words(axes, "Of no job is it known how it would run alone.")
+        return
+    for (label, ratio), colour in zip(known, theme.runs, strict=False):
+        if len(ratio):
+            axes.plot(np.quantile(ratio, places), places, color=colour, linewidth=2, label=label)
+    axes.axvline(1.0, color=theme.words, linewidth=1)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set(xlabel="rho: completion time over that alone on a share", ylabel="share of jobs", ylim=(0, 1))
+    percent(axes.yaxis)
+    _legend(axes, len(runs))
 
 
 def _gantt(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
@@ -211,7 +243,7 @@ def _gantt(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
     rows = crowded_jobs(shown[0].table, shown[0].result)
     begin = float(shown[0].table.submit_s[rows[0]])
     until = max(float(np.quantile(run.result.end_s[rows], 0.8)) for run in shown)
-    unit_s, unit = _unit(until - begin)
+    unit_s, unit = unit_of(until - begin)
     panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
     for axes, run, colour in zip(panels, shown, theme.runs, strict=False):
         submit_s, last_s = run.table.submit_s[rows], run.result.end_s[rows]
@@ -242,7 +274,7 @@ def _recorded(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
     axes.set_xscale("log")
     _mark_times(axes)
     axes.set(xlabel="wait until the first start", ylabel="share of jobs with a recorded start", ylim=(0, 1))
-    _percent(axes.yaxis)
+    percent(axes.yaxis)
     axes.legend(loc="best", fontsize=9)
 
 
@@ -250,6 +282,7 @@ PICTURES: Mapping[str, Callable[[Figure, Sequence[Shown], Theme], None]] = {
     "completion": _completion,
     "waits": _waits,
     "use": _use,
+    "rho": _rho,
     "gantt": _gantt,
 }
 RECORDED = "recorded"  # a further picture, where starts were recorded
@@ -270,7 +303,8 @@ def _mark_times(axes: Axes, every: int = 1) -> None:
     axes.set_xticks([], minor=True)
 
 
-def _percent(axis: Axis) -> None:
+def percent(axis: Axis) -> None:
+    """Mark shares in per cent."""
     from matplotlib.ticker import PercentFormatter
 
     axis.set_major_formatter(PercentFormatter(1.0, decimals=0))

@@ -21,7 +21,7 @@ from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs
 from perdure.scheduling.elastic import ElasticJob, ElasticPolicy, ElasticView, GpuType, Share, SuspendingPolicy
-from perdure.simulation.elastic_plan import ElasticError, check_plan, kept_speed
+from perdure.simulation.elastic_plan import ElasticError, check_plan, gpus_by_type, kept_speed
 from perdure.simulation.retry_hook import Again, FailedRun, Retry
 from perdure.throughput.application import Application, Layout
 from perdure.throughput.colocation import Colocation
@@ -53,6 +53,10 @@ class ElasticResult:
     passed: NDArray[np.bool_]  # how the last attempt ended
     rounds: int
     total_gpus: int
+    types: tuple[GpuType, ...]
+    held_gpu_s: Floats  # of `gpu_s`, on each type (n_jobs, n_types)
+    alone_on_s: Floats  # as `alone_s`, on each type (n_jobs, n_types); infinite where it does not run
+    use: tuple[tuple[float, tuple[int, ...]], ...]  # since when so many GPUs of each type were given
     gaps: tuple[float, ...] = ()  # how far, at most, plans were from the best where a solver ran out of time
 
     @property
@@ -80,6 +84,7 @@ class _Running:
     started_s: float = np.nan
     end_s: float = np.nan
     gpu_s: float = 0.0
+    held_gpu_s: dict[str, float] = field(default_factory=dict)  # of these, by GPU type
     restart_gpu_s: float = 0.0
     fails: Sequence[float] = ()  # shares of the work left at its beginning, after which each attempt fails
     attempts: int = 0  # that are over
@@ -172,6 +177,7 @@ class _Running:
         self.seen.left = 1.0 - self.progress / self.application.work
         self.ran_s += seconds - left_s
         self.gpu_s += (seconds - left_s) * gpus
+        self.held_gpu_s[self.kind] = self.held_gpu_s.get(self.kind, 0.0) + (seconds - left_s) * gpus
         self.seen.gpu_s = self.gpu_s
 
     def _rate(self) -> float:
@@ -313,7 +319,7 @@ def replay_elastic(
         each.whole_seconds, each.resume_s, each.seen.oracle = whole_seconds, resume_s, _Truth(each, types)
     view, now_s, rounds = ElasticView(types, {}, 0.0, _fastest_first(types, known), pairs or Colocation()), 0.0, 0
     coming = [(float(submit_s), row) for row, submit_s in enumerate(jobs.submit_s)]  # a heap, as it is sorted
-    there: dict[int, ElasticJob] = {}
+    there, use = dict[int, ElasticJob](), list[tuple[float, tuple[int, ...]]]()
     view.jobs = there
     while coming or there:
         if not there:  # nothing can change before the next job: go to the round before it
@@ -329,19 +335,27 @@ def replay_elastic(
             _, row = heappop(coming)
             running[row].begin_attempt()
             there[row] = running[row].seen
-        view.now_s, rounds = now_s, rounds + 1
+        view.now_s, rounds, plan = now_s, rounds + 1, dict[int, Share]()
         if there:
-            plan = policy.plan(view)
+            plan = dict(policy.plan(view))
             check_plan(policy.name, plan, view)
             for row in there:
                 running[row].give(plan.get(row), kept_speed(row, plan, view), types, now_s)
+        given = gpus_by_type(plan, len(types))
+        if not use or use[-1][1] != given:
+            use.append((now_s, given))
         if rounds > _MOST_ROUNDS:
             raise ElasticError(f"policy {policy.name}", f"{len(there)} jobs never end", "Fix the policy")
-    return _result(policy, jobs, running, rounds, cluster.total_gpus)
+    return _result(policy, jobs, running, rounds, types, use)
 
 
 def _result(
-    policy: ElasticPolicy, jobs: AdaptiveJobs, over: Sequence[_Running], rounds: int, total_gpus: int
+    policy: ElasticPolicy,
+    jobs: AdaptiveJobs,
+    over: Sequence[_Running],
+    rounds: int,
+    types: tuple[GpuType, ...],
+    use: Sequence[tuple[float, tuple[int, ...]]],
 ) -> ElasticResult:
     return ElasticResult(
         policy.name,
@@ -356,7 +370,11 @@ def _result(
         np.array([each.attempts for each in over], np.int64),
         np.array([np.isnan(each.failed_s) for each in over]),
         rounds,
-        total_gpus,
+        sum(kind.gpus for kind in types),
+        types,
+        np.array([[each.held_gpu_s.get(kind.name, 0.0) for kind in types] for each in over]),
+        np.array([each.seen.alone_s for each in over]),
+        tuple(use),
         tuple(getattr(policy, "gaps", ())),
     )
 

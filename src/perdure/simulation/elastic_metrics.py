@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from perdure.simulation.elastic import ElasticResult
+from perdure.simulation.envy import envy
 from perdure.simulation.fairness import jain, mean_present
 from perdure.throughput.speed import Floats
 
@@ -33,6 +34,8 @@ class ElasticMetrics:
     """Jain's index of ``1 / rho``: 1 where all are served alike, 1 / n where one has everything."""
     success_rate: float  # jobs whose last attempt passed
     rounds: int
+    envy: float = np.nan
+    """How much of its speed a job misses against the best share of others that were there, in the mean; 0: nothing."""
     rounds_cut: int = 0  # in which a solver ran out of time
     worst_gap: float = 0.0  # of these: how far, relatively, the plan may be from the best; inf: not known
 
@@ -58,6 +61,7 @@ class ElasticMetrics:
             jain(known) if len(known) else np.nan,
             float(result.passed.mean()),
             result.rounds,
+            _mean(envy(result)),
             len(result.gaps),
             max(result.gaps, default=0.0),
         )
@@ -67,6 +71,12 @@ class ElasticMetrics:
         return {
             name: None if value in (np.inf, None) or value != value else value for name, value in asdict(self).items()
         }
+
+
+def _mean(values: Floats) -> float:
+    """Of those that are known."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else np.nan
 
 
 def _percentile(ordered: Floats, p: int) -> float:

@@ -22,11 +22,23 @@ def check_plan(name: str, plan: Plan, view: ElasticView) -> None:
             what = f"its plan lets {row!r} share GPUs with {share.shared_with!r}, which is not there, or does not fit"
             raise ElasticError(f"policy {name}", what, "Fix the policy")
     for place, kind in enumerate(view.types):
-        counted = [share for row, share in plan.items() if share.shared_with is None or row < share.shared_with]
-        shares = [share for share in counted if share.gpu_type == place]
+        shares = [share for share in _once(plan) if share.gpu_type == place]
         sizes = [share.gpus for share in shares]
         if not (_is_on_nodes(shares, kind) if any(share.where for share in shares) else is_placed(sizes, kind)):
             raise ElasticError(f"policy {name}", f"{sizes} GPUs of {kind.name!r} find no place", "Fix the policy")
+
+
+def _once(plan: Plan) -> list[Share]:
+    """The shares of a plan, of two jobs on the same GPUs one."""
+    return [share for row, share in plan.items() if share.shared_with is None or row < share.shared_with]
+
+
+def gpus_by_type(plan: Plan, types: int) -> tuple[int, ...]:
+    """GPUs of each type that somebody is given."""
+    found = [0] * types
+    for share in _once(plan):
+        found[share.gpu_type] += share.gpus
+    return tuple(found)
 
 
 def _is_pair(row: int, share: Share, plan: Plan, view: ElasticView) -> bool:

@@ -35,6 +35,11 @@ TITLES = {
     ),
     "waits": ("Waits by size", "Mean time from submit to first start; nothing is drawn where no job has that size."),
     "use": ("GPUs in use over time", "Share of all GPUs that jobs held; below, how much more it is under the others."),
+    "rho": (
+        "How fair it was",
+        "Rho is a job's completion time over the one that it would have alone on its share of the cluster. For each "
+        "value, the share of the jobs whose rho was no larger: right of the line jobs fared worse than on their share.",
+    ),
     "gantt": (
         "Who ran when",
         "One job a line, in the order of their submits: of the stretch of jobs that waited longest in the first run, "
@@ -51,6 +56,16 @@ _COLUMNS = (
     "slow-down", "preempted", "makespan", "used", "window", "goodput", "wasted", "passed", "rho",
     "users alike", "clusters alike",
 )  # fmt: skip
+
+_LEGEND = (
+    "Times in hours. JCT: a job's end minus its submit. Wait: its first start minus its submit. Used: share of GPU "
+    "time that was allocated, over the makespan; window: from the end of the warm-up to the last submit. Goodput: "
+    "share of the allocated GPU time that went to attempts that passed. Wasted: GPU hours of attempts that failed. "
+    "Rho: the mean of each job's JCT over the one that it would have alone on its share of the cluster; above 1 is "
+    "worse. Slow-down: the mean of each job's JCT over the time that it ran. Preempted: times that a job lost its "
+    "GPUs to another. Alike: Jain's index of the inverse of rho over the users and the virtual clusters; 1 where "
+    "all fare alike."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +158,7 @@ def _section(
     drawn = shown[:MAX_RUNS]
     of = ", ".join(run.label for run in drawn)
     pictures = tuple(
-        Picture(title, says, f"{title}: {of}", _packed(light[name]), _packed(dark[name]))
+        Picture(title, says, f"{title}: {of}", packed(light[name]), packed(dark[name]))
         for name, (title, says) in TITLES.items()
         if name in light
     )
@@ -160,15 +175,10 @@ def _standing(each: PolicyStanding) -> tuple[str, ...]:
 
 
 def _page(found: PolicyComparison, sections: Sequence[Section]) -> str:
-    from jinja2 import Environment, StrictUndefined
-
     runs, traces = found.runs, found.traces
     first = [run for run in runs if run.case.trace == 0 and run.case.seed == 0]
     several = len(traces) > 1
-    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
-        files("perdure.simulation").joinpath("report.html").read_text("utf-8")
-    )
-    return template.render(
+    return render(
         names=", ".join(dict.fromkeys(run.case.policy for run in runs)),
         facts={**found.facts, **_of_slurm(found), **({"made by": found.manifest.command} if found.manifest else {})},
         told=found.remarks(),
@@ -179,6 +189,42 @@ def _page(found: PolicyComparison, sections: Sequence[Section]) -> str:
         causes=_causes(first),
         groups=_groups(first),
         sections=sections,
+        legend=_LEGEND,
+    )
+
+
+def render(
+    *,
+    names: str,
+    facts: Mapping[str, object],
+    told: Sequence[str],
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    legend: str,
+    sections: Sequence[Section],
+    labels: Sequence[str] = (),
+    of: str = "",
+    causes: Sequence[tuple[str, list[float]]] = (),
+    groups: Sequence[tuple[str, int, list[float]]] = (),
+) -> str:
+    """The page: what it is about, its figures with a legend, tables of causes and groups, and pictures."""
+    from jinja2 import Environment, StrictUndefined
+
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
+        files("perdure.simulation").joinpath("report.html").read_text("utf-8")
+    )
+    return template.render(
+        names=names,
+        facts=facts,
+        told=told,
+        columns=columns,
+        rows=rows,
+        legend=legend,
+        sections=sections,
+        labels=labels,
+        of=of,
+        causes=causes,
+        groups=groups,
         light=LIGHT,
         dark=DARK,
     )
@@ -215,5 +261,6 @@ def _groups(runs: Sequence[Run]) -> list[tuple[str, int, list[float]]]:
     return [(name, group.jobs, [run.metrics.groups[name].wait_s.mean / HOUR_S for run in runs]) for name, group in most]
 
 
-def _packed(png: bytes) -> str:
+def packed(png: bytes) -> str:
+    """A picture as it stands in a page."""
     return b64encode(png).decode("ascii")

@@ -56,6 +56,10 @@ PICTURE_WORDS: Mapping[str, tuple[str, str]] = {
     ),
     "waits": ("Waits by size", "Mean time from submit to first start."),
     "use": ("GPUs in use over time", "Share of all GPUs that jobs held; below, how much more it is under the others."),
+    "rho": (
+        "How fair it was",
+        "For each rho, the share of the jobs whose rho was no larger; above 1 is worse than its share.",
+    ),
     "gantt": ("Who ran when", "Of jobs that waited longest, those that held the most GPU time, one a line."),
     "recorded": (
         "Waits as recorded",
