@@ -213,12 +213,16 @@ def test_a_program_that_is_stopped_does_not_hang(tmp_path):
 
 
 def test_a_program_that_was_stopped_and_goes_on_is_watched_again(tmp_path):
-    process = start(tmp_path, python(BEATS + HANGS, 20, 0.03), settings=settings(after=1.0))
-    (task,) = wait_until(lambda: [found for found in files.tasks(tmp_path) if found.beats.exists()])
+    """As before: while it stood still it was not slow."""
+    clock, fence = tmp_path / "clock", tmp_path / "fence"
+    more = f", clock=set_forward({str(clock)!r})"
+    process = start(fence, python(BEATS + HANGS, 20, 0.03), settings=settings(after=1.0, more=more))
+    (task,) = wait_until(lambda: [found for found in files.tasks(fence) if found.beats.exists()])
     reader = BeatReader(task.beats)
     wait_until(lambda: any((beat.step or 0) > 5 for beat in reader.news()))
     process.send_signal(signal.SIGTSTP)
     program = wait_until(lambda: next((pid for pid in children_of(process.pid) if is_stopped(pid)), None))
+    pass_time(clock, fence)
     process.send_signal(signal.SIGCONT)
     wait_until(lambda: not is_stopped(program))
     assert finish(process)[0] == 75

@@ -2,14 +2,18 @@
 
 import json
 import os
+import signal
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
+from perdure import client
 from perdure.job import requested
-from perdure.job.identity import service_job_of
+from perdure.job.identity import Start, service_job_of
+from perdure.job.listening import Listener
 from perdure.job.requested import MOVE, PAUSE, STALE_S, Request, Requests, write
 from tests.job.launching import children_of, finish, is_stopped, on_linux, pass_time, python, start, wait_until
 
@@ -167,6 +171,7 @@ def test_a_program_that_is_to_pause_stands_still_until_the_cause_is_over(tmp_pat
     assert process.stderr.readline() == f"{asked}: the program is stopped until that is over\n"
     wait_until(lambda: is_stopped(pid))
     stood = steps(count)
+    process.send_signal(signal.SIGCONT)  # as after a freeze of the machine, which ends no pause
     pass_time(tmp_path / "clock", tmp_path / "fence")
     assert steps(count) == stood
     service.all_clear()
@@ -241,3 +246,16 @@ def test_without_its_service_a_program_runs_as_ever(tmp_path):
         tmp_path, python("print('done')"), settings=settings(", pause_signal=signal.SIGSTOP"), variables=nowhere
     )
     assert finish(process) == (0, "done\n", "")
+
+
+def test_what_is_asked_is_renewed_by_each_look_at_a_service_that_answers(tmp_path: Path, service: Service) -> None:
+    path = tmp_path / "asked.json"
+    listener = Listener(client.Service.of(service.reach), "7", Start("7", 1, "s", tmp_path), path)
+    requests = Requests(path)
+    service.ask(PAUSE)
+    for now in (0.0, STALE_S - 1, 2 * STALE_S - 2, 3 * STALE_S - 3):
+        listener._look()
+        requests.look(now)
+        assert requests.kinds() == {PAUSE}
+    requests.look(4 * STALE_S)
+    assert requests.kinds() == frozenset()  # nothing has been heard of the service since
