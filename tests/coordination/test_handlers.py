@@ -463,6 +463,23 @@ def test_what_holds_a_job_that_came_later_says_what_is_wrong_and_what_ends_it(ki
         assert note == f"{kind} of pfs: 1 jobs that need it and came since are held, {ends}"
 
 
+def test_a_job_that_a_person_let_go_is_held_when_something_else_that_it_needs_goes_down() -> None:
+    site = Site()
+    site.wait("1")
+    site.take(down())
+    site.take(LetGo(*waiting("1")))
+    assert site.take(down("y", "home")) == [Hold(attempt, "y") for attempt in waiting("1")]
+    assert newly_needed(site, NOW + 30) == []
+
+
+def test_of_two_faults_of_one_resource_the_first_holds_those_that_come() -> None:
+    site = Site()
+    site.take(down())
+    site.take(down("y", kind="storage.full"))
+    site.wait("1")
+    assert [needed.cause for needed in newly_needed(site, NOW + 30)] == ["x"]
+
+
 def test_a_job_that_a_person_let_go_is_not_held_again():
     site = Site()
     site.wait("1")
@@ -532,6 +549,7 @@ def test_of_a_quota_s_use_what_the_site_says_last_counts():
     for job_id in "12":
         site.run(job_id, f"n{job_id}")
     notes = usage(100, 175, **{"1": 80}) + usage(100, 175, **{"1": 80, "2": 75})
+    notes += (Annotation("operator:root/pfs", NOW, "seen", "by the weekly scan"),)
     site.take(raised("storage.quota.over", scope=Scope.GLOBAL, notes=notes, resource="home"))
     assert [r.subject.job_id for r in site.records() if r.type == "job.move"] == ["2"]
 

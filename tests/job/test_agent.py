@@ -105,9 +105,10 @@ def test_commands_are_run_without_a_shell():
 
 
 def test_a_directory_that_anybody_may_write_is_refused(share):
-    share.chmod(0o777)
-    with pytest.raises(ConfigError, match="anybody may write"):
-        agent(share)
+    for mode in (0o777, 0o1777):
+        share.chmod(mode)
+        with pytest.raises(ConfigError, match="anybody may write"):
+            agent(share)
     with pytest.raises(ConfigError, match="cannot be used"):
         agent(share / "gone")
 

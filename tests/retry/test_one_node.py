@@ -109,3 +109,32 @@ def test_an_output_that_the_service_sees_missing_is_nowhere_else(why):
     verdict = judge(Output(absent=(Absent("/home/ada/out/1.log", why, "it cannot be written"),)), launch)
     assert of_one_node(verdict, JOB, launch, [*here, end("eli", "bench", "n3", True)], NOW) is verdict
     assert not is_of_place(verdict)
+
+
+def failed(user: str, ago_s: float, node: str = "n2") -> NodeEnd:
+    return end(user, f"job of {user}", node, False, ago_s, judge(LOGS[0].encode(), FAILED).category)
+
+
+def test_of_several_passes_on_the_node_the_last_counts() -> None:
+    elsewhere = end("eli", "bench", "n3", True, 20.0)
+    early = end("dan", "old", "n2", True, 900.0)
+    late = end("dan", "new", "n2", True, 150.0)
+    fails = [failed("ben", 200.0), failed("cho", 180.0), failed("fay", 100.0)]
+    for passes in ([early], [early, late], [late, early]):
+        assert (told([*passes, *fails, elsewhere]).label is Label.TRANSIENT) is (late not in passes)
+    mine = [end("ada", "train", "n2", True, ago_s) for ago_s in (300.0, 50.0)]
+    assert told([end("ada", "train", "n3", True, 100.0), *mine]).label is not Label.UNSURE
+    assert told([end("ada", "train", "n3", True, 100.0), mine[0]]).label is Label.UNSURE
+
+
+def test_what_passed_elsewhere_since_the_first_of_the_failures_counts() -> None:
+    fails = [failed("ben", 200.0), failed("cho", 100.0)]
+    for ago_s, is_of_node in ((150.0, True), (250.0, False)):
+        verdict = told([*fails, end("eli", "bench", "n3", True, ago_s)])
+        assert (verdict.label is Label.TRANSIENT) is is_of_node
+
+
+def test_of_a_gangs_nodes_any_may_be_the_one() -> None:
+    gang = replace(FAILED, nodes=("n1", "n2"))
+    ends = [failed("ben", 200.0), failed("cho", 100.0), end("eli", "bench", "n3", True, 20.0)]
+    assert "jobs on n2" in told(ends, attempt=gang).summary

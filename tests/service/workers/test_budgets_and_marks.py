@@ -1,4 +1,4 @@
-"""The budget with the least room is told, and of a job's failures the last one's marks are used."""
+"""Of all budgets of retries the least room is told, and a log is read from where the one before it ended."""
 
 from collections.abc import Sequence
 from pathlib import Path
