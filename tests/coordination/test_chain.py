@@ -646,3 +646,27 @@ def test_an_all_clear_is_new_where_its_resource_went_down_since_and_not_where_it
     ended = [brake, clear] if goes_down == "before" else [clear, brake]
     chain = replace(Chain(), ended={each.id: each for each in ended})
     assert is_nothing_new(clear, replace(clear, id="again"), chain, Bench(), 4.0) is (goes_down == "before")
+
+
+def test_what_is_forgotten_takes_nothing_newer_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault that recurs within the window of its like is one with that, however much has ended before."""
+    monkeypatch.setattr("perdure.coordination.chain.MAX_ENDED", 3)
+    handlers, chain = Bench({Component.RESOURCE_MANAGER: drain()}), Chain()
+    others = [record(name, job=name) for name in "ab"]
+    for now, told in ((0.0, record("x")), (60.0, record("y")), *((61.0, other) for other in others)):
+        chain, _ = advance(chain, [ExceptionRaised(replace(told, time_s=now))], handlers, now)
+    assert list(chain.ended) == ["y", "a", "b"]
+    chain, _ = advance(chain, [ExceptionRaised(record("z"))], handlers, 62.0)
+    assert (list(chain.ended), chain.ended["y"].repeats) == (["y", "a", "b"], 1)
+
+
+def test_what_the_site_says_changes_nothing_of_a_users_claim_that_has_ended() -> None:
+    handlers = Bench({Component.RESOURCE_MANAGER: drain()})
+    about = {"job": "", "kind": "storage.down", "scope": Scope.GLOBAL}
+    claim, word = (replace(record(name, by=by, **about), subject=Subject("c", resource="pfs"))
+                   for name, by in (("x", "viewer:ada"), ("y", "operator:root")))  # fmt: skip
+    chain, _ = advance(Chain(), [ExceptionRaised(claim)], handlers, 0.0)
+    before = chain.ended["x"]
+    chain, _ = advance(chain, [ExceptionRaised(word)], handlers, 1.0)
+    assert chain.ended["x"] == before
+    assert "y" in chain.ended

@@ -691,6 +691,7 @@ def test_time_is_granted_where_the_site_says_so_and_as_often_as_it_says():
     site = Site(playbook=GRANTS)
     site.run("1", "n1", walltime_s=7200.0)
     assert site.take(raised("app.walltime", job_id="1")) == [Extend(AttemptId("c", "1", 1), 9000.0)]
+    assert site.chain.ended["x"].owning.forbids == ("requeue",)  # it has what it needs: it is not put back, too
     site.jobs["1"] = replace(site.jobs["1"], walltime_s=9000.0)
     assert site.take(raised("app.walltime", "again", job_id="1"), now=NOW + 5000) == []
 

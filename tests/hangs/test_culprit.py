@@ -87,6 +87,16 @@ def test_who_stopped_first(sights, culprits, words):
     assert not found.works
 
 
+def test_of_several_culprits_the_first_is_named_with_what_it_is_at_in_whatever_order_they_are_seen() -> None:
+    alone = [rank(1, Life.ELSEWHERE, where="in load"), rank(3, Life.ELSEWHERE, where="in save")]
+    in_collective = [rank(number, collective="all_reduce") for number in (0, 2, 4)]
+    odd = [rank(1, collective="broadcast"), rank(3, collective="barrier")]
+    first = "rank 1 on n1 and 1 more stopped first"
+    for order in (1, -1):
+        assert finding_of([*alone, *in_collective][::order]).sentence.startswith(f"{first}: in load")
+        assert finding_of([*odd, *in_collective][::order]).sentence.startswith(f"{first}: it is in broadcast")
+
+
 def test_of_ranks_that_were_not_seen_each_may_be_the_culprit():
     assert finding_of([rank(0, where="waits")], unseen=1).culprits == ()
     assert finding_of([rank(0, Life.ELSEWHERE), rank(1)], unseen=1).culprits[0].rank == 0
