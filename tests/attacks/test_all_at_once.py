@@ -7,17 +7,21 @@ log was lost to the full disk is tried once more.
 import os
 import pwd
 import signal
+import socket
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.job.files import JobFiles
 from perdure.job.heartbeat import Heartbeat, HeartbeatSource, write
-from tests.attacks.service import attacked, await_
+from tests.attacks.service import Attacked, attacked, await_
 from tests.attacks.test_connections import HALVES
 from tests.attacks.test_full_disk import fill, give_back, needs_mount, readiness, small_disk
 from tests.attacks.test_heartbeats import MALLORY
@@ -43,23 +47,23 @@ PASSES = (
 )
 
 
-def script(starts, number):
+def script(starts: Path, number: int) -> str:
     """It counts its own starts, on a disk that has room."""
     fails = PASSES.format(starts=starts) if passes(number) else HOPELESS
     return f"echo start >> {starts}; sleep {2 + number % 5}; {fails}"
 
 
-def passes(number):
+def passes(number: int) -> bool:
     """One in four at its second start."""
     return number % 4 == 0
 
 
 @contextmanager
-def going_on(step, every_s):
+def going_on(step: Callable[[], None], every_s: float) -> Iterator[None]:
     """Take the step again and again until the block is left, whatever becomes of it."""
     over = threading.Event()
 
-    def go_on():
+    def go_on() -> None:
         while not over.wait(every_s):
             with suppress(OSError):
                 step()
@@ -76,17 +80,20 @@ def going_on(step, every_s):
 class HalfOpen:
     """Hundreds of connections that never say the whole of it; those that were closed are opened anew."""
 
-    def __init__(self, most=700):
-        self.most, self.service, self._open = most, None, []
+    def __init__(self, most: int = 700) -> None:
+        self.most = most
+        self.service: Attacked | None = None
+        self._open: list[socket.socket] = []
 
-    def keep(self):
+    def keep(self) -> None:
         self._open = self._open[-self.most :]
         for number in range(100):
+            assert self.service is not None
             half = self.service.connect(2)
             self._open.append(half)
             half.sendall(HALVES[number % 3])
 
-    def close(self):
+    def close(self) -> None:
         for half in self._open:
             half.close()
 
@@ -94,11 +101,11 @@ class HalfOpen:
 class Forger:
     """Each agent beats; a user's files speak for everybody's jobs on each node, and then fall silent."""
 
-    def __init__(self, share, fences):
+    def __init__(self, share: Path, fences: Path) -> None:
         self._share, self._fences, self._count = share, fences, 0
         share.mkdir(mode=0o755)
 
-    def beat(self):
+    def beat(self) -> None:
         self._count += 1
         for node in (f"n{i}" for i in range(1, NODES + 1)):
             alive = Heartbeat(HeartbeatSource.AGENT, node, node, 1, self._count, time.time(), 2.0)
@@ -107,7 +114,7 @@ class Forger:
                 for job_id in range(1, JOBS, 7):
                     self._forge(alive, str(job_id))
 
-    def _forge(self, beat, job_id):
+    def _forge(self, beat: Heartbeat, job_id: str) -> None:
         tracks = JobFiles(self._fences / job_id / "attempts" / "1" / f"{beat.node}-7")
         tracks.make()
         write(tracks.heartbeat, replace(beat, source=HeartbeatSource.JOB, pid=7, job_id=job_id, token=1))
@@ -115,30 +122,30 @@ class Forger:
 
 
 @contextmanager
-def up(home, config, attackers):
+def up(home: Path, config: Path, attackers: HalfOpen) -> Iterator[Attacked]:
     with attacked(home, *CLUSTER, "--config", str(config), descriptors=1024) as service:
         attackers.service = service
         yield service
 
 
-def kill(service):
+def kill(service: Attacked) -> None:
     service.process.send_signal(signal.SIGKILL)
     service.process.wait(20)
 
 
-def standing(service):
+def standing(service: Attacked) -> Counter[Any]:
     """How many jobs stand so."""
     status, found = service.ask("GET", "/jobs?limit=200")
     return Counter(job["state"] for job in found["items"]) if status == 200 else Counter()
 
 
-def waits(service):
+def waits(service: Attacked) -> list[Any]:
     """Why those that wait do."""
     pending = service.ask("GET", "/jobs?state=pending&limit=200")[1]["items"]
     return [service.ask("GET", f"/jobs/{job['job_id']}")[1]["exceptions"] for job in pending[:3]]
 
 
-def undecided(service):
+def undecided(service: Attacked) -> Any:
     status, found = service.ask("GET", "/exceptions?state=raised&state=in_chain&limit=200")
     return status != 200 or found["items"]
 
@@ -146,7 +153,7 @@ def undecided(service):
 SETTLED = {"completed": sum(map(passes, range(JOBS))), "failed": sum(not passes(number) for number in range(JOBS))}
 
 
-def delays(found):
+def delays(found: Any) -> list[Any]:
     """Seconds from the end of each failed attempt to the decision on it."""
     ends = {a["incarnation"]: a["end_s"] for a in found["attempts"] if a["state"] == "failed"}
     decided = {e["incarnation"]: e["record"]["verdicts"] for e in found["exceptions"]}
@@ -157,7 +164,7 @@ def delays(found):
 @needs_mount
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_two_hundred_failures_among_all_attacks_at_once(tmp_path):
+def test_two_hundred_failures_among_all_attacks_at_once(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     starts.mkdir()
     forger = Forger(tmp_path / "agents", tmp_path / "fences")

@@ -1,6 +1,8 @@
 """What users claim holds, releases and silences nothing: an operator's word, and others' jobs, stand as they are."""
 
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,24 +13,26 @@ from perdure.coordination.record_changes import MAX_ANNOTATIONS, MAX_SOURCES
 from perdure.model.actions import Drain, Hold, Release
 from perdure.model.jobs import JobState
 from perdure.service.core.view import SiteView
+from tests.attacks.service import Attacked
 from tests.coordination.test_handlers import NOW, Site, raised, up
 from tests.copying import replace
+from tests.service import web_world
 from tests.service.web_world import fill, site
 
 OPERATOR, MIRA, JONAS = "operator:root", "viewer:mira", "viewer:jonas"
 FULL = tuple(Annotation(MIRA, NOW, f"k{i}", "x" * 100) for i in range(MAX_ANNOTATIONS))
 
 
-def claim(kind, name, by, notes=()):
+def claim(kind: str, name: str, by: str, notes: tuple[Annotation, ...] = ()) -> ExceptionRaised:
     given = raised(kind, name, by, Scope.GLOBAL, notes, resource="pfs")
     return ExceptionRaised(given.record, guest=by is not OPERATOR)
 
 
-def kinds(actions):
+def kinds(actions: list[Any]) -> list[Any]:
     return [type(action) for action in actions]
 
 
-def test_a_claim_full_of_annotations_swallows_no_operator_s_fault():
+def test_a_claim_full_of_annotations_swallows_no_operator_s_fault() -> None:
     pfs = Site()
     pfs.wait("1")
     assert pfs.take(claim("storage.down", "mira+x", MIRA, FULL)) == []
@@ -38,7 +42,7 @@ def test_a_claim_full_of_annotations_swallows_no_operator_s_fault():
     assert pfs.take(Ticked(), now=NOW + 100) == []
 
 
-def test_a_claim_full_of_annotations_swallows_no_all_clear():
+def test_a_claim_full_of_annotations_swallows_no_all_clear() -> None:
     pfs = Site()
     pfs.wait("1")
     pfs.take(claim("storage.down", "down", OPERATOR))
@@ -47,7 +51,7 @@ def test_a_claim_full_of_annotations_swallows_no_all_clear():
     assert pfs.chain.ended["down"].outcome is ExceptionOutcome.CLEARING
 
 
-def test_what_the_service_sees_is_not_folded_into_a_claim():
+def test_what_the_service_sees_is_not_folded_into_a_claim() -> None:
     nodes = Site(nodes=up("n1"))
     nodes.take(ExceptionRaised(raised("node.disk", "mira+x", MIRA, nodes=("n1",), notes=FULL).record, guest=True))
     assert nodes.take(raised("node.disk", "own", "perdure", nodes=("n1",)), now=NOW + 1) == [
@@ -55,7 +59,7 @@ def test_what_the_service_sees_is_not_folded_into_a_claim():
     ]
 
 
-def test_a_crowd_of_sources_leaves_room_for_the_operator_s():
+def test_a_crowd_of_sources_leaves_room_for_the_operator_s() -> None:
     nodes = Site(nodes=up("n1"))
     first = raised("gpu.xid79", "mira+x", MIRA, nodes=("n1",), job_id="1").record
     nodes.run("1", "n1")
@@ -68,7 +72,7 @@ def test_a_crowd_of_sources_leaves_room_for_the_operator_s():
     assert OPERATOR in nodes.chain.find("mira+x").sources
 
 
-def test_users_fill_no_operator_s_exception_with_annotations():
+def test_users_fill_no_operator_s_exception_with_annotations() -> None:
     pfs = Site()
     pfs.take(claim("storage.down", "down", OPERATOR))
     for i in range(2 * MAX_ANNOTATIONS):
@@ -78,7 +82,7 @@ def test_users_fill_no_operator_s_exception_with_annotations():
 
 
 @pytest.mark.parametrize("kind", ["storage.down", "storage.quota.over", "network.down", "licence.down"])
-def test_two_users_hold_nobody(kind):
+def test_two_users_hold_nobody(kind: str) -> None:
     pfs = Site()
     pfs.wait("1")
     assert pfs.take(claim(kind, "mira+x", MIRA), claim(kind, "jonas+x", JONAS)) == []
@@ -88,7 +92,7 @@ def test_two_users_hold_nobody(kind):
     assert pfs.chain.ended["mira+x"].sources == {MIRA, JONAS}
 
 
-def test_two_users_release_nothing_that_an_operator_holds():
+def test_two_users_release_nothing_that_an_operator_holds() -> None:
     pfs = Site()
     pfs.wait("1")
     pfs.take(claim("storage.down", "down", OPERATOR))
@@ -98,7 +102,7 @@ def test_two_users_release_nothing_that_an_operator_holds():
     assert pfs.chain.ended["down"].is_brake
 
 
-def test_sources_that_an_older_version_wrote_as_annotations_count():
+def test_sources_that_an_older_version_wrote_as_annotations_count() -> None:
     old = ExceptionRecord("x", "gpu.xid79", 0, Scope.LOCAL, Subject("c"), NOW, detected_by=MIRA)
     seen = replace(old, annotations=(Annotation(OPERATOR, NOW, "seen_by", "n1"),))
     assert seen.sources == {MIRA, OPERATOR}
@@ -109,7 +113,7 @@ def test_sources_that_an_older_version_wrote_as_annotations_count():
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> web_world.Site:
     place = site(tmp_path)
     fill(place.world)
     for job_id, user in (("200", "mira"), ("300", "jonas")):
@@ -123,16 +127,16 @@ def place(tmp_path, monkeypatch):
     return place
 
 
-def post(place, token, **record):
+def post(place: web_world.Site, token: str, **record: Any) -> tuple[Any, Any]:
     answer = place.client(token).post("/api/v1/exceptions", json={"severity": 1, **record})
     return answer.status_code, answer.json()
 
 
-def shared(resource, job="200", kind="licence.down"):
+def shared(resource: str, job: str = "200", kind: str = "licence.down") -> dict[Any, Any]:
     return {"type": kind, "subject": {"job": job, "resource": resource}}
 
 
-def test_a_user_speaks_of_what_a_live_job_of_theirs_uses(place):
+def test_a_user_speaks_of_what_a_live_job_of_theirs_uses(place: web_world.Site) -> None:
     assert post(place, place.mira, **shared("licence:ansys"))[0] == 201
     status, said = post(place, place.mira, **shared("licence:matlab"))
     assert (status, said["detail"]) == (403, "the job is not known to use licence:matlab")
@@ -145,13 +149,13 @@ def test_a_user_speaks_of_what_a_live_job_of_theirs_uses(place):
 
 
 @pytest.mark.parametrize("kind", ["suspect.node", "suspect.storage", "suspect", "node.failure", "job.oom"])
-def test_the_service_s_own_types_are_no_user_s(place, kind):
+def test_the_service_s_own_types_are_no_user_s(place: web_world.Site, kind: str) -> None:
     status, said = post(place, place.mira, type=kind, subject={"job": "200"})
     assert (status, "told by the service itself" in said["detail"]) == (422, True)
     assert "suspect" not in said["fix"]
 
 
-def test_nobody_says_who_else_saw_it(place):
+def test_nobody_says_who_else_saw_it(place: web_world.Site) -> None:
     seen = [{"by": "operator:root", "time": place.world.now}]
     assert post(place, place.mira, type="process.exit", subject={"job": "200"}, seen_by=seen)[0] == 422
 
@@ -159,17 +163,17 @@ def test_nobody_says_who_else_saw_it(place):
 # -- against the real service
 
 
-def test_two_users_whose_jobs_are_over_stop_nobody(service):
+def test_two_users_whose_jobs_are_over_stop_nobody(service: Attacked) -> None:
     """The attack as it was made: an invented storage, told by two users whose jobs ended, and its all-clear."""
     over = {user: service.submit("true", user=user) for user in ("mallory", "eve")}
     full = [service.submit("sleep 60", user="aiko", gpus_per_node=1) for _ in range(3)]
     waiting = service.submit("true", user="aiko", gpus_per_node=1)
 
-    def state(job_id):
+    def state(job_id: str) -> str:
         status, found = service.ask("GET", f"/jobs/{job_id}")
-        return found["job"]["state"] if status == 200 else ""
+        return str(found["job"]["state"]) if status == 200 else ""
 
-    def await_state(job_id, *wanted):
+    def await_state(job_id: str, *wanted: JobState) -> None:
         begun_s = time.monotonic()
         while state(job_id) not in wanted:
             assert time.monotonic() - begun_s < 120, (job_id, state(job_id))

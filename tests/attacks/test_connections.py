@@ -5,15 +5,18 @@ import resource
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from typing import Any
 
 import pytest
 import uvicorn
+from starlette.types import Receive, Scope, Send
 
 from perdure.log import Repeats
 from perdure.service.web import connections
 from perdure.service.web.connections import BoundedProtocol, most_connections, raise_descriptor_limit
-from tests.attacks.service import await_
+from tests.attacks.service import Attacked, await_
 
 HALVES = (
     b"",
@@ -24,12 +27,12 @@ HALVES = (
 FAILS = "echo 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)' >&2; sleep 1; exit 1"
 
 
-def said_of_connections(service):
+def said_of_connections(service: Attacked) -> int:
     """How many lines of the log are not about jobs, of which those of tests before may still be decided on."""
     return sum(" INFO job " not in line and " INFO action " not in line for line in service.log.splitlines())
 
 
-def test_half_open_connections_stop_no_decision(service):
+def test_half_open_connections_stop_no_decision(service: Attacked) -> None:
     """1,200 of them under a limit of 1,024 descriptors."""
     said = said_of_connections(service)
     with ExitStack() as stack:
@@ -42,7 +45,7 @@ def test_half_open_connections_stop_no_decision(service):
         job = service.submit(FAILS, user="mira")
         assert service.await_decision(job)
 
-        def last_look_s():
+        def last_look_s() -> float:
             return service.ask("GET", "/status")[1]["last_look_s"]
 
         before_s = last_look_s()
@@ -51,7 +54,7 @@ def test_half_open_connections_stop_no_decision(service):
     assert "Traceback" not in service.log
 
 
-def test_garbage_fills_no_log(service):
+def test_garbage_fills_no_log(service: Attacked) -> None:
     for _ in range(300):
         with service.connect(5) as stranger:
             stranger.sendall(b"\x16\x03\x01 no HTTP\r\n\r\n")
@@ -60,7 +63,7 @@ def test_garbage_fills_no_log(service):
     assert service.ask("GET", "/status")[0] == 200
 
 
-async def app(scope, receive, send):
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] != "http":
         return
     if scope["path"] == "/echo":
@@ -70,7 +73,7 @@ async def app(scope, receive, send):
     await send({"type": "http.response.body", "body": b"ok"})
 
 
-async def flood(scope, receive, send):
+async def flood(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] != "http":
         return
     await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -79,11 +82,11 @@ async def flood(scope, receive, send):
 
 
 @pytest.fixture
-def serve():
+def serve() -> Iterator[Callable[[Any], Callable[[], socket.socket]]]:
     """Serve an application with these limits; yields how to connect to it."""
     ends = []
 
-    def start(app):
+    def start(app: Any) -> Callable[[], socket.socket]:
         config = uvicorn.Config(app, http=BoundedProtocol, log_level="critical", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         listener = socket.create_server(("127.0.0.1", 0))
@@ -98,7 +101,7 @@ def serve():
         thread.join(20)
 
 
-def is_ended(half, within_s):
+def is_ended(half: socket.socket, within_s: float) -> bool:
     """Whether the other side has ended a connection."""
     half.settimeout(within_s)
     try:
@@ -112,14 +115,18 @@ def is_ended(half, within_s):
 
 
 @pytest.mark.parametrize("half", HALVES)
-def test_half_a_request_is_not_waited_for_long(serve, monkeypatch, half):
+def test_half_a_request_is_not_waited_for_long(
+    serve: Callable[[Any], Callable[[], socket.socket]], monkeypatch: pytest.MonkeyPatch, half: bytes
+) -> None:
     monkeypatch.setattr(connections, "PATIENCE_S", 0.3)
     with serve(app)() as stranger:
         stranger.sendall(half.replace(b"/api/v1/exceptions", b"/echo"))
         assert is_ended(stranger, 60)
 
 
-def test_a_second_request_has_a_time_of_its_own(serve, monkeypatch):
+def test_a_second_request_has_a_time_of_its_own(
+    serve: Callable[[Any], Callable[[], socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "PATIENCE_S", 4.0)
     with serve(app)() as client:
         for _ in range(5):
@@ -133,7 +140,9 @@ def test_a_second_request_has_a_time_of_its_own(serve, monkeypatch):
         assert is_ended(client, 60)
 
 
-def test_a_body_that_comes_at_a_fair_rate_may_take_long(serve, monkeypatch):
+def test_a_body_that_comes_at_a_fair_rate_may_take_long(
+    serve: Callable[[Any], Callable[[], socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "PATIENCE_S", 3.0)
     with serve(app)() as client:
         client.sendall(b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 80000\r\n\r\n")
@@ -143,7 +152,9 @@ def test_a_body_that_comes_at_a_fair_rate_may_take_long(serve, monkeypatch):
         assert client.recv(1000).startswith(b"HTTP/1.1 200")
 
 
-def test_an_answer_that_nobody_reads_is_not_kept_for_long(serve, monkeypatch):
+def test_an_answer_that_nobody_reads_is_not_kept_for_long(
+    serve: Callable[[Any], Callable[[], socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "STUCK_S", 0.3)
     with serve(flood)() as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -151,7 +162,9 @@ def test_an_answer_that_nobody_reads_is_not_kept_for_long(serve, monkeypatch):
         assert is_ended(client, 60)
 
 
-def test_an_answer_that_is_read_slowly_is_sent_to_its_end(serve, monkeypatch):
+def test_an_answer_that_is_read_slowly_is_sent_to_its_end(
+    serve: Callable[[Any], Callable[[], socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It cannot be written on again and again, for longer in all than one that nobody reads is kept."""
     monkeypatch.setattr(connections, "STUCK_S", 2.0)
     with serve(flood)() as client:
@@ -163,7 +176,9 @@ def test_an_answer_that_is_read_slowly_is_sent_to_its_end(serve, monkeypatch):
     assert taken > 1000 * 100_000
 
 
-def test_the_oldest_half_open_ones_give_way(serve, monkeypatch):
+def test_the_oldest_half_open_ones_give_way(
+    serve: Callable[[Any], Callable[[], socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "most_connections", lambda: 8)
     connect = serve(app)
     with ExitStack() as stack:
@@ -175,7 +190,7 @@ def test_the_oldest_half_open_ones_give_way(serve, monkeypatch):
         assert not any(is_ended(half, 0.2) for half in halves[1:])
 
 
-def test_the_limit_is_raised_and_leaves_descriptors_for_all_else():
+def test_the_limit_is_raised_and_leaves_descriptors_for_all_else() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, before[1]), before[1]))
@@ -186,7 +201,9 @@ def test_the_limit_is_raised_and_leaves_descriptors_for_all_else():
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_what_cannot_be_accepted_is_said_once(caplog, monkeypatch):
+def test_what_cannot_be_accepted_is_said_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "_repeats", Repeats())
     full = OSError(24, "Too many open files")
     loop = asyncio.new_event_loop()

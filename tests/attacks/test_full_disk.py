@@ -5,20 +5,23 @@ import sqlite3
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.backends.local import LocalBackend
 from perdure.backends.local.store import Leftover, LocalStore
 from perdure.service.workers.kill_switch import RESERVE_BYTES, KillSwitch
-from tests.attacks.service import attacked, await_
+from tests.attacks.service import Attacked, attacked, await_
 
 needs_mount = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a small file system")
 
 
 @contextmanager
-def small_disk(where, size="24m", inodes=400):
+def small_disk(where: Path, size: str = "24m", inodes: int = 400) -> Iterator[Path]:
     options = f"size={size},nr_inodes={inodes},mode=0700"
     where.mkdir()
     done = subprocess.run(("mount", "-t", "tmpfs", "-o", options, "tmpfs", where), capture_output=True, check=False)
@@ -30,7 +33,7 @@ def small_disk(where, size="24m", inodes=400):
         subprocess.run(("umount", "-l", where), check=True)
 
 
-def fill(disk):
+def fill(disk: Path) -> None:
     """Take every byte."""
     with (disk / "full").open("ab", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
@@ -39,7 +42,7 @@ def fill(disk):
                     file.write(bytes(size))
 
 
-def take_all_names(disk):
+def take_all_names(disk: Path) -> None:
     """Take every inode."""
     for number in range(10_000):
         try:
@@ -49,12 +52,12 @@ def take_all_names(disk):
     raise AssertionError("it has no end")
 
 
-def give_back(disk):
+def give_back(disk: Path) -> None:
     for path in (disk / "full", *disk.glob("name*")):
         path.unlink(missing_ok=True)
 
 
-def readiness(service):
+def readiness(service: Attacked) -> tuple[int | None, Any]:
     with suppress(OSError):
         return service.ask("GET", "/readyz")
     return None, None
@@ -62,7 +65,7 @@ def readiness(service):
 
 @needs_mount
 @pytest.mark.slow
-def test_a_full_disk_is_said_and_survived(tmp_path):
+def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk, attacked(disk, "--nodes", "1", "--gpus", "1") as service:
         await_(lambda: (service.state / "reserve").exists())
         cluster = LocalBackend(service.state / "cluster")
@@ -89,7 +92,7 @@ def test_a_full_disk_is_said_and_survived(tmp_path):
 
 @needs_mount
 @pytest.mark.parametrize("taken", [fill, take_all_names])
-def test_the_switch_has_room_on_a_full_disk(tmp_path, taken):
+def test_the_switch_has_room_on_a_full_disk(tmp_path: Path, taken: Callable[[Path], None]) -> None:
     with small_disk(tmp_path / "disk", "1m", 40) as disk:
         switch = KillSwitch(disk)
         switch.keep_reserve()
@@ -111,13 +114,13 @@ def test_the_switch_has_room_on_a_full_disk(tmp_path, taken):
 class Full:
     """A database on a disk that is full for a while."""
 
-    def __init__(self, db):
+    def __init__(self, db: sqlite3.Connection) -> None:
         self._db, self.is_full = db, True
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._db, name)
 
-    def execute(self, text, *given):
+    def execute(self, text: str, *given: Any) -> sqlite3.Cursor:
         if text == "COMMIT" and self.is_full:
             err = sqlite3.OperationalError("database or disk is full")
             err.sqlite_errorcode = sqlite3.SQLITE_FULL
@@ -125,7 +128,7 @@ class Full:
         return self._db.execute(text, *given)
 
 
-def test_the_embedded_cluster_waits_for_room(tmp_path, monkeypatch):
+def test_the_embedded_cluster_waits_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = threading.Event()
     store = LocalStore(tmp_path / "db", ends.is_set)
     store._db.close()

@@ -3,6 +3,9 @@
 import os
 import pwd
 import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +18,7 @@ from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import NodeState
 from perdure.service.workers.heartbeat_monitor import MOST_RESTARTS, _is_current
 from tests.copying import replace
-from tests.service.workers.test_heartbeat_monitor import actions, agent, live, monitored
+from tests.service.workers.test_heartbeat_monitor import Monitored, actions, agent, live, monitored
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: files of two users")
 
@@ -23,7 +26,7 @@ MIRA, MALLORY = "nobody", "daemon"  # users that every machine knows
 
 
 @pytest.fixture
-def place(tmp_path):
+def place(tmp_path: Path) -> Monitored:
     place = monitored(tmp_path)
     for job_id, user in (("200", MIRA), ("66", MALLORY)):
         place.world.submit(job_id, "train", user, 4)
@@ -31,7 +34,16 @@ def place(tmp_path):
     return place
 
 
-def forge(place, *, directory="66", by=MALLORY, job_id="200", node="gpu01", pid=7, **more):
+def forge(
+    place: Monitored,
+    *,
+    directory: str = "66",
+    by: str = MALLORY,
+    job_id: str = "200",
+    node: str = "gpu01",
+    pid: int = 7,
+    **more: Any,
+) -> None:
     tracks = JobFiles(place.fences / directory / "attempts" / "1" / f"{node}-{pid}")
     tracks.make()
     beat = Heartbeat(HeartbeatSource.JOB, node, node, pid, place.count, 0.0, 5.0, job_id=job_id, token=1)
@@ -47,7 +59,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("how", FORGED.values(), ids=FORGED)
-def test_nobody_makes_another_s_node_look_silent(place, how):
+def test_nobody_makes_another_s_node_look_silent(place: Monitored, how: Mapping[str, Any]) -> None:
     """A second source beside the manager that has lost the node for a while."""
     restart(place, "200")
     for node in ("gpu02", "gpu04"):
@@ -61,7 +73,7 @@ def test_nobody_makes_another_s_node_look_silent(place, how):
 
 
 @pytest.mark.parametrize("how", FORGED.values(), ids=FORGED)
-def test_nobody_keeps_a_dead_node_alive(place, how):
+def test_nobody_keeps_a_dead_node_alive(place: Monitored, how: Mapping[str, Any]) -> None:
     restart(place, "200")
     for node in ("gpu01", "gpu02", "gpu04"):
         agent(place, node)
@@ -76,13 +88,13 @@ def test_nobody_keeps_a_dead_node_alive(place, how):
     assert actions(place) == [("down", "gpu01")]
 
 
-def restart(place, job_id):
+def restart(place: Monitored, job_id: str) -> None:
     """So that there is an earlier start."""
     place.world.end(job_id, b"", AttemptState.REQUEUED, to=JobState.PENDING)
     place.world.start(job_id, "gpu01")
 
 
-def test_the_owner_s_own_heartbeat_counts(place):
+def test_the_owner_s_own_heartbeat_counts(place: Monitored) -> None:
     for node in ("gpu01", "gpu02", "gpu04"):
         agent(place, node)
     forge(place, directory="200", by=MIRA, incarnation=1)
@@ -90,7 +102,7 @@ def test_the_owner_s_own_heartbeat_counts(place):
     assert actions(place) == [("down", "gpu01")]
 
 
-def test_a_restart_count_is_not_taken_for_an_instant():
+def test_a_restart_count_is_not_taken_for_an_instant() -> None:
     beat = Heartbeat(HeartbeatSource.JOB, "n", "n", 1, 1, 0.0, 5.0, incarnation=2)
     assert not _is_current(beat, 3)
     assert _is_current(beat, 2)
@@ -100,7 +112,7 @@ def test_a_restart_count_is_not_taken_for_an_instant():
     assert not _is_current(replace(beat, incarnation=MOST_RESTARTS + 1), int(time.time()))
 
 
-def test_a_heartbeat_that_stops_is_no_problem_of_its_node(tmp_path):
+def test_a_heartbeat_that_stops_is_no_problem_of_its_node(tmp_path: Path) -> None:
     """A user who kills the launcher, or writes what looks like one's word, drains nothing."""
     share, fence = tmp_path / "agents", tmp_path / "fence"
     share.mkdir()

@@ -5,6 +5,7 @@ import pwd
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ reader.close()
 """
 
 
-def read(path, *capabilities, user=SERVICE):
+def read(path: Path, *capabilities: str, user: str = SERVICE) -> str:
     """What the service's reader makes of a log of `OWNER`, with these capabilities."""
     interpreter = next(
         (
@@ -49,7 +50,7 @@ def read(path, *capabilities, user=SERVICE):
 
 
 @pytest.fixture
-def place():
+def place() -> Iterator[Path]:
     """Where everybody gets, so that what is refused is refused for its own rights."""
     import shutil
     import tempfile
@@ -60,7 +61,7 @@ def place():
     shutil.rmtree(made)
 
 
-def log_in(directory, owner=OWNER):
+def log_in(directory: Path, owner: str = OWNER) -> Path:
     path = directory / "job.log"
     path.write_text("RuntimeError: shapes\n")
     path.chmod(0o600)
@@ -68,12 +69,12 @@ def log_in(directory, owner=OWNER):
     return path
 
 
-def test_a_log_of_another_user_is_read_with_two_capabilities(place):
+def test_a_log_of_another_user_is_read_with_two_capabilities(place: Path) -> None:
     assert "RuntimeError" in read(log_in(place), "setuid", "setgid")
     assert "RuntimeError" not in read(log_in(place))  # and not without
 
 
-def test_no_capability_of_the_service_is_left_to_who_reads(place):
+def test_no_capability_of_the_service_is_left_to_who_reads(place: Path) -> None:
     """Its owner cannot reach this one: a job's path would else lead wherever the service may look."""
     hidden = place / "hidden"
     hidden.mkdir(mode=0o700)

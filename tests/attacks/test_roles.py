@@ -3,6 +3,10 @@
 import http.client
 import signal
 import time
+from collections.abc import Iterator
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +16,7 @@ from perdure.errors import NotPermitted
 from perdure.service.access.auth import CODE_LIFE_S, Identity, Role, TokenBook
 from perdure.service.access.sessions import SESSION_LIFE_S, Sessions
 from perdure.service.exceptions.permissions import may_speak_for
-from tests.attacks.service import attacked
+from tests.attacks.service import Attacked, attacked
 from tests.copying import replace
 from tests.service.web_world import Site, fill, site
 
@@ -20,7 +24,7 @@ WISH = {"component": "job", "types": ["process"], "lease_s": 3600, "answer_s": 6
 
 
 @pytest.fixture
-def place(tmp_path) -> Site:
+def place(tmp_path: Path) -> Site:
     place = site(tmp_path)
     fill(place.world)
     place.world.submit("200", "resnet", "mira", 8)
@@ -28,15 +32,15 @@ def place(tmp_path) -> Site:
     return place
 
 
-def put(place, token, name, **wish):
+def put(place: Site, token: str, name: str, **wish: Any) -> Any:
     return place.client(token).put(f"/api/v1/handlers/{name}", json={**WISH, **wish})
 
 
-def names(place):
+def names(place: Site) -> set[Any]:
     return set(place.world.state.chain.handlers)
 
 
-def test_a_viewer_token_touches_nothing_that_the_same_name_s_operator_token_registered(place):
+def test_a_viewer_token_touches_nothing_that_the_same_name_s_operator_token_registered(place: Site) -> None:
     """Answers, takes over, deletes: none of it."""
     boss = place.tokens.mint("mira", Role.OPERATOR)
     assert put(place, boss, "site", component="resource_manager").status_code == 200
@@ -56,7 +60,7 @@ def test_a_viewer_token_touches_nothing_that_the_same_name_s_operator_token_regi
     ]
 
 
-def test_one_speaks_for_a_handler_in_the_role_that_registered_it():
+def test_one_speaks_for_a_handler_in_the_role_that_registered_it() -> None:
     """Names keep viewers off already; this holds whatever a name looks like."""
     of_the_site = Registration("h", Component.JOB, ("",), "mira", 1e9)
     own = replace(of_the_site, id="mira+h", owner="mira")
@@ -72,7 +76,7 @@ def test_one_speaks_for_a_handler_in_the_role_that_registered_it():
             may_speak_for(registration, registration.id, by)
 
 
-def test_nobody_keeps_a_handler_s_name_from_others(place):
+def test_nobody_keeps_a_handler_s_name_from_others(place: Site) -> None:
     assert put(place, place.jonas, "trainer").status_code == 200
     assert put(place, place.mira, "trainer").status_code == 200
     assert put(place, place.operator, "trainer").status_code == 200
@@ -84,7 +88,7 @@ def test_nobody_keeps_a_handler_s_name_from_others(place):
     assert names(place) == {"trainer"}
 
 
-def test_time_set_back_makes_no_code_or_session_live_longer(tmp_path, monkeypatch):
+def test_time_set_back_makes_no_code_or_session_live_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     book = TokenBook(tmp_path)
     sessions = Sessions(book)
     code, secret = book.login_code(Identity("root", Role.OPERATOR)), sessions.open(Identity("root", Role.OPERATOR))
@@ -98,12 +102,12 @@ def test_time_set_back_makes_no_code_or_session_live_longer(tmp_path, monkeypatc
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory):
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
     with attacked(tmp_path_factory.mktemp("roles"), "--nodes", "1") as place:
         yield place
 
 
-def listen(service, token):
+def listen(service: Attacked, token: str) -> HTTPResponse:
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=120)
     connection.request("GET", "/api/v1/events/stream", headers={"Authorization": f"Bearer {token}"})
     answer = connection.getresponse()
@@ -112,7 +116,7 @@ def listen(service, token):
     return answer
 
 
-def test_a_revoked_token_s_stream_ends(service):
+def test_a_revoked_token_s_stream_ends(service: Attacked) -> None:
     token = service.token("eve")
     stream, other = listen(service, token), listen(service, service.token("mira"))
     book = TokenBook(service.state)
@@ -127,7 +131,7 @@ def test_a_revoked_token_s_stream_ends(service):
 
 
 @pytest.mark.slow
-def test_a_killed_service_leaves_no_token_behind(tmp_path):
+def test_a_killed_service_leaves_no_token_behind(tmp_path: Path) -> None:
     with attacked(tmp_path, "--nodes", "1") as first:
         left = first.file.token
         assert first.ask("GET", "/nodes", token=left)[0] == 200
@@ -140,7 +144,7 @@ def test_a_killed_service_leaves_no_token_behind(tmp_path):
         assert second.ask("GET", "/nodes", token=left)[0] == 401
 
 
-def test_what_an_older_version_left_behind_is_revoked(tmp_path):
+def test_what_an_older_version_left_behind_is_revoked(tmp_path: Path) -> None:
     from perdure.service.access.service_file import ServiceFile
     from perdure.service.runtime import left_for_commands
 

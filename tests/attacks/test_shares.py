@@ -6,7 +6,11 @@ import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,12 +26,12 @@ from perdure.service.web.api.events import Listeners
 from perdure.service.web.state import WebSettings
 from perdure.service.workers import log_queue
 from perdure.service.workers.log_queue import FairQueue, LogQueue
-from tests.attacks.service import await_
+from tests.attacks.service import Attacked, await_
 from tests.copying import replace
 from tests.service.web_world import RESET, World
 
 
-def attempt(job_id, user):
+def attempt(job_id: int | str, user: str) -> Attempt:
     return Attempt(AttemptId("c", str(job_id), 1), AttemptState.FAILED, ("n1",), 0.0, end_s=1.0, user=user)
 
 
@@ -35,7 +39,7 @@ def attempt(job_id, user):
 
 
 @pytest.mark.parametrize("hopeless", [24, pytest.param(200, marks=pytest.mark.slow)])
-def test_one_user_s_hopeless_jobs_leave_others_their_retries(tmp_path, hopeless):
+def test_one_user_s_hopeless_jobs_leave_others_their_retries(tmp_path: Path, hopeless: int) -> None:
     """24 of them used to stop everybody's transient failures for good."""
     world = World(tmp_path, 1_790_000_000.0, nodes=8)
     for number in range(hopeless):
@@ -55,7 +59,7 @@ def test_one_user_s_hopeless_jobs_leave_others_their_retries(tmp_path, hopeless)
 # -- judging
 
 
-def test_turns_go_to_who_was_served_least():
+def test_turns_go_to_who_was_served_least() -> None:
     queue = FairQueue()
     for number in range(40):
         queue.put(attempt(number, "mallory"))
@@ -71,7 +75,7 @@ def test_turns_go_to_who_was_served_least():
     assert order.index("mira", 7) <= 8
 
 
-def test_who_was_away_saves_no_turns_up():
+def test_who_was_away_saves_no_turns_up() -> None:
     queue = FairQueue()
     for number in range(10):
         queue.put(attempt(number, "mira"))
@@ -86,7 +90,7 @@ def test_who_was_away_saves_no_turns_up():
     assert Counter(order[:6])["mira"] >= 2
 
 
-def test_who_was_served_long_ago_does_not_wait_for_ever_new_names():
+def test_who_was_served_long_ago_does_not_wait_for_ever_new_names() -> None:
     """What he had then is no more than what others have had since: whoever comes after him is served after him."""
     queue = FairQueue()
     for number, user in enumerate(("mira", *["jonas"] * 6)):
@@ -99,12 +103,12 @@ def test_who_was_served_long_ago_does_not_wait_for_ever_new_names():
 
 
 @pytest.fixture
-def logs(monkeypatch):
+def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[LogQueue]:
     """Reads of which those of mallory do not answer."""
     monkeypatch.setattr(log_queue, "PATIENCE_S", 3.0)
     never = threading.Event()
 
-    def read(found):
+    def read(found: Attempt) -> Output:
         if found.user == "mallory":
             never.wait(120)
         return Output((OutputFile("log", b"x", b"", 0, OutputKind.STDOUT, "", 0, 1, ""),), ())
@@ -115,27 +119,34 @@ def logs(monkeypatch):
     made.close()
 
 
-def test_logs_that_do_not_answer_keep_nobody_else_waiting(logs):
+def read_by(logs: LogQueue) -> tuple[Attempt, Output]:
+    found = logs.next(60.0)
+    assert found is not None
+    return found
+
+
+def test_logs_that_do_not_answer_keep_nobody_else_waiting(logs: LogQueue) -> None:
     """Each used to take 20 s of everybody's."""
     for number in range(20):
         logs.put(attempt(f"h{number}", "mallory"))
     logs.put(attempt("1", "mira"))
-    found, output = logs.next(60.0)
+    found, output = read_by(logs)
     assert (found.user, len(output.files)) == ("mira", 1)
-    answers = [logs.next(60.0) for _ in range(20)]
+    answers = [read_by(logs) for _ in range(20)]
     assert {each.id.job_id for each, _ in answers} == {f"h{number}" for number in range(20)}  # none is left without
     assert not any(output.files for _, output in answers)  # nor is any of them waited for until it answers
     assert logs.next(0.01) is None
 
 
-def test_two_logs_that_do_not_answer_are_all_that_is_read_of_one_user(monkeypatch):
+def test_two_logs_that_do_not_answer_are_all_that_is_read_of_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes a thread until it answers: one more with every failure, and there is none left for others."""
     monkeypatch.setattr(log_queue, "PATIENCE_S", 0.5)
     begun, never = [], threading.Event()
 
-    def read(found):
+    def read(found: Attempt) -> Output:
         begun.append(found.id.job_id)
         never.wait(120)
+        return Output((), ())
 
     made = LogQueue(read)
     for job_id in ("1", "2", "3", "4"):
@@ -149,12 +160,12 @@ def test_two_logs_that_do_not_answer_are_all_that_is_read_of_one_user(monkeypatc
     made.close()
 
 
-def test_a_log_is_judged_as_soon_as_it_has_been_read(monkeypatch):
+def test_a_log_is_judged_as_soon_as_it_has_been_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits is woken by what has been read, and not only by the end of its patience."""
     monkeypatch.setattr(log_queue, "PATIENCE_S", 40.0)
     answers = threading.Event()
 
-    def read(found):
+    def read(found: Attempt) -> Output:
         answers.wait(120)
         return Output((), ())
 
@@ -170,8 +181,8 @@ def test_a_log_is_judged_as_soon_as_it_has_been_read(monkeypatch):
     made.close()
 
 
-def test_a_log_that_cannot_be_read_leaves_no_failure_without_an_answer():
-    def read(found):
+def test_a_log_that_cannot_be_read_leaves_no_failure_without_an_answer() -> None:
+    def read(found: Attempt) -> Output:
         raise ZeroDivisionError
 
     made = LogQueue(read)
@@ -183,14 +194,14 @@ def test_a_log_that_cannot_be_read_leaves_no_failure_without_an_answer():
     made.close()
 
 
-def test_random_bytes_of_one_user_starve_no_other_s_failure(service):
+def test_random_bytes_of_one_user_starve_no_other_s_failure(service: Attacked) -> None:
     """40 logs of them took the judge 19 s; the failure of another waits for one of them at most, once it is seen."""
     noise = service.home / "noise"
     noise.write_bytes(os.urandom(1 << 20))
     noisy = [service.submit(f"cat {noise} >&2; exit 1", user="mallory", name=f"noise{n}") for n in range(40)]
     last = service.submit("true", user="mallory")
 
-    def is_over():
+    def is_over() -> Any:
         status, found = service.ask("GET", f"/jobs/{last}")
         return status == 200 and found["job"]["state"] == "completed"
 
@@ -203,7 +214,7 @@ def test_random_bytes_of_one_user_starve_no_other_s_failure(service):
     assert sum(failed_s < at_s < decided_s for at_s in between) < 20  # some are judged before the look that sees it
 
 
-def decisions_s(found):
+def decisions_s(found: Any) -> list[Any]:
     """When each failure of a job was decided on."""
     return [each["record"]["verdicts"][-1]["time"] for each in found["exceptions"] if each["record"]["verdicts"]]
 
@@ -212,18 +223,18 @@ def decisions_s(found):
 
 
 class Silent(EventFeed):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(lambda *_: [], lambda: 0, lambda _: {}, 60.0)
 
-    async def enter(self):
+    async def enter(self) -> None:
         pass
 
-    def leave(self):
+    def leave(self) -> None:
         pass
 
 
-def test_one_user_does_not_take_all_streams():
-    async def attack():
+def test_one_user_does_not_take_all_streams() -> None:
+    async def attack() -> None:
         listeners = Listeners(100, Silent())
         taken = [await listeners.enter("mallory") for _ in range(100)]
         with pytest.raises(TooMany):
@@ -240,11 +251,11 @@ def test_one_user_does_not_take_all_streams():
         pool.submit(asyncio.run, attack()).result()
 
 
-def test_one_user_s_streams_over_http_leave_others_theirs(service):
+def test_one_user_s_streams_over_http_leave_others_theirs(service: Attacked) -> None:
     """Under 1,024 descriptors, half of the connections may be streams."""
     token, mine = service.token("mallory"), service.token("mira")
 
-    def listen(token):
+    def listen(token: str) -> tuple[HTTPConnection, HTTPResponse]:
         connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=20)
         connection.request("GET", "/api/v1/events/stream", headers={"Authorization": f"Bearer {token}"})
         return connection, connection.getresponse()
@@ -268,13 +279,13 @@ def test_one_user_s_streams_over_http_leave_others_theirs(service):
             connection.close()
 
 
-def test_an_attempt_of_nobody_has_its_turn():
+def test_an_attempt_of_nobody_has_its_turn() -> None:
     queue = FairQueue()
     queue.put(replace(attempt("1", ""), user=""))
     assert queue.take(lambda _: True).id.job_id == "1"
 
 
-def test_what_is_decided_at_once_is_charged_one_after_the_other(tmp_path):
+def test_what_is_decided_at_once_is_charged_one_after_the_other(tmp_path: Path) -> None:
     """Failures that waited for one handler, whose turn runs out for all of them in the same instant."""
     world = World(tmp_path, 1_790_000_000.0, nodes=8)
     for number in range(5):

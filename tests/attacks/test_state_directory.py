@@ -5,6 +5,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +20,7 @@ TOKEN = "pdr_planted"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
-def plant(state, owner=None):
+def plant(state: Path, owner: int | None = None) -> Path:
     """What mallory puts there beforehand: an operator's token."""
     entry = {
         "id": "0" * 12,
@@ -35,31 +37,31 @@ def plant(state, owner=None):
     return path
 
 
-def of_everybody(state):
+def of_everybody(state: Path) -> None:
     state.chmod(0o777)
 
 
-def of_everybody_who_removes_nothing_of_others(state):
+def of_everybody_who_removes_nothing_of_others(state: Path) -> None:
     state.chmod(0o1777)
 
 
-def of_a_group(state):
+def of_a_group(state: Path) -> None:
     state.chmod(0o775)
 
 
-def of_another(state):
+def of_another(state: Path) -> None:
     os.chown(state, NOBODY, NOBODY)
 
 
-def with_a_file_of_another(state):
+def with_a_file_of_another(state: Path) -> None:
     plant(state, NOBODY)
 
 
-def below_what_others_may_write(state):
+def below_what_others_may_write(state: Path) -> None:
     state.parent.chmod(0o777)
 
 
-def reached_by_another_s_link(state):
+def reached_by_another_s_link(state: Path) -> None:
     state.rename(state.with_name("elsewhere"))
     state.symlink_to("elsewhere")
     os.chown(state, NOBODY, NOBODY, follow_symlinks=False)
@@ -77,7 +79,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize("plan", PLANTED)
-def test_a_directory_that_others_can_change_is_refused(tmp_path, plan):
+def test_a_directory_that_others_can_change_is_refused(tmp_path: Path, plan: Callable[[Path], object]) -> None:
     state = tmp_path / "shared" / "state"
     state.mkdir(mode=0o700, parents=True)
     state_dir(state)  # as it is, it will do
@@ -87,7 +89,7 @@ def test_a_directory_that_others_can_change_is_refused(tmp_path, plan):
     assert "another user" in refused.value.what or "others may write" in refused.value.what
 
 
-def test_the_service_does_not_start_on_a_planted_token(tmp_path):
+def test_the_service_does_not_start_on_a_planted_token(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()
     plant(state)
@@ -99,13 +101,13 @@ def test_the_service_does_not_start_on_a_planted_token(tmp_path):
     assert sorted(path.name for path in state.iterdir()) == ["tokens.json"]
 
 
-def test_a_directory_below_a_sticky_one_will_do(tmp_path):
+def test_a_directory_below_a_sticky_one_will_do(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     assert state_dir(tmp_path / "state").stat().st_mode & 0o777 == 0o700
 
 
 @as_root
-def test_a_token_file_of_another_user_is_not_believed(tmp_path):
+def test_a_token_file_of_another_user_is_not_believed(tmp_path: Path) -> None:
     state = state_dir(tmp_path / "state")
     book = TokenBook(state)
     plant(state)
@@ -115,7 +117,7 @@ def test_a_token_file_of_another_user_is_not_believed(tmp_path):
         TokenBook(state).find(TOKEN)
 
 
-def test_a_link_to_a_token_file_is_not_believed(tmp_path):
+def test_a_link_to_a_token_file_is_not_believed(tmp_path: Path) -> None:
     state = state_dir(tmp_path / "state")
     plant(state).rename(state / "elsewhere")
     (state / "tokens.json").symlink_to("elsewhere")
@@ -124,7 +126,7 @@ def test_a_link_to_a_token_file_is_not_believed(tmp_path):
 
 
 @as_root
-def test_commands_do_not_believe_a_service_file_of_another_user(tmp_path):
+def test_commands_do_not_believe_a_service_file_of_another_user(tmp_path: Path) -> None:
     path = ServiceFile("http://127.0.0.1:1", 1, "pdr_x").write(tmp_path)
     assert ServiceFile.read(tmp_path)
     os.chown(path, NOBODY, NOBODY)
@@ -133,7 +135,7 @@ def test_commands_do_not_believe_a_service_file_of_another_user(tmp_path):
 
 
 @as_root
-def test_root_may_ask_and_mint_where_another_user_s_service_runs(tmp_path):
+def test_root_may_ask_and_mint_where_another_user_s_service_runs(tmp_path: Path) -> None:
     path = ServiceFile("http://127.0.0.1:1", 1, "pdr_x").write(tmp_path)
     token = plant(tmp_path)
     for each in (tmp_path, path, token):
