@@ -4,11 +4,13 @@ A backend is registered by a module with ``open_harness(directory)``, a context 
 `perdure.backends.checks.Harness`; one cluster serves all checks of a backend.
 """
 
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from typing import Any
 
 import pytest
 
-from perdure.backends.checks import BACKEND_CHECKS
+from perdure.backends.checks import BACKEND_CHECKS, Harness
 
 HARNESSES = (
     pytest.param("tests.backends.local.harness", id="local"),
@@ -18,11 +20,11 @@ HARNESSES = (
 
 
 @pytest.fixture(scope="module", params=HARNESSES)
-def harness(request, tmp_path_factory):
+def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with import_module(request.param).open_harness(tmp_path_factory.mktemp("backend")) as opened:
         yield opened
 
 
 @pytest.mark.parametrize("check", BACKEND_CHECKS, ids=lambda check: check.__name__)
-def test_backend(check, harness):
+def test_backend(check: Callable[[Harness], None], harness: Any) -> None:
     check(harness)

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,19 +16,19 @@ from perdure.backends import logfile
 from perdure.backends.owner_reader import OwnerReader
 from perdure.backends.reader import HEAD_BYTES, ReadRequest, WantedText
 from perdure.errors import LogRefused, NotFound
-from perdure.model.output import OutputKind, Why
+from perdure.model.output import Output, OutputFile, OutputKind, Why
 
 ME = os.getuid()
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root can give a file to somebody else")
 
 
-def read_output(request):
+def read_output(request: ReadRequest) -> Output:
     with closing(OwnerReader()) as reader:
         return reader.read(request)
 
 
-def read_tail(path, owner_uid, max_bytes=4 << 20, head_bytes=HEAD_BYTES):
+def read_tail(path: Path | str, owner_uid: int, max_bytes: int = 4 << 20, head_bytes: int = HEAD_BYTES) -> OutputFile:
     """One file by itself; an error where it is absent."""
     wanted = WantedText((os.fspath(path),), OutputKind.STDOUT)
     output = read_output(ReadRequest(owner_uid, (wanted,), max_bytes=max_bytes, head_bytes=head_bytes))
@@ -38,13 +39,13 @@ def read_tail(path, owner_uid, max_bytes=4 << 20, head_bytes=HEAD_BYTES):
 
 
 @pytest.fixture
-def log(tmp_path):
+def log(tmp_path: Path) -> Path:
     path = tmp_path / "job.log"
     path.write_bytes(b"line one\nline two\n")
     return path
 
 
-def test_a_short_log_is_all_tail(log):
+def test_a_short_log_is_all_tail(log: Path) -> None:
     read = read_tail(log, ME)
     assert (read.tail, read.head, read.skipped, read.path) == (b"line one\nline two\n", b"", 0, str(log))
 
@@ -58,26 +59,28 @@ def test_a_short_log_is_all_tail(log):
         (10, 3, b"0123456789", b"", 0),
     ],
 )
-def test_of_a_long_log_both_ends_are_read_and_nothing_twice(tmp_path, max_bytes, head_bytes, tail, head, skipped):
+def test_of_a_long_log_both_ends_are_read_and_nothing_twice(
+    tmp_path: Path, max_bytes: int, head_bytes: int, tail: bytes, head: bytes, skipped: int
+) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"0123456789")
     read = read_tail(path, ME, max_bytes, head_bytes)
     assert (read.tail, read.head, read.skipped) == (tail, head, skipped)
 
 
-def test_an_empty_log_is_empty(tmp_path):
+def test_an_empty_log_is_empty(tmp_path: Path) -> None:
     (tmp_path / "log").touch()
     assert read_tail(tmp_path / "log", ME).tail == b""
 
 
 @pytest.mark.parametrize("name", ["missing", "missing/log", "job.log/below"])
-def test_what_is_not_there_is_not_found(log, name):
+def test_what_is_not_there_is_not_found(log: Path, name: str) -> None:
     with pytest.raises(NotFound):
         read_tail(log.parent / name, ME)
 
 
 @as_root
-def test_links_are_refused_wherever_a_user_can_make_them(log, tmp_path):
+def test_links_are_refused_wherever_a_user_can_make_them(log: Path, tmp_path: Path) -> None:
     (tmp_path / "link.log").symlink_to(log)
     (tmp_path / "dir").symlink_to(tmp_path)
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
@@ -87,18 +90,18 @@ def test_links_are_refused_wherever_a_user_can_make_them(log, tmp_path):
             read_tail(tmp_path / name, ME)
 
 
-def test_a_hard_link_is_a_file_of_its_owner(log, tmp_path):
+def test_a_hard_link_is_a_file_of_its_owner(log: Path, tmp_path: Path) -> None:
     os.link(log, tmp_path / "other.log")
     assert read_tail(tmp_path / "other.log", ME).tail
 
 
-def test_a_fifo_is_refused_without_waiting(tmp_path):
+def test_a_fifo_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log")
     with pytest.raises(LogRefused, match="FIFO"):
         read_tail(tmp_path / "log", ME)
 
 
-def test_a_socket_is_refused(tmp_path, monkeypatch):
+def test_a_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # the path of a socket must be short
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("log")
@@ -107,24 +110,24 @@ def test_a_socket_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/dev/tty"])
-def test_a_device_is_refused(path):
+def test_a_device_is_refused(path: str) -> None:
     with pytest.raises(LogRefused, match="device"):
         read_tail(path, 0)
 
 
-def test_a_directory_is_refused(tmp_path):
+def test_a_directory_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, "/"):
         with pytest.raises(LogRefused, match="directory"):
             read_tail(path, ME)
 
 
 @pytest.mark.parametrize("path", ["relative/log", "../log"])
-def test_only_plain_absolute_paths_are_walked(path):
+def test_only_plain_absolute_paths_are_walked(path: str) -> None:
     with pytest.raises(LogRefused, match="absolute"):
         read_tail(path, ME)
 
 
-def test_a_path_may_lead_upward(log, tmp_path):
+def test_a_path_may_lead_upward(log: Path, tmp_path: Path) -> None:
     """``#SBATCH -o ../logs/%j.out`` is told as the working directory with that behind it."""
     (tmp_path / "runs" / "a").mkdir(parents=True)
     read = read_tail(f"{tmp_path}/runs/a/../../job.log", ME)
@@ -137,7 +140,7 @@ def test_a_path_may_lead_upward(log, tmp_path):
         read_tail(f"{tmp_path}/runs/a/..", ME)
 
 
-def test_a_path_leads_through_a_bounded_number_of_directories(log, tmp_path):
+def test_a_path_leads_through_a_bounded_number_of_directories(log: Path, tmp_path: Path) -> None:
     """Each keeps a descriptor open until the file is: a user who wrote the path shall not spend them all."""
     (tmp_path / "runs").mkdir()
     longest = logfile.MAX_STEPS - len(tmp_path.parts[1:]) - len(("job.log",))
@@ -148,7 +151,7 @@ def test_a_path_leads_through_a_bounded_number_of_directories(log, tmp_path):
 
 
 @as_root
-def test_a_link_of_the_owners_is_followed_with_the_owners_rights():
+def test_a_link_of_the_owners_is_followed_with_the_owners_rights() -> None:
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o755)
         scratch, home = Path(name, "scratch"), Path(name, "home")
@@ -177,18 +180,18 @@ def test_a_link_of_the_owners_is_followed_with_the_owners_rights():
 
 
 @pytest.mark.parametrize("path", ["", "a\0b"])
-def test_what_is_no_path_is_not_found(path):
+def test_what_is_no_path_is_not_found(path: str) -> None:
     with pytest.raises(NotFound):
         read_tail(path, ME)
 
 
-def test_anothers_file_is_refused(log):
+def test_anothers_file_is_refused(log: Path) -> None:
     with pytest.raises(LogRefused):
         read_tail(log, ME + 1)
 
 
 @as_root
-def test_root_reads_with_the_owners_rights():
+def test_root_reads_with_the_owners_rights() -> None:
     """A file of the owner in a directory that the owner cannot enter stays closed, though root could open it."""
     with tempfile.TemporaryDirectory() as name:  # pytest's own directories are closed to others
         path = Path(name, "log")
@@ -206,13 +209,13 @@ def test_root_reads_with_the_owners_rights():
 
 
 @as_root
-def test_root_tells_what_is_not_there_for_others_too():
+def test_root_tells_what_is_not_there_for_others_too() -> None:
     with pytest.raises(NotFound):
         read_tail("/nowhere/log", NOBODY)
 
 
 @as_root
-def test_a_link_that_only_root_can_have_made_is_followed(tmp_path, monkeypatch):
+def test_a_link_that_only_root_can_have_made_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logfile, "_only_root_writes", lambda directory: True)
     real = tmp_path / "real"
     real.mkdir()
@@ -237,8 +240,8 @@ def test_a_link_that_only_root_can_have_made_is_followed(tmp_path, monkeypatch):
 
 
 @as_root
-def test_a_directory_counts_as_roots_where_nobody_else_may_write(tmp_path):
-    def only_root_writes(mode, owner=0):
+def test_a_directory_counts_as_roots_where_nobody_else_may_write(tmp_path: Path) -> None:
+    def only_root_writes(mode: int, owner: int = 0) -> bool:
         tmp_path.chmod(mode)
         os.chown(tmp_path, owner, 0)
         descriptor = os.open(tmp_path, os.O_RDONLY)
@@ -252,7 +255,7 @@ def test_a_directory_counts_as_roots_where_nobody_else_may_write(tmp_path):
     assert not only_root_writes(0o755, NOBODY)
 
 
-def test_what_became_a_link_since_it_was_listed_is_not_entered(tmp_path):
+def test_what_became_a_link_since_it_was_listed_is_not_entered(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     with logfile.listed(str(tmp_path)) as parent:
@@ -262,10 +265,12 @@ def test_what_became_a_link_since_it_was_listed_is_not_entered(tmp_path):
             pass
 
 
-def test_a_log_that_is_cut_while_it_is_read_is_read_as_far_as_it_goes(log, monkeypatch):
+def test_a_log_that_is_cut_while_it_is_read_is_read_as_far_as_it_goes(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = os.pread
 
-    def cut_first(descriptor, count, start):
+    def cut_first(descriptor: int, count: int, start: int) -> bytes:
         os.truncate(log, 4)
         return real(descriptor, count, start)
 
@@ -273,10 +278,10 @@ def test_a_log_that_is_cut_while_it_is_read_is_read_as_far_as_it_goes(log, monke
     assert read_tail(log, ME).tail == b"line"
 
 
-def test_a_log_that_grows_while_it_is_read_stays_bounded(log, monkeypatch):
+def test_a_log_that_grows_while_it_is_read_stays_bounded(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.pread
 
-    def grow_first(descriptor, count, start):
+    def grow_first(descriptor: int, count: int, start: int) -> bytes:
         with open(log, "ab") as file:
             file.write(b"x" * 1000)
         return real(descriptor, count, start)
@@ -286,12 +291,12 @@ def test_a_log_that_grows_while_it_is_read_stays_bounded(log, monkeypatch):
 
 
 @pytest.mark.parametrize("swap", ["link", "fifo"])
-def test_a_file_swapped_between_look_and_open_is_refused(log, monkeypatch, swap):
+def test_a_file_swapped_between_look_and_open_is_refused(log: Path, monkeypatch: pytest.MonkeyPatch, swap: str) -> None:
     """The worst moment: after the look at the name, before the opening."""
     real = logfile._check
     looks = []
 
-    def swap_after_first(path, seen, owner):
+    def swap_after_first(path: str, seen: os.stat_result, owner: int) -> None:
         real(path, seen, owner)
         if not looks:
             looks.append(seen)
@@ -316,7 +321,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-def test_two_gigabytes_cost_bounded_memory(tmp_path):
+def test_two_gigabytes_cost_bounded_memory(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with open(path, "wb") as file:
         file.seek(2 * 1024**3)
@@ -326,8 +331,8 @@ def test_two_gigabytes_cost_bounded_memory(tmp_path):
     assert int(done.stdout) * unit < 64 * 1024**2
 
 
-def test_no_descriptor_stays_open(log, tmp_path):
-    def descriptors():
+def test_no_descriptor_stays_open(log: Path, tmp_path: Path) -> None:
+    def descriptors() -> list[Any]:
         return [fd for fd in range(resource.getrlimit(resource.RLIMIT_NOFILE)[0] % 4096) if _is_open(fd)]
 
     before = descriptors()
@@ -339,7 +344,7 @@ def test_no_descriptor_stays_open(log, tmp_path):
     assert descriptors() == before
 
 
-def _is_open(fd):
+def _is_open(fd: int) -> bool:
     try:
         os.fstat(fd)
     except OSError:

@@ -8,9 +8,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,13 +22,13 @@ from perdure.backends import owner_reader, reader
 from perdure.backends.owner_reader import OwnerReader
 from perdure.backends.reader import ReadRequest, Search, WantedText
 from perdure.errors import ClusterBusy
-from perdure.model.output import LogMark, OutputKind, Why, digest_of, own_start
+from perdure.model.output import LogMark, Output, OutputKind, Why, digest_of, own_start
 
 ME = os.getuid()
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
-def read_output(request):
+def read_output(request: ReadRequest) -> Output:
     with closing(OwnerReader()) as reader:
         return reader.read(request)
 
@@ -34,19 +36,19 @@ def read_output(request):
 LOGS = (r"rank(?P<rank>\d{1,10}+)\.log",)
 
 
-def read(directory, *parts, **more):
+def read(directory: Path, *parts: str, **more: Any) -> set[Any]:
     request = ReadRequest(ME, (), (Search(str(directory), parts or LOGS, **more),))
     return {(file.rank, file.text) for file in read_output(request).files}
 
 
-def test_files_are_found_by_pattern_with_their_ranks(tmp_path):
+def test_files_are_found_by_pattern_with_their_ranks(tmp_path: Path) -> None:
     for rank in range(3):
         (tmp_path / f"rank{rank}.log").write_text(f"of {rank}")
     (tmp_path / "other.txt").write_text("no")
     assert read(tmp_path) == {("0", b"of 0"), ("1", b"of 1"), ("2", b"of 2")}
 
 
-def test_directories_of_any_name_may_lie_between(tmp_path):
+def test_directories_of_any_name_may_lie_between(tmp_path: Path) -> None:
     for rank in range(2):
         (tmp_path / "run_x" / "attempt_0" / str(rank)).mkdir(parents=True)
         (tmp_path / "run_x" / "attempt_0" / str(rank) / "stderr.log").write_text(f"of {rank}")
@@ -54,14 +56,14 @@ def test_directories_of_any_name_may_lie_between(tmp_path):
     assert read(tmp_path, r"stderr\.log", depth=2) == set()
 
 
-def test_what_was_written_before_is_passed_over(tmp_path):
+def test_what_was_written_before_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "rank0.log").write_text("old")
     (tmp_path / "rank1.log").write_text("new")
     os.utime(tmp_path / "rank0.log", (1000, 1000))
     assert read(tmp_path, since_s=time.time() - 60) == {("1", b"new")}
 
 
-def test_a_listing_may_hold_anything(tmp_path):
+def test_a_listing_may_hold_anything(tmp_path: Path) -> None:
     (tmp_path / "rank1.log").symlink_to("/etc/passwd")
     (tmp_path / "rank2.log").mkdir()
     os.mkfifo(tmp_path / "rank3.log")
@@ -74,7 +76,7 @@ def test_a_listing_may_hold_anything(tmp_path):
     assert [file.text for file in read_output(request).files] == [b"text"]
 
 
-def test_a_link_to_a_directory_is_not_followed(tmp_path):
+def test_a_link_to_a_directory_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "rank0.log").write_text("x")
     (tmp_path / "logs").mkdir()
@@ -85,7 +87,7 @@ def test_a_link_to_a_directory_is_not_followed(tmp_path):
     assert read(tmp_path / "root") == set()
 
 
-def test_entries_and_files_and_bytes_are_bounded(tmp_path, monkeypatch):
+def test_entries_and_files_and_bytes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for rank in range(40):
         (tmp_path / f"rank{rank}.log").write_text("x" * 5000)
     monkeypatch.setattr(reader, "MAX_RANK_FILES", 10)
@@ -104,20 +106,22 @@ def test_entries_and_files_and_bytes_are_bounded(tmp_path, monkeypatch):
     assert len(read(tmp_path / "two", depth=1)) <= 3  # two of the five names are directories
 
 
-def test_the_rank_that_a_path_is_told_with_stays(tmp_path):
+def test_the_rank_that_a_path_is_told_with_stays(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("x")
     wanted, search = WantedText((str(tmp_path / "out"),), OutputKind.RANK, "3"), Search(str(tmp_path), ("out",))
     assert [file.rank for file in read_output(ReadRequest(ME, (wanted,), (search,))).files] == ["3"]
 
 
-def test_free_is_what_the_owner_may_write_and_not_what_is_kept_for_root(tmp_path, monkeypatch):
+def test_free_is_what_the_owner_may_write_and_not_what_is_kept_for_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "out").write_text("x")
     disk = SimpleNamespace(f_bavail=2, f_bfree=50, f_frsize=4096)
     monkeypatch.setattr(os, "fstatvfs", lambda descriptor: disk)
     assert read_output(ReadRequest(ME, (WantedText((str(tmp_path / "out"),), OutputKind.STDOUT),))).free_bytes == 8192
 
 
-def test_of_several_names_the_first_that_is_there_is_read(tmp_path):
+def test_of_several_names_the_first_that_is_there_is_read(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("x")
     wanted = WantedText((str(tmp_path / "a"), str(tmp_path / "b"), str(tmp_path / "c")), OutputKind.STDOUT)
     assert read_output(ReadRequest(ME, (wanted,))).main.path == str(tmp_path / "b")
@@ -127,7 +131,7 @@ def test_of_several_names_the_first_that_is_there_is_read(tmp_path):
     ]
 
 
-def test_a_missing_directory_is_told_apart_where_it_can_be(tmp_path):
+def test_a_missing_directory_is_told_apart_where_it_can_be(tmp_path: Path) -> None:
     (own,) = read_output(ReadRequest(ME, (WantedText((f"{tmp_path}/typo/x",), OutputKind.STDOUT),))).absent
     (root,) = read_output(ReadRequest(ME, (WantedText(("/nowhere/x",), OutputKind.STDOUT),))).absent
     assert (own.why, root.why) == (Why.NO_DIRECTORY, Why.MISSING)
@@ -135,7 +139,7 @@ def test_a_missing_directory_is_told_apart_where_it_can_be(tmp_path):
 
 
 @as_root
-def test_where_an_owner_cannot_write_the_log_cannot_come_to_be():
+def test_where_an_owner_cannot_write_the_log_cannot_come_to_be() -> None:
     """A colleague's private directory, a directory itself, a file of somebody else's: a retry changes none of them."""
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o755)
@@ -153,7 +157,7 @@ def test_where_an_owner_cannot_write_the_log_cannot_come_to_be():
 
 
 @as_root
-def test_root_becomes_the_owner_for_all_of_it():
+def test_root_becomes_the_owner_for_all_of_it() -> None:
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o755)
         for rank, mode in ((0, 0o600), (1, 0o200)):
@@ -176,7 +180,7 @@ print([line.split()[1:] for line in status if line.startswith(("Uid:", "Gid:"))]
 
 
 @as_root
-def test_who_has_become_the_owner_cannot_become_root_again():
+def test_who_has_become_the_owner_cannot_become_root_again() -> None:
     """Neither by the saved ids, nor by those for files."""
     done = subprocess.run([sys.executable, "-c", _BECOME], capture_output=True, text=True, check=True)
     assert done.stdout == f"{[['65534'] * 4] * 2}\n"
@@ -192,7 +196,7 @@ print([file.text for file in output.files])
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv")
-def test_a_service_with_the_capabilities_reads_as_the_owner_too():
+def test_a_service_with_the_capabilities_reads_as_the_owner_too() -> None:
     """A user of its own with CAP_SETUID and CAP_SETGID, as a systemd unit gives them."""
     caps = "+setuid,+setgid"
     drop = ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", "--inh-caps", caps, "--ambient-caps"]
@@ -205,7 +209,7 @@ def test_a_service_with_the_capabilities_reads_as_the_owner_too():
         program = ["/usr/bin/python3", "-c", _AS_A_SERVICE, "65534", name]
         environment = {"PYTHONPATH": copied_source(name)}
 
-        def answer(ambient):
+        def answer(ambient: str) -> str:
             argv = [*drop, ambient, *program]
             return subprocess.run(argv, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -217,7 +221,7 @@ def test_a_service_with_the_capabilities_reads_as_the_owner_too():
 @as_root
 @pytest.mark.parametrize("uid", [65534, 54321], ids=["nobody", "without a name"])
 @pytest.mark.parametrize("group", [0, 12345])
-def test_no_group_of_the_services_opens_a_directory_for_the_owner(uid, group):
+def test_no_group_of_the_services_opens_a_directory_for_the_owner(uid: int, group: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o755)
         path = Path(name, "closed", "log")
@@ -228,7 +232,7 @@ def test_no_group_of_the_services_opens_a_directory_for_the_owner(uid, group):
         environment = {**os.environ, "PYTHONPATH": str(Path(reader.__file__).parents[2])}
         argv = [sys.executable, "-c", _AS_A_SERVICE, str(uid), str(path.parent)]
 
-        def answer(mode):
+        def answer(mode: int) -> str:
             os.chmod(path.parent, mode)
             ran = subprocess.run(
                 argv, capture_output=True, text=True, check=True, extra_groups=[12345], env=environment
@@ -239,7 +243,7 @@ def test_no_group_of_the_services_opens_a_directory_for_the_owner(uid, group):
         assert answer(0o750) == "[]"
 
 
-def copied_source(directory):
+def copied_source(directory: str) -> str:
     """What the reader needs of Perdure, where everybody can read it."""
     source = Path(reader.__file__).parents[1]
     to = Path(directory, "source", "perdure")
@@ -251,7 +255,7 @@ def copied_source(directory):
 
 
 @pytest.fixture
-def of_nobody():
+def of_nobody() -> Iterator[ReadRequest]:
     """A log that nobody alone may read, in a directory that everybody may enter."""
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o755)
@@ -263,7 +267,7 @@ def of_nobody():
 
 
 @as_root
-def test_many_are_read_at_once_by_one_process(of_nobody):
+def test_many_are_read_at_once_by_one_process(of_nobody: ReadRequest) -> None:
     texts = []
     with closing(OwnerReader()) as one:
         readers = [threading.Thread(target=lambda: texts.append(one.read(of_nobody).main.text)) for _ in range(20)]
@@ -275,7 +279,7 @@ def test_many_are_read_at_once_by_one_process(of_nobody):
 
 
 @as_root
-def test_a_reader_that_was_killed_is_started_again(of_nobody):
+def test_a_reader_that_was_killed_is_started_again(of_nobody: ReadRequest) -> None:
     with closing(OwnerReader()) as one:
         one.read(of_nobody)
         one._server.kill()
@@ -284,7 +288,7 @@ def test_a_reader_that_was_killed_is_started_again(of_nobody):
 
 
 @as_root
-def test_what_takes_too_long_holds_up_nobody_else(of_nobody):
+def test_what_takes_too_long_holds_up_nobody_else(of_nobody: ReadRequest) -> None:
     """A fork that is stuck, as on a file system that does not answer, is left behind."""
     with closing(OwnerReader(timeout_s=2.0)) as one:
         one.read(of_nobody)
@@ -299,13 +303,13 @@ def test_what_takes_too_long_holds_up_nobody_else(of_nobody):
 
 
 @as_root
-def test_an_answer_is_bounded(of_nobody, monkeypatch):
+def test_an_answer_is_bounded(of_nobody: ReadRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner_reader, "MAX_ANSWER_BYTES", 100)
     with closing(OwnerReader()) as one, pytest.raises(ClusterBusy, match="says too much"):
         one.read(of_nobody)
 
 
-def test_the_process_ends_with_its_service(of_nobody):
+def test_the_process_ends_with_its_service(of_nobody: ReadRequest) -> None:
     one = OwnerReader()
     one.read(of_nobody)
     server = one._server
@@ -317,11 +321,12 @@ def test_the_process_ends_with_its_service(of_nobody):
 # Marks: what of a file is a later attempt's own
 
 
-def marked(path):
+def marked(path: Path) -> LogMark | None:
     return read_output(ReadRequest(ME, (WantedText((str(path),), OutputKind.STDOUT),))).main.mark
 
 
-def again(path, mark):
+def again(path: Path, mark: LogMark | None) -> bytes:
+    assert mark is not None
     return read_output(ReadRequest(ME, (WantedText((str(path),), OutputKind.STDOUT),), marks=(mark,))).main.text
 
 
@@ -329,7 +334,9 @@ text = st.binary(max_size=9000)
 
 
 @given(first=text, more=st.binary(min_size=1, max_size=100))
-def test_what_is_appended_is_the_new_attempts(tmp_path_factory, first, more):
+def test_what_is_appended_is_the_new_attempts(
+    tmp_path_factory: pytest.TempPathFactory, first: bytes, more: bytes
+) -> None:
     path = tmp_path_factory.mktemp("marks") / "log"
     path.write_bytes(first)
     mark = marked(path)
@@ -339,7 +346,9 @@ def test_what_is_appended_is_the_new_attempts(tmp_path_factory, first, more):
 
 
 @given(first=st.binary(min_size=1, max_size=9000), new=text)
-def test_what_is_written_anew_is_all_the_new_attempts(tmp_path_factory, first, new):
+def test_what_is_written_anew_is_all_the_new_attempts(
+    tmp_path_factory: pytest.TempPathFactory, first: bytes, new: bytes
+) -> None:
     """Unless it begins as the old one ended: then what stands before it cannot be told from the old."""
     path = tmp_path_factory.mktemp("marks") / "log"
     path.write_bytes(first)
@@ -353,14 +362,14 @@ def test_what_is_written_anew_is_all_the_new_attempts(tmp_path_factory, first, n
         assert again(path, mark) == expected
 
 
-def test_a_file_that_nobody_touched_since_holds_nothing_new(tmp_path):
+def test_a_file_that_nobody_touched_since_holds_nothing_new(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("the first attempt's\n")
     assert again(path, marked(path)) == b""
 
 
 @given(size=st.integers(0, 100), end=st.integers(0, 100), same=st.booleans(), touched=st.booleans())
-def test_no_more_is_passed_over_than_was_read_before(size, end, same, touched):
+def test_no_more_is_passed_over_than_was_read_before(size: int, end: int, same: bool, touched: bool) -> None:
     mark = LogMark("p", 0, end, digest_of(b"x"), 5.0)
     start = own_start(mark, size, 6.0 if touched else 5.0, digest_of(b"x" if same else b"y"))
     assert start in (0, end)

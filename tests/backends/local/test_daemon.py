@@ -9,7 +9,9 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +21,7 @@ from perdure.backends.local.records import Timing
 from perdure.errors import ClusterBusy, ClusterError, InputError, NotFound, StateError
 from perdure.model.actions import Cancel, Drain, OutcomeStatus, Requeue
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import AttemptState, JobState
+from perdure.model.jobs import AttemptState, Job, JobState
 from perdure.model.nodes import NodeState
 from tests.backends.local.harness import FAST, moments, python, start
 
@@ -27,37 +29,37 @@ SLEEP = ("sleep", "3600")
 
 
 class Cluster:
-    def __init__(self, state, **options):
+    def __init__(self, state: Path, **options: Any) -> None:
         self.state = state
         self.pid = start(state, **options)
         self.backend = LocalBackend(state)
 
-    def submit(self, *argv, **spec):
+    def submit(self, *argv: str, **spec: Any) -> str:
         return self.backend.submit(JobSpec(argv, **{"workdir": str(self.state), **spec}))
 
-    def attempts(self, job_id):
+    def attempts(self, job_id: str) -> list[Any]:
         found = [a for a in self.backend.observe(0.0).attempts if a.id.job_id == job_id]
         return sorted(found, key=lambda a: a.id)
 
-    def job(self, job_id):
+    def job(self, job_id: str) -> Job:
         return next(job for job in self.backend.observe(0.0).jobs if job.job_id == job_id)
 
-    def running(self, job_id, incarnation=1):
+    def running(self, job_id: str, incarnation: int = 1) -> Any:
         return until(lambda: [a for a in self.attempts(job_id) if a.id.incarnation >= incarnation])[0]
 
-    def ended(self, job_id, incarnation=1):
+    def ended(self, job_id: str, incarnation: int = 1) -> Any:
         return until(lambda: [a for a in self.attempts(job_id) if a.id.incarnation >= incarnation and a.state.is_over])[
             0
         ]
 
-    def log(self, attempt):
+    def log(self, attempt: Any) -> Any:
         return self.backend.output(attempt).main.tail.decode()
 
-    def says(self, attempt, text):
+    def says(self, attempt: Any, text: str) -> Any:
         return until(lambda: text in self.log(attempt) and self.log(attempt))
 
 
-def until(condition):
+def until(condition: Callable[[], Any]) -> Any:
     if found := condition():
         return found
     for _ in moments():
@@ -66,14 +68,14 @@ def until(condition):
     raise AssertionError("waited in vain")
 
 
-def is_alive(pid):
+def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
 
 
-def state_of(pid):
+def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
@@ -81,7 +83,7 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One cluster for all tests that leave it as it was."""
     made = Cluster(tmp_path_factory.mktemp("shared") / "state")
     yield made
@@ -89,7 +91,7 @@ def cluster(tmp_path_factory):
 
 
 @pytest.fixture
-def own(tmp_path):
+def own(tmp_path: Path) -> Iterator[Cluster]:
     """A cluster to be mistreated."""
     made = Cluster(tmp_path / "state")
     yield made
@@ -99,7 +101,7 @@ def own(tmp_path):
 # What a task finds
 
 
-def test_a_gang_finds_what_perdure_and_slurm_scripts_expect(cluster):
+def test_a_gang_finds_what_perdure_and_slurm_scripts_expect(cluster: Cluster) -> None:
     code = "import json, os, sys; sys.stdout.write(json.dumps(dict(os.environ)) + '\\n')"
     env = {"MY_LR": "0.1", "SLURM_RESTART_COUNT": "9", "PERDURE_JOB_ID": "stolen"}
     job_id = cluster.submit(
@@ -136,7 +138,7 @@ def test_a_gang_finds_what_perdure_and_slurm_scripts_expect(cluster):
         assert "SLURM_RESTART_COUNT" not in task
 
 
-def test_a_second_run_knows_that_it_is_one(cluster):
+def test_a_second_run_knows_that_it_is_one(cluster: Cluster) -> None:
     job_id = cluster.submit("sh", "-c", "echo run=$PERDURE_INCARNATION restart=${SLURM_RESTART_COUNT-none}; exit 1")
     first = cluster.ended(job_id)
     cluster.backend.perform(Requeue(first.id))
@@ -145,7 +147,7 @@ def test_a_second_run_knows_that_it_is_one(cluster):
     assert first.stdout != second.stdout
 
 
-def test_secrets_of_the_daemon_are_not_passed_on(tmp_path, monkeypatch):
+def test_secrets_of_the_daemon_are_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_TOKEN", "hunter2")
     cluster = Cluster(tmp_path / "state")
     try:
@@ -155,7 +157,7 @@ def test_secrets_of_the_daemon_are_not_passed_on(tmp_path, monkeypatch):
 
 
 @on_linux
-def test_a_task_inherits_no_ignored_signals(cluster):
+def test_a_task_inherits_no_ignored_signals(cluster: Cluster) -> None:
     attempt = cluster.ended(cluster.submit("grep", "SigIgn", "/proc/self/status"))
     ours = sum(1 << (number - 1) for number in signal.valid_signals())  # the C library keeps some to itself
     assert int(cluster.log(attempt).split()[1], 16) & ours == 0
@@ -173,33 +175,35 @@ def test_a_task_inherits_no_ignored_signals(cluster):
     ],
     ids=["missing", "not-runnable", "signal"],
 )
-def test_a_program_that_fails_is_told_as_it_failed(cluster, argv, code, signum, says):
+def test_a_program_that_fails_is_told_as_it_failed(
+    cluster: Cluster, argv: tuple[str, ...], code: int, signum: int, says: str
+) -> None:
     attempt = cluster.ended(cluster.submit(*argv))
     assert (attempt.state, attempt.exit_code, attempt.signal) == (AttemptState.FAILED, code, signum)
     assert says in cluster.log(attempt)
 
 
-def test_a_missing_working_directory_is_a_failed_launch(cluster):
+def test_a_missing_working_directory_is_a_failed_launch(cluster: Cluster) -> None:
     attempt = cluster.ended(cluster.submit("true", workdir="/nowhere/at/all"))
     assert attempt.state is AttemptState.LAUNCH_FAILED
     assert "'/nowhere/at/all' does not exist" in attempt.reason
     assert cluster.job(attempt.id.job_id).state is JobState.FAILED
 
 
-def test_the_memory_limit_holds(cluster):
+def test_the_memory_limit_holds(cluster: Cluster) -> None:
     attempt = cluster.ended(cluster.submit(*python("x = bytearray(2**31)"), memory_mib=512))
     assert attempt.state is AttemptState.FAILED
     assert "MemoryError" in cluster.log(attempt)
 
 
-def test_the_file_size_limit_holds(cluster):
+def test_the_file_size_limit_holds(cluster: Cluster) -> None:
     code = "import os; f = open('big', 'wb'); f.write(b'x' * 2**21); f.flush()"
     attempt = cluster.ended(cluster.submit(*python(code), file_size_mib=1))
     assert attempt.state is AttemptState.FAILED
     assert "File too large" in cluster.log(attempt)
 
 
-def test_the_early_signal_comes_before_the_walltime(cluster):
+def test_the_early_signal_comes_before_the_walltime(cluster: Cluster) -> None:
     code = (
         "import signal, time\n"
         "signal.signal(signal.SIGUSR1, lambda *_: print('warned', flush=True))\n"
@@ -212,7 +216,7 @@ def test_the_early_signal_comes_before_the_walltime(cluster):
     assert attempt.elapsed_s >= 3.0
 
 
-def test_what_ignores_term_is_killed(cluster):
+def test_what_ignores_term_is_killed(cluster: Cluster) -> None:
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(3600)"
     attempt = cluster.running(cluster.submit(*python(code)))
     cluster.says(attempt, "deaf")
@@ -223,7 +227,7 @@ def test_what_ignores_term_is_killed(cluster):
 
 
 @on_linux
-def test_what_a_task_leaves_behind_in_any_of_its_groups_ends_with_it(cluster):
+def test_what_a_task_leaves_behind_in_any_of_its_groups_ends_with_it(cluster: Cluster) -> None:
     code = (
         "import subprocess\n"
         "a = subprocess.Popen(['sleep', '3600'])\n"
@@ -236,14 +240,14 @@ def test_what_a_task_leaves_behind_in_any_of_its_groups_ends_with_it(cluster):
     assert not any(map(is_alive, pids))
 
 
-def test_a_gang_ends_when_one_of_its_tasks_fails(cluster):
+def test_a_gang_ends_when_one_of_its_tasks_fails(cluster: Cluster) -> None:
     code = "import os, sys, time; os.environ['PERDURE_RANK'] == '1' and sys.exit(7); time.sleep(3600)"
     attempt = cluster.ended(cluster.submit(*python(code), node_count=3))
     assert (attempt.state, attempt.exit_code) == (AttemptState.FAILED, 7)
     assert attempt.reason == f"task 1 on {attempt.nodes[1]} failed first"
 
 
-def test_preemption_by_a_job_that_does_not_fit_otherwise(own):
+def test_preemption_by_a_job_that_does_not_fit_otherwise(own: Cluster) -> None:
     victim = own.submit(*SLEEP, node_count=4, gpus_per_node=8, preemptible=True)
     own.running(victim)
     urgent = own.submit("true", gpus_per_node=8, priority=9)
@@ -256,7 +260,7 @@ def test_preemption_by_a_job_that_does_not_fit_otherwise(own):
 
 
 @on_linux
-def test_a_frozen_node_keeps_its_stopped_processes_until_it_thaws(own):
+def test_a_frozen_node_keeps_its_stopped_processes_until_it_thaws(own: Cluster) -> None:
     code = (
         "import os, subprocess, time\n"
         "child = subprocess.Popen(['sleep', '3600'], process_group=0)\n"
@@ -274,7 +278,7 @@ def test_a_frozen_node_keeps_its_stopped_processes_until_it_thaws(own):
     assert own.running(second.id.job_id, 2).state is AttemptState.RUNNING
 
 
-def test_faults_are_checked(cluster):
+def test_faults_are_checked(cluster: Cluster) -> None:
     with pytest.raises(NotFound, match="n9: no node has this name"):
         cluster.backend.fault("n9", "fail")
     with pytest.raises(ClusterError):
@@ -284,12 +288,12 @@ def test_faults_are_checked(cluster):
 # Crashes and restarts
 
 
-def kill_daemon(cluster):
+def kill_daemon(cluster: Cluster) -> None:
     os.kill(cluster.pid, signal.SIGKILL)
     until(lambda: not cluster_answers(cluster))
 
 
-def cluster_answers(cluster):
+def cluster_answers(cluster: Cluster) -> int | None:
     try:
         return cluster.backend.ping()
     except ClusterBusy:
@@ -297,7 +301,7 @@ def cluster_answers(cluster):
 
 
 @on_linux
-def test_a_killed_daemon_loses_nothing_and_doubles_nothing(own):
+def test_a_killed_daemon_loses_nothing_and_doubles_nothing(own: Cluster) -> None:
     failed = own.ended(own.submit("false"))
     action = Requeue(failed.id, delay_s=3600.0)
     own.backend.perform(action)
@@ -321,7 +325,7 @@ def test_a_killed_daemon_loses_nothing_and_doubles_nothing(own):
     assert int(own.submit("true")) == int(first.id.job_id) + 1
 
 
-def test_killed_again_and_again_no_incarnation_runs_twice_and_every_job_ends(own):
+def test_killed_again_and_again_no_incarnation_runs_twice_and_every_job_ends(own: Cluster) -> None:
     """The daemon is killed at random instants while jobs flow; each start leaves one line in one file."""
     rng, starts = random.Random(2), own.state / "starts"
     script = f"echo $PERDURE_JOB_ID.$PERDURE_INCARNATION >> {starts}; sleep 0.02; exit 0"
@@ -342,7 +346,7 @@ def test_killed_again_and_again_no_incarnation_runs_twice_and_every_job_ends(own
 
 
 @on_linux
-def test_a_process_that_merely_has_a_tasks_number_is_left_alone(own):
+def test_a_process_that_merely_has_a_tasks_number_is_left_alone(own: Cluster) -> None:
     stop_daemon(own.state)
     stranger = subprocess.Popen(SLEEP, start_new_session=True)
     try:
@@ -356,7 +360,7 @@ def test_a_process_that_merely_has_a_tasks_number_is_left_alone(own):
 
 
 @on_linux
-def test_what_outlives_its_task_is_found_after_a_crash(own):
+def test_what_outlives_its_task_is_found_after_a_crash(own: Cluster) -> None:
     """The daemon dies, then the task, and a child in its session lives on."""
     code = (
         "import os, subprocess, time\n"
@@ -373,7 +377,7 @@ def test_what_outlives_its_task_is_found_after_a_crash(own):
     assert not is_alive(child)
 
 
-def test_the_end_of_the_daemon_is_the_end_of_its_jobs_processes(own):
+def test_the_end_of_the_daemon_is_the_end_of_its_jobs_processes(own: Cluster) -> None:
     code = "import os, time; print(os.getpid(), flush=True); time.sleep(3600)"
     attempt = own.running(own.submit(*python(code)))
     pid = int(own.says(attempt, "\n"))
@@ -386,7 +390,7 @@ def test_the_end_of_the_daemon_is_the_end_of_its_jobs_processes(own):
     assert own.running(attempt.id.job_id, 2).id.incarnation == 2
 
 
-def _is_gone(pid):
+def _is_gone(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -394,7 +398,7 @@ def _is_gone(pid):
     return sys.platform == "linux" and not is_alive(pid)
 
 
-def test_one_daemon_for_one_state_directory(own):
+def test_one_daemon_for_one_state_directory(own: Cluster) -> None:
     assert start(own.state) == own.pid
     command = [sys.executable, "-m", "perdure.backends.local", "--state", str(own.state)]
     second = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -402,20 +406,20 @@ def test_one_daemon_for_one_state_directory(own):
     assert second.stderr == f"{own.state}: a cluster daemon has it already. Stop that or name another --state.\n"
 
 
-def test_a_state_directory_of_another_format_is_refused(tmp_path):
+def test_a_state_directory_of_another_format_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "cluster.sqlite") as db:
         db.execute("PRAGMA user_version=99")
     with pytest.raises(StateError, match="has format 99"):
         start_daemon(tmp_path)
 
 
-def test_a_state_directory_that_is_a_file_is_refused(tmp_path):
+def test_a_state_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").touch()
     with pytest.raises(StateError, match="cannot be written"):
         start_daemon(tmp_path / "state")
 
 
-def test_a_path_too_long_for_a_socket_is_no_obstacle(tmp_path):
+def test_a_path_too_long_for_a_socket_is_no_obstacle(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / ("long" * 40))
     try:
         assert cluster.ended(cluster.submit("true")).state is AttemptState.COMPLETED
@@ -430,7 +434,7 @@ def test_a_path_too_long_for_a_socket_is_no_obstacle(tmp_path):
 # The wire
 
 
-def test_without_a_daemon_the_silence_is_named(tmp_path):
+def test_without_a_daemon_the_silence_is_named(tmp_path: Path) -> None:
     backend = LocalBackend(tmp_path)
     assert backend.observe(0.0).unseen == {"controller": "no cluster daemon runs there"}
     for ask in (backend.ping, lambda: backend.lookup(Cancel(AttemptId("local", "1", 1)))):
@@ -439,7 +443,7 @@ def test_without_a_daemon_the_silence_is_named(tmp_path):
     assert stop_daemon(tmp_path) is False
 
 
-def test_a_daemon_that_does_not_answer_in_time_is_busy(own):
+def test_a_daemon_that_does_not_answer_in_time_is_busy(own: Cluster) -> None:
     slow = LocalBackend(own.state, timeout_s=0.2)
     os.kill(own.pid, signal.SIGSTOP)
     try:
@@ -453,7 +457,7 @@ def test_a_daemon_that_does_not_answer_in_time_is_busy(own):
     assert own.backend.lookup(action).status is OutcomeStatus.DONE  # it had been sent, and is never lost or doubled
 
 
-def ask_raw(cluster, data):
+def ask_raw(cluster: Cluster, data: bytes) -> Any:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(30)
         connection.connect(str(paths.socket_path(cluster.state)))
@@ -477,19 +481,19 @@ def ask_raw(cluster, data):
     ],
     ids=lambda line: line[:60],
 )
-def test_nonsense_is_answered_and_survived(cluster, line):
+def test_nonsense_is_answered_and_survived(cluster: Cluster, line: bytes) -> None:
     assert ask_raw(cluster, line + b"\n")["error"]["kind"] == "InputError"
     assert cluster.backend.ping()
 
 
-def test_a_request_that_breaks_off_is_never_carried_out(cluster):
+def test_a_request_that_breaks_off_is_never_carried_out(cluster: Cluster) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(paths.socket_path(cluster.state)))
         connection.sendall(b'{"op": "stop"}')
     assert cluster.backend.ping()
 
 
-def test_many_silent_clients_keep_nobody_out(cluster):
+def test_many_silent_clients_keep_nobody_out(cluster: Cluster) -> None:
     silent = []
     try:
         for _ in range(80):
@@ -503,14 +507,14 @@ def test_many_silent_clients_keep_nobody_out(cluster):
             connection.close()
 
 
-def test_a_bad_job_is_refused_before_it_is_sent(cluster):
+def test_a_bad_job_is_refused_before_it_is_sent(cluster: Cluster) -> None:
     with pytest.raises(InputError, match="no program to run"):
         cluster.submit()
     with pytest.raises(ClusterError, match="can never offer"):
         cluster.submit("true", gpus_per_node=9)
 
 
-def test_a_cluster_of_another_name_is_not_mistaken(cluster):
+def test_a_cluster_of_another_name_is_not_mistaken(cluster: Cluster) -> None:
     with pytest.raises(ClusterError, match="is called 'local'"):
         LocalBackend(cluster.state, "prod").observe(0.0)
 
@@ -528,11 +532,11 @@ for step in range(1_000_000):
 LAUNCH = "import sys; from perdure.job.exec import run; sys.exit(run(sys.argv[1:]))"
 
 
-def test_freeze_and_thaw_never_lets_two_incarnations_write_one_checkpoint(tmp_path):
+def test_freeze_and_thaw_never_lets_two_incarnations_write_one_checkpoint(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "state", timing=Timing(detect_s=0.1, kill_wait_s=0.5, thaw_s=3600.0))
     ckpt = tmp_path / "state" / "ckpt"
 
-    def published(incarnation):
+    def published(incarnation: int) -> set[Any]:
         return {path.name for path in ckpt.glob(f"{incarnation}-*")}
 
     try:
@@ -552,14 +556,14 @@ def test_freeze_and_thaw_never_lets_two_incarnations_write_one_checkpoint(tmp_pa
         stop_daemon(cluster.state)
 
 
-def test_times_are_those_of_the_machine(cluster):
+def test_times_are_those_of_the_machine(cluster: Cluster) -> None:
     assert abs(cluster.backend.observe(0.0).time_s - time.time()) < 60.0
 
 
-def test_a_start_that_is_broken_off_leaves_no_daemon_behind(tmp_path, monkeypatch):
+def test_a_start_that_is_broken_off_leaves_no_daemon_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = []
 
-    def interrupted(backend, process, *_):
+    def interrupted(backend: LocalBackend, process: Any, *_: object) -> None:
         begun.append(process)
         raise KeyboardInterrupt
 

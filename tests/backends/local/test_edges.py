@@ -1,6 +1,7 @@
 """The embedded cluster's decisions at their limits, without a process: instants, places in the queue, requests."""
 
 import signal
+from typing import Any
 
 import pytest
 
@@ -21,14 +22,14 @@ DONE, REFUSED, SUPERSEDED = OutcomeStatus.DONE, OutcomeStatus.REFUSED, OutcomeSt
 
 
 @pytest.fixture
-def world():
+def world() -> World:
     return World()
 
 
 # -- instants
 
 
-def test_the_walltime_ends_an_attempt_when_it_is_over_and_it_is_killed_so_much_later(world):
+def test_the_walltime_ends_an_attempt_when_it_is_over_and_it_is_killed_so_much_later(world: World) -> None:
     job_id = world.submit(walltime_s=100.0)
     assert world.core.next_wake_s() == 100.0
     world.after(99.5)
@@ -48,7 +49,7 @@ def test_the_walltime_ends_an_attempt_when_it_is_over_and_it_is_killed_so_much_l
     )  # fmt: skip
 
 
-def test_a_walltime_counts_from_each_start_and_not_from_the_first(world):
+def test_a_walltime_counts_from_each_start_and_not_from_the_first(world: World) -> None:
     job_id = world.submit(walltime_s=10.0)
     world.after(8.0)
     world.exit(job_id, 1)
@@ -60,7 +61,7 @@ def test_a_walltime_counts_from_each_start_and_not_from_the_first(world):
 
 
 @pytest.mark.parametrize(("fault", "seconds"), [("fail", TIMING.detect_s), ("freeze", TIMING.detect_s)])
-def test_a_fault_is_noticed_after_its_time(world, fault, seconds):
+def test_a_fault_is_noticed_after_its_time(world: World, fault: str, seconds: float) -> None:
     world.fault("n1", fault)
     assert world.core.next_wake_s() == seconds
     world.after(seconds - 0.25)
@@ -70,7 +71,7 @@ def test_a_fault_is_noticed_after_its_time(world, fault, seconds):
     assert world.core.next_wake_s() is None
 
 
-def test_a_node_that_fails_while_it_is_frozen_is_noticed_as_of_the_first_fault(world):
+def test_a_node_that_fails_while_it_is_frozen_is_noticed_as_of_the_first_fault(world: World) -> None:
     world.fault("n1", "freeze")
     world.after(TIMING.detect_s / 2)
     world.fault("n1", "fail")
@@ -78,14 +79,14 @@ def test_a_node_that_fails_while_it_is_frozen_is_noticed_as_of_the_first_fault(w
     assert world.node("n1").state is NodeState.DOWN
 
 
-def test_what_runs_on_a_thawed_node_is_told_to_end_and_then_killed(world):
+def test_what_runs_on_a_thawed_node_is_told_to_end_and_then_killed(world: World) -> None:
     world.submit()
     world.fault("n1", "freeze")
     world.after(TIMING.detect_s)
     world.fault("n1", "thaw")
     started = world.now
 
-    def sent():
+    def sent() -> list[int]:
         return [e.signum for e in world.effects if isinstance(e, SignalNode)][2:]
 
     assert world.core.next_wake_s() == started + TIMING.thaw_s
@@ -99,7 +100,7 @@ def test_what_runs_on_a_thawed_node_is_told_to_end_and_then_killed(world):
     assert world.node("n1").state is NodeState.UP
 
 
-def test_the_cluster_s_own_requeue_waits_as_long_as_is_set(world):
+def test_the_cluster_s_own_requeue_waits_as_long_as_is_set(world: World) -> None:
     world.core.timing = replace(TIMING, requeue_delay_s=30.0)
     job_id = world.submit()
     world.fault("n1", "fail")
@@ -115,7 +116,7 @@ def test_the_cluster_s_own_requeue_waits_as_long_as_is_set(world):
 # -- ends
 
 
-def test_a_gang_has_completed_once_all_have(world):
+def test_a_gang_has_completed_once_all_have(world: World) -> None:
     job_id = world.submit(node_count=2)
     world.core.task_ended(job_id, 1, 0, 0, world.now)
     world.settle()
@@ -126,7 +127,7 @@ def test_a_gang_has_completed_once_all_have(world):
     assert world.core.jobs[job_id].end_s == world.now
 
 
-def test_the_first_of_two_failures_says_how_and_others_are_told_once(world):
+def test_the_first_of_two_failures_says_how_and_others_are_told_once(world: World) -> None:
     job_id = world.submit(node_count=3)
     world.core.task_ended(job_id, 1, 2, 5, world.now)
     world.core.task_ended(job_id, 1, 0, 6, world.now)
@@ -138,7 +139,7 @@ def test_the_first_of_two_failures_says_how_and_others_are_told_once(world):
     assert (ended.exit_code, ended.signal, ended.reason) == (5, 0, "task 2 on n3 failed first")
 
 
-def test_what_another_attempt_or_nobody_s_task_reports_is_not_heard(world):
+def test_what_another_attempt_or_nobody_s_task_reports_is_not_heard(world: World) -> None:
     job_id = world.submit()
     world.core.task_ended(job_id, 2, 0, 1, world.now)
     world.core.task_ended("99", 1, 0, 1, world.now)
@@ -154,7 +155,7 @@ def test_what_another_attempt_or_nobody_s_task_reports_is_not_heard(world):
 # -- the queue
 
 
-def test_of_equal_priority_the_earlier_number_goes_first(world):
+def test_of_equal_priority_the_earlier_number_goes_first(world: World) -> None:
     world.submit(node_count=3, gpus_per_node=4)
     waiting = [world.submit(gpus_per_node=4, node_count=3) for _ in range(10)]
     world.exit("1", 0, 0, 0)
@@ -162,14 +163,14 @@ def test_of_equal_priority_the_earlier_number_goes_first(world):
     assert [waiting[0], waiting[9]] == ["2", "11"]
 
 
-def test_a_narrower_job_of_lower_rank_starts_where_the_wider_does_not_fit(world):
+def test_a_narrower_job_of_lower_rank_starts_where_the_wider_does_not_fit(world: World) -> None:
     world.submit(node_count=3, gpus_per_node=3)
     wide, narrow = world.submit(gpus_per_node=2, priority=5), world.submit(gpus_per_node=1)
     assert world.core.jobs[wide].reason == "Resources"
     assert world.core.jobs[narrow].state is JobState.RUNNING
 
 
-def test_a_held_job_waits_until_it_is_released(world):
+def test_a_held_job_waits_until_it_is_released(world: World) -> None:
     job_id = world.submit(hold=True)
     assert (world.core.jobs[job_id].state, world.core.jobs[job_id].reason) == (JobState.HELD, "JobHeldUser")
     assert world.act(Release(name(job_id, 0))) is DONE
@@ -183,7 +184,7 @@ def test_a_held_job_waits_until_it_is_released(world):
     assert world.act(Release(name(job_id, 1))) is SUPERSEDED
 
 
-def test_so_many_wait_and_no_more(world, monkeypatch):
+def test_so_many_wait_and_no_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WAITING", 2)
     for _ in range(2):
         world.submit(hold=True)
@@ -191,7 +192,7 @@ def test_so_many_wait_and_no_more(world, monkeypatch):
         world.submit()
 
 
-def test_of_equal_victims_the_latest_started_gives_way():
+def test_of_equal_victims_the_latest_started_gives_way() -> None:
     nodes = [node("a")]
     jobs = {"1": job("1", preemptible=True), "2": job("2", preemptible=True)}
     running = [attempt("1", ("a", [0, 1]), start_s=5.0), attempt("2", ("a", [2, 3]), start_s=9.0)]
@@ -200,7 +201,7 @@ def test_of_equal_victims_the_latest_started_gives_way():
     assert [each.job_id for each in choose_victims(urgent, nodes, running[::-1], jobs)] == ["2"]
 
 
-def test_a_job_is_not_preempted_by_one_of_its_own_priority(world):
+def test_a_job_is_not_preempted_by_one_of_its_own_priority(world: World) -> None:
     world.submit(node_count=3, gpus_per_node=4, preemptible=True, priority=1)
     world.submit(gpus_per_node=4, priority=1)
     assert not [e for e in world.effects if isinstance(e, SignalTasks)]
@@ -209,7 +210,7 @@ def test_a_job_is_not_preempted_by_one_of_its_own_priority(world):
 # -- requests
 
 
-def test_a_node_is_given_up_and_taken_back(world):
+def test_a_node_is_given_up_and_taken_back(world: World) -> None:
     job_id = world.submit()
     assert world.act(Down("n1", "silent", "e")) is DONE
     assert (world.node("n1").state, world.node("n1").reason, world.node("n1").since_s) == (
@@ -224,7 +225,7 @@ def test_a_node_is_given_up_and_taken_back(world):
     assert (world.node("n1").state, world.node("n1").reason, world.node("n1").since_s) == (NodeState.UP, "", 5.0)
 
 
-def test_a_node_whose_fault_goes_on_does_not_come_back_by_a_word(world):
+def test_a_node_whose_fault_goes_on_does_not_come_back_by_a_word(world: World) -> None:
     world.fault("n1", "fail")
     world.after(TIMING.detect_s)
     assert world.act(Undrain("n1", "e")) is SUPERSEDED
@@ -233,7 +234,7 @@ def test_a_node_whose_fault_goes_on_does_not_come_back_by_a_word(world):
     assert world.node("n1").state is NodeState.DOWN
 
 
-def test_a_drained_node_tells_the_first_reason_and_unknown_ones_are_refused(world):
+def test_a_drained_node_tells_the_first_reason_and_unknown_ones_are_refused(world: World) -> None:
     world.act(Drain("n1", "first", "e"))
     assert world.act(Drain("n1", "second", "f")) is DONE
     assert world.node("n1").reason == "first"
@@ -242,7 +243,7 @@ def test_a_drained_node_tells_the_first_reason_and_unknown_ones_are_refused(worl
     assert world.submit(require=("n1",)) not in world.core.running
 
 
-def test_a_walltime_grows_and_never_shrinks(world):
+def test_a_walltime_grows_and_never_shrinks(world: World) -> None:
     job_id = world.submit(walltime_s=100.0)
     assert world.act(Extend(name(job_id), 150.0)) is DONE
     assert world.core.next_wake_s() == 150.0
@@ -258,7 +259,9 @@ def test_a_walltime_grows_and_never_shrinks(world):
 @pytest.mark.parametrize(
     ("exclude", "node_count", "status"), [(1, 2, DONE), (2, 2, REFUSED), (2, 1, DONE), (3, 1, REFUSED)]
 )
-def test_as_many_nodes_must_be_left_as_it_starts_on(world, exclude, node_count, status):
+def test_as_many_nodes_must_be_left_as_it_starts_on(
+    world: World, exclude: int, node_count: int, status: OutcomeStatus
+) -> None:
     job_id = world.submit(node_count=2)
     world.exit(job_id, 1, 1)
     off = tuple(f"n{n}" for n in range(1, exclude + 1))
@@ -270,7 +273,7 @@ def test_as_many_nodes_must_be_left_as_it_starts_on(world, exclude, node_count, 
         )  # fmt: skip
 
 
-def test_what_is_kept_off_adds_up_and_lets_go_of_what_was_required(world):
+def test_what_is_kept_off_adds_up_and_lets_go_of_what_was_required(world: World) -> None:
     job_id = world.submit(require=("n1",), exclude=("n2",), hold=True)
     assert world.act(Exclude(name(job_id, 0), ("n1", "n2"))) is DONE
     record = world.core.jobs[job_id]
@@ -279,7 +282,7 @@ def test_what_is_kept_off_adds_up_and_lets_go_of_what_was_required(world):
 
 
 @pytest.mark.parametrize(("most", "may"), [(None, True), (0, False), (1, True)])
-def test_how_often_a_job_may_restart(most, may):
+def test_how_often_a_job_may_restart(most: int | None, may: bool) -> None:
     assert job(max_requeues=most).may_restart is may
     assert not job(may_requeue=False, max_requeues=most).may_restart
     assert not replace(job(max_requeues=1), restarts=1).may_restart
@@ -288,7 +291,7 @@ def test_how_often_a_job_may_restart(most, may):
 # -- what is told
 
 
-def test_nodes_tell_the_gpus_in_use_and_whether_they_are_busy(world):
+def test_nodes_tell_the_gpus_in_use_and_whether_they_are_busy(world: World) -> None:
     world.submit(gpus_per_node=3)
     world.submit(gpus_per_node=1)
     world.act(Drain("n1", "fan", "e"))
@@ -297,7 +300,7 @@ def test_nodes_tell_the_gpus_in_use_and_whether_they_are_busy(world):
     assert {each.partitions for each in world.core.told_nodes()} == {("main",)}  # as jobs have it
 
 
-def test_a_job_and_its_attempt_are_told_as_they_stand(world):
+def test_a_job_and_its_attempt_are_told_as_they_stand(world: World) -> None:
     spec = {
         "name": "train",
         "user": "ada",
@@ -321,13 +324,13 @@ def test_a_job_and_its_attempt_are_told_as_they_stand(world):
     assert job().told("here").restart_nodes is None
 
 
-def test_what_is_known_of_a_node_is_kept_when_the_cluster_is_made_anew():
+def test_what_is_known_of_a_node_is_kept_when_the_cluster_is_made_anew() -> None:
     known = {"n1": LocalNode("n1", 1, 1, 7.0, drained="fan"), "n9": LocalNode("n9", 1, 1, 7.0)}
     made = fresh_nodes(2, 8, 4, known, 50.0)
     assert made == [LocalNode("n1", 8, 4, 7.0, drained="fan"), LocalNode("n2", 8, 4, 50.0)]
 
 
-def test_a_restart_takes_faults_away_and_goes_on_counting_jobs(world):
+def test_a_restart_takes_faults_away_and_goes_on_counting_jobs(world: World) -> None:
     world.submit()
     world.fault("n2", "freeze")
     world.core.all_lost("restarted", 5.0)
@@ -348,7 +351,7 @@ def test_a_restart_takes_faults_away_and_goes_on_counting_jobs(world):
     ],
     ids=str,
 )  # fmt: skip
-def test_the_least_that_a_job_may_ask_for(spec):
+def test_the_least_that_a_job_may_ask_for(spec: dict[str, Any]) -> None:
     assert JobSpec(("true",), **spec)
 
 
@@ -360,12 +363,12 @@ def test_the_least_that_a_job_may_ask_for(spec):
     ],
     ids=str,
 )  # fmt: skip
-def test_one_step_less_is_refused(spec):
+def test_one_step_less_is_refused(spec: dict[str, Any]) -> None:
     with pytest.raises(InputError):
-        JobSpec(**{"argv": ("true",), **spec})
+        JobSpec(**{"argv": ("true",)} | spec)
 
 
-def test_an_attempt_that_ends_takes_no_new_reason_s_time():
+def test_an_attempt_that_ends_takes_no_new_reason_s_time() -> None:
     world = World()
     job_id = world.submit()
     world.core.end_attempt(world.core.running[job_id], AttemptState.PREEMPTED, "first", 0.0)
@@ -373,6 +376,6 @@ def test_an_attempt_that_ends_takes_no_new_reason_s_time():
     assert world.core.running[job_id].ending == LocalEnding(AttemptState.CANCELLED, "second", TIMING.kill_wait_s)
 
 
-def test_a_limit_that_is_too_low_is_named():
+def test_a_limit_that_is_too_low_is_named() -> None:
     with pytest.raises(InputError, match=r"walltime_s=-5 is not above 0"):
         JobSpec(("true",), walltime_s=-5.0)

@@ -3,6 +3,9 @@
 import os
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,14 +30,14 @@ exit 1
 
 
 @pytest.fixture
-def cluster(tmp_path):
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
     yield Cluster(tmp_path / "state")
     stop_daemon(tmp_path / "state")
 
 
 @pytest.fixture
-def work(tmp_path):
+def work(tmp_path: Path) -> Path:
     work = tmp_path / "work"
     work.mkdir()
     launcher = work / "torchrun"
@@ -43,14 +46,14 @@ def work(tmp_path):
     return work
 
 
-def read(cluster, job_id, incarnation=1):
+def read(cluster: Cluster, job_id: str, incarnation: int = 1) -> tuple[dict[str, str], set[str]]:
     """What is read of an attempt: text by rank, and why some of it is in doubt."""
     output = cluster.backend.output(cluster.ended(job_id, incarnation))
     ranks = [file for file in output.files if file.kind is OutputKind.RANK]
     return {file.rank: file.text.decode() for file in ranks}, {file.doubt for file in ranks} - {""}
 
 
-def launched(work, script, *argv):
+def launched(work: Path, script: str, *argv: str) -> tuple[str, ...]:
     """A command line that runs a script in one of the ways in which jobs are started."""
     (work / "job.sh").write_text(f"#!/bin/sh\n{script}\n")
     (work / "job.sh").chmod(0o755)
@@ -68,20 +71,22 @@ def launched(work, script, *argv):
         (("./torchrun", "--log-dir", "my logs", "train.py"), ""),
     ],
 )
-def test_what_a_launcher_writes_for_each_rank_is_read(cluster, work, argv, script):
+def test_what_a_launcher_writes_for_each_rank_is_read(
+    cluster: Cluster, work: Path, argv: tuple[str, ...], script: str
+) -> None:
     script = script.replace("../logs", f"{work}/logs")
     argv = launched(work, script, *argv)
     job = cluster.submit(*argv, workdir=str(work), env={"HERE": str(work)})
     assert read(cluster, job) == ({"0": f"rank 0 of job {job}\n", "1": f"rank 1 of job {job}\n"}, set())
 
 
-def test_a_task_on_each_node_and_what_is_sent_to_a_file_are_read(cluster, work):
+def test_a_task_on_each_node_and_what_is_sent_to_a_file_are_read(cluster: Cluster, work: Path) -> None:
     script = "exec sh -c 'sleep 0.$0; echo of $0; exit $0' $RANK > out.$RANK.log"
     job = cluster.submit("sh", "-c", script, workdir=str(work), node_count=2)
     assert read(cluster, job) == ({"0": "of 0\n", "1": "of 1\n"}, set())
 
 
-def test_what_stood_there_before_is_not_the_attempts(cluster, work):
+def test_what_stood_there_before_is_not_the_attempts(cluster: Cluster, work: Path) -> None:
     script = "eval echo before >> t.log; [ $PERDURE_INCARNATION = 1 ] || eval echo again >> t.log; exit 1"
     job = cluster.submit("sh", "-c", script.replace(";", "\n"), workdir=str(work))
     first = cluster.backend.output(cluster.ended(job))
@@ -91,7 +96,7 @@ def test_what_stood_there_before_is_not_the_attempts(cluster, work):
     assert [file.text for file in again.files if file.kind is OutputKind.RANK] == [b"before\nagain\n"]
 
 
-def test_what_two_jobs_may_have_written_at_the_same_time_is_in_doubt(cluster, work):
+def test_what_two_jobs_may_have_written_at_the_same_time_is_in_doubt(cluster: Cluster, work: Path) -> None:
     (work / "say.sh").write_text("echo mine\n")
     other = cluster.submit("sh", "-c", "eval tee log_$X.txt < /dev/null; sleep 60", workdir=str(work))
     cluster.running(other)
@@ -102,7 +107,7 @@ def test_what_two_jobs_may_have_written_at_the_same_time_is_in_doubt(cluster, wo
     assert read(cluster, apart) == ({"": "mine\n"}, set())
 
 
-def test_a_file_of_a_job_before_is_not_read(cluster, work):
+def test_a_file_of_a_job_before_is_not_read(cluster: Cluster, work: Path) -> None:
     (work / "logs").mkdir()
     old = work / "logs" / "old.log"
     old.write_text("RuntimeError: old\n")
@@ -113,7 +118,7 @@ def test_a_file_of_a_job_before_is_not_read(cluster, work):
     assert str(old) not in [file.path for file in files]
 
 
-def test_without_a_daemon_the_log_alone_is_read(cluster, work):
+def test_without_a_daemon_the_log_alone_is_read(cluster: Cluster, work: Path) -> None:
 
     attempt = cluster.ended(cluster.submit("./torchrun", "--log-dir", "logs", workdir=str(work)))
     stop_daemon(cluster.state)
@@ -133,15 +138,15 @@ def test_without_a_daemon_the_log_alone_is_read(cluster, work):
         (("python", "t.py", "> x"), b"python t.py '> x'", ("python", "t.py", "> x")),
     ],
 )
-def test_the_script_of_a_command_line(argv, script, arguments):
+def test_the_script_of_a_command_line(argv: tuple[str, ...], script: bytes, arguments: tuple[str, ...]) -> None:
     assert script_of(argv, "/w") == (script, arguments)
 
 
 @given(st.lists(st.text(st.sampled_from("-co sh/.>\n\t'\\$é\udcff"), max_size=6), min_size=1, max_size=6))
-def test_no_command_line_breaks_the_reading(argv):
+def test_no_command_line_breaks_the_reading(argv: list[Any]) -> None:
     LocalRun("1", 0.0, None, tuple(argv), "/nowhere", {}).files()
 
 
 @pytest.mark.skipif(sys.platform != "linux" or not os.path.exists("/dev/zero"), reason="needs /dev/zero")
-def test_a_script_that_is_no_file_is_not_read():
+def test_a_script_that_is_no_file_is_not_read() -> None:
     assert script_of(("sh", "/dev/zero"), "/w") == (b"", ("/dev/zero",))

@@ -1,18 +1,21 @@
 """The simulated cluster as the common checks want it: virtual time, no waiting."""
 
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+from perdure.backends.checks import Program
 from perdure.backends.simulated import EVERY, Script, SimulatedBackend, SimulatedCluster
 
 
 class SimulatedHarness:
-    def __init__(self):
+    def __init__(self) -> None:
         self.cluster = SimulatedCluster(seed=1, nodes=4)
         self.backend = SimulatedBackend(self.cluster)
         self.nodes = self.cluster.node_names
         self.since_s = self.cluster.now
 
-    def submit(self, program):
+    def submit(self, program: Program) -> str:
         return self.cluster.submit(
             Script(
                 run_s=program.run_s,
@@ -25,19 +28,19 @@ class SimulatedHarness:
             )
         )
 
-    def moments(self):
+    def moments(self) -> Iterator[None]:
         for _ in range(400):
             self.cluster.advance(0.25)
             yield
 
-    def fail_node(self, node):
+    def fail_node(self, node: str) -> None:
         self.cluster.fail_node(node)
 
-    def return_node(self, node):
+    def return_node(self, node: str) -> None:
         self.cluster.return_node(node)
 
     @contextmanager
-    def cut_off(self):
+    def cut_off(self) -> Iterator[None]:
         self.backend.silent = True
         try:
             yield
@@ -46,5 +49,5 @@ class SimulatedHarness:
 
 
 @contextmanager
-def open_harness(directory):
+def open_harness(directory: Path) -> Iterator[SimulatedHarness]:
     yield SimulatedHarness()

@@ -3,6 +3,8 @@
 import socket
 import threading
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,17 +15,18 @@ from perdure.errors import ClusterBusy
 from perdure.model.actions import Exclude, Hold, OutcomeStatus, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState, JobState
+from perdure.model.observation import Observation
 from tests.crash.remote import RemoteBackend, handlers_of, serve
 
 
-def failed_once(cluster, **script):
+def failed_once(cluster: SimulatedCluster, **script: Any) -> tuple[str, AttemptId]:
     """A job whose first attempt has failed, and that attempt."""
     job_id = cluster.submit(Script(run_s=1.0, failures=EVERY, **script))
     cluster.advance(2.0)
     return job_id, cluster.attempts(job_id)[0].id
 
 
-def test_a_job_fails_as_often_as_its_script_says():
+def test_a_job_fails_as_often_as_its_script_says() -> None:
     cluster = SimulatedCluster(seed=0)
     job_id = cluster.submit(Script(failures=2, error="connection reset"))
     for _ in range(2):
@@ -35,7 +38,7 @@ def test_a_job_fails_as_often_as_its_script_says():
     assert b"connection reset" in cluster.log(cluster.attempts(job_id)[0].stdout)
 
 
-def test_a_bad_node_fails_whoever_runs_there():
+def test_a_bad_node_fails_whoever_runs_there() -> None:
     cluster = SimulatedCluster(seed=0, nodes=2, gpus=1)
     ids = [cluster.submit(Script(bad_nodes=("n1",))) for _ in range(2)]
     cluster.advance(20.0)
@@ -43,7 +46,7 @@ def test_a_bad_node_fails_whoever_runs_there():
     assert states == {("n1",): AttemptState.FAILED, ("n2",): AttemptState.COMPLETED}
 
 
-def test_the_manager_requeues_by_itself_after_the_exit_codes_it_was_given():
+def test_the_manager_requeues_by_itself_after_the_exit_codes_it_was_given() -> None:
     cluster = SimulatedCluster(seed=0, requeue_exit=frozenset({75}))
     job_id = cluster.submit(Script(failures=1, exit_code=75))
     cluster.advance(60.0)
@@ -51,7 +54,7 @@ def test_the_manager_requeues_by_itself_after_the_exit_codes_it_was_given():
     assert cluster.recoveries == Counter({AttemptId("sim", job_id, 1): 1})
 
 
-def test_a_job_waits_for_room_and_for_its_instant():
+def test_a_job_waits_for_room_and_for_its_instant() -> None:
     cluster = SimulatedCluster(seed=0, nodes=1, gpus=1)
     first, second = (cluster.submit(Script(run_s=10.0)) for _ in range(2))
     cluster.advance(5.0)
@@ -62,8 +65,8 @@ def test_a_job_waits_for_room_and_for_its_instant():
 
 @given(seed=st.integers(0, 99), steps=st.lists(st.integers(1, 30), max_size=12))
 @settings(deadline=None, max_examples=25)
-def test_one_seed_is_one_history(seed, steps):
-    def history():
+def test_one_seed_is_one_history(seed: int, steps: list[Any]) -> None:
+    def history() -> Observation:
         cluster = SimulatedCluster(seed, nodes=3, gpus=2)
         for step in steps:
             cluster.submit(Script(run_s=step, failures=step % 3, node_count=1 + step % 2))
@@ -73,7 +76,7 @@ def test_one_seed_is_one_history(seed, steps):
     assert history() == history()
 
 
-def test_no_more_runs_on_a_node_than_fits():
+def test_no_more_runs_on_a_node_than_fits() -> None:
     cluster = SimulatedCluster(seed=3, nodes=2, gpus=4)
     for gpus in (3, 1, 2, 4, 1):
         cluster.submit(Script(gpus_per_node=gpus))
@@ -87,7 +90,7 @@ def test_no_more_runs_on_a_node_than_fits():
     assert cluster.idle
 
 
-def test_a_guarded_cluster_requeues_once_and_a_blind_one_each_time():
+def test_a_guarded_cluster_requeues_once_and_a_blind_one_each_time() -> None:
     for guarded, times in ((True, 1), (False, 3)):
         cluster = SimulatedCluster(seed=0, guarded=guarded)
         _, attempt = failed_once(cluster)
@@ -96,7 +99,7 @@ def test_a_guarded_cluster_requeues_once_and_a_blind_one_each_time():
         assert cluster.effects[Requeue(attempt).key] == cluster.recoveries[attempt] == times
 
 
-def test_a_hold_can_be_wanted_again_after_a_release():
+def test_a_hold_can_be_wanted_again_after_a_release() -> None:
     cluster = SimulatedCluster(seed=0, nodes=1, gpus=1)
     cluster.submit(Script(run_s=100.0))
     job_id = cluster.submit(Script())
@@ -110,7 +113,7 @@ def test_a_hold_can_be_wanted_again_after_a_release():
     assert cluster.job(job_id).excluded == ("n1",)
 
 
-def test_a_lost_request_is_not_done_and_a_lost_reply_is():
+def test_a_lost_request_is_not_done_and_a_lost_reply_is() -> None:
     for plan, done in ((FaultPlan(p_lose_request=1.0), 0), (FaultPlan(p_lose_reply=1.0), 1)):
         cluster = SimulatedCluster(seed=0)
         backend = SimulatedBackend(cluster, plan)
@@ -120,7 +123,7 @@ def test_a_lost_request_is_not_done_and_a_lost_reply_is():
         assert cluster.recoveries[attempt] == done
 
 
-def test_of_a_delayed_request_nobody_can_say_what_became_until_it_arrived():
+def test_of_a_delayed_request_nobody_can_say_what_became_until_it_arrived() -> None:
     cluster = SimulatedCluster(seed=0)
     backend = SimulatedBackend(cluster, FaultPlan(p_delay=1.0, delay_s=10.0))
     _, attempt = failed_once(cluster)
@@ -133,7 +136,7 @@ def test_of_a_delayed_request_nobody_can_say_what_became_until_it_arrived():
     assert cluster.recoveries[attempt] == 1
 
 
-def test_a_duplicate_arrives_twice():
+def test_a_duplicate_arrives_twice() -> None:
     cluster = SimulatedCluster(seed=0, guarded=False)
     backend = SimulatedBackend(cluster, FaultPlan(p_duplicate=1.0, delay_s=5.0))
     _, attempt = failed_once(cluster)
@@ -143,7 +146,7 @@ def test_a_duplicate_arrives_twice():
     assert cluster.effects[Requeue(attempt).key] == 2
 
 
-def test_a_stale_look_shows_the_past_and_a_blind_one_nothing():
+def test_a_stale_look_shows_the_past_and_a_blind_one_nothing() -> None:
     cluster = SimulatedCluster(seed=0)
     backend = SimulatedBackend(cluster)
     before = backend.observe(0.0)
@@ -158,7 +161,7 @@ def test_a_stale_look_shows_the_past_and_a_blind_one_nothing():
     assert len(backend.observe(0.0).jobs) == 1
 
 
-def test_a_cluster_in_another_process_says_the_same(tmp_path):
+def test_a_cluster_in_another_process_says_the_same(tmp_path: Path) -> None:
     cluster = SimulatedCluster(seed=0)
     backend = SimulatedBackend(cluster)
     _, attempt = failed_once(cluster, error="no luck")

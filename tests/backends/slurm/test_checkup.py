@@ -1,11 +1,14 @@
 """What `perdure doctor` makes of what it found."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from perdure.backends.kind import ActingService, Mark
 from perdure.backends.slurm.checkup import Facts, SpoolFacts, findings
 from perdure.backends.slurm.config import Config, read_config
-from perdure.backends.slurm.records import read_jobs
+from perdure.backends.slurm.records import JobRecord, read_jobs
 from tests.backends.slurm.text import MARK, job
 from tests.copying import replace
 
@@ -22,19 +25,19 @@ WELL = Facts(
 )  # fmt: skip
 
 
-def bad(facts):
+def bad(facts: Facts) -> list[Any]:
     return [(finding.mark, finding.what) for finding in findings(facts) if finding.mark is not Mark.OK]
 
 
-def jobs(*texts):
+def jobs(*texts: str) -> tuple[JobRecord, ...]:
     return read_jobs("".join(texts).encode(), MARK).whole
 
 
-def configured(**more):
+def configured(**more: Any) -> dict[Any, Any]:
     return {"config": Config({**GOOD, **more}, 100.0)}
 
 
-def test_a_site_that_is_set_up_well_has_nothing_to_do():
+def test_a_site_that_is_set_up_well_has_nothing_to_do() -> None:
     assert bad(WELL) == []
     assert all(finding.fix == "" for finding in findings(WELL))
 
@@ -78,38 +81,38 @@ def test_a_site_that_is_set_up_well_has_nothing_to_do():
         ({"foreign_drains": ("n1",)}, Mark.WARN, "mark of a Perdure"),
     ],
 )  # fmt: skip
-def test_each_trouble_is_found_with_what_to_do(changed, mark, says):
+def test_each_trouble_is_found_with_what_to_do(changed: Mapping[str, Any], mark: Mark, says: str) -> None:
     found = [f for f in findings(replace(WELL, **changed)) if f.mark is mark and says in f.what]
     assert len(found) == 1, findings(replace(WELL, **changed))
     assert found[0].fix
 
 
-def test_the_service_of_this_state_directory_may_act():
+def test_the_service_of_this_state_directory_may_act() -> None:
     own = replace(WELL, acting=ActingService("process 7", is_own=True))
     assert bad(own) == []
     assert "this state directory's service acts on this Slurm: process 7" in [f.what for f in findings(own)]
 
 
-def test_dependants_are_at_risk_without_the_hook():
+def test_dependants_are_at_risk_without_the_hook() -> None:
     waiting = jobs(job(1, state="PENDING").replace("Dependency=(null)", "Dependency=afterok:7(unfulfilled),singleton"))
     hooked = replace(WELL, jobs=waiting)
     assert bad(hooked) == []
     assert (Mark.WARN, "jobs wait for others: 1 afterok, 1 singleton") in bad(replace(hooked, spool=None))
 
 
-def test_the_configuration_is_read_with_its_time():
+def test_the_configuration_is_read_with_its_time() -> None:
     text = f"Configuration data as of 90~{MARK}\nClusterName = c \nMinJobAge   = 300 sec\nEpilog = (null)\n"
     config = read_config(text.encode(), MARK)
     assert (config.time_s, config["ClusterName"], config.number("MinJobAge"), config["Epilog"]) == (90.0, "c", 300, "")
 
 
-def test_a_hook_that_24_11_numbers_is_found():
+def test_a_hook_that_24_11_numbers_is_found() -> None:
     numbered = {name: value for name, value in GOOD.items() if name != "EpilogSlurmctld"}
     shown = {**numbered, "EpilogSlurmctld[0]": "/x/epilogctld"}
     assert bad(replace(WELL, config=Config(shown, 100.0))) == []
 
 
-def test_an_operator_is_told_what_only_an_administrator_may_write():
+def test_an_operator_is_told_what_only_an_administrator_may_write() -> None:
     own = replace(WELL, user="perdure", uid=999, admin_level="Operator")
     ((mark, what),) = bad(own)
     assert mark is Mark.WARN
@@ -117,7 +120,7 @@ def test_an_operator_is_told_what_only_an_administrator_may_write():
     assert bad(replace(own, admin_level="Administrator")) == []
 
 
-def test_a_job_that_wants_no_log_is_no_fault_of_the_site():
+def test_a_job_that_wants_no_log_is_no_fault_of_the_site() -> None:
     logs = (("/dev/null", "refused: it is a device, not a regular file"),) * 19
     assert bad(replace(WELL, logs=(*logs, ("/a", "")))) == []
     refused = replace(WELL, logs=(*logs, ("/h/a", "refused: Permission denied")))
@@ -128,7 +131,7 @@ def test_a_job_that_wants_no_log_is_no_fault_of_the_site():
     assert any("as root or with CAP_SETUID" in finding.fix for finding in findings(unable))
 
 
-def test_hooks_that_slurm_has_and_the_settings_do_not_name_are_not_said_to_be_missing():
+def test_hooks_that_slurm_has_and_the_settings_do_not_name_are_not_said_to_be_missing() -> None:
     """`perdure doctor` without --config, where the service's settings lie elsewhere."""
     waits = jobs(job(1, state="PENDING").replace("Dependency=(null)", "Dependency=afterok:7(unfulfilled)"))
     found = [each for each in findings(replace(WELL, spool=None, jobs=waits)) if each.mark is not Mark.OK]

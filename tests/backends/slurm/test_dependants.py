@@ -25,7 +25,7 @@ WAITS = record(state="PENDING", nodes="", start="Unknown")
         ("", None),
     ],
 )
-def test_only_what_the_failure_broke_is_given_back(expression, given_back):
+def test_only_what_the_failure_broke_is_given_back(expression: str, given_back: str | None) -> None:
     assert repaired_dependency(expression, "7", ()) == given_back
 
 
@@ -41,19 +41,19 @@ def test_only_what_the_failure_broke_is_given_back(expression, given_back):
         ("afterok:7_*+5(failed)", "afterok:7_0+5:7_1+5"),
     ],
 )
-def test_of_an_array_each_task_is_named(expression, given_back):
+def test_of_an_array_each_task_is_named(expression: str, given_back: str | None) -> None:
     assert repaired_dependency(expression, "7_1", (0, 1)) == given_back
 
 
 @given(st.text(alphabet="afterok:12_*+(),?singleton ", max_size=60))
-def test_what_is_given_back_can_be_read_and_holds_no_blank(text):
+def test_what_is_given_back_can_be_read_and_holds_no_blank(text: str) -> None:
     found = repaired_dependency(text, "1", (1, 2))
     if found is not None:
         assert " " not in found
         assert [p.kind for p in parts(found)] == [p.kind for p in parts(text)]
 
 
-def test_who_waited_is_remembered_while_both_jobs_are_known():
+def test_who_waited_is_remembered_while_both_jobs_are_known() -> None:
     first = record(state="RUNNING")
     after = replace(WAITS, job_id="9", name="other", dependency="afterany:7(unfulfilled)")
     twin = replace(WAITS, job_id="10", dependency="singleton(unfulfilled)")
@@ -65,7 +65,7 @@ def test_who_waited_is_remembered_while_both_jobs_are_known():
     assert dependants((ran,), known) == {}
 
 
-def test_who_takes_a_dependency_back_while_the_job_runs_is_no_dependant_any_more():
+def test_who_takes_a_dependency_back_while_the_job_runs_is_no_dependant_any_more() -> None:
     runs = replace(record(state="RUNNING"), job_id="7")
     waits = replace(WAITS, job_id="9", dependency="afterany:7(unfulfilled)")
     known = dependants((runs, waits), {})
@@ -76,14 +76,14 @@ def test_who_takes_a_dependency_back_while_the_job_runs_is_no_dependant_any_more
     assert of_job(failed, dependants((failed, freed), known)) == {"9": waits.dependency}
 
 
-def test_singletons_wait_for_their_own_users_jobs_and_not_for_themselves():
+def test_singletons_wait_for_their_own_users_jobs_and_not_for_themselves() -> None:
     first = replace(WAITS, dependency="singleton(unfulfilled)")
     twin = replace(first, job_id="10")
     strangers = replace(first, job_id="11", uid=first.uid + 1)
     assert of_job(first, dependants((first, twin, strangers), {})) == {"10": twin.dependency}
 
 
-def test_what_cannot_be_taken_back_is_said():
+def test_what_cannot_be_taken_back_is_said() -> None:
     job = record(state="FAILED", end="110")
     ran = replace(record(state="COMPLETED", start=112), job_id="9")
     assert word_on("afterany:7(unfulfilled)", ran, job, 100) == "job 9 ran at this failure (afterany)"
@@ -95,7 +95,7 @@ def test_what_cannot_be_taken_back_is_said():
     assert word_on("afterok:7(unfulfilled)", WAITS, job, 100) == ""
 
 
-def test_a_task_that_ran_after_its_own_counterpart_did_not_run_at_the_failure_of_another():
+def test_a_task_that_ran_after_its_own_counterpart_did_not_run_at_the_failure_of_another() -> None:
     failed, ran = replace(record(state="FAILED", end="110"), job_id="7_5"), record(state="COMPLETED", start=112)
     before = "aftercorr:7_*(unfulfilled)"
     assert word_on(before, replace(ran, job_id="9_3"), failed, 100) == ""
@@ -106,5 +106,5 @@ def test_a_task_that_ran_after_its_own_counterpart_did_not_run_at_the_failure_of
     ("expression", "waits"),
     [("afterok:7(failed)", True), ("afterany:8,afterok:7", True), ("afterok:77", False), ("", False), ("x:7:", False)],
 )
-def test_who_waits_for_a_job_is_told_by_its_expression(expression, waits):
+def test_who_waits_for_a_job_is_told_by_its_expression(expression: str, waits: bool) -> None:
     assert is_dependant(expression, "7") is waits

@@ -1,12 +1,13 @@
 """When a waiting job began to run last, where a look may not have seen it."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.backend import SlurmBackend
-from perdure.backends.slurm.records import read_jobs
+from perdure.backends.slurm.records import JobRecord, read_jobs
 from perdure.backends.slurm.tools import Tools
 from tests.backends.slurm.text import MARK, job
 
@@ -14,7 +15,7 @@ FORGOTTEN, UNSEEN = 100, 117
 
 
 @pytest.fixture
-def backend(tmp_path, monkeypatch):
+def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmBackend:
     """One whose last look saw job 7 run from `FORGOTTEN`, not put back yet, and whose accounting knows both starts."""
     for tool in ("scontrol", "sacct", "scancel"):
         (tmp_path / tool).write_text("#!/bin/sh\n")
@@ -29,22 +30,22 @@ def backend(tmp_path, monkeypatch):
     return found
 
 
-def put_back(times):
+def put_back(times: int) -> JobRecord:
     text = job(7, state="PENDING", nodes="", start="Unknown", submit=UNSEEN + 9, restarts=times, priority=0)
     (found,) = read_jobs(text.encode(), MARK).whole
     return found
 
 
-def test_a_start_that_a_killed_controller_did_not_count_is_asked_of_accounting(backend):
+def test_a_start_that_a_killed_controller_did_not_count_is_asked_of_accounting(backend: SlurmBackend) -> None:
     """Slurm started the job again with as many restarts: that start is the one which failed, and is to be released."""
     assert backend._actor._last_start(put_back(1), UNSEEN) == UNSEEN
 
 
-def test_a_start_that_the_look_saw_needs_no_accounting(backend, monkeypatch):
+def test_a_start_that_the_look_saw_needs_no_accounting(backend: SlurmBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend._accounts, "ask", None)
     assert backend._actor._last_start(put_back(1), FORGOTTEN) == FORGOTTEN
     assert backend._actor._last_start(put_back(1), FORGOTTEN - 50) == FORGOTTEN  # the action is about an earlier one
 
 
-def test_a_job_that_was_put_back_twice_since_the_look_is_asked_of_accounting(backend):
+def test_a_job_that_was_put_back_twice_since_the_look_is_asked_of_accounting(backend: SlurmBackend) -> None:
     assert backend._actor._last_start(put_back(2), FORGOTTEN) == UNSEEN

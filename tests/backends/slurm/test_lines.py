@@ -2,13 +2,15 @@
 
 import os
 from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.config import Config
 from perdure.backends.slurm.plans import Todo, done
-from perdure.backends.slurm.records import read_jobs
+from perdure.backends.slurm.records import JobRecord, read_jobs
 from perdure.backends.slurm.tools import ToolAnswer, Tools
 from perdure.model.actions import Requeue
 from perdure.model.identity import AttemptId
@@ -19,7 +21,7 @@ from tests.copying import replace
 
 
 @pytest.fixture
-def backend(tmp_path):
+def backend(tmp_path: Path) -> SlurmBackend:
     """One whose tools say nothing, on a site whose accounting tells how jobs were submitted."""
     for tool in ("scontrol", "sacct", "scancel"):
         (tmp_path / tool).write_text("#!/bin/sh\n")
@@ -30,19 +32,21 @@ def backend(tmp_path):
     return found
 
 
-def failed(path):
+def failed(path: str) -> JobRecord:
     (found,) = read_jobs(job(17, state="FAILED", exit_code="1:0").encode(), MARK).whole
     return replace(found, stdout=path, stderr="")
 
 
 @pytest.mark.parametrize(("path", "in_doubt"), [("/w/run.log", True), ("/w/slurm-17.out", False)])
-def test_a_file_that_may_be_older_is_in_doubt_while_nobody_tells_whether_it_was_cut(backend, path, in_doubt):
+def test_a_file_that_may_be_older_is_in_doubt_while_nobody_tells_whether_it_was_cut(
+    backend: SlurmBackend, path: str, in_doubt: bool
+) -> None:
     record = failed(path)
     backend._outputs.note([record], {"17": b"#!/bin/sh\npython train.py\n"}, ())
     assert backend._outputs.known["17"].appends is in_doubt
 
 
-def test_the_file_that_slurm_writes_another_jobs_output_to_is_no_ranks(backend):
+def test_the_file_that_slurm_writes_another_jobs_output_to_is_no_ranks(backend: SlurmBackend) -> None:
     mine = Attempt(AttemptId("sim", "17", 100), AttemptState.FAILED, ("n1",), 100.0, 200.0, user="ada")
     other = replace(mine, id=AttemptId("sim", "18", 150), stdout="/w/18.log")
     backend._writers.note([other])
@@ -53,7 +57,9 @@ def test_the_file_that_slurm_writes_another_jobs_output_to_is_no_ranks(backend):
     assert not backend._is_anothers(replace(rank, path="/w/19.log"), mine)
 
 
-def test_a_job_that_started_since_the_last_look_may_have_written_over_the_log(backend, monkeypatch):
+def test_a_job_that_started_since_the_last_look_may_have_written_over_the_log(
+    backend: SlurmBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mine = Attempt(
         AttemptId("sim", "17", 100), AttemptState.FAILED, ("n1",), 100.0, 200.0, user="ada", stdout="/w/run.log"
     )
@@ -63,7 +69,7 @@ def test_a_job_that_started_since_the_last_look_may_have_written_over_the_log(ba
     asked = []
     runs = replace(waits, state="RUNNING", start_s=200, nodes=("n1",))
 
-    def record_of(scontrol, job_id):
+    def record_of(scontrol: Any, job_id: str) -> JobRecord:
         asked.append(job_id)
         return runs
 
@@ -74,7 +80,7 @@ def test_a_job_that_started_since_the_last_look_may_have_written_over_the_log(ba
     assert [span.job_id for span in backend._writers.others("/w/run.log", mine)] == ["18"]
 
 
-def test_the_paths_of_the_job_that_had_the_id_before_are_not_read(backend):
+def test_the_paths_of_the_job_that_had_the_id_before_are_not_read(backend: SlurmBackend) -> None:
     """A slurmctld that lost its state gives ids out again."""
     theirs = failed("/home/chen/slurm-17.out")
     backend._outputs.note([theirs], {"17": b"#!/bin/sh\n"}, ())
@@ -86,7 +92,7 @@ def test_the_paths_of_the_job_that_had_the_id_before_are_not_read(backend):
     assert backend._outputs_of(replace(attempt, user="chen")) is None
 
 
-def test_a_retry_that_slurm_ended_is_not_in_the_queue(backend):
+def test_a_retry_that_slurm_ended_is_not_in_the_queue(backend: SlurmBackend) -> None:
     """Its partition went away while it waited: NODE_FAIL, and what was done before has not lasted."""
     action = Requeue(AttemptId("sim", "17", 100))
     backend._actor._done[action.key] = done("in the queue")
@@ -100,16 +106,18 @@ def test_a_retry_that_slurm_ended_is_not_in_the_queue(backend):
 class Deaf:
     """A scontrol that denies what administrators alone may write."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.asked = []
 
-    def ask(self, command):
+    def ask(self, command: str) -> ToolAnswer:
         self.asked.append(command)
         return ToolAnswer(b"", b"Access/permission denied for job 17\n" if "AdminComment" in command else b"")
 
 
-def test_a_comment_is_written_where_only_administrators_may_write_both(backend, caplog):
-    scontrol = Deaf()
+def test_a_comment_is_written_where_only_administrators_may_write_both(
+    backend: SlurmBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    scontrol: Any = Deaf()
     both = 'update jobid=17 ExcNodeList=n1 AdminComment="perdure: x" Comment="perdure: x"'
     for _ in range(2):
         assert backend._actor._carry_out(scontrol, Todo((both, "release 17"))) == ""
@@ -117,7 +125,7 @@ def test_a_comment_is_written_where_only_administrators_may_write_both(backend, 
     assert caplog.text.count("administrators alone write AdminComment") == 1
 
 
-def test_what_was_not_taken_back_is_not_said_to_be(backend, monkeypatch):
+def test_what_was_not_taken_back_is_not_said_to_be(backend: SlurmBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm refused the command, and the exclusion stands."""
     stuck = replace(failed("/w/a"), state="PENDING", reason="BadConstraints", priority=0, excluded=("n1",), end_s=None)
     monkeypatch.setattr("perdure.backends.slurm.actor._job", lambda scontrol, action: stuck)

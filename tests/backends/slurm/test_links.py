@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -26,7 +27,7 @@ from perdure.errors import ClusterBusy, ClusterError, InputError
 from perdure.waits.queue import QueuedPartition
 
 
-def test_a_look_tells_keys_and_instants_and_of_a_torn_line_nothing():
+def test_a_look_tells_keys_and_instants_and_of_a_torn_line_nothing() -> None:
     text = (
         "7|1000|RUNNING|None|10|20|140|mine perdure-keep=train-1.ab/2.1\n"
         "8|1000|PENDING|Priority|30|N/A|N/A|(null)\n"
@@ -52,19 +53,19 @@ def test_a_look_tells_keys_and_instants_and_of_a_torn_line_nothing():
         ),
     ],
 )  # fmt: skip
-def test_a_refusal_is_told_from_a_silence_and_from_a_limit(said, error):
+def test_a_refusal_is_told_from_a_silence_and_from_a_limit(said: str, error: type[ClusterError]) -> None:
     with pytest.raises(error) as told:
         submitted_id(said)
     assert type(told.value) is error
 
 
-def test_a_limit_is_named():
+def test_a_limit_is_named() -> None:
     said = "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates\n"
     with pytest.raises(LimitReached, match="QOSMaxSubmitJobPerUserLimit"):
         submitted_id(said)
 
 
-def test_sbatch_gets_the_users_environment_and_its_answer_needs_no_room(tmp_path):
+def test_sbatch_gets_the_users_environment_and_its_answer_needs_no_room(tmp_path: Path) -> None:
     fake = tmp_path / "bin" / "sbatch"
     fake.parent.mkdir()
     fake.write_text('#!/bin/sh\ncat >script\necho "warning: something" >&2\necho "$USERS" >seen\necho "4711;cluster"\n')
@@ -79,15 +80,15 @@ def test_sbatch_gets_the_users_environment_and_its_answer_needs_no_room(tmp_path
     assert (tmp_path / "seen").read_text() == "own\n"
 
 
-def test_links_do_not_inherit_what_an_allocation_around_has_set():
+def test_links_do_not_inherit_what_an_allocation_around_has_set() -> None:
     kept = environment_for_links({"SLURM_CONF": "c", "SLURM_JOB_ID": "7", "PERDURE_FENCE_TOKEN": "1", "HOME": "/h"})
     assert kept == {"SLURM_CONF": "c", "HOME": "/h"}
 
 
 @pytest.mark.parametrize(("complaint", "is_done"), [("Invalid job id specified", True), ("Unable to contact", False)])
 def test_a_cancellation_that_nobody_heard_is_told_from_one_of_a_job_that_is_over(
-    tmp_path, monkeypatch, complaint, is_done
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint: str, is_done: bool
+) -> None:
     tool = tmp_path / "scancel"
     tool.write_text(f"#!/bin/sh\necho 'scancel: error: {complaint}' >&2\nexit 1\n")
     tool.chmod(0o755)
@@ -97,7 +98,9 @@ def test_a_cancellation_that_nobody_heard_is_told_from_one_of_a_job_that_is_over
 
 
 @pytest.mark.parametrize(("submit_s", "uid"), [(100, 1000), (20_000, 1001)])
-def test_a_record_of_an_earlier_job_or_of_anothers_is_not_the_links(monkeypatch, submit_s, uid):
+def test_a_record_of_an_earlier_job_or_of_anothers_is_not_the_links(
+    monkeypatch: pytest.MonkeyPatch, submit_s: int, uid: int
+) -> None:
     monkeypatch.setattr(links, "job_record", lambda *_: SimpleNamespace(submit_s=submit_s, uid=uid))
     monkeypatch.setattr(links, "accounted_job", lambda *_: None)
     tools = SimpleNamespace(dialog=nullcontext)
@@ -114,7 +117,9 @@ def test_a_record_of_an_earlier_job_or_of_anothers_is_not_the_links(monkeypatch,
         (("endless",), None, "no walltime"),
     ],
 )
-def test_the_walltime_of_links_is_what_slurm_gives_their_jobs(names, asked_s, gets):
+def test_the_walltime_of_links_is_what_slurm_gives_their_jobs(
+    names: tuple[str, ...], asked_s: float | None, gets: float | str
+) -> None:
     partitions = (
         QueuedPartition("main", is_default=True, max_time_s=7_200.0),
         QueuedPartition("short", max_time_s=1_800.0, default_time_s=600.0),

@@ -1,11 +1,15 @@
 """Whose batch scripts are asked for, of jobs that failed."""
 
+from __future__ import annotations
+
 import re
 from typing import Any
 
+import pytest
+
 from perdure.backends.slurm import output_memory
 from perdure.backends.slurm.output_memory import OutputMemory
-from perdure.backends.slurm.records import read_jobs
+from perdure.backends.slurm.records import JobRecord, read_jobs
 from tests.backends.slurm.text import MARK, job
 
 START = 1_800_000_000
@@ -14,10 +18,10 @@ START = 1_800_000_000
 class Controller:
     """It has every script, and notes whose was asked for."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.asked = []
 
-    def ask(self, command):
+    def ask(self, command: str) -> Controller:
         self.asked += [int(found) for found in re.findall(r"^write batch_script (\d+) -$", command)]
         return self
 
@@ -27,7 +31,7 @@ class Controller:
 class Site:
     known = None
 
-    def ask(self, scontrol):
+    def ask(self, scontrol: Any) -> None:
         pass
 
 
@@ -37,13 +41,13 @@ def memory_and_controller() -> tuple[OutputMemory, Any]:
     return OutputMemory(nobody, nobody, site, {}), Controller()
 
 
-def failed(number, ended=60, **more):
-    said = {"state": "FAILED", "reason": "NonZeroExitCode", "exit_code": "1:0", "start": START} | more
+def failed(number: int, ended: int = 60, **more: Any) -> JobRecord:
+    said: dict[str, Any] = {"state": "FAILED", "reason": "NonZeroExitCode", "exit_code": "1:0", "start": START} | more
     (found,) = read_jobs(job(number, end=START + ended, **said).encode(), MARK).whole
     return found
 
 
-def test_of_more_failed_jobs_than_are_asked_for_the_latest_are(monkeypatch):
+def test_of_more_failed_jobs_than_are_asked_for_the_latest_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_memory, "MAX_SCRIPTS", 5)
     memory, controller = memory_and_controller()
     found = memory.ask_scripts(controller, [failed(100 + n, ended=n) for n in range(12)])
@@ -51,16 +55,16 @@ def test_of_more_failed_jobs_than_are_asked_for_the_latest_are(monkeypatch):
     assert found.keys() == {str(number) for number in controller.asked}
 
 
-def test_one_that_was_put_back_is_asked_for_before_those_that_ended(monkeypatch):
+def test_one_that_was_put_back_is_asked_for_before_those_that_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_memory, "MAX_SCRIPTS", 1)
     memory, controller = memory_and_controller()
-    back = {"state": "PENDING", "reason": "BeginTime", "restarts": 1, "start": "Unknown"}
+    back: dict[str, Any] = {"state": "PENDING", "reason": "BeginTime", "restarts": 1, "start": "Unknown"}
     (waiting,) = read_jobs(job(7, **back).encode(), MARK).whole
     memory.ask_scripts(controller, [failed(8), waiting])
     assert controller.asked == [7]
 
 
-def test_tasks_of_one_array_ask_once(monkeypatch):
+def test_tasks_of_one_array_ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_memory, "MAX_SCRIPTS", 2)
     memory, controller = memory_and_controller()
     tasks = [failed(20 + n, before_name=f"ArrayJobId=20 ArrayTaskId={n} ") for n in range(4)]

@@ -2,6 +2,8 @@
 
 import re
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from perdure.backends.rank_files import with_ranks
 from perdure.backends.script import MAX_BYTES, RANK, pattern_of, read_script
 from perdure.backends.slurm.outputs import (
+    JobOutputs,
     has_failed,
     may_have_been_warned,
     may_hold_others_lines,
@@ -17,7 +20,7 @@ from perdure.backends.slurm.outputs import (
     request_of,
 )
 from perdure.backends.slurm.paths import MAX_NAMES, Names, expand_patterns
-from perdure.backends.slurm.records import read_jobs
+from perdure.backends.slurm.records import JobRecord, read_jobs
 from perdure.backends.slurm.sbatch import appends, asked_by
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
@@ -27,16 +30,16 @@ from tests.copying import replace
 
 
 @pytest.fixture
-def record():
+def record() -> JobRecord:
     (found,) = read_jobs(job(4711).encode(), MARK).whole
     return replace(found, work_dir="/w", stdout="/w/slurm-4711.out", stderr="/w/slurm-4711.out", nodes=("n7",))
 
 
-def found(record, script):
+def found(record: JobRecord, script: str) -> JobOutputs:
     return outputs_of(record, script.encode(), {}, home="/home/mira")
 
 
-def matches(outputs, path):
+def matches(outputs: JobOutputs, path: str) -> Any:
     for search in outputs.files.searches:
         if not path.startswith(search.root + "/"):
             continue
@@ -69,7 +72,7 @@ def matches(outputs, path):
         ("for s in a b; do\nsrun -o $HOME/l/%j-$s.log a", "/home/mira/l/4711-b.log", ""),
     ],
 )
-def test_srun_tells_where_ranks_write_to(record, line, path, rank):
+def test_srun_tells_where_ranks_write_to(record: JobRecord, line: str, path: str, rank: str) -> None:
     assert matches(found(record, line), path) == rank
 
 
@@ -108,7 +111,9 @@ def test_srun_tells_where_ranks_write_to(record, line, path, rank):
         ("[[ $a > b ]] && test c > d; python t.py >&2 2>&-", [], []),
     ],
 )
-def test_what_is_sent_to_a_file_is_read_there(record, line, files, appended):
+def test_what_is_sent_to_a_file_is_read_there(
+    record: JobRecord, line: str, files: list[str], appended: list[str]
+) -> None:
     outputs = found(record, line)
     assert (list(outputs.files.plain), list(outputs.files.appended)) == (files, appended)
 
@@ -125,7 +130,7 @@ def test_what_is_sent_to_a_file_is_read_there(record, line, files, appended):
         "python t.py --log-dir r%t.log",
     ],
 )
-def test_what_is_no_option_of_srun_is_none(record, line):
+def test_what_is_no_option_of_srun_is_none(record: JobRecord, line: str) -> None:
     outputs = found(record, line)
     assert matches(outputs, "/w/r3.log") is None
     assert outputs.files.plain == ()
@@ -138,34 +143,34 @@ def test_what_is_no_option_of_srun_is_none(record, line):
         "python -m torch.distributed.run --log_dir=/l/run t.py",
     ],
 )
-def test_a_launchers_directory_is_searched(record, line):
+def test_a_launchers_directory_is_searched(record: JobRecord, line: str) -> None:
     search = found(record, line).files.searches[0]
     assert (search.root, search.depth) == ("/l/run", 4)
     assert all(re.fullmatch(search.parts[0], name) for name in ("stdout.log", "stderr.log", "stderr", "rank.0.err"))
     assert not any(re.fullmatch(search.parts[0], name) for name in ("model.pt", "t.py", "error.json"))
 
 
-def test_mpiruns_option_is_a_directory_or_a_prefix(record):
+def test_mpiruns_option_is_a_directory_or_a_prefix(record: JobRecord) -> None:
     outputs = found(record, "mpirun -np 2 --output-filename /l/mpi ./a")
     assert [search.root for search in outputs.files.searches[:2]] == ["/l/mpi", "/l"]
     assert matches(outputs, "/l/mpi.1.0") == ""
 
 
-def test_what_cannot_be_resolved_is_named(record):
+def test_what_cannot_be_resolved_is_named(record: JobRecord) -> None:
     outputs = found(record, "srun -o $SCRATCH/r%t.log a")
     assert outputs.files.unknown
     assert matches(outputs, "/w/r3.log") is None
     assert found(record, "srun -o link/../../etc/%t a").files.unknown == ("link/../../etc/?",)
 
 
-def test_a_path_may_lead_upward_from_the_working_directory(record):
+def test_a_path_may_lead_upward_from_the_working_directory(record: JobRecord) -> None:
     below = replace(record, work_dir="/w/runs/a")
     assert matches(found(below, "srun -o ../logs/r%t.log a"), "/w/runs/logs/r3.log") == "3"
     assert found(below, "python t.py > ./../../t.out 2>&1").files.plain == ("/w/t.out",)
     assert found(below, "python t.py > ../../../../t.out").files.plain == ("/t.out",)
 
 
-def test_an_id_that_is_given_out_again_is_another_job(record):
+def test_an_id_that_is_given_out_again_is_another_job(record: JobRecord) -> None:
     """A slurmctld that lost its state counts its ids from where it last saved it."""
     known = outputs_of(record, b"", {})
     assert known.are_of(replace(record, restarts=record.restarts + 1, state="FAILED"))
@@ -173,8 +178,8 @@ def test_an_id_that_is_given_out_again_is_another_job(record):
     assert not known.are_of(replace(record, stdout="/o/another.out"))
 
 
-def test_a_file_named_by_the_job_counts_as_whole_number_alone(record):
-    def named(record, *names):
+def test_a_file_named_by_the_job_counts_as_whole_number_alone(record: JobRecord) -> None:
+    def named(record: JobRecord, *names: str) -> list[Any]:
         (search,) = outputs_of(record, b"", {}).files.searches
         return [name for name in names if re.fullmatch(search.parts[0], name)]
 
@@ -195,21 +200,21 @@ def test_a_file_named_by_the_job_counts_as_whole_number_alone(record):
         ("#SBATCH --open-mode=truncate", False),
     ],
 )
-def test_the_open_mode_is_read(record, script, expected):
+def test_the_open_mode_is_read(record: JobRecord, script: str, expected: bool) -> None:
     assert outputs_of(record, script.encode(), {}).appends is expected
     assert appends("sbatch " + script.partition(" ")[2] + " a.sh") is expected
 
 
-def test_what_a_remark_says_of_the_open_mode_is_no_option():
+def test_what_a_remark_says_of_the_open_mode_is_no_option() -> None:
     assert not asked_by(b"#!/bin/sh\n# not --open-mode=append\n").appends
 
 
-def test_one_file_is_wanted_once_where_both_streams_go_there(record):
+def test_one_file_is_wanted_once_where_both_streams_go_there(record: JobRecord) -> None:
     assert found(record, "").stderr == ()
     assert found(replace(record, stderr="/w/e"), "").stderr == ("/w/e",)
 
 
-def test_a_task_of_an_array_names_files_by_the_arrays_number_and_its_own(record):
+def test_a_task_of_an_array_names_files_by_the_arrays_number_and_its_own(record: JobRecord) -> None:
     (search,) = found(replace(record, job_id="4700_3"), "").files.searches
     names = ["t-4700_3.log", "t-4711.log", "t-4700_31.log", "t-4700.log"]
     assert [name for name in names if re.fullmatch(search.parts[0], name)] == ["t-4700_3.log", "t-4711.log"]
@@ -218,7 +223,7 @@ def test_a_task_of_an_array_names_files_by_the_arrays_number_and_its_own(record)
 ATTEMPT = Attempt(AttemptId("c", "4711", 1000), AttemptState.FAILED, ("n7",), 1000.0, 1100.0, user="mira")
 
 
-def test_clocks_of_file_servers_may_be_a_moment_behind(record):
+def test_clocks_of_file_servers_may_be_a_moment_behind(record: JobRecord) -> None:
     request = request_of(ATTEMPT, found(record, "srun -o r%t.log a"), 7, 100, ())
     assert {search.since_s for search in request.searches} == {998.0}
     files = tuple(OutputFile(f"/w/r{s}", b"x", kind=OutputKind.RANK, written_s=s) for s in (990.0, 999.0, 1050.0))
@@ -226,7 +231,9 @@ def test_clocks_of_file_servers_may_be_a_moment_behind(record):
 
 
 @pytest.mark.parametrize(("line", "asked"), [("python t.py >> t.log", True), ("python t.py > t.log", False)])
-def test_when_a_file_came_into_being_is_asked_where_it_is_appended_to(record, line, asked):
+def test_when_a_file_came_into_being_is_asked_where_it_is_appended_to(
+    record: JobRecord, line: str, asked: bool
+) -> None:
     assert request_of(ATTEMPT, found(record, line), 7, 100, ()).births is asked
 
 
@@ -236,7 +243,9 @@ def test_when_a_file_came_into_being_is_asked_where_it_is_appended_to(record, li
      ("COMPLETING", "NonZeroExitCode", True), ("COMPLETING", "RaisedSignal:9(Killed)", True),
      ("FAILED", "NonZeroExitCode", True), ("NODE_FAIL", "", True), ("CANCELLED", "", False)],
 )  # fmt: skip
-def test_only_of_what_failed_the_script_is_asked_for(record, state, reason, expected):
+def test_only_of_what_failed_the_script_is_asked_for(
+    record: JobRecord, state: str, reason: str, expected: bool
+) -> None:
     assert has_failed(replace(record, state=state, reason=reason)) is expected
 
 
@@ -245,7 +254,9 @@ def test_only_of_what_failed_the_script_is_asked_for(record, state, reason, expe
     [({}, True), ({"signal": 0, "exit_code": 138}, True), ({"walltime_s": None}, False), ({"signal": 9}, False),
      ({"state": "COMPLETED", "signal": 0}, False), ({"signal": 0, "exit_code": 10}, False)],
 )  # fmt: skip
-def test_only_what_a_signal_of_persons_ended_before_a_walltime_may_have_been_warned(record, changed, expected):
+def test_only_what_a_signal_of_persons_ended_before_a_walltime_may_have_been_warned(
+    record: JobRecord, changed: Mapping[str, Any], expected: bool
+) -> None:
     ended = replace(record, state="FAILED", reason="RaisedSignal:10(User_defined_signal_1)", signal=10, walltime_s=600)
     assert may_have_been_warned(replace(ended, **changed)) is expected
 
@@ -257,7 +268,9 @@ def test_only_what_a_signal_of_persons_ended_before_a_walltime_may_have_been_war
      ({"job_id": "4711_2", "stdout": "/w/4711_2.out", "stderr": "/w/e-4711_2"}, False),
      ({"stdout": "/runs/4711/out"}, False), ({"raw_id": 2, "stdout": "/w2/run-2/o", "stderr": ""}, True)],
 )  # fmt: skip
-def test_a_file_may_hold_lines_of_others_unless_its_name_and_its_age_say_no(record, changed, expected):
+def test_a_file_may_hold_lines_of_others_unless_its_name_and_its_age_say_no(
+    record: JobRecord, changed: Mapping[str, Any], expected: bool
+) -> None:
     assert may_hold_others_lines(replace(record, **changed)) is expected
 
 
@@ -265,7 +278,7 @@ hostile = st.text(st.sampled_from("sruno -%tj$({})`'\"\\\n/.=D;|&\x00\x01\x02\x0
 
 
 @given(hostile)
-def test_no_script_breaks_the_reading(text):
+def test_no_script_breaks_the_reading(text: str) -> None:
     said = read_script(b"srun " + text.encode(), {"D": "/x"}, {"t": RANK, "j": "1"})
     for path in (*said.files, *said.directories):
         for part in path.split("/"):
@@ -288,7 +301,7 @@ def test_no_script_breaks_the_reading(text):
     ],
     ids=range(10),
 )
-def test_no_script_takes_long(text):
+def test_no_script_takes_long(text: bytes) -> None:
     begun = time.process_time()
     said = read_script(text + b"\n" * MAX_BYTES, {"D": "ab"}, {"t": RANK})
     assert time.process_time() - begun < 5.0
@@ -296,7 +309,7 @@ def test_no_script_takes_long(text):
 
 
 @given(st.text(st.sampled_from("%0123tjNxAabnsu/\\"), max_size=60))
-def test_a_path_has_few_names_and_keeps_its_other_text(text):
+def test_a_path_has_few_names_and_keeps_its_other_text(text: str) -> None:
     names = Names(dict.fromkeys("%AaJjNnstuxb", ("v",))).names(text)
     assert 1 <= len(names) <= MAX_NAMES
     assert len(set(names)) == len(names)
@@ -304,7 +317,7 @@ def test_a_path_has_few_names_and_keeps_its_other_text(text):
         assert names == (text,)
 
 
-def test_the_likeliest_names_come_first(record):
+def test_the_likeliest_names_come_first(record: JobRecord) -> None:
     names = Names.for_job(replace(record, name="50%job"), {"n7": "host7.site"})
     found = names.names("/o/50%job-%N-%4t-%b.log")
     assert found[0] == "/o/504711ob-host7-0000-0.log"
@@ -323,18 +336,18 @@ def test_the_likeliest_names_come_first(record):
         ("/o/ada/\\ada-14711.out", "/o/ada/ada-14711.out"),
     ],
 )
-def test_a_backslash_switches_patterns_off(record, printed, written):
+def test_a_backslash_switches_patterns_off(record: JobRecord, printed: str, written: str) -> None:
     assert Names.for_job(record, {}).names(printed)[0] == written
     assert expand_patterns(replace(record, stdout=printed), {}).stdout == written
 
 
-def test_what_a_backslash_leaves_open_is_tried_too(record):
+def test_what_a_backslash_leaves_open_is_tried_too(record: JobRecord) -> None:
     names = Names.for_job(record, {}).names("/o/4711/job\\-4711.out")
     assert {"/o/4711/job-%A.out", "/o/4711/job-4711.out", "/o/%j/%x-%j.out"} <= set(names)
     assert len(names) <= MAX_NAMES
 
 
-def test_patterns_of_an_array_tell_its_number_and_the_tasks(record):
+def test_patterns_of_an_array_tell_its_number_and_the_tasks(record: JobRecord) -> None:
     path = "/o/%A_%a-%j-%b.log"
     assert Names.for_job(replace(record, job_id="4700_13"), {}).names(path)[0] == "/o/4700_13-4711-3.log"
     assert Names.for_job(record, {}).names(path)[0] == "/o/4711_4294967294-4711-0.log"

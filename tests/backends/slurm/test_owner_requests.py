@@ -38,7 +38,7 @@ from perdure.model.jobs import RetryPreference
         ("", RetryPreference.AUTO),
     ],
 )
-def test_the_owners_wish_is_found(comment, said):
+def test_the_owners_wish_is_found(comment: str, said: RetryPreference) -> None:
     assert owner_requests(comment).retry is said
 
 
@@ -56,7 +56,7 @@ def test_the_owners_wish_is_found(comment, said):
         ("", None),
     ],
 )
-def test_how_many_nodes_a_restart_may_have_is_found(comment, allowed):
+def test_how_many_nodes_a_restart_may_have_is_found(comment: str, allowed: tuple[int, int] | None) -> None:
     assert owner_requests(comment).nodes == allowed
 
 
@@ -90,16 +90,16 @@ def test_how_many_nodes_a_restart_may_have_is_found(comment, allowed):
         ("perdured", ""),
     ],
 )
-def test_what_is_not_understood_is_kept(comment, misread):
+def test_what_is_not_understood_is_kept(comment: str, misread: str) -> None:
     assert owner_requests(comment).misread == misread
 
 
 @pytest.mark.parametrize("comment", ["perdure:timeout=requeue", '{"perdure": {"timeout": "Requeue"}}'])
-def test_a_job_that_saves_checkpoints_may_be_put_back_at_its_walltime(comment):
+def test_a_job_that_saves_checkpoints_may_be_put_back_at_its_walltime(comment: str) -> None:
     assert owner_requests(comment) == OwnerRequests(requeue_at_timeout=True)
 
 
 @given(st.text(max_size=60))
-def test_any_text_has_a_meaning(text):
+def test_any_text_has_a_meaning(text: str) -> None:
     for comment in (text, f"perdure: {text}", f"perdure:{text}={text}", f'{{"perdure": {{"retry": "{text}"}}}}'):
         assert len(owner_requests(comment).misread) <= MAX_MISREAD

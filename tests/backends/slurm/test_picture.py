@@ -1,5 +1,8 @@
 """One picture from the controller's and accounting's words."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from perdure.backends.slurm import picture
@@ -18,22 +21,22 @@ A = AttemptState
 ROW = AccountingRow("7", 7, "FAILED", 3, 0, 90, 100, 110, 1000, "ada", ("n1",), 2, "")
 
 
-def look(*jobs, nodes=(), rows=()):
+def look(*jobs: str, nodes: tuple[str, ...] = (), rows: tuple[AccountingRow, ...] = ()) -> picture.Sources:
     whole = read_jobs("".join(jobs).encode(), MARK).whole
     return picture.Sources(whole, read_nodes("".join(nodes).encode(), MARK), rows)
 
 
-def states(sources):
+def states(sources: picture.Sources) -> dict[Any, Any]:
     return {a.id.incarnation: a.state for a in picture.attempts("c", sources, NOW)}
 
 
-def test_both_sources_tell_of_one_start():
+def test_both_sources_tell_of_one_start() -> None:
     seen = look(job(7, state="FAILED", end="110", exit_code="3:0", reason="NonZeroExitCode"), rows=(ROW,))
     (attempt,) = picture.attempts("c", seen, NOW)
     assert (attempt.reason, attempt.stdout, attempt.end_s) == ("NonZeroExitCode", "/home/out", 110.0)
 
 
-def test_what_was_put_back_before_its_launch_is_no_attempt():
+def test_what_was_put_back_before_its_launch_is_no_attempt() -> None:
     """Seen on 22.05 where a node froze as jobs were launched to it: the row names the next node, which is innocent."""
     rewritten = replace(ROW, state="NODE_FAIL", exit_code=0, start_s=100, end_s=100, nodes=("n6",))
     waits, runs = replace(ROW, submit_s=100, start_s=None), replace(ROW, submit_s=100, start_s=120)
@@ -58,7 +61,9 @@ def test_what_was_put_back_before_its_launch_is_no_attempt():
         ("NODE_FAIL", 105, "0:0", A.NODE_FAIL),
     ],
 )
-def test_what_ends_itself_in_the_grace_time_of_a_preemption_was_preempted(state, preempt, code, meant):
+def test_what_ends_itself_in_the_grace_time_of_a_preemption_was_preempted(
+    state: str, preempt: int | str, code: str, meant: AttemptState
+) -> None:
     """Slurm 22.05 tells of it as failed; accounting says 15 of a code of 143."""
     reason = "NonZeroExitCode" if state == "COMPLETING" else "None"
     seen = job(7, state=state, end="110", exit_code=code, reason=reason, preempt=preempt)
@@ -80,7 +85,9 @@ def test_what_ends_itself_in_the_grace_time_of_a_preemption_was_preempted(state,
         ("1:0", 663, A.FAILED, False),  # long after it
     ],
 )
-def test_what_the_signal_ended_that_it_asked_for_has_reached_its_walltime(code, ran_s, meant, noted):
+def test_what_the_signal_ended_that_it_asked_for_has_reached_its_walltime(
+    code: str, ran_s: int, meant: AttemptState, noted: bool
+) -> None:
     """Slurm 22.05 says FAILED and JobLaunchFailure of a script without a trap."""
     reason = "JobLaunchFailure" if code.startswith("0:") else "NonZeroExitCode"
     text = job(7, state="FAILED", end=str(100 + ran_s), exit_code=code, reason=reason, limit="00:02:22")
@@ -94,12 +101,12 @@ def test_what_the_signal_ended_that_it_asked_for_has_reached_its_walltime(code, 
     assert states(unlimited) == {100: A.FAILED}
 
 
-def test_starts_that_were_put_back_come_from_accounting():
+def test_starts_that_were_put_back_come_from_accounting() -> None:
     seen = look(job(7, start="500", restarts=1), rows=(ROW, replace(ROW, state="RUNNING", start_s=500, end_s=None)))
     assert states(seen) == {100: A.FAILED, 500: A.RUNNING}
 
 
-def test_a_waiting_jobs_start_is_only_a_forecast():
+def test_a_waiting_jobs_start_is_only_a_forecast() -> None:
     seen = look(job(7, state="PENDING", start="1500", nodes="", restarts=1), rows=(ROW,))
     assert states(seen) == {100: A.FAILED}
     (waiting,) = picture.jobs("c", seen, NOW)
@@ -107,7 +114,7 @@ def test_a_waiting_jobs_start_is_only_a_forecast():
 
 
 @pytest.mark.parametrize(("state", "said"), [("PENDING", "BeginTime"), ("CANCELLED", "")])
-def test_a_job_that_waits_no_more_keeps_no_reason_for_waiting(state, said):
+def test_a_job_that_waits_no_more_keeps_no_reason_for_waiting(state: str, said: str) -> None:
     """Slurm leaves it in the record of a job that was cancelled while it waited."""
     (found,) = picture.jobs("c", look(job(7, state=state, reason="BeginTime", nodes="")), NOW)
     assert found.reason == said
@@ -126,29 +133,31 @@ GANG = {"state": "PENDING", "nodes": "", "start": "Unknown", "comment": "perdure
         ({"tasks": 3, "comment": ""}, (1, None)),
     ],
 )
-def test_what_is_asked_for_by_the_node_may_be_cut(more, told):
+def test_what_is_asked_for_by_the_node_may_be_cut(
+    more: Mapping[str, Any], told: tuple[int, tuple[int, int] | None]
+) -> None:
     (found,) = picture.jobs("c", look(job(7, **{**GANG, **more})), NOW)
     assert (found.node_count, found.restart_nodes) == told
 
 
-def test_the_controllers_running_stands_until_the_next_look():
+def test_the_controllers_running_stands_until_the_next_look() -> None:
     """Accounting was asked later: that the nodes were seen before the end must not hide which of them failed."""
     assert states(look(job(7), rows=(replace(ROW, state="NODE_FAIL"),))) == {100: A.RUNNING}
 
 
-def test_completing_hides_how_it_ended_and_accounting_tells():
+def test_completing_hides_how_it_ended_and_accounting_tells() -> None:
     completing = job(7, state="COMPLETING", end="110")
     assert states(look(completing)) == {100: A.RUNNING}
     assert states(look(completing, rows=(ROW,))) == {100: A.FAILED}
 
 
-def test_a_job_that_is_cleared_up_is_said_to_have_ended_and_not_to_run_for_the_reason_of_its_end():
+def test_a_job_that_is_cleared_up_is_said_to_have_ended_and_not_to_run_for_the_reason_of_its_end() -> None:
     completing = job(7, state="COMPLETING", end="110", exit_code="3:0", reason="NonZeroExitCode")
     (found,) = picture.jobs("c", look(completing), NOW)
     assert (found.state, found.reason) == (JobState.RUNNING, "COMPLETING: it has ended, and its nodes clear up")
 
 
-def test_while_it_completes_the_controller_tells_of_nodes_that_accounting_leaves_out():
+def test_while_it_completes_the_controller_tells_of_nodes_that_accounting_leaves_out() -> None:
     """Seen on 22.05: of a job on three nodes sacct named the one that had still to clear up."""
     completing = job(7, state="COMPLETING", end="110", nodes="n[1-3]")
     (found,) = picture.attempts("c", look(completing, rows=(ROW,)), NOW)
@@ -163,21 +172,21 @@ def test_while_it_completes_the_controller_tells_of_nodes_that_accounting_leaves
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(("told", "code"), [(11, 139), (127, 255)])
-def test_the_controller_tells_what_sacct_takes_off_an_exit_code(now, told, code):
+def test_the_controller_tells_what_sacct_takes_off_an_exit_code(now: Mapping[str, Any], told: int, code: int) -> None:
     """Seen on 22.05: a shell's 139 is 11:0 to sacct, and a program's 255 is that of a command that is not found."""
     seen = look(job(7, exit_code=f"{code}:0", **now), rows=(replace(ROW, exit_code=told),))
     (found,) = picture.attempts("c", seen, NOW)
     assert (found.state, found.exit_code) == (A.FAILED, code)
 
 
-def test_the_code_of_an_earlier_start_is_not_that_of_the_latest():
+def test_the_code_of_an_earlier_start_is_not_that_of_the_latest() -> None:
     rows = (replace(ROW, exit_code=1), replace(ROW, exit_code=127, start_s=200, end_s=210))
     seen = look(job(7, state="FAILED", start=200, end="210", restarts=1, exit_code="129:0"), rows=rows)
     assert [found.exit_code for found in picture.attempts("c", seen, NOW)] == [1, 129]
 
 
 @pytest.mark.parametrize("ahead", ["4600", "Unknown"])
-def test_completing_with_an_end_that_lies_ahead_waits_again(ahead):
+def test_completing_with_an_end_that_lies_ahead_waits_again(ahead: str) -> None:
     """Slurm prints a start that moves with the clock while nodes of a job that was put back clear up.
 
     Without a time limit it prints no end, but that of a job that has really ended.
@@ -190,14 +199,16 @@ def test_completing_with_an_end_that_lies_ahead_waits_again(ahead):
 
 @pytest.mark.parametrize("waiting", [(), (job(7, state="PENDING", start="Unknown", nodes="", submit=996),)])
 @pytest.mark.parametrize(("end_s", "told"), [(997, True), (998, True), (999, False), (1000, False), (1001, False)])
-def test_what_began_and_ended_between_the_questions_is_left_to_the_next_look(waiting, end_s, told):
+def test_what_began_and_ended_between_the_questions_is_left_to_the_next_look(
+    waiting: tuple[str, ...], end_s: int, told: bool
+) -> None:
     """Without the job's record nobody knows whether its owner lets it be put back, and where its log is."""
     row = replace(ROW, submit_s=996, start_s=996, end_s=end_s)
     assert states(look(*waiting, rows=(row,))) == ({996: A.FAILED} if told else {})
     assert states(picture.Sources(None, (), (row,))) == {996: A.FAILED}
 
 
-def test_an_end_that_accounting_cannot_date_yet_is_left_to_a_later_look():
+def test_an_end_that_accounting_cannot_date_yet_is_left_to_a_later_look() -> None:
     """It may be from long before: slurmdbd was down, and has been sent the starts again, and not yet the ends."""
     undated = replace(ROW, end_s=None)
     assert states(look(rows=(undated,))) == {}
@@ -206,20 +217,20 @@ def test_an_end_that_accounting_cannot_date_yet_is_left_to_a_later_look():
     assert states(look(job(7, state="FAILED", end="110", exit_code="3:0"), rows=(undated,))) == {100: A.FAILED}
 
 
-def test_what_was_put_back_at_once_is_told_at_once():
+def test_what_was_put_back_at_once_is_told_at_once() -> None:
     put_back = job(7, state="PENDING", start="Unknown", nodes="", submit=999, restarts=1)
     row = replace(ROW, state="REQUEUED", submit_s=996, start_s=996, end_s=999)
     assert states(look(put_back, rows=(row,))) == {996: A.FAILED}
 
 
-def test_what_accounting_still_calls_running_is_not_believed_against_the_controller():
+def test_what_accounting_still_calls_running_is_not_believed_against_the_controller() -> None:
     stale = replace(ROW, state="RUNNING", end_s=None)
     assert states(look(job(7, start="500", restarts=1), rows=(stale,))) == {500: A.RUNNING}
     assert states(look(rows=(stale,))) == {}
     assert states(picture.Sources(None, (), (stale,))) == {100: A.RUNNING}
 
 
-def test_the_nodes_that_are_down_failed():
+def test_the_nodes_that_are_down_failed() -> None:
     seen = look(
         job(7, state="NODE_FAIL", nodes="n[1-3]", end="110"), nodes=(node("n1"), node("n2", "DOWN*", "x"), node("n3"))
     )
@@ -227,17 +238,17 @@ def test_the_nodes_that_are_down_failed():
 
 
 @pytest.mark.parametrize("came_back", [{"boot": 130}, {"daemon": 140}])
-def test_a_node_that_came_back_since_failed(came_back):
+def test_a_node_that_came_back_since_failed(came_back: dict[str, Any]) -> None:
     seen = look(job(7, state="NODE_FAIL", nodes="n[1-2]", end="110"), nodes=(node("n1"), node("n2", **came_back)))
     assert picture.attempts("c", seen, NOW)[0].failed_nodes == ("n2",)
 
 
-def test_the_failed_node_that_accounting_names_is_believed():
+def test_the_failed_node_that_accounting_names_is_believed() -> None:
     seen = look(nodes=(node("n1", "DOWN*", "x"),), rows=(replace(ROW, state="NODE_FAIL", failed_nodes=("n1",)),))
     assert picture.attempts("c", seen, NOW)[0].failed_nodes == ("n1",)
 
 
-def test_a_prolog_that_failed_is_a_launch_failure():
+def test_a_prolog_that_failed_is_a_launch_failure() -> None:
     held = job(7, state="PENDING", reason="launch_failed_requeued_held", start="Unknown", nodes="", priority=0)
     put_back = replace(ROW, state="REQUEUED", exit_code=0)
     seen = look(held, nodes=(node("n1", "IDLE+DRAIN", "Prolog error"),), rows=(put_back,))
@@ -246,13 +257,13 @@ def test_a_prolog_that_failed_is_a_launch_failure():
     assert attempt.reason == "launch_failed_requeued_held; n1: Prolog error"
 
 
-def test_a_job_that_shrinks_stays_one_attempt():
+def test_a_job_that_shrinks_stays_one_attempt() -> None:
     rows = picture.with_reported_ends((replace(ROW, state="RESIZING"), replace(ROW, nodes=("n2",))), {})
     (attempt,) = picture.attempts("c", look(rows=rows), NOW)
     assert (attempt.state, attempt.nodes) == (A.FAILED, ("n2",))
 
 
-def test_a_hook_knows_how_it_ended_where_accounting_has_forgotten():
+def test_a_hook_knows_how_it_ended_where_accounting_has_forgotten() -> None:
     told = replace(ROW, state="TIMEOUT", exit_code=0, gpus=0)
     (row,) = picture.with_reported_ends((replace(ROW, state="REQUEUED", exit_code=0),), {("7", 100): told})
     assert (row.state, row.gpus) == ("TIMEOUT", 2)
@@ -260,12 +271,12 @@ def test_a_hook_knows_how_it_ended_where_accounting_has_forgotten():
 
 
 @pytest.mark.parametrize(("word", "told"), [("CANCELLED by 1000", "CANCELLED by 1000"), ("TIMEOUT", "")])
-def test_accounting_names_who_cancelled(word, told):
+def test_accounting_names_who_cancelled(word: str, told: str) -> None:
     (attempt,) = picture.attempts("c", look(rows=(replace(ROW, state=word),)), NOW)
     assert attempt.reason == told
 
 
-def test_a_user_that_cannot_be_looked_up_goes_by_number():
+def test_a_user_that_cannot_be_looked_up_goes_by_number() -> None:
     assert picture.user_name("nobody", 4711) == "4711"
     assert picture.user_name("", 4711) == "4711"
     assert picture.user_name("ada", 1000) == "ada"
@@ -274,7 +285,9 @@ def test_a_user_that_cannot_be_looked_up_goes_by_number():
 @pytest.mark.parametrize(
     ("went_down", "told"), [({"boot": 130}, ("n1",)), ({"state": "DOWN"}, ("n1",)), ({}, ()), ({"boot": 5000}, ())]
 )
-def test_a_machine_that_shuts_down_ends_scripts_by_a_signal(went_down, told):
+def test_a_machine_that_shuts_down_ends_scripts_by_a_signal(
+    went_down: Mapping[str, Any], told: tuple[str, ...]
+) -> None:
     ended = job(7, state="FAILED", end="110", exit_code="0:15", reason="JobLaunchFailure")
     (attempt,) = picture.attempts("c", look(ended, nodes=(node("n1", **went_down),)), NOW)
     assert (attempt.state, attempt.signal, attempt.failed_nodes) == (A.FAILED, 15, told)
@@ -288,11 +301,11 @@ def test_a_machine_that_shuts_down_ends_scripts_by_a_signal(went_down, told):
         ({}, True),
     ],
 )
-def test_what_accounting_tells_of_a_job_that_had_the_id_before_is_left_out(row, told):
+def test_what_accounting_tells_of_a_job_that_had_the_id_before_is_left_out(row: Mapping[str, Any], told: bool) -> None:
     seen = look(job(7, state="RUNNING", start="200", end="Unknown"), rows=(replace(ROW, **row),))
     assert (100 in states(seen)) is told
 
 
-def test_what_was_submitted_anew_by_a_requeue_is_still_the_same_job():
+def test_what_was_submitted_anew_by_a_requeue_is_still_the_same_job() -> None:
     seen = look(job(7, state="PENDING", start="Unknown", restarts=1), rows=(replace(ROW, submit_s=80),))
     assert states(seen) == {100: A.FAILED}

@@ -1,5 +1,7 @@
 """What Slurm is told for an action, from what it says of the job now."""
 
+from typing import Any
+
 import pytest
 
 from perdure.backends.slurm.het import read_one_job
@@ -16,6 +18,7 @@ from perdure.backends.slurm.plans import (
     takes_back,
     without_admin,
 )
+from perdure.backends.slurm.records import JobRecord
 from perdure.errors import ClusterBusy
 from perdure.model.actions import (
     Cancel,
@@ -25,6 +28,9 @@ from perdure.model.actions import (
     Exclude,
     Extend,
     Hold,
+    JobAction,
+    NodeAction,
+    Outcome,
     OutcomeStatus,
     Release,
     Requeue,
@@ -40,7 +46,7 @@ ATTEMPT = AttemptId("c", "7", 100)
 DONE, REFUSED, SUPERSEDED = OutcomeStatus.DONE, OutcomeStatus.REFUSED, OutcomeStatus.SUPERSEDED
 
 
-def record(**fields):
+def record(**fields: Any) -> JobRecord:
     found = read_one_job(job(7, **fields).encode(), MARK, "7")
     assert found is not None
     return found
@@ -55,38 +61,41 @@ PUT_BACK = replace(
 WAITS = replace(PUT_BACK, priority=1, reason="")
 
 
-def step(action, found, last_start=100):
+def step(action: JobAction, found: JobRecord | None, last_start: int = 100) -> Outcome | Todo | Accounted:
     return for_job(action, found, last_start, NOW)
 
 
-def status(action, found, last_start=100):
+def status(action: JobAction, found: JobRecord | None, last_start: int = 100) -> OutcomeStatus:
     outcome = step(action, found, last_start)
     assert not isinstance(outcome, Todo), outcome
     return outcome.status
 
 
-def test_a_requeue_puts_back_excludes_and_lets_go_one_look_at_a_time():
+def test_a_requeue_puts_back_excludes_and_lets_go_one_look_at_a_time() -> None:
     action = Requeue(ATTEMPT, exclude=("n1",))
     assert step(action, FAILED) == Todo(("requeuehold 7",))
     assert step(action, PUT_BACK) == Todo(("update jobid=7 ExcNodeList=n1", "release 7"))
     assert status(action, replace(WAITS, excluded=("n1",))) is DONE
 
 
-def test_a_node_is_taken_back_where_no_other_has_what_the_job_asks_for():
+def test_a_node_is_taken_back_where_no_other_has_what_the_job_asks_for() -> None:
     """Seen on 22.05: Slurm sets the priority to 0, and lets the job start as soon as the list allows it."""
     stuck = replace(PUT_BACK, reason="BadConstraints", excluded=("n1", "n9"))
     todo = step(Requeue(ATTEMPT, exclude=("n1",)), stuck)
     assert todo.commands == ("update jobid=7 ExcNodeList=n9", "release 7")
+    assert isinstance(todo, Todo)
     assert takes_back(todo)
     said = "perdure: a peer left: retry away from n1. perdure why 7 #a"
     told, _ = step(Requeue(ATTEMPT, exclude=("n1",), comment=said), stuck).commands
     assert 'AdminComment="perdure: a peer left: retry on any node but n9. perdure why 7 #a"' in told
-    assert not takes_back(step(Requeue(ATTEMPT, exclude=("n1",)), PUT_BACK))
+    elsewhere = step(Requeue(ATTEMPT, exclude=("n1",)), PUT_BACK)
+    assert isinstance(elsewhere, Todo)
+    assert not takes_back(elsewhere)
     left = step(Requeue(ATTEMPT, exclude=("n1",)), replace(stuck, excluded=("n9",)))
     assert left == refused("it is in the queue, where no node has what it asks for: BadConstraints")
 
 
-def test_what_earlier_retries_were_kept_off_is_lifted_and_nothing_else():
+def test_what_earlier_retries_were_kept_off_is_lifted_and_nothing_else() -> None:
     kept_off = replace(PUT_BACK, excluded=("n1", "n2", "n9"))
     again = Requeue(ATTEMPT, lift=("n1", "n2"))
     assert step(again, kept_off) == Todo(("update jobid=7 ExcNodeList=n9", "release 7"))
@@ -96,7 +105,7 @@ def test_what_earlier_retries_were_kept_off_is_lifted_and_nothing_else():
     assert status(exclusion, WAITS) is DONE
 
 
-def test_what_slurm_cannot_put_back_is_refused_in_plain_words():
+def test_what_slurm_cannot_put_back_is_refused_in_plain_words() -> None:
     """Its own words are: Only batch jobs are accepted or processed."""
     for found, words in ((record(batch=0), "not a batch job"), (record(requeue=0), "(Requeue=0)")):
         outcome = step(Requeue(ATTEMPT), replace(found, state="FAILED", end_s=110))
@@ -104,7 +113,7 @@ def test_what_slurm_cannot_put_back_is_refused_in_plain_words():
         assert words in outcome.detail
 
 
-def test_exclusions_are_added_and_taken_out_of_what_is_required():
+def test_exclusions_are_added_and_taken_out_of_what_is_required() -> None:
     found = replace(PUT_BACK, excluded=("n9",), required=("n1", "n2"))
     assert step(Requeue(ATTEMPT, exclude=("n1",)), found) == Todo(
         ("update jobid=7 ExcNodeList=n9,n1 ReqNodeList=n2", "release 7"), said=("n1, asked for by -w, is replaced",)
@@ -113,7 +122,7 @@ def test_exclusions_are_added_and_taken_out_of_what_is_required():
     assert step(Exclude(ATTEMPT, ("n1",)), only) == Todo(("update jobid=7 ExcNodeList=n1 ReqNodeList=",))
 
 
-def test_a_job_is_put_back_on_fewer_nodes_in_the_command_that_comes_before_its_release():
+def test_a_job_is_put_back_on_fewer_nodes_in_the_command_that_comes_before_its_release() -> None:
     """Killed between any two steps, the next look finds the job held as it was, or as it is to be."""
     action = Requeue(ATTEMPT, exclude=("n1",), node_count=2)
     wide = {"node_count": 3, "tasks": 12, "tasks_per_node": 4, "cpus_per_task": 2}
@@ -127,13 +136,13 @@ def test_a_job_is_put_back_on_fewer_nodes_in_the_command_that_comes_before_its_r
     assert status(replace(action, node_count=0), replace(WAITS, **made)) is DONE
 
 
-def test_a_delay_counts_from_when_the_job_was_put_back_and_never_shortens_slurms_own():
+def test_a_delay_counts_from_when_the_job_was_put_back_and_never_shortens_slurms_own() -> None:
     assert step(Requeue(ATTEMPT, delay_s=60.0), WAITS) == Todo(("update jobid=7 StartTime=now+50",))
     assert status(Requeue(ATTEMPT, delay_s=5.0), WAITS) is DONE
     assert status(Requeue(ATTEMPT, delay_s=60.0), replace(WAITS, eligible_s=1050)) is DONE
 
 
-def test_what_slurm_put_back_itself_is_only_kept_off_the_nodes():
+def test_what_slurm_put_back_itself_is_only_kept_off_the_nodes() -> None:
     assert step(Requeue(ATTEMPT, exclude=("n1",)), WAITS) == Todo(("update jobid=7 ExcNodeList=n1",))
 
 
@@ -152,16 +161,16 @@ def test_what_slurm_put_back_itself_is_only_kept_off_the_nodes():
         (replace(PUT_BACK, state="SPECIAL_EXIT"), REFUSED),
     ],
 )
-def test_when_a_requeue_is_not_to_be(found, outcome):
+def test_when_a_requeue_is_not_to_be(found: JobRecord | None, outcome: OutcomeStatus) -> None:
     assert status(Requeue(ATTEMPT), found) is outcome
 
 
-def test_a_waiting_job_whose_last_attempt_is_another_is_left_alone():
+def test_a_waiting_job_whose_last_attempt_is_another_is_left_alone() -> None:
     for action in (Requeue(ATTEMPT), Exclude(ATTEMPT, ("n1",)), Hold(ATTEMPT), Release(ATTEMPT), Cancel(ATTEMPT)):
         assert status(action, WAITS, last_start=500) is SUPERSEDED
 
 
-def test_a_release_of_what_slurm_holds_is_left_to_a_person_where_accounting_lacks_the_start():
+def test_a_release_of_what_slurm_holds_is_left_to_a_person_where_accounting_lacks_the_start() -> None:
     """Superseded, it would leave the job held with nobody told."""
     gave_up = replace(PUT_BACK, reason="launch_failed_requeued_held")
     outcome = step(Release(ATTEMPT), gave_up, last_start=50)
@@ -172,28 +181,28 @@ def test_a_release_of_what_slurm_holds_is_left_to_a_person_where_accounting_lack
     assert status(Release(ATTEMPT, "x"), gave_up, last_start=50) is SUPERSEDED  # of a shared resource's fault
 
 
-def test_a_heterogeneous_job_is_put_back_as_a_whole():
+def test_a_heterogeneous_job_is_put_back_as_a_whole() -> None:
     """By its plain id Slurm changes all of its components."""
     assert step(Requeue(ATTEMPT), replace(FAILED, components=2)) == Todo(("requeuehold 7",))
     waits = replace(PUT_BACK, components=2)
     assert step(Requeue(ATTEMPT, exclude=("n1",)), waits) == Todo(("update jobid=7 ExcNodeList=n1", "release 7"))
 
 
-def test_a_job_put_back_without_its_exclusion_is_put_back():
+def test_a_job_put_back_without_its_exclusion_is_put_back() -> None:
     update = Todo(("update jobid=7 ExcNodeList=n1",))
     assert refused_twice(Requeue(ATTEMPT, exclude=("n1",)), update, "Access denied").status is DONE
     assert refused_twice(Requeue(ATTEMPT), Todo(("requeuehold 7",)), "Access denied").status is REFUSED
     assert refused_twice(Exclude(ATTEMPT, ("n1",)), update, "Access denied").status is REFUSED
 
 
-def test_a_job_that_slurm_does_not_let_go_is_not_called_in_the_queue():
+def test_a_job_that_slurm_does_not_let_go_is_not_called_in_the_queue() -> None:
     outcome = refused_twice(Requeue(ATTEMPT), Todo(("update jobid=7 ExcNodeList=n1", "release 7")), "Cannot modify")
     assert outcome.status is REFUSED
     assert outcome.detail == "it is held, and Slurm does not release it: Cannot modify"
 
 
 @pytest.mark.parametrize("found", [FAILED, WAITS, PUT_BACK])
-def test_a_job_of_a_scrontab_is_never_put_back_nor_changed(found):
+def test_a_job_of_a_scrontab_is_never_put_back_nor_changed(found: JobRecord) -> None:
     """Slurm puts it back and holds it, but lets nobody release it: no run of it would ever follow."""
     cron = replace(found, is_cron=True)
     for action in (Requeue(ATTEMPT), Exclude(ATTEMPT, ("n1",)), Hold(ATTEMPT), Release(ATTEMPT)):
@@ -201,12 +210,12 @@ def test_a_job_of_a_scrontab_is_never_put_back_nor_changed(found):
     assert step(Comment(ATTEMPT, "perdure: why"), cron) == Accounted("7", "perdure: why")
 
 
-def test_while_slurm_clears_up_it_is_asked_again_later():
+def test_while_slurm_clears_up_it_is_asked_again_later() -> None:
     with pytest.raises(ClusterBusy):
         step(Requeue(ATTEMPT), record(state="COMPLETING", end="110"))
 
 
-def test_hold_and_release():
+def test_hold_and_release() -> None:
     assert step(Hold(ATTEMPT), WAITS) == Todo(("hold 7",))
     assert status(Hold(ATTEMPT), PUT_BACK) is DONE
     assert status(Hold(ATTEMPT), FAILED) is SUPERSEDED
@@ -215,7 +224,7 @@ def test_hold_and_release():
     assert status(Release(ATTEMPT), FAILED) is SUPERSEDED
 
 
-def test_what_starts_once_we_let_it_go_was_done_by_us():
+def test_what_starts_once_we_let_it_go_was_done_by_us() -> None:
     """Between our last step and the look after it, the job may start, end, and clear up."""
     requeue = Requeue(ATTEMPT, exclude=("n1",))
     let_go = Todo(("update jobid=7 ExcNodeList=n1", "release 7"))
@@ -232,13 +241,13 @@ def test_what_starts_once_we_let_it_go_was_done_by_us():
 
 
 @pytest.mark.parametrize("action", [Requeue(ATTEMPT), Release(ATTEMPT), Exclude(ATTEMPT, ("n1",))])
-def test_what_started_between_the_look_at_the_job_and_at_accounting_was_let_go_by_us(action):
+def test_what_started_between_the_look_at_the_job_and_at_accounting_was_let_go_by_us(action: JobAction) -> None:
     assert for_job(action, WAITS, 995, NOW, let_go=True).status is DONE
     assert for_job(action, WAITS, 995, NOW).status is SUPERSEDED
     assert for_job(action, WAITS, 95, NOW, let_go=True).status is SUPERSEDED
 
 
-def test_cancel():
+def test_cancel() -> None:
     assert step(Cancel(ATTEMPT), record()) == Todo(("scancel 7",))
     assert step(Cancel(ATTEMPT), WAITS) == Todo(("scancel 7",))
     assert status(Cancel(ATTEMPT), record(state="COMPLETING", end="110")) is DONE
@@ -250,7 +259,7 @@ UP = Node("n1", NodeState.UP)
 OURS = Node("n1", NodeState.DRAINED, "bad [perdure e1]")
 
 
-def test_a_drain_bears_its_episode_and_no_signs_that_end_the_line():
+def test_a_drain_bears_its_episode_and_no_signs_that_end_the_line() -> None:
     todo = for_node(Drain("n1", 'it\'s "bad"\n[x]\x1b', "e1"), UP)
     assert todo == Todo(('update nodename=n1 state=drain reason="it’s bad x [perdure e1]"',))
     outcome = for_node(Drain("n1", "bad", "e1"), OURS)
@@ -270,18 +279,18 @@ def test_a_drain_bears_its_episode_and_no_signs_that_end_the_line():
         (Undrain("n1", "e1"), Node("n1", NodeState.DOWN, "Not responding"), DONE),
     ],
 )
-def test_nobody_elses_drain_is_undone(action, node, outcome):
+def test_nobody_elses_drain_is_undone(action: NodeAction, node: Node | None, outcome: OutcomeStatus) -> None:
     found = for_node(action, node)
     assert not isinstance(found, Todo)
     assert found.status is outcome
 
 
-def test_our_own_drain_is_undone():
+def test_our_own_drain_is_undone() -> None:
     assert for_node(Undrain("n1", "e1"), OURS) == Todo(("update nodename=n1 state=undrain",))
     assert for_node(Undrain("n1", "by hand, later"), OURS) == Todo(("update nodename=n1 state=undrain",))
 
 
-def test_a_node_is_given_up_and_taken_back():
+def test_a_node_is_given_up_and_taken_back() -> None:
     assert for_node(Down("n1", "silent", "e1"), UP) == Todo(
         ('update nodename=n1 state=down reason="silent [perdure e1]"',)
     )
@@ -294,7 +303,7 @@ SHAPE = "perdure: a wrong shape: it would fail again. perdure why 7 #0a1b2c"
 
 
 @pytest.mark.parametrize("nodes", [("n1",), ()])
-def test_a_job_that_failed_is_put_back_before_its_epilogs_end(nodes):
+def test_a_job_that_failed_is_put_back_before_its_epilogs_end(nodes: tuple[str, ...]) -> None:
     """24.11 gives its nodes away before EpilogSlurmctld ends."""
     completes = replace(COMPLETES, nodes=nodes)
     assert step(Requeue(ATTEMPT), completes) == Todo(("requeuehold 7",))
@@ -310,7 +319,7 @@ def test_a_job_that_failed_is_put_back_before_its_epilogs_end(nodes):
             step(action, completes)
 
 
-def test_dependants_are_mended_before_the_job_is_let_go():
+def test_dependants_are_mended_before_the_job_is_let_go() -> None:
     waits = replace(WAITS, job_id="9", raw_id=9, dependency="afterok:7(failed),afterany:8(unfulfilled)")
     ran = replace(record(state="COMPLETED", start=996), job_id="10")
     dependants = (Dependant(waits.dependency, waits), Dependant("afterany:7(unfulfilled)", ran))
@@ -322,39 +331,39 @@ def test_dependants_are_mended_before_the_job_is_let_go():
     )
 
 
-def test_a_dependant_that_was_cancelled_is_not_repaired():
+def test_a_dependant_that_was_cancelled_is_not_repaired() -> None:
     gone = replace(record(state="CANCELLED", start=0), job_id="9", raw_id=9, dependency="afterok:7(failed)")
     found = for_job(Requeue(ATTEMPT), PUT_BACK, 100, NOW, dependants=(Dependant(gone.dependency, gone),))
     assert (found.commands, found.repairs) == (("release 7",), ())
 
 
-def test_a_retry_waits_for_the_singleton_that_overtook_it():
+def test_a_retry_waits_for_the_singleton_that_overtook_it() -> None:
     runs = replace(record(state="RUNNING", start=996), job_id="10")
     found = for_job(Requeue(ATTEMPT), PUT_BACK, 100, NOW, dependants=(Dependant("singleton(unfulfilled)", runs),))
     assert found.commands == ("update jobid=7 dependency=singleton", "release 7")
 
 
-def test_a_retry_waits_for_the_retry_of_a_singleton():
+def test_a_retry_waits_for_the_retry_of_a_singleton() -> None:
     """Slurm has forgotten of both that they were to run alone."""
     again = replace(WAITS, job_id="10", raw_id=10, restarts=1)
     found = for_job(Requeue(ATTEMPT), PUT_BACK, 100, NOW, dependants=(Dependant("singleton(unfulfilled)", again),))
     assert found.commands == ("update jobid=7 dependency=singleton", "release 7")
 
 
-def test_a_retry_does_not_wait_for_a_singleton_that_waits_for_it():
+def test_a_retry_does_not_wait_for_a_singleton_that_waits_for_it() -> None:
     waits = replace(WAITS, job_id="10", raw_id=10, restarts=0, dependency="singleton(unfulfilled)")
     found = for_job(Requeue(ATTEMPT), PUT_BACK, 100, NOW, dependants=(Dependant(waits.dependency, waits),))
     assert found.commands == ("release 7",)
 
 
-def test_what_its_owner_lets_a_retry_wait_for_stays():
+def test_what_its_owner_lets_a_retry_wait_for_stays() -> None:
     runs = replace(record(state="RUNNING", start=996), job_id="10")
     waits = replace(PUT_BACK, dependency="afterok:12(unfulfilled)")
     found = for_job(Requeue(ATTEMPT), waits, 100, NOW, dependants=(Dependant("singleton(unfulfilled)", runs),))
     assert found.commands == ("release 7",)
 
 
-def test_no_walltime_is_shorter_than_what_was_asked_for():
+def test_no_walltime_is_shorter_than_what_was_asked_for() -> None:
     """Slurm takes whole minutes."""
     runs = replace(record(), walltime_s=3600.0)
     assert step(Extend(ATTEMPT, walltime_s=3601.0), runs) == Todo(("update jobid=7 TimeLimit=61",))
@@ -362,11 +371,11 @@ def test_no_walltime_is_shorter_than_what_was_asked_for():
     assert status(Extend(ATTEMPT, walltime_s=7200.0), FAILED) is SUPERSEDED
 
 
-def test_a_comment_is_written_with_the_requeue_and_takes_nobody_s_words_away():
+def test_a_comment_is_written_with_the_requeue_and_takes_nobody_s_words_away() -> None:
     new, old = (f'"perdure: {word}: retry. perdure why 7 #0a1b2c"' for word in ("new", "old"))
     action = Requeue(ATTEMPT, comment=new.strip('"'))
 
-    def commands(admin, own):
+    def commands(admin: str, own: str) -> Any:
         return step(action, replace(PUT_BACK, admin_comment=admin, comment=own)).commands
 
     both = f"update jobid=7 AdminComment={new} Comment={new}"
@@ -378,7 +387,7 @@ def test_a_comment_is_written_with_the_requeue_and_takes_nobody_s_words_away():
     assert commands('{"site": 1}', "x") == commands(new, new) == ("release 7",)
 
 
-def test_a_comment_is_written_with_the_exclusion_or_the_release():
+def test_a_comment_is_written_with_the_exclusion_or_the_release() -> None:
     line = '"perdure: lost: kept off n1. perdure why 7 #0a1b2c"'
     both = f"AdminComment={line} Comment={line}"
     kept_off, let_go = Exclude(ATTEMPT, ("n1",), comment=line.strip('"')), Release(ATTEMPT, comment=line.strip('"'))
@@ -390,7 +399,7 @@ def test_a_comment_is_written_with_the_exclusion_or_the_release():
     assert for_job(kept_off, away, 100, NOW, let_go=True).status is DONE  # however Slurm shows what it took
 
 
-def test_the_comment_of_a_job_that_is_over_goes_to_accounting():
+def test_the_comment_of_a_job_that_is_over_goes_to_accounting() -> None:
     assert step(Comment(ATTEMPT, SHAPE), FAILED) == Accounted("7", SHAPE)
     assert step(Comment(ATTEMPT, SHAPE), COMPLETES) == Accounted("7", SHAPE)
     assert status(Comment(ATTEMPT, SHAPE), replace(FAILED, admin_comment="mine")) is DONE
@@ -398,7 +407,7 @@ def test_the_comment_of_a_job_that_is_over_goes_to_accounting():
     assert step(Comment(ATTEMPT, SHAPE), waits) == Todo((f'update jobid=7 AdminComment="{SHAPE}"',))
 
 
-def test_the_comment_on_a_failure_after_which_slurm_has_started_the_job_again_is_written_all_the_same():
+def test_the_comment_on_a_failure_after_which_slurm_has_started_the_job_again_is_written_all_the_same() -> None:
     """It says when that was. A line about a newer failure stays, and so does what is said of a job that ended again."""
     old, new = (f"perdure: failed 2026-11-23 18:31:0{second}: lost: retry. perdure why 7 #0a1b2c" for second in "45")
     started = record(start="500", restarts=1)
@@ -410,14 +419,14 @@ def test_the_comment_on_a_failure_after_which_slurm_has_started_the_job_again_is
     assert status(Comment(ATTEMPT, new), record(start="50")) is SUPERSEDED  # another job had this id
 
 
-def test_an_apostrophe_is_kept_as_slurm_keeps_it():
+def test_an_apostrophe_is_kept_as_slurm_keeps_it() -> None:
     """A plain one ends an argument of scontrol, or begins one that does not end."""
     said = "perdure: the job's \"user\" can't. perdure why 7 #0a1b2c"
     (command,) = step(Comment(ATTEMPT, said), replace(WAITS, comment="x")).commands
     assert command == 'update jobid=7 AdminComment="perdure: the job’s user can’t. perdure why 7 #0a1b2c"'
 
 
-def test_what_only_administrators_may_write_is_left_out():
+def test_what_only_administrators_may_write_is_left_out() -> None:
     line = '"perdure: new: retry. perdure why 7 #0a1b2c"'
     both = f"update jobid=7 ExcNodeList=n1 AdminComment={line} Comment={line}"
     assert asks_for_admin(both)

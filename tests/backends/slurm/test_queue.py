@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from perdure.backends.slurm.queue import queue_of, read_partitions, read_reservations
 from perdure.backends.slurm.records import read_jobs
 from perdure.model.jobs import JobState
@@ -60,7 +62,7 @@ def test_a_limit_on_running_tasks_is_told_by_those_that_wait() -> None:
 
 
 def test_the_parts_of_a_heterogeneous_job_are_one_while_they_wait() -> None:
-    def parts(state: str, **more: str) -> str:
+    def parts(state: str, **more: Any) -> str:
         told = ((job(12 + part, state=state, **more), part) for part in (0, 1))
         return "".join(
             text.replace(f"JobId={12 + part} ", f"JobId={12 + part} HetJobId=12 HetJobOffset={part} ")

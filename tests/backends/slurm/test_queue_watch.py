@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -21,7 +22,7 @@ class Controller:
         self.ahead_s, self.asked = ahead_s, 0
 
     @contextmanager
-    def dialog(self):
+    def dialog(self) -> Iterator[SimpleNamespace]:
         yield SimpleNamespace(ask=self.ask, mark=MARK)
 
     def ask(self, command: str) -> ToolAnswer:
@@ -35,14 +36,14 @@ class Controller:
 
 
 @given(st.integers(-100_000, 100_000))
-def test_a_look_is_dated_by_slurms_clock(ahead_s):
+def test_a_look_is_dated_by_slurms_clock(ahead_s: int) -> None:
     watch = QueueWatch(Controller(ahead_s))  # type: ignore[arg-type]
     assert watch.last() is None
     watch.note(5000.0, (), ())
     assert abs(watch.last().queue.now_s - (5000.0 + ahead_s)) <= 1.0
 
 
-def test_what_no_look_tells_is_asked_for_only_where_it_is_wanted_and_seldom():
+def test_what_no_look_tells_is_asked_for_only_where_it_is_wanted_and_seldom() -> None:
     controller = Controller(0)
     watch = QueueWatch(controller)  # type: ignore[arg-type]
     watch.note(100.0, (), ())

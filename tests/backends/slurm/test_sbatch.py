@@ -18,7 +18,9 @@ from perdure.backends.slurm.sbatch import asked_by
         ("#SBATCH --time=2", None),
     ],
 )
-def test_the_signal_that_it_asks_for_before_its_walltime_is_read(options, warning):
+def test_the_signal_that_it_asks_for_before_its_walltime_is_read(
+    options: str, warning: tuple[int, float, str] | None
+) -> None:
     assert asked_by(f"#!/bin/sh\n{options}\nsleep 9\n".encode()).warning == warning
 
 
@@ -30,7 +32,7 @@ def test_the_signal_that_it_asks_for_before_its_walltime_is_read(options, warnin
         ("#!/bin/sh\n#SBATCH -N1\n# then sbatch it\nsrun train\n", False),
     ],
 )
-def test_whether_a_script_submits_jobs_is_told(script, resubmits):
+def test_whether_a_script_submits_jobs_is_told(script: str, resubmits: bool) -> None:
     assert asked_by(script.encode()).resubmits is resubmits
 
 
@@ -45,5 +47,5 @@ def test_whether_a_script_submits_jobs_is_told(script, resubmits):
         ("srun -p a,b true", ""),
     ],
 )
-def test_the_partitions_that_it_asks_for_are_read(options, partitions):
+def test_the_partitions_that_it_asks_for_are_read(options: str, partitions: str) -> None:
     assert asked_by(f"#!/bin/sh\n{options}\nsleep 9\n".encode()).partitions == partitions

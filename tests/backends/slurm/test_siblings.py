@@ -1,12 +1,13 @@
 """Which jobs beside a failed one may have written to its files."""
 
 import math
+from typing import Any
 
 import pytest
 
 from perdure.backends.rank_files import rivals
-from perdure.backends.slurm.outputs import outputs_of
-from perdure.backends.slurm.records import read_jobs
+from perdure.backends.slurm.outputs import JobOutputs, outputs_of
+from perdure.backends.slurm.records import JobRecord, read_jobs
 from perdure.backends.slurm.siblings import MAX_SIBLINGS, siblings, writing
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
@@ -16,22 +17,22 @@ from tests.copying import replace
 START = 1_800_000_000
 
 
-def record(number, start=0, end=100, **more):
+def record(number: int, start: int = 0, end: int | None = 100, **more: Any) -> JobRecord:
     (found,) = read_jobs(job(number).encode(), MARK).whole
     ended = None if end is None else START + end
     given = {"work_dir": "/w", "stdout": f"/w/slurm-{number}.out", "stderr": "", "nodes": ("n7",)} | more
     return replace(found, start_s=START + start, end_s=ended, **given)
 
 
-def attempt(number=17):
+def attempt(number: int = 17) -> Attempt:
     return Attempt(AttemptId("c", str(number), 0), AttemptState.FAILED, ("n7",), START, START + 100.0)
 
 
-def written(record, script):
+def written(record: JobRecord, script: str) -> JobOutputs:
     return outputs_of(record, script.encode(), {})
 
 
-def test_siblings_are_others_of_one_user_in_one_directory_that_have_run():
+def test_siblings_are_others_of_one_user_in_one_directory_that_have_run() -> None:
     mine = record(17)
     beside = [record(18), record(19, work_dir="/other"), record(20, uid=4), record(21, nodes=()), mine]
     assert [r.job_id for r in siblings(mine, beside)] == ["18"]
@@ -39,7 +40,7 @@ def test_siblings_are_others_of_one_user_in_one_directory_that_have_run():
     assert siblings(mine, [het]) == ()
 
 
-def test_of_many_the_latest_count():
+def test_of_many_the_latest_count() -> None:
     many = [record(100 + at, start=at) for at in range(2 * MAX_SIBLINGS)]
     assert siblings(record(17), reversed(many)) == tuple(many[-MAX_SIBLINGS:])
 
@@ -48,7 +49,7 @@ def test_of_many_the_latest_count():
     ("start", "end", "counts"),
     [(-50, -1, False), (-50, 0, True), (50, None, True), (104, None, True), (200, None, False)],
 )
-def test_only_who_ran_at_the_same_time_can_have_written(start, end, counts):
+def test_only_who_ran_at_the_same_time_can_have_written(start: int, end: int | None, counts: bool) -> None:
     beside = record(18, start, end)
     found = rivals("/w/run.log", attempt(), writing([beside], {"18": written(beside, "python t.py | tee -a run.log")}))
     assert [span.job_id for span in found] == (["18"] if counts else [])
@@ -68,16 +69,16 @@ def test_only_who_ran_at_the_same_time_can_have_written(start, end, counts):
         ("", "/w/run.log", False),
     ],
 )
-def test_its_script_tells_where_it_writes(script, path, counts):
+def test_its_script_tells_where_it_writes(script: str, path: str, counts: bool) -> None:
     beside = record(18)
     assert bool(rivals(path, attempt(), writing([beside], {"18": written(beside, script)}))) is counts
 
 
-def test_who_is_not_known_may_write_anywhere():
+def test_who_is_not_known_may_write_anywhere() -> None:
     assert rivals("/w/run.log", attempt(), writing([record(18)], {}))
 
 
-def test_arguments_are_written_out():
+def test_arguments_are_written_out() -> None:
     (outputs,) = [written(record(17, command="/h/job.sh 0.1 x"), "lr=$1\npython t.py > log_$lr.txt")]
     assert outputs.files.plain == ("/w/log_0.1.txt",)
 
@@ -92,5 +93,5 @@ def test_arguments_are_written_out():
         ("6000", "/w/slurm-6000_2.out", True),  # no array: rank 2
     ],
 )
-def test_the_last_task_of_an_array_has_its_number(job_id, path, own):
+def test_the_last_task_of_an_array_has_its_number(job_id: str, path: str, own: bool) -> None:
     assert written(replace(record(6000), job_id=job_id), "true").bears_id(path) is own

@@ -20,7 +20,7 @@ A, J = AttemptState, JobState
 
 
 @pytest.fixture(params=VERSIONS)
-def sources(request):
+def sources(request: pytest.FixtureRequest) -> picture.Sources:
     folder = GOLDEN / request.param
     fields = accounting.FIELDS + (accounting.LATER_FIELDS if request.param >= "24.11" else ())
     rows, lost = accounting.read_rows((folder / "accounting").read_bytes(), fields, DELIMITER)
@@ -33,7 +33,7 @@ def sources(request):
     return picture.Sources(jobs, read_nodes((folder / "nodes").read_bytes(), MARK), rows)
 
 
-def test_jobs(sources):
+def test_jobs(sources: picture.Sources) -> None:
     facts = {
         job.job_id: (job.name, job.user, job.state, job.gpus, job.node_count, job.may_requeue, job.wish, job.restarts)
         for job in picture.jobs("c", sources, NOW)
@@ -51,7 +51,7 @@ def test_jobs(sources):
     }
 
 
-def test_attempts(sources):
+def test_attempts(sources: picture.Sources) -> None:
     facts = {
         a.id.job_id: (a.state, a.exit_code, a.signal, a.nodes, a.failed_nodes, a.gpus, a.stdout)
         for a in picture.attempts("c", sources, NOW)
@@ -67,7 +67,7 @@ def test_attempts(sources):
     }
 
 
-def test_places_and_times(sources):
+def test_places_and_times(sources: picture.Sources) -> None:
     train = next(job for job in picture.jobs("c", sources, NOW) if job.job_id == "1")
     assert (train.excluded, train.required, train.walltime_s) == (("node4",), ("node1", "node2"), 3600.0)
     later = next(job for job in picture.jobs("c", sources, NOW) if job.job_id == "3")
@@ -78,7 +78,7 @@ def test_places_and_times(sources):
     assert ran.end_s is None
 
 
-def test_nodes(sources):
+def test_nodes(sources: picture.Sources) -> None:
     nodes = {n.node.name: n.node for n in sources.nodes}
     assert [(n.state, n.reason, n.gpus, n.gpus_used) for n in nodes.values()] == [
         (NodeState.UP, "", 4, 2),
@@ -90,7 +90,7 @@ def test_nodes(sources):
     assert nodes["node1"].partitions[0] == "main"
 
 
-def test_accounting_alone_knows_the_attempts_too(sources):
+def test_accounting_alone_knows_the_attempts_too(sources: picture.Sources) -> None:
     alone = picture.Sources(None, (), sources.rows)
     states = {a.id.job_id: a.state for a in picture.attempts("c", alone, NOW)}
     assert states == {

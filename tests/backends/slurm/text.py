@@ -4,41 +4,41 @@ MARK = "0123456789abcdefz"
 
 
 def job(
-    number,
+    number: int,
     *,
-    name="job",
-    user="ada",
-    uid=1000,
-    state="RUNNING",
-    reason="None",
-    start="100",
-    end="Unknown",
-    submit=90,
-    nodes="n1",
-    required="(null)",
-    excluded="(null)",
-    comment="",
-    work_dir="/home",
-    stdout="/home/out",
-    network="(null)",
-    priority=1,
-    restarts=0,
-    requeue=1,
-    batch=1,
-    preempt="None",
-    cron="",
-    exit_code="0:0",
-    tres="cpu=1",
-    tasks=1,
-    tasks_per_node=0,
-    before_name="",
-    tail="",
-    limit="01:00:00",
-    mark=MARK,
-):
+    name: str = "job",
+    user: str = "ada",
+    uid: int = 1000,
+    state: str = "RUNNING",
+    reason: str = "None",
+    start: str | int = "100",
+    end: int | str = "Unknown",
+    submit: int = 90,
+    nodes: str = "n1",
+    required: str = "(null)",
+    excluded: str = "(null)",
+    comment: str = "",
+    work_dir: str = "/home",
+    stdout: str = "/home/out",
+    network: str = "(null)",
+    priority: int = 1,
+    restarts: int = 0,
+    requeue: int = 1,
+    batch: int = 1,
+    preempt: int | str = "None",
+    cron: str = "",
+    exit_code: str = "0:0",
+    tres: str = "cpu=1",
+    tasks: int = 1,
+    tasks_per_node: int = 0,
+    before_name: str = "",
+    tail: str = "",
+    limit: str = "01:00:00",
+    mark: str = MARK,
+) -> str:
     """One record of ``scontrol -o show job``."""
 
-    def instant(value):
+    def instant(value: int | str) -> str | int:
         return f"{value}~{mark}" if str(value).isdecimal() else value
 
     said = f" Comment={comment} " if comment else ""
@@ -58,7 +58,15 @@ def job(
     )
 
 
-def node(name, state="IDLE", reason="", since=50, boot=10, daemon=20, mark=MARK):
+def node(
+    name: str,
+    state: str = "IDLE",
+    reason: str = "",
+    since: int = 50,
+    boot: int = 10,
+    daemon: int = 20,
+    mark: str = MARK,
+) -> str:
     """One record of ``scontrol -o show node``."""
     why = f" Reason={reason} [root@{since}~{mark}]" if reason else ""
     return (
