@@ -1,9 +1,11 @@
 """Who is blamed, at each limit: exactly there, and one step beside it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import sparse
 
 from perdure.blame import greedy
@@ -24,7 +26,9 @@ from tests.copying import replace
 NODE = ("node", "n1")
 
 
-def window(paths, tiers):
+def window(
+    paths: Sequence[tuple[tuple[int, ...] | NDArray[np.signedinteger], int, int]], tiers: Sequence[str]
+) -> Window:
     """Paths as (components, units, failures)."""
     incidence = np.zeros((len(paths), len(tiers)))
     for number, (crossed, _, _) in enumerate(paths):
@@ -37,7 +41,7 @@ def window(paths, tiers):
 # -- whose word counts
 
 
-def seen(*failed, node="n1", elsewhere=200, bad=0):
+def seen(*failed: tuple[str, int, int], node: str = "n1", elsewhere: int = 200, bad: int = 0) -> list[Any]:
     """Attempts on the node, as (user, failures, passes), beside many elsewhere of which some failed."""
     here = [row(1.0, user, node, number < n, f"{user}{number}") for user, n, m in failed for number in range(n + m)]
     rest = [row(1.0, f"v{number % 9}", "n9", number < bad, f"r{number}") for number in range(elsewhere)]
@@ -57,18 +61,20 @@ def seen(*failed, node="n1", elsewhere=200, bad=0):
         ([("ada", 9, 0), ("bob", 2, 0)], 100, False),  # half of all fail everywhere
     ],
 )
-def test_failures_of_others_count_where_chance_would_not_bring_them(failed, bad, counts):
+def test_failures_of_others_count_where_chance_would_not_bring_them(
+    failed: Sequence[tuple[str, int, int]], bad: int, counts: bool
+) -> None:
     assert attested(NODE, seen(*failed, bad=bad)) is counts
 
 
-def test_what_would_fail_anywhere_does_not_make_failing_usual():
+def test_what_would_fail_anywhere_does_not_make_failing_usual() -> None:
     mistakes = [row(1.0, f"w{number % 9}", "n8", True, f"m{number}") for number in range(200)]
     failed = seen(("ada", 9, 0), ("bob", 2, 0))
     assert attested(NODE, [*failed, *(replace(each, deterministic=True) for each in mistakes)])
     assert not attested(NODE, [*failed, *mistakes])
 
 
-def test_the_managers_own_word_on_a_node_is_enough_and_on_another_is_not():
+def test_the_managers_own_word_on_a_node_is_enough_and_on_another_is_not() -> None:
     rows = [replace(row(1.0, failed=True), down=("n1",)), row(1.0, node="n2", failed=True)]
     assert attested(NODE, rows)
     assert not attested(("node", "n2"), rows)
@@ -80,16 +86,16 @@ def test_the_managers_own_word_on_a_node_is_enough_and_on_another_is_not():
 # -- from window to window
 
 
-def names(standings):
+def names(standings: tuple[Standing, ...]) -> list[Any]:
     return [each.accusation.name for each in standings]
 
 
 @pytest.mark.parametrize(("strength", "named"), [(39.9, []), (40.0, ["n1"])])
-def test_overwhelming_evidence_names_at_once(strength, named):
+def test_overwhelming_evidence_names_at_once(strength: float, named: list[str]) -> None:
     assert names(follow((), [accusation("n1", strength)], 0.0).named) == named
 
 
-def test_who_was_accused_missed_and_accused_again_counts_from_the_start_unless_named():
+def test_who_was_accused_missed_and_accused_again_counts_from_the_start_unless_named() -> None:
     weak = follow((), [accusation("n1")], 0.0)
     assert follow(weak.standing, [], 1.0).standing == ()
     named = follow(weak.standing, [accusation("n1")], 1.0).standing
@@ -100,7 +106,7 @@ def test_who_was_accused_missed_and_accused_again_counts_from_the_start_unless_n
 
 
 @pytest.mark.parametrize(("release", "windows"), [(1, 1), (3, 3)])
-def test_a_suspect_is_cleared_after_so_many_windows_without_it(release, windows):
+def test_a_suspect_is_cleared_after_so_many_windows_without_it(release: int, windows: int) -> None:
     standing = follow((), [accusation("n1", 99.0)], 0.0).standing
     for number in range(1, windows + 1):
         turn = follow(standing, [], float(number), SuspectPatience(release=release))
@@ -108,7 +114,7 @@ def test_a_suspect_is_cleared_after_so_many_windows_without_it(release, windows)
         assert names(turn.cleared) == (["n1"] if number == windows else [])
 
 
-def test_one_accusation_is_laid_to_one_suspect():
+def test_one_accusation_is_laid_to_one_suspect() -> None:
     standings = [Standing(NODE, accusation("n1"), 0.0, 0.0, named=True), Standing(NODE, accusation("n1"), 5.0, 5.0)]
     turn = follow(standings, [accusation("n1")], 9.0)
     assert [each.last_s for each in turn.standing] == [9.0]  # the other is forgotten: it was not named
@@ -119,12 +125,12 @@ def test_one_accusation_is_laid_to_one_suspect():
 
 
 @pytest.mark.parametrize(("end_s", "inside"), [(1.0, True), (0.0, False), (-1.0, False)])
-def test_what_ended_as_long_ago_as_the_window_is_long_is_out(end_s, inside):
+def test_what_ended_as_long_ago_as_the_window_is_long_is_out(end_s: float, inside: bool) -> None:
     sliding = Sliding(100.0)
     assert bool(sliding.slide([("a", row(end_s))], 100.0)) is inside
 
 
-def test_what_is_told_of_again_counts_once_and_of_many_the_latest_are_kept():
+def test_what_is_told_of_again_counts_once_and_of_many_the_latest_are_kept() -> None:
     sliding = Sliding(HOUR, most=2)
     sliding.slide([("a", row(5.0)), ("b", row(6.0))], 10.0)
     assert [one.end_s for one in sliding.slide([("a", row(9.0))], 10.0)] == [5.0, 6.0]
@@ -132,7 +138,7 @@ def test_what_is_told_of_again_counts_once_and_of_many_the_latest_are_kept():
     assert [one.end_s for one in sliding.slide([], 6.0 + HOUR)] == [7.0]
 
 
-def test_the_half_of_a_window_begins_after_its_middle():
+def test_the_half_of_a_window_begins_after_its_middle() -> None:
     """What ended just then is in the whole window alone."""
     assert RECENTLY == 0.5
     asked = []
@@ -140,7 +146,7 @@ def test_the_half_of_a_window_begins_after_its_middle():
     class Solver:
         name = "asked"
 
-        def solve(self, found):
+        def solve(self, found: Window) -> tuple[()]:
             asked.append(int(found.units.sum()))
             return ()
 
@@ -153,11 +159,11 @@ def test_the_half_of_a_window_begins_after_its_middle():
 
 
 @pytest.mark.parametrize(("rate", "kind"), [(HARD, "hard"), (0.149, "gray"), (1.0, "hard"), (0.0, "gray")])
-def test_a_component_is_down_from_a_rate_on(rate, kind):
+def test_a_component_is_down_from_a_rate_on(rate: float, kind: str) -> None:
     assert kind_of(rate) == kind
 
 
-def test_a_verdict_counts_units_and_names_the_paths_that_speak():
+def test_a_verdict_counts_units_and_names_the_paths_that_speak() -> None:
     paths = [((0,), 10, 1), ((0,), 10, 9), ((0,), 5, 0), ((0,), 50, 0), ((1,), 9, 9), ((0,), 0, 0)]
     found = suspect(window(paths, ["node", "node"]), 0, 7.0)
     assert (found.component, found.tier, found.equivalent, found.strength) == (0, "node", (), 7.0)
@@ -171,13 +177,13 @@ def test_a_verdict_counts_units_and_names_the_paths_that_speak():
     assert (given.rate, given.rate_low, given.rate_high, given.kind) == (0.5, 0.4, 0.6, "hard")
 
 
-def test_five_paths_of_each_kind_are_named_at_most():
+def test_five_paths_of_each_kind_are_named_at_most() -> None:
     paths = [((0,), 10, k) for k in range(1, 8)] + [((0,), k, 0) for k in range(1, 8)]
     found = suspect(window(paths, ["node"]), 0, 1.0)
     assert (found.paths_for, found.paths_against) == ((6, 5, 4, 3, 2), (13, 12, 11, 10, 9))
 
 
-def test_the_interval_is_clopper_pearsons():
+def test_the_interval_is_clopper_pearsons() -> None:
     """By tables: 1 of 10 from 0.25 % to 44.5 %, none of 10 up to 30.85 %, all of 10 from 69.15 % on."""
     for failures, low, high in ((1, 0.0025, 0.4450), (0, 0.0, 0.3085), (10, 0.6915, 1.0)):
         found = suspect(window([((0,), 10, failures)], ["node"]), 0, 1.0)
@@ -187,7 +193,7 @@ def test_the_interval_is_clopper_pearsons():
 # -- the search's totals
 
 
-def test_failing_paths_are_kept_and_all_others_are_totals():
+def test_failing_paths_are_kept_and_all_others_are_totals() -> None:
     paths = [((0, 1), 10, 2), ((0,), 10, 0), ((1,), 4, 4), ((1,), 0, 0), ((0, 1), 10, 2)]
     failing = FailingPaths(window(paths, ["node", "user"]))
     assert failing.rows.tolist() == [0, 2, 4]
@@ -202,12 +208,12 @@ def test_failing_paths_are_kept_and_all_others_are_totals():
 # -- the picture
 
 
-def crossed(nodes, others, tiers=("node", "user")):
+def crossed(nodes: int, others: int, tiers: tuple[str, str] = ("node", "user")) -> Window:
     pairs = [((n, nodes + o), 2, int(n == 0)) for n in range(nodes) for o in range(others)]
     return window(pairs, [tiers[0]] * nodes + [tiers[1]] * others)
 
 
-def test_users_are_columns_and_the_largest_other_tier_is_rows():
+def test_users_are_columns_and_the_largest_other_tier_is_rows() -> None:
     found = grid(crossed(3, 2))
     assert (found.row_tier, found.column_tier, found.left_out) == ("node", "user", 0)
     assert found.units.tolist() == [[2, 2]] * 3
@@ -219,7 +225,7 @@ def test_users_are_columns_and_the_largest_other_tier_is_rows():
     assert grid(crossed(2, 2, ("storage", "user"))).column_tier == "storage"
 
 
-def test_what_finds_no_place_are_those_with_the_fewest_failures_unless_they_are_culprits():
+def test_what_finds_no_place_are_those_with_the_fewest_failures_unless_they_are_culprits() -> None:
     found = grid(crossed(4, 1), culprits=(3,), most=(2, 9))
     assert (found.rows.tolist(), found.left_out) == ([0, 3], 2)
     assert grid(crossed(4, 1), most=(2, 9)).rows.tolist() == [0, 1]
@@ -228,7 +234,7 @@ def test_what_finds_no_place_are_those_with_the_fewest_failures_unless_they_are_
     assert MOST_ROWS == 300
 
 
-def test_a_tier_that_is_not_there_and_a_window_of_one_are_refused():
+def test_a_tier_that_is_not_there_and_a_window_of_one_are_refused() -> None:
     named: list[dict[str, Any]] = [{"row_tier": "x"}, {"column_tier": "x"}]
     for wanted in named:
         with pytest.raises(InputError, match="Use two of: node, user"):
@@ -243,7 +249,9 @@ def test_a_tier_that_is_not_there_and_a_window_of_one_are_refused():
 
 
 @pytest.mark.parametrize("partial", [(), (0,), (1,), (0, 1)])
-def test_failures_are_expected_on_all_paths_of_who_is_blamed_and_of_a_black_hole_on_the_hot_ones(partial):
+def test_failures_are_expected_on_all_paths_of_who_is_blamed_and_of_a_black_hole_on_the_hot_ones(
+    partial: tuple[int, ...],
+) -> None:
     rng = np.random.default_rng(14)
     paths = [(rng.choice(5, 2, replace=False), int(rng.integers(1, 90)), int(rng.integers(2))) for _ in range(40)]
     seen = window(paths, ["leaf"] * 5)

@@ -27,18 +27,18 @@ SwitchName=c Switches=s[1-2]
         ([], []),
     ],
 )
-def test_an_attempt_crosses_switches_up_to_where_its_nodes_meet(nodes, crossed):
+def test_an_attempt_crosses_switches_up_to_where_its_nodes_meet(nodes: list[str], crossed: list[str]) -> None:
     assert sorted(name for _, name in read_topology(TREE).crossed(nodes)) == crossed
 
 
-def test_tiers_go_by_height():
+def test_tiers_go_by_height() -> None:
     found = read_topology(TREE).crossed(["n1", "n9"])
     assert {name: tier for tier, name in found} == {
         "l1": "leaf", "l3": "leaf", "s1": "spine", "s2": "spine", "c": "core",
     }  # fmt: skip
 
 
-def test_without_a_file_nothing_is_crossed():
+def test_without_a_file_nothing_is_crossed() -> None:
     assert Topology().crossed(["n1"]) == ()
     assert read_topology([]).crossed(["n1"]) == ()
 
@@ -60,6 +60,6 @@ def test_without_a_file_nothing_is_crossed():
         (["SwitchName=a Nodes=n[1-9999999]"], "node"),
     ],
 )
-def test_what_is_no_tree_is_refused(lines, said):
+def test_what_is_no_tree_is_refused(lines: list[str], said: str) -> None:
     with pytest.raises(InputError, match=said.replace("[", r"\[")):
         read_topology(lines)

@@ -1,6 +1,7 @@
 """The command: what it prints, how it ends, and how it does on the public set."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +15,7 @@ SMALL = 30  # cases; those after it are large, and left to benchmarks/blame.py
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Path:
     (tmp_path / "cases").mkdir()
     down = ", ".join(f"({c * 6 + s}, [{c}, {8 + s}], 40, {20 * (c == 3)})" for c in range(8) for s in range(6))
     well = down.replace(", 20)", ", 0)")
@@ -23,7 +24,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_suspect_is_a_finding(folder, capsys):
+def test_a_suspect_is_a_finding(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["who", str(folder / "cases/down.paths.parquet"), "--json"]) == 1
     said = json.loads(capsys.readouterr().out)
     assert said["schema"] == "perdure.who/1"
@@ -33,19 +34,19 @@ def test_a_suspect_is_a_finding(folder, capsys):
     assert suspect["rate_low"] < suspect["rate"] < suspect["rate_high"]
 
 
-def test_nobody_is_an_answer(folder, capsys):
+def test_nobody_is_an_answer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["who", str(folder / "cases/well.paths.parquet")]) == 0
     assert "Nobody is to blame" in capsys.readouterr().out
 
 
-def test_a_table_shows_who_and_how_bad(folder, capsys):
+def test_a_table_shows_who_and_how_bad(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["who", str(folder / "cases/down.paths.parquet")]) == 1
     head, row = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["COMPONENT", "TIER", "KIND"]
     assert row.split()[:3] == ["3", "component", "hard"]
 
 
-def test_a_folder_is_answered_in_the_form_that_is_scored(folder, capsys):
+def test_a_folder_is_answered_in_the_form_that_is_scored(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["who", "--batch", str(folder), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert set(said) == {"down", "down:s", "well", "well:s"}
@@ -66,7 +67,9 @@ def test_a_folder_is_answered_in_the_form_that_is_scored(folder, capsys):
         (["a.parquet", "--components"], "requires an argument"),
     ],
 )
-def test_misuse_ends_with_two_and_one_line(words, said, capsys, tmp_path, monkeypatch):
+def test_misuse_ends_with_two_and_one_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert main(["who", *words]) == 2
     line = capsys.readouterr().err
@@ -74,12 +77,12 @@ def test_misuse_ends_with_two_and_one_line(words, said, capsys, tmp_path, monkey
     assert line.count("\n") == 1
 
 
-def test_a_solver_that_is_not_known_is_refused(folder, capsys):
+def test_a_solver_that_is_not_known_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["who", str(folder / "cases/down.paths.parquet"), "--solver", "oracle"]) == 2
     assert "'oracle' is not known" in capsys.readouterr().err
 
 
-def test_the_default_keeps_its_bars_on_the_small_public_cases(data_dir):
+def test_the_default_keeps_its_bars_on_the_small_public_cases(data_dir: Path | None) -> None:
     from perdure.blame import localise
     from perdure.blame.read import cases, read_window
 
@@ -109,7 +112,9 @@ LIVE = {
 
 
 @pytest.mark.parametrize(("suspects", "code"), [([], 0), ([LIVE], 1)])
-def test_without_a_file_the_running_service_is_asked(monkeypatch, capsys, suspects, code):
+def test_without_a_file_the_running_service_is_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], suspects: list[dict[str, object]], code: int
+) -> None:
     answer = {"suspects": suspects, "cleared": []}
     monkeypatch.setattr("perdure.cli.who.service", lambda _: SimpleNamespace(get={"/suspects": answer}.get))
     assert main(["who", "--json"]) == code
