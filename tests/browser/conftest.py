@@ -90,7 +90,9 @@ def open_site(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., tuple
     contexts = []
     with ExitStack() as stack:
 
-        def open_(fill=lambda world: None, token: str = "operator", **options: Any) -> tuple[Site, Visit]:
+        def open_(
+            fill: Callable[[Any], None] = lambda world: None, token: str = "operator", **options: Any
+        ) -> tuple[Site, Visit]:
             place = site(tmp_path)
             fill(place.world)
             url = stack.enter_context(served(place))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from perdure.service.web.pages.navigation import NAVIGATION
+from tests.browser.conftest import Visit
 from tests.browser.test_blame import fill as suspect
 from tests.browser.test_whatif import every_stage
 from tests.finding import found_in
 from tests.service.exceptions_world import STATES, stir
 from tests.service.notices.three_targets import tell
+from tests.service.web_world import Site, World
 
 pytestmark = pytest.mark.browser
 
@@ -32,10 +36,12 @@ PATHS = [
     "/jobs?sort=-gpus&last=30d",
 ]
 LOOK = "[innerWidth, matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light']"
-LOOKS = [(width, scheme) for width in (390, 1400) for scheme in ("light", "dark")]
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+LOOKS = [(width, scheme) for width in (390, 1400) for scheme in SCHEMES]
 
 
-def test_axe_is_the_file_that_its_note_names():
+def test_axe_is_the_file_that_its_note_names() -> None:
     note = (AXE / "README.md").read_text()
     version = found_in(note, r"axe-core (\S+)")
     assert hashlib.sha256((AXE / "axe.min.js").read_bytes()).hexdigest() in note
@@ -44,16 +50,21 @@ def test_axe_is_the_file_that_its_note_names():
 
 # Colours are looked at in all four looks, everything else at each width and in each scheme once.
 COLOURS = {"runOnly": ["color-contrast"]}
-OF_LOOK = {(390, "light"): {}, (1400, "dark"): {}, (390, "dark"): COLOURS, (1400, "light"): COLOURS}
+OF_LOOK: dict[tuple[int, str], dict[str, Any]] = {
+    (390, "light"): {},
+    (1400, "dark"): {},
+    (390, "dark"): COLOURS,
+    (1400, "light"): COLOURS,
+}
 
 
-def found_on(visit, path: str, looks=()) -> list[str]:
+def found_on(visit: Visit, path: str, looks: Sequence[tuple[int, Scheme]] = ()) -> list[str]:
     """What axe finds on a page; with `looks`, at each of these widths and colours, which the open page is given."""
     visit.go(path)
     visit.page.wait_for_load_state("networkidle")
     visit.page.evaluate(SCRIPT)
     found = []
-    for width, scheme in looks or [("", "")]:
+    for width, scheme in looks or [(0, "light")]:
         if looks:
             visit.page.set_viewport_size({"width": width, "height": 900})
             visit.page.emulate_media(color_scheme=scheme)
@@ -64,21 +75,23 @@ def found_on(visit, path: str, looks=()) -> list[str]:
 
 
 @pytest.mark.parametrize("half", [0, 1])
-def test_axe_finds_nothing_on_any_page(open_site, half):
+def test_axe_finds_nothing_on_any_page(open_site: Callable[..., tuple[Site, Visit]], half: int) -> None:
     place, visit = open_site(stir, reduced_motion="reduce")
     paths = [*PATHS, *every_stage(place)]
     assert [each for path in paths[half::2] for each in found_on(visit, path, LOOKS)] == []
 
 
-def test_axe_finds_nothing_at_the_door(open_site):
+def test_axe_finds_nothing_at_the_door(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     _, visit = open_site(reduced_motion="reduce")
     visit.page.click("[aria-label='Log out']")
     assert found_on(visit, "/login", LOOKS) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_where_a_node_is_suspected_and_the_manager_silent(open_site, scheme):
-    def fill(world):
+def test_axe_finds_nothing_where_a_node_is_suspected_and_the_manager_silent(
+    open_site: Callable[..., tuple[Site, Visit]], scheme: str
+) -> None:
+    def fill(world: World) -> None:
         suspect(world)
         world.unseen = {"controller": "no answer", "accounting": "no answer"}
 
@@ -87,7 +100,9 @@ def test_axe_finds_nothing_where_a_node_is_suspected_and_the_manager_silent(open
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
-def test_axe_finds_nothing_on_notices_that_were_sent_refused_and_wait(open_site, tmp_path, width, scheme):
+def test_axe_finds_nothing_on_notices_that_were_sent_refused_and_wait(
+    open_site: Callable[..., tuple[Site, Visit]], tmp_path: Path, width: int, scheme: str
+) -> None:
     look = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     _, visit = open_site(lambda world: tell(world, tmp_path), **look)
     assert [each for path in ("/notices", "/notices?target=phone") for each in found_on(visit, path)] == []
@@ -103,8 +118,10 @@ SPREAD = """[...document.querySelectorAll('main td')].filter((cell) => {
 }).map((cell) => cell.outerHTML)"""
 
 
-def test_on_a_phone_the_words_of_a_cell_stay_together(open_site, tmp_path):
-    def fill(world):
+def test_on_a_phone_the_words_of_a_cell_stay_together(
+    open_site: Callable[..., tuple[Site, Visit]], tmp_path: Path
+) -> None:
+    def fill(world: World) -> None:
         stir(world)
         tell(world, tmp_path)
 
@@ -116,7 +133,7 @@ def test_on_a_phone_the_words_of_a_cell_stay_together(open_site, tmp_path):
     assert found == []
 
 
-def test_axe_would_see_a_button_without_a_name(open_site):
+def test_axe_would_see_a_button_without_a_name(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     _, visit = open_site()
     visit.page.evaluate("document.querySelector('main').insertAdjacentHTML('beforeend', '<button></button>')")
     visit.page.evaluate(SCRIPT)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from perdure.model.jobs import AttemptState
@@ -9,13 +12,14 @@ from perdure.service.blame.settings import BlameSettings
 from perdure.service.blame.suspect_store import SuspectStore
 from perdure.service.blame.watch import Watch
 from perdure.service.core.messages import ChainInput
-from tests.service.web_world import CLUSTER, RESET
+from tests.browser.conftest import Visit
+from tests.service.web_world import CLUSTER, RESET, Site, World
 
 pytestmark = pytest.mark.browser
 SICK = "gpu03"
 
 
-def fill(world):
+def fill(world: World) -> None:
     """Four users on six nodes; what runs on one of them fails."""
     for number, user in enumerate(("mira", "jonas", "aiko", "tunde") * 2):
         for place, node in enumerate(world.nodes):
@@ -28,7 +32,7 @@ def fill(world):
                 world.end(job_id, b"", AttemptState.COMPLETED)
             world.pass_time(5)
 
-    def tell(inputs):
+    def tell(inputs: Any) -> None:
         world.take(ChainInput(world.now, tuple(inputs)))
 
     watch = Watch(SuspectStore(world.journal.store, CLUSTER), BlameSettings(), lambda: world.now, tell)
@@ -38,7 +42,9 @@ def fill(world):
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_suspect_is_framed_and_nothing_overflows(open_site, width, scheme):
+def test_a_suspect_is_framed_and_nothing_overflows(
+    open_site: Callable[..., tuple[Site, Visit]], width: int, scheme: str
+) -> None:
     _, visit = open_site(fill, viewport={"width": width, "height": 900}, color_scheme=scheme)
     visit.page.click(".nav a:has-text('Blame')")
     visit.page.wait_for_selector("svg.heat-map")
@@ -54,7 +60,7 @@ def test_a_suspect_is_framed_and_nothing_overflows(open_site, width, scheme):
     assert visit.hits() == []
 
 
-def test_a_cluster_without_failures_says_so(open_site):
+def test_a_cluster_without_failures_says_so(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     _, visit = open_site()
     visit.go("/blame")
     assert visit.page.locator(":text('No node, user or job stands out')").count() == 1

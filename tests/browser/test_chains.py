@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.browser.conftest import Visit
 from tests.browser.test_accessibility import SPREAD, found_on
 from tests.service.waits_world import waiting, watched
 from tests.service.web.test_chains import TAG, chain
+from tests.service.web_world import Site
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_chain_has_a_time_line_and_nothing_overflows(open_site, tmp_path, width, scheme):
+def test_a_chain_has_a_time_line_and_nothing_overflows(
+    open_site: Callable[..., tuple[Site, Visit]], tmp_path: Path, width: int, scheme: str
+) -> None:
     place, visit = open_site(chain, viewport={"width": width, "height": 900}, color_scheme=scheme)
     watched(place, tmp_path, waiting("304", place.world.now, 2))
     visit.page.click(".nav a:has-text('Chains')")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from tests.browser.conftest import Visit
 from tests.browser.test_pages_in_use import CONTRAST, NAMELESS
 from tests.service.exceptions_world import STATES, Told, stir
+from tests.service.web_world import Site, World
 
 pytestmark = pytest.mark.browser
 
 PATHS = ["/exceptions", *(f"/exceptions/{name}" for name in STATES)]
 
 
-def test_one_gets_from_the_list_to_a_journey_and_leaves_a_note(open_site):
+def test_one_gets_from_the_list_to_a_journey_and_leaves_a_note(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(stir)
     page = visit.page
     page.click(".nav a:has-text('Exceptions')")
@@ -32,7 +36,9 @@ def test_one_gets_from_the_list_to_a_journey_and_leaves_a_note(open_site):
     assert visit.hits() == []
 
 
-def test_who_dealt_with_an_exception_closes_it_at_the_top_of_its_page(open_site):
+def test_who_dealt_with_an_exception_closes_it_at_the_top_of_its_page(
+    open_site: Callable[..., tuple[Site, Visit]],
+) -> None:
     place, visit = open_site(lambda world: Told(world).raise_("odd", "app.nan"))
     page, path = visit.page, "/exceptions/odd"
     visit.go(path)
@@ -51,7 +57,7 @@ def test_who_dealt_with_an_exception_closes_it_at_the_top_of_its_page(open_site)
     assert visit.hits() == []
 
 
-def test_the_count_of_open_ones_follows_on_every_page(open_site):
+def test_the_count_of_open_ones_follows_on_every_page(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(stir)
     visit.go("/jobs")
     count = visit.page.locator("#nav-exceptions")
@@ -62,7 +68,7 @@ def test_the_count_of_open_ones_follows_on_every_page(open_site):
     assert visit.hits() == []
 
 
-def test_a_list_is_searched_while_one_types(open_site):
+def test_a_list_is_searched_while_one_types(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     _, visit = open_site(stir)
     visit.go("/exceptions")
     visit.page.type("input[name=type]", "app.nan", delay=10)
@@ -74,8 +80,10 @@ def test_a_list_is_searched_while_one_types(open_site):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
-def test_every_state_can_be_read_and_nothing_overflows(open_site, width, scheme):
-    def long(world):
+def test_every_state_can_be_read_and_nothing_overflows(
+    open_site: Callable[..., tuple[Site, Visit]], width: int, scheme: str
+) -> None:
+    def long(world: World) -> None:
         stir(world)
         told = Told(world)
         told.raise_("x" * 200, "site." + "y" * 200, note="z" * 900, evidence=["w" * 900], resource="r" * 200)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
@@ -12,9 +14,14 @@ from perdure.service.core.messages import Judged
 from perdure.service.store.codec import clean
 from perdure.service.web.pages.labels import job_name, shown
 from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
+from tests.browser.conftest import Visit
 from tests.browser.hostile import hostile
 from tests.copying import replace
 from tests.service.exceptions_world import ROOT, Told
+from tests.service.web_world import Site, World
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 
@@ -35,18 +42,18 @@ FOREIGN = """(own) => {
 }"""
 
 
-def swap(page) -> None:
+def swap(page: Page) -> None:
     """The same again the other way that text gets into a page: fetched and morphed by htmx."""
     page.evaluate("htmx.ajax('GET', location.pathname + location.search, {target: '#live', swap: 'outerMorph'})")
 
 
-def assert_untouched(visit) -> None:
+def assert_untouched(visit: Visit) -> None:
     assert visit.hits() == []
     assert visit.page.evaluate(FOREIGN, OWN_TAGS) == []
     assert "Perdure" in visit.page.title()
 
 
-def texts(page, selector: str) -> list[str]:
+def texts(page: Page, selector: str) -> list[str]:
     return page.eval_on_selector_all(selector, "found => found.map(one => one.textContent)")
 
 
@@ -54,7 +61,7 @@ def plain(text: str) -> str:
     return shown(clean(text)).replace("\r", "\n")
 
 
-def pages_of(visit, path: str, next_link: str) -> int:
+def pages_of(visit: Visit, path: str, next_link: str) -> int:
     """Walk through a listing from page to page, looking at each; returns how many there were."""
     visit.go(path)
     count = 0
@@ -66,14 +73,14 @@ def pages_of(visit, path: str, next_link: str) -> int:
         onward = visit.page.locator(next_link)
         if not onward.count():
             return count
-        visit.go(onward.get_attribute("href"))
+        visit.go(onward.get_attribute("href") or "")
 
 
-def test_the_strings_are_a_thousand_different_ones():
+def test_the_strings_are_a_thousand_different_ones() -> None:
     assert len(set(STRINGS)) == 1000
 
 
-def test_the_watch_would_see_code_that_tries_to_run(open_site):
+def test_the_watch_would_see_code_that_tries_to_run(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     _, visit = open_site()
     visit.page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=alert(1)>')")
     visit.wait_for("window.__hits.length > 0")
@@ -81,8 +88,8 @@ def test_the_watch_would_see_code_that_tries_to_run(open_site):
     assert visit.page.evaluate(FOREIGN, OWN_TAGS)
 
 
-def test_job_names_users_and_reasons_stay_text(open_site):
-    def fill(world):
+def test_job_names_users_and_reasons_stay_text(open_site: Callable[..., tuple[Site, Visit]]) -> None:
+    def fill(world: World) -> None:
         for number, text in enumerate(STRINGS):
             world.submit(str(number), look=False)
             job = world.jobs[str(number)]
@@ -102,8 +109,8 @@ def test_job_names_users_and_reasons_stay_text(open_site):
         assert_untouched(visit)
 
 
-def test_logs_stay_text(open_site):
-    def fill(world):
+def test_logs_stay_text(open_site: Callable[..., tuple[Site, Visit]]) -> None:
+    def fill(world: World) -> None:
         for half in range(2):
             world.submit(str(half))
             world.start(str(half), "gpu01")
@@ -123,8 +130,8 @@ def test_logs_stay_text(open_site):
         assert visit.hits() == []
 
 
-def test_evidence_and_decisions_stay_text(open_site):
-    def fill(world):
+def test_evidence_and_decisions_stay_text(open_site: Callable[..., tuple[Site, Visit]]) -> None:
+    def fill(world: World) -> None:
         for number in range(10):
             job_id, few = str(number), STRINGS[number * 100 : number * 100 + 100]
             world.submit(job_id)
@@ -148,8 +155,8 @@ def test_evidence_and_decisions_stay_text(open_site):
         assert_untouched(visit)
 
 
-def test_node_names_and_reasons_stay_text(open_site):
-    def fill(world):
+def test_node_names_and_reasons_stay_text(open_site: Callable[..., tuple[Site, Visit]]) -> None:
+    def fill(world: World) -> None:
         for number, text in enumerate(STRINGS):
             name = f"{number:04} {text}"
             world.nodes[name] = Node(name, list(NodeState)[number % 5], text, 8, 0, world.now)
@@ -163,8 +170,8 @@ def test_node_names_and_reasons_stay_text(open_site):
         assert_untouched(visit)
 
 
-def test_reasons_of_actions_stay_text(open_site):
-    def fill(world):
+def test_reasons_of_actions_stay_text(open_site: Callable[..., tuple[Site, Visit]]) -> None:
+    def fill(world: World) -> None:
         for number, text in enumerate(STRINGS[::4]):
             world.order_drain(f"n{number}", text)
         world.unseen = {"accounting": STRINGS[0], STRINGS[1]: STRINGS[2]}
@@ -174,8 +181,8 @@ def test_reasons_of_actions_stay_text(open_site):
     assert pages_of(visit, "/actions", ".pager a:has-text('More')") == 5
 
 
-def test_exceptions_stay_text(open_site):
-    def fill(world):
+def test_exceptions_stay_text(open_site: Callable[..., tuple[Site, Visit]]) -> None:
+    def fill(world: World) -> None:
         told = Told(world)
         world.submit("1", user="root")
         world.start("1", "gpu01")
@@ -202,8 +209,8 @@ def test_exceptions_stay_text(open_site):
     assert len(place.world.state.chain.handlers) > 50
 
 
-def test_names_in_addresses_stay_text(open_site):
-    def fill(world):
+def test_names_in_addresses_stay_text(open_site: Callable[..., tuple[Site, Visit]]) -> None:
+    def fill(world: World) -> None:
         for text in STRINGS[::10]:
             world.submit(text, text, look=False)
             world.jobs[text] = replace(world.jobs[text], state=JobState.RUNNING)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from tests.service.web_world import fill
+from tests.browser.conftest import Visit
+from tests.service.web_world import Site, fill
 
 pytestmark = pytest.mark.browser
 
 
-def test_a_verdict_is_corrected_shown_and_the_word_taken_back(open_site):
+def test_a_verdict_is_corrected_shown_and_the_word_taken_back(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill)
     page, learner = visit.page, place.world.learner
     visit.go("/jobs/101")
@@ -36,7 +39,7 @@ def test_a_verdict_is_corrected_shown_and_the_word_taken_back(open_site):
     assert visit.hits() == []
 
 
-def test_a_round_is_held_and_rolled_back(open_site):
+def test_a_round_is_held_and_rolled_back(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     _, visit = open_site(fill)
     page = visit.page
     visit.go("/jobs/101")
@@ -52,7 +55,7 @@ def test_a_round_is_held_and_rolled_back(open_site):
     assert visit.hits() == []
 
 
-def test_a_viewer_speaks_of_his_own_jobs_and_teaches_nothing(open_site):
+def test_a_viewer_speaks_of_his_own_jobs_and_teaches_nothing(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     _, visit = open_site(fill, token="mira")
     page = visit.page
     visit.go("/jobs/101")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.service.access.auth import Identity, Role
 from perdure.service.store.journal import ActionState
-from perdure.service.web.pages.navigation import NAVIGATION
-from tests.service.web_world import CLUSTER, SHAPE, fill
+from perdure.service.web.pages.navigation import NAVIGATION, NavigationEntry
+from tests.browser.conftest import Visit
+from tests.service.web_world import CLUSTER, SHAPE, Site, World, fill
 
 pytestmark = pytest.mark.browser
 
@@ -53,13 +56,13 @@ NAMELESS = """() => [...document.querySelectorAll("button, a, input:not([type=hi
   .map((one) => one.outerHTML)"""
 
 
-def test_a_wrong_token_is_told_and_the_right_one_opens(open_site):
+def test_a_wrong_token_is_told_and_the_right_one_opens(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill, token="")
     visit.go("/nodes")
     assert "/login" in visit.page.url
     visit.page.fill("input[name=token]", "pdr_wrong")
     visit.page.click("button[type=submit]")
-    assert "not one of this service's tokens" in visit.page.text_content("[role=alert]")
+    assert "not one of this service's tokens" in (visit.page.text_content("[role=alert]") or "")
     visit.page.fill("input[name=token]", place.operator)
     visit.page.press("input[name=token]", "Enter")
     visit.page.wait_for_selector("#live")
@@ -68,14 +71,14 @@ def test_a_wrong_token_is_told_and_the_right_one_opens(open_site):
     assert visit.hits() == []
 
 
-def test_the_printed_link_opens_the_door_and_leaves_the_address(open_site):
+def test_the_printed_link_opens_the_door_and_leaves_the_address(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill, token="")
     visit.go(f"/?code={place.tokens.login_code(Identity('root', Role.OPERATOR))}")
     visit.page.wait_for_selector("#live")
     assert visit.page.url == f"{visit.url}/"
 
 
-def test_one_gets_everywhere_by_links(open_site):
+def test_one_gets_everywhere_by_links(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     _, visit = open_site(fill)
     page = visit.page
     for name, heading in (("Jobs", "Jobs"), ("Nodes", "Nodes"), ("Actions", "Actions"), ("Now", "Now")):
@@ -91,7 +94,7 @@ def test_one_gets_everywhere_by_links(open_site):
     assert visit.hits() == []
 
 
-def test_the_theme_is_chosen_and_kept(open_site):
+def test_the_theme_is_chosen_and_kept(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     _, visit = open_site(fill, color_scheme="dark")
     page = visit.page
     background = "getComputedStyle(document.body).backgroundColor"
@@ -106,7 +109,7 @@ def test_the_theme_is_chosen_and_kept(open_site):
     assert page.evaluate(background) == dark
 
 
-def test_what_happens_appears_without_loading_anew(open_site):
+def test_what_happens_appears_without_loading_anew(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill)
     page = visit.page
     page.evaluate("window.__same = true")
@@ -115,7 +118,7 @@ def test_what_happens_appears_without_loading_anew(open_site):
     assert page.evaluate("window.__same")
 
 
-def test_focus_scroll_and_typing_survive_an_update(open_site):
+def test_focus_scroll_and_typing_survive_an_update(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill, viewport={"width": 900, "height": 300})
     page = visit.page
     page.focus(".feed .job-link >> nth=2")
@@ -134,7 +137,7 @@ def test_focus_scroll_and_typing_survive_an_update(open_site):
     assert page.evaluate("document.activeElement.value") == "newc"
 
 
-def test_holding_and_releasing_a_job(open_site):
+def test_holding_and_releasing_a_job(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill)
     page = visit.page
     visit.go("/jobs/107")
@@ -146,7 +149,7 @@ def test_holding_and_releasing_a_job(open_site):
     assert visit.hits() == []
 
 
-def test_cancelling_asks_first_and_takes_the_reason(open_site):
+def test_cancelling_asks_first_and_takes_the_reason(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill)
     page = visit.page
     visit.go("/jobs/104")
@@ -161,7 +164,7 @@ def test_cancelling_asks_first_and_takes_the_reason(open_site):
     assert (row.action.kind, row.reason) == ("cancel", "wrong data set")
 
 
-def test_an_action_is_held_back_and_a_finished_one_undone(open_site):
+def test_an_action_is_held_back_and_a_finished_one_undone(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill)
     world, page = place.world, visit.page
     for row in world.journal.planned():
@@ -179,23 +182,27 @@ def test_an_action_is_held_back_and_a_finished_one_undone(open_site):
     assert [row.action.kind for row in world.journal.planned()] == ["undrain"]
 
 
-def test_the_kill_switch_is_confirmed_and_seen_everywhere(open_site):
+def test_the_kill_switch_is_confirmed_and_seen_everywhere(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill)
     page = visit.page
+
+    def is_stopped() -> bool:
+        return place.commands.stopped
+
     visit.go("/actions")
     page.click("button:has-text('Kill switch')")
-    assert not place.commands.stopped
+    assert not is_stopped()
     page.click("dialog button:has-text('Yes')")
     page.wait_for_selector(".banner:has-text('The kill switch is on')")
-    assert place.commands.stopped
+    assert is_stopped()
     visit.go("/")
     page.click(".banner button")
     page.click("dialog button:has-text('Yes')")
     page.wait_for_selector(".banner", state="detached")
-    assert not place.commands.stopped
+    assert not is_stopped()
 
 
-def test_draining_a_node_and_breaking_one(open_site):
+def test_draining_a_node_and_breaking_one(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill)
     page = visit.page
     visit.go("/nodes")
@@ -212,12 +219,12 @@ def test_draining_a_node_and_breaking_one(open_site):
     assert place.commands.faults == [("gpu01", "freeze")]
 
 
-def test_a_refusal_is_told_in_words(open_site):
+def test_a_refusal_is_told_in_words(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill)
     page = visit.page
     visit.go("/nodes")
 
-    def too_late(route):
+    def too_late(route: Any) -> None:
         """Only between the click and its answer: the page would soon take the button away."""
         place.commands.backend = "slurm"
         route.continue_()
@@ -228,7 +235,7 @@ def test_a_refusal_is_told_in_words(open_site):
     page.wait_for_selector(".toast-bad:has-text('only the embedded cluster')")
 
 
-def test_a_service_that_does_not_answer_is_told_until_it_does(open_site):
+def test_a_service_that_does_not_answer_is_told_until_it_does(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     _, visit = open_site(fill)
     page = visit.page
     page.route("**/*", lambda route: route.abort())
@@ -240,7 +247,7 @@ def test_a_service_that_does_not_answer_is_told_until_it_does(open_site):
     page.wait_for_selector(".lost", state="hidden")
 
 
-def test_a_log_opens_at_its_cause_and_changes_with_the_attempt(open_site):
+def test_a_log_opens_at_its_cause_and_changes_with_the_attempt(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     _, visit = open_site(fill)
     page = visit.page
     visit.go("/jobs/102")
@@ -251,8 +258,8 @@ def test_a_log_opens_at_its_cause_and_changes_with_the_attempt(open_site):
     assert page.get_attribute("button:has-text('Attempt 2')", "aria-pressed") == "true"
 
 
-def test_a_long_log_opens_at_the_line_that_names_the_cause(open_site):
-    def long(world):
+def test_a_long_log_opens_at_the_line_that_names_the_cause(open_site: Callable[..., tuple[Site, Visit]]) -> None:
+    def long(world: World) -> None:
         world.submit("1", "noisy", "mira")
         world.start("1", "gpu01")
         world.end("1", SHAPE + b"".join(b"cleaning up %d\n" % number for number in range(3000)))
@@ -269,12 +276,15 @@ def test_a_long_log_opens_at_the_line_that_names_the_cause(open_site):
 
 
 @pytest.mark.parametrize("entry", NAVIGATION, ids=lambda entry: entry.name)
-def test_on_a_phone_every_page_is_reachable_and_the_current_one_visible(open_site, entry):
+def test_on_a_phone_every_page_is_reachable_and_the_current_one_visible(
+    open_site: Callable[..., tuple[Site, Visit]], entry: NavigationEntry
+) -> None:
     _, visit = open_site(viewport={"width": 390, "height": 800})
     visit.go(entry.path)
     assert visit.page.locator(".nav a").count() == len(NAVIGATION)
     for link in visit.page.locator(".nav a").all():
         box = link.bounding_box()
+        assert box is not None
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 390
         assert box["y"] + box["height"] <= 800
@@ -283,17 +293,20 @@ def test_on_a_phone_every_page_is_reachable_and_the_current_one_visible(open_sit
 
 @pytest.mark.parametrize("path", ["/jobs", "/actions", "/exceptions"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_every_filter_lies_on_the_screen(open_site, width, path):
+def test_every_filter_lies_on_the_screen(open_site: Callable[..., tuple[Site, Visit]], width: int, path: str) -> None:
     _, visit = open_site(viewport={"width": width, "height": 900})
     visit.go(path)
     visit.page.click("summary:has-text('Filter')")
     for field in visit.page.locator("#filter-box :is(input, select, button, a)").all():
         box = field.bounding_box()
+        assert box is not None
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width
 
 
-def test_a_table_is_sorted_narrowed_and_taken_along_without_scripts(open_site):
+def test_a_table_is_sorted_narrowed_and_taken_along_without_scripts(
+    open_site: Callable[..., tuple[Site, Visit]],
+) -> None:
     _, visit = open_site(fill, java_script_enabled=False)
     page = visit.page
     visit.go("/jobs")
@@ -312,7 +325,9 @@ def test_a_table_is_sorted_narrowed_and_taken_along_without_scripts(open_site):
     assert Path(saved.value.path()).read_text().count("\n") == 3
 
 
-def test_filters_stay_open_and_filled_in_while_the_page_stays_current(open_site):
+def test_filters_stay_open_and_filled_in_while_the_page_stays_current(
+    open_site: Callable[..., tuple[Site, Visit]],
+) -> None:
     place, visit = open_site(fill)
     page = visit.page
     visit.go("/jobs")
@@ -327,7 +342,7 @@ def test_filters_stay_open_and_filled_in_while_the_page_stays_current(open_site)
     assert visit.hits() == []
 
 
-def test_no_card_of_a_job_is_mostly_empty(open_site):
+def test_no_card_of_a_job_is_mostly_empty(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     _, visit = open_site(fill, viewport={"width": 1400, "height": 900})
     visit.go("/jobs/101")
     for name in ("why", "decision", "chain"):
@@ -338,7 +353,7 @@ def test_no_card_of_a_job_is_mostly_empty(open_site):
         assert room < 30, name
 
 
-def test_a_chart_is_drawn_and_follows(open_site):
+def test_a_chart_is_drawn_and_follows(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     _, visit = open_site(fill)
     visit.page.wait_for_selector("#hours-chart canvas")
     drawn = (
@@ -351,7 +366,9 @@ def test_a_chart_is_drawn_and_follows(open_site):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_can_be_read_and_every_control_has_a_name(open_site, scheme):
+def test_every_text_can_be_read_and_every_control_has_a_name(
+    open_site: Callable[..., tuple[Site, Visit]], scheme: str
+) -> None:
     place, visit = open_site(fill, color_scheme=scheme)
     place.commands.armed = False
     place.world.unseen = {"accounting": "slurmdbd does not answer"}
@@ -364,8 +381,8 @@ def test_every_text_can_be_read_and_every_control_has_a_name(open_site, scheme):
 
 
 @pytest.mark.parametrize("width", [390, 768, 1440])
-def test_nothing_is_wider_than_the_screen(open_site, width):
-    def long(world):
+def test_nothing_is_wider_than_the_screen(open_site: Callable[..., tuple[Site, Visit]], width: int) -> None:
+    def long(world: World) -> None:
         fill(world)
         world.submit("x" * 120, "y" * 300, "z" * 200, 4)
         world.start("x" * 120, "gpu01")
@@ -399,7 +416,9 @@ BROKEN_WORDS = """() => [...document.querySelectorAll('td[data-label="Cause"]')]
 
 
 @pytest.mark.parametrize("width", [640, 900, 1000, 1280])
-def test_no_table_is_cut_off_and_no_cause_broken_within_a_word(open_site, width):
+def test_no_table_is_cut_off_and_no_cause_broken_within_a_word(
+    open_site: Callable[..., tuple[Site, Visit]], width: int
+) -> None:
     _, visit = open_site(fill)
     visit.page.set_viewport_size({"width": width, "height": 800})
     for path in ("/jobs", "/exceptions", "/actions", "/nodes/gpu01", "/nodes/gpu02"):
@@ -408,17 +427,17 @@ def test_no_table_is_cut_off_and_no_cause_broken_within_a_word(open_site, width)
         assert visit.page.evaluate(BROKEN_WORDS) == [], path
 
 
-def test_motion_is_left_out_for_those_who_ask(open_site):
+def test_motion_is_left_out_for_those_who_ask(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     _, visit = open_site(fill, reduced_motion="reduce")
     moving = "[...document.querySelectorAll('*')].filter((e) => parseFloat(getComputedStyle(e).transitionDuration) > 0)"
     assert visit.page.evaluate(f"{moving}.length") == 0
 
 
-def test_pages_work_without_scripts(open_site):
+def test_pages_work_without_scripts(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill, java_script_enabled=False)
     visit.go("/jobs/107")
     visit.page.click(".deeds button:has-text('Hold')")
     visit.page.wait_for_selector("#acts")
     assert visit.page.url == f"{visit.url}/jobs/107"
     assert [row.action.kind for row in place.world.journal.planned() if row.by == "root"] == ["hold"]
-    assert CLUSTER in visit.page.text_content(".where")
+    assert CLUSTER in (visit.page.text_content(".where") or "")

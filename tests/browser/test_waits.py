@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
+from perdure.service.waits.promise_store import PromiseStore
 from perdure.waits.calibration import Promise
 from perdure.waits.forecast import LEVELS
+from tests.browser.conftest import Visit
 from tests.browser.test_accessibility import SPREAD, found_on
 from tests.service.waits_world import watched
+from tests.service.web_world import Site, World
 
 pytestmark = pytest.mark.browser
 
 
-def fill(world) -> None:
+def fill(world: World) -> None:
     world.submit("11")
 
 
-def kept(world, store) -> None:
+def kept(world: World, store: PromiseStore) -> None:
     """Thirty jobs were promised a start within an hour, and started one after the other."""
     waits = tuple(3600.0 * level for level in LEVELS)
     jobs = [str(number) for number in range(200, 230)]
@@ -30,7 +36,9 @@ def kept(world, store) -> None:
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_waiting_jobs_have_bars_and_nothing_overflows(open_site, tmp_path, width, scheme):
+def test_waiting_jobs_have_bars_and_nothing_overflows(
+    open_site: Callable[..., tuple[Site, Visit]], tmp_path: Path, width: int, scheme: str
+) -> None:
     place, visit = open_site(fill, viewport={"width": width, "height": 900}, color_scheme=scheme)
     watch = watched(place, tmp_path)
     kept(place.world, watch._store)

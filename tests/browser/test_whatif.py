@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,13 +14,18 @@ from perdure.service.access.auth import Identity, Role
 from perdure.service.runtime import at_work
 from perdure.service.store.codec import clean
 from perdure.service.whatif.comparison import Progress, Stage, Trouble
+from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.whatif.question import ComparisonQuestion
+from tests.browser.conftest import Visit
 from tests.browser.hostile import hostile
 from tests.browser.test_hostile_text import FOREIGN, OWN_TAGS, plain, swap, texts
 from tests.browser.test_pages_in_use import CONTRAST, NAMELESS
 from tests.copying import replace
-from tests.service.web_world import fill
+from tests.service.web_world import Site, fill
 from tests.service.whatif_world import PATIENCE_S, answered
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, FilePayload
 
 pytestmark = pytest.mark.browser
 
@@ -39,20 +47,22 @@ def trace() -> str:
     return "\n".join(["job_id,submit_s,gpus,duration_s,user,vc", *rows, ""])
 
 
-def hurried(place):
+def hurried(place: Site) -> AbstractContextManager[ComparisonQueue]:
     """The bench at work, standing back behind nobody: others are waiting for this test."""
     place.queue.settings = replace(place.queue.settings, nice=0)
     return at_work(place.queue)
 
 
-def test_a_trace_is_sent_compared_looked_at_and_downloaded(open_site, chromium, tmp_path):
+def test_a_trace_is_sent_compared_looked_at_and_downloaded(
+    open_site: Callable[..., tuple[Site, Visit]], chromium: Browser, tmp_path: Path
+) -> None:
     name = "<img src=x onerror=alert(1)>.csv"
     place, visit = open_site(fill, token="mira")
     page = visit.page
     with hurried(place):
         page.click(".nav a:has-text('What if')")
         page.click("text=A trace of yours")
-        given = {"name": name, "mimeType": "text/csv", "buffer": trace().encode()}
+        given: FilePayload = {"name": name, "mimeType": "text/csv", "buffer": trace().encode()}
         page.set_input_files("input[data-sent-as=upload]", given)
         page.uncheck("input[value=las-2d]")
         page.check("input[value=never]")
@@ -61,7 +71,7 @@ def test_a_trace_is_sent_compared_looked_at_and_downloaded(open_site, chromium, 
         page.wait_for_url("**/whatif/*")
         page.wait_for_selector(".table-figures", timeout=1000 * PATIENCE_S)
     assert texts(page, ".table-figures .act") == ["FIFO", "FIFO", "SRTF", "SRTF"]
-    assert "60 of " + name in page.text_content(".facts")
+    assert "60 of " + name in (page.text_content(".facts") or "")
     page.wait_for_selector(".only-light >> nth=0")
     loaded = "[...document.querySelectorAll('.only-light')].every((img) => img.naturalWidth === 880)"
     page.evaluate("document.querySelectorAll('img').forEach((img) => (img.loading = 'eager'))")
@@ -80,7 +90,7 @@ def test_a_trace_is_sent_compared_looked_at_and_downloaded(open_site, chromium, 
     assert_report_runs_nothing(chromium, report)
 
 
-def assert_report_runs_nothing(chromium, report):
+def assert_report_runs_nothing(chromium: Browser, report: Path) -> None:
     """As somebody sees it who gets the file by mail."""
     with chromium.new_context() as context:
         page = context.new_page()
@@ -94,11 +104,11 @@ def assert_report_runs_nothing(chromium, report):
         assert troubles == []
 
 
-def test_the_sites_own_history_is_compared(open_site):
+def test_the_sites_own_history_is_compared(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill)
     page = visit.page
     visit.go("/whatif")
-    assert "4 jobs with GPUs that are over" in page.text_content(".ask")
+    assert "4 jobs with GPUs that are over" in (page.text_content(".ask") or "")
     assert page.input_value("input[name=cluster]") == "6x8"
     with hurried(place):
         page.click("button:has-text('Compare')")
@@ -110,7 +120,7 @@ def test_the_sites_own_history_is_compared(open_site):
     assert visit.hits() == []
 
 
-def test_one_that_waits_is_cancelled_and_removed(open_site):
+def test_one_that_waits_is_cancelled_and_removed(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill)
     page = visit.page
     visit.go("/whatif")
@@ -125,7 +135,9 @@ def test_one_that_waits_is_cancelled_and_removed(open_site):
     assert visit.hits() == []
 
 
-def test_a_refusal_leaves_the_form_as_it_was_and_a_file_is_sent_once(open_site):
+def test_a_refusal_leaves_the_form_as_it_was_and_a_file_is_sent_once(
+    open_site: Callable[..., tuple[Site, Visit]],
+) -> None:
     place, visit = open_site(fill)
     page = visit.page
     visit.go("/whatif")
@@ -145,14 +157,14 @@ def test_a_refusal_leaves_the_form_as_it_was_and_a_file_is_sent_once(open_site):
     page.evaluate("document.querySelectorAll('.toast').forEach((one) => one.remove())")
     visit.go("/whatif")
     page.click("text=A trace of yours")
-    large = {"name": "a.csv", "mimeType": "", "buffer": b"x" * 1024}
+    large: FilePayload = {"name": "a.csv", "mimeType": "", "buffer": b"x" * 1024}
     page.set_input_files("input[data-sent-as=upload]", large)
     page.evaluate("document.querySelector('[data-sent-as=upload]').dataset.mostMib = '0.0005'")
     page.click("button:has-text('Compare')")
     page.wait_for_selector(".toast-bad:has-text('larger than 0.0005 MiB')")
 
 
-def test_what_one_has_filled_in_outlives_an_update(open_site):
+def test_what_one_has_filled_in_outlives_an_update(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill)
     page = visit.page
     visit.go("/whatif")
@@ -166,7 +178,7 @@ def test_what_one_has_filled_in_outlives_an_update(open_site):
     assert page.input_value("input[name=load]") == "0.7"
 
 
-def test_pictures_follow_the_theme(open_site):
+def test_pictures_follow_the_theme(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill, color_scheme="dark")
     found = answered(place)
     visit.go(f"/whatif/{found.id}")
@@ -176,7 +188,7 @@ def test_pictures_follow_the_theme(open_site):
     assert (light.is_visible(), dark.is_visible()) == (True, False)
 
 
-def test_it_is_asked_without_scripts(open_site):
+def test_it_is_asked_without_scripts(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site(fill, java_script_enabled=False)
     visit.go("/whatif")
     visit.page.click("button:has-text('Compare')")
@@ -185,7 +197,7 @@ def test_it_is_asked_without_scripts(open_site):
     assert visit.page.url == f"{visit.url}/whatif/{found.id}"
 
 
-def every_stage(place):
+def every_stage(place: Site) -> list[str]:
     """One comparison in each stage, on long and hostile words; their paths."""
     long = "n" * 110
     done = answered(place, "mira", long, left_out={"r" * 300: 5}, notes=["w" * 300])
@@ -201,7 +213,9 @@ def every_stage(place):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_can_be_read_and_every_control_has_a_name(open_site, scheme):
+def test_every_text_can_be_read_and_every_control_has_a_name(
+    open_site: Callable[..., tuple[Site, Visit]], scheme: str
+) -> None:
     place, visit = open_site(fill, color_scheme=scheme)
     for path in every_stage(place):
         visit.go(path)
@@ -213,7 +227,7 @@ def test_every_text_can_be_read_and_every_control_has_a_name(open_site, scheme):
 
 
 @pytest.mark.parametrize("width", [390, 768, 1440])
-def test_nothing_is_wider_than_the_screen(open_site, width):
+def test_nothing_is_wider_than_the_screen(open_site: Callable[..., tuple[Site, Visit]], width: int) -> None:
     place, visit = open_site(fill, viewport={"width": width, "height": 800})
     for path in every_stage(place):
         visit.go(path)
@@ -223,7 +237,7 @@ def test_nothing_is_wider_than_the_screen(open_site, width):
         assert wide[0] <= wide[1], path
 
 
-def test_names_and_reasons_stay_text(open_site):
+def test_names_and_reasons_stay_text(open_site: Callable[..., tuple[Site, Visit]]) -> None:
     place, visit = open_site()
     page = visit.page
     notes = STRINGS[::3]
