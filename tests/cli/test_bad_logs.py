@@ -3,8 +3,12 @@
 import gzip
 import random
 import tarfile
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from tests.cli.conftest import Ran
 
 ROOT, LOST = "KeyError: 'labels'\n", "RuntimeError: Connection closed by peer [10.0.0.2]:3000\n"
 FRAMES = (
@@ -13,7 +17,7 @@ FRAMES = (
 NOTHING = "nothing that looks like a failure"
 
 
-def noise(size):
+def noise(size: int) -> bytes:
     return random.Random(7).randbytes(size)
 
 
@@ -35,7 +39,9 @@ def noise(size):
         "windows", "escapes", "bomb",
     ],
 )  # fmt: skip
-def test_where_nothing_tells_of_a_failure_the_verdict_is_unsure(perdure, home, log):
+def test_where_nothing_tells_of_a_failure_the_verdict_is_unsure(
+    perdure: Callable[..., Ran], home: Path, log: bytes
+) -> None:
     (home / "a.log").write_bytes(log)
     ran = perdure("why", "a.log", "--json")
     assert (ran.code, ran.err) == (3, "")
@@ -43,7 +49,7 @@ def test_where_nothing_tells_of_a_failure_the_verdict_is_unsure(perdure, home, l
 
 
 @pytest.mark.parametrize("log", [FRAMES * 100, b"Traceback (most recent call last):\n" + FRAMES * 100])
-def test_a_mere_stack_trace_names_no_cause(perdure, home, log):
+def test_a_mere_stack_trace_names_no_cause(perdure: Callable[..., Ran], home: Path, log: bytes) -> None:
     (home / "a.log").write_bytes(log)
     found = perdure("why", "a.log", "--json").json
     assert found["category"] == "unknown"
@@ -68,13 +74,15 @@ def test_a_mere_stack_trace_names_no_cause(perdure, home, log):
         (gzip.compress(b"step\n" * 500_000 + ROOT.encode()), "index"),
     ],
 )
-def test_a_failure_is_found_whatever_stands_around_it(perdure, home, log, category):
+def test_a_failure_is_found_whatever_stands_around_it(
+    perdure: Callable[..., Ran], home: Path, log: bytes, category: str
+) -> None:
     (home / "a.log").write_bytes(log)
     ran = perdure("why", "a.log", "--json")
     assert (ran.json["category"], ran.err) == (category, "")
 
 
-def test_forty_ranks_interleaved_name_the_one_that_broke(perdure, home):
+def test_forty_ranks_interleaved_name_the_one_that_broke(perdure: Callable[..., Ran], home: Path) -> None:
     rng = random.Random(7)
     steps = [f"[rank{rank}]: step {i} loss 0.31\n" for i in range(50) for rank in rng.sample(range(40), 40)]
     end = [f"[rank{rank}]: {LOST}" for rank in rng.sample([r for r in range(40) if r != 17], 39)]
@@ -82,7 +90,7 @@ def test_forty_ranks_interleaved_name_the_one_that_broke(perdure, home):
     assert "rank 17 broke first, then 39 others" in perdure("why", "a.log", "--json").json["summary"]
 
 
-def test_an_excerpt_of_anything_is_printed(perdure, home):
+def test_an_excerpt_of_anything_is_printed(perdure: Callable[..., Ran], home: Path) -> None:
     for i, log in enumerate((b"", noise(50_000), FRAMES, b"\x1b[31mred\r\n" * 10, "größe 日本\n".encode())):
         (home / f"{i}.log").write_bytes(log)
     ran = perdure("why", "--excerpt", *(f"{i}.log" for i in range(5)))
@@ -91,7 +99,7 @@ def test_an_excerpt_of_anything_is_printed(perdure, home):
     assert "\x1b" not in ran.out
 
 
-def test_the_log_of_a_good_run_clears_what_it_says_as_well(perdure, home):
+def test_the_log_of_a_good_run_clears_what_it_says_as_well(perdure: Callable[..., Ran], home: Path) -> None:
     (home / "good.log").write_text("ValueError: cache is cold\n" + "step 1\n" * 99)
     (home / "a.log").write_text("ValueError: cache is cold\nOSError: [Errno 98] Address already in use\n")
     assert [e["rule"] for e in perdure("why", "a.log", "--json", "--good", "good.log").json["evidence"]] == [
@@ -100,7 +108,7 @@ def test_the_log_of_a_good_run_clears_what_it_says_as_well(perdure, home):
     assert perdure("why", "a.log", "--good", "none.log").complaint.startswith("none.log: cannot be read")
 
 
-def test_of_several_logs_those_that_can_be_read_are_judged(perdure, home):
+def test_of_several_logs_those_that_can_be_read_are_judged(perdure: Callable[..., Ran], home: Path) -> None:
     (home / "a.log").write_text(ROOT)
     (home / "b.log").write_text("")
     (home / "c.log").write_text("OSError: [Errno 98] Address already in use\n")
@@ -114,7 +122,7 @@ def test_of_several_logs_those_that_can_be_read_are_judged(perdure, home):
     assert (ran.code, ran.json["id"]) == (2, "c.log")
 
 
-def test_a_tar_archive_is_not_one_log(perdure, home):
+def test_a_tar_archive_is_not_one_log(perdure: Callable[..., Ran], home: Path) -> None:
     (home / "a.log").write_text(ROOT)
     with tarfile.open(home / "a.tar", "w") as archive:
         archive.add(home / "a.log", "a.log")

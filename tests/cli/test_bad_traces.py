@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from tests.cli.conftest import Ran
 
 pytestmark = pytest.mark.usefixtures("says_nothing_of_compiling")
 
@@ -19,7 +23,7 @@ COLUMNS = "the row is cut off or has columns too many (Expected Number of Column
 SKIP = ", or pass --skip-bad to leave such rows out."
 
 
-def whatif(perdure, name, *words):
+def whatif(perdure: Callable[..., Ran], name: str, *words: str) -> Ran:
     return perdure("whatif", name, "--cluster", "1x8", "--policy", "fifo", "--json", *words)
 
 
@@ -46,7 +50,9 @@ def whatif(perdure, name, *words):
         (",1,2,5", "the job has no id", "Give every job an id of its own"),
     ],
 )  # fmt: skip
-def test_a_bad_row_is_one_line_or_left_out_and_counted(perdure, home, row, what, fix):
+def test_a_bad_row_is_one_line_or_left_out_and_counted(
+    perdure: Callable[..., Ran], home: Path, row: str, what: str, fix: str
+) -> None:
     (home / "jobs.csv").write_bytes((HEADER + GOOD + row + "\n").encode("utf-8", "surrogatepass"))
     ran = whatif(perdure, "jobs.csv")
     assert (ran.code, ran.out, ran.complaint) == (2, "", f"jobs.csv:3: {what}. {fix}{SKIP}")
@@ -80,7 +86,9 @@ def test_a_bad_row_is_one_line_or_left_out_and_counted(perdure, home, row, what,
         ("none.csv", None, "none.csv: No such file or directory. Name a trace file that you may read."),
     ],
 )  # fmt: skip
-def test_a_file_that_cannot_be_used_is_one_line_and_2(perdure, home, name, raw, complaint):
+def test_a_file_that_cannot_be_used_is_one_line_and_2(
+    perdure: Callable[..., Ran], home: Path, name: str, raw: bytes | None, complaint: str
+) -> None:
     if raw is not None:
         (home / name).write_bytes(raw)
     ran = whatif(perdure, name, "--skip-bad")
@@ -88,7 +96,9 @@ def test_a_file_that_cannot_be_used_is_one_line_and_2(perdure, home, name, raw, 
     assert ran.complaint.startswith(complaint)
 
 
-def test_a_json_list_that_is_cut_off_is_one_line_and_what_is_lost_is_told(perdure, home):
+def test_a_json_list_that_is_cut_off_is_one_line_and_what_is_lost_is_told(
+    perdure: Callable[..., Ran], home: Path
+) -> None:
     text = json.dumps([JOB, {**JOB, "jobid": "y"}, {**JOB, "jobid": "z"}], indent=1)
     (home / "log.json").write_text(text[: text.index('"y"')])
     assert whatif(perdure, "log.json").complaint == (
@@ -103,7 +113,7 @@ def test_a_json_list_that_is_cut_off_is_one_line_and_what_is_lost_is_told(perdur
     )
 
 
-def test_jobs_in_any_order_are_sorted(perdure, home):
+def test_jobs_in_any_order_are_sorted(perdure: Callable[..., Ran], home: Path) -> None:
     (home / "jobs.csv").write_text(HEADER + "late,10,8,5\nearly,0,8,5\n")
     assert whatif(perdure, "jobs.csv", "--jobs-out", "out.csv").err == ""
     assert (home / "out.csv").read_text().splitlines()[1:] == ["fifo,early,0,5,0,0", "fifo,late,10,15,0,0"]

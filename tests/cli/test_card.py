@@ -1,5 +1,8 @@
 """The card: the cause once, the line that shows it first, and what to do as commands to paste."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from perdure.cli.card import card
@@ -8,6 +11,7 @@ from perdure.retry.decide import Decision, DecisionKind
 from perdure.triage.evidence.rules import own_rules
 from perdure.triage.remedies import REMEDIES, remedy
 from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
+from tests.cli.conftest import Ran
 
 FRAMES = """Traceback (most recent call last):
   File "/home/mira/train.py", line 31, in main
@@ -20,12 +24,14 @@ SIZES = f"""{FRAMES}RuntimeError: Error(s) in loading state_dict for Net:
 """
 
 
-def told(perdure, home, log, *words):
+def told(perdure: Callable[..., Ran], home: Path, log: str, *words: str) -> Ran:
     (home / "a.log").write_text(log)
     return perdure("why", "a.log", *words)
 
 
-def test_the_root_line_comes_first_then_what_explains_it_then_the_users_code(perdure, home):
+def test_the_root_line_comes_first_then_what_explains_it_then_the_users_code(
+    perdure: Callable[..., Ran], home: Path
+) -> None:
     lines = told(perdure, home, SIZES).out.splitlines()
     assert lines[3].startswith("6  root     RuntimeError: Error(s) in loading state_dict for Net:")
     assert "size mismatch for fc.weight" in lines[4]
@@ -41,13 +47,15 @@ def test_the_root_line_comes_first_then_what_explains_it_then_the_users_code(per
         ("huggingface_hub.errors.GatedRepoError: 401 Client Error.\nCannot access gated repo\n", "Cannot access gated"),
     ],
 )
-def test_the_lines_that_explain_a_message_are_shown(perdure, home, message, explained):
+def test_the_lines_that_explain_a_message_are_shown(
+    perdure: Callable[..., Ran], home: Path, message: str, explained: str
+) -> None:
     evidence = told(perdure, home, message, "--json").json["evidence"]
     assert evidence[0]["role"] == "root"
     assert any(explained in line["text"] for line in evidence[1:])
 
 
-def test_what_follows_a_message_and_does_not_explain_it_is_left_out(perdure, home):
+def test_what_follows_a_message_and_does_not_explain_it_is_left_out(perdure: Callable[..., Ran], home: Path) -> None:
     evidence = told(perdure, home, SIZES + "step 12 loss 0.1\n  tail\n", "--json").json["evidence"]
     assert not any("step 12" in line["text"] or "tail" in line["text"] for line in evidence)
 
@@ -65,7 +73,9 @@ Current thread 0x00007f3ece443b80 (most recent call first):
 
 
 @pytest.mark.parametrize("end", ["", "srun: error: gpu019: task 0: Segmentation fault (core dumped)\n"])
-def test_after_a_crash_the_innermost_frame_of_the_thread_that_crashed_is_shown(perdure, home, end):
+def test_after_a_crash_the_innermost_frame_of_the_thread_that_crashed_is_shown(
+    perdure: Callable[..., Ran], home: Path, end: str
+) -> None:
     lines = told(perdure, home, f"step 1 loss 0.5\n{CRASHED}{end}").out.splitlines()
     assert [line.split(maxsplit=2)[1:] for line in lines if "train.py" in line] == [
         ["code", "/home/mira/train.py:4, in inner"]
@@ -73,12 +83,12 @@ def test_after_a_crash_the_innermost_frame_of_the_thread_that_crashed_is_shown(p
     assert not any("loader.py" in line for line in lines)
 
 
-def test_a_crash_in_libraries_alone_shows_no_frame(perdure, home):
+def test_a_crash_in_libraries_alone_shows_no_frame(perdure: Callable[..., Ran], home: Path) -> None:
     log = CRASHED.replace("/home/mira/train.py", "/opt/conda/lib/python3.11/runpy.py")
     assert not any(line["rule"] == "own-frame" for line in told(perdure, home, log, "--json").json["evidence"])
 
 
-def test_the_cause_is_said_once(perdure, home):
+def test_the_cause_is_said_once(perdure: Callable[..., Ran], home: Path) -> None:
     out = told(perdure, home, SIZES).out
     assert out.count("a checkpoint cannot be read or does not fit the model") == 1
 
@@ -100,26 +110,28 @@ def test_the_cause_is_said_once(perdure, home):
         ("cp: error writing '/tmp/x': No space left on device\n", "srun --nodelist=NODE df -h /tmp"),
     ],
 )
-def test_what_to_do_is_a_command_where_the_rule_knows_one(perdure, home, log, command):
+def test_what_to_do_is_a_command_where_the_rule_knows_one(
+    perdure: Callable[..., Ran], home: Path, log: str, command: str
+) -> None:
     (line,) = [line for line in told(perdure, home, log).out.splitlines() if line.startswith("RUN ")]
     assert line.split(maxsplit=1)[1] == command
 
 
-def broken_on(node):
+def broken_on(node: str) -> str:
     evidence = (Evidence(4, "RuntimeError: CUDA error: uncorrectable ECC error", CauseRole.ROOT, "gpu-ecc"),)
     found = Verdict(Label.TRANSIENT, 0.96, "gpu_hw", "a GPU failed", evidence, node=node)
     decision = Decision(DecisionKind.RETRY, f"a GPU failed: retry away from {SAME_NODE}, in 10 s", (SAME_NODE,))
     return "\n".join(card(Diagnosis("a.log", found, decision)))
 
 
-def test_a_node_that_is_known_is_named_in_the_command():
+def test_a_node_that_is_known_is_named_in_the_command() -> None:
     shown = broken_on("gpu019")
     assert "RUN    sbatch --exclude=gpu019 SCRIPT" in shown
     assert "away from gpu019, in 10 s" in shown
 
 
 @pytest.mark.parametrize(("job_id", "named"), [("64", "64"), ("64_2", "64_2"), ("", "JOBID"), ("7; rm -rf ~", "JOBID")])
-def test_a_job_that_is_known_is_named_in_the_command(job_id, named):
+def test_a_job_that_is_known_is_named_in_the_command(job_id: str, named: str) -> None:
     line = "slurmstepd: error: *** JOB 64 ON n1 CANCELLED AT 2026-11-25T20:00:00 DUE TO NODE FAILURE ***"
     evidence = (Evidence(1, line, CauseRole.ROOT, "slurm-node-failure"),)
     found = Verdict(Label.TRANSIENT, 0.96, "node_loss", "a node failed", evidence)
@@ -135,13 +147,13 @@ def test_a_job_that_is_known_is_named_in_the_command(job_id, named):
         (DecisionKind.STOP, "DO    Tell the operators."),
     ],
 )
-def test_no_retry_is_advised_after_a_stop(kind, told):
+def test_no_retry_is_advised_after_a_stop(kind: DecisionKind, told: str) -> None:
     found = Verdict(Label.UNSURE, 0.3, "gpu_hw", "a GPU failed", advice="Retry on another node; tell the operators.")
     assert told in "\n".join(card(Diagnosis("job 7", found, Decision(kind, "a GPU failed: it failed so before"))))
 
 
 @pytest.mark.parametrize("node", ["", "x; rm -rf ~", "$(id)", "-w", "a b", "a\nb", "n" * 64, "nö"])
-def test_what_a_log_calls_a_node_gets_into_no_command_unless_it_can_be_one(node):
+def test_what_a_log_calls_a_node_gets_into_no_command_unless_it_can_be_one(node: str) -> None:
     assert "sbatch" not in broken_on(node)
 
 
@@ -153,7 +165,9 @@ def test_what_a_log_calls_a_node_gets_into_no_command_unless_it_can_be_one(node)
         ("srun: error: Task launch for StepId=7.0 failed on node n3: Communication connection failure", "n3"),
     ],
 )
-def test_a_node_that_slurm_calls_lost_is_kept_out_of_the_next_attempt(perdure, home, line, named):
+def test_a_node_that_slurm_calls_lost_is_kept_out_of_the_next_attempt(
+    perdure: Callable[..., Ran], home: Path, line: str, named: str
+) -> None:
     cancelled = "slurmstepd: error: *** JOB 7 ON gpu001 CANCELLED AT 2025-01-02T03:04:05 DUE TO NODE FAILURE ***\n"
     before = cancelled if "Node failure" in line else ""
     out = told(perdure, home, f"step 1 loss 0.5\n{before}{line}\n").out
@@ -161,7 +175,7 @@ def test_a_node_that_slurm_calls_lost_is_kept_out_of_the_next_attempt(perdure, h
     assert line in out
 
 
-def test_the_node_that_cancels_a_job_is_not_the_lost_one(perdure, home):
+def test_the_node_that_cancels_a_job_is_not_the_lost_one(perdure: Callable[..., Ran], home: Path) -> None:
     line = "slurmstepd: error: *** JOB 7 ON gpu001 CANCELLED AT 2025-01-02T03:04:05 DUE TO NODE FAILURE ***\n"
     out = told(perdure, home, line).out
     assert "--exclude" not in out
@@ -169,7 +183,7 @@ def test_the_node_that_cancels_a_job_is_not_the_lost_one(perdure, home):
     assert "--exclude" not in told(perdure, home, "srun: error: Node failure on $(id)\n").out
 
 
-def test_every_remedy_is_of_a_rule_and_fits_a_line_of_it():
+def test_every_remedy_is_of_a_rule_and_fits_a_line_of_it() -> None:
     for each in REMEDIES:
         rule = own_rules().named(each.rule)
         assert rule is not None, each.rule
@@ -184,11 +198,11 @@ def test_every_remedy_is_of_a_rule_and_fits_a_line_of_it():
         ("OOM when allocating tensor with shape[64,3] and type float", ""),
     ],
 )
-def test_a_setting_of_pytorchs_is_given_to_programs_of_pytorch_alone(line, command):
+def test_a_setting_of_pytorchs_is_given_to_programs_of_pytorch_alone(line: str, command: str) -> None:
     assert (command in remedy("cuda-oom", line)) if command else not remedy("cuda-oom", line)
 
 
-def test_a_rule_says_its_commands(perdure):
+def test_a_rule_says_its_commands(perdure: Callable[..., Ran]) -> None:
     assert "Run: df -h OUTPUT_DIR" in perdure("rules", "disk-full").out
 
 
@@ -202,7 +216,9 @@ SAVED = (
 
 @pytest.mark.parametrize("torch", SAVED)
 @pytest.mark.parametrize("is_first", [True, False])
-def test_of_a_full_disk_the_root_is_the_line_that_says_so(perdure, home, torch, is_first):
+def test_of_a_full_disk_the_root_is_the_line_that_says_so(
+    perdure: Callable[..., Ran], home: Path, torch: str, is_first: bool
+) -> None:
     again = "\nDuring handling of the above exception, another exception occurred:\n\n"
     trace = "Traceback (most recent call last):\n"
     log = again.join(trace + line for line in ((FULL, torch) if is_first else (torch, FULL)))
@@ -212,7 +228,7 @@ def test_of_a_full_disk_the_root_is_the_line_that_says_so(perdure, home, torch, 
 
 
 @pytest.mark.parametrize("torch", SAVED)
-def test_without_such_a_line_the_failed_save_is_the_root(perdure, home, torch):
+def test_without_such_a_line_the_failed_save_is_the_root(perdure: Callable[..., Ran], home: Path, torch: str) -> None:
     out = told(perdure, home, torch).out
     assert f"1  root     {torch}" in out
     assert "PyTorch could not write all of a file" in out
@@ -226,7 +242,9 @@ def test_without_such_a_line_the_failed_save_is_the_root(perdure, home, torch):
         "/var/spool/slurmd/job7/slurm_script: line 4: 7 Segmentation fault      (core dumped) python train.py",
     ],
 )
-def test_a_crash_that_follows_from_nothing_in_its_log_is_the_root(perdure, home, line):
+def test_a_crash_that_follows_from_nothing_in_its_log_is_the_root(
+    perdure: Callable[..., Ran], home: Path, line: str
+) -> None:
     ran = told(perdure, home, f"step 1 loss 0.5\n{line}\n")
     assert f"2  root     {line}" in ran.out
     assert "cascade" not in ran.out
@@ -234,7 +252,7 @@ def test_a_crash_that_follows_from_nothing_in_its_log_is_the_root(perdure, home,
     assert shown["role"] == "root"
 
 
-def test_a_crash_after_its_cause_stays_a_consequence(perdure, home):
+def test_a_crash_after_its_cause_stays_a_consequence(perdure: Callable[..., Ran], home: Path) -> None:
     evidence = told(perdure, home, f"{FULL}Segmentation fault (core dumped)\n", "--json").json["evidence"]
     assert [line["role"] for line in evidence] == ["root", "cascade"]
 
@@ -244,14 +262,14 @@ DONE = "2026-11-20 02:06:15 Training complete. Saved final model to out/final.pt
 CRASH = "Fatal Python error: Aborted\nSegmentation fault (core dumped)\n"
 
 
-def test_a_log_that_just_stops_is_told_with_its_last_time(perdure, home):
+def test_a_log_that_just_stops_is_told_with_its_last_time(perdure: Callable[..., Ran], home: Path) -> None:
     ran = told(perdure, home, STEPS)
     assert "NOTE   the log just stops at 02:06:13, with 'step 102 loss 0.3'" in ran.out
     assert told(perdure, home, STEPS, "--json").json["ending"].startswith("the log just stops at 02:06:13")
     assert "the log just stops, with 'no time here'" in told(perdure, home, "no time here\n").out
 
 
-def test_a_log_that_ends_with_its_work_done_does_not_just_stop(perdure, home):
+def test_a_log_that_ends_with_its_work_done_does_not_just_stop(perdure: Callable[..., Ran], home: Path) -> None:
     ran = told(perdure, home, STEPS + DONE)
     assert "the log ends with its work done, and with no failure" in ran.out
     assert "DONE: nothing in this log looks like a failure" in ran.out
@@ -259,7 +277,7 @@ def test_a_log_that_ends_with_its_work_done_does_not_just_stop(perdure, home):
     assert ran.code == 0
 
 
-def test_what_a_script_is_told_of_work_that_was_done(perdure, home):
+def test_what_a_script_is_told_of_work_that_was_done(perdure: Callable[..., Ran], home: Path) -> None:
     told_of = told(perdure, home, STEPS + DONE, "--json")
     advice = {
         "action": "none",
@@ -279,19 +297,21 @@ GOES_ON = "wandb: Synced 5 files\nDone.\n"
 
 
 @pytest.mark.parametrize("log", [LIMITED + DONE, STEPS + LIMITED + DONE, STEPS + LIMITED + GOES_ON])
-def test_work_that_went_on_to_its_end_is_not_to_be_done_again(perdure, home, log):
+def test_work_that_went_on_to_its_end_is_not_to_be_done_again(
+    perdure: Callable[..., Ran], home: Path, log: str
+) -> None:
     """A tracker's error that the program got over: the log says that the job is done, and nobody that it failed."""
     told_of = told(perdure, home, log, "--json")
     assert (told_of.code, told_of.json["advice"]["action"]) == (0, "none")
     assert "DONE: what looks like a failure in this log came before its work was done" in told(perdure, home, log).out
 
 
-def test_a_failure_after_the_work_was_done_is_one(perdure, home):
+def test_a_failure_after_the_work_was_done_is_one(perdure: Callable[..., Ran], home: Path) -> None:
     assert told(perdure, home, STEPS + DONE + LIMITED, "--json").json["advice"]["action"] != "none"
     assert told(perdure, home, STEPS + SIZES + DONE, "--json").code == 1  # its own bug is told all the same
 
 
-def test_work_that_was_done_before_a_crash_is_said_to_be_done(perdure, home):
+def test_work_that_was_done_before_a_crash_is_said_to_be_done(perdure: Callable[..., Ran], home: Path) -> None:
     out = told(perdure, home, STEPS + DONE + CRASH).out
     assert "the work was done (line 3: 'Training complete. Saved final model to out/final.pt')" in out
     assert "it crashed while exiting" in out
@@ -308,11 +328,13 @@ def test_work_that_was_done_before_a_crash_is_said_to_be_done(perdure, home):
     ],
     ids=["no word of it", "steps follow", "not complete", "an epoch alone", "an error of its own"],
 )
-def test_a_crash_in_the_middle_of_the_work_is_not_called_one_while_exiting(perdure, home, log):
+def test_a_crash_in_the_middle_of_the_work_is_not_called_one_while_exiting(
+    perdure: Callable[..., Ran], home: Path, log: str
+) -> None:
     assert "the work was done" not in told(perdure, home, log).out
 
 
-def test_what_somebody_cancelled_is_headed_so(perdure, home):
+def test_what_somebody_cancelled_is_headed_so(perdure: Callable[..., Ran], home: Path) -> None:
     first = told(perdure, home, "slurmstepd: error: *** JOB 38 ON n3 CANCELLED AT 2026-11-22T16:43:28 ***\n").out
     assert first.startswith("a.log  CANCELLED: somebody ended it; its owner decides whether it runs again (p = ")
     assert "would fail again" not in first
@@ -323,7 +345,9 @@ NO_MODULE = "ModuleNotFoundError: No module named 'torch'\n"
 
 
 @pytest.mark.parametrize("command", ["conda", "mamba"])
-def test_a_module_that_is_missing_for_want_of_its_environment_is_blamed_on_that(perdure, home, command):
+def test_a_module_that_is_missing_for_want_of_its_environment_is_blamed_on_that(
+    perdure: Callable[..., Ran], home: Path, command: str
+) -> None:
     lines = told(perdure, home, f"{SCRIPT}{command}: command not found\n{NO_MODULE}").out.splitlines()
     assert lines[1] == "import: the Python environment is not there"
     assert lines[3].startswith(f"1  root     {SCRIPT}{command}: command not found")
@@ -331,12 +355,14 @@ def test_a_module_that_is_missing_for_want_of_its_environment_is_blamed_on_that(
 
 
 @pytest.mark.parametrize("end", [f"{NO_MODULE}{SCRIPT}conda: command not found\n", "SyntaxError: invalid syntax\n"])
-def test_a_missing_environment_explains_later_missing_modules_alone(perdure, home, end):
+def test_a_missing_environment_explains_later_missing_modules_alone(
+    perdure: Callable[..., Ran], home: Path, end: str
+) -> None:
     log = end if end.startswith("Mod") else f"{SCRIPT}conda: command not found\n{end}"
     assert "the Python environment is not there" not in told(perdure, home, log).out
 
 
-def test_the_advice_for_a_taken_port_fits_several_nodes(perdure, home):
+def test_the_advice_for_a_taken_port_fits_several_nodes(perdure: Callable[..., Ran], home: Path) -> None:
     line = "torch.distributed.DistNetworkError: port: 29500, EADDRINUSE, address already in use\n"
     out = told(perdure, home, line).out
     assert "localhost" not in out
@@ -345,7 +371,9 @@ def test_the_advice_for_a_taken_port_fits_several_nodes(perdure, home):
 
 
 @pytest.mark.parametrize(("width", "says"), [(80, True), (50, True), (30, False)])
-def test_without_colours_the_role_of_a_line_is_said_on_narrow_terminals_too(perdure, home, monkeypatch, width, says):
+def test_without_colours_the_role_of_a_line_is_said_on_narrow_terminals_too(
+    perdure: Callable[..., Ran], home: Path, monkeypatch: pytest.MonkeyPatch, width: int, says: bool
+) -> None:
     monkeypatch.setattr("perdure.cli.card.screen_width", lambda: width)
     lines = told(perdure, home, "ValueError: too few values\n").out.splitlines()
     (line,) = [line for line in lines if "ValueError" in line]
@@ -353,7 +381,9 @@ def test_without_colours_the_role_of_a_line_is_said_on_narrow_terminals_too(perd
     assert all(len(line) <= width for line in lines if not line.startswith("SEE"))
 
 
-def test_the_line_that_begins_a_traceback_is_no_evidence_beside_its_end(perdure, home):
+def test_the_line_that_begins_a_traceback_is_no_evidence_beside_its_end(
+    perdure: Callable[..., Ran], home: Path
+) -> None:
     evidence = told(perdure, home, SIZES, "--json").json["evidence"]
     assert not any(line["text"].startswith("Traceback") for line in evidence)
     assert any("train.py" in line["text"] for line in evidence)

@@ -1,8 +1,12 @@
 """What is meant where no command is named, and where one is named as an option, as it was before."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from perdure.cli.commands import ENTRIES
+from perdure.cli.default_command import DefaultCommand
 from perdure.cli.events import EventCommands
 from perdure.cli.main import main
 from perdure.cli.whatif import WhatIfCommands
@@ -43,18 +47,22 @@ from perdure.cli.why import WhyCommands
         (WhatIfCommands, "--study retry --seeds 2", "retry --seeds 2"),
     ],
 )
-def test_words_are_read_as_they_are_written_today(group, old, new, monkeypatch):
+def test_words_are_read_as_they_are_written_today(
+    group: type[DefaultCommand], old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read = []
     monkeypatch.setattr("typer.core.TyperGroup.parse_args", lambda _self, _ctx, args: read.extend(args))
     commands = {"why": "explain batch follow ranks report excerpt correct", "events": "list follow close replay"}
     commands["whatif"] = "compare again elastic"
     named = {WhyCommands: "why", EventCommands: "events", WhatIfCommands: "whatif"}.get(group, "")
-    group(commands=dict.fromkeys(commands.get(named, "suspects paths batch").split())).parse_args(None, old.split())
+    known: Any = dict.fromkeys(commands.get(named, "suspects paths batch").split())
+    nobody: Any = None
+    group(commands=known).parse_args(nobody, old.split())
     assert " ".join(read) == new
 
 
 @pytest.mark.parametrize("name", ["why", "who", "events", "whatif", "study"])
-def test_help_of_a_group_is_short_and_names_no_older_spelling(name, capsys):
+def test_help_of_a_group_is_short_and_names_no_older_spelling(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert ENTRIES[name].where.endswith(":app")
     assert main([name, "--help"]) == 0
     said = capsys.readouterr().out
@@ -63,7 +71,9 @@ def test_help_of_a_group_is_short_and_names_no_older_spelling(name, capsys):
     assert " tor " not in said or name == "study"
 
 
-def test_a_folder_that_has_the_name_of_a_command_is_read(tmp_path, monkeypatch, capsys):
+def test_a_folder_that_has_the_name_of_a_command_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ranks").mkdir()
     (tmp_path / "ranks" / "rank0.log").write_text("KeyError: 1\n")

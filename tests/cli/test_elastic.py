@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ JOBS = "name,time,application,num_replicas,batch_size\nnet-0,0,net,1,64\nnet-1,3
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Path:
     laid = ["app,cluster,local_bsz,placement,step_time,sync_time"]
     laid += [
         f"net,{kind},{batch},{digits},{batch * each + 0.001},0.0001"
@@ -32,12 +34,14 @@ def folder(tmp_path):
     return tmp_path
 
 
-def asked(folder, *further, trace="jobs.csv", cluster="1x4:t4 + 1x4:rtx", policy="sia"):
+def asked(
+    folder: Path, *further: str, trace: str = "jobs.csv", cluster: str = "1x4:t4 + 1x4:rtx", policy: str = "sia"
+) -> int:
     given = ["whatif", str(folder / trace), "--profiles", str(folder), "--cluster", cluster, "--policy", policy]
     return main([*given, *further])
 
 
-def test_figures(folder, capsys):
+def test_figures(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert asked(folder, "--json") == 0
     said = json.loads(capsys.readouterr().out)
     (run,) = said["runs"]
@@ -51,9 +55,11 @@ def test_figures(folder, capsys):
     assert "A restart of net is taken to last 30 s." in shown
 
 
-def test_what_a_solver_writes_does_not_spoil_the_answer(folder, capfd, monkeypatch):
+def test_what_a_solver_writes_does_not_spoil_the_answer(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
 
-    def talkative(*given):
+    def talkative(*given: Any) -> sia.Choice:
         os.write(1, b"a remark\n")
         return sia.choose(*given)
 
@@ -62,7 +68,9 @@ def test_what_a_solver_writes_does_not_spoil_the_answer(folder, capfd, monkeypat
     json.loads(capfd.readouterr().out)
 
 
-def test_rounds_in_which_the_solver_ran_out_of_time_are_counted(folder, capsys, monkeypatch):
+def test_rounds_in_which_the_solver_ran_out_of_time_are_counted(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sia, "_solve", lambda *_: (None, np.inf))
     assert asked(folder, "--json") == 0
     (run,) = json.loads(capsys.readouterr().out)["runs"]
@@ -73,7 +81,7 @@ def test_rounds_in_which_the_solver_ran_out_of_time_are_counted(folder, capsys, 
     assert f"sia: in {run['rounds_cut']} rounds the solver ran out of time, an unknown part from the best plan." in said
 
 
-def test_one_workload_of_several(folder, capsys):
+def test_one_workload_of_several(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     header, *rows = JOBS.splitlines()
     lines = [f"workload,{header}", *(f"{number},{row}" for number, row in enumerate(rows, 1))]
     (folder / "many.csv").write_text("\n".join(lines) + "\n")
@@ -93,7 +101,9 @@ def test_one_workload_of_several(folder, capsys):
         (("--retry", "oracle"), {}, "such traces do not say"),
     ],
 )
-def test_refusals(folder, capsys, further, changed, said):
+def test_refusals(
+    folder: Path, capsys: pytest.CaptureFixture[str], further: tuple[str, ...], changed: dict[str, Any], said: str
+) -> None:
     assert asked(folder, *further, **changed) == 2
     err = capsys.readouterr().err
     assert said in " ".join(err.split())
@@ -101,20 +111,22 @@ def test_refusals(folder, capsys, further, changed, said):
 
 
 @pytest.mark.parametrize(("retry", "passed"), [("recorded", 1.0), ("never", 0.5), ("always:1", 0.5), ("always:2", 1.0)])
-def test_failed_attempts_come_back_as_the_retry_policy_says(folder, capsys, retry, passed):
+def test_failed_attempts_come_back_as_the_retry_policy_says(
+    folder: Path, capsys: pytest.CaptureFixture[str], retry: str, passed: float
+) -> None:
     header, first, second = JOBS.splitlines()
     (folder / "failing.csv").write_text(f"{header},fails\n{first},0.5;0.1\n{second},\n")
     assert asked(folder, "--json", "--retry", retry, trace="failing.csv") == 0
     assert json.loads(capsys.readouterr().out)["runs"][0]["success_rate"] == passed
 
 
-def test_a_failure_beyond_the_work_is_refused(folder, capsys):
+def test_a_failure_beyond_the_work_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "failing.csv").write_text(JOBS.replace("batch_size", "batch_size,fails").replace(",64", ",64,1.5"))
     assert asked(folder, trace="failing.csv") == 2
     assert "no list of shares" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_folder_without_profiles(folder, capsys):
+def test_a_folder_without_profiles(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "scalability.csv").unlink()
     assert asked(folder) == 2
     assert "it has no scalability.parquet or .csv" in " ".join(capsys.readouterr().err.split())
@@ -124,7 +136,7 @@ STEPS = "ResNet-18 (batch size 64)\tpython3 main.py\tcifar10\t--num_steps\t1\t{s
 
 
 @pytest.fixture
-def rated(tmp_path):
+def rated(tmp_path: Path) -> Path:
     (tmp_path / "isolated.csv").write_text(
         "gpu,job,scale_factor,steps_per_s\nfast,ResNet-18 (batch size 64),1,4\nslow,ResNet-18 (batch size 64),1,1\n"
     )
@@ -133,7 +145,7 @@ def rated(tmp_path):
     return tmp_path
 
 
-def test_a_trace_in_steps_with_rates(rated, capsys):
+def test_a_trace_in_steps_with_rates(rated: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert asked(rated, "--json", trace="jobs.trace", cluster="1x1:fast + 1x1:slow", policy="gavel-las") == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["runs"][0]["jobs"], said["assumed_restarts"]) == (2, [])
@@ -148,13 +160,13 @@ def test_a_trace_in_steps_with_rates(rated, capsys):
         ("fast,ResNet-18 (batch size 64),1,4\n", "no steps on GPU type 'slow' were measured, only on fast"),
     ],
 )
-def test_rates_that_are_none(rated, capsys, rates, said):
+def test_rates_that_are_none(rated: Path, capsys: pytest.CaptureFixture[str], rates: str, said: str) -> None:
     (rated / "isolated.csv").write_text("gpu,job,scale_factor,steps_per_s\n" + rates)
     assert asked(rated, trace="jobs.trace", cluster="1x1:fast + 1x1:slow", policy="gavel-las") == 2
     assert said in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_trace_in_steps_needs_rates(folder, capsys):
+def test_a_trace_in_steps_needs_rates(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "jobs.trace").write_text(STEPS.format(steps=100, arrival=0))
     assert asked(folder, trace="jobs.trace") == 2
     assert "a trace in steps needs rates" in " ".join(capsys.readouterr().err.split())

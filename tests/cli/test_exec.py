@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.core import TyperGroup
@@ -13,7 +15,7 @@ from perdure.job import exit_report, files
 from perdure.job.options import options_of, read_words
 
 
-def run(tmp_path, *words, **variables):
+def run(tmp_path: Path, *words: str, **variables: Any) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PERDURE_JOB_ID": "7", "PERDURE_INCARNATION": "1", **variables}
     return subprocess.run(
         [sys.executable, "-m", "perdure", "exec", *words],
@@ -21,13 +23,13 @@ def run(tmp_path, *words, **variables):
     )  # fmt: skip
 
 
-def test_options_of_the_program_are_the_programs_with_and_without_dashes(tmp_path):
+def test_options_of_the_program_are_the_programs_with_and_without_dashes(tmp_path: Path) -> None:
     for dashes in ([], ["--"]):
         ran = run(tmp_path, *dashes, "sh", "-c", 'echo "$@"; exit 5', "sh", "--json", "-h")
         assert (ran.stdout, ran.returncode) == ("--json -h\n", 5)
 
 
-def test_outside_of_a_job_it_is_refused_in_one_line(tmp_path):
+def test_outside_of_a_job_it_is_refused_in_one_line(tmp_path: Path) -> None:
     ran = run(tmp_path, "--", "true", PERDURE_JOB_ID="", SLURM_JOB_ID="")
     assert ran.returncode == 2
     assert ran.stderr == "perdure: exec: neither PERDURE_JOB_ID nor SLURM_JOB_ID is set. Run it inside a job.\n"
@@ -41,12 +43,14 @@ def test_outside_of_a_job_it_is_refused_in_one_line(tmp_path):
         (["--framework", "x"], "'x' is not a framework. Name one of auto, torchrun, lightning, submitit, plain."),
     ],
 )
-def test_settings_that_cannot_be_used_are_refused_in_one_line(tmp_path, options, complaint):
+def test_settings_that_cannot_be_used_are_refused_in_one_line(
+    tmp_path: Path, options: list[str], complaint: str
+) -> None:
     ran = run(tmp_path, *options, "--", "true")
     assert (ran.returncode, ran.stderr) == (2, f"perdure: {options[0]}: {complaint}\n")
 
 
-def test_settings_reach_the_launcher(tmp_path):
+def test_settings_reach_the_launcher(tmp_path: Path) -> None:
     """Walltime is over already: the program is told at the first look, by the signal that was named."""
     code = "import signal, sys, time; signal.signal(signal.SIGUSR2, lambda *_: sys.exit(75)); time.sleep(60)"
     options = ["--signal-before", "60:USR2", "--hang-after", "0", "--framework", "plain"]
@@ -63,7 +67,7 @@ NOT_LOADED = {
 }  # fmt: skip
 
 
-def test_a_launcher_loads_little(tmp_path):
+def test_a_launcher_loads_little(tmp_path: Path) -> None:
     """Eight start at once on two cores: what each loads is waited for by all."""
     code = (
         "import sys; from perdure.cli.main import main; code = main(['exec', '--hang-after', '60', '--', 'true']);"
@@ -74,7 +78,7 @@ def test_a_launcher_loads_little(tmp_path):
     assert not NOT_LOADED & set(ran.stdout.split())
 
 
-def test_words_are_read_alike_with_and_without_the_command_line_library():
+def test_words_are_read_alike_with_and_without_the_command_line_library() -> None:
     """Whatever the short way does not take as plain is left to the library."""
     group = get_command(app)
     assert isinstance(group, TyperGroup)
@@ -94,5 +98,5 @@ def test_words_are_read_alike_with_and_without_the_command_line_library():
         ["--nonsense", "1", "x"],
     ],
 )  # fmt: skip
-def test_words_that_are_not_plain(words):
+def test_words_that_are_not_plain(words: list[str]) -> None:
     assert read_words(words) is None

@@ -7,12 +7,12 @@ from perdure.errors import MissingExtra
 from perdure.installation import install_command
 
 
-def test_what_is_there_is_enough(monkeypatch):
+def test_what_is_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(extras.EXTRAS, "sim", ("json",))
     extras.need("sim", "whatif")
 
 
-def test_what_is_missing_is_named_with_its_fix(monkeypatch):
+def test_what_is_missing_is_named_with_its_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(extras.EXTRAS, "sim", ("json", "no_such_module"))
     with pytest.raises(MissingExtra) as caught:
         extras.need("sim", "whatif")

@@ -10,10 +10,12 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -83,7 +85,7 @@ def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return count
 
 
-def test_all_processes_of_a_user_ask_slurm_once_a_minute_together(squeue):
+def test_all_processes_of_a_user_ask_slurm_once_a_minute_together(squeue: Path) -> None:
     one, two = Lookout(Tools(), os.getuid()), Lookout(Tools(), os.getuid())
     now = time.time()
     for second in range(0, int(LOOK_S), 5):
@@ -92,7 +94,7 @@ def test_all_processes_of_a_user_ask_slurm_once_a_minute_together(squeue):
     assert squeue.read_text() == "\n"
 
 
-def test_a_controller_that_does_not_answer_is_not_asked_more_often(squeue):
+def test_a_controller_that_does_not_answer_is_not_asked_more_often(squeue: Path) -> None:
     tool = squeue.parent / "bin" / "squeue"
     tool.write_text(f"#!/bin/sh\necho >>{squeue}\necho 'error' >&2\nexit 1\n")
     lookout = Lookout(Tools(), os.getuid())
@@ -101,14 +103,14 @@ def test_a_controller_that_does_not_answer_is_not_asked_more_often(squeue):
     assert squeue.read_text() == "\n"
 
 
-def test_chains_are_numbered_by_the_name_of_their_jobs(journal):
+def test_chains_are_numbered_by_the_name_of_their_jobs(journal: ChainJournal) -> None:
     kept = [journal.make(name) for name in ("train", "train", "a/b c")]
     assert [each.id for each in kept] == ["train-1", "train-2", "a-b-c-1"]
     with pytest.raises(NotFound, match="no such chain"):
         journal.find("../../etc")
 
 
-def test_a_second_chain_of_the_same_jobs_is_refused_while_the_first_runs(journal):
+def test_a_second_chain_of_the_same_jobs_is_refused_while_the_first_runs(journal: ChainJournal) -> None:
     kept = journal.make("train")
     (kept.path / "plan.json").write_text("{}")
     kept.write(JobChain(SPEC))
@@ -120,7 +122,7 @@ def test_a_second_chain_of_the_same_jobs_is_refused_while_the_first_runs(journal
     assert kept.folder.over.read_text() == "done"
 
 
-def test_chains_of_one_name_in_other_directories_are_told_apart_by_chdir(journal):
+def test_chains_of_one_name_in_other_directories_are_told_apart_by_chdir(journal: ChainJournal) -> None:
     kept = journal.make("train")
     plan = chain_journal.LinkPlan((("chdir", "run-1", ("--chdir", "run-1")),), 0, ("/bin/sh",))
     (kept.path / "plan.json").write_bytes(msgspec.json.encode(plan))
@@ -130,20 +132,22 @@ def test_chains_of_one_name_in_other_directories_are_told_apart_by_chdir(journal
         refuse_second(journal, "train", "/w/run-1")
 
 
-def test_of_two_that_begin_the_same_chain_at_once_one_is_refused(journal, tmp_path, monkeypatch):
+def test_of_two_that_begin_the_same_chain_at_once_one_is_refused(
+    journal: ChainJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = tmp_path / "train.sh"
     script.write_text("#!/bin/sh\n")
     told = []
     monkeypatch.setattr(keep_start, "_walltime_s", lambda *_: 1000.0)
 
-    def slowly(*words):
+    def slowly(*words: Any) -> None:
         time.sleep(0.3)
         refuse_second(*words)
         time.sleep(0.3)
 
     monkeypatch.setattr(keep_start, "refuse_second", slowly)
 
-    def begin():
+    def begin() -> None:
         try:
             keep_start.make_chain(KeepRequest([str(script)]), journal, Tools(), NOW)
         except InputError as err:
@@ -158,7 +162,7 @@ def test_of_two_that_begin_the_same_chain_at_once_one_is_refused(journal, tmp_pa
     assert [each.id for each in journal.chains()] == ["train-sh-1"]
 
 
-def test_one_process_drives_a_chain(journal):
+def test_one_process_drives_a_chain(journal: ChainJournal) -> None:
     kept = journal.make("train")
     with kept.held() as mine, kept.held() as others:
         assert (mine, others) == (True, False)
@@ -166,7 +170,7 @@ def test_one_process_drives_a_chain(journal):
         assert again
 
 
-def test_a_directory_that_others_may_write_to_is_refused(journal):
+def test_a_directory_that_others_may_write_to_is_refused(journal: ChainJournal) -> None:
     journal.make("train")
     journal.path.chmod(0o770)
     for ask in (journal.chains, lambda: journal.find("train-1"), lambda: journal.make("train")):
@@ -174,23 +178,25 @@ def test_a_directory_that_others_may_write_to_is_refused(journal):
             ask()
 
 
-def keeper_of(journal, told):
+def keeper_of(journal: ChainJournal, told: list[Any]) -> Keeper:
     """One that decides nothing, on a Slurm that does not answer."""
     silent = SimpleNamespace(look=lambda now: Look())
     return Keeper(journal, silent, Tools(), None, None, lambda id_, text: told.append((id_, text)), lambda now: False)  # type: ignore[arg-type]
 
 
-def kept_chain(journal, name="train"):
+def kept_chain(journal: ChainJournal, name: str = "train") -> chain_journal.KeptChain:
     kept = journal.make(name)
     kept.write(JobChain(replace(SPEC, id=kept.id), links=(Link(1, Phase.WAITING, job_id="1", submitted_s=NOW),)))
     return kept
 
 
-def test_a_chain_that_another_process_drives_costs_no_open_file(journal, monkeypatch):
+def test_a_chain_that_another_process_drives_costs_no_open_file(
+    journal: ChainJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own, others = kept_chain(journal, "own"), kept_chain(journal, "others")
     counts = []
 
-    def next_round(_):
+    def next_round(_: object) -> None:
         counts.append(len(os.listdir("/proc/self/fd")))
         if len(counts) == 5:
             raise KeyboardInterrupt
@@ -203,7 +209,9 @@ def test_a_chain_that_another_process_drives_costs_no_open_file(journal, monkeyp
         assert free
 
 
-def test_a_chain_that_cannot_be_read_keeps_no_other_from_going_on(journal, capsys, monkeypatch):
+def test_a_chain_that_cannot_be_read_keeps_no_other_from_going_on(
+    journal: ChainJournal, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken, good = kept_chain(journal, "broken"), kept_chain(journal, "good")
     (broken.path / "chain.json").write_text('{"edited": ')
     told = []
@@ -220,17 +228,17 @@ def test_a_chain_that_cannot_be_read_keeps_no_other_from_going_on(journal, capsy
     assert f"nobody keeps it: {broken.path}/chain.json: cannot be read" in told[0][1]
 
 
-def test_a_full_disk_is_said_once_and_tried_again(journal, monkeypatch):
+def test_a_full_disk_is_said_once_and_tried_again(journal: ChainJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     full, good = kept_chain(journal, "full"), kept_chain(journal, "good")
     rounds, driven = [], []
 
-    def drive(keeper, kept, chain):
+    def drive(keeper: Keeper, kept: chain_journal.KeptChain, chain: JobChain) -> bool:
         driven.append(kept.id)
         if kept.id == full.id:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return True
 
-    def next_round(_):
+    def next_round(_: object) -> None:
         rounds.append(0)
         if len(rounds) == 3:
             raise KeyboardInterrupt
@@ -245,11 +253,11 @@ def test_a_full_disk_is_said_once_and_tried_again(journal, monkeypatch):
 
 
 @pytest.fixture
-def disk(monkeypatch):
+def disk(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Whether states of chains can be written: `disk.is_full`."""
     disk = SimpleNamespace(is_full=False)
 
-    def write_if_there_is_room(path, data, mode):
+    def write_if_there_is_room(path: Path, data: bytes, mode: int) -> None:
         if disk.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         write_whole(path, data, mode)
@@ -265,18 +273,20 @@ class SmallSlurm:
     jobs: dict[str, LinkJob] = field(default_factory=dict)
     asked: int = 0
 
-    def submit(self, order, _):
+    def submit(self, order: Any, _: object) -> str:
         found = chain_link_of(next(each for each in order.options if each.startswith("--comment=")))
         job_id = str(len(self.jobs) + 1)
         self.jobs[job_id] = LinkJob(job_id, "PENDING", submit_s=time.time(), chain=found.chain, key=found.key)
         return job_id
 
-    def look(self, now):
+    def look(self, now: float) -> Look:
         self.asked += 1
         return Look(tuple(self.jobs.values()), now)
 
 
-def chain_on(slurm, journal, monkeypatch):
+def chain_on(
+    slurm: SmallSlurm, journal: ChainJournal, monkeypatch: pytest.MonkeyPatch
+) -> tuple[chain_journal.KeptChain, list[Any], Callable[[], Callable[[], None]]]:
     """A new chain of reactive links, and what keeps it, a new life each time it is called."""
     kept, told = journal.make("train"), []
     kept.write(JobChain(replace(SPEC, id=kept.id, walltime_s=1000.0, created_s=time.time())))
@@ -286,15 +296,18 @@ def chain_on(slurm, journal, monkeypatch):
     monkeypatch.setattr(keeper, "submit", slurm.submit)
     monkeypatch.setattr(keeper, "ended_job", lambda _, job_id, *__: slurm.jobs.get(job_id))
 
-    def life():
+    def life() -> Callable[[], None]:
         tell = lambda id_, text: told.append(text)  # noqa: E731
-        made = Keeper(journal, slurm, Tools(), Deciding(lambda *_: Outlook()), judge_link, tell, lambda now: False)
+        lookout: Any = slurm
+        made = Keeper(journal, lookout, Tools(), Deciding(lambda *_: Outlook()), judge_link, tell, lambda now: False)
         return lambda: made.keep(None, once=True)
 
     return kept, told, life
 
 
-def test_a_full_disk_stops_and_doubles_no_chain_and_it_is_written_once_there_is_room(journal, monkeypatch, disk):
+def test_a_full_disk_stops_and_doubles_no_chain_and_it_is_written_once_there_is_room(
+    journal: ChainJournal, monkeypatch: pytest.MonkeyPatch, disk: SimpleNamespace
+) -> None:
     slurm = SmallSlurm()
     kept, told, life = chain_on(slurm, journal, monkeypatch)
     keep = life()
@@ -320,7 +333,9 @@ def test_a_full_disk_stops_and_doubles_no_chain_and_it_is_written_once_there_is_
     assert "link 2, job 2, was not written down, and was found" in told
 
 
-def test_after_a_full_disk_nothing_is_submitted_by_an_older_look(journal, monkeypatch, disk):
+def test_after_a_full_disk_nothing_is_submitted_by_an_older_look(
+    journal: ChainJournal, monkeypatch: pytest.MonkeyPatch, disk: SimpleNamespace
+) -> None:
     slurm = SmallSlurm()
     kept, _, life = chain_on(slurm, journal, monkeypatch)
     kept.fall_behind()
@@ -331,7 +346,9 @@ def test_after_a_full_disk_nothing_is_submitted_by_an_older_look(journal, monkey
     assert kept.is_behind()
 
 
-def test_a_disk_that_takes_no_word_at_all_keeps_links_from_being_submitted(journal, monkeypatch, disk):
+def test_a_disk_that_takes_no_word_at_all_keeps_links_from_being_submitted(
+    journal: ChainJournal, monkeypatch: pytest.MonkeyPatch, disk: SimpleNamespace
+) -> None:
     """What is done could not be found again."""
     slurm = SmallSlurm()
     _, told, life = chain_on(slurm, journal, monkeypatch)
@@ -342,7 +359,9 @@ def test_a_disk_that_takes_no_word_at_all_keeps_links_from_being_submitted(journ
     assert "this is tried again" in told[0]
 
 
-def test_another_users_job_that_says_that_it_is_a_link_of_ours_is_none(journal, squeue, monkeypatch, disk):
+def test_another_users_job_that_says_that_it_is_a_link_of_ours_is_none(
+    journal: ChainJournal, squeue: Path, monkeypatch: pytest.MonkeyPatch, disk: SimpleNamespace
+) -> None:
     """Nor is one that takes the number of a link of ours, where a controller has lost its state."""
     slurm = SmallSlurm()
     kept, _, life = chain_on(slurm, journal, monkeypatch)
@@ -362,7 +381,7 @@ def test_another_users_job_that_says_that_it_is_a_link_of_ours_is_none(journal, 
     assert cancelled == []
 
 
-def test_a_link_is_written_down_before_it_is_submitted(journal, monkeypatch):
+def test_a_link_is_written_down_before_it_is_submitted(journal: ChainJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = journal.make("train")
     kept.write(JobChain(replace(SPEC, id=kept.id)))
     there = []
@@ -373,12 +392,14 @@ def test_a_link_is_written_down_before_it_is_submitted(journal, monkeypatch):
     assert kept.read().links[0].job_id == "7"
 
 
-def test_what_did_nothing_is_not_asked_of_slurm_each_second(journal, monkeypatch):
+def test_what_did_nothing_is_not_asked_of_slurm_each_second(
+    journal: ChainJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = kept_chain(journal)
     kept.write(replace(kept.read(), standing=ChainStanding.STOPPED, why="its user has stopped it"))
     cancelled, rounds = [], []
 
-    def next_round(_):
+    def next_round(_: object) -> None:
         rounds.append(0)
         if len(rounds) == 3:
             raise KeyboardInterrupt
@@ -390,7 +411,9 @@ def test_what_did_nothing_is_not_asked_of_slurm_each_second(journal, monkeypatch
     assert cancelled == ["1"]
 
 
-def test_what_was_just_tried_for_one_chain_is_tried_for_another(journal, monkeypatch):
+def test_what_was_just_tried_for_one_chain_is_tried_for_another(
+    journal: ChainJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of two that have come equally far the links bear the same numbers."""
     tried = []
     for name in ("one", "two"):
@@ -401,14 +424,16 @@ def test_what_was_just_tried_for_one_chain_is_tried_for_another(journal, monkeyp
     assert tried == ["1", "1"]
 
 
-def test_what_a_link_says_is_read_while_its_successors_wait(journal):
+def test_what_a_link_says_is_read_while_its_successors_wait(journal: ChainJournal) -> None:
     kept = kept_chain(journal)
     links = tuple(Link(number, Phase.WAITING, job_id=str(number)) for number in range(1, 6))
     seen = keeper_of(journal, [])._seen(kept, replace(kept.read(), links=links))
     assert sorted(seen.marks) == [3, 4, 5]
 
 
-def test_to_stop_a_chain_says_what_was_asked_of_whom(journal, monkeypatch, capsys):
+def test_to_stop_a_chain_says_what_was_asked_of_whom(
+    journal: ChainJournal, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     kept = kept_chain(journal)
     cancelled = []
     monkeypatch.setattr(keep_run.ChainJournal, "of", lambda *_: journal)  # type: ignore[attr-defined]
@@ -428,7 +453,9 @@ def test_to_stop_a_chain_says_what_was_asked_of_whom(journal, monkeypatch, capsy
 
 @pytest.mark.parametrize("asked", [*product((False, True), repeat=3)])
 @pytest.mark.parametrize("last", ["", "link 2, which waited, was cancelled by hand"])
-def test_whatever_was_asked_before_now_is_now(journal, monkeypatch, asked, last):
+def test_whatever_was_asked_before_now_is_now(
+    journal: ChainJournal, monkeypatch: pytest.MonkeyPatch, asked: tuple[bool, ...], last: str
+) -> None:
     """Each time another process asks, and whoever keeps the chain hears of it at its next look."""
     kept = kept_chain(journal)
     kept.write(replace(kept.read(), links=(RUNNING,), last=last))
@@ -443,14 +470,14 @@ def test_whatever_was_asked_before_now_is_now(journal, monkeypatch, asked, last)
         assert kept.read().last or is_now
 
 
-def test_what_cannot_be_written_is_said_in_a_line(journal, monkeypatch):
+def test_what_cannot_be_written_is_said_in_a_line(journal: ChainJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = kept_chain(journal)
     shutil.rmtree(kept.path)
     with pytest.raises(StateError, match="cannot be written"):
         kept.ask_stop(True)
 
 
-def test_what_cannot_be_read_is_said(journal):
+def test_what_cannot_be_read_is_said(journal: ChainJournal) -> None:
     kept = journal.make("train")
     (kept.path / "chain.json").write_text('{"spec": 1}')
     with pytest.raises(StateError, match="cannot be read"):
@@ -458,24 +485,26 @@ def test_what_cannot_be_read_is_said(journal):
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("done", (None, None)), ("10", (10, None)), ("+1h", (None, NOW + 3600))])
-def test_until_is_done_a_number_or_a_time(text, wanted):
+def test_until_is_done_a_number_or_a_time(text: str, wanted: tuple[int | None, float | None]) -> None:
     assert until_of(text, NOW) == wanted
 
 
 @pytest.mark.parametrize("text", ["0", "soon", "2001-01-01", "-1", "9999999"])
-def test_another_until_is_refused_in_a_line(text):
+def test_another_until_is_refused_in_a_line(text: str) -> None:
     with pytest.raises(InputError, match="--until") as told:
         until_of(text, NOW)
     assert "\n" not in str(told.value)
 
 
-def test_a_walltime_of_the_environment_that_is_none_is_refused_in_a_line(monkeypatch):
+def test_a_walltime_of_the_environment_that_is_none_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBATCH_TIMELIMIT", "foo")
     with pytest.raises(InputError, match="foo is not a time"):
         keep_start._walltime_s([], "train.sh", Tools())
 
 
-def test_slurm_is_asked_about_who_runs_this_whatever_the_environment_says(journal, squeue, monkeypatch):
+def test_slurm_is_asked_about_who_runs_this_whatever_the_environment_says(
+    journal: ChainJournal, squeue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("USER", "another")
     monkeypatch.setenv("LOGNAME", "another")
     tool = squeue.parent / "bin" / "squeue"
@@ -484,16 +513,16 @@ def test_slurm_is_asked_about_who_runs_this_whatever_the_environment_says(journa
     assert f"-u {os.getuid()} " in squeue.read_text()
 
 
-def test_a_decision_waits_for_no_forecast():
+def test_a_decision_waits_for_no_forecast() -> None:
     decision, said = Deciding(lambda chain, now: None)(JobChain(WAITS, (RUNNING,)), RUNNING, NOW + 20)
     assert (decision.submit, decision.again_at, said) == (False, NOW + 22, None)
 
 
-def test_the_default_planner_submits_by_the_forecast_and_the_reactive_one_asks_for_none():
-    def long(chain, now):
+def test_the_default_planner_submits_by_the_forecast_and_the_reactive_one_asks_for_none() -> None:
+    def long(chain: Any, now: float) -> Outlook:
         return Outlook(Forecast.of_samples([2000.0]))
 
-    def none(chain, now):
+    def none(chain: Any, now: float) -> None:
         raise AssertionError
 
     assert Deciding(long)(JobChain(WAITS, (RUNNING,)), RUNNING, NOW + 20)[0].submit
@@ -504,7 +533,7 @@ def test_the_default_planner_submits_by_the_forecast_and_the_reactive_one_asks_f
 @pytest.mark.parametrize(
     "name", ["forest", "boosted", "stopping", "dqn", "dqn-transformer", "gradient", "gradient-transformer"]
 )
-def test_a_planner_that_has_no_training_is_refused_in_a_line(name):
+def test_a_planner_that_has_no_training_is_refused_in_a_line(name: str) -> None:
     """It would submit each successor at the end."""
     with pytest.raises(ConfigError, match=f"study successors --planners {name} --save DIR") as told:
         checked_planner(name, None)
@@ -513,7 +542,7 @@ def test_a_planner_that_has_no_training_is_refused_in_a_line(name):
 
 
 @pytest.fixture
-def training(tmp_path):
+def training(tmp_path: Path) -> Path:
     """A file of optimal stopping for links of 1,000 s, which submits at once whatever it sees."""
     weight = np.full((len(stopping.PRICES), 5, len(stopping.AROUND_H) + 4), -1.0)
     planner = Stopping(StoppingWeights(200.0, weight))
@@ -522,7 +551,9 @@ def training(tmp_path):
     return path
 
 
-def test_a_trained_planner_decides_of_a_live_chain_and_is_copied_into_it(journal, training, monkeypatch, tmp_path):
+def test_a_trained_planner_decides_of_a_live_chain_and_is_copied_into_it(
+    journal: ChainJournal, training: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(keep_start, "_walltime_s", lambda *_: 1000.0)
     script = tmp_path / "train.sh"
     script.write_text("#!/bin/sh\ntrue\n")
@@ -550,14 +581,18 @@ def test_a_trained_planner_decides_of_a_live_chain_and_is_copied_into_it(journal
         ("stopping", 499.0, "trained for links of 16.7 min"),
     ],
 )
-def test_training_for_something_else_is_refused_in_a_line(training, name, walltime_s, says):
+def test_training_for_something_else_is_refused_in_a_line(
+    training: Path, name: str, walltime_s: float, says: str
+) -> None:
     with pytest.raises(InputError, match=says) as told:
         checked_planner(name, training)[1].check(walltime_s)
     assert "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize("data", [None, b"", b"PK\x03\x04 cut off"])
-def test_a_file_that_is_no_training_is_refused_in_a_line(tmp_path, capsys, data):
+def test_a_file_that_is_no_training_is_refused_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes | None
+) -> None:
     if data is not None:
         (tmp_path / "file").write_bytes(data)
     with pytest.raises(InputError, match="file: ") as told:
@@ -565,11 +600,11 @@ def test_a_file_that_is_no_training_is_refused_in_a_line(tmp_path, capsys, data)
     assert "\n" not in str(told.value)
 
 
-def test_planners_that_look_back_see_looks_an_hour_apart():
+def test_planners_that_look_back_see_looks_an_hour_apart() -> None:
     seen = []
     deciding = Deciding(lambda chain, now: Outlook(state=(now,)))
 
-    def decide(view):
+    def decide(view: Any) -> Decision:
         seen.append(view.queue)
         return Decision(False, NOW, "wait")
 
@@ -579,7 +614,7 @@ def test_planners_that_look_back_see_looks_an_hour_apart():
     assert [[(at - NOW) / 60 for (at,) in looks] for looks in seen] == [[0], [30], [0, 60], [0, 90], [0, 60, 120]]
 
 
-def test_a_look_at_the_live_queue_is_what_planners_have_learned():
+def test_a_look_at_the_live_queue_is_what_planners_have_learned() -> None:
     jobs = (
         QueuedJob("1", "a", JobState.RUNNING, ("gpu",), gpus=4, walltime_s=7e3, submit_s=NOW - 9e3, start_s=NOW - 3e3),
         QueuedJob("2", "b", JobState.PENDING, ("gpu", "cpu"), gpus=2, walltime_s=3600.0, submit_s=NOW - 1800, tasks=3),
@@ -598,12 +633,12 @@ def test_a_look_at_the_live_queue_is_what_planners_have_learned():
 
 
 @pytest.mark.parametrize("name", [None, "reactive", "average", "quantile", "rollout", "conformal"])
-def test_a_planner_that_needs_no_training_is_taken(name):
+def test_a_planner_that_needs_no_training_is_taken(name: str | None) -> None:
     assert checked_planner(name, None) == (name or "conformal", None)
 
 
 @pytest.mark.parametrize("name", ["rollout", "conformal"])
-def test_without_a_forecast_the_waits_of_like_jobs_decide(name):
+def test_without_a_forecast_the_waits_of_like_jobs_decide(name: str) -> None:
     chain = JobChain(replace(SPEC, planner=name), (RUNNING,))
     waits = Outlook(recent=(2000.0,) * 9)
     decision, said = Deciding(lambda chain, now: waits)(chain, RUNNING, NOW + 20)
@@ -613,8 +648,8 @@ def test_without_a_forecast_the_waits_of_like_jobs_decide(name):
     )
 
 
-def test_short_links_are_decided_about_often():
-    def short(chain, now):
+def test_short_links_are_decided_about_often() -> None:
+    def short(chain: Any, now: float) -> Outlook:
         return Outlook(Forecast.of_samples([1.0]))
 
     spec = replace(WAITS, walltime_s=120.0)
@@ -622,7 +657,7 @@ def test_short_links_are_decided_about_often():
     assert Deciding(short)(JobChain(spec, (link,)), link, NOW + 1)[0].again_at == NOW + 16
 
 
-def test_a_planner_sees_what_was_said_of_others_jobs_and_of_earlier_links():
+def test_a_planner_sees_what_was_said_of_others_jobs_and_of_earlier_links() -> None:
     before = Link(1, Phase.ENDED, submitted_s=NOW, started_s=NOW + 50, said=Forecast.of_samples([40.0]))
     others = ForecastOutcome(Forecast.of_samples([7.0]), 8.0, True)
     view = view_of(JobChain(SPEC, (before, RUNNING)), RUNNING, NOW + 100, Outlook(None, (7.0,), (others,)))
@@ -632,7 +667,9 @@ def test_a_planner_sees_what_was_said_of_others_jobs_and_of_earlier_links():
 
 
 @pytest.mark.parametrize(("prints", "wanted"), [('{"recent":[1.0]}', (1.0,)), ("nothing", ())])
-def test_an_outlook_is_made_beside_and_a_failed_one_is_empty(tmp_path, monkeypatch, prints, wanted):
+def test_an_outlook_is_made_beside_and_a_failed_one_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prints: str, wanted: tuple[float, ...]
+) -> None:
     started = keep_outlook._started
     monkeypatch.setattr(keep_outlook, "_started", lambda argv: started((sys.executable, "-c", f"print({prints!r})")))
     outlooks, chain = Outlooks(tmp_path), JobChain(SPEC)
@@ -644,11 +681,13 @@ def test_an_outlook_is_made_beside_and_a_failed_one_is_empty(tmp_path, monkeypat
     assert found.recent == wanted
 
 
-def found_out(monkeypatch, ends=lambda: 0, told=b"{}"):
+def found_out(
+    monkeypatch: pytest.MonkeyPatch, ends: Callable[[], int | None] = lambda: 0, told: bytes = b"{}"
+) -> list[str]:
     """Let outlooks be found out by processes that end when they are told to; returns those that were started."""
     started = []
 
-    def start(argv):
+    def start(argv: Any) -> SimpleNamespace:
         process = SimpleNamespace(stdout=io.BytesIO(told), poll=ends)
         started.append(Path(argv[-1]).name)
         return process
@@ -657,7 +696,9 @@ def found_out(monkeypatch, ends=lambda: 0, told=b"{}"):
     return started
 
 
-def test_few_outlooks_are_made_at_once_and_each_chain_has_its_turn(tmp_path, monkeypatch):
+def test_few_outlooks_are_made_at_once_and_each_chain_has_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ends = [None]
     started = found_out(monkeypatch, lambda: ends[0])
     outlooks, chains = Outlooks(tmp_path), [JobChain(replace(SPEC, id=f"c-{number}")) for number in range(6)]
@@ -670,7 +711,9 @@ def test_few_outlooks_are_made_at_once_and_each_chain_has_its_turn(tmp_path, mon
     assert sorted(started) == [f"c-{number}" for number in range(6)]
 
 
-def test_an_outlook_that_is_too_old_is_made_again_before_it_is_decided(tmp_path, monkeypatch):
+def test_an_outlook_that_is_too_old_is_made_again_before_it_is_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found_out(monkeypatch, told=b'{"recent":[1.0]}')
     outlooks, chain = Outlooks(tmp_path), JobChain(SPEC)
     assert outlooks(chain, NOW) is None
@@ -679,7 +722,9 @@ def test_an_outlook_that_is_too_old_is_made_again_before_it_is_decided(tmp_path,
     assert outlooks(chain, NOW + 3 * 3600 + 2).recent == (1.0,)
 
 
-def test_no_link_is_submitted_by_an_outlook_from_before_the_running_one_began(tmp_path, monkeypatch):
+def test_no_link_is_submitted_by_an_outlook_from_before_the_running_one_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started = found_out(monkeypatch, told=b'{"recent":[1.0]}')
     outlooks, chain = Outlooks(tmp_path), JobChain(SPEC, (RUNNING,))
     assert outlooks(chain, NOW + 11) is None
@@ -690,7 +735,7 @@ def test_no_link_is_submitted_by_an_outlook_from_before_the_running_one_began(tm
     assert outlooks(following, NOW + 75) is not None
 
 
-def test_a_forecast_that_could_not_be_made_is_tried_again_soon():
+def test_a_forecast_that_could_not_be_made_is_tried_again_soon() -> None:
     decision, _ = Deciding(lambda chain, now: Outlook())(
         JobChain(replace(WAITS, walltime_s=86_400.0), (RUNNING,)), replace(RUNNING, ends_s=NOW + 86_400), NOW + 20
     )
@@ -698,7 +743,7 @@ def test_a_forecast_that_could_not_be_made_is_tried_again_soon():
     assert decision.again_at <= NOW + 620
 
 
-def test_gaps_and_overlaps_are_told_link_by_link():
+def test_gaps_and_overlaps_are_told_link_by_link() -> None:
     first = Link(1, Phase.ENDED, submitted_s=NOW, started_s=NOW + 10, ended_s=NOW + 500,
                  marks=LinkMarks(LinkBegun("1", NOW + 10, NOW + 10)))  # fmt: skip
     over = Link(2, Phase.RUNNING, submitted_s=NOW + 300, started_s=NOW + 400,
@@ -720,7 +765,7 @@ def test_gaps_and_overlaps_are_told_link_by_link():
         (1, None, True, "its output cannot be found"),
     ],
 )  # fmt: skip
-def test_a_failure_is_judged_by_its_log(tmp_path, code, log, passes, says):
+def test_a_failure_is_judged_by_its_log(tmp_path: Path, code: int, log: str | None, passes: bool, says: str) -> None:
     path = tmp_path / "job.out"
     if log is not None:
         path.write_text(log)
@@ -731,7 +776,7 @@ def test_a_failure_is_judged_by_its_log(tmp_path, code, log, passes, says):
     assert says in found[1]
 
 
-def test_the_ids_of_chains_are_completed_without_asking_slurm(tmp_path, monkeypatch):
+def test_the_ids_of_chains_are_completed_without_asking_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_KEEP_DIR", str(tmp_path))
     assert completion_values.values("chain", None) == []
     for cluster, name in (("a", "train"), ("b", "serve")):
@@ -741,7 +786,9 @@ def test_the_ids_of_chains_are_completed_without_asking_slurm(tmp_path, monkeypa
     assert completion_values.values("chain", None) == ["train-1", "serve-1"]
 
 
-def test_a_round_goes_on_while_a_first_forecast_is_made_and_no_longer_than_it_may_take(tmp_path, monkeypatch):
+def test_a_round_goes_on_while_a_first_forecast_is_made_and_no_longer_than_it_may_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prints = '{"forecast": {"waits_s": [5.0]}, "recent": [7.0]}'
     started = keep_outlook._started
     monkeypatch.setattr(keep_outlook, "_started", lambda argv: started((sys.executable, "-c", f"print({prints!r})")))
@@ -762,13 +809,13 @@ def test_a_round_goes_on_while_a_first_forecast_is_made_and_no_longer_than_it_ma
     ("option", "given"),
     [("--until", {"until": "3"}), ("--planner", {"planner": "reactive"}), ("--overlap-cost", {"overlap_cost": 1.0})],
 )
-def test_terms_of_a_new_chain_are_refused_where_no_script_is_named(option, given):
+def test_terms_of_a_new_chain_are_refused_where_no_script_is_named(option: str, given: Mapping[str, Any]) -> None:
     nothing = keep_run.KeepCall((), (), "done", 0.25, None, "none", None, "", "", once=True)
     with pytest.raises(InputError, match=f"{option}.*no script is named"):
         keep_run.run_keep(dataclasses.replace(nothing, **given))
 
 
-def test_a_users_comment_hides_no_link(journal):
+def test_a_users_comment_hides_no_link(journal: ChainJournal) -> None:
     """Slurm ends a line of a listing where a comment does, and the first mark of a chain counts."""
     own = SbatchOption("comment", "mine\nperdure-keep=other-1.ab/7.1 too", ())
     plan = keep_start._plan(b"#!/bin/sh\n", [own], [], ("/bin/sh", "script"))
@@ -780,23 +827,25 @@ def test_a_users_comment_hides_no_link(journal):
 
 
 @pytest.mark.parametrize("standing", [ChainStanding.DONE, ChainStanding.STOPPED])
-def test_a_job_that_starts_late_is_told_that_its_chain_is_over(journal, standing):
+def test_a_job_that_starts_late_is_told_that_its_chain_is_over(journal: ChainJournal, standing: ChainStanding) -> None:
     kept = kept_chain(journal)
     assert not kept.folder.over.exists()
     kept.write(replace(kept.read(), standing=standing, why="so it is"))
     assert kept.folder.over.read_text() == "so it is"
 
 
-def test_a_limit_that_was_changed_by_hand_is_the_end_that_the_planner_sees():
+def test_a_limit_that_was_changed_by_hand_is_the_end_that_the_planner_sees() -> None:
     changed = replace(RUNNING, ends_s=NOW + 500)
     assert view_of(JobChain(SPEC, (changed,)), changed, NOW + 20, Outlook()).link_ends == NOW + 500
 
 
-def test_a_submission_that_nobody_answered_is_no_refusal(journal, monkeypatch):
+def test_a_submission_that_nobody_answered_is_no_refusal(
+    journal: ChainJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slurm = SmallSlurm()
     kept, told, life = chain_on(slurm, journal, monkeypatch)
 
-    def unheard(*_):
+    def unheard(*_: object) -> None:
         raise ClusterBusy("sbatch", "no answer in time", "Run `scontrol ping`")
 
     monkeypatch.setattr(keeper, "submit", unheard)
@@ -806,7 +855,7 @@ def test_a_submission_that_nobody_answered_is_no_refusal(journal, monkeypatch):
     assert not [text for text in told if "refused" in text]
 
 
-def test_what_is_the_first_links_alone_is_not_asked_for_the_next(journal):
+def test_what_is_the_first_links_alone_is_not_asked_for_the_next(journal: ChainJournal) -> None:
     kept = kept_chain(journal)
     once = (("dependency", "afterok:7", ("--dependency=afterok:7",)), ("hold", None, ("-H",)))
     always = ("partition", "gpu", ("-p", "gpu"))
@@ -824,7 +873,7 @@ def test_what_is_the_first_links_alone_is_not_asked_for_the_next(journal):
 
 
 @pytest.mark.parametrize(("strategy", "why"), [(Strategy.NONE, "it pays"), (Strategy.HOLD, "")])
-def test_a_link_says_the_planners_reason_only_where_the_planner_has_submitted_it(strategy, why):
+def test_a_link_says_the_planners_reason_only_where_the_planner_has_submitted_it(strategy: Strategy, why: str) -> None:
     chain = JobChain(replace(SPEC, strategy=strategy), (RUNNING,), plan_says="it pays")
     plan = chain_journal.LinkPlan((), 0, ("/bin/sh",))
     comment = link_order.link_options(chain, plan, Link(2), messages.SubmitLink(2))[1]

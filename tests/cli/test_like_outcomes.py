@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -48,16 +51,16 @@ SITE = AnswerBasis(SchedulerSettings(), past())
 
 
 @pytest.fixture
-def kept(tmp_path):
+def kept(tmp_path: Path) -> KeptFolder:
     return KeptFolder(tmp_path)
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Which jobs of the past are asked about; of each ten minutes are said."""
     found = []
 
-    def say(row, past, queue, settings, share, rng):
+    def say(row: int, past: Past, *_: object) -> Promise:
         found.append(row)
         said_s = (600.0,) * len(LEVELS)
         jobs = past.jobs
@@ -69,11 +72,17 @@ def asked(monkeypatch):
     return found
 
 
-def alike(kept, site=SITE, queue=QUEUE, but=(), within_s=60.0):
+def alike(
+    kept: KeptFolder,
+    site: AnswerBasis = SITE,
+    queue: Queue = QUEUE,
+    but: set[Any] | tuple[()] = (),
+    within_s: float = 60.0,
+) -> tuple[ForecastOutcome, ...]:
     return outcomes_alike(JOB, queue, site, kept, but, within_s)
 
 
-def test_others_jobs_of_the_past_are_outcomes_and_asked_about_once(kept, asked):
+def test_others_jobs_of_the_past_are_outcomes_and_asked_about_once(kept: KeptFolder, asked: list[Any]) -> None:
     first = alike(kept)
     assert len(first) == len(asked) == N // 2  # of the later half
     assert {(each.said.at(0.5), each.wait_s, each.started) for each in first} == {(600.0, HOUR_S, True)}
@@ -81,17 +90,17 @@ def test_others_jobs_of_the_past_are_outcomes_and_asked_about_once(kept, asked):
     assert len(asked) == N // 2
 
 
-def test_what_it_may_cost_is_bounded_and_it_goes_on_where_it_stopped(kept, asked):
+def test_what_it_may_cost_is_bounded_and_it_goes_on_where_it_stopped(kept: KeptFolder, asked: list[Any]) -> None:
     assert [len(alike(kept, within_s=0.0)) for _ in range(3)] == [1, 2, 3]
     assert asked == [N - 1, N - 2, N - 3]
 
 
-def test_links_of_the_chain_itself_are_left_out(kept, asked):
+def test_links_of_the_chain_itself_are_left_out(kept: KeptFolder, asked: list[Any]) -> None:
     assert len(alike(kept, but={str(N - 1)})) == N // 2 - 1
     assert N - 1 not in asked
 
 
-def test_kept_promises_are_outcomes_and_the_first_answer_about_a_job_counts(kept, asked):
+def test_kept_promises_are_outcomes_and_the_first_answer_about_a_job_counts(kept: KeptFolder, asked: list[Any]) -> None:
     said_s = (60.0,) * len(LEVELS)
     site = AnswerBasis(SchedulerSettings(), Past())
     jobs = [
@@ -111,13 +120,13 @@ def test_kept_promises_are_outcomes_and_the_first_answer_about_a_job_counts(kept
     ]
 
 
-def test_what_was_said_is_corrected_as_the_forecast_of_the_successor_is(kept, asked):
+def test_what_was_said_is_corrected_as_the_forecast_of_the_successor_is(kept: KeptFolder, asked: list[Any]) -> None:
     fit = Fit(NOW_S, 100, shifts=(1.0,) * len(LEVELS))
     found = alike(kept, AnswerBasis(SchedulerSettings(), past(), fit))
     assert {each.said.at(0.5) for each in found} == {6000.0}
 
 
-def test_what_is_told_of_the_longest_waits_fits_in_a_pipe():
+def test_what_is_told_of_the_longest_waits_fits_in_a_pipe() -> None:
     """The keeper reads what the process has written once that has ended."""
     said = Forecast((345_600.0,) * 33)
     told = Outlook(
@@ -126,7 +135,7 @@ def test_what_is_told_of_the_longest_waits_fits_in_a_pipe():
     assert len(msgspec.json.encode(told)) < 65_536
 
 
-def outlook_of_a_first_link(kept, monkeypatch, tmp_path):
+def outlook_of_a_first_link(kept: KeptFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], Outlook]:
     """Finds it out, on a full node, with what is kept in a folder."""
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\n#SBATCH --gpus=2 --time=1:00:00\n")
@@ -146,7 +155,9 @@ def outlook_of_a_first_link(kept, monkeypatch, tmp_path):
     return lambda: keep_outlook.find_out(chain)  # type: ignore[arg-type]
 
 
-def test_the_outlook_of_a_first_link_has_outcomes(kept, monkeypatch, tmp_path):
+def test_the_outlook_of_a_first_link_has_outcomes(
+    kept: KeptFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """On a real answer, and jobs of the past that are really asked about."""
     find_out = outlook_of_a_first_link(kept, monkeypatch, tmp_path)
     found = find_out()
@@ -156,8 +167,10 @@ def test_the_outlook_of_a_first_link_has_outcomes(kept, monkeypatch, tmp_path):
     assert [(each.wait_s, each.started) for each in again.outcomes] == [(HOUR_S, True), (30.0, True)]
 
 
-def test_a_past_that_cannot_be_asked_about_costs_no_forecast(kept, monkeypatch, tmp_path):
-    def refuse(*_):
+def test_a_past_that_cannot_be_asked_about_costs_no_forecast(
+    kept: KeptFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(*_: object) -> None:
         raise InputError("job 7", "it started before it came", "Fix its times")
 
     monkeypatch.setattr(like_outcomes, "promise_then", refuse)

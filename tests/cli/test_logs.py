@@ -5,18 +5,21 @@ import io
 import os
 import random
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from perdure.cli.logs import read_log
+from perdure.cli.logs import GivenLog, read_log
 from perdure.triage.evidence.rules import own_rules
 from perdure.triage.text.filenames import ranks_of
 from perdure.triage.text.logtext import LogText
+from tests.cli.conftest import Ran
 
 ROOT, LOST = "KeyError: 'labels'\n", "RuntimeError: Connection closed by peer [10.0.0.2]:3000\n"
 
 
-def read(target):
+def read(target: str) -> GivenLog:
     return read_log(str(target), own_rules().matcher())
 
 
@@ -35,11 +38,11 @@ def read(target):
         ([], []),
     ],
 )
-def test_the_names_of_files_tell_their_ranks(names, ranks):
+def test_the_names_of_files_tell_their_ranks(names: list[str], ranks: list[str]) -> None:
     assert ranks_of(names) == ranks
 
 
-def test_a_pipe_and_a_file_are_read_alike(home, monkeypatch):
+def test_a_pipe_and_a_file_are_read_alike(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = (ROOT * 1000).encode()
     (home / "a.log").write_bytes(log)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log)))
@@ -47,14 +50,16 @@ def test_a_pipe_and_a_file_are_read_alike(home, monkeypatch):
     assert read("a.log").text == LogText.of(log)
 
 
-def test_a_compressed_log_is_judged_as_what_it_holds(perdure, home):
+def test_a_compressed_log_is_judged_as_what_it_holds(perdure: Callable[..., Ran], home: Path) -> None:
     (home / "a.log").write_text(ROOT)
     (home / "a.log.gz").write_bytes(gzip.compress(ROOT.encode()))
     plain, packed = perdure("why", "a.log", "--json").json, perdure("why", "a.log.gz", "--json").json
     assert {**plain, "id": ""} == {**packed, "id": ""}
 
 
-def test_of_a_truncated_one_what_can_be_read_is_judged_and_that_is_said(perdure, home):
+def test_of_a_truncated_one_what_can_be_read_is_judged_and_that_is_said(
+    perdure: Callable[..., Ran], home: Path
+) -> None:
     log = "".join(f"step {i * 7919}\n" for i in range(2000)) + ROOT + "".join(f"x {i * 7}\n" for i in range(2000))
     data = gzip.compress(log.encode())
     (home / "a.gz").write_bytes(data[: len(data) - 100])
@@ -63,7 +68,7 @@ def test_of_a_truncated_one_what_can_be_read_is_judged_and_that_is_said(perdure,
     assert ran.complaint == "a.gz: its compressed data end early or are damaged: judged by what could be read."
 
 
-def test_a_directory_names_the_rank_that_broke_first(perdure, home):
+def test_a_directory_names_the_rank_that_broke_first(perdure: Callable[..., Ran], home: Path) -> None:
     for rank, (time, line) in enumerate([("10:00", LOST), ("00:07", ROOT), ("10:01", LOST)]):
         path = home / "logs" / "attempt_1" / str(rank) / "stderr.log"
         path.parent.mkdir(parents=True)
@@ -75,14 +80,14 @@ def test_a_directory_names_the_rank_that_broke_first(perdure, home):
     assert "attempt_1/1/stderr.log:2  root" in perdure("why", "logs").out
 
 
-def test_of_several_attempts_the_last_is_judged(perdure, home):
+def test_of_several_attempts_the_last_is_judged(perdure: Callable[..., Ran], home: Path) -> None:
     for attempt, line in enumerate([ROOT, LOST]):
         (home / "logs" / f"attempt_{attempt}").mkdir(parents=True)
         (home / "logs" / f"attempt_{attempt}" / "0.log").write_text(line)
     assert perdure("why", "logs", "--json").json["category"] == "net"
 
 
-def test_what_is_no_log_in_a_directory_is_passed_over_and_said(perdure, home):
+def test_what_is_no_log_in_a_directory_is_passed_over_and_said(perdure: Callable[..., Ran], home: Path) -> None:
     (home / "logs").mkdir()
     (home / "logs" / "rank0.log").write_text(ROOT)
     (home / "logs" / "model.pt").write_bytes(b"PK\x03\x04\0\0" * 100)
@@ -95,7 +100,9 @@ def test_what_is_no_log_in_a_directory_is_passed_over_and_said(perdure, home):
 
 
 @pytest.mark.parametrize(("files", "code"), [(2, 1), (64, 1), (65, 2)])
-def test_a_directory_that_tells_no_ranks_is_met_with_what_is_expected(perdure, home, files, code):
+def test_a_directory_that_tells_no_ranks_is_met_with_what_is_expected(
+    perdure: Callable[..., Ran], home: Path, files: int, code: int
+) -> None:
     (home / "notes").mkdir()
     for number in range(files):
         name = "".join(chr(ord("a") + int(digit)) for digit in f"{number:03}")
@@ -105,7 +112,7 @@ def test_a_directory_that_tells_no_ranks_is_met_with_what_is_expected(perdure, h
     assert ran.complaint.endswith("Name a log, or the directory of one job with a file for each rank.")
 
 
-def test_many_files_share_what_one_log_may_have(home):
+def test_many_files_share_what_one_log_may_have(home: Path) -> None:
     (home / "logs").mkdir()
     for rank in range(20):
         (home / "logs" / f"{rank}.log").write_bytes(b"x\n" * 1_000_000)
@@ -116,7 +123,9 @@ def test_many_files_share_what_one_log_may_have(home):
 
 
 @pytest.mark.parametrize("name", ["empty", "binary", "none.log"])
-def test_a_directory_without_a_log_and_a_missing_file_are_one_line(perdure, home, name):
+def test_a_directory_without_a_log_and_a_missing_file_are_one_line(
+    perdure: Callable[..., Ran], home: Path, name: str
+) -> None:
     (home / "empty").mkdir()
     (home / "binary").mkdir()
     (home / "binary" / "a.bin").write_bytes(b"\0" * 100)
@@ -125,7 +134,7 @@ def test_a_directory_without_a_log_and_a_missing_file_are_one_line(perdure, home
     assert ran.complaint.startswith(f"{name}: ")
 
 
-def test_reading_tells_how_much_is_read(tmp_path):
+def test_reading_tells_how_much_is_read(tmp_path: Path) -> None:
     """Of a packed file by its own size, of a directory by that of all its files."""
     lines = random.Random(1).randbytes(3 << 19).hex().encode()  # 3 MiB, and half of it packed
     for number in range(2):

@@ -4,11 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure import __version__
 from perdure.errors import InputError
+from tests.cli.conftest import Ran
 
 COMMANDS = [
     "up", "why", "jobs", "submit", "nodes", "node", "node drain", "actions", "config", "config check", "exec", "token",
@@ -21,13 +25,13 @@ HEAVY = {
 MAX_MODULES = 200  # an interpreter with Typer loads about 150
 
 
-def python(*words, **options):
+def python(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     options = {"capture_output": True, "text": True, "timeout": 60, "check": False} | options
     return subprocess.run([sys.executable, *words], **options)
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
-def test_help_and_version_load_nothing_heavy(option):
+def test_help_and_version_load_nothing_heavy(option: str) -> None:
     code = (
         "import sys; from perdure.cli.main import main; code = main(sys.argv[1:]);"
         "print(*sys.modules, file=sys.stderr); sys.exit(code)"
@@ -40,18 +44,18 @@ def test_help_and_version_load_nothing_heavy(option):
     assert len(loaded) < MAX_MODULES
 
 
-def test_version(perdure):
+def test_version(perdure: Callable[..., Ran]) -> None:
     ran = perdure("--version")
     assert (ran.code, ran.out, ran.err) == (0, f"perdure {__version__}\n", "")
 
 
-def test_the_module_is_the_command():
+def test_the_module_is_the_command() -> None:
     ran = python("-m", "perdure", "--version")
     assert (ran.returncode, ran.stdout) == (0, f"perdure {__version__}\n")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_says_what_it_does_and_how_it_ends(perdure, command):
+def test_each_command_says_what_it_does_and_how_it_ends(perdure: Callable[..., Ran], command: str) -> None:
     ran = perdure(*command.split(), "--help")
     assert ran.code == 0
     assert ran.out.startswith(f"Usage: perdure {command} ")
@@ -59,7 +63,7 @@ def test_each_command_says_what_it_does_and_how_it_ends(perdure, command):
         assert "Exit codes:" in ran.out
 
 
-def test_no_command_is_answered_with_the_help(perdure):
+def test_no_command_is_answered_with_the_help(perdure: Callable[..., Ran]) -> None:
     ran = perdure()
     assert ran.code == 2
     assert "Commands:" in ran.out
@@ -90,29 +94,33 @@ def test_no_command_is_answered_with_the_help(perdure):
         (["submit", "--signal", "USR1", "--", "true"], "--signal: 'USR1' is not SIG@SECONDS. Write it like USR1@60."),
     ],
 )
-def test_wrong_use_is_one_line_and_2(perdure, words, complaint):
+def test_wrong_use_is_one_line_and_2(perdure: Callable[..., Ran], words: list[str], complaint: str) -> None:
     ran = perdure(*words)
     assert ran.code == 2
     assert ran.complaint.startswith(complaint)
     assert ran.out == ""
 
 
-def raising(monkeypatch, error):
-    def command(*args, **kwargs):
+def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def command(*args: Any, **kwargs: Any) -> None:
         raise error
 
     monkeypatch.setattr("perdure.cli.options.load_settings", command)
     monkeypatch.setattr("perdure.cli.config.load_settings", command)
 
 
-def test_an_error_raised_on_purpose_is_one_line_even_where_it_quotes_hostile_text(perdure, monkeypatch):
+def test_an_error_raised_on_purpose_is_one_line_even_where_it_quotes_hostile_text(
+    perdure: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
     raising(monkeypatch, InputError("job \x1b[2J", "a\nb\u202e", "fix"))
     ran = perdure("config", "check")
     assert ran.code == 2
     assert ran.complaint == "job [2J: a b. fix."
 
 
-def test_an_unexpected_error_is_one_line_and_its_trace_is_shown_on_demand(perdure, monkeypatch):
+def test_an_unexpected_error_is_one_line_and_its_trace_is_shown_on_demand(
+    perdure: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
     raising(monkeypatch, KeyError("x"))
     ran = perdure("config", "check")
     assert ran.code == 2
@@ -125,13 +133,13 @@ def test_an_unexpected_error_is_one_line_and_its_trace_is_shown_on_demand(perdur
     assert "Traceback" in perdure("config", "check").err
 
 
-def test_ctrl_c_is_quiet(perdure, monkeypatch):
+def test_ctrl_c_is_quiet(perdure: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
     raising(monkeypatch, KeyboardInterrupt())
     ran = perdure("config", "check")
     assert (ran.code, ran.out, ran.err) == (130, "", "")
 
 
-def test_a_reader_that_leaves_is_no_error(home):
+def test_a_reader_that_leaves_is_no_error(home: Path) -> None:
     """As `perdure config check | head -1` does."""
     read_end, write_end = os.pipe()
     os.close(read_end)
@@ -140,7 +148,7 @@ def test_a_reader_that_leaves_is_no_error(home):
     assert (ran.returncode, ran.stderr) == (141, "")
 
 
-def test_a_terminal_that_lacks_letters_is_no_error(home):
+def test_a_terminal_that_lacks_letters_is_no_error(home: Path) -> None:
     (home / "ü.log").write_text("RuntimeError: größe\n")
     env = {**os.environ, "PYTHONIOENCODING": "ascii"}
     ran = python("-m", "perdure", "why", "ü.log", env=env)
@@ -148,7 +156,7 @@ def test_a_terminal_that_lacks_letters_is_no_error(home):
     assert ran.stderr == ""
 
 
-def test_a_signal_ends_it_without_a_trace(home):
+def test_a_signal_ends_it_without_a_trace(home: Path) -> None:
     """Waiting for standard input, as a person would see it."""
     with subprocess.Popen(
         [sys.executable, "-m", "perdure", "why", "-"],

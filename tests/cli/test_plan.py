@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +20,15 @@ CASES = [
 ]
 
 
-def decided(capsys, *arguments):
+def decided(capsys: pytest.CaptureFixture[str], *arguments: Path | str) -> list[Any]:
     assert main(["plan", *map(str, arguments), "--json"]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
 @pytest.mark.parametrize(("case", "policy"), CASES)
-def test_a_round_by_hand(hand_cases, tmp_path, capsys, case, policy):
+def test_a_round_by_hand(
+    hand_cases: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str, policy: str
+) -> None:
     found = hand_cases[case]
     (tmp_path / "state.json").write_text(json.dumps(found["input"]))
     (answer,) = decided(capsys, tmp_path / "state.json", "--policy", policy)
@@ -33,14 +37,16 @@ def test_a_round_by_hand(hand_cases, tmp_path, capsys, case, policy):
         assert answer[name] == (pytest.approx(value, rel=1e-12) if isinstance(value, float) else value)
 
 
-def test_many_states_are_answered_in_order(tmp_path, capsys):
+def test_many_states_are_answered_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     states = [{"throughputs": [[speed]], "workers": [1]} for speed in (1.0, 2.0, 3.0)]
     (tmp_path / "states.jsonl").write_text("\n".join(map(json.dumps, states)))
     answers = decided(capsys, tmp_path / "states.jsonl", "--policy", "gavel-las")
     assert [answer["norm"] for answer in answers] == [[1.0], [2.0], [3.0]]
 
 
-def test_pollux_gives_a_node_to_who_scales_and_leaves_who_restarts(tmp_path, capsys):
+def test_pollux_gives_a_node_to_who_scales_and_leaves_who_restarts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     linear, flat = [0, 0.25, 0.5, 0.75, 1.0], [0, 0.25, 0.25, 0.25, 0.25]
     state = {"nodes": 2, "gpus_per_node": 4, "speed_up_inside": [linear, flat], "speed_up_across": [linear, flat]}
     (tmp_path / "state.json").write_text(json.dumps(state))
@@ -77,7 +83,9 @@ def test_pollux_gives_a_node_to_who_scales_and_leaves_who_restarts(tmp_path, cap
         ("themis", '{"gpus": 4, "valuation_1_over_rho_by_gpus": [[0, 1]]}', "need bids of 5 values"),
     ],
 )
-def test_what_cannot_be_decided_is_one_line(tmp_path, capsys, policy, state, said):
+def test_what_cannot_be_decided_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], policy: str, state: str, said: str
+) -> None:
     (tmp_path / "state.json").write_text(state)
     assert main(["plan", str(tmp_path / "state.json"), "--policy", policy]) == 2
     told = capsys.readouterr()

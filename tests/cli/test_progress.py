@@ -18,12 +18,12 @@ from perdure.cli.progress import WIDTH, Work, progress
 class Screen(io.StringIO):
     """A terminal that remembers all that was drawn on it."""
 
-    def isatty(self):
+    def isatty(self) -> bool:
         return True
 
 
 @pytest.fixture
-def screen(monkeypatch):
+def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
     """A terminal, and short patience."""
     made = Screen()
     monkeypatch.setattr(module, "PATIENCE_S", 0.01)
@@ -31,14 +31,14 @@ def screen(monkeypatch):
     return made
 
 
-def await_drawn(screen, words):
+def await_drawn(screen: Screen, words: str) -> None:
     deadline = time.monotonic() + 60
     while words not in screen.getvalue():
         assert time.monotonic() < deadline, screen.getvalue()
         time.sleep(0.01)
 
 
-def test_long_work_is_shown_and_taken_away_again(screen):
+def test_long_work_is_shown_and_taken_away_again(screen: Screen) -> None:
     with progress(4, "replaying", screen) as tell:
         tell(1)
         await_drawn(screen, "replaying [#####...............] 1 of 4")
@@ -48,10 +48,10 @@ def test_long_work_is_shown_and_taken_away_again(screen):
     assert all(len(line) <= WIDTH for line in drawn)
 
 
-def test_on_a_narrow_terminal_it_stays_on_one_line(screen):
+def test_on_a_narrow_terminal_it_stays_on_one_line(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     shown, terminal = pty.openpty()
     ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 30, 0, 0))
-    screen.fileno = lambda: terminal
+    monkeypatch.setattr(screen, "fileno", lambda: terminal)
     with progress(4, "replaying", screen) as tell:
         tell(1)
         await_drawn(screen, "replaying [#####")
@@ -60,27 +60,27 @@ def test_on_a_narrow_terminal_it_stays_on_one_line(screen):
     assert max(map(len, screen.getvalue().split("\r"))) == 29
 
 
-def test_work_of_unknown_length_shows_how_long_it_takes(screen):
+def test_work_of_unknown_length_shows_how_long_it_takes(screen: Screen) -> None:
     with progress(what="reading the log", screen=screen) as tell:
         await_drawn(screen, "reading the log: 0s")
         tell(3, 6)
         await_drawn(screen, "3 of 6")
 
 
-def test_a_unit_stands_behind_the_numbers(screen):
+def test_a_unit_stands_behind_the_numbers(screen: Screen) -> None:
     with progress(what="reading the log", screen=screen, unit="MiB") as tell:
         tell(3, 6)
         await_drawn(screen, "reading the log [##########..........] 3 of 6 MiB")
 
 
-def test_short_work_is_done_without_a_word(screen, monkeypatch):
+def test_short_work_is_done_without_a_word(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_S", 60.0)
     with progress(4, screen=screen) as tell:
         tell(1)
     assert screen.getvalue() == ""
 
 
-def test_an_error_takes_it_away_as_well(screen):
+def test_an_error_takes_it_away_as_well(screen: Screen) -> None:
     before = threading.active_count()
     with pytest.raises(KeyboardInterrupt), progress(4, screen=screen):  # noqa: PT012
         await_drawn(screen, "0 of 4")
@@ -89,7 +89,7 @@ def test_an_error_takes_it_away_as_well(screen):
     assert threading.active_count() == before
 
 
-def test_what_is_no_terminal_gets_nothing(monkeypatch):
+def test_what_is_no_terminal_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(module, "PATIENCE_S", 0.0)
     with progress(4, screen=out) as tell:
@@ -97,7 +97,7 @@ def test_what_is_no_terminal_gets_nothing(monkeypatch):
     assert out.getvalue() == ""
 
 
-def test_the_rest_is_estimated_by_what_was_done():
+def test_the_rest_is_estimated_by_what_was_done() -> None:
     work = Work("replaying", 0.0, done=5, of=20)
     assert work.line(60.0).endswith("5 of 20, 1m, about 3m left")
     assert "left" not in Work("replaying", 0.0, done=0, of=20).line(60.0)

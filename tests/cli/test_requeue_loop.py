@@ -1,25 +1,28 @@
 """What `perdure why JOB` says of a job that others put back again and again."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from perdure.cli.job import explain_job
 from perdure.model.jobs import AttemptState, JobState
 from perdure.retry.rules import RetryRules
 from tests.copying import replace
-from tests.service.web_world import site
+from tests.service.web_world import Site, site
 
 SAID = "job.requeue-loop, open: put back 9 times, and not by Perdure"
 
 
-def printed(place, capsys):
+def printed(place: Site, capsys: pytest.CaptureFixture[str]) -> str:
     found = place.client(place.operator).get("/api/v1/jobs/7").json()
     told: Any = SimpleNamespace(get=lambda _: found)
     explain_job("7", told, as_json=False)
     return capsys.readouterr().out
 
 
-def test_why_says_so_with_the_commands_until_it_is_over(tmp_path, capsys):
+def test_why_says_so_with_the_commands_until_it_is_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = site(tmp_path)
     world = place.world
     world.submit("7")

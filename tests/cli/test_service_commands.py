@@ -7,9 +7,10 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 from urllib.error import HTTPError
 from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
@@ -19,12 +20,13 @@ from perdure.cli.jobs import Status
 from perdure.model.jobs import JobState
 from perdure.service.access.auth import Role, TokenBook
 from perdure.service.access.service_file import ServiceFile
+from tests.cli.conftest import Ran
 
 WITHIN_S = 120.0
 
 
 @contextmanager
-def running(home, *words):
+def running(home: Path, *words: str) -> Iterator[Path]:
     """`perdure up` in a home of its own; yields its state directory once it is ready."""
     state = home / "state"
     env = {**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": ""}
@@ -42,13 +44,13 @@ def running(home, *words):
     assert not (state / "service.json").exists()
 
 
-def is_ready(state):
+def is_ready(state: Path) -> Any:
     with suppress(Exception), urlopen(f"{ServiceFile.read(state).url}/readyz", timeout=5) as answer:
         return answer.status == 200
     return False
 
 
-def await_(condition, words=lambda: ""):
+def await_(condition: Callable[[], Any], words: Callable[[], str] = lambda: "") -> None:
     deadline = time.monotonic() + WITHIN_S
     while not condition():
         assert time.monotonic() < deadline, words()
@@ -56,18 +58,18 @@ def await_(condition, words=lambda: ""):
 
 
 @pytest.fixture(scope="module")
-def state(tmp_path_factory):
+def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with running(tmp_path_factory.mktemp("home"), "--nodes", "3", "--gpus", "2") as path:
         yield path
 
 
 @pytest.fixture
-def ask(perdure, state):
+def ask(perdure: Callable[..., Ran], state: Path) -> Callable[..., Ran]:
     """Run a command against the service."""
     return lambda command, *words: perdure(*command.split(), "--state", str(state), *words)
 
 
-def test_who_listens_is_sent_home_quietly(tmp_path):
+def test_who_listens_is_sent_home_quietly(tmp_path: Path) -> None:
     with running(tmp_path, "--nodes", "1") as state:
         found = ServiceFile.read(state)
         asked = Request(f"{found.url}/api/v1/events/stream", headers={"Authorization": f"Bearer {found.token}"})
@@ -78,16 +80,16 @@ def test_who_listens_is_sent_home_quietly(tmp_path):
     assert "Traceback" not in (tmp_path / "up.log").read_text()
 
 
-def state_of(ask, job_id):
+def state_of(ask: Callable[..., Ran], job_id: str) -> Any:
     found = ask("jobs", "--json").json["jobs"]
     return next((job["state"] for job in found if job["job_id"] == job_id), "")
 
 
-def node(ask, name):
+def node(ask: Callable[..., Ran], name: str) -> Any:
     return next(node for node in ask("nodes", "--json").json["nodes"] if node["name"] == name)
 
 
-def test_nodes_are_listed(ask):
+def test_nodes_are_listed(ask: Callable[..., Ran]) -> None:
     found = ask("nodes", "--json").json
     assert found["schema"] == "perdure.nodes/1"
     names = [node["name"] for node in found["nodes"]]
@@ -98,7 +100,7 @@ def test_nodes_are_listed(ask):
     assert "0/2" in table.out
 
 
-def test_jobs_that_wait_for_a_drained_node_say_so(ask):
+def test_jobs_that_wait_for_a_drained_node_say_so(ask: Callable[..., Ran]) -> None:
     name = ask("nodes", "--json").json["nodes"][0]["name"]
     ask("node drain", name, "--reason", "bad fan")
     first, second = (ask("submit", "--nodes", "3", "--", "true").out.strip() for _ in range(2))
@@ -111,7 +113,7 @@ def test_jobs_that_wait_for_a_drained_node_say_so(ask):
     assert "waits for" not in ask("jobs").out + ask("why", first).out
 
 
-def test_a_link_logs_a_browser_in_once(ask):
+def test_a_link_logs_a_browser_in_once(ask: Callable[..., Ran]) -> None:
     link = ask("open").out.strip()
     browser = build_opener(HTTPCookieProcessor())
     assert "Logged in." in browser.open(link, timeout=WITHIN_S).read().decode()
@@ -120,11 +122,11 @@ def test_a_link_logs_a_browser_in_once(ask):
         build_opener(HTTPCookieProcessor()).open(link, timeout=WITHIN_S)
 
 
-def test_a_cluster_that_has_just_begun_suspects_nobody(ask):
+def test_a_cluster_that_has_just_begun_suspects_nobody(ask: Callable[..., Ran]) -> None:
     assert ask("who", "--json").json == {"schema": "perdure.who/1", "suspects": [], "cleared": []}
 
 
-def test_a_job_is_submitted_listed_and_explained(ask):
+def test_a_job_is_submitted_listed_and_explained(ask: Callable[..., Ran]) -> None:
     steps = "for n in 1 2 3 4; do echo step $n; done; echo saved run/step-4.pt; echo step 5; "
     program = steps + "echo 'IndentationError: unexpected indent'; exit 1"
     job_id = ask("submit", "--name", "indent", "--", "sh", "-c", program).out.strip()
@@ -144,7 +146,7 @@ def test_a_job_is_submitted_listed_and_explained(ask):
     assert found["exceptions"][0]["decision"] == "stop"
 
 
-def test_a_verdict_is_corrected_learnt_from_and_the_word_taken_back(ask):
+def test_a_verdict_is_corrected_learnt_from_and_the_word_taken_back(ask: Callable[..., Ran]) -> None:
     assert "No training yet" in ask("learn").out
     program = "echo 'ImportError: cannot import name quux'; exit 1"
     job_id = ask("submit", "--", "sh", "-c", program).out.strip()
@@ -162,13 +164,13 @@ def test_a_verdict_is_corrected_learnt_from_and_the_word_taken_back(ask):
 
 
 @pytest.mark.parametrize("words", [["why", "train.log", "--correct", "transient"], ["learn", "--now", "--rollback"]])
-def test_what_cannot_be_corrected_or_done_at_once_is_told(ask, words):
+def test_what_cannot_be_corrected_or_done_at_once_is_told(ask: Callable[..., Ran], words: list[str]) -> None:
     ran = ask(*words)
     assert ran.code == 2
     assert ran.err.count("\n") == 1
 
 
-def test_a_job_that_did_not_fail_is_no_finding(ask):
+def test_a_job_that_did_not_fail_is_no_finding(ask: Callable[..., Ran]) -> None:
     job_id = ask("submit", "--json", "--", "true").json["job_id"]
     await_(lambda: state_of(ask, job_id) == "completed")
     ran = ask("why", job_id)
@@ -176,7 +178,7 @@ def test_a_job_that_did_not_fail_is_no_finding(ask):
     assert ran.out.startswith(f"job {job_id}, 'true' of ")
 
 
-def test_the_options_of_submit_reach_the_job(ask):
+def test_the_options_of_submit_reach_the_job(ask: Callable[..., Ran]) -> None:
     words = "--nodes 2 --gpus 1 --time 600 --no-requeue --signal USR1@60 --user ada --name a"
     job_id = ask("submit", *words.split(), "--", "sleep", "600").out.strip()
     await_(lambda: state_of(ask, job_id) == "running")
@@ -184,7 +186,7 @@ def test_the_options_of_submit_reach_the_job(ask):
     assert (job["node_count"], job["gpus"], job["walltime_s"], job["may_requeue"]) == (2, 2, 600.0, False)
 
 
-def test_a_node_is_drained_and_returned(ask):
+def test_a_node_is_drained_and_returned(ask: Callable[..., Ran]) -> None:
     name = ask("nodes", "--json").json["nodes"][0]["name"]
     ran = ask("node drain", name, "--reason", "bad fan")
     assert re.fullmatch(rf"{name}: done(: \S.*)?; key \S+\n", ran.out)
@@ -197,7 +199,7 @@ def test_a_node_is_drained_and_returned(ask):
     await_(lambda: node(ask, name)["state"] == "up")
 
 
-def test_a_node_dies_and_comes_back(ask):
+def test_a_node_dies_and_comes_back(ask: Callable[..., Ran]) -> None:
     name = ask("nodes", "--json").json["nodes"][1]["name"]
     assert ask("node fail", name).out == f"{name}: fail done; now down\n"
     assert node(ask, name)["state"] == "down"
@@ -206,14 +208,14 @@ def test_a_node_dies_and_comes_back(ask):
     assert ask("node return", name).out == f"{name}: return done; still up\n"
 
 
-def failed(ask, program):
+def failed(ask: Callable[..., Ran], program: str) -> str:
     """The id of a job that has run this and whose failure was decided on."""
     job_id = ask("submit", "--", "sh", "-c", f"{program}; exit 1").out.strip()
     await_(lambda: ask("why", job_id).code in (1, 3) or "RETRY" in ask("why", job_id).out)
     return job_id
 
 
-def test_why_of_a_job_notes_how_its_log_ends(ask):
+def test_why_of_a_job_notes_how_its_log_ends(ask: Callable[..., Ran]) -> None:
     job_id = failed(ask, "echo 2026-11-20 02:06:13 step 102 loss 0.3")
     said = "NOTE   the log just stops at 02:06:13, with 'step 102 loss 0.3': it says nothing of a failure"
     assert said in ask("why", job_id).out
@@ -221,12 +223,12 @@ def test_why_of_a_job_notes_how_its_log_ends(ask):
     assert attempt["verdict"]["ending"].startswith("the log just stops at 02:06:13")
 
 
-def test_why_of_a_job_prints_the_command_to_paste(ask):
+def test_why_of_a_job_prints_the_command_to_paste(ask: Callable[..., Ran]) -> None:
     job_id = failed(ask, "echo 'huggingface_hub.errors.GatedRepoError: 401 Client Error.'")
     assert "RUN   export HF_TOKEN=YOUR_TOKEN" in ask("why", job_id).out
 
 
-def test_the_kill_switch_is_turned_and_turned_back(ask, state):
+def test_the_kill_switch_is_turned_and_turned_back(ask: Callable[..., Ran], state: Path) -> None:
     assert ask("actions --stop").out.startswith("stopped")
     assert (state / "STOP").exists()
     program = "echo 'ConnectionResetError: [Errno 104] Connection reset by peer'; exit 1"
@@ -252,21 +254,21 @@ def test_the_kill_switch_is_turned_and_turned_back(ask, state):
         ("submit --nodes 99 -- true", ""),
     ],
 )
-def test_what_the_service_refuses_is_one_line_and_2(ask, command, words):
+def test_what_the_service_refuses_is_one_line_and_2(ask: Callable[..., Ran], command: str, words: str) -> None:
     first, _, rest = command.partition(" ")
     ran = ask(first, *rest.split()) if first == "submit" else ask(command)
     assert ran.code == 2
     assert words in ran.complaint
 
 
-def test_a_wrong_token_is_refused(ask, monkeypatch):
+def test_a_wrong_token_is_refused(ask: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_TOKEN", "wrong")
     ran = ask("jobs")
     assert ran.code == 2
     assert "token" in ran.complaint
 
 
-def test_a_viewer_may_look_but_not_act(ask, state, monkeypatch):
+def test_a_viewer_may_look_but_not_act(ask: Callable[..., Ran], state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_TOKEN", TokenBook(state).mint("bob", Role.VIEWER))
     assert ask("jobs").code == 0
     ran = ask("actions --stop")
@@ -278,7 +280,7 @@ def test_a_viewer_may_look_but_not_act(ask, state, monkeypatch):
 # -- no service, or one that cannot start
 
 
-def test_without_a_service_a_command_says_how_to_start_it(perdure, home):
+def test_without_a_service_a_command_says_how_to_start_it(perdure: Callable[..., Ran], home: Path) -> None:
     for command in ("jobs", "nodes", "actions", "why 1", "node drain n1", "submit true"):
         ran = perdure(*command.split())
         assert ran.code == 2
@@ -290,7 +292,7 @@ def test_without_a_service_a_command_says_how_to_start_it(perdure, home):
     assert perdure("jobs", "--state", "x").complaint == f"{other}: {what}. Start it: perdure up --state {other}."
 
 
-def test_a_service_that_died_is_to_be_started_again_but_can_be_stopped(perdure, home):
+def test_a_service_that_died_is_to_be_started_again_but_can_be_stopped(perdure: Callable[..., Ran], home: Path) -> None:
     ServiceFile("http://127.0.0.1:9", 1, "t").write(home)
     ran = perdure("jobs", "--state", str(home))
     assert ran.code == 2
@@ -303,7 +305,9 @@ def test_a_service_that_died_is_to_be_started_again_but_can_be_stopped(perdure, 
     assert not (home / "STOP").exists()
 
 
-def test_another_service_that_does_not_answer_is_not_called_stopped(perdure, home, monkeypatch):
+def test_another_service_that_does_not_answer_is_not_called_stopped(
+    perdure: Callable[..., Ran], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The file beside the service of this machine stops that one alone."""
     (home / "tokens.json").write_text("{}")
     monkeypatch.setenv("PERDURE_URL", "http://127.0.0.1:9")
@@ -314,7 +318,7 @@ def test_another_service_that_does_not_answer_is_not_called_stopped(perdure, hom
     assert not (home / "STOP").exists()
 
 
-def test_a_directory_of_no_service_stops_nothing_and_says_so(perdure, home):
+def test_a_directory_of_no_service_stops_nothing_and_says_so(perdure: Callable[..., Ran], home: Path) -> None:
     for switch in ("--stop", "--resume"):
         ran = perdure("actions", switch, "--state", str(home))
         assert (ran.code, ran.out) == (2, "")
@@ -322,7 +326,7 @@ def test_a_directory_of_no_service_stops_nothing_and_says_so(perdure, home):
     assert not (home / "STOP").exists()
 
 
-def test_a_port_that_is_taken_is_named(perdure, home):
+def test_a_port_that_is_taken_is_named(perdure: Callable[..., Ran], home: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -333,7 +337,7 @@ def test_a_port_that_is_taken_is_named(perdure, home):
     assert "--port" in ran.complaint
 
 
-def test_a_state_directory_that_cannot_be_written_is_named(perdure, home):
+def test_a_state_directory_that_cannot_be_written_is_named(perdure: Callable[..., Ran], home: Path) -> None:
     (home / "file").write_text("")
     for path in (home / "file", home / "file" / "below", Path("/proc/perdure")):
         ran = perdure("up", "--no-demo", "--port", "0", "--state", str(path))
@@ -342,14 +346,14 @@ def test_a_state_directory_that_cannot_be_written_is_named(perdure, home):
         assert "--state" in ran.complaint
 
 
-def test_slurm_must_be_in_the_path(perdure, home, monkeypatch):
+def test_slurm_must_be_in_the_path(perdure: Callable[..., Ran], home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(home))
     ran = perdure("up", "--cluster", "slurm", "--port", "0")
     assert ran.code == 2
     assert "not found in PATH. Run Perdure where Slurm's client tools are installed." in ran.complaint
 
 
-def test_an_exception_is_raised_listed_and_told_step_by_step(ask, tmp_path):
+def test_an_exception_is_raised_listed_and_told_step_by_step(ask: Callable[..., Ran], tmp_path: Path) -> None:
     job = ask("submit --json", "--", "sleep", "600").json["job_id"]
     await_(lambda: state_of(ask, job) == "running")
     assert ask(f"events {job}").out == f"No exceptions of job {job}.\n"
@@ -371,36 +375,36 @@ def test_an_exception_is_raised_listed_and_told_step_by_step(ask, tmp_path):
     assert (refused.code, "never started" in refused.err) == (2, True)
 
 
-def test_an_exception_of_a_job_that_has_ended_is_withdrawn_with_the_reason(ask):
+def test_an_exception_of_a_job_that_has_ended_is_withdrawn_with_the_reason(ask: Callable[..., Ran]) -> None:
     job = ask("submit", "--", "true").out.strip()
     await_(lambda: state_of(ask, job) == "completed")
     assert ask(f"raise --type app.nan {job}").out.endswith(": withdrawn: what it is about has ended\n")
 
 
-def test_what_is_raised_once_more_under_its_id_is_no_repeat(ask):
+def test_what_is_raised_once_more_under_its_id_is_no_repeat(ask: Callable[..., Ran]) -> None:
     ids = [ask("raise --type site.fan --severity 6 --node n2 --id fan-2").out for _ in range(2)]
     assert ids[0] == ids[1] == "fan-2: handled: written down; nothing is to be done\n"
     (found,) = [one for one in ask("events --type site --json").json["exceptions"] if one["id"] == "fan-2"]
     assert found["repeats"] == 0
 
 
-def test_who_raises_is_told_what_was_said_last(ask):
+def test_who_raises_is_told_what_was_said_last(ask: Callable[..., Ran]) -> None:
     assert "handled: n3 is to get no new work" in ask("raise --type gpu.fan --node n3").out
 
 
-def test_a_node_that_is_not_known_is_refused(ask):
+def test_a_node_that_is_not_known_is_refused(ask: Callable[..., Ran]) -> None:
     ran = ask("raise --type gpu.xid79 --node n99")
     assert (ran.code, ran.complaint.startswith("node n99: no such node is known.")) == (2, True)
 
 
-def test_an_unknown_jobs_exceptions_are_refused(ask):
+def test_an_unknown_jobs_exceptions_are_refused(ask: Callable[..., Ran]) -> None:
     ran = ask("events 777")
     assert (ran.code, ran.out, "777" in ran.complaint) == (2, "", True)
     ran = ask("events local/777#1:job.failed")
     assert (ran.code, "no such exception is known" in ran.complaint) == (2, True)
 
 
-def test_an_exception_about_no_job_takes_its_context_too(ask):
+def test_an_exception_about_no_job_takes_its_context_too(ask: Callable[..., Ran]) -> None:
     raised = ask("raise --type site.fan --severity 5 --node n1 --json", "--", '{"note": "slow"}').json
     (found,) = [one for one in ask("events --type site --json").json["exceptions"] if one["id"] == raised["id"]]
     assert (found["note"], found["subject"]["node"], found["subject"]["job"]) == ("slow", ["n1"], "")
@@ -410,7 +414,9 @@ HEALTH_EVENT = """{"agent": "gpu-health-monitor", "componentClass": "GPU", "chec
     "errorCode": ["79"], "nodeName": "n3", "message": "GPU has fallen off the bus", "version": 1}"""
 
 
-def test_what_another_program_wrote_is_raised_once_however_often_it_is_sent(ask, tmp_path):
+def test_what_another_program_wrote_is_raised_once_however_often_it_is_sent(
+    ask: Callable[..., Ran], tmp_path: Path
+) -> None:
     file = tmp_path / "event.json"
     file.write_text(HEALTH_EVENT)
     assert "torchelastic" in ask(f"raise --from nonsense --file {file}").err
@@ -420,11 +426,13 @@ def test_what_another_program_wrote_is_raised_once_however_often_it_is_sent(ask,
     assert (found["subject"]["node"], found["repeats"]) == (["n3"], 0)
 
 
-def test_a_state_of_jobs_is_one_of_those_that_there_are():
+def test_a_state_of_jobs_is_one_of_those_that_there_are() -> None:
     assert set(get_args(Status)) == set(JobState)
 
 
-def test_no_route_of_the_api_and_no_token_stands_in_what_a_terminal_shows(ask, perdure, state, monkeypatch):
+def test_no_route_of_the_api_and_no_token_stands_in_what_a_terminal_shows(
+    ask: Callable[..., Ran], perdure: Callable[..., Ran], state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for command in ("jobs --user " + "u" * 5000, "node drain n1/..", "learn --rollback --now", "why .", "events ..."):
         first, *rest = command.split()
         ran = ask(first, *rest)
@@ -440,6 +448,6 @@ def test_no_route_of_the_api_and_no_token_stands_in_what_a_terminal_shows(ask, p
     assert "/api/" not in perdure("jobs").err
 
 
-def test_a_list_of_nothing_says_so(ask):
+def test_a_list_of_nothing_says_so(ask: Callable[..., Ran]) -> None:
     assert ask("jobs", "--status", "suspended").out == "No such jobs.\n"
     assert ask("jobs", "--user", "nobody-at-all").out == "No such jobs.\n"

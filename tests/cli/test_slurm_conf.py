@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from tests.cli.conftest import Ran
 
 pytestmark = pytest.mark.usefixtures("says_nothing_of_compiling")
 
@@ -13,10 +17,10 @@ ROWS = "job_id,submit_s,gpus,duration_s,walltime_s,partition\na,0,8,100,200,main
 
 
 @pytest.fixture
-def whatif(perdure, home):
+def whatif(perdure: Callable[..., Ran], home: Path) -> Callable[..., Ran]:
     """Replay two jobs on a site of two nodes; `more` stands below its slurm.conf."""
 
-    def run(more: str = "", *words: str, rows: str = ROWS, site: str = SITE):
+    def run(more: str = "", *words: str, rows: str = ROWS, site: str = SITE) -> Ran:
         (home / "jobs.csv").write_text(rows)
         (home / "slurm.conf").write_text(site + more)
         return perdure("whatif", "jobs.csv", "--slurm-conf", "slurm.conf", "--policy", "slurm", *words)
@@ -24,7 +28,7 @@ def whatif(perdure, home):
     return run
 
 
-def test_a_file_without_anything_strange_says_nothing(whatif):
+def test_a_file_without_anything_strange_says_nothing(whatif: Callable[..., Ran]) -> None:
     ran = whatif()
     assert (ran.code, ran.err) == (0, "")
 
@@ -50,7 +54,9 @@ def test_a_file_without_anything_strange_says_nothing(whatif):
         ("NodeName=n2 Gres=gpu:8\n", "slurm.conf:3: node n2 is named twice. Name each node in one line."),
     ],
 )  # fmt: skip
-def test_what_slurmctld_would_not_take_is_one_line_with_its_place(whatif, more, complaint):
+def test_what_slurmctld_would_not_take_is_one_line_with_its_place(
+    whatif: Callable[..., Ran], more: str, complaint: str
+) -> None:
     ran = whatif(more)
     assert (ran.code, ran.out) == (2, "")
     assert ran.complaint.startswith(complaint)
@@ -64,7 +70,7 @@ def test_what_slurmctld_would_not_take_is_one_line_with_its_place(whatif, more, 
         ("noise", "noise:1: "),
     ],
 )
-def test_what_is_no_slurm_conf_is_one_line(perdure, home, name, complaint):
+def test_what_is_no_slurm_conf_is_one_line(perdure: Callable[..., Ran], home: Path, name: str, complaint: str) -> None:
     (home / "jobs.csv").write_text(ROWS)
     (home / "noise").write_bytes(bytes(range(1, 256)) * 9)
     ran = perdure("whatif", "jobs.csv", "--slurm-conf", name, "--policy", "slurm")
@@ -84,14 +90,14 @@ def test_what_is_no_slurm_conf_is_one_line(perdure, home, name, complaint):
         ("DownNodes=n2 State=DOWN\n", "DownNodes"),
     ],
 )  # fmt: skip
-def test_what_may_change_starts_and_is_not_modelled_is_told(whatif, more, told):
+def test_what_may_change_starts_and_is_not_modelled_is_told(whatif: Callable[..., Ran], more: str, told: str) -> None:
     words = ("--placement", "first-fit") if "PartitionName" in more or "NodeName" in more else ()
     ran = whatif(more, *words)
     assert ran.code == 0
     assert ran.err.splitlines()[0] == f"slurm.conf: not modelled, though they may change starts: {told}"
 
 
-def test_what_is_left_out_is_in_the_json_and_on_the_page_too(whatif, home):
+def test_what_is_left_out_is_in_the_json_and_on_the_page_too(whatif: Callable[..., Ran], home: Path) -> None:
     ran = whatif("PreemptType=preempt/qos\nNewKey=1\n", "--json", "--out", "page")
     found = json.loads(ran.out)["slurm_conf"]
     assert found == {"not_modelled": ["PreemptType"], "ignored": ["NewKey"]}
@@ -100,14 +106,16 @@ def test_what_is_left_out_is_in_the_json_and_on_the_page_too(whatif, home):
     assert "NewKey" in page
 
 
-def test_jobs_of_unknown_partitions_are_counted_and_told(whatif):
+def test_jobs_of_unknown_partitions_are_counted_and_told(whatif: Callable[..., Ran]) -> None:
     rows = ROWS + 'c,2,1,5,60,gone\nd,3,1,5,60,gone\ne,4,1,5,60,\nf,5,1,5,60,"gone,main"\n'
     ran = whatif(rows=rows)
     told = "jobs.csv: 2 jobs are of partitions that slurm.conf does not have (gone): they are taken for jobs of main"
     assert (ran.code, ran.err.splitlines()) == (0, [told])
 
 
-def test_what_a_trace_names_cannot_write_on_a_terminal(whatif, monkeypatch):
+def test_what_a_trace_names_cannot_write_on_a_terminal(
+    whatif: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)  # as on a terminal
     strange = "\x1b]0;mine\x07\x1b[31m"
     ran = whatif(rows=ROWS.replace("60,main", f"60,{strange}b"))
@@ -115,7 +123,7 @@ def test_what_a_trace_names_cannot_write_on_a_terminal(whatif, monkeypatch):
     assert "\x1b" not in ran.err
 
 
-def test_a_partition_that_is_down_starts_nobody(whatif):
+def test_a_partition_that_is_down_starts_nobody(whatif: Callable[..., Ran]) -> None:
     site = SITE.replace("Default=YES", "Default=YES State=DOWN")
     ran = whatif(site=site)
     assert (ran.code, ran.out) == (2, "")
@@ -125,13 +133,13 @@ def test_a_partition_that_is_down_starts_nobody(whatif):
     assert "jobs.csv: 1 left out: never started by Slurm (PartitionDown)" in both.err
 
 
-def test_a_file_without_gpus_needs_a_cluster(whatif):
+def test_a_file_without_gpus_needs_a_cluster(whatif: Callable[..., Ran]) -> None:
     ran = whatif(site="NodeName=n1 CPUs=4\nPartitionName=main Nodes=ALL\n")
     assert (ran.code, ran.out) == (2, "")
     assert ran.complaint.startswith("slurm.conf: it has no node with GPUs (Gres=gpu:N). Name the nodes with --cluster")
 
 
-def test_with_a_placement_reservations_know_nodes(whatif, home):
+def test_with_a_placement_reservations_know_nodes(whatif: Callable[..., Ran], home: Path) -> None:
     """The third job fits on no node before 100 s. The last one delays it nowhere where nodes are known: it starts on
     the other node. In the pool two GPUs are free, which are reserved for the third.
     """

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,13 +34,13 @@ SLOW = {"numba", "duckdb", "matplotlib", "scipy", "rich", "concurrent.futures.pr
 
 
 @pytest.fixture
-def trace(home):
+def trace(home: Path) -> Path:
     table = generate(300, Cluster.parse("4x8"), 0.9, np.random.default_rng(1))
     write(table, home / "t.csv")
     return home / "t.csv"
 
 
-def test_a_small_what_if_loads_nothing_slow(trace):
+def test_a_small_what_if_loads_nothing_slow(trace: Path) -> None:
     code = "import sys; from perdure.cli.main import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
     words = ["whatif", str(trace), "--cluster", "4x8", "--policy", "fifo,srtf,las-2d"]
     env = {**os.environ, "PYTHONPATH": str(Path(perdure.__file__).parents[1])}
@@ -60,12 +61,14 @@ def test_a_small_what_if_loads_nothing_slow(trace):
         (100_000, "mine", True),
     ],
 )
-def test_the_loop_is_chosen_by_what_the_plain_one_would_take(jobs, policy, worth, monkeypatch):
+def test_the_loop_is_chosen_by_what_the_plain_one_would_take(
+    jobs: int, policy: str, worth: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delitem(sys.modules, "perdure.simulation.compiled.run", raising=False)
     assert worth_compiling(jobs, policy, None) is worth
 
 
-def test_what_is_loaded_is_used_and_places_cost_more(monkeypatch):
+def test_what_is_loaded_is_used_and_places_cost_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "perdure.simulation.compiled.run", raising=False)
     assert worth_compiling(15_000, "fifo", placement_named("first-fit"))
     assert not worth_compiling(15_000, "fifo", None)
@@ -73,14 +76,14 @@ def test_what_is_loaded_is_used_and_places_cost_more(monkeypatch):
     assert worth_compiling(1, "fifo", None)
 
 
-def test_repeats_count(monkeypatch):
+def test_repeats_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """300 jobs are not worth it, 300 jobs a hundred times are; the schedule is the same."""
     table = generate(300, Cluster.parse("4x8"), 0.9, np.random.default_rng(1))
     once, often = (simulate(table, Cluster.parse("4x8"), "srtf", repeats=n) for n in (1, 100))
     assert (once.end_s == often.end_s).all()
 
 
-def test_both_readers_read_the_same(trace, monkeypatch):
+def test_both_readers_read_the_same(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = read(trace, None, skip_bad=False).table
     monkeypatch.setattr(columns, "_SMALL_BYTES", -1)
     other = read(trace, None, skip_bad=False).table
@@ -88,11 +91,11 @@ def test_both_readers_read_the_same(trace, monkeypatch):
         np.testing.assert_array_equal(getattr(plain, name), getattr(other, name), err_msg=name)
 
 
-def test_the_header_of_a_small_file_is_not_read_for_each_row(trace, monkeypatch):
+def test_the_header_of_a_small_file_is_not_read_for_each_row(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     known = vars(TraceSource)["header"]
 
-    def header(source):
+    def header(source: str) -> Any:
         asked.append(source)
         return known.fget(source)
 
@@ -104,7 +107,7 @@ def test_the_header_of_a_small_file_is_not_read_for_each_row(trace, monkeypatch)
 CELLS = st.text(alphabet="ab07.-+e_ \",;'\t\u00e9", max_size=6) | st.sampled_from(["1", "2.5", "nan", "inf", "0x1", ""])
 
 
-def outcome(path):
+def outcome(path: Path) -> list[Any] | None:
     try:
         table = read(path, "perdure", skip_bad=False).table
     except InputError:
@@ -112,7 +115,7 @@ def outcome(path):
     return [list(getattr(table, name)) for name in ("job_id", "submit_s", "gpus", "duration_s", "user")]
 
 
-def loop_of(policy):
+def loop_of(policy: str) -> Any:
     """The module of the compiled loop that a policy has; None where it has none."""
     drive = pytest.importorskip("perdure.simulation.compiled.run")
     table = generate(5, Cluster.parse("1x8"), 0.9, np.random.default_rng(1))
@@ -120,12 +123,12 @@ def loop_of(policy):
     return loop and loop.advance.py_func.__module__.rpartition(".")[2]
 
 
-def test_each_policy_is_known_by_the_loop_that_replays_it():
+def test_each_policy_is_known_by_the_loop_that_replays_it() -> None:
     known = {name: COMPILED.get(type(policy_named(name))) for name in POLICIES}
     assert {name: loop_of(name) for name in POLICIES} == known
 
 
-def test_it_is_known_whether_a_replay_compiles_first(monkeypatch, tmp_path):
+def test_it_is_known_whether_a_replay_compiles_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cache, "code_folder", lambda: tmp_path)
     monkeypatch.setattr(cache, "installed_folder", lambda: None)
     monkeypatch.setattr(warm, "worth_compiling", lambda jobs, policy, placement: jobs > 100)
@@ -138,7 +141,9 @@ def test_it_is_known_whether_a_replay_compiles_first(monkeypatch, tmp_path):
     assert must_compile(1000, ["fifo", "dlas-gpu-8"], "count")
 
 
-def test_a_replay_that_compiles_first_says_so(trace, capsys, monkeypatch):
+def test_a_replay_that_compiles_first_says_so(
+    trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(warm, "worth_compiling", lambda *_: True)
     monkeypatch.setattr(cache, "code_folder", lambda: None)
     monkeypatch.setattr(cache, "installed_folder", lambda: None)
@@ -147,7 +152,14 @@ def test_a_replay_that_compiles_first_says_so(trace, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(("jobs", "kept", "said"), [(81, False, True), (80, False, False), (81, True, False)])
-def test_a_long_queue_that_compiles_first_says_so(jobs, kept, said, capsys, monkeypatch, tmp_path):
+def test_a_long_queue_that_compiles_first_says_so(
+    jobs: int,
+    kept: bool,
+    said: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
     monkeypatch.setattr(cache, "code_folder", lambda: tmp_path)
     monkeypatch.setattr(cache, "installed_folder", lambda: None)
     if kept:
@@ -158,7 +170,7 @@ def test_a_long_queue_that_compiles_first_says_so(jobs, kept, said, capsys, monk
 
 @settings(max_examples=60)
 @given(rows=st.lists(st.tuples(CELLS, CELLS, CELLS, CELLS, CELLS), min_size=1, max_size=3))
-def test_both_readers_agree_on_hostile_rows(rows, tmp_path_factory):
+def test_both_readers_agree_on_hostile_rows(rows: list[Any], tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("rows") / "t.csv"
     good = ("j", "5", "1", "60", "ada")
     lines = ["job_id,submit_s,gpus,duration_s,user", ",".join(good), *(",".join(row) for row in rows)]
@@ -169,6 +181,6 @@ def test_both_readers_agree_on_hostile_rows(rows, tmp_path_factory):
         assert outcome(path) == plain
 
 
-def test_one_long_run_says_nothing_where_nobody_looks(trace, capsys):
+def test_one_long_run_says_nothing_where_nobody_looks(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["whatif", str(trace), "--cluster", "4x8", "--policy", "fifo"]) == 0
     assert capsys.readouterr().err == ""

@@ -1,8 +1,13 @@
 """Failed attempts out of accounting and logs, through the command line."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from perdure.survey.collect import jobs_named
+from tests.cli.conftest import Ran
 
 HEADER = "JobID|User|Submit|Start|ElapsedRaw|State|ExitCode|AllocTRES"
 ROWS = [
@@ -16,7 +21,7 @@ ROWS = [
 
 
 @pytest.fixture
-def site(tmp_path):
+def site(tmp_path: Path) -> Path:
     """An accounting file, and a directory with logs beside it."""
     (tmp_path / "sacct.txt").write_text("\n".join([HEADER, *ROWS]) + "\n")
     logs = tmp_path / "logs"
@@ -26,11 +31,11 @@ def site(tmp_path):
     return tmp_path
 
 
-def reasons(ran):
+def reasons(ran: Ran) -> dict[Any, Any]:
     return {row["reason"]: row for row in ran.json["reasons"]}
 
 
-def test_accounting_alone_knows_what_the_scheduler_knows(perdure, site):
+def test_accounting_alone_knows_what_the_scheduler_knows(perdure: Callable[..., Ran], site: Path) -> None:
     ran = perdure("why", "--report", str(site / "sacct.txt"), "--json")
     found = reasons(ran)
     assert set(found) == {"node_loss", "host_oom", "unknown"}
@@ -40,28 +45,28 @@ def test_accounting_alone_knows_what_the_scheduler_knows(perdure, site):
     assert ran.json["total"]["trials"] == 3
 
 
-def test_a_log_says_more(perdure, site):
+def test_a_log_says_more(perdure: Callable[..., Ran], site: Path) -> None:
     (site / "logs" / "accounting").write_text((site / "sacct.txt").read_text())
     ran = perdure("why", "--report", str(site / "logs"), "--json")
     assert reasons(ran)["index"]["trials"] == 1
     assert (ran.json["logs"], ran.json["logs_of_no_failure"]) == (1, 1)
 
 
-def test_logs_alone_are_a_failure_each(perdure, site):
+def test_logs_alone_are_a_failure_each(perdure: Callable[..., Ran], site: Path) -> None:
     (site / "logs" / "calm.txt").write_text("all is well\n")
     ran = perdure("why", "--report", str(site / "logs"), "--json")
     assert {name: row["trials"] for name, row in reasons(ran).items()} == {"index": 1, "syntax": 1}
     assert ran.json["logs_of_no_failure"] == 1
 
 
-def test_the_gpu_hours_of_logs_alone_are_unknown(perdure, site):
+def test_the_gpu_hours_of_logs_alone_are_unknown(perdure: Callable[..., Ran], site: Path) -> None:
     ran = perdure("why", "--report", str(site / "logs"))
     assert [line.split()[4] for line in ran.out.splitlines()[1:4]] == ["-", "-", "-"]
     ran = perdure("why", "--report", str(site / "logs"), "--json")
     assert [row["lost_gpu_h"] for row in (*ran.json["reasons"], ran.json["total"])] == [None, None, None]
 
 
-def test_the_table_is_for_people_and_pictures_are_drawn(perdure, site):
+def test_the_table_is_for_people_and_pictures_are_drawn(perdure: Callable[..., Ran], site: Path) -> None:
     ran = perdure("why", "--report", str(site / "sacct.txt"), "--out", str(site / "pictures"))
     assert ran.code == 0
     assert ran.out.splitlines()[1].split()[:6] == ["node_loss", "1", "1", "1", "8.0", "99.4"]
@@ -71,7 +76,7 @@ def test_the_table_is_for_people_and_pictures_are_drawn(perdure, site):
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", HEADER + "\n"])
-def test_what_is_no_accounting_is_told_in_one_line(perdure, tmp_path, text):
+def test_what_is_no_accounting_is_told_in_one_line(perdure: Callable[..., Ran], tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.txt"
     path.write_text(text)
     ran = perdure("why", "--report", str(path))
@@ -80,7 +85,7 @@ def test_what_is_no_accounting_is_told_in_one_line(perdure, tmp_path, text):
     assert "x.txt" in ran.err
 
 
-def test_a_missing_path_is_told(perdure, tmp_path):
+def test_a_missing_path_is_told(perdure: Callable[..., Ran], tmp_path: Path) -> None:
     ran = perdure("why", "--report", str(tmp_path / "none"))
     assert (ran.code, ran.err.count("\n")) == (2, 1)
 
@@ -89,11 +94,13 @@ def test_a_missing_path_is_told(perdure, tmp_path):
     ("log", "job"),
     [("slurm-8.out", "8"), ("a/9_2.err", "9_2"), ("train_7_rank3.log", "7"), ("2026-01-01-run.log", ""), ("x8y", "8")],
 )
-def test_a_log_belongs_to_the_job_in_its_name(log, job):
+def test_a_log_belongs_to_the_job_in_its_name(log: str, job: str) -> None:
     assert jobs_named(["7", "8", "9", "9_2"], [log]) == ({job: [log]} if job else {})
 
 
-def test_failures_that_were_put_back_are_counted_where_slurm_still_tells_of_them(perdure, tmp_path):
+def test_failures_that_were_put_back_are_counted_where_slurm_still_tells_of_them(
+    perdure: Callable[..., Ran], tmp_path: Path
+) -> None:
     """Seen on a real Slurm: the row of a failed attempt becomes REQUEUED, with its exit code."""
     rows = [
         "7|ada|2026-01-01T00:00:00|2026-01-01T00:00:10|3600|REQUEUED|1:0|gres/gpu=8",

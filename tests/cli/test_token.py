@@ -1,18 +1,22 @@
 """`perdure token` mints what the service accepts."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from perdure.service.access.auth import Identity, Role, TokenBook
+from tests.cli.conftest import Ran
 
 
 @pytest.fixture
-def state(home):
+def state(home: Path) -> Path:
     path = home / "state"
     path.mkdir()
     return path
 
 
-def test_a_token_is_known_to_the_service_and_shown_once(perdure, state):
+def test_a_token_is_known_to_the_service_and_shown_once(perdure: Callable[..., Ran], state: Path) -> None:
     ran = perdure("token", "ada", "--state", "state")
     minted = ran.out.strip()
     found = TokenBook(state).find(minted)
@@ -21,19 +25,19 @@ def test_a_token_is_known_to_the_service_and_shown_once(perdure, state):
     assert minted not in (state / "tokens.json").read_text()
 
 
-def test_a_role_is_given_and_json_says_so(perdure, state):
+def test_a_role_is_given_and_json_says_so(perdure: Callable[..., Ran], state: Path) -> None:
     ran = perdure("token", "ada", "--role", "operator", "--state", "state", "--json")
     assert ran.json["schema"] == "perdure.token/1"
     assert TokenBook(state).find(ran.json["token"]).role is Role.OPERATOR
 
 
-def test_a_revoked_token_is_refused(perdure, state):
+def test_a_revoked_token_is_refused(perdure: Callable[..., Ran], state: Path) -> None:
     minted = perdure("token", "ada", "--state", "state").out.strip()
     assert perdure("token", "--revoke", TokenBook(state).find(minted).token_id, "--state", "state").code == 0
     assert TokenBook(state).find(minted) is None
 
 
-def test_a_token_that_was_minted_can_be_found_and_revoked(perdure, state):
+def test_a_token_that_was_minted_can_be_found_and_revoked(perdure: Callable[..., Ran], state: Path) -> None:
     assert perdure("token", "--list", "--state", "state").out.strip() == "No tokens."
     first = perdure("token", "ada", "--state", "state")
     second = perdure("token", "bob", "--role", "operator", "--state", "state", "--json").json
@@ -66,11 +70,13 @@ def test_a_token_that_was_minted_can_be_found_and_revoked(perdure, state):
         (("--revoke", "x", "--state", "state"), "x: no such token. See the ids: perdure token --list."),
     ],
 )
-def test_what_cannot_be_minted_is_refused(perdure, state, words, complaint):
+def test_what_cannot_be_minted_is_refused(
+    perdure: Callable[..., Ran], state: Path, words: tuple[str, ...], complaint: str
+) -> None:
     ran = perdure("token", *words)
     assert ran.code == 2
     assert ran.complaint.startswith(complaint)
 
 
-def test_there_must_be_a_state_directory(perdure, home):
+def test_there_must_be_a_state_directory(perdure: Callable[..., Ran], home: Path) -> None:
     assert perdure("token", "ada", "--state", "none").complaint.startswith(f"{home}/none: no service has used")

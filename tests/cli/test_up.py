@@ -2,18 +2,22 @@
 
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tests.cli.conftest import Ran
+
 
 @pytest.fixture
-def started(monkeypatch):
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The settings that the service was started with."""
     seen = []
 
-    def run(settings):
+    def run(settings: Any) -> int:
         seen.append(settings)
         return 0
 
@@ -21,7 +25,9 @@ def started(monkeypatch):
     return seen
 
 
-def test_without_options_it_is_the_embedded_cluster_and_it_acts(perdure, started, home):
+def test_without_options_it_is_the_embedded_cluster_and_it_acts(
+    perdure: Callable[..., Ran], started: list[Any], home: Path
+) -> None:
     assert perdure("up").code == 0
     (settings,) = started
     assert settings.service.cluster == "local"
@@ -30,7 +36,9 @@ def test_without_options_it_is_the_embedded_cluster_and_it_acts(perdure, started
     assert settings.service.state == home / ".local" / "state" / "perdure"
 
 
-def test_at_its_end_it_says_where_its_state_is_and_how_to_begin_anew(perdure, started, home):
+def test_at_its_end_it_says_where_its_state_is_and_how_to_begin_anew(
+    perdure: Callable[..., Ran], started: list[Any], home: Path
+) -> None:
     kept = home / ".local" / "state" / "perdure"
     told = perdure("up").err
     assert told.startswith(f"perdure: ended; what it knows is kept in {kept}. Go on: ")
@@ -39,7 +47,9 @@ def test_at_its_end_it_says_where_its_state_is_and_how_to_begin_anew(perdure, st
     assert f"up --state '{home / 'a b'}'. Begin again: mv '{home / 'a b'}' '{home / 'a b.old'}'" in told
 
 
-def test_at_its_end_it_says_how_to_go_on_as_it_was_started(perdure, started, home):
+def test_at_its_end_it_says_how_to_go_on_as_it_was_started(
+    perdure: Callable[..., Ran], started: list[Any], home: Path
+) -> None:
     (home / "my site.toml").write_text("")
     words = ["--cluster", "slurm", "--act", "--port", "0", "--standby", "--config", "my site.toml"]
     told = perdure("up", *words).err
@@ -49,14 +59,14 @@ def test_at_its_end_it_says_how_to_go_on_as_it_was_started(perdure, started, hom
     )
 
 
-def test_slurm_is_watched_until_told_to_act(perdure, started):
+def test_slurm_is_watched_until_told_to_act(perdure: Callable[..., Ran], started: list[Any]) -> None:
     perdure("up", "--cluster", "slurm")
     perdure("up", "--cluster", "slurm", "--act")
     perdure("up", "--shadow")
     assert [settings.service.armed for settings in started] == [False, True, False]
 
 
-def test_every_option_reaches_the_settings(perdure, started, home):
+def test_every_option_reaches_the_settings(perdure: Callable[..., Ran], started: list[Any], home: Path) -> None:
     (home / "site.toml").write_text("[service]\nport = 1\npoll_s = 9\n")
     words = "--port 0 --host ::1 --state s --nodes 2 --gpus 3 --no-demo --config site.toml"
     assert perdure("up", *words.split()).code == 0
@@ -78,7 +88,9 @@ def test_every_option_reaches_the_settings(perdure, started, home):
         ("--port x", "up: Invalid value for '--port': "),
     ],
 )
-def test_an_option_that_cannot_be_used_starts_nothing(perdure, started, words, complaint):
+def test_an_option_that_cannot_be_used_starts_nothing(
+    perdure: Callable[..., Ran], started: list[Any], words: str, complaint: str
+) -> None:
     ran = perdure("up", *words.split())
     assert ran.code == 2
     assert ran.complaint.startswith(complaint)
@@ -86,10 +98,12 @@ def test_an_option_that_cannot_be_used_starts_nothing(perdure, started, words, c
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_takes_it_down_in_order_and_is_no_error(perdure, monkeypatch, signum):
+def test_a_signal_takes_it_down_in_order_and_is_no_error(
+    perdure: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, signum: signal.Signals
+) -> None:
     ended = []
 
-    def run(settings):
+    def run(settings: Any) -> None:
         try:
             signal.raise_signal(signum)
         finally:

@@ -10,7 +10,9 @@ import json
 import re
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ from perdure.studies import delay as study_delay
 from perdure.studies import retry as study_retry
 from perdure.traces import columns
 from perdure.traces.read import read
+from tests.cli.conftest import Ran
 from tests.conftest import require
 
 pytestmark = pytest.mark.usefixtures("says_nothing_of_compiling")
@@ -36,7 +39,7 @@ HEADER = "job_id,submit_s,gpus,duration_s\n"
 
 
 @pytest.fixture
-def trace(home):
+def trace(home: Path) -> str:
     """Two jobs want the only GPU; under FIFO the long one, which came first, goes first."""
     (home / "jobs.csv").write_text(HEADER + "long,0,1,100\nshort,10,1,5\n")
     return "jobs.csv"
@@ -49,13 +52,15 @@ def golden(data_dir: Path | None) -> Path:
     return where / "golden-schedulers" / "tiresias"
 
 
-def rows_of(path):
+def rows_of(path: Path) -> list[Any]:
     with gzip.open(path, "rt") if path.name.endswith(".gz") else path.open() as lines:
         return sorted(lines.read().splitlines())
 
 
 @pytest.mark.parametrize(("name", "gpus"), CASES)
-def test_schedules_of_tiresias_come_out_the_same_line_for_line(perdure, home, golden, name, gpus):
+def test_schedules_of_tiresias_come_out_the_same_line_for_line(
+    perdure: Callable[..., Ran], home: Path, golden: Path, name: str, gpus: int
+) -> None:
     expected = rows_of(golden / f"{name}@{gpus}gpu.expected.csv.gz")
     policies = {row.partition(",")[0] for row in expected} - {"policy"}
     ran = perdure(
@@ -67,7 +72,7 @@ def test_schedules_of_tiresias_come_out_the_same_line_for_line(perdure, home, go
     assert rows_of(home / "out.csv") == expected
 
 
-def test_the_figures_as_json(perdure, trace):
+def test_the_figures_as_json(perdure: Callable[..., Ran], trace: str) -> None:
     ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo,srtf", "--json")
     assert (ran.code, ran.err) == (0, "")
     assert sorted(ran.json) == ["comparison", "details", "foresight", "manifest", "runs", "schema", "warnings"]
@@ -82,7 +87,7 @@ def test_the_figures_as_json(perdure, trace):
     assert of_fifo["rho"]["mean"] > of_srtf["rho"]["mean"]
 
 
-def test_the_figures_as_a_table(perdure, trace):
+def test_the_figures_as_a_table(perdure: Callable[..., Ran], trace: str) -> None:
     ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo,dlas-gpu")
     assert (ran.code, ran.err) == (0, "")
     head, fifo, las, *_ = ran.out.split("\n\n")[1].splitlines()
@@ -92,7 +97,9 @@ def test_the_figures_as_a_table(perdure, trace):
     assert las.split()[0] == "dlas-gpu"
 
 
-def test_three_sentences_say_which_policy_how_sure_that_is_and_who_loses(perdure, trace):
+def test_three_sentences_say_which_policy_how_sure_that_is_and_who_loses(
+    perdure: Callable[..., Ran], trace: str
+) -> None:
     which, sure, loses, *_ = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo,srtf").out.splitlines()
     assert which == (
         "Best of 2 is srtf: against fifo jobs end 39 s sooner in the mean, -40%; the typical job (geometric mean) -76%."
@@ -108,7 +115,7 @@ def test_three_sentences_say_which_policy_how_sure_that_is_and_who_loses(perdure
 
 
 @pytest.fixture
-def reported(perdure, home):
+def reported(perdure: Callable[..., Ran], home: Path) -> Path:
     """A comparison that depends on chance, with its report in `first`."""
     pytest.importorskip("matplotlib")
     perdure("trace", "generate", "--jobs", "120", "--cluster", "2x8", "--load", "2", "--out", "jobs.csv")
@@ -117,7 +124,9 @@ def reported(perdure, home):
     return home / "first"
 
 
-def test_the_same_figures_come_again_byte_for_byte_from_the_manifest(perdure, home, reported):
+def test_the_same_figures_come_again_byte_for_byte_from_the_manifest(
+    perdure: Callable[..., Ran], home: Path, reported: Path
+) -> None:
     assert perdure("whatif", "--again", "first/figures.json", "--out", "again").code == 0
     names = {path.name for path in reported.iterdir()}
     assert names >= {"figures.csv", "figures.json", "index.html"}
@@ -126,7 +135,7 @@ def test_the_same_figures_come_again_byte_for_byte_from_the_manifest(perdure, ho
         assert (home / "again" / name).read_bytes() == (reported / name).read_bytes(), name
 
 
-def test_the_manifest_names_what_the_figures_depend_on(perdure, home, reported):
+def test_the_manifest_names_what_the_figures_depend_on(perdure: Callable[..., Ran], home: Path, reported: Path) -> None:
     found = json.loads((reported / "figures.json").read_text())["manifest"]
     assert found["version"] == __version__
     assert found["options"]["policy"] == "fifo,srtf"
@@ -138,7 +147,9 @@ def test_the_manifest_names_what_the_figures_depend_on(perdure, home, reported):
     assert (home / "by-hand" / "figures.json").read_bytes() == (reported / "figures.json").read_bytes()
 
 
-def test_figures_do_not_come_again_from_other_inputs_or_another_version(perdure, home, reported):
+def test_figures_do_not_come_again_from_other_inputs_or_another_version(
+    perdure: Callable[..., Ran], home: Path, reported: Path
+) -> None:
     told = reported / "figures.json"
     told.write_text(told.read_text().replace(f'"version": "{__version__}"', '"version": "0.0.1"'))
     assert "its figures are of Perdure 0.0.1" in perdure("whatif", "--again", "first/figures.json").err
@@ -152,7 +163,7 @@ def test_figures_do_not_come_again_from_other_inputs_or_another_version(perdure,
     assert "No such option: --policy" in perdure("whatif", "again", "first/figures.json", "--policy", "fifo").err
 
 
-def test_a_manifest_runs_nobodys_code(perdure, home, trace):
+def test_a_manifest_runs_nobodys_code(perdure: Callable[..., Ran], home: Path, trace: str) -> None:
     (home / "mine.py").write_text("raise SystemExit(7)\n")
     empty = hashlib.sha256((home / "jobs.csv").read_bytes()).hexdigest()
     inputs = [{"path": "jobs.csv", "bytes": 1, "sha256": empty}]
@@ -163,7 +174,7 @@ def test_a_manifest_runs_nobodys_code(perdure, home, trace):
     assert (ran.code, "mine.py" in ran.err) == (2, True)
 
 
-def test_all_figures_are_a_table_too(reported):
+def test_all_figures_are_a_table_too(reported: Path) -> None:
     with (reported / "figures.csv").open() as lines:
         rows = list(csv.DictReader(lines))
     told = json.loads((reported / "figures.json").read_text())
@@ -177,8 +188,8 @@ def test_all_figures_are_a_table_too(reported):
     ]
 
 
-def test_a_preemption_costs_what_is_said(perdure, trace):
-    def ends(*words):
+def test_a_preemption_costs_what_is_said(perdure: Callable[..., Ran], trace: str) -> None:
+    def ends(*words: str) -> tuple[Any, Any]:
         ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", "srtf", *words, "--json")
         return ran.json["runs"][0]["makespan_s"], ran.json["details"][0]["restart_gpu_h"] * 3600
 
@@ -191,7 +202,7 @@ def test_a_preemption_costs_what_is_said(perdure, trace):
     assert "is not a cost" in perdure(*words, "--preemption-cost", "x").err
 
 
-def test_what_differs_between_runs_is_told(perdure, home, trace):
+def test_what_differs_between_runs_is_told(perdure: Callable[..., Ran], home: Path, trace: str) -> None:
     (home / "more.csv").write_text(HEADER + "j,0,1,7\n")
     words = "whatif", trace, "more.csv", "--cluster", "1x1", "--policy", "fifo", "--seeds", "2"
     ran = perdure(*words, "--jobs-out", "out.csv")
@@ -204,7 +215,7 @@ def test_what_differs_between_runs_is_told(perdure, home, trace):
     assert [(run["trace"], run["seed"]) for run in runs] == [(name, n) for name in (trace, "more.csv") for n in (0, 1)]
 
 
-def test_seeds_are_shown_together_with_their_interval(perdure, home):
+def test_seeds_are_shown_together_with_their_interval(perdure: Callable[..., Ran], home: Path) -> None:
     perdure("trace", "generate", "--jobs", "200", "--cluster", "2x8", "--load", "2", "--out", "jobs.csv")
     ran = perdure("whatif", "jobs.csv", "--cluster", "2x8", "--policy", "fifo", "--failures", "nodes", "--seeds", "3")
     head, row, says, *_ = ran.out.splitlines()
@@ -216,7 +227,9 @@ def test_seeds_are_shown_together_with_their_interval(perdure, home):
     assert says == "Means over 3 seeds; in brackets the interval at 95%, by bootstrap."
 
 
-def test_a_trace_with_starts_is_shown_as_it_was_and_says_how_far_to_believe_the_rest(perdure, home):
+def test_a_trace_with_starts_is_shown_as_it_was_and_says_how_far_to_believe_the_rest(
+    perdure: Callable[..., Ran], home: Path
+) -> None:
     (home / "jobs.csv").write_text(
         HEADER.strip() + ",start_s\nfirst,0,1,100,0\nlong,10,1,9000,100\nshort,20,1,600,9100\nnever,30,1,9,\n"
     )
@@ -236,7 +249,7 @@ def test_a_trace_with_starts_is_shown_as_it_was_and_says_how_far_to_believe_the_
     assert "as it was" not in perdure(*words, "--load", "0.5").out  # recorded starts mean nothing then
 
 
-def test_schedules_as_parquet(perdure, home, trace):
+def test_schedules_as_parquet(perdure: Callable[..., Ran], home: Path, trace: str) -> None:
     duckdb = pytest.importorskip("duckdb")
     assert perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo", "--jobs-out", "out.parquet").code == 0
     with duckdb.connect() as db:
@@ -244,7 +257,7 @@ def test_schedules_as_parquet(perdure, home, trace):
     assert rows == [("fifo", "long", 0, 100, 0, 0), ("fifo", "short", 100, 105, 0, 0)]
 
 
-def test_retries_are_compared_on_the_failures_of_a_model(perdure, home):
+def test_retries_are_compared_on_the_failures_of_a_model(perdure: Callable[..., Ran], home: Path) -> None:
     (home / "jobs.csv").write_text(HEADER.strip() + ",attempts\nheals,0,1,10,4- 6+\nnever,0,1,6,3- 3-\n")
     words = "whatif", "jobs.csv", "--cluster", "1x8", "--policy", "fifo", "--json"
     runs = perdure(*words, "--retry", "recorded,never,always:1,oracle,predicted:1,0").json["runs"]
@@ -255,13 +268,13 @@ def test_retries_are_compared_on_the_failures_of_a_model(perdure, home):
     assert none["success_rate"] == 1
 
 
-def test_help_names_every_failure_model(perdure):
+def test_help_names_every_failure_model(perdure: Callable[..., Ran]) -> None:
     said = " ".join(perdure("whatif", "compare", "--help").out.split())
     for name in FAILURE_WORDS:
         assert re.search(rf"What fails: [^.]*{re.escape(name)}\b", said)
 
 
-def test_a_page_with_pictures(perdure, home, trace):
+def test_a_page_with_pictures(perdure: Callable[..., Ran], home: Path, trace: str) -> None:
     pytest.importorskip("matplotlib")
     ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo,srtf", "--out", "report")
     assert (ran.code, ran.err) == (0, "")
@@ -270,14 +283,18 @@ def test_a_page_with_pictures(perdure, home, trace):
     }  # fmt: skip
 
 
-def test_without_matplotlib_the_page_says_what_to_install(perdure, trace, monkeypatch):
+def test_without_matplotlib_the_page_says_what_to_install(
+    perdure: Callable[..., Ran], trace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo", "--out", "report")
     assert (ran.code, ran.out) == (2, "")
     assert ran.complaint == f"whatif --out: Matplotlib is not installed. Install it: {install_command('sim')}."
 
 
-def test_without_duckdb_a_csv_trace_says_what_to_install(perdure, trace, monkeypatch):
+def test_without_duckdb_a_csv_trace_says_what_to_install(
+    perdure: Callable[..., Ran], trace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo").code == 0  # a small one needs none
     monkeypatch.setattr(columns, "_SMALL_BYTES", 0)
@@ -286,7 +303,7 @@ def test_without_duckdb_a_csv_trace_says_what_to_install(perdure, trace, monkeyp
     assert ran.complaint.endswith(f"Install it: {install_command('sim')}.")
 
 
-def test_numba_is_not_needed(perdure, home, monkeypatch):
+def test_numba_is_not_needed(perdure: Callable[..., Ran], home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
     (home / "jobs.csv").write_text(HEADER + "".join(f"j{n},{n},1,5\n" for n in range(1500)))
     run = perdure("whatif", "jobs.csv", "--cluster", "1x8", "--policy", "srtf", "--json").json["runs"][0]
@@ -294,14 +311,14 @@ def test_numba_is_not_needed(perdure, home, monkeypatch):
 
 
 @pytest.fixture
-def small(monkeypatch):
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both studies with few jobs, in this process unless told otherwise."""
     monkeypatch.setattr(workers, "processes_at_hand", lambda: 1)
     for module, name in ((study_retry, "retry"), (study_delay, "delay")):
         monkeypatch.setattr(module, name, functools.partial(getattr(module, name), n_jobs=60))
 
 
-def test_a_study_as_json(perdure, small):
+def test_a_study_as_json(perdure: Callable[..., Ran], small: None) -> None:
     ran = perdure("whatif", "--study", "retry", "--seeds", "2", "--load", "0.7,0.9", "--policy", "sjf", "--json")
     assert (ran.code, ran.err) == (0, "")
     assert ran.json["study"] == "retry"
@@ -311,14 +328,14 @@ def test_a_study_as_json(perdure, small):
     assert (ran.json["study"], ran.json["cluster"]) == ("delay", "2x2+2x8")
 
 
-def test_a_study_finds_the_same_in_several_processes(perdure, small):
+def test_a_study_finds_the_same_in_several_processes(perdure: Callable[..., Ran], small: None) -> None:
     words = "study", "retry", "--seeds", "2", "--policy", "sjf", "--json"
     alone, spread = perdure(*words, "--workers", "1"), perdure(*words, "--workers", "2")
     assert spread.code == 0
     assert spread.json == alone.json
 
 
-def test_a_study_stands_beside_what_was_published(perdure, small):
+def test_a_study_stands_beside_what_was_published(perdure: Callable[..., Ran], small: None) -> None:
     ran = perdure("whatif", "--study", "retry", "--seeds", "1")
     (row,) = (line for line in ran.out.splitlines() if line.split()[:3] == ["0.9", "sjf", "predicted"])
     assert "15.4%" in row
@@ -347,25 +364,27 @@ def test_a_study_stands_beside_what_was_published(perdure, small):
         ("retry jobs.csv", "whatif retry: Got unexpected extra argument(s) (jobs.csv). "),
     ],
 )
-def test_a_study_that_cannot_be_made_is_one_line_and_2(perdure, small, words, complaint):
+def test_a_study_that_cannot_be_made_is_one_line_and_2(
+    perdure: Callable[..., Ran], small: None, words: str, complaint: str
+) -> None:
     ran = perdure("whatif", "--study", *words.split())
     assert (ran.code, ran.out) == (2, "")
     assert ran.complaint.startswith(complaint)
 
 
-def test_a_load_sets_how_fast_jobs_come(perdure, trace):
+def test_a_load_sets_how_fast_jobs_come(perdure: Callable[..., Ran], trace: str) -> None:
     run = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo", "--load", "0.5", "--json").json["runs"][0]
     assert run["makespan_s"] == 105 / 0.5 + 5
     assert run["wait_s"]["p99"] == 0
 
 
-def test_a_list_of_machines_is_a_cluster(perdure, home, trace):
+def test_a_list_of_machines_is_a_cluster(perdure: Callable[..., Ran], home: Path, trace: str) -> None:
     (home / "machines.csv").write_text("gpus\n1\n1\n")
     ran = perdure("whatif", trace, "--cluster", "machines.csv", "--policy", "fifo", "--json")
     assert ran.json["runs"][0]["wait_s"]["p99"] == 0
 
 
-def test_quotas_of_virtual_clusters_are_given_in_a_line_or_in_a_file(perdure, home):
+def test_quotas_of_virtual_clusters_are_given_in_a_line_or_in_a_file(perdure: Callable[..., Ran], home: Path) -> None:
     (home / "jobs.csv").write_text(HEADER.strip() + ",vc\na,0,1,10,lab\nb,0,1,10,lab\nc,1,1,10,ops\n")
     (home / "quotas.csv").write_text("vc,gpus\nlab,1\nops,1\n")
     words = (
@@ -381,7 +400,7 @@ def test_quotas_of_virtual_clusters_are_given_in_a_line_or_in_a_file(perdure, ho
         "out.csv",
     )
 
-    def starts(*options):
+    def starts(*options: str) -> dict[Any, Any]:
         assert perdure(*words, *options).code == 0
         with (home / "out.csv").open() as lines:
             return {row["job_id"]: int(row["end"]) for row in csv.DictReader(lines)}
@@ -391,7 +410,7 @@ def test_quotas_of_virtual_clusters_are_given_in_a_line_or_in_a_file(perdure, ho
 
 
 @pytest.mark.parametrize(("cluster", "start"), [("2x2", 0), ("2x2/2", 0), ("2x2/1", 900)])
-def test_racks_are_named_behind_the_cluster(perdure, home, cluster, start):
+def test_racks_are_named_behind_the_cluster(perdure: Callable[..., Ran], home: Path, cluster: str, start: int) -> None:
     """A gang that no rack holds waits until the ladder lets it stretch over racks."""
     (home / "jobs.csv").write_text(HEADER + "a,0,4,100\n")
     words = "--policy", "fifo", "--placement", "ladder", "--jobs-out", "out.csv"
@@ -399,7 +418,7 @@ def test_racks_are_named_behind_the_cluster(perdure, home, cluster, start):
     assert (home / "out.csv").read_text().splitlines()[1] == f"fifo,a,{start},{start + 100},0,0"
 
 
-def test_jobs_without_a_place_are_named_or_counted(perdure, home):
+def test_jobs_without_a_place_are_named_or_counted(perdure: Callable[..., Ran], home: Path) -> None:
     (home / "jobs.csv").write_text(HEADER + "a,0,1,5\nb,0,16,5\nc,0,99,5\n")
     words = "whatif", "jobs.csv", "--cluster", "1x8+4x2", "--policy", "fifo", "--placement", "consolidate"
     (home / "some.csv").write_text(HEADER + "a,0,1,5\nb,0,16,5\n")
@@ -418,7 +437,7 @@ def test_jobs_without_a_place_are_named_or_counted(perdure, home):
 NODES = "[[nodes]]\ncount = 2\ngpus = 1\n"
 
 
-def test_a_cluster_in_toml(perdure, home, trace):
+def test_a_cluster_in_toml(perdure: Callable[..., Ran], home: Path, trace: str) -> None:
     (home / "nodes.toml").write_text(NODES + 'rack = 1\ngpu_type = "v100"\n')
     ran = perdure("whatif", trace, "--cluster", "nodes.toml", "--policy", "fifo", "--placement", "ladder", "--json")
     assert ran.json["runs"][0]["wait_s"]["p99"] == 0
@@ -436,7 +455,9 @@ def test_a_cluster_in_toml(perdure, home, trace):
         (NODES.replace("2", "1000000") + NODES, "nodes.toml: more than 1000000 nodes. "),
     ],
 )
-def test_a_cluster_that_is_none_is_one_line_and_2(perdure, home, trace, text, complaint):
+def test_a_cluster_that_is_none_is_one_line_and_2(
+    perdure: Callable[..., Ran], home: Path, trace: str, text: str, complaint: str
+) -> None:
     (home / "nodes.toml").write_text(text)
     ran = perdure("whatif", trace, "--cluster", "nodes.toml", "--policy", "fifo")
     assert (ran.code, ran.out) == (2, "")
@@ -473,7 +494,7 @@ class Ranking:
 """
 
 
-def test_a_policy_of_ones_own(perdure, home):
+def test_a_policy_of_ones_own(perdure: Callable[..., Ran], home: Path) -> None:
     (home / "mine.py").write_text(OWN)
     (home / "jobs.csv").write_text(HEADER + "a,0,1,10\nb,1,1,10\nc,2,1,10\n")
     ran = perdure("whatif", "jobs.csv", "--cluster", "1x1", "--policy", "fifo,mine.py:Latest", "--jobs-out", "out.csv")
@@ -499,7 +520,9 @@ def test_a_policy_of_ones_own(perdure, home):
         (("import", "raise"), "mine.py:Latest", "mine.py:2: invalid syntax. Fix the policy."),
     ],
 )
-def test_what_is_wrong_with_a_policy_of_ones_own_is_told_by_its_line(perdure, home, trace, change, policy, complaint):
+def test_what_is_wrong_with_a_policy_of_ones_own_is_told_by_its_line(
+    perdure: Callable[..., Ran], home: Path, trace: str, change: tuple[str, str], policy: str, complaint: str
+) -> None:
     (home / "mine.py").write_text(OWN.replace(*change) if change[0] else OWN)
     ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", policy)
     assert (ran.code, ran.out) == (2, "")
@@ -549,7 +572,9 @@ def test_what_is_wrong_with_a_policy_of_ones_own_is_told_by_its_line(perdure, ho
         ),
     ],
 )
-def test_a_word_that_means_nothing_is_one_line_and_2(perdure, trace, options, complaint):
+def test_a_word_that_means_nothing_is_one_line_and_2(
+    perdure: Callable[..., Ran], trace: str, options: str, complaint: str
+) -> None:
     ran = perdure("whatif", trace, "--cluster", "1x1", *options.split())
     assert (ran.code, ran.out) == (2, "")
     assert ran.complaint.startswith(complaint)
@@ -568,14 +593,14 @@ def test_a_word_that_means_nothing_is_one_line_and_2(perdure, trace, options, co
         (HEADER + "a,0,1,5\nb,0,64,5\n", "jobs.csv: job b: it asks for 64 GPUs, and the cluster has 8. "),
     ],
 )
-def test_a_broken_trace_is_one_line_and_2(perdure, home, text, complaint):
+def test_a_broken_trace_is_one_line_and_2(perdure: Callable[..., Ran], home: Path, text: str, complaint: str) -> None:
     (home / "jobs.csv").write_text(text)
     ran = perdure("whatif", "jobs.csv", "--cluster", "1x8", "--policy", "fifo")
     assert (ran.code, ran.out) == (2, "")
     assert ran.complaint.startswith(complaint)
 
 
-def test_a_packed_trace_that_is_cut_off_is_one_line_and_2(perdure, home):
+def test_a_packed_trace_that_is_cut_off_is_one_line_and_2(perdure: Callable[..., Ran], home: Path) -> None:
     whole = gzip.compress((HEADER + "".join(f"j{n},0,1,{n * n % 97}\n" for n in range(20_000))).encode())
     (home / "jobs.csv.gz").write_bytes(whole[: len(whole) // 2])
     ran = perdure("whatif", "jobs.csv.gz", "--cluster", "1x8", "--policy", "fifo")
@@ -583,7 +608,7 @@ def test_a_packed_trace_that_is_cut_off_is_one_line_and_2(perdure, home):
     assert ran.complaint.startswith("jobs.csv.gz: the file is cut off or damaged ")
 
 
-def test_bad_rows_that_are_skipped_are_counted_aloud(perdure, home):
+def test_bad_rows_that_are_skipped_are_counted_aloud(perdure: Callable[..., Ran], home: Path) -> None:
     (home / "jobs.csv").write_text(HEADER + "a,0,1,5\nb,0,64,5\nc,0,1,-5\n")
     ran = perdure("whatif", "jobs.csv", "--cluster", "1x8", "--policy", "fifo", "--skip-bad", "--json")
     assert ran.code == 0
@@ -594,7 +619,7 @@ def test_bad_rows_that_are_skipped_are_counted_aloud(perdure, home):
     ]
 
 
-def test_a_trace_is_drawn_and_the_seed_decides_it(perdure, home):
+def test_a_trace_is_drawn_and_the_seed_decides_it(perdure: Callable[..., Ran], home: Path) -> None:
     words = "trace", "generate", "--jobs", "50", "--cluster", "4x8", "--load", "0.7", "--seed"
     for seed, name in (("3", "a.csv"), ("3", "b.csv"), ("4", "c.csv")):
         assert perdure(*words, seed, "--out", name).out == f"{name}: 50 jobs\n"
@@ -602,7 +627,7 @@ def test_a_trace_is_drawn_and_the_seed_decides_it(perdure, home):
     assert perdure("whatif", "a.csv", "--cluster", "4x8", "--policy", "fifo", "--json").json["runs"][0]["jobs"] == 50
 
 
-def test_a_trace_is_turned_into_our_own_form(perdure, home):
+def test_a_trace_is_turned_into_our_own_form(perdure: Callable[..., Ran], home: Path) -> None:
     columns = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
     (home / "theirs.csv").write_text(columns + "7,2,10,606,vgg19,164,30\n")
     ran = perdure("trace", "convert", "theirs.csv", "ours.csv.gz")
@@ -621,7 +646,7 @@ def test_a_trace_is_turned_into_our_own_form(perdure, home):
         ("convert none.csv a.csv", "none.csv: No such file or directory. "),
     ],
 )
-def test_a_trace_that_cannot_be_made_is_one_line_and_2(perdure, words, complaint):
+def test_a_trace_that_cannot_be_made_is_one_line_and_2(perdure: Callable[..., Ran], words: str, complaint: str) -> None:
     ran = perdure("trace", *words.split())
     assert (ran.code, ran.out) == (2, "")
     assert ran.complaint.startswith(complaint)

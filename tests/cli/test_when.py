@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from perdure.waits.checks import made_up_looks
+from tests.cli.conftest import Ran
 
 HEADER = "job,submit_s,start_s,poll_s,time_limit_s,partition,account,cpus,mem_mb,nodes,gpus,priority_poll"
 
 
 @pytest.fixture
-def looks(home):
+def looks(home: Path) -> str:
     """Twelve days from 2021-05-01 on."""
     made = made_up_looks(jobs=20)
     columns = (
@@ -26,13 +30,13 @@ def looks(home):
     return "looks.csv"
 
 
-def bench(perdure, *options):
+def bench(perdure: Callable[..., Ran], *options: str) -> Any:
     ran = perdure("when", "bench", *options, "--predictor", "median", "--json")
     assert ran.code == 0, ran.err
     return json.loads(ran.out)
 
 
-def test_figures(perdure, looks):
+def test_figures(perdure: Callable[..., Ran], looks: str) -> None:
     found = bench(perdure, looks, "--cut", "2021-05-10")
     assert found["schema"] == "perdure.when-bench/1"
     assert [day["day"] for day in found["days"]] == ["2021-05-10", "2021-05-11", "2021-05-12"]
@@ -42,7 +46,7 @@ def test_figures(perdure, looks):
     assert f"within a factor of 2: {found['within_2x']:.1%}" in text.out
 
 
-def test_answers_are_written_in_seconds(perdure, looks, home):
+def test_answers_are_written_in_seconds(perdure: Callable[..., Ran], looks: str, home: Path) -> None:
     bench(perdure, looks, "--cut", "2021-05-12", "--predictions-out", "answers.csv")
     with (home / "answers.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -66,14 +70,14 @@ def test_answers_are_written_in_seconds(perdure, looks, home):
         ),
     ],
 )
-def test_bad_input_is_one_line(perdure, looks, options, said):
+def test_bad_input_is_one_line(perdure: Callable[..., Ran], looks: str, options: tuple[str, ...], said: str) -> None:
     ran = perdure("when", "bench", looks, *options)
     assert ran.code == 2
     assert said in ran.err
     assert ran.err.count("\n") == 1
 
 
-def test_a_file_of_other_columns_is_told_what_it_lacks(perdure, home):
+def test_a_file_of_other_columns_is_told_what_it_lacks(perdure: Callable[..., Ran], home: Path) -> None:
     (home / "jobs.csv").write_text("job_id,submit_s\n1,2\n")
     ran = perdure("when", "bench", "jobs.csv", "--cut", "2021-05-10")
     assert (ran.code, ran.err.count("\n")) == (2, 1)

@@ -8,12 +8,15 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from perdure.backends.slurm.past_jobs import remarks_on
 from perdure.backends.slurm.tools import Tools
@@ -31,6 +34,7 @@ from perdure.waits.hindcast import Fit
 from perdure.waits.holds import HeldBy, HoldKind
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueueLook
+from tests.cli.conftest import Ran
 from tests.copying import replace
 
 pytestmark = pytest.mark.usefixtures("says_nothing_of_compiling")
@@ -44,7 +48,7 @@ PARTITIONS = (
 NODES = (QueuedNode("n1", ("main",), gpus=4, cpus=8), QueuedNode("n2", ("down",), gpus=4, cpus=8))
 
 
-def job(job_id: str, state: JobState = JobState.PENDING, **more) -> QueuedJob:
+def job(job_id: str, state: JobState = JobState.PENDING, **more: Any) -> QueuedJob:
     given = {"partitions": ("main",), "gpus": 4, "cpus": 4, "walltime_s": 3600.0, "reason": "Resources", **more}
     times = {"submit_s": NOW_S - 900, "eligible_s": NOW_S - 900}
     return QueuedJob(job_id, "mira", state, priority=9, **{**times, **given})
@@ -63,10 +67,10 @@ def site_of(*, config: dict[str, str] | None = None, ended: str = "") -> AnswerB
 
 
 @pytest.fixture
-def when(perdure, monkeypatch):
+def when(perdure: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
     """Ask about a queue with a site behind it."""
 
-    def ask(*words: str, jobs: tuple[QueuedJob, ...] = (), site: AnswerBasis | None = None):
+    def ask(*words: str, jobs: tuple[QueuedJob, ...] = (), site: AnswerBasis | None = None) -> Ran:
         queue = Queue(NOW_S, jobs, NODES, PARTITIONS)
         monkeypatch.setattr(when_answer, "live_queue", lambda: (queue, site or site_of()))
         return perdure("when", *words)
@@ -74,17 +78,17 @@ def when(perdure, monkeypatch):
     return ask
 
 
-def line(ran, label: str) -> str:
+def line(ran: Ran, label: str) -> str:
     return next(each for each in ran.out.splitlines() if each.startswith(label))
 
 
-def test_an_unknown_job(when):
+def test_an_unknown_job(when: Callable[..., Ran]) -> None:
     ran = when("99")
     assert ran.code == 2
     assert ran.complaint.startswith("job 99: it is not in the queue: it has ended, or never was. ")
 
 
-def test_a_job_without_an_option_is_asked_about_without_the_command_line_library(home):
+def test_a_job_without_an_option_is_asked_about_without_the_command_line_library(home: Path) -> None:
     """Which takes a tenth of the answer's time to load."""
     code = "import sys; from perdure.cli.main import main; main(['when', '99']); print(*sys.modules)"
     tool = home / "scontrol"
@@ -101,21 +105,21 @@ def test_a_job_without_an_option_is_asked_about_without_the_command_line_library
     assert not {"typer", "click", "pydantic"} & set(ran.stdout.split())
 
 
-def test_a_job_that_has_ended(when):
+def test_a_job_that_has_ended(when: Callable[..., Ran]) -> None:
     ran = when("42", site=site_of(ended="42"))
     assert ran.code == 2
     assert ran.complaint.startswith("job 42: it ended at ")
     assert ran.complaint.endswith(". See how it ended: perdure why 42.")
 
 
-def test_a_job_that_runs(when):
+def test_a_job_that_runs(when: Callable[..., Ran]) -> None:
     ran = when("7", jobs=(job("7", JobState.RUNNING, start_s=NOW_S - 60, running_on=("n1",), reason=""),))
     assert ran.code == 0
     assert "it has: it runs since" in line(ran, "STARTS")
     assert "HELD BY" not in ran.out
 
 
-def test_a_job_that_its_user_holds(when):
+def test_a_job_that_its_user_holds(when: Callable[..., Ran]) -> None:
     ran = when("7", jobs=(job("7", JobState.HELD, reason="JobHeldUser"),))
     assert ran.code == 1
     assert line(ran, "STARTS").endswith("not as it is")
@@ -123,13 +127,13 @@ def test_a_job_that_its_user_holds(when):
 
 
 @pytest.mark.parametrize("reason", ["PartitionDown", "", "None"])
-def test_a_partition_that_is_down(when, reason):
+def test_a_partition_that_is_down(when: Callable[..., Ran], reason: str) -> None:
     ran = when("7", jobs=(job("7", partitions=("down",), reason=reason),))
     assert ran.code == 1
     assert line(ran, "HELD BY").endswith("its partition down is down: an operator must set it up")
 
 
-def test_a_script_for_a_partition_that_is_down_or_that_allows_less(when, home):
+def test_a_script_for_a_partition_that_is_down_or_that_allows_less(when: Callable[..., Ran], home: Path) -> None:
     (home / "job.sh").write_text("#!/bin/sh\n#SBATCH --gpus=2 -t 60\n")
     assert when("job.sh").code == 0
     assert "its partition down is down" in line(when("job.sh", "--partition", "down"), "HELD BY")
@@ -138,7 +142,9 @@ def test_a_script_for_a_partition_that_is_down_or_that_allows_less(when, home):
     assert "it asks for more time than partition main allows" in line(longer, "HELD BY")
 
 
-def test_what_sbatch_takes_from_its_environment_is_taken_over_the_script(when, home, monkeypatch):
+def test_what_sbatch_takes_from_its_environment_is_taken_over_the_script(
+    when: Callable[..., Ran], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (home / "job.sh").write_text("#!/bin/sh\n#SBATCH --gpus=2 -t 60\n")
     monkeypatch.setenv("SBATCH_TIMELIMIT", "3:00:00")
     assert "it asks for more time than partition main allows" in line(when("job.sh"), "HELD BY")
@@ -155,12 +161,14 @@ def test_what_sbatch_takes_from_its_environment_is_taken_over_the_script(when, h
         ("-C a100 --exclusive", "--exclusive, --constraint"),
     ],
 )
-def test_what_of_a_script_may_delay_it_and_is_not_reckoned_with_is_said(when, home, lines, said):
+def test_what_of_a_script_may_delay_it_and_is_not_reckoned_with_is_said(
+    when: Callable[..., Ran], home: Path, lines: str, said: str
+) -> None:
     (home / "job.sh").write_text(f"#!/bin/sh\n#SBATCH --gpus=2 -t 60 {lines}\n")
     assert f"NOTE     without regard to {said} of the script: it may take longer" in when("job.sh").out.splitlines()
 
 
-def test_a_script_of_a_heterogeneous_job_is_refused(when, home):
+def test_a_script_of_a_heterogeneous_job_is_refused(when: Callable[..., Ran], home: Path) -> None:
     (home / "job.sh").write_text("#!/bin/sh\n#SBATCH --gpus=2\n#SBATCH hetjob\n#SBATCH --gpus=1 -N2\n")
     ran = when("job.sh")
     assert ran.code == 2
@@ -168,24 +176,26 @@ def test_a_script_of_a_heterogeneous_job_is_refused(when, home):
 
 
 @pytest.mark.parametrize("words", [("--gpus", "4"), ("--by", "+1h")])
-def test_an_option_about_a_job_needs_one(when, words):
+def test_an_option_about_a_job_needs_one(when: Callable[..., Ran], words: tuple[str, str]) -> None:
     ran = when(*words)
     assert ran.code == 2
     assert ran.complaint.startswith(f"{words[0]}: it is about one job, and no job is named. ")
 
 
-def test_a_job_that_came_after_the_last_look_is_not_said_never_to_have_been(when, monkeypatch):
+def test_a_job_that_came_after_the_last_look_is_not_said_never_to_have_been(
+    when: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("perdure.cli.when_answer.time.time", lambda: NOW_S + 20)
     assert when("99").complaint.startswith(
         "job 99: it was not in the queue 20 s ago, when Slurm was last asked. Ask again in 40 s"
     )
 
 
-def test_one_of_two_partitions_is_enough(when):
+def test_one_of_two_partitions_is_enough(when: Callable[..., Ran]) -> None:
     assert when("7", jobs=(job("7", partitions=("down", "main"), reason=""),)).code == 0
 
 
-def test_no_history_is_answered_by_the_simulator_alone_which_it_says(when):
+def test_no_history_is_answered_by_the_simulator_alone_which_it_says(when: Callable[..., Ran]) -> None:
     ran = when("7", jobs=(job("7"),))
     assert ran.code == 0
     assert "NOTE     no history of who comes: by the jobs that are there alone, as if nobody else came" in ran.out
@@ -199,13 +209,13 @@ def test_no_history_is_answered_by_the_simulator_alone_which_it_says(when):
         ({"privatedata": "accounts,jobs"}, "this Slurm shows a user no jobs of others (PrivateData)"),
     ],
 )
-def test_what_cannot_be_known_is_said(when, config, said):
+def test_what_cannot_be_known_is_said(when: Callable[..., Ran], config: dict[str, str], said: str) -> None:
     ran = when("7", jobs=(job("7"),), site=site_of(config=config))
     assert ran.code == 0
     assert any(said in each for each in ran.out.splitlines() if each.startswith("NOTE"))
 
 
-def test_what_starts_only_if_it_is_changed(when):
+def test_what_starts_only_if_it_is_changed(when: Callable[..., Ran]) -> None:
     """The gain over a start that never comes is no number."""
     told = when("7", "--json", jobs=(job("7", gpus=8, reason="Priority"),))
     assert "Infinity" not in told.out
@@ -220,7 +230,7 @@ UNAVAILABLE = "ReqNodeNotAvail,_UnavailableNodes:n1"
 
 
 @pytest.mark.parametrize("reason", ["Reservation", "ReqNodeNotAvail,_Reserved_for_maintenance", UNAVAILABLE])
-def test_no_start_is_told_where_it_is_not_simulated(when, reason):
+def test_no_start_is_told_where_it_is_not_simulated(when: Callable[..., Ran], reason: str) -> None:
     """Nobody asks when reservations begin, or nodes return."""
     jobs = (job("7", reason=reason),)
     assert line(when("7", jobs=jobs), "STARTS").startswith("STARTS   not forecast: when nodes return")
@@ -230,13 +240,13 @@ def test_no_start_is_told_where_it_is_not_simulated(when, reason):
     assert [each.forecast for each in answers(Queue(NOW_S, jobs, NODES, PARTITIONS), site_of(), RNG)] == [None]
 
 
-def test_what_does_not_fit_on_the_nodes_in_service(when):
+def test_what_does_not_fit_on_the_nodes_in_service(when: Callable[..., Ran]) -> None:
     ran = when("7", jobs=(job("7", gpus=8),))
     assert line(ran, "HELD BY") == "HELD BY  it does not fit on the nodes in service"
     assert ran.code == 1
 
 
-def test_what_starts_in_no_future_is_not_said_never_to_start(when):
+def test_what_starts_in_no_future_is_not_said_never_to_start(when: Callable[..., Ran]) -> None:
     """It fits on the nodes in service, and waits for longer than is simulated."""
     busy = job("1", JobState.RUNNING, start_s=NOW_S - 60, running_on=("n1",), walltime_s=90 * 86_400.0, reason="")
     ran = when("7", jobs=(busy, job("7")))
@@ -245,7 +255,7 @@ def test_what_starts_in_no_future_is_not_said_never_to_start(when):
     assert "does not fit" not in ran.out
 
 
-def test_at_once(when):
+def test_at_once(when: Callable[..., Ran]) -> None:
     assert line(when("7", jobs=(job("7", reason=""),)), "STARTS") == "STARTS   at once"
 
 
@@ -253,13 +263,13 @@ def test_at_once(when):
 
 
 @pytest.fixture
-def read(home, monkeypatch):
+def read(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., AnswerBasis]:
     """Read a Slurm that answers with a queue, its clock being so many seconds ahead; sacct does not answer."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     monkeypatch.setattr(Tools, "check", lambda _: None)
     monkeypatch.setattr(Tools, "find", lambda *_: "scontrol")
 
-    def busy(*_):
+    def busy(*_: object) -> None:
         raise ClusterBusy("sacct", "accounting does not answer", "Run `sacctmgr ping`")
 
     monkeypatch.setattr(live_queue, "read_past_jobs", busy)
@@ -275,13 +285,15 @@ def read(home, monkeypatch):
 @pytest.mark.parametrize(
     ("ahead_s", "said"), [(620.0, "10m ahead of"), (-7230.0, "2h behind"), (30.0, ""), (-30.0, "")]
 )
-def test_clocks_that_differ(read, ahead_s, said):
+def test_clocks_that_differ(read: Callable[..., AnswerBasis], ahead_s: float, said: str) -> None:
     remarks = [each for each in read(ahead_s).remarks if "clock" in each]
     assert len(remarks) == bool(said)
     assert all(f"the clock of slurmctld is {said} this machine's" in each for each in remarks)
 
 
-def test_a_picture_that_was_kept_is_no_clock_that_lags(read, home, monkeypatch):
+def test_a_picture_that_was_kept_is_no_clock_that_lags(
+    read: Callable[..., AnswerBasis], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read()
     (kept,) = (home / "perdure" / "when").glob("*/queue.json")
     look = msgspec.json.decode(kept.read_bytes(), type=QueueLook)
@@ -292,19 +304,21 @@ def test_a_picture_that_was_kept_is_no_clock_that_lags(read, home, monkeypatch):
     assert not [each for each in read().remarks if "clock" in each]
 
 
-def test_accounting_that_does_not_answer_or_is_not_kept(read):
+def test_accounting_that_does_not_answer_or_is_not_kept(read: Callable[..., AnswerBasis]) -> None:
     assert read(accountingstoragetype="accounting_storage/slurmdbd").remarks == (
         "no history: accounting does not answer",
     )
 
 
-def test_no_accounting_and_private_jobs_are_both_said(read):
+def test_no_accounting_and_private_jobs_are_both_said(read: Callable[..., AnswerBasis]) -> None:
     first, second = read(privatedata="jobs").remarks
     assert first == "this Slurm keeps no accounting"
     assert second.startswith("this Slurm shows a user no jobs of others")
 
 
-def test_a_disk_that_is_full_is_said_in_words(read, monkeypatch):
+def test_a_disk_that_is_full_is_said_in_words(
+    read: Callable[..., AnswerBasis], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(live_queue, "read_past_jobs", lambda *_: b"")
     monkeypatch.setattr(KeptFolder, "write", lambda *_: None)
     assert read(accountingstoragetype="accounting_storage/slurmdbd").remarks == (
@@ -312,7 +326,9 @@ def test_a_disk_that_is_full_is_said_in_words(read, monkeypatch):
     )
 
 
-def test_a_fit_learns_from_what_ended_since_the_last_answer(read, home, monkeypatch):
+def test_a_fit_learns_from_what_ended_since_the_last_answer(
+    read: Callable[..., AnswerBasis], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A site's first answer keeps an empty history for an hour."""
     asked: list[float] = []
     accounts = {"accountingstoragetype": "accounting_storage/slurmdbd"}
@@ -332,7 +348,9 @@ def test_a_fit_learns_from_what_ended_since_the_last_answer(read, home, monkeypa
 
 
 @pytest.mark.parametrize(("span_s", "asks"), [(600.0, 2), (90_000.0, 1)])
-def test_a_young_past_is_asked_for_again_within_the_hour(read, home, monkeypatch, span_s, asks):
+def test_a_young_past_is_asked_for_again_within_the_hour(
+    read: Callable[..., AnswerBasis], home: Path, monkeypatch: pytest.MonkeyPatch, span_s: float, asks: int
+) -> None:
     """And it is whole up to when it was asked for, not up to now."""
     asked: list[float] = []
     accounts = {"accountingstoragetype": "accounting_storage/slurmdbd"}
@@ -352,7 +370,7 @@ def test_a_young_past_is_asked_for_again_within_the_hour(read, home, monkeypatch
     assert queue.now_s - site.past.until_s == pytest.approx(0 if asks == 2 else 1800, abs=60)
 
 
-def test_what_was_learnt_is_forgotten_after_two_weeks(read, home):
+def test_what_was_learnt_is_forgotten_after_two_weeks(read: Callable[..., AnswerBasis], home: Path) -> None:
     live_queue.keep_fit(Fit(NOW_S, 99))
     (file,) = (home / "perdure" / "when").glob("*/fit.json")
     for days, is_known in ((13, True), (15, False)):
@@ -361,12 +379,14 @@ def test_what_was_learnt_is_forgotten_after_two_weeks(read, home):
         assert (live_queue.live_queue()[1].fit is not None) == is_known
 
 
-def test_a_fit_of_another_version_counts_for_nothing(read, home):
+def test_a_fit_of_another_version_counts_for_nothing(read: Callable[..., AnswerBasis], home: Path) -> None:
     live_queue.keep_fit(Fit(NOW_S, 99, shifts=(0.1, 0.2)))
     assert read().fit is None
 
 
-def test_what_was_said_is_kept_and_its_start_corrects_later_answers(read, home, monkeypatch):
+def test_what_was_said_is_kept_and_its_start_corrects_later_answers(
+    read: Callable[..., AnswerBasis], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of one job one answer in ten minutes is kept."""
     read()
     queue, site = live_queue.live_queue()
@@ -391,18 +411,20 @@ def test_what_was_said_is_kept_and_its_start_corrects_later_answers(read, home, 
 
 
 @pytest.mark.parametrize("left", [b"", b"{}", b'[{"job_id":"1","asked_s":1.0,"wait_s":[1.0]}]'])
-def test_answers_that_cannot_be_read_count_for_nothing(read, home, left):
+def test_answers_that_cannot_be_read_count_for_nothing(
+    read: Callable[..., AnswerBasis], home: Path, left: bytes
+) -> None:
     live_queue.kept_of_slurm().write("promises.json", left)
     assert read().own.answers == 0
 
 
-def test_an_hour_that_is_over_today_is_that_of_tomorrow():
+def test_an_hour_that_is_over_today_is_that_of_tomorrow() -> None:
     now_s = when_answer.instant_of("18:00", NOW_S) + 60
     assert when_answer.instant_of("18:00", now_s) == now_s - 60 + 86_400
     assert when_answer.instant_of("18:02", now_s) == now_s + 60
 
 
-def test_a_start_less_the_gain_of_a_change_is_the_start_that_is_told_of_the_change():
+def test_a_start_less_the_gain_of_a_change_is_the_start_that_is_told_of_the_change() -> None:
     """Both are corrected by how far such answers were off."""
     running = job("1", JobState.RUNNING, gpus=3, start_s=NOW_S - 60, reason="", running_on=("n1",))
     waiting = job("2", gpus=4, walltime_s=1800.0)
@@ -423,13 +445,13 @@ class FewFutures:
     jobs: tuple[()] = ()
     asked: list[tuple[int, int]] = field(default_factory=list)  # jobs asked about, and up to which future
 
-    def starts(self, jobs, samples, about_s, before_s):
+    def starts(self, jobs: Sequence[str], samples: range, about_s: float, before_s: float) -> NDArray[Any]:
         self.asked.append((len(jobs), samples.stop))
         sooner = {"always": range(11), "never": (), "once": (0,)}
         return np.array([[1.0 if at in sooner[each] else np.inf for at in samples] for each in jobs])
 
 
-def test_a_change_that_is_sooner_in_few_futures_is_given_up_early():
+def test_a_change_that_is_sooner_in_few_futures_is_given_up_early() -> None:
     scene = FewFutures()
     changes: Any = ["always", "never", "once"]
     always, never, once = _starts_before(cast("Any", scene), changes, np.full(32, 2.0))
