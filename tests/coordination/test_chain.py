@@ -1,5 +1,7 @@
 """The chain's laws, at every step of any story: one owner, no act without it, nothing taken back, everything ends."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ from perdure.coordination.messages import (
     Answered,
     Changed,
     Closed,
+    Effect,
     ExceptionRaised,
     Failed,
     HandlerEnlisted,
@@ -55,64 +58,77 @@ DEADLINE_S, WINDOW_S = 100.0, 50.0
 class Bench:
     """Handlers of its own that say what they are told to say."""
 
-    def __init__(self, rulings=None, fall_back=None, stale=()):
+    def __init__(
+        self, rulings: dict[Any, Any] | None = None, fall_back: Ruling | None = None, stale: tuple[int, ...] = ()
+    ) -> None:
         self.rulings = rulings or {}
         self.last = fall_back or declined("nobody")
         self.stale = stale
         self.asked = []
 
-    def levels(self, record):
+    def levels(self, record: ExceptionRecord) -> tuple[Any, ...]:
         return tuple(Component)
 
-    def rule(self, record, component, chain):
+    def rule(self, record: ExceptionRecord, component: str, chain: Chain) -> Any:
         self.asked.append(component)
         return self.rulings.get(component, declined("not mine"))
 
-    def fall_back(self, record, chain):
+    def fall_back(self, record: ExceptionRecord, chain: Chain) -> Ruling:
         return self.last
 
-    def deadline_s(self, record):
+    def deadline_s(self, record: ExceptionRecord) -> float:
         return DEADLINE_S
 
-    def window_s(self, record):
+    def window_s(self, record: ExceptionRecord) -> float:
         return WINDOW_S
 
-    def is_stale(self, record):
+    def is_stale(self, record: ExceptionRecord) -> bool:
         return record.incarnation in self.stale
 
     is_past = is_stale
 
-    def owner_of(self, record):
+    def owner_of(self, record: ExceptionRecord) -> str:
         return "ada"
 
 
-def record(name="x", *, job="1", incarnation=1, scope=Scope.LOCAL, now=0.0, kind="process.exit", by="ada"):
+def record(
+    name: str = "x",
+    *,
+    job: str = "1",
+    incarnation: int = 1,
+    scope: Scope = Scope.LOCAL,
+    now: float = 0.0,
+    kind: str = "process.exit",
+    by: str = "ada",
+) -> ExceptionRecord:
     subject = Subject("c", job)
     return ExceptionRecord(name, kind, 0, scope, subject, now, incarnation=incarnation, detected_by=by)
 
 
-def drain(name="x"):
+def drain(name: str = "x") -> Ruling:
     return handled("drained", Drain("n1", "broken", name))
 
 
-def handler(name, component=Component.JOB, types=("",), until_s=1000.0, owner=""):
+def handler(
+    name: str, component: Component = Component.JOB, types: tuple[str] = ("",), until_s: float = 1000.0, owner: str = ""
+) -> Registration:
     return Registration(name, component, types, "root", until_s, owner)
 
 
-def acts(effects):
+def acts(effects: list[Effect]) -> list[Any]:
     return [action for effect in effects if isinstance(effect, Changed) for action in effect.actions]
 
 
-def asked(effects):
+def asked(effects: list[Effect]) -> list[Any]:
     return [effect.handler for effect in effects if isinstance(effect, TurnBegun)]
 
 
-def refused(effects):
+def refused(effects: list[Effect]) -> list[Any]:
     return [effect for effect in effects if isinstance(effect, Refused)]
 
 
 @given(scope=st.sampled_from(Scope), kinds=st.dictionaries(st.sampled_from(Component), st.booleans()))
-def test_the_first_in_order_that_handles_owns_it(scope, kinds):
+def test_the_first_in_order_that_handles_owns_it(scope: Scope, kinds: dict[Any, Any]) -> None:
     handlers = Bench({c: drain() if willing else declined("no") for c, willing in kinds.items()})
     chain, effects = advance(Chain(), [ExceptionRaised(record(scope=scope))], handlers, 0.0)
     willing = [c for c in scope.order if kinds.get(c)]
@@ -124,13 +140,13 @@ def test_the_first_in_order_that_handles_owns_it(scope, kinds):
     assert len(acts(effects)) == bool(willing)
 
 
-def test_a_second_owner_is_impossible():
+def test_a_second_owner_is_impossible() -> None:
     owned = record().with_answer(handled("mine").answer(Component.JOB, 0.0))
     with pytest.raises(ValueError, match="owned by job"):
         owned.with_answer(handled("mine too").answer(Component.SCHEDULER, 0.0))
 
 
-def test_a_registered_handler_is_asked_before_our_own_at_its_level_and_may_own_it():
+def test_a_registered_handler_is_asked_before_our_own_at_its_level_and_may_own_it() -> None:
     handlers = Bench({Component.SCHEDULER: drain()})
     chain, effects = advance(Chain(), [HandlerEnlisted(handler("app")), ExceptionRaised(record())], handlers, 0.0)
     assert asked(effects) == ["app"]
@@ -141,7 +157,7 @@ def test_a_registered_handler_is_asked_before_our_own_at_its_level_and_may_own_i
     assert acts(effects) == []
 
 
-def test_what_a_handler_notes_goes_with_the_exception():
+def test_what_a_handler_notes_goes_with_the_exception() -> None:
     handlers = Bench({Component.SCHEDULER: drain()})
     note = Annotation("job", 1.0, "checkpoint", "step 1200")
     ruling = Ruling(AnswerKind.ANNOTATED, "go back to 1200", annotations=(note,))
@@ -152,7 +168,7 @@ def test_what_a_handler_notes_goes_with_the_exception():
     assert len(acts(effects)) == 1
 
 
-def test_a_silent_handler_is_passed_by_and_its_late_answer_is_refused():
+def test_a_silent_handler_is_passed_by_and_its_late_answer_is_refused() -> None:
     handlers = Bench({Component.SCHEDULER: drain()})
     chain, _ = advance(Chain(), [HandlerEnlisted(handler("app")), ExceptionRaised(record())], handlers, 0.0)
     chain, effects = advance(chain, [Ticked()], handlers, 29.0)
@@ -164,7 +180,7 @@ def test_a_silent_handler_is_passed_by_and_its_late_answer_is_refused():
     assert "handled already" in refused(effects)[0].what
 
 
-def test_a_handler_whose_lease_ran_out_gets_no_turn():
+def test_a_handler_whose_lease_ran_out_gets_no_turn() -> None:
     handlers = Bench({Component.SCHEDULER: drain()})
     dead = HandlerEnlisted(handler("app", until_s=5.0))
     chain, effects = advance(Chain(), [dead, ExceptionRaised(record())], handlers, 6.0)
@@ -173,14 +189,14 @@ def test_a_handler_whose_lease_ran_out_gets_no_turn():
     assert chain.handlers == {}
 
 
-def test_a_handler_that_dies_in_its_turn_is_passed_by():
+def test_a_handler_that_dies_in_its_turn_is_passed_by() -> None:
     handlers = Bench({Component.SCHEDULER: drain()})
     chain, _ = advance(Chain(), [HandlerEnlisted(handler("app")), ExceptionRaised(record())], handlers, 0.0)
     chain, _effects = advance(chain, [Left("app")], handlers, 1.0)
     assert chain.ended["x"].owner is Component.SCHEDULER
 
 
-def test_of_many_that_wait_for_a_handler_that_died_a_few_are_passed_on_at_a_time():
+def test_of_many_that_wait_for_a_handler_that_died_a_few_are_passed_on_at_a_time() -> None:
     handlers, many = Bench({Component.SCHEDULER: drain()}), MAX_PASSED_ON + 3
     raised = [ExceptionRaised(record(f"x{job}", job=str(job)), own=True) for job in range(many)]
     chain, _ = advance(Chain(), [HandlerEnlisted(handler("app")), *raised], handlers, 0.0)
@@ -192,7 +208,7 @@ def test_of_many_that_wait_for_a_handler_that_died_a_few_are_passed_on_at_a_time
     assert {r.owner for r in chain.ended.values()} == {Component.SCHEDULER}
 
 
-def test_an_answer_is_given_once_and_in_turn():
+def test_an_answer_is_given_once_and_in_turn() -> None:
     handlers = Bench()
     both: list[Input] = [HandlerEnlisted(handler("a")), HandlerEnlisted(handler("b")), ExceptionRaised(record())]
     chain, effects = advance(Chain(), both, handlers, 0.0)
@@ -205,7 +221,7 @@ def test_an_answer_is_given_once_and_in_turn():
     assert "not the turn of a" in refused(effects)[0].what
 
 
-def test_who_puts_it_off_holds_the_chain_until_then_and_no_longer():
+def test_who_puts_it_off_holds_the_chain_until_then_and_no_longer() -> None:
     handlers = Bench({Component.SCHEDULER: drain()})
     chain, _ = advance(Chain(), [HandlerEnlisted(handler("app")), ExceptionRaised(record())], handlers, 0.0)
     later = Ruling(AnswerKind.DEFERRED, "rolling back", until_s=60.0)
@@ -218,7 +234,7 @@ def test_who_puts_it_off_holds_the_chain_until_then_and_no_longer():
     assert late.ended["x"].owner is Component.SCHEDULER
 
 
-def test_at_the_deadline_the_default_handler_acts():
+def test_at_the_deadline_the_default_handler_acts() -> None:
     handlers = Bench(fall_back=drain())
     slow = replace(handler("app"), answer_s=1e6, until_s=1e6)
     chain, _ = advance(Chain(), [HandlerEnlisted(slow), ExceptionRaised(record())], handlers, 0.0)
@@ -228,7 +244,7 @@ def test_at_the_deadline_the_default_handler_acts():
 
 
 @pytest.mark.parametrize(("wanted_s", "deadline_s"), [(None, DEADLINE_S), (10.0, 10.0), (1e6, DEADLINE_S), (-5.0, 0.0)])
-def test_who_raises_it_may_want_an_earlier_deadline_and_no_later_one(wanted_s, deadline_s):
+def test_who_raises_it_may_want_an_earlier_deadline_and_no_later_one(wanted_s: float | None, deadline_s: float) -> None:
     both: list[Input] = [HandlerEnlisted(handler("app")), ExceptionRaised(replace(record(), deadline_s=wanted_s))]
     chain, _ = advance(Chain(), both, Bench(), 0.0)
     known = chain.find("x")
@@ -236,7 +252,7 @@ def test_who_raises_it_may_want_an_earlier_deadline_and_no_later_one(wanted_s, d
     assert known.deadline_s == deadline_s
 
 
-def test_a_hundred_thousand_equal_faults_are_one_action():
+def test_a_hundred_thousand_equal_faults_are_one_action() -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     storm = [ExceptionRaised(record(f"x{i}")) for i in range(100_000)]
     chain, effects = advance(Chain(), storm, handlers, 0.0)
@@ -245,14 +261,14 @@ def test_a_hundred_thousand_equal_faults_are_one_action():
     assert len(effects) == 1
 
 
-def test_equal_faults_after_the_window_are_new():
+def test_equal_faults_after_the_window_are_new() -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     chain, _ = advance(Chain(), [ExceptionRaised(record("x"))], handlers, 0.0)
     chain, _effects = advance(chain, [ExceptionRaised(record("y", now=WINDOW_S + 1))], handlers, WINDOW_S + 1)
     assert set(chain.ended) == {"x", "y"}
 
 
-def test_all_users_of_one_shared_resource_raise_one_exception():
+def test_all_users_of_one_shared_resource_raise_one_exception() -> None:
     one = replace(record("x", scope=Scope.GLOBAL), subject=Subject("c", "1", resource="pfs"))
     other = replace(record("y", scope=Scope.GLOBAL), subject=Subject("c", "2", resource="pfs"))
     assert equal_of(one) == equal_of(other)
@@ -260,14 +276,14 @@ def test_all_users_of_one_shared_resource_raise_one_exception():
 
 
 @pytest.mark.parametrize("severity", range(4))
-def test_what_is_worse_than_what_is_known_is_new(severity):
+def test_what_is_worse_than_what_is_known_is_new(severity: int) -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     chain, _ = advance(Chain(), [ExceptionRaised(replace(record("x"), severity=2))], handlers, 0.0)
     chain, _ = advance(chain, [ExceptionRaised(replace(record("y"), severity=severity))], handlers, 1.0)
     assert ("y" in chain.ended) is (severity < 2)
 
 
-def test_what_the_site_says_again_is_one_with_the_worst_that_it_said_whatever_a_user_said_since():
+def test_what_the_site_says_again_is_one_with_the_worst_that_it_said_whatever_a_user_said_since() -> None:
     mild, worse, again = (
         replace(record(name, by="operator:root"), severity=n) for name, n in zip("abc", (6, 1, 1), strict=True)
     )
@@ -277,7 +293,7 @@ def test_what_the_site_says_again_is_one_with_the_worst_that_it_said_whatever_a_
 
 
 @pytest.mark.parametrize("outcome", [ExceptionOutcome.RECOVERED, ExceptionOutcome.WITHDRAWN])
-def test_a_fault_that_comes_back_is_new(outcome):
+def test_a_fault_that_comes_back_is_new(outcome: ExceptionOutcome) -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     chain, _ = advance(
         Chain(), [ExceptionRaised(record("x")), Settled("x", outcome), ExceptionRaised(record("y"))], handlers, 0.0
@@ -285,7 +301,7 @@ def test_a_fault_that_comes_back_is_new(outcome):
     assert set(chain.ended) == {"x", "y"}
 
 
-def test_what_nobody_took_is_new_when_another_says_it_and_the_same_when_the_same_does():
+def test_what_nobody_took_is_new_when_another_says_it_and_the_same_when_the_same_does() -> None:
     chain, _ = advance(Chain(), [ExceptionRaised(record("x")), ExceptionRaised(record("y"))], Bench(), 0.0)
     assert set(chain.ended) == {"x"}
     chain, _ = advance(chain, [ExceptionRaised(record("z", by="bob"))], Bench(), 1.0)
@@ -293,7 +309,7 @@ def test_what_nobody_took_is_new_when_another_says_it_and_the_same_when_the_same
 
 
 @pytest.mark.parametrize(("by", "is_one"), [("user:ada", True), ("user:bob", True), ("user:eve", False)])
-def test_what_two_said_and_nobody_took_is_the_same_when_either_says_it_again(by, is_one):
+def test_what_two_said_and_nobody_took_is_the_same_when_either_says_it_again(by: str, is_one: bool) -> None:
     handlers = Bench({Component.SCHEDULER: Ruling(AnswerKind.DEFERRED, "only one says so", until_s=1e6)})
     chain, _ = advance(Chain(), [ExceptionRaised(record("x", by="user:ada"))], handlers, 0.0)
     chain, _ = advance(chain, [ExceptionRaised(record("y", by="user:bob"))], handlers, 1.0)
@@ -303,14 +319,14 @@ def test_what_two_said_and_nobody_took_is_the_same_when_either_says_it_again(by,
     assert ("z" not in chain.open) is is_one
 
 
-def test_a_clock_that_is_behind_starts_no_storm():
+def test_a_clock_that_is_behind_starts_no_storm() -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     storm = [ExceptionRaised(record(f"x{i}", now=-700.0)) for i in range(50)]
     chain, _ = advance(Chain(), storm, handlers, 0.0)
     assert chain.ended["x0"].repeats == 49
 
 
-def test_an_id_that_is_taken_is_refused_and_what_bears_it_stays():
+def test_an_id_that_is_taken_is_refused_and_what_bears_it_stays() -> None:
     handlers = Bench()
     chain, _ = advance(Chain(), [ExceptionRaised(record("x"))], handlers, 0.0)
     other = ExceptionRaised(record("x", kind="app.nan"))
@@ -319,7 +335,7 @@ def test_an_id_that_is_taken_is_refused_and_what_bears_it_stays():
     assert [(e.given, "taken" in e.what) for e in effects] == [(other, True)]
 
 
-def test_users_cannot_fill_the_chain():
+def test_users_cannot_fill_the_chain() -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=50.0)})
     flood = [ExceptionRaised(record(f"x{i}", job=str(i)), guest=True) for i in range(MAX_OF_ONE_GUEST + 5)]
     chain, effects = advance(Chain(), flood, handlers, 0.0)
@@ -333,7 +349,7 @@ def test_users_cannot_fill_the_chain():
     assert {"b", "s"} <= chain.open.keys()
 
 
-def test_all_users_together_leave_room_for_the_site():
+def test_all_users_together_leave_room_for_the_site() -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=50.0)})
     users = [f"user{i}" for i in range(MAX_OF_GUESTS // MAX_OF_ONE_GUEST + 1)]
     flood = [
@@ -348,7 +364,7 @@ def test_all_users_together_leave_room_for_the_site():
     assert not any(isinstance(effect, Refused) for effect in effects)
 
 
-def test_users_annotations_leave_room_for_the_site():
+def test_users_annotations_leave_room_for_the_site() -> None:
     chain, _ = advance(Chain(), [ExceptionRaised(record())], Bench(), 0.0)
     flood = [Annotated("x", Annotation("viewer:ada", 1.0, f"k{i}", "v")) for i in range(MAX_ANNOTATIONS)]
     chain, effects = advance(chain, flood, Bench(), 1.0)
@@ -358,13 +374,13 @@ def test_users_annotations_leave_room_for_the_site():
     assert chain.find("x").annotations[-1].component == "operator:root"
 
 
-def test_what_ended_at_once_takes_no_share():
+def test_what_ended_at_once_takes_no_share() -> None:
     flood = [ExceptionRaised(record(f"x{i}", job=str(i)), guest=True) for i in range(2 * MAX_OF_ONE_GUEST)]
     chain, _ = advance(Chain(), flood, Bench(fall_back=handled("noted")), 0.0)
     assert len(chain.ended) == 2 * MAX_OF_ONE_GUEST
 
 
-def test_a_handler_whose_lease_has_run_out_owns_nothing():
+def test_a_handler_whose_lease_has_run_out_owns_nothing() -> None:
     """Also where its answer comes before anybody has looked at the clock."""
     start: list[Input] = [HandlerEnlisted(handler("h", until_s=10.0)), ExceptionRaised(record())]
     chain, _ = advance(Chain(), start, Bench(), 0.0)
@@ -376,7 +392,7 @@ def test_a_handler_whose_lease_has_run_out_owns_nothing():
     assert in_time.find("x").owner is Component.JOB
 
 
-def test_what_was_folded_before_a_restart_is_folded_after_it():
+def test_what_was_folded_before_a_restart_is_folded_after_it() -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     chain, first = advance(Chain(), [ExceptionRaised(record())], handlers, 0.0)
     assert len(acts(first)) == 1
@@ -385,7 +401,7 @@ def test_what_was_folded_before_a_restart_is_folded_after_it():
     assert (acts(effects), again.find("y"), again.find("x").repeats) == ([], None, 1)
 
 
-def test_what_comes_after_a_restart_is_folded_into_the_latest_of_its_equals():
+def test_what_comes_after_a_restart_is_folded_into_the_latest_of_its_equals() -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     chain, later_s = Chain(), 2 * WINDOW_S
     for name, now in (("x", 0.0), ("y", later_s)):
@@ -396,7 +412,7 @@ def test_what_comes_after_a_restart_is_folded_into_the_latest_of_its_equals():
 
 
 @pytest.mark.parametrize(("later_s", "is_one"), [(WINDOW_S, True), (WINDOW_S + 0.1, False)])
-def test_an_equal_fault_is_one_up_to_the_end_of_the_window(later_s, is_one):
+def test_an_equal_fault_is_one_up_to_the_end_of_the_window(later_s: float, is_one: bool) -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     chain, _ = advance(Chain(), [ExceptionRaised(record())], handlers, 0.0)
     chain, _ = advance(chain, [ExceptionRaised(record("y"))], handlers, later_s)
@@ -413,7 +429,7 @@ def test_of_too_many_budgets_the_one_that_was_charged_longest_ago_goes():
     assert chain.spent["job:1"] == (100_000.0,)
 
 
-def test_users_register_few_handlers():
+def test_users_register_few_handlers() -> None:
     many = [HandlerEnlisted(handler(f"h{i}", owner="ada")) for i in range(MAX_HANDLERS_OF_ONE_GUEST + 1)]
     chain, (refused,) = advance(Chain(), many, Bench(), 0.0)
     assert (len(chain.handlers), "of ada" in refused.what) == (MAX_HANDLERS_OF_ONE_GUEST, True)
@@ -421,21 +437,21 @@ def test_users_register_few_handlers():
     assert (effects, "b" in chain.handlers) == ([], True)
 
 
-def test_a_tick_that_changes_nothing_leaves_the_chain_as_it_is():
+def test_a_tick_that_changes_nothing_leaves_the_chain_as_it_is() -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=5.0)})
     chain, _ = advance(Chain(), [ExceptionRaised(record("x"))], handlers, 0.0)
     assert advance(chain, [Ticked()], handlers, 1.0) == (chain, [])
     assert advance(chain, [Ticked()], handlers, 1.0)[0] is chain
 
 
-def test_a_second_source_is_remembered():
+def test_a_second_source_is_remembered() -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=5.0)})
     both = [ExceptionRaised(record("x", by="user:ada")), ExceptionRaised(record("y", by="user:bob"))]
     chain, _ = advance(Chain(), both, handlers, 0.0)
     assert chain.open["x"].sources == {"user:ada", "user:bob"}
 
 
-def test_a_second_source_gives_the_handler_whose_turn_it_is_no_second_turn():
+def test_a_second_source_gives_the_handler_whose_turn_it_is_no_second_turn() -> None:
     first: list[Input] = [HandlerEnlisted(handler("app")), ExceptionRaised(record("x", by="user:ada"))]
     before, effects = advance(Chain(), first, Bench(), 0.0)
     assert asked(effects) == ["app"]
@@ -445,14 +461,14 @@ def test_a_second_source_gives_the_handler_whose_turn_it_is_no_second_turn():
     assert after.turns == before.turns
 
 
-def test_a_stale_incarnation_changes_nothing():
+def test_a_stale_incarnation_changes_nothing() -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: drain()}, stale=(1,))
     chain, effects = advance(Chain(), [ExceptionRaised(record(incarnation=1))], handlers, 0.0)
     assert acts(effects) == []
     assert chain.ended["x"].state is ExceptionState.EXPIRED
 
 
-def test_an_incarnation_that_goes_stale_in_the_chain_ends_there():
+def test_an_incarnation_that_goes_stale_in_the_chain_ends_there() -> None:
     handlers = Bench({Component.SCHEDULER: drain()})
     chain, _ = advance(Chain(), [HandlerEnlisted(handler("app")), ExceptionRaised(record())], handlers, 0.0)
     handlers.stale = (1,)
@@ -461,7 +477,7 @@ def test_an_incarnation_that_goes_stale_in_the_chain_ends_there():
     assert chain.ended["x"].state is ExceptionState.EXPIRED
 
 
-def test_a_refused_action_leaves_it_to_a_person_and_the_owner_the_owner():
+def test_a_refused_action_leaves_it_to_a_person_and_the_owner_the_owner() -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     chain, effects = advance(Chain(), [ExceptionRaised(record())], handlers, 0.0)
     (action,) = acts(effects)
@@ -473,7 +489,7 @@ def seen_to(exception_id: str = "x") -> Closed:
     return Closed(exception_id, Annotation("operator:ada", 1.0, CLOSED, "rebooted"))
 
 
-def test_what_waits_for_a_person_is_closed_by_one_once():
+def test_what_waits_for_a_person_is_closed_by_one_once() -> None:
     chain, _ = advance(Chain(), [ExceptionRaised(record(job=""))], Bench(), 0.0)
     assert chain.ended["x"].needs_a_person
     chain, _ = advance(chain, [seen_to()], Bench(), 1.0)
@@ -486,21 +502,21 @@ def test_what_waits_for_a_person_is_closed_by_one_once():
 
 
 @pytest.mark.parametrize("job", ["7", ""])
-def test_nobody_closes_what_has_an_owner(job):
+def test_nobody_closes_what_has_an_owner(job: str) -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     chain, _ = advance(Chain(), [ExceptionRaised(record(job=job))], handlers, 0.0)
     after, (refused,) = advance(chain, [seen_to()], handlers, 1.0)
     assert (after, refused.what) == (chain, "it does not wait for a person")
 
 
-def test_what_nobody_took_of_a_job_is_closed_like_any_other():
+def test_what_nobody_took_of_a_job_is_closed_like_any_other() -> None:
     chain, _ = advance(Chain(), [ExceptionRaised(record())], Bench(), 0.0)
     assert chain.ended["x"].is_unanswered
     chain, _ = advance(chain, [seen_to()], Bench(), 1.0)
     assert (chain.ended["x"].outcome, chain.ended["x"].is_unanswered) == (ExceptionOutcome.CLOSED, False)
 
 
-def test_what_nobody_took_ends_with_what_it_is_about():
+def test_what_nobody_took_ends_with_what_it_is_about() -> None:
     chain, _ = advance(Chain(), [ExceptionRaised(record(incarnation=3))], Bench(), 0.0)
     same, effects = advance(chain, [Ticked()], Bench(), 1.0)
     assert (same, effects) == (chain, [])
@@ -511,7 +527,7 @@ def test_what_nobody_took_ends_with_what_it_is_about():
 
 
 @pytest.mark.parametrize("by", ["ada", "perdure"])
-def test_what_was_left_to_the_end_of_its_attempt_ends_with_that(by):
+def test_what_was_left_to_the_end_of_its_attempt_ends_with_that(by: str) -> None:
     """The service's own word of a failed attempt has an outcome of its own."""
     left = Bench({Component.SCHEDULER: handled("it is recovered as c/1#3:job.failed")}, stale=(3,))
     chain, _ = advance(Chain(), [ExceptionRaised(record(incarnation=2, by=by))], left, 0.0)
@@ -521,14 +537,14 @@ def test_what_was_left_to_the_end_of_its_attempt_ends_with_that(by):
     assert chain.ended["x"].outcome is (ExceptionOutcome.OPEN if by == "perdure" else ExceptionOutcome.WITHDRAWN)
 
 
-def test_what_somebody_recovers_does_not_end_with_its_job():
+def test_what_somebody_recovers_does_not_end_with_its_job() -> None:
     for owner in (drain(), handled("starts are kept back", forbids=("requeue",))):
         chain, _ = advance(Chain(), [ExceptionRaised(record(incarnation=3))], Bench({Component.JOB: owner}), 0.0)
         same, effects = advance(chain, [Ticked()], Bench(stale=(3,)), 1.0)
         assert (same, effects) == (chain, [])
 
 
-def test_what_needs_a_person_is_forgotten_last_and_not_left_open():
+def test_what_needs_a_person_is_forgotten_last_and_not_left_open() -> None:
     many = [ExceptionRaised(record(f"x{n}", incarnation=n), own=True) for n in range(MAX_ENDED)]
     chain, _ = advance(Chain(), many[:1], Bench(), 0.0)  # nobody took it
     owned = Bench(fall_back=handled("done"))
@@ -539,12 +555,12 @@ def test_what_needs_a_person_is_forgotten_last_and_not_left_open():
     assert ("y0" in chain.ended, forgotten.outcome) == (False, ExceptionOutcome.WITHDRAWN)
 
 
-def many_open():
+def many_open() -> list[Any]:
     """As many as are kept, of which each needs a person."""
     return [replace(record(f"y{n}", incarnation=n), state=ExceptionState.ESCALATED) for n in range(MAX_ENDED)]
 
 
-def test_users_are_asked_about_their_own_jobs_alone():
+def test_users_are_asked_about_their_own_jobs_alone() -> None:
     handlers = Bench()
     _chain, effects = advance(
         Chain(), [HandlerEnlisted(handler("b", owner="bob")), ExceptionRaised(record())], handlers, 0.0
@@ -552,7 +568,7 @@ def test_users_are_asked_about_their_own_jobs_alone():
     assert asked(effects) == []
 
 
-def test_a_restart_goes_on_where_it_stopped():
+def test_a_restart_goes_on_where_it_stopped() -> None:
     handlers = Bench({Component.SCHEDULER: drain()})
     both: list[Input] = [HandlerEnlisted(handler("a")), HandlerEnlisted(handler("b")), ExceptionRaised(record())]
     chain, _ = advance(Chain(), both, handlers, 0.0)
@@ -604,7 +620,9 @@ STEPS = st.lists(st.tuples(st.floats(0, 40), st.lists(INPUTS, max_size=4), st.bo
     stale=st.sampled_from([(), (1,)]),
 )
 @settings(max_examples=150, deadline=None)
-def test_in_any_story_the_laws_hold_at_every_step(steps, own, last, stale):
+def test_in_any_story_the_laws_hold_at_every_step(
+    steps: list[Any], own: dict[Any, Any], last: Ruling, stale: tuple[int, ...]
+) -> None:
     handlers, chain, now = Bench(own, last, stale), Chain(), 0.0
     written, begun = {}, []
     for wait_s, inputs, restart in steps:
@@ -623,7 +641,7 @@ def test_in_any_story_the_laws_hold_at_every_step(steps, own, last, stale):
     assert chain.open == {}
 
 
-def _check_change(before, effect):
+def _check_change(before: ExceptionRecord | None, effect: Changed) -> None:
     after = effect.record
     assert sum(a.kind is AnswerKind.HANDLED for a in after.verdicts) <= 1
     for action in effect.actions:

@@ -1,6 +1,7 @@
 """The least that covers: against every subset, where these can be counted."""
 
 from itertools import combinations
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,13 +9,13 @@ from hypothesis import strategies as st
 from perdure.coordination.cover import MAX_SUMS, smallest_cover
 
 
-def least(amounts, needed):
+def least(amounts: list[Any], needed: int) -> Any:
     sums = (sum(chosen) for n in range(len(amounts) + 1) for chosen in combinations(amounts, n))
     return min((total for total in sums if total >= needed), default=None)
 
 
 @given(st.lists(st.integers(0, 1000), max_size=9), st.integers(1, 10_000))
-def test_it_is_the_least_there_is(amounts, needed):
+def test_it_is_the_least_there_is(amounts: list[Any], needed: int) -> None:
     named = {str(i): amount for i, amount in enumerate(amounts)}
     chosen = smallest_cover(named, needed)
     best = least(amounts, needed)
@@ -23,7 +24,7 @@ def test_it_is_the_least_there_is(amounts, needed):
         assert sum(named[name] for name in chosen) == best
 
 
-def least_of_many(amounts, needed):
+def least_of_many(amounts: list[Any], needed: int) -> int:
     """By all sums there are: bit s says whether s can be reached."""
     reached = 1
     for amount in amounts:
@@ -32,12 +33,12 @@ def least_of_many(amounts, needed):
 
 
 @given(st.lists(st.integers(1, 10**5), min_size=20, max_size=60), st.floats(0.1, 0.9))
-def test_of_many_it_covers_and_is_close_to_the_least(amounts, share):
+def test_of_many_it_covers_and_is_close_to_the_least(amounts: list[Any], share: float) -> None:
     needed = int(sum(amounts) * share) + 1
     named = {str(i): amount for i, amount in enumerate(amounts)}
     total = sum(named[name] for name in smallest_cover(named, needed))
     assert needed <= total <= least_of_many(amounts, needed) + len(amounts) * (2 * needed / MAX_SUMS + 1)
 
 
-def test_nothing_is_needed_for_nothing():
+def test_nothing_is_needed_for_nothing() -> None:
     assert smallest_cover({"a": 5}, 0) == frozenset()

@@ -1,7 +1,11 @@
 """Perdure's own handlers, on sites of a few lines: who acts, on whose word, and within which budget."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -15,6 +19,7 @@ from perdure.coordination.messages import (
     ExceptionRaised,
     Failed,
     HandlerEnlisted,
+    Input,
     Left,
     LetGo,
     ReadBack,
@@ -52,77 +57,84 @@ class Site:
     chain: Chain = field(default_factory=Chain)
     playbook: Playbook = field(default_factory=own_playbook)
 
-    def job(self, job_id):
+    def job(self, job_id: str) -> Job | None:
         return self.jobs.get(job_id)
 
-    def latest(self, job_id):
+    def latest(self, job_id: str) -> int:
         return max((a.id.incarnation for a in self.attempts if a.id.job_id == job_id), default=0)
 
-    def node(self, name):
+    def node(self, name: str) -> Node | None:
         return self.nodes.get(name)
 
-    def waiting(self):
+    def waiting(self) -> list[Any]:
         return [job for job in self.jobs.values() if job.state is JobState.PENDING]
 
-    def running(self):
+    def running(self) -> list[Attempt]:
         return self.attempts
 
-    def resource(self, name):
+    def resource(self, name: str) -> Resource:
         return self.resources.get(name) or Resource(name)
 
-    def is_of_attempt(self, record):
+    def is_of_attempt(self, record: ExceptionRecord) -> bool:
         return False
 
-    def recovery(self, record):
+    def recovery(self, record: ExceptionRecord) -> None:
         return None
 
-    def settle_on(self, record):
+    def settle_on(self, record: ExceptionRecord) -> None:
         """Nothing here was made of a failed attempt."""
 
-    def failure_of(self, attempt):
+    def failure_of(self, attempt: Any) -> str:
         return self.failures.get(attempt.job_id, "")
 
-    def open_about(self, resource):
+    def open_about(self, resource: str) -> list[Any]:
         return [r.id for r in self.chain.open.values() if r.subject.resource == resource]
 
-    def seeing(self, chain):
+    def seeing(self, chain: Chain) -> Site:
         return replace(self, chain=chain)
 
-    def in_force(self):
+    def in_force(self) -> list[Any]:
         return [r for r in self.chain.ended.values() if r.subject.resource and r.is_in_force]
 
-    def records(self):
+    def records(self) -> list[Any]:
         return [*self.chain.ended.values(), *self.chain.open.values()]
 
-    def take(self, *inputs, now=NOW):
+    def take(self, *inputs: Input, now: float = NOW) -> list[Any]:
         self.chain, effects = advance(self.chain, inputs, PlaybookHandlers(self.playbook, self, now), now)
         return [action for effect in effects for action in getattr(effect, "actions", ())]
 
-    def run(self, job_id, *nodes, **more):
+    def run(self, job_id: str, *nodes: str, **more: Any) -> None:
         self.jobs[job_id] = Job("c", job_id, job_id, "ada", JobState.RUNNING, 0.0, **more)
         self.attempts.append(Attempt(AttemptId("c", job_id, 1), AttemptState.RUNNING, nodes, 0.0, user="ada"))
 
-    def wait(self, job_id, **more):
+    def wait(self, job_id: str, **more: Any) -> None:
         self.jobs[job_id] = Job("c", job_id, job_id, "ada", JobState.PENDING, 0.0, **more)
 
 
-def raised(kind, name="x", by="operator:root", scope=Scope.LOCAL, notes=(), **subject):
+def raised(
+    kind: str,
+    name: str = "x",
+    by: str = "operator:root",
+    scope: Scope = Scope.LOCAL,
+    notes: tuple[Annotation, ...] = (),
+    **subject: Any,
+) -> ExceptionRaised:
     return ExceptionRaised(
         ExceptionRecord(name, kind, 0, scope, Subject("c", **subject), NOW, detected_by=by, annotations=notes)
     )
 
 
-def up(*names):
+def up(*names: str) -> dict[Any, Any]:
     return {name: Node(name, NodeState.UP) for name in names}
 
 
-def test_a_broken_gpu_takes_its_node_out_of_service():
+def test_a_broken_gpu_takes_its_node_out_of_service() -> None:
     site = Site(nodes=up("n1", "n2"))
     assert site.take(raised("gpu.xid79", nodes=("n1",))) == [Drain("n1", "perdure: gpu.xid79", "x")]
     assert site.chain.ended["x"].owner is Component.RESOURCE_MANAGER
 
 
-def test_whether_a_node_is_out_of_service_is_read_back_and_not_believed():
+def test_whether_a_node_is_out_of_service_is_read_back_and_not_believed() -> None:
     """The last look may be old: somebody may have returned it since. That costs nothing of the node's budget."""
     site = Site(nodes={"n1": Node("n1", NodeState.DOWN)})
     for number in range(5):
@@ -133,7 +145,7 @@ def test_whether_a_node_is_out_of_service_is_read_back_and_not_believed():
         assert site.chain.ended[f"x{number}"].owning.note == "n1 is to get no new work"
 
 
-def test_a_fault_that_is_raised_again_after_its_node_was_returned_acts_anew():
+def test_a_fault_that_is_raised_again_after_its_node_was_returned_acts_anew() -> None:
     site = Site(nodes=up("n1"))
     (first,) = site.take(raised("node.disk", "x", nodes=("n1",)))
     assert site.take(raised("node.disk", "y", nodes=("n1",)), now=NOW + 1) == []  # on its way: one matter
@@ -143,7 +155,7 @@ def test_a_fault_that_is_raised_again_after_its_node_was_returned_acts_anew():
     assert site.take(raised("node.disk", "z", nodes=("n1",)), now=NOW + 30) == [Drain("n1", "perdure: node.disk", "z")]
 
 
-def test_a_drain_that_a_cap_holds_back_is_open_until_it_is_done():
+def test_a_drain_that_a_cap_holds_back_is_open_until_it_is_done() -> None:
     site = Site(nodes=up("n1"))
     (drain,) = site.take(raised("node.disk", "x", nodes=("n1",)))
     site.take(Failed(drain.key, "not done yet: the hour's cap on drains is reached"), now=NOW + 1)
@@ -153,7 +165,7 @@ def test_a_drain_that_a_cap_holds_back_is_open_until_it_is_done():
     assert not site.chain.ended["x"].needs_a_person
 
 
-def test_one_users_word_drains_nothing_and_two_users_do():
+def test_one_users_word_drains_nothing_and_two_users_do() -> None:
     site = Site(nodes=up("n1"))
     assert site.take(raised("node.disk", by="viewer:ada", nodes=("n1",))) == []
     assert site.take(raised("node.disk", "y", by="viewer:ada", nodes=("n1",)), now=NOW + 1) == []
@@ -161,7 +173,7 @@ def test_one_users_word_drains_nothing_and_two_users_do():
     assert action == Drain("n1", "perdure: node.disk", "x")
 
 
-def test_what_one_user_adds_to_the_own_word_is_no_second_source():
+def test_what_one_user_adds_to_the_own_word_is_no_second_source() -> None:
     notes = tuple(Annotation("viewer:ada", NOW, key, "it is broken") for key in ("disk", "smart"))
     site = Site(nodes=up("n1"))
     assert site.take(raised("node.disk", by="viewer:ada", nodes=("n1",), notes=notes)) == []
@@ -170,7 +182,7 @@ def test_what_one_user_adds_to_the_own_word_is_no_second_source():
     assert site.chain.find("x").state is ExceptionState.ESCALATED
 
 
-def test_the_budget_of_a_node_is_kept():
+def test_the_budget_of_a_node_is_kept() -> None:
     site = Site(nodes=up("n1"))
     later = [NOW + 3600 * i for i in range(5)]
     drains = [site.take(raised("gpu.xid79", f"x{i}", nodes=("n1",)), now=now) for i, now in enumerate(later)]
@@ -181,7 +193,7 @@ def test_the_budget_of_a_node_is_kept():
     assert site.take(raised("gpu.xid79", "x5", nodes=("n1",)), now=later[-1] + 3600) == []
 
 
-def test_what_needs_a_lost_resource_is_held_and_what_runs_is_told_once():
+def test_what_needs_a_lost_resource_is_held_and_what_runs_is_told_once() -> None:
     site = Site(resources={"pfs": Resource("pfs", licence="pfs")})
     site.wait("1", licences=("pfs",))
     site.wait("2")
@@ -194,13 +206,13 @@ def test_what_needs_a_lost_resource_is_held_and_what_runs_is_told_once():
     assert site.take(raised("storage.down", "y", scope=Scope.GLOBAL, resource="pfs"), now=NOW + 60) == []
 
 
-def rebuilt(chain):
+def rebuilt(chain: Chain) -> Chain:
     """As a service finds it after a restart."""
     return rebuilt_from((*chain.ended.values(), *chain.open.values()), chain.handlers.values(), chain.spent)
 
 
 @pytest.mark.parametrize("component", ["viewer:mira", "viewer:operator:root", "job", "workflow", ""])
-def test_nobody_is_moved_on_the_word_of_a_user(component):
+def test_nobody_is_moved_on_the_word_of_a_user(component: str) -> None:
     site = Site()
     site.run("1", "n1")
     by = json.dumps({"limit": 1, "used": 100, "by": {"1": 100}})
@@ -209,7 +221,7 @@ def test_nobody_is_moved_on_the_word_of_a_user(component):
     assert not [r for r in site.chain.ended.values() if r.type == "job.move"]
 
 
-def test_what_the_site_adds_to_a_users_word_counts():
+def test_what_the_site_adds_to_a_users_word_counts() -> None:
     site = Site()
     site.run("1", "n1")
     told = raised("storage.quota.over", by="viewer:mira", scope=Scope.GLOBAL, resource="home")
@@ -219,7 +231,7 @@ def test_what_the_site_adds_to_a_users_word_counts():
     assert [r.subject.job_id for r in site.records() if r.type == "job.move"] == ["1"]
 
 
-def test_a_user_who_cried_first_mutes_nobody():
+def test_a_user_who_cried_first_mutes_nobody() -> None:
     site = Site()
     site.wait("1")
     site.take(raised("storage.down", by="viewer:mira", scope=Scope.GLOBAL, resource="pfs"))
@@ -228,14 +240,14 @@ def test_a_user_who_cried_first_mutes_nobody():
     assert site.take(raised("storage.down", "y", scope=Scope.GLOBAL, resource="pfs"), now=NOW + 70)
 
 
-def test_a_warning_that_becomes_a_fault_is_acted_on():
+def test_a_warning_that_becomes_a_fault_is_acted_on() -> None:
     site = Site(nodes=up("n1"))
     warning = raised("gpu.ecc", nodes=("n1",))
     assert site.take(replace(warning, record=replace(warning.record, severity=5))) == []
     assert site.take(raised("gpu.ecc", "y", nodes=("n1",)), now=NOW + 1) == [Drain("n1", "perdure: gpu.ecc", "y")]
 
 
-def test_a_broken_node_stays_broken_when_the_job_that_met_it_has_ended():
+def test_a_broken_node_stays_broken_when_the_job_that_met_it_has_ended() -> None:
     site = Site(nodes=up("n1"))
     site.run("1", "n1")
     site.take(raised("gpu.xid79", by="viewer:mira", nodes=("n1",), job_id="1"))
@@ -244,7 +256,7 @@ def test_a_broken_node_stays_broken_when_the_job_that_met_it_has_ended():
     assert site.take(raised("gpu.xid79", "y", nodes=("n1",), job_id="1"), now=NOW + 7)
 
 
-def test_a_node_s_budget_is_charged_however_its_faults_are_told():
+def test_a_node_s_budget_is_charged_however_its_faults_are_told() -> None:
     site = Site(nodes=up("n1", "n2"))
     acts = [
         site.take(raised("gpu.xid79", f"x{i}", nodes=nodes), now=NOW + 3600 * i)
@@ -254,7 +266,7 @@ def test_a_node_s_budget_is_charged_however_its_faults_are_told():
 
 
 @pytest.mark.parametrize("nodes", [("n1", "n2"), ("n2", "n1")])
-def test_where_one_of_several_nodes_has_nothing_left_a_person_is_asked(nodes):
+def test_where_one_of_several_nodes_has_nothing_left_a_person_is_asked(nodes: tuple[str, str]) -> None:
     site = Site(nodes=up("n1", "n2"))
     for i in range(3):
         assert site.take(raised("gpu.xid79", f"x{i}", nodes=("n1",)), now=NOW + 3600 * i)
@@ -262,7 +274,7 @@ def test_where_one_of_several_nodes_has_nothing_left_a_person_is_asked(nodes):
     assert "3 of 3 recoveries of node:n1" in site.chain.ended["both"].verdicts[0].note
 
 
-def test_a_clock_that_is_set_back_brings_no_budget_back():
+def test_a_clock_that_is_set_back_brings_no_budget_back() -> None:
     site = Site(nodes=up("n1"))
     old = [raised("gpu.xid79", f"x{i}", nodes=("n1",)) for i in range(5)]
     old = [replace(one, record=replace(one.record, time_s=NOW - 6 * 86400.0)) for one in old]
@@ -270,7 +282,7 @@ def test_a_clock_that_is_set_back_brings_no_budget_back():
     assert [len(found) for found in acts] == [1, 1, 1, 0, 0]
 
 
-def test_a_job_is_told_of_each_resource_that_it_lacks():
+def test_a_job_is_told_of_each_resource_that_it_lacks() -> None:
     site = Site()
     site.run("1", "n1")
     site.take(raised("storage.down", scope=Scope.GLOBAL, resource="a"))
@@ -278,15 +290,15 @@ def test_a_job_is_told_of_each_resource_that_it_lacks():
     assert sorted(r.cause for r in site.records() if r.type == "job.pause") == ["x", "y"]
 
 
-def down(name="x", resource="pfs", kind="storage.down"):
+def down(name: str = "x", resource: str = "pfs", kind: str = "storage.down") -> ExceptionRaised:
     return raised(kind, name, scope=Scope.GLOBAL, resource=resource)
 
 
-def restored(name="up", resource="pfs", by="operator:root"):
+def restored(name: str = "up", resource: str = "pfs", by: str = "operator:root") -> ExceptionRaised:
     return raised("storage.restored", name, by, scope=Scope.GLOBAL, resource=resource)
 
 
-def test_a_soft_fault_is_acted_on_once_it_has_lasted():
+def test_a_soft_fault_is_acted_on_once_it_has_lasted() -> None:
     site = Site()
     site.wait("1")
     assert site.take(down(kind="storage.degraded")) == []
@@ -294,7 +306,7 @@ def test_a_soft_fault_is_acted_on_once_it_has_lasted():
     assert site.take(Ticked(), now=NOW + 121) == [Hold(AttemptId("c", "1", 0), "x")]
 
 
-def test_a_soft_fault_that_passes_holds_nothing():
+def test_a_soft_fault_that_passes_holds_nothing() -> None:
     site = Site()
     site.wait("1")
     site.take(down(kind="storage.degraded"))
@@ -306,18 +318,18 @@ def test_a_soft_fault_that_passes_holds_nothing():
     )
 
 
-def test_a_hard_fault_is_acted_on_at_once_though_it_was_soft_before():
+def test_a_hard_fault_is_acted_on_at_once_though_it_was_soft_before() -> None:
     site = Site()
     site.wait("1")
     site.take(down(kind="storage.degraded"))
     assert site.take(down("y"), now=NOW + 1) == [Hold(AttemptId("c", "1", 0), "y")]
 
 
-def waiting(*job_ids):
+def waiting(*job_ids: str) -> list[Any]:
     return [AttemptId("c", job_id, 0) for job_id in job_ids]
 
 
-def test_what_holds_jobs_back_is_remembered_however_many_end_after_it(monkeypatch):
+def test_what_holds_jobs_back_is_remembered_however_many_end_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.coordination.chain.MAX_ENDED", 3)
     site = Site()
     site.wait("1")
@@ -328,7 +340,7 @@ def test_what_holds_jobs_back_is_remembered_however_many_end_after_it(monkeypatc
     assert site.take(restored(), now=NOW + 100) == [Release(attempt, "up") for attempt in waiting("1")]
 
 
-def test_what_was_held_is_over_once_every_job_was_let_go():
+def test_what_was_held_is_over_once_every_job_was_let_go() -> None:
     site = Site()
     for job_id in "123":
         site.wait(job_id)
@@ -346,7 +358,7 @@ def test_what_was_held_is_over_once_every_job_was_let_go():
 
 
 @pytest.mark.parametrize("after_s", [0.0, 1.0, 4.0])
-def test_what_goes_down_right_after_an_all_clear_has_an_all_clear_of_its_own(after_s):
+def test_what_goes_down_right_after_an_all_clear_has_an_all_clear_of_its_own(after_s: float) -> None:
     """Equal all-clears within some seconds are one, unless there is something new to clear."""
     site = Site()
     site.wait("1")
@@ -357,7 +369,7 @@ def test_what_goes_down_right_after_an_all_clear_has_an_all_clear_of_its_own(aft
     assert site.take(restored("up3"), now=NOW + after_s) == [Release(attempt, "up3") for attempt in waiting("1")]
 
 
-def test_what_is_not_decided_yet_is_cleared_right_after_another_all_clear_too():
+def test_what_is_not_decided_yet_is_cleared_right_after_another_all_clear_too() -> None:
     site = Site()
     site.wait("1")
     site.take(restored(), now=NOW)
@@ -366,7 +378,7 @@ def test_what_is_not_decided_yet_is_cleared_right_after_another_all_clear_too():
     assert site.take(Ticked(), now=NOW + 122) == []
 
 
-def test_what_an_all_clear_could_not_let_go_of_the_next_one_does():
+def test_what_an_all_clear_could_not_let_go_of_the_next_one_does() -> None:
     site = Site()
     site.wait("1")
     site.take(down())
@@ -378,7 +390,7 @@ def test_what_an_all_clear_could_not_let_go_of_the_next_one_does():
     assert again.key != refused.key  # else it would count as done
 
 
-def test_holds_are_known_after_a_restart_as_before():
+def test_holds_are_known_after_a_restart_as_before() -> None:
     site = Site()
     site.wait("1")
     site.wait("2")
@@ -392,7 +404,7 @@ def test_holds_are_known_after_a_restart_as_before():
     assert site.chain.ended["x"].outcome is ExceptionOutcome.RECOVERED
 
 
-def test_a_hold_that_came_to_nothing_is_none():
+def test_a_hold_that_came_to_nothing_is_none() -> None:
     site = Site()
     site.wait("1")
     site.take(down())
@@ -403,7 +415,7 @@ def test_a_hold_that_came_to_nothing_is_none():
     assert site.chain.ended["x"].outcome is ExceptionOutcome.RECOVERED
 
 
-def test_one_users_word_lets_nothing_go():
+def test_one_users_word_lets_nothing_go() -> None:
     site = Site()
     site.wait("1")
     site.take(down())
@@ -411,7 +423,7 @@ def test_one_users_word_lets_nothing_go():
     assert site.chain.ended["x"].is_brake
 
 
-def test_what_is_down_and_an_all_clear_say_what_it_is_and_how_many_jobs_it_is_about():
+def test_what_is_down_and_an_all_clear_say_what_it_is_and_how_many_jobs_it_is_about() -> None:
     site = Site()
     assert site.take(restored("early")) == []
     assert site.chain.ended["early"].owning.note == "nothing is held because of it"
@@ -425,7 +437,7 @@ def test_what_is_down_and_an_all_clear_say_what_it_is_and_how_many_jobs_it_is_ab
     assert site.chain.ended["late"].owning.note == "storage.restored of pfs: 1 jobs are released"
 
 
-def test_jobs_that_come_while_it_is_down_are_held_together_and_once():
+def test_jobs_that_come_while_it_is_down_are_held_together_and_once() -> None:
     site = Site()
     site.run("9", "n1")
     assert newly_needed(site, NOW) == []
@@ -452,7 +464,7 @@ def test_jobs_that_come_while_it_is_down_are_held_together_and_once():
         ("storage.down", "perdure", "until storage.restored of it is raised"),
     ],
 )
-def test_what_holds_a_job_that_came_later_says_what_is_wrong_and_what_ends_it(kind, by, ends):
+def test_what_holds_a_job_that_came_later_says_what_is_wrong_and_what_ends_it(kind: str, by: str, ends: str) -> None:
     site = Site()
     site.take(ExceptionRaised(replace(down().record, type=kind, detected_by=by)))
     for job_id, now in (("1", NOW + 30), ("2", NOW + 60)):
@@ -489,7 +501,7 @@ def test_a_job_that_a_person_let_go_is_not_held_again():
     assert site.take(restored(), now=NOW + 60) == []
 
 
-def test_more_jobs_than_one_exception_may_hold_are_held_by_the_next():
+def test_more_jobs_than_one_exception_may_hold_are_held_by_the_next() -> None:
     site = Site()
     for number in range(MAX_HELD + 3):
         site.wait(str(number))
@@ -498,7 +510,7 @@ def test_more_jobs_than_one_exception_may_hold_are_held_by_the_next():
     assert len(site.take(ExceptionRaised(needed, own=True))) == 3
 
 
-def test_what_needs_two_that_are_down_is_let_go_with_the_second():
+def test_what_needs_two_that_are_down_is_let_go_with_the_second() -> None:
     site = Site(resources={"lic": Resource("lic", licence="lic")})
     site.wait("1", licences=("lic",))
     site.wait("2")
@@ -510,7 +522,7 @@ def test_what_needs_two_that_are_down_is_let_go_with_the_second():
     assert {site.chain.ended[name].outcome for name in "xy"} == {ExceptionOutcome.RECOVERED}
 
 
-def test_two_all_clears_at_one_instant_let_go_of_what_needs_both():
+def test_two_all_clears_at_one_instant_let_go_of_what_needs_both() -> None:
     site = Site()
     site.wait("1")
     site.take(down("x", "pfs"), down("y", "ib0"))
@@ -518,7 +530,7 @@ def test_two_all_clears_at_one_instant_let_go_of_what_needs_both():
     assert [a.attempt for a in released] == waiting("1")
 
 
-def test_a_fault_that_stays_is_one_and_one_that_comes_back_is_another():
+def test_a_fault_that_stays_is_one_and_one_that_comes_back_is_another() -> None:
     site = Site()
     site.take(down())
     site.take(down("y"), now=NOW + 1e5)
@@ -529,11 +541,11 @@ def test_a_fault_that_stays_is_one_and_one_that_comes_back_is_another():
     assert site.take(down("z"), now=NOW + 1e5 + 1) == [Hold(waits, "z")]
 
 
-def usage(limit, used, **by):
+def usage(limit: int, used: int, **by: Any) -> tuple[Annotation]:
     return (Annotation("operator:root/pfs", NOW, "usage", json.dumps({"limit": limit, "used": used, "by": by})),)
 
 
-def test_the_fewest_bytes_that_mend_a_quota_are_moved_each_once():
+def test_the_fewest_bytes_that_mend_a_quota_are_moved_each_once() -> None:
     site = Site()
     for job_id in "1234":
         site.run(job_id, f"n{job_id}")
@@ -544,7 +556,7 @@ def test_the_fewest_bytes_that_mend_a_quota_are_moved_each_once():
     assert site.chain.ended["x"].verdicts[0].forbids == ("start", "move", "migrate")
 
 
-def test_of_a_quota_s_use_what_the_site_says_last_counts():
+def test_of_a_quota_s_use_what_the_site_says_last_counts() -> None:
     site = Site()
     for job_id in "12":
         site.run(job_id, f"n{job_id}")
@@ -567,7 +579,7 @@ def test_of_a_quota_s_use_what_the_site_says_last_counts():
         "not JSON",
     ],
 )
-def test_on_a_usage_that_makes_no_sense_nobody_is_moved(told):
+def test_on_a_usage_that_makes_no_sense_nobody_is_moved(told: str) -> None:
     site = Site()
     site.run("1", "n1")
     notes = (Annotation("operator:root", NOW, "usage", told),)
@@ -576,7 +588,7 @@ def test_on_a_usage_that_makes_no_sense_nobody_is_moved(told):
 
 
 @pytest.mark.parametrize(("used", "is_over"), [(100, False), (101, True)])
-def test_a_quota_that_is_not_exceeded_any_more_holds_nobody(used, is_over):
+def test_a_quota_that_is_not_exceeded_any_more_holds_nobody(used: int, is_over: bool) -> None:
     site = Site()
     site.run("1", "n1")
     site.wait("2")
@@ -586,14 +598,14 @@ def test_a_quota_that_is_not_exceeded_any_more_holds_nobody(used, is_over):
     assert site.chain.ended["x"].is_brake is is_over
 
 
-def test_a_quota_that_cannot_be_mended_is_a_persons():
+def test_a_quota_that_cannot_be_mended_is_a_persons() -> None:
     site = Site()
     notes = usage(100, 500, **{"1": 70})
     site.take(raised("storage.quota.over", scope=Scope.GLOBAL, notes=notes, resource="home"))
     assert site.chain.ended["x"].state is ExceptionState.ESCALATED
 
 
-def test_a_permanent_launcher_failure_is_never_tried_again():
+def test_a_permanent_launcher_failure_is_never_tried_again() -> None:
     site = Site()
     site.run("1", "n1")
     assert site.take(raised("launcher.permanent", job_id="1")) == []
@@ -602,7 +614,7 @@ def test_a_permanent_launcher_failure_is_never_tried_again():
     assert "requeue" in ended.verdicts[-1].forbids
 
 
-def test_a_dead_rank_is_recovered_with_the_end_of_its_attempt():
+def test_a_dead_rank_is_recovered_with_the_end_of_its_attempt() -> None:
     site = Site(nodes=up("n1"))
     site.run("1", "n1")
     site.take(raised("process.signal", job_id="1", nodes=("n1",)))
@@ -615,7 +627,7 @@ def test_a_dead_rank_is_recovered_with_the_end_of_its_attempt():
     assert [a.key for a in ended.annotations] == ["nodes"]
 
 
-def test_what_is_about_a_start_that_a_newer_one_has_replaced_changes_nothing():
+def test_what_is_about_a_start_that_a_newer_one_has_replaced_changes_nothing() -> None:
     site = Site()
     site.run("1", "n1")
     old = raised("app.nan", job_id="1")
@@ -626,7 +638,7 @@ def test_what_is_about_a_start_that_a_newer_one_has_replaced_changes_nothing():
     assert site.chain.ended["x"].outcome is ExceptionOutcome.WITHDRAWN
 
 
-def test_a_users_handler_is_asked_about_the_own_jobs_alone():
+def test_a_users_handler_is_asked_about_the_own_jobs_alone() -> None:
     site = Site()
     site.run("1", "n1")
     for user in ("ada", "bob"):
@@ -637,7 +649,7 @@ def test_a_users_handler_is_asked_about_the_own_jobs_alone():
     assert site.chain.turns["x"].handler == ""
 
 
-def test_a_job_that_is_over_takes_its_exceptions_with_it():
+def test_a_job_that_is_over_takes_its_exceptions_with_it() -> None:
     site = Site()
     site.run("1", "n1")
     site.take(raised("app.nan", job_id="1"))
@@ -648,7 +660,7 @@ def test_a_job_that_is_over_takes_its_exceptions_with_it():
     )  # fmt: skip
 
 
-def test_an_open_exception_that_is_settled_ends():
+def test_an_open_exception_that_is_settled_ends() -> None:
     site = Site()
     site.run("1", "n1")
     site.take(raised("app.nan", job_id="1"))
@@ -656,7 +668,7 @@ def test_an_open_exception_that_is_settled_ends():
     assert site.chain.ended["x"].state is ExceptionState.EXPIRED
 
 
-def test_a_sites_own_plan_is_followed():
+def test_a_sites_own_plan_is_followed() -> None:
     book = site_playbook('[failures."storage.tape"]\nscope = "global"\nseats = { scheduler = "leave" }\n', "site.toml")
     site = Site(playbook=book)
     site.wait("1")
@@ -664,7 +676,7 @@ def test_a_sites_own_plan_is_followed():
     assert site.chain.ended["x"].state is ExceptionState.HANDLED
 
 
-def test_what_says_that_a_fault_is_over_is_no_fault_and_folds_into_none():
+def test_what_says_that_a_fault_is_over_is_no_fault_and_folds_into_none() -> None:
     site = Site(nodes=up("n1"))
     clear = (Annotation("site", NOW, "clears", "gpu.xid79@n1"),)
     site.take(raised("gpu.xid79", nodes=("n1",)))
@@ -673,7 +685,7 @@ def test_what_says_that_a_fault_is_over_is_no_fault_and_folds_into_none():
     assert site.chain.ended["x"].repeats == 0
 
 
-def test_a_warning_takes_no_node_out_of_service():
+def test_a_warning_takes_no_node_out_of_service() -> None:
     site = Site(nodes=up("n1"))
     warning = raised("node.memory", nodes=("n1",))
     assert site.take(ExceptionRaised(replace(warning.record, severity=4))) == []
@@ -687,7 +699,7 @@ GRANTS = site_playbook(
 )
 
 
-def test_time_is_granted_where_the_site_says_so_and_as_often_as_it_says():
+def test_time_is_granted_where_the_site_says_so_and_as_often_as_it_says() -> None:
     site = Site(playbook=GRANTS)
     site.run("1", "n1", walltime_s=7200.0)
     assert site.take(raised("app.walltime", job_id="1")) == [Extend(AttemptId("c", "1", 1), 9000.0)]
@@ -696,7 +708,7 @@ def test_time_is_granted_where_the_site_says_so_and_as_often_as_it_says():
     assert site.take(raised("app.walltime", "again", job_id="1"), now=NOW + 5000) == []
 
 
-def test_a_budget_bounds_what_is_done_at_the_deadline_too():
+def test_a_budget_bounds_what_is_done_at_the_deadline_too() -> None:
     """Nobody answers: the default handler acts, once and no second time in the budget's window."""
     book = site_playbook(
         '[failures."app.walltime"]\nfall_back = "grant-time"\nbudget = { limit = 1, window_s = 86400, per = "job" }\n',
@@ -710,7 +722,7 @@ def test_a_budget_bounds_what_is_done_at_the_deadline_too():
     assert site.chain.ended["again"].state is ExceptionState.ESCALATED
 
 
-def test_else_no_time_is_granted():
+def test_else_no_time_is_granted() -> None:
     site = Site()
     site.run("1", "n1", walltime_s=7200.0)
     assert site.take(raised("app.walltime", job_id="1")) == []
@@ -730,5 +742,5 @@ def test_else_no_time_is_granted():
         (Resource("x", partitions=("gpu",)), {}, False),
     ],
 )
-def test_which_jobs_need_what_is_shared(resource, job, needs):
+def test_which_jobs_need_what_is_shared(resource: Resource, job: Mapping[str, Any], needs: bool) -> None:
     assert resource.is_needed_by(Job("c", "1", "train", "ada", JobState.PENDING, 0.0, **job)) is needs

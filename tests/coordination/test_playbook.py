@@ -3,16 +3,16 @@
 import pytest
 
 from perdure.coordination.handlers.registry import HANDLERS
-from perdure.coordination.playbook import own_playbook, site_playbook
+from perdure.coordination.playbook import Playbook, own_playbook, site_playbook
 from perdure.coordination.record import Component, Scope
 from perdure.errors import InputError
 
 
-def site(text):
+def site(text: str) -> Playbook:
     return site_playbook(text, "site.toml")
 
 
-def test_the_longest_prefix_wins():
+def test_the_longest_prefix_wins() -> None:
     book = own_playbook()
     assert book.plan_for("storage.quota.over.home").levels == {Component.SCHEDULER: "move-least"}
     assert book.plan_for("storage.nfs").levels == {Component.SCHEDULER: "hold-waiting"}
@@ -21,7 +21,7 @@ def test_the_longest_prefix_wins():
     assert book.plan_for("gpus") is None
 
 
-def test_every_family_of_the_table_is_planned_for():
+def test_every_family_of_the_table_is_planned_for() -> None:
     for dotted in ("launcher.transient", "launcher.permanent", "app.nan", "app.oom", "app.shape", "app.mesh",
                    "process.signal", "process.nccl", "node.down", "gpu.xid79", "storage.quota.near",
                    "storage.quota.over", "storage.down", "storage.degraded", "network.down", "network.degraded",
@@ -31,7 +31,7 @@ def test_every_family_of_the_table_is_planned_for():
         assert plan.deadline_s > 0
 
 
-def test_a_site_lays_its_own_over_it():
+def test_a_site_lays_its_own_over_it() -> None:
     book = site('[failures."storage"]\nscope = "global"\nseats = { scheduler = "throttle" }\n'
                 '[failures."acme.fan"]\nfall_back = "leave"\n[resources.pfs]\npartitions = ["gpu"]\n')  # fmt: skip
     assert book.plan_for("storage").levels == {Component.SCHEDULER: "throttle"}  # the key's former name
@@ -68,7 +68,7 @@ def test_a_site_lays_its_own_over_it():
         ('[failures.x]\nscope = "far"', "Give 'local' or 'global'"),
     ],
 )
-def test_what_is_wrong_is_named(text, said):
+def test_what_is_wrong_is_named(text: str, said: str) -> None:
     with pytest.raises(InputError) as caught:
         site(text)
     assert said in str(caught.value)

@@ -11,7 +11,7 @@ HELD = AttemptId("c", "7", 1)
 RECORD = ExceptionRecord("x", "storage.down", 0, Scope.GLOBAL, Subject("c", resource="pfs:/scratch"), 1.0)
 
 
-def handled(*actions, forbids=()):
+def handled(*actions: Hold, forbids: tuple[str, ...] = ()) -> ExceptionRecord:
     keys = tuple(action.key for action in actions)
     return RECORD.with_answer(Answer(Component.SCHEDULER, AnswerKind.HANDLED, 2.0, "", keys, forbids=forbids))
 
@@ -28,12 +28,14 @@ def handled(*actions, forbids=()):
         (replace(handled(Hold(HELD, "x")), outcome=ExceptionOutcome.RECOVERED), False, ()),
     ],
 )
-def test_it_is_in_force_while_it_brakes_or_holds(record, is_brake, holds):
+def test_it_is_in_force_while_it_brakes_or_holds(
+    record: ExceptionRecord, is_brake: bool, holds: tuple[AttemptId, ...]
+) -> None:
     assert (record.is_brake, record.holds) == (is_brake, holds)
     assert record.is_in_force == (is_brake or bool(holds))
 
 
-def test_it_has_one_owner():
+def test_it_has_one_owner() -> None:
     owned = handled()
     assert owned.owner is Component.SCHEDULER
     with pytest.raises(ValueError, match="is owned by"):

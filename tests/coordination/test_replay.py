@@ -1,5 +1,7 @@
 """Exceptions of the past under another playbook: the same one changes nothing, another says where it parts."""
 
+from typing import Any
+
 from perdure.coordination.chain import advance
 from perdure.coordination.chain_state import Chain
 from perdure.coordination.handler_set import PlaybookHandlers
@@ -14,11 +16,11 @@ from tests.copying import replace
 NOW = 1000.0
 
 
-def raised(name, kind, now, **subject):
+def raised(name: str, kind: str, now: float, **subject: Any) -> ExceptionRecord:
     return ExceptionRecord(name, kind, 0, Scope.LOCAL, Subject("c", **subject), now, detected_by="operator:root")
 
 
-def history():
+def history() -> list[Any]:
     """A node fault, a NaN that a trainer took, and a shape bug."""
     site = Site(nodes=up("n1"))
     site.run("1", "n1")
@@ -31,14 +33,14 @@ def history():
     return list(site.chain.ended.values())
 
 
-def test_the_same_playbook_changes_nothing():
+def test_the_same_playbook_changes_nothing() -> None:
     records = history()
     assert differences(records, own_playbook(), own_playbook()) == []
     again = replay(records, own_playbook())
     assert {name: r.owner for name, r in again.items()} == {r.id: r.owner for r in records}
 
 
-def test_another_playbook_says_where_it_parts():
+def test_another_playbook_says_where_it_parts() -> None:
     book = site_playbook('[failures.gpu]\nseats = { resource_manager = "leave" }\n', "site.toml")
     (found,) = differences(history(), own_playbook(), book)
     assert (found.id, found.type) == ("fault", "gpu.xid79")
@@ -46,19 +48,19 @@ def test_another_playbook_says_where_it_parts():
     assert "drain" not in found.new
 
 
-def test_a_shorter_patience_takes_it_from_a_slow_handler():
+def test_a_shorter_patience_takes_it_from_a_slow_handler() -> None:
     book = site_playbook('[failures.app]\nfall_back = "leave"\ndeadline_s = 2\n', "site.toml")
     (found,) = differences(history(), own_playbook(), book)
     assert found.old.startswith("job (trainer) after 4 s")
     assert found.new.startswith("scheduler after 2 s")
 
 
-def test_it_does_not_matter_what_became_of_it():
+def test_it_does_not_matter_what_became_of_it() -> None:
     records = [replace(r, verdicts=()) for r in history() if r.id == "fault"]
     assert replay(records, own_playbook())["fault"].owner is Component.RESOURCE_MANAGER
 
 
-def test_an_empty_past_is_one():
+def test_an_empty_past_is_one() -> None:
     assert replay([], own_playbook()) == {}
     chain, effects = advance(Chain(), [Ticked()], PlaybookHandlers(own_playbook(), Site(), NOW), NOW)
     assert (chain, effects) == (Chain(), [])

@@ -17,7 +17,7 @@ from perdure.coordination.source import Source, SourceKind
         ("", SourceKind.OTHER, ""),
     ],
 )
-def test_a_source_is_what_its_text_begins_with(text, kind, name):
+def test_a_source_is_what_its_text_begins_with(text: str, kind: SourceKind, name: str) -> None:
     source = Source.of(text)
     assert (source.kind, source.name) == (kind, name)
     assert source.is_of_the_site is (kind is not SourceKind.OTHER)

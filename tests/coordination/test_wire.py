@@ -3,6 +3,7 @@
 import contextlib
 import json
 from importlib.resources import files
+from typing import Any
 
 import jsonschema_rs
 import pytest
@@ -74,17 +75,17 @@ RECORDS = st.builds(
 
 
 @given(RECORDS)
-def test_what_is_read_is_what_was_written_and_the_schema_agrees(record):
+def test_what_is_read_is_what_was_written_and_the_schema_agrees(record: model.ExceptionRecord) -> None:
     text = json.dumps(encode(record))
     VALIDATOR.validate(json.loads(text))
     assert decode(json.loads(text)) == record
 
 
-def plain(**more):
+def plain(**more: Any) -> dict[Any, Any]:
     return {"id": "x", "type": "gpu.xid79", "subject": {"job": "1"}, "time": 5.0, **more}
 
 
-def test_what_held_many_jobs_is_read_back():
+def test_what_held_many_jobs_is_read_back() -> None:
     keys = tuple(f"hold:c/{number}#0@x" for number in range(MAX_HELD))
     answer = model.Answer(model.Component.SCHEDULER, model.AnswerKind.HANDLED, 5.0, "held", keys)
     record = decode(plain()).with_answer(answer)
@@ -92,7 +93,7 @@ def test_what_held_many_jobs_is_read_back():
     assert len(record.holds) == MAX_HELD
 
 
-def test_fields_of_a_newer_program_come_back_as_they_came():
+def test_fields_of_a_newer_program_come_back_as_they_came() -> None:
     sent = plain(telemetry={"watts": [1, 2]}, colour="red")
     assert encode(decode(sent))["telemetry"] == {"watts": [1, 2]}
     assert encode(decode(encode(decode(sent))))["colour"] == "red"
@@ -133,7 +134,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("value", WRONG, ids=lambda value: str(value)[:60])
-def test_what_is_wrong_is_named_and_the_schema_refuses_it_too(value):
+def test_what_is_wrong_is_named_and_the_schema_refuses_it_too(value: dict[Any, Any] | list[Any] | str | None) -> None:
     with pytest.raises(InputError) as caught:
         decode(value)
     assert "\n" not in str(caught.value)
@@ -146,17 +147,17 @@ def test_what_is_wrong_is_named_and_the_schema_refuses_it_too(value):
     [plain(time=float("nan")), plain(time=float("inf")), plain(**{f"x{i}": 1 for i in range(40)}), plain(x="y" * 5000)],
     ids=["nan", "inf", "many", "long"],
 )
-def test_what_a_schema_cannot_say_is_refused_too(value):
+def test_what_a_schema_cannot_say_is_refused_too(value: dict[Any, Any]) -> None:
     with pytest.raises(InputError):
         decode(value)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | TEXT, lambda i: st.lists(i) | st.dictionaries(TEXT, i)))
-def test_anything_at_all_is_read_or_refused(value):
+def test_anything_at_all_is_read_or_refused(value: dict[Any, Any] | list[Any] | str | None) -> None:
     with contextlib.suppress(InputError):
         decode(value)
 
 
-def test_what_an_annotation_leaves_out_is_empty():
+def test_what_an_annotation_leaves_out_is_empty() -> None:
     (found,) = decode(plain(annotations=[{"time": 1.0}])).annotations
     assert found == model.Annotation("", 1.0, "", "")

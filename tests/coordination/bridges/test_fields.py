@@ -36,7 +36,7 @@ NOW = 2e9
         ({}, None),
     ],
 )
-def test_instants(value, seconds):
+def test_instants(value: str | bool | float, seconds: float | None) -> None:
     assert fields.instant(value, NOW) == seconds
 
 
@@ -54,7 +54,7 @@ def test_instants(value, seconds):
         (2**63, None),
     ],
 )
-def test_whole_numbers(value, number):
+def test_whole_numbers(value: str | float, number: int | None) -> None:
     assert fields.whole(value) == number
 
 
@@ -68,39 +68,39 @@ def test_whole_numbers(value, number):
         ("...", ""),
     ],
 )
-def test_parts_of_types(text, part):
+def test_parts_of_types(text: str, part: str) -> None:
     assert fields.dotted_part(text) == part
 
 
 @given(st.text())
-def test_any_text_makes_a_part_of_a_type_or_none(text):
+def test_any_text_makes_a_part_of_a_type_or_none(text: str) -> None:
     part = fields.dotted_part(text)
     assert part == "" or type_of(f"node.{part}")
 
 
 @given(st.text(), st.integers(2, 50))
-def test_a_line_is_one_line_of_bounded_length(text, longest):
+def test_a_line_is_one_line_of_bounded_length(text: str, longest: int) -> None:
     line = fields.line(text, longest)
     assert line.isprintable()
     assert len(line) <= longest
 
 
-def test_the_end_of_a_long_passage_is_kept():
+def test_the_end_of_a_long_passage_is_kept() -> None:
     assert fields.passage("a" * 100 + "\nthe error\x1b\n", 20) == "…aaaaaaa\nthe error"
 
 
 @pytest.mark.parametrize("value", ["-n", "n 1", "$(id)", "n1;n2", "", None, 7, "x" * 300])
-def test_what_is_no_node_is_none(value):
+def test_what_is_no_node_is_none(value: str | int | None) -> None:
     assert fields.node(value) == ""
 
 
-def test_nodes_are_written_out_within_bounds():
+def test_nodes_are_written_out_within_bounds() -> None:
     assert fields.nodes("n[1-2],m7") == ("n1", "n2", "m7")
     assert fields.nodes("n[1-99999]") == ()
     assert fields.nodes("n[1-") == ()
 
 
-def test_the_same_facts_make_the_same_name_and_others_another():
+def test_the_same_facts_make_the_same_name_and_others_another() -> None:
     assert fields.digest("a", 1) == fields.digest("a", 1)
     assert fields.digest("a", 1) != fields.digest("a", 2)
     assert fields.digest("ab", "c") != fields.digest("a", "bc")

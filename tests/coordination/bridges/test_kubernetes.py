@@ -1,45 +1,47 @@
 """Nodes, Pods and Events of Kubernetes."""
 
 import json
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import pytest
 
 from perdure.coordination.bridges.registry import read
-from perdure.coordination.record import Transient
+from perdure.coordination.record import ExceptionRecord, Transient
 from tests.coordination.bridges.samples import NODE, NOW, POD
 
 
-def records(*objects):
+def records(*objects: Mapping[str, Collection[Collection[str]]]) -> tuple[ExceptionRecord, ...]:
     bridged = read("kubernetes", "\n".join(map(json.dumps, objects)), "c", NOW)
     assert bridged.skipped == 0
     return bridged.records
 
 
-def node(*conditions, taints=()):
+def node(*conditions: tuple[str, str], taints: tuple[str, ...] = ()) -> dict[Any, Any]:
     stated = [
         {"type": kind, "status": status, "lastTransitionTime": "2025-11-21T08:00:00Z"} for kind, status in conditions
     ]
     return {**NODE, "status": {"conditions": stated}, "spec": {"taints": [{"key": key} for key in taints]}}
 
 
-def pod(**status):
+def pod(**status: Any) -> dict[Any, Any]:
     return {**POD, "status": status}
 
 
-def ended(**terminated):
+def ended(**terminated: Any) -> dict[Any, Any]:
     return pod(containerStatuses=[{"name": "main", "restartCount": 2, "state": {"terminated": terminated}}])
 
 
-def event(reason, kind="Pod", **rest):
+def event(reason: str, kind: str = "Pod", **rest: Any) -> dict[Any, Any]:
     about = {"kind": kind, "name": "n7" if kind == "Node" else "train-3", "namespace": "ml"}
     return {"kind": "Event", "type": "Warning", "reason": reason, "involvedObject": about, "count": 3, **rest}
 
 
-def known(record):
+def known(record: ExceptionRecord) -> dict[Any, Any]:
     return {annotation.key: annotation.value for annotation in record.annotations}
 
 
-def test_a_node_that_is_silent_and_tainted_for_it_is_one_exception():
+def test_a_node_that_is_silent_and_tainted_for_it_is_one_exception() -> None:
     (record,) = records(NODE)
     assert (record.type, record.subject.nodes, record.time_s) == ("node.unreachable", ("n7",), 1763712000.0)
     assert (record.note, known(record)["condition"]) == ("Kubelet stopped posting node status.", "Ready=Unknown")
@@ -59,7 +61,7 @@ def test_a_node_that_is_silent_and_tainted_for_it_is_one_exception():
         ("GPUHealthy", "False", "node.gpu-healthy"),
     ],
 )
-def test_conditions(kind, status, expected):
+def test_conditions(kind: str, status: str, expected: str) -> None:
     assert [record.type for record in records(node((kind, status)))] == [expected]
 
 
@@ -67,17 +69,17 @@ def test_conditions(kind, status, expected):
     "condition",
     [("Ready", "True"), ("DiskPressure", "False"), ("DiskPressure", "Unknown"), ("GPUHealthy", "True"), ("", "True")],
 )
-def test_conditions_that_are_as_they_should_be(condition):
+def test_conditions_that_are_as_they_should_be(condition: tuple[str, str]) -> None:
     assert records(node(condition)) == ()
 
 
-def test_taints_tell_what_conditions_do_not():
+def test_taints_tell_what_conditions_do_not() -> None:
     taints = ("node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/unschedulable", "nvidia.com/gpu")
     (record,) = records(node(("Ready", "True"), taints=taints))
     assert (record.type, known(record)["taint"]) == ("node.down", taints[0])
 
 
-def test_a_container_that_ended_is_a_failure_of_its_rank_and_job():
+def test_a_container_that_ended_is_a_failure_of_its_rank_and_job() -> None:
     (record,) = records(POD)
     subject = record.subject
     assert (record.type, record.transient) == ("app.oom", Transient.NO)
@@ -95,11 +97,11 @@ def test_a_container_that_ended_is_a_failure_of_its_rank_and_job():
         ({"exitCode": 128, "reason": "StartError"}, "launcher.permanent"),
     ],
 )
-def test_ends_of_containers(terminated, expected):
+def test_ends_of_containers(terminated: Mapping[str, Any], expected: str) -> None:
     assert [record.type for record in records(ended(**terminated))] == [expected]
 
 
-def test_a_container_that_went_well_is_none():
+def test_a_container_that_went_well_is_none() -> None:
     assert records(ended(exitCode=0, reason="Completed")) == ()
 
 
@@ -113,7 +115,7 @@ def test_a_container_that_went_well_is_none():
         ("OutOfnvidia.com/gpu", "launcher.transient"),
     ],
 )
-def test_reasons_of_pods(reason, expected):
+def test_reasons_of_pods(reason: str, expected: str) -> None:
     assert [record.type for record in records(pod(reason=reason, phase="Failed"))] == [expected]
 
 
@@ -127,7 +129,7 @@ def test_reasons_of_pods(reason, expected):
         ("SomethingNew", "job.evicted"),
     ],
 )
-def test_a_disruption_is_why_the_container_ended(reason, expected):
+def test_a_disruption_is_why_the_container_ended(reason: str, expected: str) -> None:
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -140,7 +142,7 @@ def test_a_disruption_is_why_the_container_ended(reason, expected):
     assert (container.type, container.cause) == ("process.signal", disrupted.id)
 
 
-def test_a_disruption_that_is_called_off_is_none():
+def test_a_disruption_that_is_called_off_is_none() -> None:
     condition = {"type": "DisruptionTarget", "status": "False", "reason": "PreemptionByScheduler"}
     (container,) = records(pod(conditions=[condition], **ended(exitCode=143)["status"]))
     assert (container.type, container.cause) == ("process.signal", "")
@@ -154,7 +156,7 @@ def test_a_disruption_that_is_called_off_is_none():
         ("ContainerCreating", None),
     ],
 )
-def test_containers_that_cannot_start(reason, expected):
+def test_containers_that_cannot_start(reason: str, expected: str | None) -> None:
     waiting = pod(containerStatuses=[{"name": "main", "state": {"waiting": {"reason": reason}}}])
     assert [record.type for record in records(waiting)] == ([expected] if expected else [])
 
@@ -172,11 +174,11 @@ def test_containers_that_cannot_start(reason, expected):
         (event("BackOff"), None),
     ],
 )
-def test_events(said, expected):
+def test_events(said: dict[Any, Any], expected: str | None) -> None:
     assert [record.type for record in records(said)] == ([expected] if expected else [])
 
 
-def test_an_event_counts_and_names_its_object():
+def test_an_event_counts_and_names_its_object() -> None:
     (record,) = records(event("NodeNotReady", "Node", firstTimestamp="2025-11-21T08:00:00Z", message="down"))
     assert (record.repeats, record.subject.nodes, record.time_s) == (2, ("n7",), 1763712000.0)
     (job,) = records(event("DeadlineExceeded", "Job"))
@@ -187,7 +189,7 @@ def test_an_event_counts_and_names_its_object():
     assert (newer.subject.step, newer.repeats) == ("p", 0)
 
 
-def test_lists_and_watches_hold_the_same_objects():
+def test_lists_and_watches_hold_the_same_objects() -> None:
     plain = {record.id for record in records(NODE, POD)}
     listed = {"kind": "List", "items": [NODE, POD]}
     bare = {key: value for key, value in NODE.items() if key != "kind"}
@@ -198,6 +200,6 @@ def test_lists_and_watches_hold_the_same_objects():
     } == plain
 
 
-def test_another_kind_is_left_out():
+def test_another_kind_is_left_out() -> None:
     bridged = read("kubernetes", json.dumps({"kind": "List", "items": [{"kind": "Secret"}, NODE, 7]}), "c", NOW)
     assert ([record.type for record in bridged.records], bridged.skipped) == (["node.unreachable"], 2)

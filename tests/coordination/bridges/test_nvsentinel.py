@@ -1,24 +1,26 @@
 """NVSentinel's HealthEvents."""
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from perdure.coordination.bridges.registry import read
-from perdure.coordination.record import LEAST, Transient
+from perdure.coordination.record import LEAST, ExceptionRecord, Transient
 from tests.coordination.bridges.samples import HEALTH, NOW
 
 
-def one(said):
+def one(said: Mapping[str, object]) -> ExceptionRecord:
     (record,) = read("nvsentinel", json.dumps(said), "c", NOW).records
     return record
 
 
-def known(record):
+def known(record: ExceptionRecord) -> dict[Any, Any]:
     return {annotation.key: annotation.value for annotation in record.annotations}
 
 
-def test_a_fatal_xid_names_node_gpu_and_what_is_recommended():
+def test_a_fatal_xid_names_node_gpu_and_what_is_recommended() -> None:
     record = one(HEALTH)
     assert (record.type, record.severity, record.time_s) == ("node.gpu.xid79", 0, 1763712000.0)
     assert (record.subject.nodes, record.subject.gpus) == (("n7",), ("n7:3",))
@@ -27,7 +29,7 @@ def test_a_fatal_xid_names_node_gpu_and_what_is_recommended():
     assert "clears" not in known(record)
 
 
-def test_a_healthy_event_clears_the_condition_that_the_other_raised():
+def test_a_healthy_event_clears_the_condition_that_the_other_raised() -> None:
     raised = one(HEALTH)
     cleared = one({**HEALTH, "isHealthy": True, "isFatal": False, "generatedTimestamp": "2025-11-21T09:00:00Z"})
     assert (cleared.type, cleared.severity) == (raised.type, LEAST)
@@ -50,7 +52,7 @@ def test_a_healthy_event_clears_the_condition_that_the_other_raised():
         ({"processingStrategy": 2}, "node.gpu.xid79", 6),
     ],
 )
-def test_types_and_severities(changes, kind, severity):
+def test_types_and_severities(changes: Mapping[str, object], kind: str, severity: int) -> None:
     record = one({**HEALTH, **changes})
     assert (record.type, record.severity) == (kind, severity)
 
@@ -67,12 +69,14 @@ def test_types_and_severities(changes, kind, severity):
         (None, "NONE", Transient.YES),
     ],
 )
-def test_recommended_actions_go_by_name_and_by_number(action, name, transient):
+def test_recommended_actions_go_by_name_and_by_number(
+    action: int | str | None, name: str, transient: Transient
+) -> None:
     record = one({**HEALTH, "recommendedAction": action})
     assert (known(record)["recommended_action"], record.transient) == (name, transient)
 
 
-def test_what_is_around_an_event_makes_no_other_event_of_it():
+def test_what_is_around_an_event_makes_no_other_event_of_it() -> None:
     stored = {"_id": "x", "healthevent": {key.lower(): value for key, value in HEALTH.items()}, "healtheventstatus": {}}
     exported = {"specversion": "1.0", "data": {"metadata": {}, "healthEvent": HEALTH}}
     changed = {"operationType": "insert", "fullDocument": stored}
@@ -80,12 +84,12 @@ def test_what_is_around_an_event_makes_no_other_event_of_it():
     assert {one(said).id for said in (HEALTH, stored, exported, changed, sent)} == {one(HEALTH).id}
 
 
-def test_a_stamp_of_mongodb_is_one():
+def test_a_stamp_of_mongodb_is_one() -> None:
     assert one({**HEALTH, "generatedTimestamp": {"seconds": 1763712000, "nanos": 5}}).time_s == 1763712000.0
     assert one({**HEALTH, "generatedTimestamp": {"$date": "2025-11-21T08:00:00Z"}}).time_s == 1763712000.0
 
 
-def test_a_stamp_that_makes_no_sense_is_none():
+def test_a_stamp_that_makes_no_sense_is_none() -> None:
     unstamped = {key: value for key, value in HEALTH.items() if key != "generatedTimestamp"}
     for stamp in (["2025"], {"seconds": {}}, None):
         record = one({**HEALTH, "generatedTimestamp": stamp})
@@ -93,7 +97,7 @@ def test_a_stamp_that_makes_no_sense_is_none():
 
 
 @pytest.mark.parametrize("missing", ["checkName", "nodeName"])
-def test_without_a_check_or_a_node_it_is_left_out(missing):
+def test_without_a_check_or_a_node_it_is_left_out(missing: str) -> None:
     bridged = read(
         "nvsentinel", json.dumps({**HEALTH, missing: "$(reboot)" if missing == "nodeName" else ""}), "c", NOW
     )

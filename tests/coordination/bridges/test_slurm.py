@@ -1,34 +1,36 @@
 """What Slurm's hooks drop, and lines of scontrol and squeue."""
 
+from typing import Any
+
 import pytest
 
 from perdure.coordination.bridges.bridged import BridgeContext
 from perdure.coordination.bridges.registry import read
 from perdure.coordination.bridges.slurm import MAX_UNREADABLE, of_node
-from perdure.coordination.record import LEAST, Scope, Transient
+from perdure.coordination.record import LEAST, ExceptionRecord, Scope, Transient
 from perdure.errors import InputError
 from perdure.model.nodes import Node, NodeState
 from tests.coordination.bridges.samples import NOW, SLURM
 
 
-def records(text):
+def records(text: str) -> tuple[ExceptionRecord, ...]:
     bridged = read("slurm", text, "c", NOW)
     assert bridged.skipped == 0
     return bridged.records
 
 
-def end(state, exit_code="0:0", **more):
+def end(state: str, exit_code: str = "0:0", **more: Any) -> str:
     said = {"JOBID": "7", "JOBSTATE": state, "EXITCODE": exit_code, "START": "100", "END": "110", "NODES": "n1", **more}
     return "perdure-event 1 end\n" + "".join(f"{key}={value}\n" for key, value in said.items())
 
 
-def node(state, reason=""):
+def node(state: str, reason: str = "") -> str:
     return f"NodeName=n7 State={state} CoresPerSocket=1" + (
         f" Reason={reason} [root@2025-11-21T08:00:00]" if reason else ""
     )
 
 
-def test_the_sample_holds_an_end_two_nodes_a_drain_and_a_held_job():
+def test_the_sample_holds_an_end_two_nodes_a_drain_and_a_held_job() -> None:
     ended, first, second, drained, held = records(SLURM)
     assert (ended.type, ended.subject.job_id, ended.incarnation) == ("node.down", "5_3", 1763709100)
     assert ended.subject.nodes == ("n1", "n2")
@@ -53,7 +55,7 @@ def test_the_sample_holds_an_end_two_nodes_a_drain_and_a_held_job():
         ("REQUEUED", "0:0", None),
     ],
 )
-def test_ends(state, exit_code, expected):
+def test_ends(state: str, exit_code: str, expected: str | None) -> None:
     assert [record.type for record in records(end(state, exit_code))] == ([expected] if expected else [])
 
 
@@ -79,18 +81,18 @@ def test_ends(state, exit_code, expected):
         ("IDLE+CLOUD+POWERED_DOWN", "", None),
     ],
 )
-def test_states_and_reasons_of_nodes(state, reason, expected):
+def test_states_and_reasons_of_nodes(state: str, reason: str, expected: str | None) -> None:
     found = records(node(state, reason))
     assert [record.type for record in found] == ([expected] if expected else [])
     assert all(record.subject.nodes == ("n7",) for record in found)
 
 
-def test_a_node_that_is_down_is_fatal_whatever_the_reason():
+def test_a_node_that_is_down_is_fatal_whatever_the_reason() -> None:
     (record,) = records(node("DOWN*", "Not responding"))
     assert (record.severity, record.note, record.time_s) == (0, "Not responding", 1763712000.0)
 
 
-def test_a_node_that_is_up_again_clears():
+def test_a_node_that_is_up_again_clears() -> None:
     down, up = records(
         "".join(f"perdure-event 1 node\nEVENT={e}\nNODES=n1\nTIME={t}\n" for e, t in (("down", 1), ("up", 2)))
     )
@@ -111,11 +113,11 @@ def test_a_node_that_is_up_again_clears():
         ("7|PENDING|Resources|", None),
     ],
 )
-def test_reasons_of_jobs(line, expected):
+def test_reasons_of_jobs(line: str, expected: str | None) -> None:
     assert [record.type for record in records(line)] == ([expected] if expected else [])
 
 
-def test_what_all_jobs_share_is_global():
+def test_what_all_jobs_share_is_global() -> None:
     (record,) = records("7|PENDING|Licenses|")
     assert (record.scope, record.subject.resource, record.severity) == (Scope.GLOBAL, "licence", 5)
 
@@ -135,13 +137,13 @@ def test_what_all_jobs_share_is_global():
         "$(id)|PENDING|Licenses|",
     ],
 )
-def test_what_makes_no_sense_is_left_out(text):
+def test_what_makes_no_sense_is_left_out(text: str) -> None:
     bridged = read("slurm", text, "c", NOW)
     assert bridged.records == ()
     assert bridged.skipped >= 1
 
 
-def test_another_text_is_refused():
+def test_another_text_is_refused() -> None:
     with pytest.raises(InputError, match="most of it is not Slurm's"):
         read("slurm", "lorem ipsum\n" * (MAX_UNREADABLE + 1), "c", NOW)
 
@@ -156,11 +158,11 @@ def test_another_text_is_refused():
         (NodeState.UP, "", None),
     ],
 )
-def test_a_look_at_a_node_tells_the_same(state, reason, expected):
+def test_a_look_at_a_node_tells_the_same(state: NodeState, reason: str, expected: str | None) -> None:
     record = of_node(Node("n7", state, reason, since_s=1763712000.0), BridgeContext("slurm", "c", NOW))
     assert (record and record.type) == expected
 
 
-def test_the_line_and_the_look_are_one_exception():
+def test_the_line_and_the_look_are_one_exception() -> None:
     seen = of_node(Node("n7", NodeState.DOWN, "broken", since_s=1763712000.0), BridgeContext("slurm", "c", NOW))
     assert [seen] == list(records("NodeName=n7 State=DOWN Reason=broken [root@1763712000]"))

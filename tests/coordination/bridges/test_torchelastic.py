@@ -7,11 +7,12 @@ Recorded with PyTorch 2.13 by ``torchrun --nproc-per-node 3 --event-log-handler 
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.coordination.bridges.registry import read
-from perdure.coordination.record import Transient
+from perdure.coordination.record import ExceptionRecord, Transient
 from tests.coordination.bridges.samples import NOW, TORCHELASTIC
 
 DATA = Path(__file__).parent / "data"
@@ -48,28 +49,35 @@ Root Cause (first observed failure):
 """
 
 
-def one(document, **about):
+def one(document: dict[Any, Any], **about: Any) -> ExceptionRecord:
     bridged = read("torchelastic", json.dumps(document), "c", NOW, **about)
     (record,) = bridged.records
     return record
 
 
-def event(rank, state="FAILED", source="WORKER", raw=None, restarts=1, milliseconds=0):
+def event(
+    rank: int | None,
+    state: str = "FAILED",
+    source: str = "WORKER",
+    raw: str | None = None,
+    restarts: int = 1,
+    milliseconds: int = 0,
+) -> str:
     metadata = {"global_rank": rank, "hostname": "n7", "state": state, "raw_error": raw, "agent_restarts": restarts}
     name = f"torchelastic.worker.status.{state}"
     return json.dumps({"name": name, "source": source, "timestamp": milliseconds, "metadata": metadata})
 
 
-def recorded(name):
+def recorded(name: str) -> tuple[ExceptionRecord, ...]:
     bridged = read("torchelastic", (DATA / name).read_bytes(), "c", LATER)
     return bridged.records
 
 
-def known(record):
+def known(record: ExceptionRecord) -> dict[Any, Any]:
     return {annotation.key: annotation.value for annotation in record.annotations}
 
 
-def test_the_long_shape_holds_message_traceback_time_and_code():
+def test_the_long_shape_holds_message_traceback_time_and_code() -> None:
     record = one(json.loads(TORCHELASTIC), job_id="4711", incarnation=7)
     assert (record.type, record.transient, record.time_s) == ("process.nccl", Transient.YES, 1763710000.0)
     assert (record.subject.ranks, record.subject.nodes, record.subject.job_id) == ((3,), ("n7",), "4711")
@@ -78,7 +86,7 @@ def test_the_long_shape_holds_message_traceback_time_and_code():
     assert record.evidence == ("Traceback\n  train.py\nRuntimeError: NCCL error",)
 
 
-def test_the_short_shape_holds_a_message():
+def test_the_short_shape_holds_a_message() -> None:
     record = one({"message": "SignalException: got SIGTERM"})
     assert (record.type, record.note, record.time_s) == ("process.exit", "SignalException: got SIGTERM", NOW)
     assert record.subject.ranks == ()
@@ -99,7 +107,7 @@ def test_the_short_shape_holds_a_message():
         ("KeyError: 'financing'", "process.exit", Transient.UNKNOWN),
     ],
 )
-def test_messages(message, kind, transient):
+def test_messages(message: str, kind: str, transient: Transient) -> None:
     record = one({"message": message})
     assert (record.type, record.transient) == (kind, transient)
 
@@ -116,12 +124,12 @@ def test_messages(message, kind, transient):
         (-11, "process.signal", Transient.UNKNOWN),
     ],
 )
-def test_exit_codes(code, kind, transient):
+def test_exit_codes(code: int, kind: str, transient: Transient) -> None:
     record = one({"message": "", "exitcode": code})
     assert (record.type, record.transient) == (kind, transient)
 
 
-def test_the_summary_names_the_root_cause_ranks_codes_and_hosts():
+def test_the_summary_names_the_root_cause_ranks_codes_and_hosts() -> None:
     root, other = read("torchelastic", SUMMARY, "c", NOW).records
     assert (root.type, root.subject.ranks, root.origin.pid, root.cause) == ("process.signal", (9,), 4301, "")
     assert (root.note, root.subject.nodes) == ("Signal 11 (SIGSEGV) received by PID 4301", ("n7.cluster",))
@@ -131,12 +139,12 @@ def test_the_summary_names_the_root_cause_ranks_codes_and_hosts():
     assert known(root)["signal"] == "SIGSEGV"
 
 
-def test_a_summary_without_a_failure_is_left_out():
+def test_a_summary_without_a_failure_is_left_out() -> None:
     bridged = read("torchelastic", "Root Cause (first observed failure):\n[0]:\n", "c", NOW)
     assert (bridged.records, bridged.skipped) == ((), 1)
 
 
-def test_events_count_restarts_and_leave_out_what_the_agent_ended():
+def test_events_count_restarts_and_leave_out_what_the_agent_ended() -> None:
     raw = json.dumps({"message": {"message": "NCCL error", "extraInfo": {"timestamp": "1763710005"}}})
     first = json.dumps({"message": {"message": "CUDA out of memory", "extraInfo": {"timestamp": "1763710001"}}})
     lines = [
@@ -153,13 +161,13 @@ def test_events_count_restarts_and_leave_out_what_the_agent_ended():
     assert (nccl.type, nccl.subject.ranks, nccl.cause) == ("process.nccl", (2,), oom.id)
 
 
-def test_failures_of_different_starts_do_not_cause_each_other():
+def test_failures_of_different_starts_do_not_cause_each_other() -> None:
     raw = '{"message": "NCCL error", "timestamp": %d}'
     lines = [event(2, raw=raw % 1763710001, restarts=0), event(2, raw=raw % 1763710101, restarts=1)]
     assert [record.cause for record in read("torchelastic", "\n".join(lines), "c", NOW).records] == ["", ""]
 
 
-def test_an_agent_that_fails_is_a_launcher_that_failed():
+def test_an_agent_that_fails_is_a_launcher_that_failed() -> None:
     raw = "Traceback (most recent call last):\nRuntimeError: could not reach the store"
     (record,) = read("torchelastic", event(None, source="AGENT", raw=raw, milliseconds=1763710000500), "c", NOW).records
     assert (record.type, record.time_s) == ("launcher.transient", 1763710000.5)
@@ -167,7 +175,7 @@ def test_an_agent_that_fails_is_a_launcher_that_failed():
     assert record.origin.component == "torchelastic agent"
 
 
-def test_a_recorded_summary_begins_with_the_segmentation_fault():
+def test_a_recorded_summary_begins_with_the_segmentation_fault() -> None:
     root, *others = recorded("torchelastic-segfault.txt")
     assert (root.type, root.subject.ranks, known(root)["signal"]) == ("process.signal", (2,), "SIGSEGV")
     assert [(r.subject.ranks, known(r)["signal"], r.cause) for r in others] == [
@@ -176,7 +184,7 @@ def test_a_recorded_summary_begins_with_the_segmentation_fault():
     ]
 
 
-def test_recorded_events_begin_with_what_was_raised():
+def test_recorded_events_begin_with_what_was_raised() -> None:
     root, *others = recorded("torchelastic-exception.log")
     assert (root.type, root.subject.ranks, root.subject.nodes) == ("app.shape", (1,), ("n7",))
     assert (known(root)["exit_code"], known(root)["restarts"], root.time_s) == ("1", "1", 1795284268.0)
@@ -187,13 +195,13 @@ def test_recorded_events_begin_with_what_was_raised():
     assert len({record.origin.pid for record in (root, *others)}) == 3
 
 
-def test_a_recorded_error_file_holds_the_traceback():
+def test_a_recorded_error_file_holds_the_traceback() -> None:
     (record,) = recorded("torchelastic-error.json")
     assert (record.type, record.time_s) == ("app.shape", 1795284263.0)
     assert record.evidence[0].startswith("Traceback (most recent call last):")
 
 
-def test_a_program_that_logs_messages_has_not_failed_at_each_of_them():
+def test_a_program_that_logs_messages_has_not_failed_at_each_of_them() -> None:
     log = '{"message": "epoch 1", "rank": 0}\n{\'loss\': 0.5}\nplain {text}\n' * 2000
     bridged = read("torchelastic", log, "c", NOW)
     assert bridged.records == ()
@@ -201,6 +209,6 @@ def test_a_program_that_logs_messages_has_not_failed_at_each_of_them():
     assert failure.type == "process.nccl"
 
 
-def test_a_log_without_any_document_is_left_out():
+def test_a_log_without_any_document_is_left_out() -> None:
     bridged = read("torchelastic", "epoch 1\nepoch 2\n", "c", NOW)
     assert (bridged.records, bridged.skipped) == ((), 1)
