@@ -9,11 +9,13 @@ import hashlib
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from sqlalchemy import Connection
 
 from perdure.errors import StateError
 from perdure.service.store import database as store
@@ -61,7 +63,7 @@ class FileDisk(Disk):
         self._power.acknowledged = len(self.states)
         self.fuse.passed()
 
-    def reading(self):
+    def reading(self) -> AbstractContextManager[Connection]:
         return self._store.reading()
 
     def close(self) -> None:

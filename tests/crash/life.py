@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from sqlalchemy import event
 
 from perdure.errors import ClusterBusy, PerdureError
-from perdure.model.actions import Outcome, OutcomeStatus
+from perdure.model.actions import (
+    Action,
+    Outcome,
+    OutcomeStatus,
+)
+from perdure.model.events import ActionEnded
 from perdure.service.access.auth import Identity, Role
 from perdure.service.core.caps import Caps
+from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import unfinished
+from perdure.service.core.messages import Effect
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.exceptions.coordinator import Answering, Coordinator, Enlisting
-from perdure.service.store.journal import ActionState, Journal
+from perdure.service.store.journal import ActionRow, ActionState, Journal
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import Executor, ExecutorSettings
 from perdure.triage.judge import judge
@@ -35,6 +44,7 @@ SETTINGS = ControllerSettings(  # budgets out of the way: what is due is due
     action_ttl_s=1e9,
     vanish_grace_s=30.0,
 )
+Ended = TypeVar("Ended")
 CAPS = Caps(actions_per_hour=MANY, floor_per_hour=MANY)
 
 CALLS = ("record", "begin", "finish", "hand_back", "perform", "lookup")
@@ -61,13 +71,13 @@ class FragileBackend(RemoteBackend):
 
     fuse = Fuse()
 
-    def perform(self, action):
+    def perform(self, action: Action) -> Outcome:
         return _between(self.fuse, "perform", lambda: super(FragileBackend, self).perform(action))
 
-    def lookup(self, action):
+    def lookup(self, action: Action) -> Outcome | None:
         return _between(self.fuse, "lookup", lambda: super(FragileBackend, self).lookup(action))
 
-    def _reply(self):
+    def _reply(self) -> Any:
         self.fuse.passed("sent")
         return super()._reply()
 
@@ -77,20 +87,25 @@ class FragileJournal(Journal):
 
     fuse = Fuse()
 
-    def record(self, effects, before, after):
+    def record(
+        self,
+        effects: Iterable[Effect],
+        before: ControllerState,
+        after: ControllerState,
+    ) -> None:
         return _between(self.fuse, "record", lambda: super(FragileJournal, self).record(effects, before, after))
 
-    def begin(self, key, now):
+    def begin(self, key: str, now: float) -> bool:
         return _between(self.fuse, "begin", lambda: super(FragileJournal, self).begin(key, now))
 
-    def finish(self, row, state, detail, now):
+    def finish(self, row: ActionRow, state: ActionState, detail: str, now: float) -> ActionEnded | None:
         return _between(self.fuse, "finish", lambda: super(FragileJournal, self).finish(row, state, detail, now))
 
-    def hand_back(self, key, detail):
+    def hand_back(self, key: str, detail: str) -> bool:
         return _between(self.fuse, "hand_back", lambda: super(FragileJournal, self).hand_back(key, detail))
 
 
-def _between(fuse, name, call):
+def _between(fuse: Fuse, name: str, call: Callable[[], Ended]) -> Ended:
     fuse.passed(f"{name}:before")
     result = call()
     fuse.passed(f"{name}:after")
@@ -103,17 +118,22 @@ def _between(fuse, name, call):
 class NoIntent(FragileJournal):
     """Writes nothing down before it acts."""
 
-    def begin(self, key, now):
+    def begin(self, key: str, now: float) -> bool:
         return True
 
-    def finish(self, row, state, detail, now):
+    def finish(self, row: ActionRow, state: ActionState, detail: str, now: float) -> ActionEnded | None:
         return super().finish(replace(row, state=ActionState.PLANNED), state, detail, now)
 
 
 class Hasty(FragileJournal):
     """Says that it has written, and writes some time later."""
 
-    def record(self, effects, before, after):
+    def record(
+        self,
+        effects: Iterable[Effect],
+        before: ControllerState,
+        after: ControllerState,
+    ) -> None:
         self.late = [*getattr(self, "late", ()), (list(effects), before, after)]
         if len(self.late) > 9:
             for one in self.late:
@@ -124,20 +144,20 @@ class Hasty(FragileJournal):
 class Deaf(FragileBackend):
     """Takes silence for a no."""
 
-    def lookup(self, action):
+    def lookup(self, action: Action) -> None:
         return None
 
 
 class Trusting(FragileBackend):
     """Takes silence for a yes."""
 
-    def perform(self, action):
+    def perform(self, action: Action) -> Outcome:
         try:
             return super().perform(action)
         except ClusterBusy:
             return Outcome(OutcomeStatus.DONE, "surely")
 
-    def lookup(self, action):
+    def lookup(self, action: Action) -> Outcome:
         return Outcome(OutcomeStatus.DONE, "surely")
 
 

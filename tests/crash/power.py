@@ -121,7 +121,7 @@ class PowerSupply:
         finally:
             self._lib.sqlite3_vfs_unregister(byref(self._vfs))
 
-    def _opened(self, vfs, name, file, flags, out):
+    def _opened(self, vfs: int, name: int, file: int, flags: int, out: int) -> int:
         code = self._default_open(vfs, name, file, flags, out)
         place = cast(file, POINTER(c_void_p))
         if code == 0 and name and place[0]:
@@ -141,26 +141,26 @@ class PowerSupply:
             self._methods[address] = ours
         return self._methods[address]
 
-    def _deleted(self, vfs, name, sync):
+    def _deleted(self, vfs: int, name: int, sync: int) -> int:
         self.files.pop(string_at(name).decode(), None)
         return self._default_delete(vfs, name, sync)
 
-    def _closed(self, file):
+    def _closed(self, file: int) -> int:
         _, theirs = self._open.pop(file)
         return _CLOSE(theirs.close)(file)
 
-    def _written(self, file, data, size, offset):
+    def _written(self, file: int, data: int, size: int, offset: int) -> int:
         path, theirs = self._open[file]
         self.files[path].pending.append((offset, string_at(data, size)))
         self._fail_perhaps()
         return _WRITE(theirs.write)(file, data, size, offset)
 
-    def _truncated(self, file, size):
+    def _truncated(self, file: int, size: int) -> int:
         path, theirs = self._open[file]
         self.files[path].pending.append((size, None))
         return _TRUNCATE(theirs.truncate)(file, size)
 
-    def _synced(self, file, flags):
+    def _synced(self, file: int, flags: int) -> int:
         path, theirs = self._open[file]
         self._fail_perhaps()
         self.files[path].sync()
@@ -173,7 +173,7 @@ class PowerSupply:
         self.cuts.append(Cut(left, self.acknowledged))
 
 
-def _sqlite():
+def _sqlite() -> ctypes.CDLL:
     """The library that Python's own sqlite3 uses. Raises `OSError` where it is built in."""
     import _sqlite3
 
