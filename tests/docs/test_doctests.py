@@ -18,12 +18,12 @@ MODULES = sorted(
 )
 
 
-def test_there_are_examples():
+def test_there_are_examples() -> None:
     assert len(MODULES) > 30
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_print_what_they_say(name):
+def test_examples_print_what_they_say(name: str) -> None:
     ran = doctest.testmod(import_module(name), report=True)
     assert ran.attempted > 0
     assert ran.failed == 0

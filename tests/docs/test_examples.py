@@ -20,8 +20,10 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +55,7 @@ class Step:
     printed: str | None
 
 
-def examples(document):
+def examples(document: str) -> Iterator[Example]:
     """The fenced blocks of a document, in order."""
     opened, mark, lines = 0, "", []
     for number, line in enumerate(document.splitlines(), 1):
@@ -67,7 +69,7 @@ def examples(document):
             lines.append(line)
 
 
-def steps(session):
+def steps(session: str) -> Iterator[Step]:
     """The commands of a session; a command goes on in the next line after a backslash."""
     joined = session.replace("\\\n", "")
     for part in re.split(r"^\$ ", joined, flags=re.MULTILINE)[1:]:
@@ -75,7 +77,7 @@ def steps(session):
         yield Step(command, printed.strip("\n") or None)
 
 
-def matches(wanted, printed):
+def matches(wanted: str, printed: str) -> bool:
     """Whether what was printed has the form that was shown."""
     pieces = []
     for line in wanted.splitlines():
@@ -87,7 +89,7 @@ def matches(wanted, printed):
 
 
 @pytest.fixture
-def short():
+def short() -> Iterator[Path]:
     """A directory with a short name: the path of the service's socket below it has a bound of 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="doc-") as name:
         yield Path(name)
@@ -96,28 +98,28 @@ def short():
 class Place:
     """A second terminal: where the examples of one document run. `home` holds the service's state."""
 
-    def __init__(self, path, home):
+    def __init__(self, path: Path, home: Path) -> None:
         self.path = path
         self.env = environment(home)
         (path / ".venv").symlink_to(Path(sys.executable).parents[1])
 
-    def run(self, *command, **options):
+    def run(self, *command: str, **options: Any) -> subprocess.CompletedProcess[Any]:
         return subprocess.run(
             command, cwd=self.path, env=self.env, text=True, timeout=COMMAND_S, check=False,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, **options,
         )  # fmt: skip
 
-    def shell(self, command):
+    def shell(self, command: str) -> subprocess.CompletedProcess[Any]:
         """Run a command of a session, in the environment that those before it have exported."""
         before = f"[ ! -f {EXPORTED} ] || . ./{EXPORTED}"
         return self.run("sh", "-c", f"{before}\n{PERDURE}\n{command}\ncode=$?\nexport -p > {EXPORTED}\nexit $code")
 
-    def program(self, text):
+    def program(self, text: str) -> subprocess.CompletedProcess[Any]:
         (self.path / "program.py").write_text(text)
         return self.shell(".venv/bin/python -W error program.py")
 
 
-def environment(home):
+def environment(home: Path) -> dict[Any, Any]:
     return {
         "HOME": str(home),
         "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -129,14 +131,14 @@ def environment(home):
 
 
 @pytest.fixture(scope="module")
-def service_home():
+def service_home() -> Iterator[Path]:
     """A home in which a service runs with the defaults, the demonstration among them, until all documents are done."""
     with tempfile.TemporaryDirectory(prefix="doc-") as name, running_service(Path(name)):
         yield Path(name)
 
 
 @contextlib.contextmanager
-def running_service(home):
+def running_service(home: Path) -> Iterator[subprocess.Popen[bytes]]:
     log = home / "up.log"
     command = [str(Path(sys.executable).with_name("perdure")), "up", "--port", "0"]
     with log.open("w") as out:
@@ -150,7 +152,7 @@ def running_service(home):
     assert code in (0, 130), log.read_text()
 
 
-def await_ready(file, process, log):
+def await_ready(file: Path, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()
@@ -163,7 +165,7 @@ def await_ready(file, process, log):
     raise AssertionError(f"not ready after {READY_S} s: {log.read_text()}")
 
 
-def run_session(example, place, where):
+def run_session(example: Example, place: Place, where: str) -> None:
     for step in steps(example.text):
         ran = place.shell(step.command)
         shown_to_fail = (step.printed or "").startswith("perdure: ")
@@ -172,12 +174,12 @@ def run_session(example, place, where):
             assert matches(step.printed, ran.stdout), f"{where}: $ {step.command}\nprinted\n{ran.stdout}"
 
 
-def run_program(example, place, where):
+def run_program(example: Example, place: Place, where: str) -> None:
     ran = place.program(example.text)
     assert ran.returncode == 0, f"{where}: {ran.stdout}"
 
 
-def ask(home, path):
+def ask(home: Path, path: str) -> Any:
     """What the service says, as whoever runs it."""
     found = json.loads((home / SERVICE_FILE).read_text())
     asked = urllib.request.Request(
@@ -187,14 +189,14 @@ def ask(home, path):
         return json.load(answer)
 
 
-def left_behind(home):
+def left_behind(home: Path) -> list[Any]:
     """What a document has turned off and not on again. The demonstration's own nodes die, and come back."""
     drained = [node["name"] for node in ask(home, "/nodes")["items"] if node["state"] in ("draining", "drained")]
     return drained + ["the kill switch"] * ask(home, "/status")["stopped"]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_examples_of_a_document_run(path, short, service_home):
+def test_the_examples_of_a_document_run(path: Path | list[Path], short: Path, service_home: Path) -> None:
     place = Place(short, service_home)
     for example in examples(path.read_text()):
         where = f"{path.name}:{example.line}"
@@ -207,14 +209,14 @@ def test_the_examples_of_a_document_run(path, short, service_home):
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_block_says_what_it_is(path):
+def test_every_block_says_what_it_is(path: Path | list[Path]) -> None:
     """A block with another mark, or none, would be run by nobody and believed by everybody."""
     marks = {"console", "console service", "python", "text", "toml", "json", "sh", "nginx"}
     unknown = [f"{path.name}:{e.line}: {e.mark!r}" for e in examples(path.read_text()) if e.mark not in marks]
     assert unknown == []
 
 
-def test_sessions_are_read_as_they_are_written():
+def test_sessions_are_read_as_they_are_written() -> None:
     document = "a\n```console\n$ echo a \\\n  b\na   b\n\n$ true\n```\n```text\n$ false\n```\n"
     first, second = examples(document)
     assert (first.line, first.mark, second.mark) == (2, "console", "text")
@@ -235,11 +237,11 @@ def test_sessions_are_read_as_they_are_written():
         ("a", "a   \n", True),
     ],
 )
-def test_dots_stand_for_anything(wanted, printed, agree):
+def test_dots_stand_for_anything(wanted: str, printed: str, agree: bool) -> None:
     assert matches(wanted, printed) is agree
 
 
-def test_a_failing_example_fails(short):
+def test_a_failing_example_fails(short: Path) -> None:
     place = Place(short, short)
     run_session(Example(1, "console", "$ echo a > b\n$ cat b\na\n$ perdure xyzzy\nperdure: ...\n"), place, "x")
     for session in ("$ echo a\nb", "$ exit 4", "$ echo 'perdure: a'\nperdure: a"):
@@ -250,13 +252,13 @@ def test_a_failing_example_fails(short):
     run_program(Example(1, "python", "import perdure"), place, "x")
 
 
-def test_what_a_command_exports_is_there_for_the_next(short):
+def test_what_a_command_exports_is_there_for_the_next(short: Path) -> None:
     place = Place(short, short)
     run_session(Example(1, "console", "$ export JOB=$(echo 7)\n$ echo $JOB\n7"), place, "x")
     run_program(Example(1, "python", "import os\nassert os.environ['JOB'] == '7'"), place, "x")
 
 
-def test_nothing_but_the_system_is_on_the_path(short):
+def test_nothing_but_the_system_is_on_the_path(short: Path) -> None:
     place = Place(short, short)
     assert place.run("sh", "-c", "perdure help").returncode == 127
     assert place.shell("perdure help").returncode == 0

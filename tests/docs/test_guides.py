@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,11 +10,11 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = [*sorted(DOCS.rglob("*.md")), DOCS.parent / "README.md"]
 
 
-def blocks(page, language):
+def blocks(page: Path, language: str) -> list[Any]:
     return re.findall(rf"(?ms)^```{language}\n(.*?)^```", page.read_text())
 
 
-def test_a_backup_is_as_closed_as_what_it_is_a_copy_of():
+def test_a_backup_is_as_closed_as_what_it_is_a_copy_of() -> None:
     copying = [b for b in blocks(DOCS / "backup.md", "text") if "/backup/" in b]
     assert len(copying) == 3
     for block in copying:
@@ -21,5 +22,5 @@ def test_a_backup_is_as_closed_as_what_it_is_a_copy_of():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_page_installs_a_package_that_is_not_published(page):
+def test_no_page_installs_a_package_that_is_not_published(page: list[Path] | Path) -> None:
     assert not re.search(r"pip install [^\n]*['\"]?perdure(\[|['\"]?\s)", page.read_text())

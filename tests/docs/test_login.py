@@ -12,6 +12,8 @@ import subprocess
 import threading
 import time
 import tomllib
+from collections.abc import Iterator
+from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -32,11 +34,11 @@ TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")  # what nginx m
 WITHIN_S = 60.0
 
 
-def headers_set(text):
+def headers_set(text: str) -> dict[Any, Any]:
     return dict(re.findall(r"proxy_set_header\s+(\S+)\s+([^;]+);", text))
 
 
-def test_the_proxy_names_the_user_in_the_headers_that_the_settings_name():
+def test_the_proxy_names_the_user_in_the_headers_that_the_settings_name() -> None:
     given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in GIVEN.items()}
     check_proxy(ProxySettings(**given), "how-to")
     pages = headers_set(NGINX[NGINX.index("location / {") :])
@@ -49,7 +51,7 @@ def test_the_proxy_names_the_user_in_the_headers_that_the_settings_name():
 class Provider(BaseHTTPRequestHandler):
     """Answers as oauth2-proxy does, for whoever has a cookie that says who it is."""
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         who = re.search(r"who=(\w+):([\w,-]*)", self.headers.get("Cookie", ""))
         self.send_response(202 if who else 401)
         if who:
@@ -58,12 +60,12 @@ class Provider(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, *_):
+    def log_message(self, *_: object) -> None:
         pass
 
 
 @contextlib.contextmanager
-def provider():
+def provider() -> Iterator[int]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
@@ -72,13 +74,13 @@ def provider():
         thread.join()
 
 
-def free_port():
+def free_port() -> Any:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         return sock.getsockname()[1]
 
 
 @contextlib.contextmanager
-def nginx(folder, provider_port, path):
+def nginx(folder: Path, provider_port: int, path: Path) -> Iterator[Any]:
     """nginx with the page's own configuration, but for TLS, addresses and the socket; yields its port."""
     port = free_port()
     text = re.sub(r"\n\s+ssl_\w+[^;]*;", "", NGINX).replace("listen 443 ssl", f"listen 127.0.0.1:{port}")
@@ -96,7 +98,7 @@ def nginx(folder, provider_port, path):
         process.wait(WITHIN_S)
 
 
-def await_port(port, process):
+def await_port(port: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + WITHIN_S
     while True:
         assert process.poll() is None
@@ -106,7 +108,7 @@ def await_port(port, process):
         time.sleep(0.02)
 
 
-def get(port, path, **headers):
+def get(port: int, path: str, **headers: Any) -> tuple[int, HTTPMessage, str]:
     given = {"Host": "perdure.site.org", **{name.replace("_", "-"): value for name, value in headers.items()}}
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=WITHIN_S)) as connection:
         connection.request("GET", path, headers=given)
@@ -115,7 +117,7 @@ def get(port, path, **headers):
 
 
 @pytest.fixture
-def port(tmp_path):
+def port(tmp_path: Path) -> Iterator[Any]:
     settings = ProxySettings(
         GIVEN["user_header"], GIVEN["groups_header"], tuple(GIVEN["operators"]), tuple(GIVEN["viewers"]),
         users=(getpass.getuser(),),
@@ -126,19 +128,19 @@ def port(tmp_path):
         yield found
 
 
-def test_who_is_not_logged_in_is_sent_to_the_provider_and_back(port):
+def test_who_is_not_logged_in_is_sent_to_the_provider_and_back(port: int) -> None:
     status, headers, _ = get(port, "/jobs?state=failed", X_Forwarded_User="root", X_Forwarded_Groups="hpc-admins")
     assert status == 302
     assert headers["Location"].endswith("/oauth2/sign_in?rd=/jobs?state=failed")
 
 
-def test_who_is_logged_in_is_who_the_provider_says_with_the_role_of_the_groups(port):
+def test_who_is_logged_in_is_who_the_provider_says_with_the_role_of_the_groups(port: int) -> None:
     assert get(port, "/api/v1/notices", Cookie="who=mira:hpc-users")[0] == 403
     assert get(port, "/api/v1/jobs", Cookie="who=mira:hpc-users")[0] == 200
     assert get(port, "/api/v1/notices", Cookie="who=root:hpc-users,hpc-admins")[0] == 200
     assert get(port, "/api/v1/jobs", Cookie="who=mira:others")[0] == 403
 
 
-def test_a_client_s_own_headers_count_for_nothing(port):
+def test_a_client_s_own_headers_count_for_nothing(port: int) -> None:
     forged = {"X_Forwarded_User": "root", "X_Forwarded_Groups": "hpc-admins"}
     assert get(port, "/api/v1/notices", Cookie="who=mira:hpc-users", **forged)[0] == 403

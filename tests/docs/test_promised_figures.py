@@ -126,19 +126,19 @@ def words_of(page: str) -> str:
 
 
 @pytest.mark.parametrize(("page", "promise", "kept", "meant"), PROMISES, ids=[each[1][:50] for each in PROMISES])
-def test_what_is_promised_is_kept(page, promise, kept, meant):
+def test_what_is_promised_is_kept(page: str, promise: str, kept: Any, meant: Any) -> None:
     assert promise in words_of(page), f"{page} says so no longer: change the figure here and there together"
     assert kept == meant
 
 
-def test_the_tables_of_notices_say_how_much_each_matters():
+def test_the_tables_of_notices_say_how_much_each_matters() -> None:
     """Each row names some kinds and their severity."""
     rows = re.findall(r"\| (`[a-z_`, ]+`) \| (info|warning|critical) \|", words_of("how-to.md"))
     told = {name: severity for names, severity in rows for name in re.findall(r"[a-z_]+", names)}
     assert told == {kind.value: kind.severity.value for kind in notice.Kind if kind is not notice.Kind.TEST}
 
 
-def test_the_defaults_in_the_reference_are_those_in_force():
+def test_the_defaults_in_the_reference_are_those_in_force() -> None:
     """It is generated; what a default means in seconds and shares is written down here once more."""
     assert (RETRY.max_infrastructure_retries, RETRY.max_user_retries, RETRY.max_probes) == (8, 2, 1)
     assert (RETRY.cluster_floor_per_hour, RETRY.per_cluster_per_hour, RETRY.per_node_per_hour) == (100, 5000, 60)
