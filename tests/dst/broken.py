@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 HOUR_S = 3600.0
 
 
@@ -14,7 +16,7 @@ def must(holds: object, law: str, *about: object) -> None:
         raise Broken(f"{law}: {', '.join(map(str, about))}")
 
 
-def must_fit(instants, limit: int, law: str, but_for_s: float = 0.0) -> None:
+def must_fit(instants: Iterable[float], limit: int, law: str, but_for_s: float = 0.0) -> None:
     """No hour, wherever it begins, holds more than `limit`; some instants may be `but_for_s` off."""
     times = sorted(instants)
     for first, last in zip(times, times[limit:], strict=False):

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from perdure.backends.protocol import TAIL_BYTES
 from perdure.backends.simulated import FaultPlan, SimulatedBackend, SimulatedCluster
-from perdure.backends.simulated.cluster import REMEMBERED_S
+from perdure.backends.simulated.cluster import REMEMBERED_S, Script
 from perdure.errors import ClusterBusy
-from perdure.model.actions import Outcome, OutcomeStatus
-from perdure.model.jobs import AttemptState, JobState
+from perdure.model.actions import (
+    Action,
+    JobAction,
+    Outcome,
+    OutcomeStatus,
+)
+from perdure.model.jobs import Attempt, AttemptState, JobState
 from perdure.model.nodes import NodeState
 from perdure.model.observation import Observation
+from perdure.model.output import LogMark, Output
 from tests.copying import replace
 
 LOSSY = FaultPlan(p_lose_request=0.1, p_lose_reply=0.2, p_delay=0.1, delay_s=30.0)
@@ -24,11 +31,11 @@ MOST_STALE_S = 60.0  # that a picture of the manager may be old: much less than 
 class Manager(SimulatedCluster):
     """A resource manager that may also think better of a job that it had given up."""
 
-    def __init__(self, *given, **named) -> None:
+    def __init__(self, *given: int, **named: Any) -> None:
         super().__init__(*given, **named)
         self._returned_s, self._left_s = {}, {}  # by node: when it last came back into service, and left it
 
-    def submit(self, script):
+    def submit(self, script: Script) -> str:
         job_id = super().submit(script)
         submitted = self._jobs[job_id]
         submitted.job = replace(submitted.job, licences=LICENCES.get(script.user, ()))
@@ -52,7 +59,7 @@ class Manager(SimulatedCluster):
         """Whether the node took new work at some instant since then."""
         return self._nodes[node].is_usable or self._left_s.get(node, 0.0) >= since_s
 
-    def _set_node(self, name, state, reason):
+    def _set_node(self, name: str, state: NodeState, reason: str) -> None:
         super()._set_node(name, state, reason)
         changed_s = self._returned_s if self._nodes[name].is_usable else self._left_s
         changed_s[name] = self.now
@@ -66,7 +73,7 @@ class Manager(SimulatedCluster):
         self._put_back(submitted, submitted.latest.id, 0.0)
         return True
 
-    def _on_job(self, action):
+    def _on_job(self, action: JobAction) -> Outcome:
         """What it has forgotten, it cannot bring back."""
         submitted = self._jobs.get(action.attempt.job_id)
         if submitted is not None and submitted.over_s <= self.now - REMEMBERED_S:
@@ -94,11 +101,11 @@ class Line(SimulatedBackend):
         self.known_s = 0.0  # that of the last one that the service has written down
         self.dumb = False  # True: no log can be read
         self.seen: Observation | None = None  # the last look at all
-        self.watch: Callable[[object], None] = lambda action: None
+        self.watch: Callable[[Action], object] = lambda action: None
         self._passed = passed
         self._clock = clock
 
-    def observe(self, since_s):
+    def observe(self, since_s: float) -> Observation:
         self._passed()
         if self._last is not None and self._last.time_s < self._truth.now - MOST_STALE_S:
             self._last = None
@@ -109,7 +116,7 @@ class Line(SimulatedBackend):
         self.seen = replace(seen, time_s=self._clock())  # the service's machine stamps what it sees
         return self.seen
 
-    def look_at(self, job_id):
+    def look_at(self, job_id: str) -> Observation:
         """At one job alone, as an epilog has it looked at; what the manager puts back by itself is left to it.
 
         No later look shows it as it was before.
@@ -124,26 +131,26 @@ class Line(SimulatedBackend):
             self._last = replace(self._last, jobs=(*jobs, *found), attempts=(*attempts, *latest))
         return Observation(self.cluster, self._clock(), tuple(found), latest if found else (), only=only)
 
-    def output(self, attempt, max_bytes=TAIL_BYTES, known=()):
+    def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
         """A file system that hangs is a call that never ends, which the service gives up."""
         if self.dumb:
             self.faults_struck += 1
             raise ClusterBusy(attempt.stdout, "does not answer", "Wait")
         return super().output(attempt, max_bytes, known)
 
-    def perform(self, action):
+    def perform(self, action: Action) -> Outcome:
         self._passed()
         self.watch(action)
         outcome = super().perform(action)
         self._passed()
         return outcome
 
-    def lookup(self, action):
+    def lookup(self, action: Action) -> Outcome | None:
         outcome = super().lookup(action)
         self._passed()
         return outcome
 
-    def _strikes(self, probability):
+    def _strikes(self, probability: float) -> bool:
         struck = super()._strikes(probability)
         self.faults_struck += struck
         return struck

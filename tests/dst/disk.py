@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections import namedtuple
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from operator import itemgetter
 from typing import Any, cast
 
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import ClauseElement, Engine, create_engine
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.pool import StaticPool
 
@@ -112,7 +113,7 @@ class _Transaction:
         self._disk.raw.execute("BEGIN IMMEDIATE")
         return self._connection
 
-    def __exit__(self, kind, *_) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         disk = self._disk
         try:
             if kind is None:
@@ -126,6 +127,9 @@ class _Transaction:
             disk.fuse.passed()
 
 
+Values = dict[str, Any]
+
+
 class _Connection:
     """The part of `sqlalchemy.Connection` that the journal uses."""
 
@@ -133,7 +137,7 @@ class _Connection:
         self._raw = raw
         self._row_of = {}  # by statement: what makes a row of it; None where it has none
 
-    def execute(self, statement, values=None):
+    def execute(self, statement: ClauseElement, values: Values | list[Values] | None = None) -> sqlite3.Cursor:
         if isinstance(values, list):
             text, places = _compiled(statement, tuple(values[0]))
             return self._raw.executemany(text, [places(each) for each in values])
@@ -145,19 +149,19 @@ class _Connection:
         found.row_factory = self._row_of[text]
         return found
 
-    def scalars(self, statement, values=None):
+    def scalars(self, statement: ClauseElement, values: Values | None = None) -> list[Any]:
         text, places = _compiled(statement, tuple(values or {}))
         return [row[0] for row in self._raw.execute(text, places(values or {}))]
 
-    def scalar(self, statement, values=None):
+    def scalar(self, statement: ClauseElement, values: Values | None = None) -> Any:
         return next(iter(self.scalars(statement, values)), None)
 
-    def exec_driver_sql(self, text, values):
+    def exec_driver_sql(self, text: str, values: tuple[Any, ...] | list[Any]) -> sqlite3.Cursor:
         return self._raw.execute(text, values) if isinstance(values, tuple) else self._raw.executemany(text, values)
 
 
 @cache
-def _compiled(statement, names):
+def _compiled(statement: Any, names: tuple[str, ...]) -> tuple[str, Callable[[Any], Any]]:
     """The SQL text of a statement for values of these names, and how they are put into their places."""
     made = statement.compile(dialect=DIALECT, column_keys=list(names) or None, compile_kwargs=POST_COMPILE)
     fixed, order = made.construct_params(_check=False), made.positiontup or ()
@@ -172,7 +176,7 @@ def _compiled(statement, names):
 POST_COMPILE = {"render_postcompile": True}
 
 
-def _row_of(description):
+def _row_of(description: Any) -> Callable[[Any, Any], Any] | None:
     if description is None:
         return None
     names = [name if name.isidentifier() else f"column{place}" for place, (name, *_) in enumerate(description)]

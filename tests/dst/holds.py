@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from sqlite3 import Connection
+from typing import Any
+
+from perdure.coordination.chain_state import Chain
+from perdure.model.actions import Hold, Release
 from perdure.model.jobs import JobState
 from perdure.service.access.auth import Role
 from tests.dst.broken import must
+from tests.dst.cluster import Manager
 
 NEEDED = "/resource.needed/"  # behind the id of what is down, and its own before the job that came
 DEEDS = (  # the last first: one job's actions keep their order, and clocks are set back
@@ -16,7 +24,15 @@ DEEDS = (  # the last first: one job's actions keep their order, and clocks are 
 class Holds:
     """Compares what Perdure holds and lets go of with what was said of the resources that jobs need."""
 
-    def __init__(self, db, manager, voices, told_by, needs, knows) -> None:
+    def __init__(
+        self,
+        db: Connection,
+        manager: Manager,
+        voices: defaultdict[Any, Any],
+        told_by: defaultdict[Any, Any],
+        needs: Callable[[str, str], bool],
+        knows: Callable[[str], bool],
+    ) -> None:
         """Who said so: `voices` by type and resource, `told_by` by id. `needs` tells whether a job needs a resource.
 
         `knows` tells whether the service knows a job.
@@ -24,7 +40,7 @@ class Holds:
         self._db, self._manager, self._voices, self._told_by = db, manager, voices, told_by
         self._needs, self._knows = needs, knows
 
-    def check_hold(self, action, record, chain) -> None:
+    def check_hold(self, action: Hold, record: Mapping[str, Any], chain: Chain) -> None:
         """A job is held while something that it needs is down, by the word of the site."""
         job_id, resource = action.attempt.job_id, record["subject"]["resource"]
         must(self._needs(job_id, resource), "a job is held because of what it needs", action.key, resource)
@@ -33,7 +49,7 @@ class Holds:
         told_by = self._told_by[record["id"].partition(NEEDED)[0]]
         must(any(by.role is Role.OPERATOR for by in told_by), "no user holds others' jobs", action.key, told_by)
 
-    def check_release(self, action, record, chain) -> None:
+    def check_release(self, action: Release, record: Mapping[str, Any], chain: Chain) -> None:
         """A job is let go once for each time that it was held, by the site's word, and needs nothing that is down."""
         job_id, resource = action.attempt.job_id, record["subject"]["resource"]
         said = self._voices[record["type"], resource]
@@ -48,7 +64,7 @@ class Holds:
             needed = other.is_brake and self._needs(job_id, other.subject.resource)
             must(not needed, "a job that needs what is down stays held", action.key, other.id)
 
-    def check_end(self, chain) -> None:
+    def check_end(self, chain: Chain) -> None:
         """What is still held, a person holds, its own failure, or an exception in force."""
         for job_id in self._manager.job_ids:
             if self._manager.job(job_id).state is not JobState.HELD:

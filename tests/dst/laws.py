@@ -6,22 +6,28 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
-from perdure.coordination.record import RETURNED, AnswerKind, Component, ExceptionOutcome
-from perdure.model.actions import Down, Drain, Exclude, Hold, JobAction, Release, Requeue
-from perdure.model.jobs import AttemptState, JobState
+from perdure.coordination.chain_state import Chain
+from perdure.coordination.record import RETURNED, AnswerKind, Component, ExceptionOutcome, ExceptionRecord
+from perdure.coordination.ruling import Registration
+from perdure.model.actions import Action, Down, Drain, Exclude, Hold, JobAction, Release, Requeue
+from perdure.model.jobs import Attempt, AttemptState, JobState
 from perdure.service.access.auth import Identity, Role
+from perdure.service.core.case import ControllerState
 from perdure.service.core.hardware import HARDWARE
 from perdure.service.core.view import SiteView
+from perdure.service.workers.engine import Engine
 from tests.dst.broken import must, must_fit
-from tests.dst.cluster import LICENCES
+from tests.dst.cluster import LICENCES, Line, Manager
+from tests.dst.disk import Disk
 from tests.dst.folding import Folding
 from tests.dst.holds import Holds
 from tests.dst.restart import check_restored
 from tests.dst.retries import Retries
-from tests.dst.service import BROKEN, HOME
+from tests.dst.service import BROKEN, HOME, Limits, Switch
 
 ENDS = "SELECT key, state, detail FROM actions WHERE state NOT IN ('planned', 'started')"
 
@@ -33,7 +39,17 @@ def _of_none() -> SiteView:
 class Auditor:
     """Remembers what was acknowledged, and compares."""
 
-    def __init__(self, disk, line, manager, switch, limits, clock, *, alone: bool = True) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        line: Line,
+        manager: Manager,
+        switch: Switch,
+        limits: Limits,
+        clock: Callable[[], float],
+        *,
+        alone: bool = True,
+    ) -> None:
         """`alone` is False where another service acts on the same manager."""
         self._db, self._line, self._manager, self._switch, self._clock = disk.raw, line, manager, switch, clock
         self._alone, self._told = alone, set()  # keys of actions whose end was compared with what is true
@@ -46,7 +62,7 @@ class Auditor:
         self.folding = Folding(disk.raw, lambda job_id: self.view().latest(job_id))
         self._seen = {}  # records by id, as they stood when the service last said so
         self.orders = 0
-        self._chain = None  # as it was last checked
+        self._chain: Chain | None = None  # as it was last checked
         self._begun = {}  # by key of Perdure's own actions: when it was last begun
         self.raised = defaultdict(int)  # by id of the exception that it became: how often
         self.annotated = defaultdict(list)
@@ -57,21 +73,22 @@ class Auditor:
 
     # -- after every step
 
-    def check_all(self, engine, *, guarded: bool, acted: bool = True) -> None:
+    def check_all(self, engine: Engine, *, guarded: bool, acted: bool = True) -> None:
         """`acted` where an action may have come to its end."""
         self.check_chain(engine.state.chain)
         self.check_deeds(guarded)
         if acted:
             self.check_ends()
 
-    def check_chain(self, chain) -> None:
+    def check_chain(self, chain: Chain) -> None:
         """What was said of an exception stays said; it has one owner at most."""
         now = self._clock()
         for handler in [name for name, until_s in self.enlisted.items() if until_s <= now]:
             del self.enlisted[handler]  # it may be forgotten from now on
         if chain is self._chain:
             return
-        self._chain, seen = chain, self._seen
+        self._chain = chain
+        seen = self._seen
         self.folding.check_open(chain)
         for records in (chain.open, chain.ended):
             for name, record in records.items():
@@ -84,27 +101,27 @@ class Auditor:
             if turn.handler:
                 self._check_asked(chain.handlers[turn.handler], chain.open[exception_id])
 
-    def _check_asked(self, registration, record) -> None:
+    def _check_asked(self, registration: Registration, record: ExceptionRecord) -> None:
         owner = self.owner_of(record)
         must(registration.owner in ("", owner), "a handler hears of its user's jobs alone", registration.id, record.id)
 
-    def owner_of(self, record) -> str:
+    def owner_of(self, record: ExceptionRecord) -> str:
         """Whose job a record is about; "" where it is about none."""
         return self._manager.job(record.subject.job_id).user if record.subject.job_id else ""
 
-    def _check_record(self, before, after) -> None:
+    def _check_record(self, before: ExceptionRecord | None, after: ExceptionRecord) -> None:
         owners = sum(answer.kind is AnswerKind.HANDLED for answer in after.verdicts)
         must(owners <= 1, "at most one owner", after.id)
         if before is None:
             return
-        said = after.annotations[: len(before.annotations)]
-        must(said == before.annotations, "annotations are never lost or reordered", after.id)
+        noted = after.annotations[: len(before.annotations)]
+        must(noted == before.annotations, "annotations are never lost or reordered", after.id)
         said = after.verdicts[: len(before.verdicts)]
         must(said == before.verdicts, "verdicts are never lost or reordered", after.id)
         must(after.repeats >= before.repeats, "a repeat is never forgotten", after.id)
         must(after.state.is_over or not before.state.is_over, "what has ended stays ended", after.id, after.state)
 
-    def _check_truth(self, before, after) -> None:
+    def _check_truth(self, before: ExceptionRecord | None, after: ExceptionRecord) -> None:
         """What a record says of a job or a node is so, or was when the service last looked."""
         outcome = after.outcome if before is None or before.outcome is not after.outcome else ExceptionOutcome.OPEN
         if outcome is ExceptionOutcome.RECOVERED and before is not None and before.needs_a_person:
@@ -145,7 +162,7 @@ class Auditor:
 
     # -- before every order
 
-    def watch(self, action) -> None:
+    def watch(self, action: Action) -> None:
         """Nothing is begun that nobody owns, that is not written down, or that is not allowed now."""
         self.orders += 1
         must(not self._switch.on, "the kill switch is heeded", action.key)
@@ -178,7 +195,7 @@ class Auditor:
     def _needs(self, job_id: str, resource: str) -> bool:
         return resource != HOME or bool(LICENCES.get(self._manager.script(job_id).user))
 
-    def _check_left(self, action) -> None:
+    def _check_left(self, action: Drain | Down) -> None:
         """Half of the nodes are left to work, as far as the last look told."""
         nodes = self.view().state.known.nodes
         out = {name for name, node in nodes.items() if not node.is_usable} | {action.node}
@@ -191,7 +208,7 @@ class Auditor:
         vouched_for = len(voices) > 1 or any(by.role is Role.OPERATOR for by in voices)
         must(vouched_for, "one user's word takes no node out of service", exception_id, voices)
 
-    def _users_shown_broken(self, nodes):
+    def _users_shown_broken(self, nodes: tuple[str, ...]) -> set[Identity]:
         """Users of jobs whose logs show broken hardware, and that ran there."""
         shown = set()
         for job_id in self._manager.job_ids:
@@ -207,14 +224,14 @@ class Auditor:
         answers = self._record(exception_id)["verdicts"]
         return any(v["kind"] == "handled" and owned & set(v["action_keys"]) for v in answers)
 
-    def _record(self, exception_id: str):
+    def _record(self, exception_id: str) -> Any:
         if exception_id in self._written:
             return self._written[exception_id]
         found = self._db.execute("SELECT payload FROM exceptions WHERE id = ?", (exception_id,)).fetchone()
         must(found, "what is acknowledged is written down", exception_id)
         return _read(found[0])
 
-    def _check_caps(self, action) -> None:
+    def _check_caps(self, action: Action) -> None:
         """A retry counts at the instant from which on it may start, which may lie ahead."""
         if _lets_go(action.key):
             return
@@ -332,11 +349,11 @@ class Auditor:
             found = self._db.execute("SELECT by FROM actions WHERE key = ?", (key,)).fetchone()
             must(found, "what a person ordered is there", key, by)
 
-    def check_start(self, before, after) -> None:
+    def check_start(self, before: ControllerState, after: ControllerState) -> None:
         """Between two steps a service dies: the next one knows the same."""
         check_restored(before, after)
 
-    def check_handlers(self, chain) -> None:
+    def check_handlers(self, chain: Chain) -> None:
         """After a start: who was registered is, until the lease runs out."""
         for handler, until_s in self.enlisted.items():
             must(handler in chain.handlers or until_s <= self._clock(), "a registration is kept", handler)
@@ -348,13 +365,13 @@ class Auditor:
                 if attempt.state.is_failure:
                     self._check_failure(attempt)
 
-    def _state_told(self, attempt) -> str:
+    def _state_told(self, attempt: Attempt) -> str:
         """How the service says that an attempt ended: "lost" where the manager forgot the job while nobody looked."""
         query = "SELECT state FROM attempts WHERE job_id = ? AND incarnation = ?"
         row = self._db.execute(query, (attempt.id.job_id, attempt.id.incarnation)).fetchone()
         return row[0] if row else ""
 
-    def _check_failure(self, attempt) -> None:
+    def _check_failure(self, attempt: Attempt) -> None:
         found = self._db.execute(
             "SELECT id, owner FROM exceptions WHERE of_attempt AND job_id = ? AND incarnation = ?",
             (attempt.id.job_id, attempt.id.incarnation),
@@ -387,11 +404,11 @@ def _may_repeat(key: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _read(text: str):
+def _read(text: str) -> Any:
     """The same record is asked about many times."""
     return msgspec.json.decode(text)
 
 
-def _in_order(some, all_) -> bool:
+def _in_order(some: Any, all_: list[Any]) -> bool:
     rest = iter(all_)
     return all(one in rest for one in some)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
+from typing import Any
 
 from perdure.coordination.handlers.quota import USAGE
 from perdure.coordination.messages import ExceptionRaised
@@ -23,7 +25,9 @@ from perdure.service.store.queries.exceptions import find_exceptions
 from perdure.service.store.queries.reader import Reader
 from tests.copying import replace
 from tests.dst.broken import must
-from tests.dst.service import HOME, SCRATCH
+from tests.dst.cluster import Manager
+from tests.dst.laws import Auditor
+from tests.dst.service import HOME, SCRATCH, Life
 
 USERS = (Identity("ada", Role.VIEWER), Identity("bob", Role.VIEWER))
 ROOT = Identity("root", Role.OPERATOR)
@@ -80,7 +84,16 @@ def handlers(rng: Random) -> list[Handler]:
 class Programs:
     """What they do in one step. Each step returns what it did in a few words, or "" where there was nothing to do."""
 
-    def __init__(self, rng: Random, manager, auditor, clock, reader: Reader, *, guarded: bool) -> None:
+    def __init__(
+        self,
+        rng: Random,
+        manager: Manager,
+        auditor: Auditor,
+        clock: Callable[[], float],
+        reader: Reader,
+        *,
+        guarded: bool,
+    ) -> None:
         self._rng, self._manager, self._auditor, self._clock = rng, manager, auditor, clock
         self._guarded = guarded
         self._handlers = handlers(rng)
@@ -91,10 +104,11 @@ class Programs:
 
     # -- raising
 
-    def raise_one(self, life) -> str:
+    def raise_one(self, life: Life) -> str:
         rng = self._rng
         kind = rng.random()
-        by, value = ROOT, {}
+        by = ROOT
+        value: dict[str, Any] = {}
         if kind < 0.45:
             by, value = self._of_job()
         elif kind < 0.65:
@@ -110,7 +124,7 @@ class Programs:
         value |= {"id": f"x{self._count}", "severity": rng.randint(0, 7)}
         return f"{by.user} {value['type']}: {self._raise(life, value, by)}"
 
-    def claim(self, life) -> str:
+    def claim(self, life: Life) -> str:
         """Two users say the same of what all share, for a job of each; with as many annotations as there may be."""
         rng = self._rng
         live = [job for job in map(self._manager.job, self._manager.job_ids) if job.state is JobState.RUNNING]
@@ -126,7 +140,7 @@ class Programs:
                 said.append(self._raise(life, {**value, "id": f"x{self._count}", "annotations": notes}, user))
         return f"{kind} of {resource}: {said}" if said else ""
 
-    def tell_again(self, life) -> str:
+    def tell_again(self, life: Life) -> str:
         """Say what was said already, as a program does that has heard no answer."""
         if not self._said:
             return ""
@@ -141,7 +155,7 @@ class Programs:
         must(after == before, "what is told again brings nothing about", exception_id, before, after)
         return exception_id
 
-    def notice(self, life) -> str:
+    def notice(self, life: Life) -> str:
         """A hook tells of a node's fault, mostly more than once: that is the service's own word."""
         node, number = self._rng.choice(self._manager.node_names), self._rng.randint(1, 2)
         kind = OF_NODES[1]
@@ -156,7 +170,7 @@ class Programs:
         must(not known or after == before, "what is told again brings nothing about", record.id, before, after)
         return record.id
 
-    def outage(self, life) -> str:
+    def outage(self, life: Life) -> str:
         """The site says that something that jobs share is down, or works again."""
         resource = self._rng.choice(RESOURCES)
         kind = UP if self._is_down(life, resource) else DOWN
@@ -164,17 +178,17 @@ class Programs:
         value = {"id": f"x{self._count}", "type": kind, "severity": 1, "subject": {"resource": resource}}
         return f"{kind}: {self._raise(life, value, ROOT)}"
 
-    def _is_down(self, life, resource: str) -> bool:
+    def _is_down(self, life: Life, resource: str) -> bool:
         return any(record.subject.resource == resource for record in life.engine.view().in_force() if record.is_brake)
 
-    def clear_all(self, life) -> None:
+    def clear_all(self, life: Life) -> None:
         """The site's all-clear for all that jobs share."""
         for resource in RESOURCES:
             self._count += 1
             value = {"id": f"x{self._count}", "type": UP, "subject": {"resource": resource}}
             self._raise(life, value, ROOT)
 
-    def _raise(self, life, value, by: Identity) -> str:
+    def _raise(self, life: Life, value: Mapping[str, Any], by: Identity) -> str:
         subject = value["subject"]
         self._auditor.voices[value["type"], subject.get("resource") or tuple(subject.get("node", ()))].add(by)
         self._auditor.told_by[value["id"] if by is ROOT else f"{by.user}{OWNED}{value['id']}"].add(by)
@@ -190,7 +204,7 @@ class Programs:
             self._said = [*self._said[-30:], (value, by, became.id)]
         return f"{value['id']} is {became.id} {became.state}"
 
-    def _of_job(self):
+    def _of_job(self) -> tuple[Identity, dict[str, Any]]:
         """About a job: mostly as it runs, sometimes of a start that is over."""
         rng, job_ids = self._rng, self._manager.job_ids
         if not job_ids:
@@ -198,22 +212,22 @@ class Programs:
         job_id = rng.choice(job_ids[-8:])
         job, attempts = self._manager.job(job_id), self._manager.attempts(job_id)
         by = next((u for u in USERS if u.user == job.user), ROOT) if rng.random() < 0.8 else rng.choice(USERS)
-        subject = {"job": job_id}
+        subject: dict[str, Any] = {"job": job_id}
         kind = rng.choice((*OF_JOBS, OF_NODES[0], OF_NODES[0]))
         if attempts and rng.random() < (0.8 if kind == OF_NODES[0] else 0.3):
             subject["node"] = list(attempts[-1].nodes)
-        value = {"type": kind, "subject": subject}
+        value: dict[str, Any] = {"type": kind, "subject": subject}
         if attempts and rng.random() < 0.6:
             value["incarnation"] = rng.choice(attempts).id.incarnation
         return by, value
 
-    def _usage(self):
+    def _usage(self) -> dict[str, Any]:
         jobs = self._manager.job_ids[-4:]
         used = {job_id: self._rng.randint(1, 50) for job_id in jobs}
         text = json.dumps({"limit": 60, "used": sum(used.values()), "by": used})
         return {"component": "operator", "time": self._clock(), "key": USAGE, "value": text}
 
-    def lie(self, life) -> str:
+    def lie(self, life: Life) -> str:
         """Say what cannot be: it must be refused, and must change nothing."""
         rng = self._rng
         before = life.engine.state
@@ -229,7 +243,7 @@ class Programs:
         self.refusals += 1
         return str(wrong)
 
-    def forge(self, life) -> str:
+    def forge(self, life: Life) -> str:
         """Speak in another's name, or take a name that another will need: it must be refused, and change nothing."""
         rng, chain = self._rng, life.coordinator.chain()
         by, value = self._of_job()
@@ -251,14 +265,14 @@ class Programs:
         self.refusals += 1
         return f"{by.user} {wrong}"
 
-    def _forge_note(self, life, exception_id: str, key: str, by: Identity) -> None:
+    def _forge_note(self, life: Life, exception_id: str, key: str, by: Identity) -> None:
         try:
             life.coordinator.annotate(exception_id, key, "x", by)
         except PerdureError:
             return
         must(False, "nobody adds what decides", exception_id, key)
 
-    def raise_stale(self, life) -> str:
+    def raise_stale(self, life: Life) -> str:
         """Speak for a start that a newer one has replaced, as a process does that slept meanwhile."""
         view = life.engine.view()
         old = [j for j in self._manager.job_ids if view.latest(j) > 1 and view.job(j) is not None]
@@ -277,7 +291,7 @@ class Programs:
 
     # -- annotating
 
-    def annotate(self, life) -> str:
+    def annotate(self, life: Life) -> str:
         chain = life.coordinator.chain()
         known = [*chain.open, *list(chain.ended)[-5:]]
         if not known:
@@ -302,7 +316,7 @@ class Programs:
 
     # -- reading
 
-    def read(self, life) -> str:
+    def read(self, life: Life) -> str:
         """A user reads what the pages and the API show of exceptions: that is his own, and what concerns all."""
         by = self._rng.choice(USERS)
         shown = find_exceptions(self._reader, user=by.user, limit=200).items
@@ -317,7 +331,7 @@ class Programs:
 
     # -- handling
 
-    def handle(self, life) -> str:
+    def handle(self, life: Life) -> str:
         """One of the handlers does what it does."""
         handler = self._rng.choice(self._handlers)
         known = life.coordinator.chain().handlers.get(handler.name)
@@ -347,7 +361,7 @@ class Programs:
             said += " | " + self._answer(life, handler, exception_id, known.component)
         return said
 
-    def _enlist(self, life, handler: Handler) -> str:
+    def _enlist(self, life: Life, handler: Handler) -> str:
         rng = self._rng
         wish = Enlisting(handler.component, handler.types, rng.choice((30.0, 120.0, 600.0)), rng.choice((5.0, 30.0)))
         self._auditor.enlisted.pop(handler.name, None)  # until it is acknowledged, either is right
@@ -355,19 +369,19 @@ class Programs:
         self._auditor.enlisted[handler.name] = registration.until_s
         return f"{handler.name} registers as {handler.component} for {handler.types} until {registration.until_s:.0f}"
 
-    def _leave(self, life, handler: Handler) -> str:
+    def _leave(self, life: Life, handler: Handler) -> str:
         self._auditor.enlisted.pop(handler.name, None)
         life.coordinator.dismiss(handler.name, handler.identity)
         return f"{handler.name} leaves"
 
-    def _answer(self, life, handler: Handler, exception_id: str, component) -> str:
+    def _answer(self, life: Life, handler: Handler, exception_id: str, component: str) -> str:
         kind, now = self._rng.choice(VERDICTS), self._clock()
         until_s = now + self._rng.choice((3.0, 20.0, 500.0)) if kind is AnswerKind.DEFERRED else None
         notes = {"from": handler.name} if kind is AnswerKind.ANNOTATED else {}
         said = Answering(kind, f"{component} {handler.name}", notes, ("requeue",), until_s)
         return self._say(life, handler, handler.identity, exception_id, said)
 
-    def _say(self, life, handler: Handler, by: Identity, exception_id: str, said: Answering) -> str:
+    def _say(self, life: Life, handler: Handler, by: Identity, exception_id: str, said: Answering) -> str:
         try:
             life.coordinator.answer(exception_id, handler.name, said, by)
         except PerdureError as err:
@@ -376,7 +390,7 @@ class Programs:
         self._auditor.answered.append((exception_id, handler.name, str(said.verdict)))
         return f"{handler.name} {said.verdict} {exception_id}"
 
-    def _answer_out_of_turn(self, life, handler: Handler, mine: list[str]) -> str:
+    def _answer_out_of_turn(self, life: Life, handler: Handler, mine: list[str]) -> str:
         """Claim what nobody asked it about, or in another's name."""
         chain = life.coordinator.chain()
         others = [exception_id for exception_id in chain.open if exception_id not in mine] or list(chain.ended)[-3:]
@@ -390,7 +404,7 @@ class Programs:
 
     # -- people
 
-    def order(self, life) -> str:
+    def order(self, life: Life) -> str:
         """A person asks for an action, as at the desk."""
         rng, engine = self._rng, life.engine
         kinds = ("hold", "release", "drain", "undrain") + (("retry",) if self._guarded else ())

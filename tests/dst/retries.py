@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from sqlite3 import Connection
+from typing import Any, NamedTuple
 
 import msgspec
 
+from perdure.model.actions import Exclude, Requeue
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.budget import at
 from tests.dst.broken import must, must_fit
-from tests.dst.service import BROKEN
+from tests.dst.cluster import Manager
+from tests.dst.service import BROKEN, Limits
 
 PLANNED = (
     "SELECT key, job_id, incarnation, exception_id, created_s, payload FROM actions "
@@ -38,7 +42,7 @@ class Planned(NamedTuple):
 class Retries:
     """Remembers what was asked for, whatever service asked; the budgets of an hour know no restarts."""
 
-    def __init__(self, db, manager, limits, clock) -> None:
+    def __init__(self, db: Connection, manager: Manager, limits: Limits, clock: Callable[[], float]) -> None:
         self._db, self._manager, self._limits, self._clock = db, manager, limits, clock
         self._rules = limits.rules
         self._asked: dict[str, Planned] = {}  # by key
@@ -46,7 +50,7 @@ class Retries:
 
     # -- before an order
 
-    def check_order(self, action, created_s: float) -> None:
+    def check_order(self, action: Requeue, created_s: float) -> None:
         """A retry fits into the budgets of cluster, nodes and users, and into the job's own tries."""
         attempt = self._attempt(action.attempt.job_id, action.attempt.incarnation)
         if attempt is None or not self._limits.bounds_retries:
@@ -58,7 +62,7 @@ class Retries:
         self._check_budgets(counted)
         self._check_tries(action, [p.attempt.id for p in counted if p.attempt.state is AttemptState.FAILED])
 
-    def _check_tries(self, action, retried) -> None:
+    def _check_tries(self, action: Requeue, retried: list[Any]) -> None:
         """So many tries has a job; what nobody can tell, and what its log alone says of the site, is tried once.
 
         A job that has ended well since, and that a person put back, has its tries anew.
@@ -78,7 +82,7 @@ class Retries:
         for name, limit, charged in self._budgets(retries):
             must_fit([p.at_s for p in charged], limit, f"the budget of retries is kept: {name}", self.set_by_s)
 
-    def _budgets(self, retries):
+    def _budgets(self, retries: Sequence[Planned]) -> Iterator[tuple[str, int, list[Planned]]]:
         """Each budget that any of these is charged to: its name, its limit, and what is charged to it."""
         charged = defaultdict(list)
         for planned in retries:
@@ -94,7 +98,7 @@ class Retries:
         least = rules.per_node_per_hour if node else rules.cluster_floor_per_hour
         return max(least, int(rules.cluster_share_per_hour * len(self._manager.job_ids)))
 
-    def check_place(self, action) -> None:
+    def check_place(self, action: Requeue | Exclude) -> None:
         """A retry is kept off nodes that evidence names: those it failed on, or that failed for others, too."""
         attempt = self._attempt(action.attempt.job_id, action.attempt.incarnation)
         if attempt is None:
@@ -138,10 +142,10 @@ class Retries:
         for job_id, incarnation, owner, decided, payload in self._decisions():
             self._check_decision(job_id, incarnation, owner, _read(decided), _read(payload))
 
-    def _decisions(self):
+    def _decisions(self) -> list[Any]:
         return self._db.execute(DECIDED).fetchall()
 
-    def _planned(self, row) -> Planned | None:
+    def _planned(self, row: tuple[Any, ...]) -> Planned | None:
         _, job_id, incarnation, _, created_s, payload = row
         attempt = self._attempt(job_id, incarnation)
         if attempt is None:
@@ -182,7 +186,9 @@ class Retries:
             if planned in charged:
                 must_fit([p.at_s for p in charged], limit, name)
 
-    def _check_decision(self, job_id: str, incarnation: int, owner: str, decision, record) -> None:
+    def _check_decision(
+        self, job_id: str, incarnation: int, owner: str, decision: Mapping[str, Any], record: Mapping[str, Any]
+    ) -> None:
         """No budget that jobs share stops a job, nor does a preemption; a first failure that may pass is retried."""
         attempt, script = self._attempt(job_id, incarnation), self._manager.script(job_id)
         is_ours = owner == "scheduler" and not any(v["handler"] for v in record["verdicts"] if v["kind"] == "handled")
@@ -206,5 +212,5 @@ class Retries:
         return next((a for a in self._manager.attempts(job_id) if a.id.incarnation == incarnation), None)
 
 
-def _read(text):
+def _read(text: str) -> Any:
     return msgspec.json.decode(text)

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from perdure.coordination.playbook import own_playbook
 from perdure.coordination.site import Resource
+from perdure.model.jobs import Attempt
+from perdure.model.output import Output
 from perdure.retry.rules import RetryRules
 from perdure.service.core.caps import Caps
 from perdure.service.core.case import ControllerState
@@ -19,6 +21,7 @@ from perdure.service.exceptions.coordinator import Coordinator
 from perdure.service.store.journal import Journal
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import Executor, ExecutorSettings
+from perdure.triage.evidence.context import Context
 from perdure.triage.verdict import Label, Verdict
 from tests.copying import replace
 from tests.dst.cluster import Line
@@ -82,32 +85,32 @@ class Switch:
 class _Done:
     """What a `Future` is that has ended."""
 
-    def __init__(self, value, error) -> None:
+    def __init__(self, value: Any, error: Exception | None) -> None:
         self._value, self._error = value, error
 
     def done(self) -> bool:
         return True
 
-    def result(self):
+    def result(self) -> Any:
         if self._error is not None:
             raise self._error
         return self._value
 
-    def add_done_callback(self, call) -> None:
+    def add_done_callback(self, call: Callable[[Any], None]) -> None:
         call(self)
 
 
 class _AtOnce(futures.Executor):
     """Reads logs in the caller's own thread."""
 
-    def submit(self, fn, /, *args, **kwargs):
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         try:
             return _Done(fn(*args, **kwargs), None)
         except Exception as err:
             return _Done(None, err)
 
 
-def judge(log, attempt, context):
+def judge(log: Output, attempt: Attempt, context: Context) -> Verdict:
     """What triage would say: the logs of the simulation name their fault."""
     if any(WRONG in file.text for file in log.files):
         return Verdict(Label.DETERMINISTIC, 0.02, "shape", "it is wrong", fingerprint="wrong")

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from perdure.backends.simulated import EVERY, Script
+from perdure.backends.simulated.backend import FaultPlan
 from perdure.errors import StateError
 from perdure.model.jobs import JobState
 from perdure.service.core.case import ControllerState
@@ -171,7 +172,7 @@ class _Run:
         told = self.told
         return told.events < LEAST_EVENTS or told.faults + self.line.faults_struck < LEAST_FAULTS
 
-    def _step(self, step) -> None:
+    def _step(self, step: Callable[[], str]) -> None:
         """One step, then the laws."""
         self._mend_clock()
         try:
@@ -253,7 +254,7 @@ class _Run:
         script = Script(run_s=run_s, user=user, node_count=width, min_nodes=width - 1, **traits)
         return f"job {self.manager.submit(script)} of {user}: {traits}"
 
-    def say(self, step):
+    def say(self, step: Callable[[Any], str]) -> Callable[[], str]:
         def said() -> str:
             return step(self.life)
 
@@ -314,7 +315,7 @@ class _Run:
         self.switch.on = not self.switch.on
         return "the kill switch is " + ("on" if self.switch.on else "off")
 
-    def _mood(self):
+    def _mood(self) -> FaultPlan:
         return self.rng.choice((FAIR, HOSTILE if self.guarded else LOSSY))
 
     def mood(self) -> str:

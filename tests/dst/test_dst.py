@@ -6,10 +6,13 @@
 import os
 import subprocess
 import sys
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 
 from perdure.retry.budget import BudgetRoom
+from perdure.service.store.journal import ActionRow, Journal
 from perdure.service.store.reads import IN_STATE
 from tests.dst.simulation import LEAST_EVENTS, LEAST_FAULTS, Simulation
 
@@ -17,12 +20,12 @@ SEEDS, SHARES = 800, 4
 
 
 @pytest.fixture(scope="module")
-def simulation():
+def simulation() -> Simulation:
     return Simulation()
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_all_laws_hold_after_every_step(simulation, share):
+def test_all_laws_hold_after_every_step(simulation: Simulation, share: int) -> None:
     for seed in range(share * SEEDS // SHARES, (share + 1) * SEEDS // SHARES):
         told = simulation.run(seed)
         assert not told.broken, str(told)
@@ -31,7 +34,7 @@ def test_all_laws_hold_after_every_step(simulation, share):
 
 
 @pytest.mark.parametrize("seed", [7, 129])
-def test_one_seed_replays_one_run(simulation, seed):
+def test_one_seed_replays_one_run(simulation: Simulation, seed: int) -> None:
     """In another process, whatever the order of its sets."""
     runs = {f"{simulation.run(seed)}\n"}
     for order in ("1", "2"):
@@ -43,7 +46,7 @@ def test_one_seed_replays_one_run(simulation, seed):
 
 
 @pytest.mark.parametrize("seed", [96783, 110162, 129424, 224335, 236743, 1701, 312169])
-def test_a_seed_that_once_broke_a_law_holds(simulation, seed):
+def test_a_seed_that_once_broke_a_law_holds(simulation: Simulation, seed: int) -> None:
     """A clock ahead, a restart, what another service did of what this one gave up, a retry of what went well."""
     told = simulation.run(seed)
     assert not told.broken, str(told)
@@ -52,90 +55,95 @@ def test_a_seed_that_once_broke_a_law_holds(simulation, seed):
 # -- services that break a law must be caught
 
 
-def broken_by(simulation, seeds=range(40)):
+def broken_by(simulation: Simulation, seeds: range = range(40)) -> Generator[Any, None, None]:
     return (told.broken for told in map(simulation.run, seeds) if told.broken)
 
 
-def test_who_acts_before_it_is_written_down_is_caught(simulation, monkeypatch):
+def test_who_acts_before_it_is_written_down_is_caught(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.service.store.journal.Journal.begin", lambda self, key, now: True)
     assert any("written down as begun" in broken for broken in broken_by(simulation))
 
 
-def test_who_takes_silence_for_a_no_is_caught(simulation, monkeypatch):
+def test_who_takes_silence_for_a_no_is_caught(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.dst.cluster.Line.lookup", lambda self, action: None)
     assert any("once" in broken or "at most one recovery" in broken for broken in broken_by(simulation))
 
 
-def test_who_forgets_annotations_is_caught(simulation, monkeypatch):
+def test_who_forgets_annotations_is_caught(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.coordination.chain.with_annotations", lambda record, annotations: record)
     assert any("annotations" in broken for broken in broken_by(simulation))
 
 
-def test_who_heeds_no_kill_switch_is_caught(simulation, monkeypatch):
+def test_who_heeds_no_kill_switch_is_caught(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.service.workers.executor.Executor.stopped", False)
     assert any("kill switch" in broken for broken in broken_by(simulation))
 
 
-def test_who_keeps_no_caps_is_caught(simulation, monkeypatch):
+def test_who_keeps_no_caps_is_caught(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.service.workers.executor._cap_reached", lambda *given: ("", None))
     assert any("the cap on" in broken for broken in broken_by(simulation, range(150)))
 
 
-def test_who_lets_nobody_own_an_action_is_caught(simulation, monkeypatch):
+def test_who_lets_nobody_own_an_action_is_caught(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.service.workers.executor.Journal.planned", _unowned)
     assert any("owns it" in broken for broken in broken_by(simulation, range(60)))
 
 
-def _unowned(journal):
+def _unowned(journal: Journal) -> list[ActionRow]:
     """What waits, with the verdicts that own it forgotten."""
     owns, declines = '"kind":"handled"', '"kind":"declined"'
-    journal.store.raw.execute("UPDATE exceptions SET payload = replace(payload, ?, ?)", (owns, declines))
+    store: Any = journal.store  # of the simulation
+    store.raw.execute("UPDATE exceptions SET payload = replace(payload, ?, ?)", (owns, declines))
     return journal._actions(IN_STATE, state="planned")
 
 
-def test_who_never_passes_a_turn_on_is_caught(simulation, monkeypatch):
+def test_who_never_passes_a_turn_on_is_caught(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.coordination.chain._Batch._tick", lambda self: None)
     assert any("ends" in broken for broken in broken_by(simulation))
 
 
-def test_who_believes_one_user_is_caught(simulation, monkeypatch):
+def test_who_believes_one_user_is_caught(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.coordination.handlers.node.is_vouched_for", lambda record: True)
     assert any("takes no node out of service" in broken for broken in broken_by(simulation, range(200)))
 
 
-def test_who_never_charges_a_job_s_tries_is_caught(simulation, monkeypatch):
+def test_who_never_charges_a_job_s_tries_is_caught(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.retry.decide._own_limit_reached", lambda *given: "")
     assert any("so many tries" in broken for broken in broken_by(simulation))
 
 
-def test_who_spends_more_retries_than_there_are_is_caught(simulation, monkeypatch):
+def test_who_spends_more_retries_than_there_are_is_caught(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         "perdure.retry.decide.room", lambda job, attempt, fleet, rules, start_s, now: BudgetRoom(start_s, "")
     )
     assert any("retries is kept" in broken for broken in broken_by(simulation, range(200)))
 
 
-def test_who_lets_one_user_spend_all_retries_is_caught(simulation, monkeypatch):
+def test_who_lets_one_user_spend_all_retries_is_caught(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.retry.budget._share", lambda limit, rules: limit)
     assert any("retries is kept" in broken for broken in broken_by(simulation, range(200)))
 
 
-def test_who_lets_users_hold_others_is_caught(simulation, monkeypatch):
+def test_who_lets_users_hold_others_is_caught(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.coordination.record.ExceptionRecord.is_of_the_site", True)
     monkeypatch.setattr("perdure.service.exceptions.permissions._check_is_used", lambda *given: None)
     assert any("no user holds" in broken for broken in broken_by(simulation, range(80)))
 
 
-def test_who_lets_users_write_on_others_is_caught(simulation, monkeypatch):
+def test_who_lets_users_write_on_others_is_caught(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.service.exceptions.coordinator._check_visible", lambda *given: None)
     assert any("each writes on his own" in broken for broken in broken_by(simulation))
 
 
-def test_who_lets_users_take_the_services_names_is_caught(simulation, monkeypatch):
+def test_who_lets_users_take_the_services_names_is_caught(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("perdure.service.exceptions.permissions._id", lambda given, identity: given)
     assert any("in another's name" in broken for broken in broken_by(simulation))
 
 
-def test_who_lets_anybody_add_what_decides_is_caught(simulation, monkeypatch):
+def test_who_lets_anybody_add_what_decides_is_caught(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.service.exceptions.permissions._check_key", lambda key: None)
     assert any("nobody adds what decides" in broken for broken in broken_by(simulation))

@@ -1,11 +1,14 @@
 """What the simulation has found, each on the smallest story that shows it (docs/testing.md)."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from perdure.backends.simulated import EVERY, FaultPlan, Script
 from perdure.backends.simulated.cluster import REMEMBERED_S
-from perdure.coordination.record import ExceptionOutcome
-from perdure.errors import StateError
+from perdure.coordination.record import ExceptionOutcome, ExceptionRecord
+from perdure.errors import PerdureError, StateError
 from perdure.model.actions import Hold, Release, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState, JobState
@@ -24,7 +27,7 @@ FAILS = Script(run_s=5.0, failures=EVERY, error=PASSING.decode(), exit_code=75)
 class Scene:
     """A cluster of one node that requeues by itself on exit code 75, and the service beside it."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.disk = Disk()
         self.manager = Manager(1, 1, requeue_exit=frozenset({75}))
         self.skew_s = 0.0
@@ -33,29 +36,30 @@ class Scene:
         self.journal = journal_on(self.disk, "sim")
         self.start()
 
-    def start(self):
+    def start(self) -> None:
         clock = lambda: self.manager.now + self.skew_s  # noqa: E731
         self.life = Life(self.journal, self.line, self.switch, LIMITS[0], clock)
         self.engine = self.life.engine
+        self.count = 0  # of what was raised
 
-    def look_after(self, seconds):
+    def look_after(self, seconds: float) -> None:
         self.manager.advance(seconds)
         self.engine.look()
 
-    def judge_all(self):
+    def judge_all(self) -> None:
         while self.engine.judge_next(0.0):
             pass
 
-    def rows(self, columns):
+    def rows(self, columns: str) -> list[Any]:
         return self.disk.raw.execute(f"SELECT {columns} FROM exceptions ORDER BY seq").fetchall()
 
 
 @pytest.fixture
-def scene():
+def scene() -> Scene:
     return Scene()
 
 
-def test_a_failure_that_the_next_one_overtakes_before_it_is_judged_is_ended_too(scene):
+def test_a_failure_that_the_next_one_overtakes_before_it_is_judged_is_ended_too(scene: Scene) -> None:
     scene.manager.submit(FAILS)
     scene.look_after(1.0)
     scene.look_after(5.0)  # the first has failed, and the manager has started the second
@@ -64,7 +68,7 @@ def test_a_failure_that_the_next_one_overtakes_before_it_is_judged_is_ended_too(
     assert scene.rows("incarnation, state, owner")[0] == (1, "handled", "resource_manager")
 
 
-def test_what_was_known_of_a_failure_outlives_what_is_said_of_it_after_the_next_one(scene):
+def test_what_was_known_of_a_failure_outlives_what_is_said_of_it_after_the_next_one(scene: Scene) -> None:
     scene.manager.submit(FAILS)
     scene.look_after(1.0)
     scene.look_after(5.0)
@@ -78,7 +82,7 @@ def test_what_was_known_of_a_failure_outlives_what_is_said_of_it_after_the_next_
 ONCE = Script(run_s=5.0, failures=1, error=PASSING.decode())
 
 
-def test_a_clock_that_was_ahead_for_a_while_hides_no_failure(scene):
+def test_a_clock_that_was_ahead_for_a_while_hides_no_failure(scene: Scene) -> None:
     scene.manager.submit(ONCE)
     scene.look_after(1.0)
     scene.skew_s = 4000.0
@@ -121,7 +125,7 @@ def test_a_clock_that_is_set_back_brings_no_failure_twice(scene):
     assert scene.rows("incarnation, state") == [(1, "recovered")]
 
 
-def test_the_late_news_of_an_older_attempt_does_not_take_the_place_of_the_latest(scene):
+def test_the_late_news_of_an_older_attempt_does_not_take_the_place_of_the_latest(scene: Scene) -> None:
     scene.manager.submit(FAILS)
     scene.look_after(1.0)
     first = scene.manager.attempts("1")[0]
@@ -135,14 +139,14 @@ def test_the_late_news_of_an_older_attempt_does_not_take_the_place_of_the_latest
     assert (0, "handled", "resource_manager") in scene.rows("incarnation, state, owner")
 
 
-def test_after_a_start_it_is_known_which_nodes_there_are_before_the_first_look(scene):
+def test_after_a_start_it_is_known_which_nodes_there_are_before_the_first_look(scene: Scene) -> None:
     scene.look_after(1.0)
     before = scene.engine.state.fleet.usable
     scene.start()
     assert scene.engine.state.fleet.usable == before == {"": frozenset({"n1"})}
 
 
-def test_where_every_node_is_down_a_job_is_not_kept_off_all_of_them(scene):
+def test_where_every_node_is_down_a_job_is_not_kept_off_all_of_them(scene: Scene) -> None:
     scene.manager.submit(replace(ONCE, exit_code=1))
     scene.look_after(1.0)
     scene.manager.advance(5.0)
@@ -152,7 +156,7 @@ def test_where_every_node_is_down_a_job_is_not_kept_off_all_of_them(scene):
     assert [row.action.exclude for row in scene.journal.planned()] == [()]
 
 
-def test_the_end_of_an_attempt_that_is_told_late_is_known_to_be_older_than_the_one_that_runs(scene):
+def test_the_end_of_an_attempt_that_is_told_late_is_known_to_be_older_than_the_one_that_runs(scene: Scene) -> None:
     scene.manager.submit(FAILS)
     scene.look_after(1.0)
     scene.manager.advance(4.5)
@@ -165,7 +169,7 @@ def test_the_end_of_an_attempt_that_is_told_late_is_known_to_be_older_than_the_o
     assert scene.journal.planned() == []
 
 
-def test_what_failed_while_the_manager_could_not_be_asked_is_found_by_the_next_service(scene):
+def test_what_failed_while_the_manager_could_not_be_asked_is_found_by_the_next_service(scene: Scene) -> None:
     scene.manager.submit(ONCE)
     scene.look_after(1.0)
     scene.line.silent = True
@@ -179,7 +183,7 @@ def test_what_failed_while_the_manager_could_not_be_asked_is_found_by_the_next_s
     assert scene.rows("id, incarnation") == [("x", 0), ("sim/1#1:job.failed", 1)]
 
 
-def test_a_manager_that_was_lost_under_a_wrong_clock_is_asked_for_what_failed_meanwhile(scene):
+def test_a_manager_that_was_lost_under_a_wrong_clock_is_asked_for_what_failed_meanwhile(scene: Scene) -> None:
     scene.manager.submit(ONCE)
     scene.look_after(1.0)
     scene.line.silent = True
@@ -193,7 +197,7 @@ def test_a_manager_that_was_lost_under_a_wrong_clock_is_asked_for_what_failed_me
     assert scene.rows("incarnation, state") == [(1, "raised")]
 
 
-def test_what_a_full_disk_kept_from_being_written_is_not_hidden_by_a_later_look_at_one_job(scene):
+def test_what_a_full_disk_kept_from_being_written_is_not_hidden_by_a_later_look_at_one_job(scene: Scene) -> None:
     scene.look_after(1.0)
     scene.manager.submit(ONCE)
     scene.manager.submit(Script(run_s=1500.0, failures=EVERY))
@@ -207,7 +211,9 @@ def test_what_a_full_disk_kept_from_being_written_is_not_hidden_by_a_later_look_
 
 
 @pytest.mark.parametrize("is_started_again", [False, True])
-def test_what_was_seen_under_a_wrong_clock_does_not_hide_what_failed_after_it(scene, is_started_again):
+def test_what_was_seen_under_a_wrong_clock_does_not_hide_what_failed_after_it(
+    scene: Scene, is_started_again: bool
+) -> None:
     scene.manager.submit(ONCE)
     scene.look_after(1.0)
     scene.skew_s = 4000.0
@@ -223,7 +229,7 @@ def test_what_was_seen_under_a_wrong_clock_does_not_hide_what_failed_after_it(sc
     assert scene.rows("incarnation, state") == [(1, "raised")]
 
 
-def test_what_a_person_asked_for_too_early_does_not_keep_a_job_from_its_recovery(scene):
+def test_what_a_person_asked_for_too_early_does_not_keep_a_job_from_its_recovery(scene: Scene) -> None:
     scene.manager.submit(ONCE)
     scene.look_after(1.0)
     scene.engine.absorb([Ordered(0.0, Requeue(AttemptId("sim", "1", 1)), "ada", "again, please")])
@@ -235,7 +241,7 @@ def test_what_a_person_asked_for_too_early_does_not_keep_a_job_from_its_recovery
     assert [attempt.state for attempt in scene.manager.attempts("1")] == [AttemptState.FAILED, AttemptState.COMPLETED]
 
 
-def test_a_job_that_the_manager_has_forgotten_does_not_wait(scene):
+def test_a_job_that_the_manager_has_forgotten_does_not_wait(scene: Scene) -> None:
     scene.manager.submit(FAILS)
     scene.look_after(1.0)
     scene.manager.advance(4.5)
@@ -249,7 +255,7 @@ def test_a_job_that_the_manager_has_forgotten_does_not_wait(scene):
     assert scene.engine.state.cases["1"].job.state is JobState.FAILED
 
 
-def test_nothing_is_asked_for_a_start_that_is_known_to_be_replaced(scene):
+def test_nothing_is_asked_for_a_start_that_is_known_to_be_replaced(scene: Scene) -> None:
     scene.manager.submit(replace(ONCE, exit_code=1))
     scene.look_after(1.0)
     scene.look_after(5.0)
@@ -265,7 +271,7 @@ def test_nothing_is_asked_for_a_start_that_is_known_to_be_replaced(scene):
     assert (ended.state, ended.detail) == ("superseded", "attempt 2 exists")
 
 
-def test_a_fault_is_not_seen_to_by_what_a_silent_manager_said_before_it(scene):
+def test_a_fault_is_not_seen_to_by_what_a_silent_manager_said_before_it(scene: Scene) -> None:
     scene.look_after(1.0)
     scene.manager.fail_node("n1")
     scene.look_after(1.0)
@@ -285,7 +291,7 @@ def test_a_fault_is_not_seen_to_by_what_a_silent_manager_said_before_it(scene):
     assert scene.engine.state.chain.ended["x"].outcome == "recovered"
 
 
-def test_what_a_look_could_not_write_down_the_next_one_finds(scene):
+def test_what_a_look_could_not_write_down_the_next_one_finds(scene: Scene) -> None:
     scene.manager.submit(replace(ONCE, exit_code=1))
     scene.look_after(1.0)
     scene.line.silent = True
@@ -300,7 +306,7 @@ def test_what_a_look_could_not_write_down_the_next_one_finds(scene):
     assert (failure.attempt.state, failure.attempt.exit_code) == (AttemptState.FAILED, 1)
 
 
-def test_what_happened_while_the_service_was_down_is_not_hidden_by_a_look_at_one_job(scene):
+def test_what_happened_while_the_service_was_down_is_not_hidden_by_a_look_at_one_job(scene: Scene) -> None:
     scene.manager.submit(replace(ONCE, exit_code=1))
     scene.look_after(1.0)
     scene.manager.advance(900.0)  # longer than a look goes back; the service is down
@@ -313,7 +319,7 @@ def test_what_happened_while_the_service_was_down_is_not_hidden_by_a_look_at_one
     assert scene.rows("job_id, incarnation")[:1] == [("1", 1)]
 
 
-def test_a_look_by_a_clock_that_was_ahead_hides_nothing_once_the_service_starts_anew(scene):
+def test_a_look_by_a_clock_that_was_ahead_hides_nothing_once_the_service_starts_anew(scene: Scene) -> None:
     scene.look_after(1.0)
     scene.skew_s = 4000.0
     scene.manager.submit(replace(ONCE, exit_code=1))
@@ -328,7 +334,7 @@ def test_a_look_by_a_clock_that_was_ahead_hides_nothing_once_the_service_starts_
     assert (failure.attempt.state, failure.attempt.exit_code) == (AttemptState.FAILED, 1)
 
 
-def test_a_preemption_costs_nobody_a_retry(scene):
+def test_a_preemption_costs_nobody_a_retry(scene: Scene) -> None:
     job_id = scene.manager.submit(ONCE)
     scene.look_after(1.0)
     scene.manager.preempt(job_id, back=False)
@@ -338,14 +344,14 @@ def test_a_preemption_costs_nobody_a_retry(scene):
     assert scene.engine.state.fleet.spent == ()
 
 
-def test_a_job_that_ended_well_and_that_a_person_put_back_has_its_tries_anew(scene):
+def test_a_job_that_ended_well_and_that_a_person_put_back_has_its_tries_anew(scene: Scene) -> None:
     limits, clock = LIMITS[-1], lambda: scene.manager.now
     scene.engine = Life(scene.journal, scene.line, scene.switch, limits, clock).engine
     laws = Auditor(scene.disk, scene.line, scene.manager, scene.switch, limits, clock)
     laws.view, scene.line.watch = scene.engine.view, laws.watch
     scene.manager.submit(Script(run_s=5.0, failures=1, error=ODD.decode()))
 
-    def fail():
+    def fail() -> None:
         scene.look_after(1.0)
         scene.look_after(5.0)
         scene.judge_all()
@@ -365,13 +371,13 @@ def test_a_job_that_ended_well_and_that_a_person_put_back_has_its_tries_anew(sce
     assert scene.rows("incarnation, decision") == [(1, "probe"), (3, "probe"), (4, "stop")]
 
 
-def raised(scene, kind, **more):
-    scene.count = getattr(scene, "count", 0) + 1
+def raised(scene: Scene, kind: str, **more: Any) -> ExceptionRecord | PerdureError:
+    scene.count += 1
     value = {"id": f"x{scene.count}", "type": kind, **more}
     return scene.life.coordinator.raise_exceptions([value], ROOT)[0]
 
 
-def waits(scene):
+def waits(scene: Scene) -> AttemptId:
     """A job that waits, as its node is down."""
     scene.manager.fail_node("n1")
     scene.manager.submit(ONCE)
@@ -382,7 +388,7 @@ def waits(scene):
 OF_SCRATCH = {"subject": {"resource": SCRATCH}}
 
 
-def test_an_all_clear_lets_go_of_no_job_that_only_a_person_holds(scene):
+def test_an_all_clear_lets_go_of_no_job_that_only_a_person_holds(scene: Scene) -> None:
     attempt = waits(scene)
     raised(scene, DOWN, **OF_SCRATCH)
     scene.engine.absorb([Ordered(scene.manager.now, Hold(attempt), "ada", "not now")])
@@ -392,7 +398,7 @@ def test_an_all_clear_lets_go_of_no_job_that_only_a_person_holds(scene):
     assert scene.manager.job("1").state is JobState.HELD
 
 
-def test_two_all_clears_let_go_of_a_job_once(scene):
+def test_two_all_clears_let_go_of_a_job_once(scene: Scene) -> None:
     attempt = waits(scene)
     raised(scene, DOWN, **OF_SCRATCH)
     scene.engine.act()
@@ -403,7 +409,7 @@ def test_two_all_clears_let_go_of_a_job_once(scene):
     assert scene.manager.job("1").state is JobState.HELD
 
 
-def test_who_is_released_by_hand_before_he_is_held_is_let_go_again(scene):
+def test_who_is_released_by_hand_before_he_is_held_is_let_go_again(scene: Scene) -> None:
     attempt = waits(scene)
     scene.engine.absorb([Ordered(scene.manager.now, Release(attempt), "ada", "go on")])
     raised(scene, DOWN, **OF_SCRATCH)
@@ -415,7 +421,9 @@ def test_who_is_released_by_hand_before_he_is_held_is_let_go_again(scene):
     assert scene.manager.job("1").state is JobState.PENDING
 
 
-def test_who_is_released_by_hand_before_it_is_known_that_he_is_to_be_held_is_held_until_the_all_clear(scene):
+def test_who_is_released_by_hand_before_it_is_known_that_he_is_to_be_held_is_held_until_the_all_clear(
+    scene: Scene,
+) -> None:
     attempt = waits(scene)
     scene.engine.absorb([Ordered(scene.manager.now, Release(attempt), "ada", "go on")])
     scene.line.watch = lambda action: raised(scene, DOWN, **OF_SCRATCH)  # while the release is carried out
@@ -429,7 +437,7 @@ def test_who_is_released_by_hand_before_it_is_known_that_he_is_to_be_held_is_hel
     assert scene.manager.job("1").state is JobState.PENDING
 
 
-def test_a_late_release_lets_go_of_no_job_that_needs_what_went_down_since(scene):
+def test_a_late_release_lets_go_of_no_job_that_needs_what_went_down_since(scene: Scene) -> None:
     waits(scene)
     raised(scene, DOWN, **OF_SCRATCH)
     scene.engine.act()
@@ -451,7 +459,7 @@ def test_a_late_release_lets_go_of_no_job_that_needs_what_went_down_since(scene)
     assert [ended[name].outcome for name in ("x1", "x3")] == [ExceptionOutcome.RECOVERED, ExceptionOutcome.RECOVERED]
 
 
-def test_a_job_that_nobody_saw_before_it_was_forgotten_takes_its_users_share(scene):
+def test_a_job_that_nobody_saw_before_it_was_forgotten_takes_its_users_share(scene: Scene) -> None:
     scene.line.silent = True
     scene.manager.submit(replace(ONCE, exit_code=1, user="ada"))
     scene.manager.advance(1.0 + REMEMBERED_S)
@@ -463,7 +471,7 @@ def test_a_job_that_nobody_saw_before_it_was_forgotten_takes_its_users_share(sce
     assert (charge.kind, charge.user) == ("requeue", "ada")
 
 
-def test_a_release_that_may_be_lost_does_not_make_the_next_one_needless(scene):
+def test_a_release_that_may_be_lost_does_not_make_the_next_one_needless(scene: Scene) -> None:
     waits(scene)
     raised(scene, DOWN, **OF_SCRATCH)
     scene.engine.act()
@@ -484,7 +492,7 @@ def test_a_release_that_may_be_lost_does_not_make_the_next_one_needless(scene):
     assert scene.manager.job("1").state is JobState.PENDING
 
 
-def test_a_job_that_was_let_go_is_held_again_when_what_it_needs_goes_down_again(scene):
+def test_a_job_that_was_let_go_is_held_again_when_what_it_needs_goes_down_again(scene: Scene) -> None:
     waits(scene)
     scene.manager.submit(ONCE)
     scene.look_after(1.0)
@@ -504,13 +512,15 @@ def test_a_job_that_was_let_go_is_held_again_when_what_it_needs_goes_down_again(
     assert {scene.manager.job(job_id).state for job_id in ("1", "2")} == {JobState.PENDING}
 
 
-def once(happens):
+def once(
+    happens: Callable[[], ExceptionRecord | PerdureError],
+) -> Callable[[Any], object]:
     """What watches orders, and lets it happen at the first."""
     left = [happens]
     return lambda action: left and left.pop()()
 
 
-def test_what_is_folded_into_what_outlives_the_service(scene):
+def test_what_is_folded_into_what_outlives_the_service(scene: Scene) -> None:
     scene.look_after(1.0)
     fault = {"subject": {"node": ["n1"]}}
     raised(scene, "gpu.xid79", severity=3, **fault)
@@ -520,7 +530,7 @@ def test_what_is_folded_into_what_outlives_the_service(scene):
     assert raised(scene, "gpu.xid79", severity=2, **fault).id == worse.id
 
 
-def test_a_worse_claim_of_a_guest_does_not_come_between_what_the_site_says_twice(scene):
+def test_a_worse_claim_of_a_guest_does_not_come_between_what_the_site_says_twice(scene: Scene) -> None:
     scene.manager.submit(Script(run_s=900.0))
     scene.look_after(1.0)
     scene.life.coordinator.enlist("slow", Enlisting("resource_manager", ("storage",)), ROOT)
