@@ -99,7 +99,14 @@ def await_(condition: Callable[[], bool], within_s: float = PATIENCE_S, words: C
         time.sleep(0.05)
 
 
-def _engine(backend, journal, executor_settings, settings, learns, kept) -> Engine:
+def _engine(
+    backend: Backend,
+    journal: Journal,
+    executor_settings: ExecutorSettings,
+    settings: ControllerSettings | None,
+    learns: bool,
+    kept: KeptLogs,
+) -> Engine:
     executor, controller = Executor(journal, backend, executor_settings), settings or ControllerSettings()
     if not learns:
         return Engine(backend, journal, executor, judge, controller, time.time, kept=kept)

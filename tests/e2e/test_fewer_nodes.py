@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_daemon
 from perdure.backends.local.records import Timing
@@ -28,7 +29,7 @@ time.sleep(3600)
 """
 
 
-def test_a_gang_loses_a_node_for_good_and_gets_another_at_a_later_restart(tmp_path):
+def test_a_gang_loses_a_node_for_good_and_gets_another_at_a_later_restart(tmp_path: Path) -> None:
     home, gate = tmp_path / "cluster", tmp_path / "gate"
     start_daemon(home, nodes=4, gpus=1, timing=Timing(detect_s=0.3))
     try:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +15,7 @@ from perdure.coordination.playbook import own_playbook
 from perdure.model.jobs import JobState
 from perdure.service.workers.full_stores import FullStores
 from tests.attacks.test_full_disk import fill, needs_mount, small_disk
-from tests.e2e.service import await_, running
+from tests.e2e.service import Running, await_, running
 
 SAVES = """
 print("step 1 loss 0.5", flush=True)
@@ -24,7 +27,7 @@ WAITS = "import time; print('step 1 loss 0.5', flush=True); time.sleep(600)"
 
 
 @pytest.fixture
-def cluster(tmp_path):
+def cluster(tmp_path: Path) -> Iterator[LocalBackend]:
     home = tmp_path / "cluster"
     home.mkdir()
     start_daemon(home, nodes=3, gpus=1)
@@ -34,13 +37,13 @@ def cluster(tmp_path):
         stop_daemon(home)
 
 
-def records(service, kind):
+def records(service: Running, kind: str) -> list[Any]:
     chain = service.engine.state.chain
     return [record for record in (*chain.open.values(), *chain.ended.values()) if record.type == kind]
 
 
 @needs_mount
-def test_a_full_disk_explains_no_other_failure(cluster, tmp_path):
+def test_a_full_disk_explains_no_other_failure(cluster: LocalBackend, tmp_path: Path) -> None:
     with small_disk(tmp_path / "scratch") as disk, running(cluster, tmp_path / "state") as service:
         fill(disk)
         argv = (sys.executable, "-c", "print('step 1 loss 0.5', flush=True); {}['labels']")
@@ -51,17 +54,17 @@ def test_a_full_disk_explains_no_other_failure(cluster, tmp_path):
 
 
 @needs_mount
-def test_a_full_shared_disk_blames_no_node_and_pauses_its_writers_once(cluster, tmp_path):
+def test_a_full_shared_disk_blames_no_node_and_pauses_its_writers_once(cluster: LocalBackend, tmp_path: Path) -> None:
     with small_disk(tmp_path / "scratch") as disk, running(cluster, tmp_path / "state") as service:
 
-        def submit(code, user, where=disk):
+        def submit(code: str, user: str, where: Path = disk) -> str:
             argv = (sys.executable, "-c", code)
             return cluster.submit(JobSpec(argv, user=user, gpus_per_node=1, workdir=str(where)))
 
-        def of_type(kind):
+        def of_type(kind: str) -> list[Any]:
             return records(service, kind)
 
-        def state(job):
+        def state(job: str) -> JobState:
             return service.engine.state.known.jobs[job].state
 
         (disk / "runs").mkdir()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +19,7 @@ from perdure.model.jobs import JobState, RetryPreference
 from perdure.retry.rules import RetryRules
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.workers.executor import ActionState
-from tests.e2e.service import await_, running
+from tests.e2e.service import Running, await_, running
 
 QUICK = ControllerSettings(retry=RetryRules(back_off_s=0.2))
 
@@ -49,7 +52,7 @@ print("done")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBackend]:
     home = tmp_path_factory.mktemp("cluster")
     start_daemon(home, nodes=4, gpus=4, timing=Timing(detect_s=0.3))
     try:
@@ -59,20 +62,20 @@ def cluster(tmp_path_factory):
 
 
 @pytest.fixture
-def service(cluster, tmp_path):
+def service(cluster: LocalBackend, tmp_path: Path) -> Iterator[Running]:
     with running(cluster, tmp_path, settings=QUICK) as one:
         yield one
 
 
-def submit(cluster, program, **options):
+def submit(cluster: LocalBackend, program: str, **options: Any) -> str:
     return cluster.submit(JobSpec(argv=(sys.executable, "-c", program), user="ada", gpus_per_node=1, **options))
 
 
-def nodes_of(attempt):
+def nodes_of(attempt: dict[str, Any]) -> Any:
     return json.loads(attempt["payload"])["nodes"]
 
 
-def test_a_deterministic_failure_is_explained_and_stopped(cluster, service):
+def test_a_deterministic_failure_is_explained_and_stopped(cluster: LocalBackend, service: Running) -> None:
     job = submit(cluster, SHAPE)
     stopped = service.await_exception(job, "stopped")
     assert stopped["decision"] == "stop"
@@ -83,7 +86,7 @@ def test_a_deterministic_failure_is_explained_and_stopped(cluster, service):
     assert service.actions(job) == []
 
 
-def test_a_job_whose_working_directory_is_missing_is_stopped_at_once(cluster, service):
+def test_a_job_whose_working_directory_is_missing_is_stopped_at_once(cluster: LocalBackend, service: Running) -> None:
     job = submit(cluster, SHAPE, workdir="/nowhere/at/all")
     stopped = service.await_exception(job, "stopped")
     assert "working directory does not exist" in stopped["reason"]
@@ -93,7 +96,7 @@ def test_a_job_whose_working_directory_is_missing_is_stopped_at_once(cluster, se
     assert service.actions(job) == []
 
 
-def test_a_transient_failure_goes_elsewhere_and_succeeds(cluster, service):
+def test_a_transient_failure_goes_elsewhere_and_succeeds(cluster: LocalBackend, service: Running) -> None:
     job = submit(cluster, PEER_LOST.format(bad="n1"), require=("n1",))
     service.await_job(job, JobState.COMPLETED)
     service.await_exception(job, "recovered")
@@ -103,7 +106,7 @@ def test_a_transient_failure_goes_elsewhere_and_succeeds(cluster, service):
     assert [(type(each.action), each.state) for each in service.actions(job)] == [(Requeue, ActionState.DONE)] * 2
 
 
-def test_a_line_that_good_runs_print_too_misleads_nobody(cluster, tmp_path):
+def test_a_line_that_good_runs_print_too_misleads_nobody(cluster: LocalBackend, tmp_path: Path) -> None:
     with running(cluster, tmp_path, settings=QUICK, learns=True) as service:
         stopped = submit(cluster, HABIT.format(fails="yes"), name="habit", require=("n1",))
         service.await_exception(stopped, "stopped")
@@ -115,7 +118,7 @@ def test_a_line_that_good_runs_print_too_misleads_nobody(cluster, tmp_path):
         assert json.loads(service.attempts(retried)[0]["verdict"])["category"] == "net"
 
 
-def test_a_dead_nodes_job_is_requeued_once_by_the_cluster_itself(cluster, service):
+def test_a_dead_nodes_job_is_requeued_once_by_the_cluster_itself(cluster: LocalBackend, service: Running) -> None:
     job = submit(cluster, STUCK.format(bad="n2"), require=("n2",))
     service.await_job(job, JobState.RUNNING)
     cluster.fault("n2", "fail")
@@ -128,7 +131,7 @@ def test_a_dead_nodes_job_is_requeued_once_by_the_cluster_itself(cluster, servic
         cluster.fault("n2", "return")
 
 
-def test_a_dead_nodes_job_is_requeued_by_us_where_the_cluster_does_not(cluster, service):
+def test_a_dead_nodes_job_is_requeued_by_us_where_the_cluster_does_not(cluster: LocalBackend, service: Running) -> None:
     job = submit(cluster, STUCK.format(bad="n2"), require=("n2",), requeue_on_node_fail=False)
     service.await_job(job, JobState.RUNNING)
     cluster.fault("n2", "fail")
@@ -140,14 +143,14 @@ def test_a_dead_nodes_job_is_requeued_by_us_where_the_cluster_does_not(cluster, 
         cluster.fault("n2", "return")
 
 
-def test_the_owners_wish_is_honoured(cluster, service):
+def test_the_owners_wish_is_honoured(cluster: LocalBackend, service: Running) -> None:
     job = submit(cluster, PEER_LOST.format(bad="n1"), require=("n1",), wish=RetryPreference.NEVER)
     stopped = service.await_exception(job, "stopped")
     assert "owner asked" in stopped["reason"]
     assert service.actions(job) == []
 
 
-def test_in_shadow_mode_it_says_what_it_would_do_and_does_nothing(cluster, tmp_path):
+def test_in_shadow_mode_it_says_what_it_would_do_and_does_nothing(cluster: LocalBackend, tmp_path: Path) -> None:
     with running(cluster, tmp_path, armed=False, settings=QUICK) as service:
         job = submit(cluster, PEER_LOST.format(bad="n1"), require=("n1",))
         service.await_action(job, ActionState.SHADOW)
@@ -155,7 +158,7 @@ def test_in_shadow_mode_it_says_what_it_would_do_and_does_nothing(cluster, tmp_p
         assert service.exceptions(job)[0]["decision"] == "retry"
 
 
-def test_the_kill_switch_keeps_actions_from_beginning(cluster, service):
+def test_the_kill_switch_keeps_actions_from_beginning(cluster: LocalBackend, service: Running) -> None:
     (service.state / "STOP").touch()
     job = submit(cluster, PEER_LOST.format(bad="n1"), require=("n1",))
     await_(lambda: [row.detail for row in service.actions(job)] == ["the kill switch is on"])
@@ -164,7 +167,7 @@ def test_the_kill_switch_keeps_actions_from_beginning(cluster, service):
     service.await_job(job, JobState.COMPLETED)
 
 
-def test_a_service_that_was_down_acts_on_what_failed_meanwhile(cluster, tmp_path):
+def test_a_service_that_was_down_acts_on_what_failed_meanwhile(cluster: LocalBackend, tmp_path: Path) -> None:
     with running(cluster, tmp_path, settings=QUICK) as service:
         service.await_job(submit(cluster, "print('done')"), JobState.COMPLETED)
     job = submit(cluster, PEER_LOST.format(bad="n3"), require=("n3",))
@@ -174,7 +177,7 @@ def test_a_service_that_was_down_acts_on_what_failed_meanwhile(cluster, tmp_path
         assert len(service.attempts(job)) == 3
 
 
-def test_what_failed_before_the_first_start_is_left_alone(cluster, tmp_path):
+def test_what_failed_before_the_first_start_is_left_alone(cluster: LocalBackend, tmp_path: Path) -> None:
     job = submit(cluster, PEER_LOST.format(bad="n3"), require=("n3",))
     await_(lambda: _is_over(cluster, job))
     over_s = time.time()
@@ -185,7 +188,7 @@ def test_what_failed_before_the_first_start_is_left_alone(cluster, tmp_path):
         assert service.exceptions(job) == []
 
 
-def _is_over(cluster, job):
+def _is_over(cluster: LocalBackend, job: str) -> bool:
     with suppress(StopIteration):
         return next(j for j in cluster.observe(0.0).jobs if j.job_id == job).state.is_over
     return False

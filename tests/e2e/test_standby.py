@@ -5,7 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -22,7 +26,7 @@ JOB = {"workdir": "/tmp", "user": "ada"}
 class Up:
     """One `perdure up` in a process of its own."""
 
-    def __init__(self, home, database, name, *words, **settings):
+    def __init__(self, home: Path, database: str, name: str, *words: str, **settings: Any) -> None:
         self.state = home / "state"
         self.log = home / f"{name}.log"
         command = [
@@ -41,10 +45,10 @@ class Up:
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, cwd=home, env=env, stdout=log, stderr=log)
 
-    def says(self, words):
+    def says(self, words: str) -> bool:
         return words in self.log.read_text()
 
-    def is_ready(self):
+    def is_ready(self) -> Any:
         """Whether this very process answers."""
         with suppress(Exception):
             found = ServiceFile.read(self.state)
@@ -53,17 +57,21 @@ class Up:
                     return answer.status == 200
         return False
 
-    def client(self):
+    def client(self) -> Client:
         return Client.of(self.state, {})
 
 
-def seen(client, job_id, what):
+def _actions(client: Client) -> Any:
+    return client.get("/actions")["items"]
+
+
+def seen(client: Client, job_id: str, what: str) -> Any:
     with suppress(NotFound):  # it was not looked at yet
         return client.get(f"/jobs/{job_id}")[what]
 
 
 @contextmanager
-def two(home, database):
+def two(home: Path, database: str) -> Iterator[tuple[Up, Up]]:
     """A service that leads, and one that stands by."""
     leader = Up(home, database, "leader")
     ups = [leader]
@@ -81,7 +89,7 @@ def two(home, database):
             up.process.wait(PATIENCE_S)
 
 
-def until(condition, up, patience_s=PATIENCE_S):
+def until(condition: Callable[[], Any], up: Up, patience_s: float = PATIENCE_S) -> float:
     begun = time.monotonic()
     while not condition():
         assert time.monotonic() - begun < patience_s, up.log.read_text()
@@ -90,7 +98,7 @@ def until(condition, up, patience_s=PATIENCE_S):
 
 
 @pytest.mark.postgres
-def test_one_of_two_acts_and_the_other_takes_over(tmp_path, postgres_database):  # noqa: F811
+def test_one_of_two_acts_and_the_other_takes_over(tmp_path: Path, postgres_database: str) -> None:  # noqa: F811
     with two(tmp_path, postgres_database) as (leader, other):
         client = leader.client()
         fails = client.post("/jobs", {**JOB, "argv": ["sh", "-c", "echo ConnectionResetError; exit 1"]})["job_id"]
@@ -110,7 +118,7 @@ def test_one_of_two_acts_and_the_other_takes_over(tmp_path, postgres_database): 
 
 
 @contextmanager
-def two_clusters(home, database):
+def two_clusters(home: Path, database: str) -> Iterator[dict[str, Up]]:
     """A service each for two clusters, whose names are all that tells them apart in their one database."""
     ups = {}
     try:
@@ -128,7 +136,7 @@ def two_clusters(home, database):
 
 
 @pytest.mark.postgres
-def test_two_clusters_of_a_kind_share_a_database(tmp_path, postgres_database):  # noqa: F811
+def test_two_clusters_of_a_kind_share_a_database(tmp_path: Path, postgres_database: str) -> None:  # noqa: F811
     with two_clusters(tmp_path, postgres_database) as ups:
         for name, up in ups.items():
             words = ["sh", "-c", f"echo '{name}: ConnectionResetError: [Errno 104] Connection reset by peer'; exit 1"]
@@ -136,7 +144,7 @@ def test_two_clusters_of_a_kind_share_a_database(tmp_path, postgres_database):  
             assert up.client().post("/jobs", job)["job_id"] == "1"
         for name, up in ups.items():
             client = up.client()
-            until(lambda client=client: client.get("/actions")["items"], up)
+            until(partial(_actions, client), up)
             assert client.get("/status")["cluster"] == name
             assert [job["job_id"] for job in client.get("/jobs")["items"]] == ["1"]
             told = str(client.get("/jobs/1"))
