@@ -3,6 +3,9 @@
 import json
 import os
 import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +22,7 @@ LOADER = Frame("_try_get_data", "/v/lib/python3.11/site-packages/torch/utils/dat
 OWN = Frame("load", "/home/ada/train.py", 17)
 
 
-def rank(number, life=Life.WAITS, **more):
+def rank(number: int, life: Life = Life.WAITS, **more: Any) -> RankState:
     return RankState(number, "n1", life, **more)
 
 
@@ -52,7 +55,7 @@ def rank(number, life=Life.WAITS, **more):
         (Seen(busy_frac=0.9, has_gpu=True), Life.UNCLEAR, ""),
     ],
 )
-def test_what_a_rank_is_at(seen, life, words):
+def test_what_a_rank_is_at(seen: Seen, life: Life, words: str) -> None:
     found, where, _ = life_of(seen)
     assert (found, words in where) == (life, True)
 
@@ -80,7 +83,7 @@ def test_what_a_rank_is_at(seen, life, words):
         ([], [], "none of its processes is known here"),
     ],
 )  # fmt: skip
-def test_who_stopped_first(sights, culprits, words):
+def test_who_stopped_first(sights: Sequence[RankState], culprits: Sequence[int | None], words: str) -> None:
     found = finding_of(sights, slack_s=5.0)
     assert [sight.rank for sight in found.culprits] == culprits
     assert words in found.says
@@ -102,7 +105,7 @@ def test_of_ranks_that_were_not_seen_each_may_be_the_culprit():
     assert finding_of([rank(0, Life.ELSEWHERE), rank(1)], unseen=1).culprits[0].rank == 0
 
 
-def test_while_somebody_works_it_is_no_hang_yet():
+def test_while_somebody_works_it_is_no_hang_yet() -> None:
     found = finding_of([rank(0, Life.WORKS, where="train.py:9 in validate"), rank(1)])
     assert found.works
     assert found.sentence == ("rank 0 on n1 works: it still works: train.py:9 in validate; rank 1 waits for it")
@@ -117,7 +120,7 @@ def test_while_somebody_works_it_is_no_hang_yet():
     step=st.none() | st.integers(0, 3), silent_s=st.none() | st.floats(0, 1e6),
     collective=st.sampled_from(["", "barrier", "backward"]),
 ), max_size=6))  # fmt: skip
-def test_whatever_is_seen_there_is_a_finding(sights):
+def test_whatever_is_seen_there_is_a_finding(sights: list[Any]) -> None:
     """A culprit is one that was seen, never one that only waits while another does not; works only where one works."""
     found = finding_of(sights)
     assert set(found.culprits) <= set(sights)
@@ -129,7 +132,7 @@ def test_whatever_is_seen_there_is_a_finding(sights):
 
 
 @given(st.lists(st.tuples(st.none() | st.integers(0, 3), st.none() | st.floats(0, 1e6)), min_size=2, max_size=5))
-def test_of_ranks_alike_one_is_named_only_by_what_all_have_told(told):
+def test_of_ranks_alike_one_is_named_only_by_what_all_have_told(told: list[Any]) -> None:
     """Whoever has told no step may be the one that lies behind; whose silence is not known, the longest silent."""
     ranks = [rank(n, collective="barrier", step=step, silent_s=silent_s) for n, (step, silent_s) in enumerate(told)]
     steps, silences = zip(*told, strict=True)
@@ -151,19 +154,19 @@ Thread 0x00007fab37047b81 (most recent call first):
 """
 
 
-def test_a_dumped_stack_is_read():
+def test_a_dumped_stack_is_read() -> None:
     assert dump_of(DUMP) == (OWN, Frame("<module>", "/home/ada/train.py", 44))
     assert dump_of(b"step 5\nCurrent thread 0x00007fab") == ()
 
 
 @given(st.binary(max_size=300))
-def test_any_dump_can_be_read(noise):
+def test_any_dump_can_be_read(noise: bytes) -> None:
     dump_of(b"Current thread 0x" + noise)
 
 
 @given(st.recursive(st.none() | st.integers() | st.text(max_size=5), lambda one: st.lists(one, max_size=3)
        | st.dictionaries(st.sampled_from(["os_thread_id", "frames", "name", "line"]), one, max_size=4)))  # fmt: skip
-def test_whatever_py_spy_prints_can_be_read(said):
+def test_whatever_py_spy_prints_can_be_read(said: Sequence[bytes]) -> None:
     frames_of(json.loads(json.dumps(said)), 7)
 
 
@@ -183,17 +186,17 @@ def test_whatever_py_spy_prints_can_be_read(said):
         (b"\n\n", Growth.NONE),
     ],
 )
-def test_what_a_log_that_grows_says(text, growth):
+def test_what_a_log_that_grows_says(text: bytes, growth: Growth) -> None:
     assert growth_of(text) is growth
 
 
-def test_of_a_line_that_goes_on_the_beginning_says_whose_it_is():
+def test_of_a_line_that_goes_on_the_beginning_says_whose_it_is() -> None:
     line = b"perdure exec: no sign of life for 20 s"
     assert growth_of(line, known=20) is Growth.OTHERS
     assert growth_of(b"Loading\n" + line, known=8) is Growth.OTHERS
 
 
-def test_our_line_behind_a_bar_that_ends_no_line_is_no_life():
+def test_our_line_behind_a_bar_that_ends_no_line_is_no_life() -> None:
     """And a bar is one line for each time that it is written over."""
     bar = b"\r 12%|#2   | 1/10"
     assert growth_of(bar + b"perdure exec: no sign of life for 20 s\n", known=len(bar)) is Growth.OTHERS
@@ -202,7 +205,7 @@ def test_our_line_behind_a_bar_that_ends_no_line_is_no_life():
     assert growth_of(b"perdure exec: hang\n" + bar, known=0) is Growth.STEP
 
 
-def test_of_a_file_that_is_found_late_all_counts_that_was_written_meanwhile(tmp_path):
+def test_of_a_file_that_is_found_late_all_counts_that_was_written_meanwhile(tmp_path: Path) -> None:
     old, new = tmp_path / "old.log", tmp_path / "new.log"
     old.write_text("step 1\n")
     os.utime(old, (1.0, 1.0))
@@ -216,5 +219,5 @@ def test_of_a_file_that_is_found_late_all_counts_that_was_written_meanwhile(tmp_
 
 
 @given(st.binary(max_size=400), st.integers(0, 400))
-def test_any_log_can_be_looked_at(text, known):
+def test_any_log_can_be_looked_at(text: bytes, known: int) -> None:
     assert growth_of(text, known) in Growth

@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,7 @@ def test_dumps_in_json_say_the_same(tmp_path: Path) -> None:
 
 
 class Harmful:
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Callable[..., None], tuple[str]]:
         return os.mkdir, (os.environ["PERDURE_TEST_HARM"],)
 
 
