@@ -4,6 +4,10 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -31,16 +35,23 @@ sys.exit(run(sys.argv[1:], options={settings}))
 """
 
 
-def python(code, *arguments):
+def python(code: str, *arguments: Path | str | float) -> list[Any]:
     return [sys.executable, "-c", code, *map(str, arguments)]
 
 
-def environment(directory, incarnation=1):
+def environment(directory: Path, incarnation: int = 1) -> dict[Any, Any]:
     ours = {"PERDURE_JOB_ID": "7", "PERDURE_INCARNATION": str(incarnation), "PERDURE_FENCE_DIR": str(directory)}
     return {**os.environ, **ours}
 
 
-def start(directory, argv, incarnation=1, settings="", variables=None, **options):
+def start(
+    directory: Path,
+    argv: list[Any],
+    incarnation: int = 1,
+    settings: str = "",
+    variables: dict[str, str] | None = None,
+    **options: Any,
+) -> subprocess.Popen[str]:
     """Start a program under the launcher, with the settings that the expression `settings` makes."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
@@ -52,18 +63,21 @@ def start(directory, argv, incarnation=1, settings="", variables=None, **options
     )
 
 
-def finish(process):
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=60)
     return process.returncode, out, err
 
 
-def exit_report_in(directory):
+def exit_report_in(directory: Path) -> exit_report.ExitReport:
     """Of the only task in this fence directory."""
     (task,) = files.tasks(directory)
     return exit_report.read(task.exit_report)
 
 
-def wait_until(condition):
+Found = TypeVar("Found")
+
+
+def wait_until(condition: Callable[[], Found]) -> Found:
     deadline = time.monotonic() + 60
     while not (found := condition()):
         assert time.monotonic() < deadline
@@ -71,12 +85,16 @@ def wait_until(condition):
     return found
 
 
-def is_stopped(pid):
+def is_stopped(pid: int) -> bool:
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().rpartition(")")[2].split()[0] == "T"
 
 
-def pass_time(clock, directory, seconds=60):
+def _beats_after(task: files.JobFiles, count: int) -> bool:
+    return heartbeat.read(task.heartbeat).count > count
+
+
+def pass_time(clock: Path, directory: Path, seconds: int = 60) -> None:
     """Set the clock of a launcher forward, which reads it by `set_forward`, and wait until it has looked since."""
     (task,) = files.tasks(directory)
     wait_until(task.heartbeat.exists)
@@ -84,10 +102,10 @@ def pass_time(clock, directory, seconds=60):
         before = heartbeat.read(task.heartbeat).count
         with clock.open("a") as file:
             file.write(seconds * ".")
-        wait_until(lambda before=before: heartbeat.read(task.heartbeat).count > before)
+        wait_until(partial(_beats_after, task, before))
 
 
-def is_alive(pid):
+def is_alive(pid: str | int) -> bool:
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0] not in "ZX"
@@ -95,7 +113,7 @@ def is_alive(pid):
         return False
 
 
-def children_of(pid):
+def children_of(pid: int) -> list[Any]:
     with open(f"/proc/{pid}/task/{pid}/children") as children:
         return [child for child in children.read().split() if is_alive(child)]
 

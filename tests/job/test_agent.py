@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,17 +23,17 @@ TASK = Task(node="n1", host=os.uname().nodename, pid=os.getpid())
 
 
 @pytest.fixture
-def share(tmp_path):
+def share(tmp_path: Path) -> Path:
     path = tmp_path / "share"
     path.mkdir(mode=0o755)
     return path
 
 
-def agent(share, *checks, fences=()):
+def agent(share: Path, *checks: Probe, fences: list[Any] | tuple[()] = ()) -> Agent:
     return Agent(Post(share, TASK, 0.0, tuple(fences)), Probing(checks, 0.0))
 
 
-def test_it_says_that_its_node_lives(share):
+def test_it_says_that_its_node_lives(share: Path) -> None:
     watcher = agent(share)
     counts = []
     for now in range(3):
@@ -43,7 +45,7 @@ def test_it_says_that_its_node_lives(share):
     assert next(iter(agents(share).values())).is_over
 
 
-def test_a_check_that_hangs_is_told_and_the_heartbeat_goes_on(share):
+def test_a_check_that_hangs_is_told_and_the_heartbeat_goes_on(share: Path) -> None:
     never = threading.Event()
     watcher = agent(share, Probe("/gone", lambda: str(never.wait(60)), patience_s=10.0))
     watcher.look(0.0)
@@ -55,10 +57,12 @@ def test_a_check_that_hangs_is_told_and_the_heartbeat_goes_on(share):
     never.set()
 
 
-def test_jobs_whose_file_system_hangs_do_not_silence_their_node(share, tmp_path, monkeypatch):
+def test_jobs_whose_file_system_hangs_do_not_silence_their_node(
+    share: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     never = threading.Event()
 
-    def hang(*_):
+    def hang(*_: object) -> None:
         never.wait(60)
         raise OSError
 
@@ -74,11 +78,11 @@ def test_jobs_whose_file_system_hangs_do_not_silence_their_node(share, tmp_path,
     never.set()
 
 
-def looked(probe):
+def looked(probe: Probe) -> str:
     return probe.look()
 
 
-def test_disks(tmp_path):
+def test_disks(tmp_path: Path) -> None:
     assert looked(probes.disk(tmp_path)) == ""
     assert looked(probes.disk(tmp_path / "gone")) == f"{tmp_path / 'gone'}: No such file or directory"
 
@@ -91,13 +95,13 @@ def test_disks(tmp_path):
         ("nonsense", ""),
     ],
 )
-def test_memory(tmp_path, text, problem):
+def test_memory(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "meminfo").write_text(text)
     assert looked(probes.memory(tmp_path / "meminfo")) == problem
     assert looked(probes.memory(tmp_path / "no-such-table")) == ""
 
 
-def test_commands_are_run_without_a_shell():
+def test_commands_are_run_without_a_shell() -> None:
     assert looked(probes.command(["true", "; false"])) == ""
     assert looked(probes.command(["sh", "-c", "echo 'ECC: 3'; echo more; exit 4"])) == "sh: exit 4: ECC: 3"
     assert looked(probes.command(["no-such-check"])) == "no-such-check: No such file or directory"
@@ -113,7 +117,7 @@ def test_a_directory_that_anybody_may_write_is_refused(share):
         agent(share / "gone")
 
 
-def test_an_agent_speaks_for_its_own_node_only(share):
+def test_an_agent_speaks_for_its_own_node_only(share: Path) -> None:
     agent(share).look(0.0)
     (share / "n1.json").rename(share / "n2.json")
     (share / "junk.json").write_text("{")
@@ -123,7 +127,7 @@ def test_an_agent_speaks_for_its_own_node_only(share):
 
 
 @on_linux
-def test_it_sees_the_jobs_of_its_node_and_those_that_went_without_a_word(share, tmp_path):
+def test_it_sees_the_jobs_of_its_node_and_those_that_went_without_a_word(share: Path, tmp_path: Path) -> None:
     settings = "ExecOptions(heartbeat_s=0.02, look_s=0.02, poll_s=0.02)"
     process = start(tmp_path / "fence", python("import time; time.sleep(60)"), settings=settings)
     try:
@@ -144,7 +148,7 @@ def test_it_sees_the_jobs_of_its_node_and_those_that_went_without_a_word(share, 
 
 
 @on_linux
-def test_a_node_whose_agent_and_job_freeze_is_silent(share, tmp_path):
+def test_a_node_whose_agent_and_job_freeze_is_silent(share: Path, tmp_path: Path) -> None:
     """Both really stopped; judged with their own heartbeats and a clock that runs fast."""
     settings = "ExecOptions(heartbeat_s=0.02, look_s=0.02, poll_s=0.02)"
     job = start(tmp_path / "fence", python("import time; time.sleep(60)"), settings=settings)
@@ -152,7 +156,7 @@ def test_a_node_whose_agent_and_job_freeze_is_silent(share, tmp_path):
     watcher = subprocess.Popen(command)
     rules, log = LivenessRules(), Watchlog()
 
-    def look(now):
+    def look(now: float) -> Watchlog:
         found = {**agents(share), **dict(heartbeats([tmp_path / "fence"]))}
         return observe(log, found, now, rules)
 
@@ -175,7 +179,7 @@ def test_a_node_whose_agent_and_job_freeze_is_silent(share, tmp_path):
             process.communicate()
 
 
-def command(*words):
+def command(*words: Path | str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "perdure", "agent", *map(str, words)],
         capture_output=True,
@@ -185,7 +189,7 @@ def command(*words):
     )
 
 
-def test_a_single_look_prints_what_is_wrong(share, tmp_path):
+def test_a_single_look_prints_what_is_wrong(share: Path, tmp_path: Path) -> None:
     ran = command(share, "--once", "--node", "n9", "--disk", tmp_path, "--check", "sh -c 'echo ECC; exit 3'")
     assert (ran.returncode, ran.stdout) == (1, "sh: exit 3: ECC\n")
     assert heartbeat.read(share / "n9.json").problems == ("sh: exit 3: ECC",)
@@ -193,13 +197,13 @@ def test_a_single_look_prints_what_is_wrong(share, tmp_path):
 
 
 @pytest.mark.parametrize("words", [["--node", "../n1"], ["--check", "'"], ["--check", ""]])
-def test_what_cannot_be_used_is_refused_in_one_line(share, words):
+def test_what_cannot_be_used_is_refused_in_one_line(share: Path, words: list[str]) -> None:
     ran = command(share, "--once", *words)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert ran.stderr.startswith(f"perdure: {words[0]}: ")
 
 
-def test_it_ends_in_order(share):
+def test_it_ends_in_order(share: Path) -> None:
     process = subprocess.Popen([sys.executable, "-m", "perdure", "agent", str(share), "--node", "n1"])
     wait_until(lambda: (share / "n1.json").exists())
     process.terminate()
@@ -208,7 +212,7 @@ def test_it_ends_in_order(share):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of others")
-def test_what_another_user_has_put_there_is_not_believed(share):
+def test_what_another_user_has_put_there_is_not_believed(share: Path) -> None:
     agent(share).look(0.0)
     os.chown(share / "n1.json", 65534, 65534)
     assert agents(share) == {}

@@ -3,6 +3,9 @@
 import json
 import math
 import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +38,7 @@ RULE = HangRule(after_s=100.0, factor=10.0, min_gaps=3, soft_s=20.0, grace_s=5.0
 # -- silence
 
 
-def heard(*gaps, rule=RULE, **more):
+def heard(*gaps: float, rule: HangRule = RULE, **more: Any) -> tuple[Silence, float]:
     silence, now = Silence(rule, 0.0), 0.0
     for gap in gaps:
         now += gap
@@ -43,7 +46,7 @@ def heard(*gaps, rule=RULE, **more):
     return silence, now
 
 
-def test_a_silence_of_exactly_the_limit_is_no_alarm_and_each_step_to_the_end_comes_exactly_then():
+def test_a_silence_of_exactly_the_limit_is_no_alarm_and_each_step_to_the_end_comes_exactly_then() -> None:
     silence, now = heard(1.0, 1.0, 1.0, 1.0)
     assert silence.look(now + 100.0) is None
     assert silence.look(now + 100.25) is Tier.ALARM
@@ -55,13 +58,13 @@ def test_a_silence_of_exactly_the_limit_is_no_alarm_and_each_step_to_the_end_com
     assert silence.look(now + 999.0) is None
 
 
-def test_the_first_sign_of_life_begins_and_is_no_gap():
+def test_the_first_sign_of_life_begins_and_is_no_gap() -> None:
     """With three gaps to know, four signs of life: the start-up is not the usual pace."""
     assert heard(50.0, 1.0, 1.0)[0].look(1e9) is None
     assert heard(50.0, 1.0, 1.0, 1.0)[0].look(1e9) is Tier.ALARM
 
 
-def test_the_longest_of_three_allows_what_it_is_the_longest_of():
+def test_the_longest_of_three_allows_what_it_is_the_longest_of() -> None:
     """The floor, ten times the usual gap, twice the longest gap."""
     for gaps, most in (((1.0,) * 4, 100.0), ((1.0, 30.0, 30.0, 30.0), 300.0), ((1.0, 1.0, 1.0, 1.0, 90.0), 180.0)):
         pace, now = Pace(0.0), 0.0
@@ -72,7 +75,7 @@ def test_the_longest_of_three_allows_what_it_is_the_longest_of():
         assert pace.last_s == now
 
 
-def test_the_usual_gap_is_the_middle_one_and_old_ones_are_forgotten():
+def test_the_usual_gap_is_the_middle_one_and_old_ones_are_forgotten() -> None:
     pace, now = Pace(0.0), 0.0
     for gap in (0.0, *[1000.0] * KEPT_GAPS, *[20.0] * (KEPT_GAPS // 2 + 1)):
         now += gap
@@ -82,7 +85,7 @@ def test_the_usual_gap_is_the_middle_one_and_old_ones_are_forgotten():
 
 
 @pytest.mark.parametrize("known", range(FEW_GAPS + 2))
-def test_a_limit_that_was_set_gives_way_to_twice_the_usual_gap_once_a_few_are_known(known):
+def test_a_limit_that_was_set_gives_way_to_twice_the_usual_gap_once_a_few_are_known(known: int) -> None:
     rule = replace(RULE, is_exact=True, min_gaps=10)
     pace = Pace(0.0)
     for number in range(known + 1):
@@ -90,26 +93,26 @@ def test_a_limit_that_was_set_gives_way_to_twice_the_usual_gap_once_a_few_are_kn
     assert pace.allowed_s(rule) == (400.0 if known >= FEW_GAPS else 100.0)
 
 
-def test_it_says_whether_it_is_alarmed_and_for_how_long_it_has_been_silent():
+def test_it_says_whether_it_is_alarmed_and_for_how_long_it_has_been_silent() -> None:
     silence, now = heard(1.0, 1.0, 1.0, 1.0)
     assert (silence.is_alarmed, silence.heard_s, silence.silent_s(now + 7.0)) == (False, now, 7.0)
     silence.look(now + 101.0)
-    assert silence.is_alarmed
+    assert (silence.is_alarmed,) == (True,)
     silence.heard(now + 102.0)
-    assert not silence.is_alarmed
+    assert (silence.is_alarmed,) == (False,)
     silence.condemn(now + 103.0)
-    assert silence.is_alarmed
+    assert (silence.is_alarmed,) == (True,)
     assert not silence.excuse(now + 104.0)  # its end has begun
 
 
-def test_work_excuses_a_silence_that_is_shorter_than_half_an_hour():
+def test_work_excuses_a_silence_that_is_shorter_than_half_an_hour() -> None:
     silence, now = heard(1.0, 1.0, 1.0, 1.0)
     assert silence.excuse(now + WORKING_S - 0.25)
     assert not silence.excuse(now + WORKING_S)
     assert WORKING_S == 1800.0
 
 
-def test_an_announced_pause_ends_when_it_was_said_and_the_limit_runs_from_there():
+def test_an_announced_pause_ends_when_it_was_said_and_the_limit_runs_from_there() -> None:
     silence, now = heard(1.0, 1.0, 1.0, 1.0)
     silence.heard(now, quiet_s=50.0)
     assert silence.look(now + 150.0) is None
@@ -124,7 +127,7 @@ def test_an_announced_pause_ends_when_it_was_said_and_the_limit_runs_from_there(
 # -- signals that came to the launcher
 
 
-def test_a_signal_waits_for_its_witness_for_exactly_its_time():
+def test_a_signal_waits_for_its_witness_for_exactly_its_time() -> None:
     sharing = Sharing()
     sharing.came(10, 1.0)
     assert sharing.patience_s(1.0, 5.0) == WITNESS_S
@@ -135,7 +138,7 @@ def test_a_signal_waits_for_its_witness_for_exactly_its_time():
 
 
 @pytest.mark.parametrize(("apart_s", "alone"), [(WITNESS_S / 2, set()), (WITNESS_S, {10}), (60.0, {10})])
-def test_a_witness_counts_for_one_signal_of_about_its_time(apart_s, alone):
+def test_a_witness_counts_for_one_signal_of_about_its_time(apart_s: float, alone: set[int]) -> None:
     sharing = Sharing()
     sharing.witnessed(10, 0.0)
     sharing.witnessed(12, 0.0)
@@ -145,7 +148,7 @@ def test_a_witness_counts_for_one_signal_of_about_its_time(apart_s, alone):
     assert sharing.alone(1000.0) == {10}
 
 
-def test_a_second_signal_while_the_first_waits_does_not_put_it_off():
+def test_a_second_signal_while_the_first_waits_does_not_put_it_off() -> None:
     sharing = Sharing()
     sharing.came(10, 0.0)
     sharing.came(10, WITNESS_S / 2)
@@ -155,11 +158,11 @@ def test_a_second_signal_while_the_first_waits_does_not_put_it_off():
 # -- the walltime
 
 
-def watching(end_s=1000, before_s=120.0, tmp_path=None):
+def watching(tmp_path: Path, end_s: int = 1000, before_s: float | None = 120.0) -> WalltimeWatch:
     return WalltimeWatch(EndTime({"SLURM_JOB_END_TIME": str(end_s)}, tmp_path / "note"), before_s)
 
 
-def test_how_much_is_left_and_whether_there_is_time_to_wait(tmp_path):
+def test_how_much_is_left_and_whether_there_is_time_to_wait(tmp_path: Path) -> None:
     watch = watching(tmp_path=tmp_path)
     assert (watch.end_s, watch.left_s(900.0), watch.left_s(2000.0), watch.due_s(800.0)) == (1000.0, 100.0, 0.0, 80.0)
     assert watch.due_s(900.0) == 0.0
@@ -173,7 +176,7 @@ def test_how_much_is_left_and_whether_there_is_time_to_wait(tmp_path):
     assert (unknown.left_s(0.0), unknown.due_s(0.0), unknown.look(1e9)) == (0.0, math.inf, False)
 
 
-def test_a_signal_explains_an_end_within_five_minutes_of_the_limit(tmp_path):
+def test_a_signal_explains_an_end_within_five_minutes_of_the_limit(tmp_path: Path) -> None:
     watch = watching(before_s=None, tmp_path=tmp_path)
     assert NEAR_S == 300.0
     assert watch.explains(True, 700.0)
@@ -181,10 +184,10 @@ def test_a_signal_explains_an_end_within_five_minutes_of_the_limit(tmp_path):
     assert (watch.due_s(999.0), watch.look(999.0)) == (math.inf, False)
 
 
-def test_an_answer_counts_for_a_minute(tmp_path):
+def test_an_answer_counts_for_a_minute(tmp_path: Path) -> None:
     asked = []
 
-    def ask():
+    def ask() -> float:
         asked.append(1)
         return 1000.0
 
@@ -201,7 +204,7 @@ def test_an_answer_counts_for_a_minute(tmp_path):
 # -- a word on what is to become of the job
 
 
-def left(monkeypatch, tmp_path, **environment):
+def left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **environment: Any) -> Any:
     """Leaves, and returns what was written down for the launcher."""
     note = tmp_path / "leave.json"
     for name in ("PERDURE_JOB_ID", "SLURM_JOB_ID", "PERDURE_FENCE_JOB", "TORCHELASTIC_ERROR_FILE"):
@@ -215,7 +218,9 @@ def left(monkeypatch, tmp_path, **environment):
     return json.loads(note.read_text()) if note.exists() else None
 
 
-def test_who_leaves_writes_it_down_for_the_own_jobs_launcher_alone(monkeypatch, tmp_path, capsys):
+def test_who_leaves_writes_it_down_for_the_own_jobs_launcher_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     own = {"PERDURE_JOB_ID": "7", FENCE_JOB: "7"}
     said = left(monkeypatch, tmp_path, **own)
     assert (said["exit_code"], said["why"]) == (75, "w" * 500)
@@ -224,7 +229,7 @@ def test_who_leaves_writes_it_down_for_the_own_jobs_launcher_alone(monkeypatch, 
     assert left(monkeypatch, tmp_path, **{**own, FENCE_JOB: "8"}) is None
 
 
-def test_what_was_left_counts_for_a_minute(tmp_path):
+def test_what_was_left_counts_for_a_minute(tmp_path: Path) -> None:
     note = tmp_path / "leave.json"
     assert code_left(note, 100.0) == 0
     note.write_text(json.dumps({"schema": SCHEMA, "exit_code": 78, "time_s": 100.0, "why": ""}))
@@ -239,7 +244,7 @@ def test_what_was_left_counts_for_a_minute(tmp_path):
 # -- what the service asks for
 
 
-def test_what_is_not_renewed_is_believed_for_ten_minutes(tmp_path):
+def test_what_is_not_renewed_is_believed_for_ten_minutes(tmp_path: Path) -> None:
     path, asked = tmp_path / "asked.json", Requests(tmp_path / "asked.json")
     requested.write(path, [Request("a", "pause")], 1)
     asked.look(1.0)
@@ -252,7 +257,7 @@ def test_what_is_not_renewed_is_believed_for_ten_minutes(tmp_path):
 # -- the options of the launcher
 
 
-def test_what_options_mean():
+def test_what_options_mean() -> None:
     usual = options_of()
     assert (usual.hang.after_s, usual.hang.is_exact, usual.hang.must_beat) == (1800.0, False, False)
     assert (usual.hang.soft_s, usual.hang.grace_s, usual.warn_s, usual.framework) == (60.0, 60.0, None, Framework.AUTO)
@@ -269,8 +274,8 @@ def test_what_options_mean():
     assert not options_of(start_within=0.0).hang.must_beat
 
 
-def test_a_limit_that_was_set_is_looked_at_often_enough():
-    def of(hang_after):
+def test_a_limit_that_was_set_is_looked_at_often_enough() -> None:
+    def of(hang_after: float | None) -> tuple[float, float, float]:
         found = settled(options_of(hang_after=hang_after), ["python"], {})
         return found.beat_s, found.look_s, found.hang.beat_s
 
@@ -284,7 +289,9 @@ def test_a_limit_that_was_set_is_looked_at_often_enough():
 @pytest.mark.parametrize(
     ("argv", "within_s"), [(["torchrun", "a.py"], GANG_STARTS_WITHIN_S), (["python", "torchrun.py"], None)]
 )
-def test_programs_whose_tasks_wait_for_each_other_have_two_hours_to_start(argv, within_s):
+def test_programs_whose_tasks_wait_for_each_other_have_two_hours_to_start(
+    argv: list[str], within_s: float | None
+) -> None:
     assert settled(options_of(), argv, {}).hang.start_within_s == within_s
     assert settled(options_of(start_within=5.0), argv, {}).hang.start_within_s == 5.0
     assert settled(options_of(hang_after=0.0), argv, {}).hang.start_within_s is None
@@ -294,12 +301,12 @@ def test_programs_whose_tasks_wait_for_each_other_have_two_hours_to_start(argv, 
 @pytest.mark.parametrize(
     ("text", "meant"), [("120", (120.0, None)), ("0", (0.0, None)), ("9:SIGUSR2", (9.0, signal.SIGUSR2))]
 )
-def test_the_time_of_a_warning(text, meant):
+def test_the_time_of_a_warning(text: str, meant: tuple[float, signal.Signals | None]) -> None:
     assert warn_before(text) == meant
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "9:", ":USR1", "9:USR9", "\N{ARABIC-INDIC DIGIT NINE}"])
-def test_what_is_no_time_of_a_warning_is_refused(text):
+def test_what_is_no_time_of_a_warning_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         warn_before(text)
 
@@ -322,7 +329,9 @@ def test_what_is_no_time_of_a_warning_is_refused(text):
         ([], None),
     ],
 )
-def test_options_that_are_spelled_out_are_read_without_the_command_line_s_library(words, read_as):
+def test_options_that_are_spelled_out_are_read_without_the_command_line_s_library(
+    words: list[str], read_as: tuple[list[str], Mapping[str, float | str]] | None
+) -> None:
     assert read_words(words) == read_as
 
 
@@ -344,11 +353,13 @@ def test_options_that_are_spelled_out_are_read_without_the_command_line_s_librar
         (["torchrun", "x.py"], {"SUBMITIT_EXECUTOR": "slurm"}, Framework.SUBMITIT),
     ],
 )
-def test_a_framework_is_known_by_the_command_and_its_environment(argv, environment, framework):
+def test_a_framework_is_known_by_the_command_and_its_environment(
+    argv: list[str], environment: dict[str, str], framework: Framework
+) -> None:
     assert recognised(argv, environment) is framework
 
 
-def test_each_framework_is_told_by_its_signal():
+def test_each_framework_is_told_by_its_signal() -> None:
     told = {each: prestop_signal_of(each, {}) for each in Framework}
     plain = PrestopSignal(signal.SIGTERM)
     assert told == {
@@ -375,7 +386,7 @@ AGENT = Heartbeat(HeartbeatSource.AGENT, "n1", "n1", 1, 0, 0.0, 5.0)
 JOB = Heartbeat(HeartbeatSource.JOB, "n1", "n1", 2, 0, 0.0, 5.0, job_id="12")
 
 
-def log_of(nodes, changed_s=0.0, beats=(AGENT, JOB)):
+def log_of(nodes: Sequence[str], changed_s: float = 0.0, beats: tuple[Heartbeat, ...] = (AGENT, JOB)) -> Watchlog:
     seen = {
         f"{node}{n}": SeenHeartbeat(replace(beat, node=node), changed_s)
         for node in nodes
@@ -385,7 +396,7 @@ def log_of(nodes, changed_s=0.0, beats=(AGENT, JOB)):
 
 
 @pytest.mark.parametrize(("every_s", "most_s"), [(1.0, 10.0), (4.0, 12.0), (40.0, 120.0), (100.0, 120.0)])
-def test_three_beats_may_be_missed_within_bounds(every_s, most_s):
+def test_three_beats_may_be_missed_within_bounds(every_s: float, most_s: float) -> None:
     beat = replace(AGENT, every_s=every_s)
     assert allowed_s(beat, RULES) == most_s
     log = log_of(["n1"], beats=(beat, replace(JOB, every_s=every_s)))
@@ -395,7 +406,9 @@ def test_three_beats_may_be_missed_within_bounds(every_s, most_s):
 
 
 @pytest.mark.parametrize(("watched", "gone", "blind"), [(1, 1, False), (3, 1, False), (3, 2, True), (4, 2, False)])
-def test_an_observer_is_blind_where_more_than_half_fall_silent_and_more_than_one(watched, gone, blind):
+def test_an_observer_is_blind_where_more_than_half_fall_silent_and_more_than_one(
+    watched: int, gone: int, blind: bool
+) -> None:
     names = [f"n{number}" for number in range(watched)]
     lost, live = log_of(names[:gone]), log_of(names[gone:], 100.0)
     both = Watchlog({**lost.seen, **live.seen}, 100.0)
@@ -407,7 +420,7 @@ def test_an_observer_is_blind_where_more_than_half_fall_silent_and_more_than_one
     assert Judgement().nodes == ()
 
 
-def test_an_observer_that_was_away_for_as_long_as_it_may_be_counts_the_time():
+def test_an_observer_that_was_away_for_as_long_as_it_may_be_counts_the_time() -> None:
     log = log_of(["n1"])
     for away_s, changed_s in ((30.0, 0.0), (30.5, 30.5)):
         seen = observe(log, {name: each.heartbeat for name, each in log.seen.items()}, away_s, RULES).seen
@@ -415,13 +428,13 @@ def test_an_observer_that_was_away_for_as_long_as_it_may_be_counts_the_time():
 
 
 @pytest.mark.parametrize("change", [{"host": "n9"}, {"pid": 9}, {"count": 9}])
-def test_a_heartbeat_is_another_by_its_host_its_process_or_its_count(change):
+def test_a_heartbeat_is_another_by_its_host_its_process_or_its_count(change: Mapping[str, Any]) -> None:
     log = log_of(["n1"], beats=(AGENT,))
     for beat, changed_s in ((replace(AGENT, time_s=7.0), 0.0), (replace(AGENT, **change), 5.0)):
         assert observe(log, {"n10": beat}, 5.0, RULES).seen["n10"].changed_s == changed_s
 
 
-def test_a_pulse_beats_a_little_early_and_says_its_end(tmp_path):
+def test_a_pulse_beats_a_little_early_and_says_its_end(tmp_path: Path) -> None:
     path = tmp_path / "beat.json"
     pulse = Pulse(path, replace(AGENT, every_s=10.0))
     written = []

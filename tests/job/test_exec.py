@@ -4,6 +4,7 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,24 +21,24 @@ from tests.job.launching import LAUNCH, finish, is_alive, on_linux, python, star
     [("pass", 0), ("raise SystemExit(5)", 5), ("import os; os.kill(os.getpid(), 9)", 137)],
     ids=["well", "code", "signal"],
 )
-def test_the_exit_code_is_the_programs_own(tmp_path, code, expected):
+def test_the_exit_code_is_the_programs_own(tmp_path: Path, code: str, expected: int) -> None:
     assert finish(start(tmp_path, python(code)))[0] == expected
 
 
-def test_a_program_that_is_not_there(tmp_path):
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     code, _, err = finish(start(tmp_path, ["no-such-program"]))
     assert code == 127
     assert "no-such-program: cannot be run" in err
 
 
-def test_the_program_knows_its_token_and_its_input(tmp_path):
+def test_the_program_knows_its_token_and_its_input(tmp_path: Path) -> None:
     code = "import os, sys; print(os.environ['PERDURE_FENCE_TOKEN'], os.environ['PERDURE_FENCE_DIR'], sys.stdin.read())"
     process = start(tmp_path, python(code))
     out, _ = process.communicate("words", timeout=60)
     assert out == f"1 {tmp_path} words\n"
 
 
-def test_signals_reach_the_programs_group(tmp_path):
+def test_signals_reach_the_programs_group(tmp_path: Path) -> None:
     code = (
         "import signal, sys\n"
         "signal.signal(signal.SIGUSR1, lambda *_: (print('usr1', flush=True), sys.exit(4)))\n"
@@ -50,14 +51,14 @@ def test_signals_reach_the_programs_group(tmp_path):
     assert finish(process)[:2] == (4, "usr1\n")
 
 
-def test_termination_is_the_programs_to_handle(tmp_path):
+def test_termination_is_the_programs_to_handle(tmp_path: Path) -> None:
     process = start(tmp_path, python("import time; print('ready', flush=True); time.sleep(3600)"))
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
     assert finish(process)[0] == 143
 
 
-def test_a_stale_incarnation_does_not_begin(tmp_path):
+def test_a_stale_incarnation_does_not_begin(tmp_path: Path) -> None:
     claim(tmp_path, "7", 2)
     code, out, err = finish(start(tmp_path, python("print('ran')"), incarnation=1))
     assert (code, out) == (FENCED, "")
@@ -65,7 +66,7 @@ def test_a_stale_incarnation_does_not_begin(tmp_path):
 
 
 @on_linux
-def test_a_newer_claim_ends_the_program_and_its_children(tmp_path):
+def test_a_newer_claim_ends_the_program_and_its_children(tmp_path: Path) -> None:
     code = (
         "import os, subprocess, time\n"
         "child = subprocess.Popen(['sleep', '3600'])\n"
@@ -76,14 +77,14 @@ def test_a_newer_claim_ends_the_program_and_its_children(tmp_path):
     pids = [int(pid) for pid in process.stdout.readline().split()]
     assert all(map(is_alive, pids))
     claim(tmp_path, "7", 2)
-    code, _, err = finish(process)
-    assert code == FENCED
+    ended, _, err = finish(process)
+    assert ended == FENCED
     assert "token 1 is fenced by token 2" in err
     wait_until(lambda: not any(map(is_alive, pids)))
 
 
 @on_linux
-def test_the_program_dies_with_its_launcher(tmp_path):
+def test_the_program_dies_with_its_launcher(tmp_path: Path) -> None:
     process = start(tmp_path, python("import os, time; print(os.getpid(), flush=True); time.sleep(3600)"))
     pid = int(process.stdout.readline())
     process.kill()
@@ -91,7 +92,7 @@ def test_the_program_dies_with_its_launcher(tmp_path):
     finish(process)
 
 
-def test_a_stop_and_a_continue_without_a_rival_change_nothing(tmp_path):
+def test_a_stop_and_a_continue_without_a_rival_change_nothing(tmp_path: Path) -> None:
     process = start(tmp_path, python("import sys; print('ready', flush=True); sys.stdin.read(); print('done')"))
     assert process.stdout.readline() == "ready\n"
     for signum in (signal.SIGSTOP, signal.SIGCONT):
@@ -114,7 +115,7 @@ for step in range(1_000_000):
 
 @on_linux
 @pytest.mark.parametrize("with_launcher", [True, False], ids=["whole-node", "program-alone"])
-def test_no_two_incarnations_publish_into_one_checkpoint(tmp_path, with_launcher):
+def test_no_two_incarnations_publish_into_one_checkpoint(tmp_path: Path, with_launcher: bool) -> None:
     """Frozen at any instant and thawed while its successor writes, the older one publishes nothing more.
 
     Also where its launcher never wakes: then only the fence in `checkpointed` stands between the two.
@@ -122,7 +123,7 @@ def test_no_two_incarnations_publish_into_one_checkpoint(tmp_path, with_launcher
     ckpt = tmp_path / "ckpt"
     ckpt.mkdir()
 
-    def published(incarnation):
+    def published(incarnation: int) -> set[Any]:
         return {path.name for path in ckpt.glob(f"{incarnation}-*")}
 
     old = start(tmp_path / "fence", python(WRITER, ckpt))
@@ -153,7 +154,7 @@ def test_no_two_incarnations_publish_into_one_checkpoint(tmp_path, with_launcher
                 os.kill(pid, signal.SIGKILL)
 
 
-def session(leader):
+def session(leader: int) -> list[int]:
     """All processes of a session, but for the witness of its signals: it lives as long as the launcher."""
     found = []
     for entry in os.listdir("/proc"):
@@ -164,7 +165,7 @@ def session(leader):
     return found
 
 
-def test_identity_of_a_slurm_task(tmp_path):
+def test_identity_of_a_slurm_task(tmp_path: Path) -> None:
     slurm = {"SLURM_JOB_ID": "12", "SLURM_RESTART_COUNT": "2"}
     srun = {"SLURM_SRUN_COMM_HOST": "10.0.0.1", "SLURM_SRUN_COMM_PORT": "40000", "SLURM_STEP_ID": "0"}
     one, same = identify(slurm | srun, tmp_path), identify(slurm | srun, tmp_path)
@@ -176,7 +177,7 @@ def test_identity_of_a_slurm_task(tmp_path):
     assert identify(slurm | {"SLURM_JOB_START_TIME": "1790000000"}, tmp_path).incarnation == 1790000000
 
 
-def test_what_another_jobs_launcher_left_in_the_environment_is_passed_over(tmp_path):
+def test_what_another_jobs_launcher_left_in_the_environment_is_passed_over(tmp_path: Path) -> None:
     left = {"PERDURE_FENCE_DIR": "/elsewhere", "PERDURE_FENCE_TOKEN": "9", "PERDURE_FENCE_JOB": "11"}
     assert identify({"SLURM_JOB_ID": "12"} | left, tmp_path).directory == tmp_path / ".perdure" / "12"
     inner = identify({"SLURM_JOB_ID": "11"} | left, tmp_path)
@@ -187,12 +188,12 @@ def test_what_another_jobs_launcher_left_in_the_environment_is_passed_over(tmp_p
     "given",
     [{}, {"SLURM_JOB_ID": "1", "SLURM_RESTART_COUNT": "many"}, {"PERDURE_JOB_ID": "1", "PERDURE_INCARNATION": "²"}],
 )
-def test_an_environment_that_tells_nothing_is_named(tmp_path, given):
+def test_an_environment_that_tells_nothing_is_named(tmp_path: Path, given: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         identify(given, tmp_path)
 
 
-def test_a_launcher_within_a_launcher_uses_its_claim(tmp_path):
+def test_a_launcher_within_a_launcher_uses_its_claim(tmp_path: Path) -> None:
     """Steps of one job side by side do not fence each other."""
     inner = python(LAUNCH, *python("import os; print(os.environ['PERDURE_FENCE_TOKEN'])"))
     assert finish(start(tmp_path, inner))[:2] == (0, "1\n")

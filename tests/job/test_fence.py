@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -17,7 +19,7 @@ from perdure.job import fence
 from perdure.job.fence import Claim, claim, current_claim
 
 
-def test_the_newer_claim_fences_the_older(tmp_path):
+def test_the_newer_claim_fences_the_older(tmp_path: Path) -> None:
     first, second = claim(tmp_path, "7", 1), claim(tmp_path, "7", 2)
     assert second.token > first.token
     second.check()
@@ -25,18 +27,18 @@ def test_the_newer_claim_fences_the_older(tmp_path):
         first.check()
 
 
-def test_an_older_incarnation_cannot_claim_after_a_newer_one(tmp_path):
+def test_an_older_incarnation_cannot_claim_after_a_newer_one(tmp_path: Path) -> None:
     newer = claim(tmp_path, "7", 2)
     with pytest.raises(Fenced, match="incarnation 2 has claimed it, this is 1"):
         claim(tmp_path, "7", 1)
     newer.check()
 
 
-def test_ranks_of_one_start_share_a_claim(tmp_path):
+def test_ranks_of_one_start_share_a_claim(tmp_path: Path) -> None:
     assert claim(tmp_path, "7", 1, "srun:1") == claim(tmp_path, "7", 1, "srun:1")
 
 
-def test_a_second_start_under_the_same_count_is_newer(tmp_path):
+def test_a_second_start_under_the_same_count_is_newer(tmp_path: Path) -> None:
     """As Slurm has been seen to do after a crash of its controller."""
     first, second = claim(tmp_path, "7", 0, "srun:1"), claim(tmp_path, "7", 0, "srun:2")
     with pytest.raises(Fenced):
@@ -44,7 +46,7 @@ def test_a_second_start_under_the_same_count_is_newer(tmp_path):
     second.check()
 
 
-def test_starts_of_one_incarnation_are_told_apart_by_their_instants(tmp_path):
+def test_starts_of_one_incarnation_are_told_apart_by_their_instants(tmp_path: Path) -> None:
     first, second = claim(tmp_path, "7", 0, "s", start_s=100), claim(tmp_path, "7", 0, "s", start_s=160)
     second.check()
     with pytest.raises(Fenced, match="token"):
@@ -52,13 +54,13 @@ def test_starts_of_one_incarnation_are_told_apart_by_their_instants(tmp_path):
     assert claim(tmp_path, "7", 0, "another task's", start_s=160) == second
 
 
-def test_where_the_instant_is_known_of_one_task_alone_the_start_tells(tmp_path):
+def test_where_the_instant_is_known_of_one_task_alone_the_start_tells(tmp_path: Path) -> None:
     first = claim(tmp_path, "7", 0, "s", start_s=100)
     assert claim(tmp_path, "7", 0, "s") == first
     assert claim(tmp_path, "7", 0, "another").token == first.token + 1
 
 
-def test_jobs_of_one_number_on_two_clusters_are_two(tmp_path):
+def test_jobs_of_one_number_on_two_clusters_are_two(tmp_path: Path) -> None:
     claim(tmp_path, "7", 2, cluster="a")
     claim(tmp_path, "7", 1, cluster="b").check()
     claim(tmp_path / "named", "7", 2, cluster="a")
@@ -66,13 +68,13 @@ def test_jobs_of_one_number_on_two_clusters_are_two(tmp_path):
         claim(tmp_path / "named", "7", 1)  # where no cluster is named it is the same job
 
 
-def test_a_task_that_joins_a_claim_takes_nothing_away_from_the_others(tmp_path):
+def test_a_task_that_joins_a_claim_takes_nothing_away_from_the_others(tmp_path: Path) -> None:
     with claim(tmp_path / "fence", "7", 1, "srun:1").stage(tmp_path) as stage:
         claim(tmp_path / "fence", "7", 1, "srun:1")
         assert stage.exists()
 
 
-def test_a_stage_is_noted_before_it_is_made(tmp_path, monkeypatch):
+def test_a_stage_is_noted_before_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who claims in between would not find it."""
     noted = []
     monkeypatch.setattr("pathlib.Path.mkdir", _seen_by(noted, tmp_path / "fence" / "stages"))
@@ -81,17 +83,19 @@ def test_a_stage_is_noted_before_it_is_made(tmp_path, monkeypatch):
     assert noted == [1]
 
 
-def test_the_note_of_a_stage_is_on_the_disk_before_the_stage_is(tmp_path, monkeypatch):
+def test_the_note_of_a_stage_is_on_the_disk_before_the_stage_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a power cut between the two, who claims next finds what it has to take away."""
     done: list[object] = []
     stages = tmp_path / "fence" / "stages"
     sync, mkdir = os.fsync, Path.mkdir
 
-    def synced(descriptor):
+    def synced(descriptor: int) -> None:
         done.append((os.fstat(descriptor).st_ino, len(list(stages.iterdir()))))
         sync(descriptor)
 
-    def made(self, *given, **named):
+    def made(self: Path, *given: Any, **named: Any) -> None:
         done.append(self.name)
         mkdir(self, *given, **named)
 
@@ -103,13 +107,13 @@ def test_the_note_of_a_stage_is_on_the_disk_before_the_stage_is(tmp_path, monkey
     assert (stages.stat().st_ino, 1) in done[: done.index(stage.name)]
 
 
-def test_a_claim_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
+def test_a_claim_is_on_the_disk_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    def noted(name):
+    def noted(name: str) -> None:
         real = getattr(os, name)
 
-        def call(*given):
+        def call(*given: Path) -> Any:
             calls.append(name)
             return real(*given)
 
@@ -121,10 +125,10 @@ def test_a_claim_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
     assert calls[-3:] == ["fsync", "link", "fsync"]  # before, the directories that it made
 
 
-def _seen_by(noted, stages, mkdir=Path.mkdir):
+def _seen_by(noted: list[Any], stages: Path, mkdir: Callable[..., None] = Path.mkdir) -> Callable[..., None]:
     """`Path.mkdir`, which counts the notes that there are when a stage is made."""
 
-    def make(self, *given, **named):
+    def make(self: Path, *given: Any, **named: Any) -> None:
         if self.name.startswith(".perdure-"):
             noted.append(len(list(stages.iterdir())))
         mkdir(self, *given, **named)
@@ -132,20 +136,22 @@ def _seen_by(noted, stages, mkdir=Path.mkdir):
     return make
 
 
-def test_a_successor_job_may_take_the_directory_over(tmp_path):
+def test_a_successor_job_may_take_the_directory_over(tmp_path: Path) -> None:
     first, second = claim(tmp_path, "900", 3), claim(tmp_path, "901", 1)
     second.check()
     with pytest.raises(Fenced):
         first.check()
 
 
-def test_a_claim_whose_directory_is_gone_is_fenced(tmp_path):
+def test_a_claim_whose_directory_is_gone_is_fenced(tmp_path: Path) -> None:
     with pytest.raises(Fenced, match="its claim is gone"):
         Claim(tmp_path / "nothing", 1).check()
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=30))
-def test_the_holder_is_always_the_largest_incarnation_that_came(tmp_path_factory, incarnations):
+def test_the_holder_is_always_the_largest_incarnation_that_came(
+    tmp_path_factory: pytest.TempPathFactory, incarnations: list[Any]
+) -> None:
     directory, largest, claims = tmp_path_factory.mktemp("fence"), 0, {}
     for incarnation in incarnations:
         if incarnation < largest:
@@ -174,8 +180,8 @@ claimants = st.tuples(
 @given(st.lists(claimants, min_size=2, max_size=6))
 @example([("7", 1, "", "", 0), ("8", 1, "", "", 0)])
 def test_in_one_directory_a_claim_is_joined_by_its_own_start_alone_and_yields_to_all_but_older_ones(
-    tmp_path_factory, came
-):
+    tmp_path_factory: pytest.TempPathFactory, came: list[Any]
+) -> None:
     """Jobs and clusters that share a fence take it from each other; only within a job is there an older one."""
     place = tmp_path_factory.mktemp("fence")
     held: Claim | None = None
@@ -206,7 +212,9 @@ def test_in_one_directory_a_claim_is_joined_by_its_own_start_alone_and_yields_to
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from(("one", "two")), st.booleans()), min_size=2, max_size=8))
 @example([("one", False), ("two", False), ("one", True)])
-def test_jobs_that_publish_into_one_directory_take_away_their_own_older_drafts_alone(tmp_path_factory, steps):
+def test_jobs_that_publish_into_one_directory_take_away_their_own_older_drafts_alone(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Any]
+) -> None:
     place = tmp_path_factory.mktemp("jobs")
     starts = {"one": 0, "two": 0}
     drafts: dict[str, list[Path]] = {"one": [], "two": []}
@@ -221,7 +229,7 @@ def test_jobs_that_publish_into_one_directory_take_away_their_own_older_drafts_a
             assert all(draft.is_dir() for of_job in drafts.values() for draft in of_job)
 
 
-def test_claimants_at_once_get_one_token_each(tmp_path):
+def test_claimants_at_once_get_one_token_each(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         claims = list(pool.map(lambda start: claim(tmp_path, "7", 1, f"start-{start}"), range(40)))
     tokens = sorted(made.token for made in claims)
@@ -232,7 +240,7 @@ def test_claimants_at_once_get_one_token_each(tmp_path):
                 made.check()
 
 
-def test_old_claims_are_let_go(tmp_path):
+def test_old_claims_are_let_go(tmp_path: Path) -> None:
     for start in range(40):
         claim(tmp_path, "7", 1, str(start))
     assert len(os.listdir(tmp_path / "claims")) == fence.KEPT_CLAIMS
@@ -273,27 +281,27 @@ for point in range(1, 500):
 """
 
 
-def test_killed_at_any_point_a_claim_is_whole_or_not_there(tmp_path):
+def test_killed_at_any_point_a_claim_is_whole_or_not_there(tmp_path: Path) -> None:
     """A claimant is killed before each of its file operations in turn; the next one always succeeds, and revokes."""
     done = subprocess.run([sys.executable, "-c", _CRASHES, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 8  # so many points there were
 
 
-def test_a_damaged_claim_is_named(tmp_path):
+def test_a_damaged_claim_is_named(tmp_path: Path) -> None:
     claim(tmp_path, "7", 1)
     (tmp_path / "claims" / "1").write_text("{")
     with pytest.raises(StateError, match="damaged"):
         claim(tmp_path, "7", 2)
 
 
-def test_a_place_that_is_no_directory_is_named(tmp_path):
+def test_a_place_that_is_no_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="cannot be used"):
         claim(tmp_path / "file", "7", 1)
 
 
-def test_the_claim_of_this_process_stands_in_its_environment(tmp_path):
+def test_the_claim_of_this_process_stands_in_its_environment(tmp_path: Path) -> None:
     assert current_claim({}) is None
     environment = {"PERDURE_FENCE_DIR": str(tmp_path), "PERDURE_FENCE_TOKEN": "3"}
     assert current_claim(environment) == Claim(tmp_path, 3)
@@ -301,7 +309,7 @@ def test_the_claim_of_this_process_stands_in_its_environment(tmp_path):
         current_claim({**environment, "PERDURE_FENCE_TOKEN": "three"})
 
 
-def test_a_frozen_claimant_holds_nobody_up(tmp_path):
+def test_a_frozen_claimant_holds_nobody_up(tmp_path: Path) -> None:
     """A process stopped in the middle of a publish cannot keep the next incarnation from claiming."""
     code = (
         "import sys; from perdure.job import claim\n"
@@ -322,7 +330,7 @@ def test_a_frozen_claimant_holds_nobody_up(tmp_path):
 
 
 @pytest.fixture
-def treasure(tmp_path):
+def treasure(tmp_path: Path) -> Path:
     """A directory of this user's that no fence has made."""
     path = tmp_path / "data" / "treasure"
     path.mkdir(parents=True)
@@ -331,7 +339,7 @@ def treasure(tmp_path):
 
 
 @pytest.mark.parametrize("note", ["0-evil", "0-treasure"])
-def test_a_note_moves_nothing_but_a_stage(tmp_path, treasure, note):
+def test_a_note_moves_nothing_but_a_stage(tmp_path: Path, treasure: Path, note: str) -> None:
     """Whoever may write into the fence may leave a note; it names no way to other directories."""
     (tmp_path / "stages").mkdir()
     (tmp_path / "stages" / note).write_bytes(os.fsencode(treasure))
@@ -339,7 +347,7 @@ def test_a_note_moves_nothing_but_a_stage(tmp_path, treasure, note):
     assert (treasure / "weights").read_text() == "years of work"
 
 
-def test_a_note_that_is_a_link_and_a_stage_that_is_one_are_left_alone(tmp_path, treasure):
+def test_a_note_that_is_a_link_and_a_stage_that_is_one_are_left_alone(tmp_path: Path, treasure: Path) -> None:
     (tmp_path / "stages").mkdir()
     (tmp_path / "note").write_bytes(os.fsencode(treasure.parent / ".perdure-0-a"))
     (tmp_path / "stages" / "0-a").symlink_to(tmp_path / "note")
@@ -354,7 +362,7 @@ def test_a_note_that_is_a_link_and_a_stage_that_is_one_are_left_alone(tmp_path, 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of others")
 @pytest.mark.parametrize("whose", ["note", "stage"])
-def test_what_is_another_users_is_left_alone(tmp_path, whose):
+def test_what_is_another_users_is_left_alone(tmp_path: Path, whose: str) -> None:
     (tmp_path / "stages").mkdir()
     stage, note = tmp_path / ".perdure-0-a", tmp_path / "stages" / "0-a"
     stage.mkdir()
@@ -365,13 +373,13 @@ def test_what_is_another_users_is_left_alone(tmp_path, whose):
 
 
 @pytest.mark.timeout(30)
-def test_a_note_that_is_a_fifo_holds_nobody_up(tmp_path):
+def test_a_note_that_is_a_fifo_holds_nobody_up(tmp_path: Path) -> None:
     (tmp_path / "stages").mkdir()
     os.mkfifo(tmp_path / "stages" / "0-a")
     claim(tmp_path, "7", 1).check()
 
 
-def test_whatever_else_lies_among_the_notes_every_older_stage_is_taken_away(tmp_path):
+def test_whatever_else_lies_among_the_notes_every_older_stage_is_taken_away(tmp_path: Path) -> None:
     """Directories are listed in any order."""
     claim(tmp_path, "7", 1)
     for number in range(20):
@@ -385,7 +393,7 @@ def test_whatever_else_lies_among_the_notes_every_older_stage_is_taken_away(tmp_
     assert not list((tmp_path / "stages").glob("1-*"))
 
 
-def test_a_stage_of_an_older_claim_is_taken_away_with_its_note(tmp_path):
+def test_a_stage_of_an_older_claim_is_taken_away_with_its_note(tmp_path: Path) -> None:
     with pytest.raises(Fenced), claim(tmp_path, "7", 1).stage(tmp_path) as stage:  # noqa: PT012 - the order is the point
         (stage / "draft").write_text("old")
         newer = claim(tmp_path, "7", 2)

@@ -5,8 +5,10 @@ import pickle
 import stat
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,24 +39,24 @@ SOON_S = 0.5
 
 
 @pytest.fixture
-def recorder(tmp_path):
+def recorder(tmp_path: Path) -> Iterator[FlightRecorder]:
     (tmp_path / "attempts" / "1").mkdir(parents=True)
     made = FlightRecorder(tmp_path / "attempts" / "1" / "gang-0", IN_STEP, "7")
     yield made
     made.end()
 
 
-def dump_of(rank):
+def dump_of(rank: int) -> bytes:
     config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}}
     return pickle.dumps({"version": "2.9", "pg_config": config, "entries": WAITING[rank]}, protocol=2)
 
 
 @contextmanager
-def ranks(variables, answers):
+def ranks(variables: dict[str, str], answers: Mapping[int, bytes | None]) -> Iterator[None]:
     """A thread for each rank that reads its FIFO and then writes what it is given; None: it never writes."""
     over, begun = threading.Event(), []
 
-    def play(pipe, rank, data):
+    def play(pipe: Any, rank: int, data: Any) -> None:
         while not over.wait(0.02):
             with suppress(BlockingIOError):
                 if os.read(pipe, 128) and data is not None:
@@ -75,7 +77,7 @@ def ranks(variables, answers):
             thread.join()
 
 
-def test_ranks_that_are_asked_dump_and_what_they_say_is_read(recorder):
+def test_ranks_that_are_asked_dump_and_what_they_say_is_read(recorder: FlightRecorder) -> None:
     variables = recorder.variables()
     with ranks(variables, {rank: dump_of(rank) for rank in (0, 2)}):
         for _ in range(2):  # and once more, where the first alarm was called off
@@ -85,7 +87,7 @@ def test_ranks_that_are_asked_dump_and_what_they_say_is_read(recorder):
     assert not list(Path("/tmp").glob(f"{Path(variables[STEM]).name}*"))
 
 
-def test_where_nobody_listens_nothing_is_waited_for(recorder):
+def test_where_nobody_listens_nothing_is_waited_for(recorder: FlightRecorder) -> None:
     variables = recorder.variables()
     os.mkfifo(f"{variables[STEM]}0.pipe")
     Path(f"{variables[STEM]}1.pipe").write_text("not a FIFO")
@@ -95,14 +97,14 @@ def test_where_nobody_listens_nothing_is_waited_for(recorder):
     assert time.monotonic() - begin_s < SOON_S
 
 
-def test_a_dump_that_never_comes_is_waited_for_a_while_and_the_others_are_read(recorder):
+def test_a_dump_that_never_comes_is_waited_for_a_while_and_the_others_are_read(recorder: FlightRecorder) -> None:
     begin_s = time.monotonic()
     with ranks(recorder.variables(), {0: dump_of(0), 1: None, 2: dump_of(2)[:-20]}):
         assert [dump.rank for dump in recorder.collect(8.0)] == [0]
     assert DUMP_MOST_S <= time.monotonic() - begin_s < LOOK_MOST_S
 
 
-def test_what_is_left_of_an_earlier_hang_is_not_read(recorder):
+def test_what_is_left_of_an_earlier_hang_is_not_read(recorder: FlightRecorder) -> None:
     variables = recorder.variables()
     Path(f"{variables[PREFIX]}0").write_bytes(dump_of(0))
     with ranks(variables, {0: None}):
@@ -110,11 +112,13 @@ def test_what_is_left_of_an_earlier_hang_is_not_read(recorder):
 
 
 class Harmful:
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Callable[..., None], tuple[str]]:
         return os.mkdir, (os.environ["PERDURE_TEST_HARM"],)
 
 
-def test_hostile_dumps_are_refused_in_time_and_cost_nobody_his_own(recorder, tmp_path, monkeypatch):
+def test_hostile_dumps_are_refused_in_time_and_cost_nobody_his_own(
+    recorder: FlightRecorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PERDURE_TEST_HARM", str(tmp_path / "harm"))
     large = b"\x80\x02" + bytes(MAX_KEPT_BYTES) + b"."
     harmful = {0: pickle.dumps({"entries": [Harmful()]}), 1: huge_memo(), 2: dump_of(2), 3: large}
@@ -139,11 +143,13 @@ def test_hostile_dumps_are_refused_in_time_and_cost_nobody_his_own(recorder, tmp
         ({FENCE_JOB: "6", PREFIX: "/data/dump_", STEM: "/data/pipe_"}, set()),
     ],
 )  # fmt: skip
-def test_what_the_user_has_set_stays_and_what_another_job_has_left_does_not(tmp_path, environment, sets):
+def test_what_the_user_has_set_stays_and_what_another_job_has_left_does_not(
+    tmp_path: Path, environment: dict[str, str], sets: set[str]
+) -> None:
     assert set(FlightRecorder(tmp_path / "gang-0", environment, "7").variables()) == sets
 
 
-def test_dumps_go_where_the_user_has_said(tmp_path):
+def test_dumps_go_where_the_user_has_said(tmp_path: Path) -> None:
     mine = {PREFIX: f"{tmp_path}/mine_", STEM: f"{tmp_path}/pipe_"}
     recorder = FlightRecorder(tmp_path / "gang-0", {**IN_STEP, **mine}, "7")
     with ranks(mine, {1: dump_of(1)}):
@@ -152,7 +158,7 @@ def test_dumps_go_where_the_user_has_said(tmp_path):
     assert (tmp_path / "pipe_1.pipe").exists()
 
 
-def test_the_dumps_of_the_last_hangs_alone_are_kept(tmp_path):
+def test_the_dumps_of_the_last_hangs_alone_are_kept(tmp_path: Path) -> None:
     for attempt in range(1, 12):
         where = tmp_path / "attempts" / str(attempt) / "gang-0" / "flight-recorder"
         where.mkdir(parents=True)
@@ -164,8 +170,8 @@ def test_the_dumps_of_the_last_hangs_alone_are_kept(tmp_path):
     assert len(kept) == KEPT_HANGS
 
 
-def test_launchers_tell_each_other_what_the_recorders_say(recorder, tmp_path):
-    def gang(rank):
+def test_launchers_tell_each_other_what_the_recorders_say(recorder: FlightRecorder, tmp_path: Path) -> None:
+    def gang(rank: int) -> Gang:
         task = Task(f"n{rank}", f"n{rank}", 100 + rank, rank=rank)
         return Gang(JobFiles.of(tmp_path, 1, task), task, {**IN_STEP, "SLURM_STEP_NUM_TASKS": "2"})
 
@@ -216,7 +222,9 @@ threading.Thread(target=train, daemon=True).start()
 MISLEADS = "time.sleep(600) if rank == 0 else signal.pause()"
 
 
-def test_the_recorder_of_a_real_program_names_the_rank_where_its_processes_mislead(tmp_path, monkeypatch):
+def test_the_recorder_of_a_real_program_names_the_rank_where_its_processes_mislead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch")
     monkeypatch.setenv("STORE", str(tmp_path / "store"))
     monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "100")
@@ -232,7 +240,7 @@ def test_the_recorder_of_a_real_program_names_the_rank_where_its_processes_misle
     assert (verdict.category, verdict.rank, verdict.node) == ("hang", "1", "n1")
 
 
-def test_a_program_that_makes_no_fifo_is_judged_as_before_and_without_delay(tmp_path):
+def test_a_program_that_makes_no_fifo_is_judged_as_before_and_without_delay(tmp_path: Path) -> None:
     lock = "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()"
     codes, log = step(tmp_path, [WAITS, f"if rank == 1: {lock}\n{WAITS}"])
     assert (codes, log.count(HANG_SAID)) == ([75, 75], 1), log

@@ -28,11 +28,11 @@ from perdure.job.options import warn_before
         ("python train.py --trainer lightning", {}, Framework.PLAIN),
     ],
 )
-def test_it_is_recognised(command, variables, framework):
+def test_it_is_recognised(command: str, variables: dict[str, str], framework: Framework) -> None:
     assert recognised(command.split(), variables) is framework
 
 
-def test_each_is_told_in_its_own_way():
+def test_each_is_told_in_its_own_way() -> None:
     assert prestop_signal_of(Framework.TORCHRUN, {}) == PrestopSignal(signal.SIGTERM, workers=True)
     assert prestop_signal_of(Framework.LIGHTNING, {}) == PrestopSignal(signal.SIGUSR1)
     assert prestop_signal_of(Framework.SUBMITIT, {}) == PrestopSignal(signal.SIGUSR2)
@@ -40,12 +40,12 @@ def test_each_is_told_in_its_own_way():
     assert prestop_signal_of(Framework.PLAIN, {}) == PrestopSignal(signal.SIGTERM)
 
 
-def test_the_option_for_it():
+def test_the_option_for_it() -> None:
     assert warn_before("120") == (120.0, None)
     assert warn_before("90:SIGUSR1") == warn_before("90:usr1") == (90.0, signal.SIGUSR1)
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "120:", "120:USR9", "1e3", "²", ":USR1"])
-def test_what_is_no_such_option_is_refused(text):
+def test_what_is_no_such_option_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--signal-before"):
         warn_before(text)

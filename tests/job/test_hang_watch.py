@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +37,7 @@ SETTINGS = (
 )
 
 
-def settings(after=1.5, grace=30.0, more=""):
+def settings(after: float = 1.5, grace: float = 30.0, more: str = "") -> str:
     return SETTINGS.format(after=after, grace=grace, more=more)
 
 
@@ -50,22 +52,22 @@ HANGS = "\ntime.sleep(3600)"
 DEAF = "\nimport signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 
 
-def watch(directory, **rule):
+def watch(directory: Path, **rule: Any) -> HangWatch:
     return HangWatch(HangRule(**rule), BeatReader(directory), OutputFiles(()), 0.0)
 
 
-def test_a_step_may_be_as_much_newer_than_its_beat_as_beats_are_apart(tmp_path):
+def test_a_step_may_be_as_much_newer_than_its_beat_as_beats_are_apart(tmp_path: Path) -> None:
     watched = watch(tmp_path, after_s=10.0, is_exact=True, beat_s=2.0)
     Beater(tmp_path / "rank-0.json").beat(1, 0.0)
     assert [watched.look(now) for now in (1.0, 12.9, 13.1)] == [None, None, Tier.ALARM]
 
 
-def test_a_program_of_which_nothing_is_seen_is_judged_only_where_it_must_beat(tmp_path):
+def test_a_program_of_which_nothing_is_seen_is_judged_only_where_it_must_beat(tmp_path: Path) -> None:
     assert watch(tmp_path, start_within_s=5.0).look(100.0) is None
     assert watch(tmp_path, start_within_s=5.0, must_beat=True).look(100.0) is Tier.ALARM
 
 
-def test_a_program_that_stops_beating_is_ended_and_asks_for_a_retry(tmp_path):
+def test_a_program_that_stops_beating_is_ended_and_asks_for_a_retry(tmp_path: Path) -> None:
     process = start(tmp_path, python(BEATS + HANGS, 20, 0.04), settings=settings())
     code, _, err = finish(process)
     report = exit_report_in(tmp_path)
@@ -76,13 +78,13 @@ def test_a_program_that_stops_beating_is_ended_and_asks_for_a_retry(tmp_path):
     assert json.loads(task.hang.read_bytes())["step"] == 19
 
 
-def test_one_that_does_not_end_when_told_is_killed(tmp_path):
+def test_one_that_does_not_end_when_told_is_killed(tmp_path: Path) -> None:
     code, _, err = finish(start(tmp_path, python(DEAF + BEATS + HANGS, 20, 0.04), settings=settings(grace=0.1)))
     assert (code, exit_report_in(tmp_path).signal) == (75, signal.SIGKILL)
     assert "it is killed" in err
 
 
-def test_one_that_has_beaten_is_judged_by_that_whatever_it_goes_on_to_print(tmp_path):
+def test_one_that_has_beaten_is_judged_by_that_whatever_it_goes_on_to_print(tmp_path: Path) -> None:
     goes_on = "\nwhile True:\n    print('step 21', flush=True)\n    time.sleep(0.1)"
     with (tmp_path / "out").open("wb") as out:
         argv = python(BEATS + goes_on, 20, 0.04)
@@ -98,7 +100,7 @@ for line in range(int(sys.argv[1])):
 """
 
 
-def test_one_that_never_beats_is_judged_by_its_log(tmp_path):
+def test_one_that_never_beats_is_judged_by_its_log(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as log:
         process = start(
             tmp_path / "fence", python(WRITES + HANGS, 15, 0.05), settings=settings(), stdout=log, stderr=log
@@ -111,7 +113,7 @@ SAYS_ONE_THING = "import time; print('starts', flush=True)" + HANGS
 STARTS_WITHIN = "ExecOptions(hang=HangRule(start_within_s=0.3, must_beat={}, soft_s=0.1), look_s=0.02, poll_s=0.02)"
 
 
-def test_one_that_hangs_at_its_start_is_ended(tmp_path):
+def test_one_that_hangs_at_its_start_is_ended(tmp_path: Path) -> None:
     """As a rendezvous does that misses a peer: long before any pace is known."""
     with (tmp_path / "log").open("w") as log:
         argv, settings = python(SAYS_ONE_THING), STARTS_WITHIN.format(False)
@@ -120,13 +122,15 @@ def test_one_that_hangs_at_its_start_is_ended(tmp_path):
 
 
 @pytest.mark.parametrize(("must_beat", "run_s", "code"), [(True, 3600, 75), (False, 1, 0)])
-def test_at_its_start_one_whose_output_goes_into_a_pipe_must_beat_where_that_is_asked(tmp_path, must_beat, run_s, code):
+def test_at_its_start_one_whose_output_goes_into_a_pipe_must_beat_where_that_is_asked(
+    tmp_path: Path, must_beat: bool, run_s: int, code: int
+) -> None:
     argv = python(f"import time; print('starts', flush=True); time.sleep({run_s})")
     assert finish(start(tmp_path, argv, settings=STARTS_WITHIN.format(must_beat)))[0] == code
 
 
-def test_a_gang_has_two_hours_for_its_start_unless_one_says_otherwise():
-    def within_s(*argv, **rule):
+def test_a_gang_has_two_hours_for_its_start_unless_one_says_otherwise() -> None:
+    def within_s(*argv: str, **rule: Any) -> float | None:
         return settled(ExecOptions(hang=HangRule(**rule)), argv, {}).hang.start_within_s
 
     assert within_s("torchrun", "train.py") == 7200.0
@@ -135,14 +139,14 @@ def test_a_gang_has_two_hours_for_its_start_unless_one_says_otherwise():
     assert within_s("torchrun", "train.py", after_s=0.0) is None
 
 
-def test_where_its_output_goes_into_a_pipe_nobody_judges(tmp_path):
+def test_where_its_output_goes_into_a_pipe_nobody_judges(tmp_path: Path) -> None:
     code, out, _ = finish(start(tmp_path, python(WRITES + "\ntime.sleep(0.8)", 15, 0.05), settings=settings(after=0.1)))
     assert (code, out.split()[-1]) == (0, "14")
     assert exit_report_in(tmp_path).silent_s is None
 
 
-@pytest.mark.parametrize("program", [[BEATS, 8, 0.2], [WRITES, 8, 0.2]], ids=["beats", "log"])
-def test_a_slow_but_regular_program_is_left_alone(tmp_path, program):
+@pytest.mark.parametrize("program", [(BEATS, 8, 0.2), (WRITES, 8, 0.2)], ids=["beats", "log"])
+def test_a_slow_but_regular_program_is_left_alone(tmp_path: Path, program: tuple[str, int, float]) -> None:
     """With a floor below its usual gap."""
     with (tmp_path / "log").open("w") as log:
         process = start(tmp_path / "fence", python(*program), settings=settings(after=0.01), stdout=log, stderr=log)
@@ -176,17 +180,20 @@ time.sleep(float(sys.argv[3]))
         pytest.param("step %d", 0.5, 0, True, marks=pytest.mark.slow),
     ],
 )
-def test_one_that_tells_its_steps_in_a_log_of_its_own_is_judged_by_that(tmp_path, says, silent_s, code, to_file):
+def test_one_that_tells_its_steps_in_a_log_of_its_own_is_judged_by_that(
+    tmp_path: Path, says: str, silent_s: float, code: int, to_file: bool
+) -> None:
     """By lines of steps alone: what else a log says, and one that says nothing of steps, proves no life and no hang."""
     exact = "ExecOptions(hang=HangRule(after_s=1.5, is_exact=True, soft_s=0.2, grace_s=5.0), look_s=0.05, poll_s=0.02)"
     with (tmp_path / "out").open("wb") as out:
         argv = python(KEEPS_A_LOG, tmp_path / "train.log", says, silent_s)
-        process = start(tmp_path / "fence", argv, settings=exact, **({"stdout": out, "stderr": out} if to_file else {}))
+        into: dict[str, Any] = {"stdout": out, "stderr": out} if to_file else {}
+        process = start(tmp_path / "fence", argv, settings=exact, **into)
         assert finish(process)[0] == code
 
 
 @on_linux
-def test_at_the_alarm_those_that_listen_dump_their_stacks_and_that_is_no_sign_of_life(tmp_path):
+def test_at_the_alarm_those_that_listen_dump_their_stacks_and_that_is_no_sign_of_life(tmp_path: Path) -> None:
     """The shell around the program does not listen, and would be ended by the signal."""
     more = ", dump_signal=signal.SIGUSR1"
     argv = ["sh", "-c", '"$@"; exit $?', "sh", *python(DUMPS + WRITES + HANGS, 15, 0.05)]
@@ -198,7 +205,7 @@ def test_at_the_alarm_those_that_listen_dump_their_stacks_and_that_is_no_sign_of
     assert seen["stack"][-1].startswith("<string>")
 
 
-def test_a_program_that_is_stopped_does_not_hang(tmp_path):
+def test_a_program_that_is_stopped_does_not_hang(tmp_path: Path) -> None:
     clock = tmp_path / "clock"
     more = f", clock=set_forward({str(clock)!r})"
     process = start(tmp_path / "fence", python(BEATS, 40, 0.03), settings=settings(after=1.0, more=more))
@@ -224,12 +231,13 @@ def test_a_program_that_was_stopped_and_goes_on_is_watched_again(tmp_path):
     program = wait_until(lambda: next((pid for pid in children_of(process.pid) if is_stopped(pid)), None))
     pass_time(clock, fence)
     process.send_signal(signal.SIGCONT)
+    assert program is not None
     wait_until(lambda: not is_stopped(program))
     assert finish(process)[0] == 75
 
 
 @pytest.mark.parametrize("through", [["tee"], ["cat", "tee"]])
-def test_output_through_tee_is_followed_to_its_file(tmp_path, through):
+def test_output_through_tee_is_followed_to_its_file(tmp_path: Path, through: list[str]) -> None:
     """``perdure exec -- python train.py | tee train.log``."""
     with contextlib.ExitStack() as stack:
         reader, writer = os.pipe()
@@ -261,7 +269,7 @@ time.sleep(3600)
 
 @on_linux
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
-def test_workers_with_sessions_of_their_own_end_with_the_program(tmp_path, signum):
+def test_workers_with_sessions_of_their_own_end_with_the_program(tmp_path: Path, signum: signal.Signals) -> None:
     """As torchrun starts them: when the agent dies they would live on and hold their GPUs."""
     process = start(tmp_path, python(LEAVES_ITS_GROUP, "import time" + DEAF + HANGS))
     agent, worker = map(int, process.stdout.readline().split())

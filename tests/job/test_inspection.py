@@ -5,10 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 
-from perdure.hangs.rank_state import Life
+from perdure.hangs.rank_state import Life, RankState
 from perdure.job.identity import Task
 from perdure.job.inspection import look_at, ranks_among
 from perdure.job.processes import catches
@@ -19,7 +22,9 @@ HERE = Task("n1", "n1", os.getpid(), rank=3)
 
 
 @contextlib.contextmanager
-def running(code, *arguments, stderr=None, **variables):
+def running(
+    code: str, *arguments: Path, stderr: BinaryIO | None = None, **variables: Any
+) -> Iterator[subprocess.Popen[str]]:
     """A process that has said that it begins."""
     argv = [sys.executable, "-c", f"print('begins', flush=True)\n{code}", *map(str, arguments)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=stderr, text=True, env={**os.environ, **variables})
@@ -31,26 +36,26 @@ def running(code, *arguments, stderr=None, **variables):
         process.communicate()
 
 
-def seen(*processes):
+def seen(*processes: subprocess.Popen[str]) -> list[RankState]:
     return look_at([process.pid for process in processes], HERE)
 
 
 @pytest.mark.parametrize("burners", [1, 8])
-def test_one_that_computes_works_also_on_a_node_that_is_full(burners):
+def test_one_that_computes_works_also_on_a_node_that_is_full(burners: int) -> None:
     with contextlib.ExitStack() as stack:
         spins = [stack.enter_context(running("while True: pass", RANK="0")) for _ in range(burners)]
         (sight,) = seen(spins[0])
         assert (sight.rank, sight.life) == (0, Life.WORKS)
 
 
-def test_one_that_opens_a_pipe_that_nobody_writes_stands_still_there(tmp_path):
+def test_one_that_opens_a_pipe_that_nobody_writes_stands_still_there(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "part")
     with running("import sys; open(sys.argv[1])", tmp_path / "part") as process:
         (sight,) = seen(process)
     assert (sight.rank, sight.life, sight.where) == (3, Life.ELSEWHERE, "opens a file")
 
 
-def test_the_file_that_one_waits_for_is_named(tmp_path):
+def test_the_file_that_one_waits_for_is_named(tmp_path: Path) -> None:
     locks = "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX); "
     with running(locks + "print('has it', flush=True); time.sleep(60)", tmp_path / "lock") as first:
         assert first.stdout.readline()
@@ -59,7 +64,7 @@ def test_the_file_that_one_waits_for_is_named(tmp_path):
     assert sight.where == f"waits for a file lock on {tmp_path}/lock"
 
 
-def test_one_that_is_stopped_is_seen_to_be_and_stays_so():
+def test_one_that_is_stopped_is_seen_to_be_and_stays_so() -> None:
     with running("import time; time.sleep(60)") as process:
         process.send_signal(signal.SIGSTOP)
         (sight,) = seen(process)
@@ -67,7 +72,7 @@ def test_one_that_is_stopped_is_seen_to_be_and_stays_so():
         assert open(f"/proc/{process.pid}/stat").read().rpartition(")")[2].split()[0] == "T"  # noqa: SIM115
 
 
-def test_only_who_has_a_handler_catches_a_signal():
+def test_only_who_has_a_handler_catches_a_signal() -> None:
     """One that blocks it would end of it once it does not, and a launcher hands it on to tasks that may."""
     blocks = "import signal, time; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]); "
     handles = "import signal, time; signal.signal(signal.SIGUSR1, print); "
@@ -79,7 +84,7 @@ def test_only_who_has_a_handler_catches_a_signal():
             assert catches(process.pid, signal.SIGUSR1) is expected
 
 
-def test_asking_for_a_stack_ends_no_process(tmp_path):
+def test_asking_for_a_stack_ends_no_process(tmp_path: Path) -> None:
     """One that has no handler for the signal is not asked."""
     registers = "import faulthandler, signal, time; faulthandler.register(signal.SIGUSR1); print('ready', flush=True); "
     stands = "time.sleep(60)"
@@ -95,9 +100,9 @@ def test_asking_for_a_stack_ends_no_process(tmp_path):
     assert silent.stack == ()
 
 
-def test_the_agent_of_torchrun_is_no_rank_though_it_has_inherited_one():
+def test_the_agent_of_torchrun_is_no_rank_though_it_has_inherited_one() -> None:
     stands = "import time; time.sleep(60)"
-    of = {"TORCHELASTIC_RUN_ID": "x"}
+    of: dict[str, Any] = {"TORCHELASTIC_RUN_ID": "x"}
     with (
         running(stands, RANK="0") as agent,
         running(stands, RANK="0", **of) as first,

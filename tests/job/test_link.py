@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,7 +63,7 @@ def start(chain: ChainFolder, number: int, program: str, *options: str) -> subpr
     return process
 
 
-def await_(condition):
+def await_(condition: Callable[[], Any]) -> None:
     end = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end
@@ -78,7 +80,7 @@ def over(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, out
 
 
-def test_the_successor_begins_once_the_running_link_has_saved_and_ended(chain):
+def test_the_successor_begins_once_the_running_link_has_saved_and_ended(chain: ChainFolder) -> None:
     first = start(chain, 1, LISTENS)
     assert first.stdout.readline() == "listens\n"
     second = start(chain, 2, "print(open('saved').read())")
@@ -92,7 +94,7 @@ def test_the_successor_begins_once_the_running_link_has_saved_and_ended(chain):
     assert not one.is_done
 
 
-def test_a_program_that_listens_to_nothing_keeps_its_time(chain):
+def test_a_program_that_listens_to_nothing_keeps_its_time(chain: ChainFolder) -> None:
     first = start(chain, 1, "import time; print('runs', flush=True); time.sleep(3)", "--grace", "0.5")
     assert first.stdout.readline() == "runs\n"
     second = start(chain, 2, "print('mine')", "--grace", "0.5")
@@ -101,7 +103,7 @@ def test_a_program_that_listens_to_nothing_keeps_its_time(chain):
     assert chain.marks(1).told.count == 0
 
 
-def test_one_that_was_told_and_does_not_end_is_ended_when_its_time_is_over(chain):
+def test_one_that_was_told_and_does_not_end_is_ended_when_its_time_is_over(chain: ChainFolder) -> None:
     deaf = (
         "import signal, time; signal.signal(signal.SIGUSR1, lambda *_: None); print('runs', flush=True); time.sleep(60)"
     )
@@ -114,7 +116,7 @@ def test_one_that_was_told_and_does_not_end_is_ended_when_its_time_is_over(chain
     over(first)
 
 
-def test_a_successor_of_work_that_is_done_does_not_run(chain):
+def test_a_successor_of_work_that_is_done_does_not_run(chain: ChainFolder) -> None:
     first = start(chain, 1, "import time; print('runs', flush=True); time.sleep(1)")
     assert first.stdout.readline() == "runs\n"
     (chain.path / "running" / "1").unlink()
@@ -124,13 +126,13 @@ def test_a_successor_of_work_that_is_done_does_not_run(chain):
     assert chain.marks(2).ended.skipped
 
 
-def test_a_link_whose_successor_has_begun_does_not_run(chain):
+def test_a_link_whose_successor_has_begun_does_not_run(chain: ChainFolder) -> None:
     chain.write(2, LinkBegun("2", 1.0, 1.0))
     code, out = over(start(chain, 1, "open('ran', 'w')"))
     assert (code, "link 2 has taken over" in out, (chain.path / "ran").exists()) == (0, True, False)
 
 
-def test_a_second_job_of_one_link_does_not_run(chain):
+def test_a_second_job_of_one_link_does_not_run(chain: ChainFolder) -> None:
     (chain.path / "running" / "7").write_text("1")
     chain.write(1, LinkBegun("7", 1.0, 1.0))
     code, out = over(start(chain, 1, "open('ran', 'w')"))
@@ -138,13 +140,13 @@ def test_a_second_job_of_one_link_does_not_run(chain):
     assert chain.marks(1).begun.job_id == "7"
 
 
-def test_a_link_of_a_chain_that_is_over_does_not_run(chain):
+def test_a_link_of_a_chain_that_is_over_does_not_run(chain: ChainFolder) -> None:
     chain.over.write_text("stopped")
     code, out = over(start(chain, 1, "open('ran', 'w')"))
     assert (code, "its chain is over" in out, (chain.path / "ran").exists()) == (0, True, False)
 
 
-def test_a_link_whose_predecessor_died_without_a_word_asks_slurm_and_runs(chain):
+def test_a_link_whose_predecessor_died_without_a_word_asks_slurm_and_runs(chain: ChainFolder) -> None:
     chain.write(1, LinkBegun("1", 1.0, 1.0))
     assert over(start(chain, 2, "print('mine')"))[1].splitlines()[-1] == "mine"
     assert chain.marks(1).asked is None
@@ -163,7 +165,7 @@ def queue(chain: ChainFolder, *links: tuple[int, int]) -> None:
     (chain.path / "queue").write_text("".join(lines))
 
 
-def test_a_link_that_cannot_leave_its_marks_runs_and_its_exit_code_asks_for_the_next(chain):
+def test_a_link_that_cannot_leave_its_marks_runs_and_its_exit_code_asks_for_the_next(chain: ChainFolder) -> None:
     fill(chain)
     first = start(chain, 1, LISTENS, "--chain", "c.ab")
     said = [first.stdout.readline() for _ in range(2)]
@@ -175,7 +177,7 @@ def test_a_link_that_cannot_leave_its_marks_runs_and_its_exit_code_asks_for_the_
     assert (chain.path / "saved").exists()
 
 
-def test_a_link_without_marks_is_waited_for_by_slurms_word(chain, monkeypatch):
+def test_a_link_without_marks_is_waited_for_by_slurms_word(chain: ChainFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(chain)
     first = start(chain, 1, "import time; print('runs', flush=True); time.sleep(2); open('saved', 'w').write('1')")
     assert "runs\n" in [first.stdout.readline() for _ in range(2)]
@@ -197,7 +199,9 @@ def test_a_link_without_marks_is_waited_for_by_slurms_word(chain, monkeypatch):
 
 
 @pytest.mark.parametrize(("number", "job", "why"), [(1, "3", "link 2 has taken over"), (2, "3", "job 2 is this link")])
-def test_a_newer_link_and_an_earlier_job_of_this_one_go_first_by_slurms_word(chain, number, job, why):
+def test_a_newer_link_and_an_earlier_job_of_this_one_go_first_by_slurms_word(
+    chain: ChainFolder, number: int, job: str, why: str
+) -> None:
     fill(chain)
     queue(chain, (2, os.getuid()), (3, os.getuid()))
     (chain.path / "queue").write_text((chain.path / "queue").read_text().replace("c.ab/3.1", f"c.ab/{number}.1"))
@@ -207,14 +211,14 @@ def test_a_newer_link_and_an_earlier_job_of_this_one_go_first_by_slurms_word(cha
     assert run._in_the_way(run._running_links()) == why
 
 
-def test_another_users_job_that_says_that_it_is_a_link_is_none(chain):
+def test_another_users_job_that_says_that_it_is_a_link_is_none(chain: ChainFolder) -> None:
     queue(chain, (1, os.getuid() + 1), (3, os.getuid() + 1))
     assert over(start(chain, 2, "print('mine')", "--chain", "c.ab"))[1].splitlines()[-1] == "mine"
     foreign = f"JobId=1 UserId=eve({os.getuid() + 1}) JobState=RUNNING"
     assert not LinkRun(LinkOptions(chain, 2), {}, lambda *argv: foreign)._runs("1")
 
 
-def test_a_fence_that_cannot_be_written_is_made_beside_the_work(chain, tmp_path):
+def test_a_fence_that_cannot_be_written_is_made_beside_the_work(chain: ChainFolder, tmp_path: Path) -> None:
     chain.fence.write_text("no directory")
     code, out = over(start(chain, 1, "import os; print(os.environ['PERDURE_FENCE_DIR'])"))
     assert code == 0
@@ -222,7 +226,7 @@ def test_a_fence_that_cannot_be_written_is_made_beside_the_work(chain, tmp_path)
     assert out.splitlines()[-1] == str(tmp_path / ".perdure" / "1")
 
 
-def test_where_slurm_does_not_answer_another_job_of_the_link_is_held_to_run(chain):
+def test_where_slurm_does_not_answer_another_job_of_the_link_is_held_to_run(chain: ChainFolder) -> None:
     chain.write(1, LinkBegun("1", 1.0, 1.0))
     run = LinkRun(LinkOptions(chain, 1), {"SLURM_JOB_ID": "9"}, tool=lambda *argv: None)
     assert run.to_the_end([sys.executable, "-c", "print(1)"]) == 0
@@ -230,7 +234,7 @@ def test_where_slurm_does_not_answer_another_job_of_the_link_is_held_to_run(chai
     assert (marks.begun.job_id, marks.ended) == ("1", None)
 
 
-def test_a_job_that_was_put_back_takes_its_old_marks_away(chain):
+def test_a_job_that_was_put_back_takes_its_old_marks_away(chain: ChainFolder) -> None:
     chain.write(1, LinkBegun("1", 1.0, 1.0))
     chain.write(1, HandoverAsked("2", 2.0, 3.0))
     chain.write(1, LinkEnded("1", 4.0, 1))
@@ -239,14 +243,14 @@ def test_a_job_that_was_put_back_takes_its_old_marks_away(chain):
     assert (marks.asked, marks.ended.exit_code, marks.is_done) == (None, 0, True)
 
 
-def test_progress_is_a_files_last_words_or_a_directorys_newest_name(tmp_path):
+def test_progress_is_a_files_last_words_or_a_directorys_newest_name(tmp_path: Path) -> None:
     (tmp_path / "log-7").write_text("step 1\nstep 2\n")
     assert progress_of(str(tmp_path / "log-7")) == "step 1 step 2"
     assert progress_of(str(tmp_path)) == "log-7"
     assert progress_of(str(tmp_path / "nothing")) == ""
 
 
-def test_a_checkpoint_that_is_written_anew_under_one_name_is_progress(tmp_path):
+def test_a_checkpoint_that_is_written_anew_under_one_name_is_progress(tmp_path: Path) -> None:
     """As Lightning's last.ckpt, DeepSpeed's latest and Megatron's latest_checkpointed_iteration.txt, written last."""
     said = []
     for at_s in (100, 200):
@@ -258,13 +262,13 @@ def test_a_checkpoint_that_is_written_anew_under_one_name_is_progress(tmp_path):
     assert said == ["last.ckpt of 1970-01-01T00:01:41+00:00", "last.ckpt of 1970-01-01T00:03:21+00:00"]
 
 
-def test_a_link_to_a_checkpoint_that_was_removed_hides_no_other(tmp_path):
+def test_a_link_to_a_checkpoint_that_was_removed_hides_no_other(tmp_path: Path) -> None:
     (tmp_path / "step-10").touch()
     (tmp_path / "latest").symlink_to("step-5")
     assert progress_of(str(tmp_path)) == "step-10"
 
 
 @pytest.mark.timeout(10)
-def test_a_pipe_in_place_of_the_progress_file_holds_no_link_up(tmp_path):
+def test_a_pipe_in_place_of_the_progress_file_holds_no_link_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "progress")
     assert progress_of(str(tmp_path / "progress")) == ""

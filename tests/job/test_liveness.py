@@ -1,10 +1,13 @@
 """Which nodes are silent: two sources must agree, and none may contradict."""
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.job.heartbeat import Heartbeat, HeartbeatSource
-from perdure.job.liveness import LivenessRules, SeenHeartbeat, SilentNode, Watchlog, observe, silent
+from perdure.job.liveness import Judgement, LivenessRules, SeenHeartbeat, SilentNode, Watchlog, observe, silent
 from tests.copying import replace
 
 RULES = LivenessRules(factor=3.0, floor_s=10.0, away_s=30.0)
@@ -13,7 +16,7 @@ JOB = Heartbeat(HeartbeatSource.JOB, "n1", "n1", 2, 0, 0.0, 5.0, job_id="12")
 RUNNING = {"12": ("n1", "n2")}
 
 
-def log(**changed):
+def log(**changed: Any) -> Watchlog:
     """Heartbeats by name, with when they changed last; the first letter says whose they are."""
     seen = {}
     for name, changed_s in changed.items():
@@ -23,23 +26,28 @@ def log(**changed):
     return Watchlog(seen, 100.0)
 
 
-def judged(seen, running=RUNNING, not_answering=(), now=100.0):
+def judged(
+    seen: Watchlog,
+    running: Mapping[str, tuple[str, ...]] = RUNNING,
+    not_answering: set[Any] | tuple[()] = (),
+    now: float = 100.0,
+) -> Judgement:
     return silent(seen, now, RULES, running, not_answering)
 
 
-def test_the_agent_and_a_job_on_its_node_agree():
+def test_the_agent_and_a_job_on_its_node_agree() -> None:
     found = judged(log(agent_n1=80.0, job_n1=84.0, agent_n2=99.0))
     assert found.nodes == (SilentNode("n1", 84.0, ("agent", "job 12")),)
 
 
-def test_one_source_alone_sets_nothing_down():
+def test_one_source_alone_sets_nothing_down() -> None:
     assert judged(log(agent_n1=0.0)).nodes == ()
     assert judged(log(job_n1=0.0, job2_n1=0.0)).nodes == ()
     two_jobs = {name: SeenHeartbeat(replace(JOB, job_id=name), 0.0) for name in ("12", "13")}  # they may be one user's
     assert judged(Watchlog(two_jobs, 100.0), running={"12": ("n1",), "13": ("n1",)}).nodes == ()
 
 
-def test_the_resource_managers_word_is_a_source_of_its_own():
+def test_the_resource_managers_word_is_a_source_of_its_own() -> None:
     (found,) = judged(log(agent_n1=0.0), not_answering={"n1"}).nodes
     assert found.sources == ("agent", "resource manager")
     (found,) = judged(log(job_n1=0.0), not_answering={"n1"}).nodes
@@ -47,12 +55,12 @@ def test_the_resource_managers_word_is_a_source_of_its_own():
     assert judged(Watchlog(), not_answering={"n1"}).nodes == ()  # Slurm's own word alone is Slurm's own business
 
 
-def test_any_sign_of_life_contradicts():
+def test_any_sign_of_life_contradicts() -> None:
     assert judged(log(agent_n1=0.0, job_n1=95.0), not_answering={"n1"}).nodes == ()
     assert judged(log(agent_n1=95.0, job_n1=0.0), not_answering={"n1"}).nodes == ()
 
 
-def test_a_job_speaks_only_for_the_nodes_that_it_runs_on():
+def test_a_job_speaks_only_for_the_nodes_that_it_runs_on() -> None:
     """It can neither help to set another node down nor keep it up."""
     assert judged(log(agent_n3=0.0, job_n3=0.0)).nodes == ()
     kept_up = judged(log(agent_n3=0.0, job_n3=99.0), not_answering={"n3"})
@@ -60,12 +68,12 @@ def test_a_job_speaks_only_for_the_nodes_that_it_runs_on():
     assert judged(log(agent_n1=0.0, job_n1=0.0), running={}).nodes == ()
 
 
-def test_a_job_cannot_claim_to_beat_once_a_year():
+def test_a_job_cannot_claim_to_beat_once_a_year() -> None:
     seen = Watchlog({"agent": SeenHeartbeat(AGENT, 0.0), "job": SeenHeartbeat(replace(JOB, every_s=1e9), 0.0)})
     assert [found.node for found in judged(seen, now=RULES.cap_s + 1).nodes] == ["n1"]
 
 
-def test_an_observer_to_whom_all_fall_silent_at_once_is_blind():
+def test_an_observer_to_whom_all_fall_silent_at_once_is_blind() -> None:
     names = {f"{kind}_n{node}": 0.0 for node in (1, 2) for kind in ("agent", "job")}
     found = judged(log(**names, agent_n3=99.0))
     assert found.nodes == ()
@@ -73,7 +81,11 @@ def test_an_observer_to_whom_all_fall_silent_at_once_is_blind():
     assert len(judged(log(**names, agent_n3=99.0), not_answering={"n1", "n2"}).nodes) == 2
 
 
-def looks(beats, instants, start=Watchlog()):  # noqa: B008
+def looks(
+    beats: Callable[[Any], dict[str, Heartbeat]],
+    instants: Sequence[float],
+    start: Watchlog = Watchlog(),  # noqa: B008
+) -> Watchlog:
     """Observe at these instants; `beats` maps an instant to what is found."""
     seen = start
     for now in instants:
@@ -81,19 +93,19 @@ def looks(beats, instants, start=Watchlog()):  # noqa: B008
     return seen
 
 
-def test_a_heartbeat_is_fresh_while_its_count_grows_whatever_its_clock_says():
+def test_a_heartbeat_is_fresh_while_its_count_grows_whatever_its_clock_says() -> None:
     wrong_clock = looks(lambda now: {"a": replace(AGENT, count=int(now), time_s=-1e9)}, range(50))
     assert wrong_clock.seen["a"].changed_s == 49
     stuck = looks(lambda now: {"a": replace(AGENT, count=min(7, int(now)), time_s=now)}, range(50))
     assert stuck.seen["a"].changed_s == 7
 
 
-def test_one_that_ended_in_order_and_one_that_is_gone_are_forgotten():
+def test_one_that_ended_in_order_and_one_that_is_gone_are_forgotten() -> None:
     seen = looks(lambda now: {"a": AGENT, "j": JOB}, [0.0])
     assert looks(lambda now: {"a": replace(AGENT, is_over=True)}, [1.0], seen).seen == {}
 
 
-def test_an_observer_that_was_away_blames_nobody_for_it():
+def test_an_observer_that_was_away_blames_nobody_for_it() -> None:
     """Frozen for an hour, it finds the heartbeats of a moment ago as old as they were then."""
     seen = looks(lambda now: {"a": AGENT, "j": JOB}, [0.0, 5.0])
     later = looks(lambda now: {"a": AGENT, "j": JOB}, [3605.0], seen)
@@ -108,7 +120,7 @@ def test_an_observer_that_was_away_blames_nobody_for_it():
     ages=st.lists(st.tuples(st.sampled_from(["agent", "job"]), st.integers(1, 4), st.floats(0, 60)), max_size=12),
     down=st.sets(st.sampled_from(["n1", "n2", "n3", "n4"])),
 )
-def test_whoever_is_named_has_two_sources_and_no_sign_of_life(ages, down):
+def test_whoever_is_named_has_two_sources_and_no_sign_of_life(ages: list[Any], down: set[Any]) -> None:
     seen = Watchlog(
         {
             str(i): SeenHeartbeat(replace(AGENT if kind == "agent" else JOB, node=f"n{node}"), 100.0 - age)
@@ -122,7 +134,11 @@ def test_whoever_is_named_has_two_sources_and_no_sign_of_life(ages, down):
         assert all(age > (10.0 if kind == "agent" else 15.0) for kind, age in ours)
 
 
-def named_at(beats_at, instants, rules=LivenessRules()):  # noqa: B008
+def named_at(
+    beats_at: Mapping[str, tuple[Heartbeat, Sequence[float]]],
+    instants: Sequence[float],
+    rules: LivenessRules = LivenessRules(),  # noqa: B008
+) -> float | None:
     """When the node is first named, looking at these instants; None where it never is."""
     seen = Watchlog()
     for now in instants:
@@ -133,18 +149,22 @@ def named_at(beats_at, instants, rules=LivenessRules()):  # noqa: B008
     return None
 
 
-def test_at_the_usual_intervals_a_dead_node_is_named_within_sixteen_seconds():
+def test_at_the_usual_intervals_a_dead_node_is_named_within_sixteen_seconds() -> None:
     """Agents beat every 3 s, launchers every 5 s; looked at once a second. Slurm takes 26 s at its fastest timers."""
     died = 100
     beats_at = {"a": (AGENT, range(0, died, 3)), "j": (JOB, range(0, died, 5))}
-    assert died < named_at(beats_at, range(200)) <= died + 16
+    named_s = named_at(beats_at, range(200))
+    assert named_s is not None
+    assert died < named_s <= died + 16
 
 
 @given(
     agent=st.lists(st.floats(0.1, 9.9), min_size=10, max_size=30), job=st.lists(st.floats(0.1, 14.9), min_size=10)
 )  # fmt: skip
-def test_a_node_whose_agent_is_never_later_than_three_intervals_is_never_named(agent, job):
-    def instants(gaps):
+def test_a_node_whose_agent_is_never_later_than_three_intervals_is_never_named(
+    agent: list[Any], job: list[Any]
+) -> None:
+    def instants(gaps: list[Any]) -> list[Any]:
         return [sum(gaps[:i]) for i in range(len(gaps) + 1)]
 
     beats_at = {"a": (AGENT, instants(agent)), "j": (JOB, instants(job[:3]))}  # the job alone may fall silent

@@ -1,6 +1,7 @@
 """Whose code a process waits in: told from return addresses, and seen of real processes."""
 
 import subprocess
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -34,7 +35,7 @@ AREAS = [LIBC, STDCPP, TORCH, PYTHON_ITSELF, ZMQ]
         ((), ""),
     ],
 )
-def test_the_innermost_return_addresses_decide(stack, code):
+def test_the_innermost_return_addresses_decide(stack: tuple[int, ...], code: str) -> None:
     assert code_of(stack, AREAS) == code
 
 
@@ -51,17 +52,17 @@ def test_the_innermost_return_addresses_decide(stack, code):
         ("/home/torch/v/lib/python3.11/site-packages/numpy/core/_multiarray.so", ""),
     ],
 )
-def test_libraries_are_known_by_their_names(path, code):
+def test_libraries_are_known_by_their_names(path: str, code: str) -> None:
     assert code_of((1, 1, 1), [Area(0, 9, path)]) == code
 
 
-def test_areas_of_code_are_read():
+def test_areas_of_code_are_read() -> None:
     maps = "7f00-7f10 r--p 0 08:01 3   /a b.so\n7f10-7f20 r-xp 0 08:01 3   /a b.so\n7f30-7f40 rwxp 0 0:0 0 \n"
     assert areas_of(maps) == [Area(0x7F10, 0x7F20, "/a b.so")]
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=50), st.lists(st.integers(0, 700), max_size=50))
-def test_any_stack_can_be_read(noise, words):
+def test_any_stack_can_be_read(noise: list[Any], words: list[Any]) -> None:
     assert code_of([*noise, *words], AREAS) in ("", PYTHON, "libtorch_cpu.so")
 
 
@@ -82,14 +83,14 @@ def test_any_stack_can_be_read(noise, words):
         ("import socket; one, other = socket.socketpair(); one.recv(1)", "waits for data from a connection, in Python"),
     ],
 )
-def test_one_that_waits_in_python_stands_still_there(code, where):
+def test_one_that_waits_in_python_stands_still_there(code: str, where: str) -> None:
     with running(code) as process:
         told = Life.ELSEWHERE, where
         wait_until(lambda: [(sight.life, sight.where) for sight in look_at([process.pid], HERE)] == [told])
 
 
 @on_linux
-def test_a_program_that_python_waits_for_is_named():
+def test_a_program_that_python_waits_for_is_named() -> None:
     code = "import subprocess, sys; subprocess.run(['sleep', '60'])"
     with running(code) as process:
         children = f"/proc/{process.pid}/task/{process.pid}/children"
@@ -99,7 +100,7 @@ def test_a_program_that_python_waits_for_is_named():
 
 
 @on_linux
-def test_a_forked_copy_that_sleeps_is_named():
+def test_a_forked_copy_that_sleeps_is_named() -> None:
     code = "import os, select, time; r, w = os.pipe(); os.fork() or time.sleep(60); select.select([r], [], [])"
     with running(code) as process:
         children = f"/proc/{process.pid}/task/{process.pid}/children"
@@ -110,7 +111,7 @@ def test_a_forked_copy_that_sleeps_is_named():
 
 
 @on_linux
-def test_of_one_that_is_gone_nothing_is_told():
+def test_of_one_that_is_gone_nothing_is_told() -> None:
     with running("pass") as process:
         process.wait()
         assert waits_in(process.pid) == ""

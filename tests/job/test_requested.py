@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -21,7 +22,7 @@ DOWN = Request("down/job.pause/7", PAUSE, "because of storage.down of pfs:/scrat
 QUOTA = Request("quota/job.move/7", MOVE)
 
 
-def test_what_begins_and_what_is_over(tmp_path):
+def test_what_begins_and_what_is_over(tmp_path: Path) -> None:
     path = tmp_path / "asked.json"
     requests = Requests(path)
     assert requests.look(0.0) == ((), ())
@@ -35,7 +36,7 @@ def test_what_begins_and_what_is_over(tmp_path):
     assert requests.kinds() == {MOVE}
 
 
-def test_what_nobody_renews_is_asked_no_more(tmp_path):
+def test_what_nobody_renews_is_asked_no_more(tmp_path: Path) -> None:
     path = tmp_path / "asked.json"
     requests = Requests(path)
     write(path, [DOWN], 1)
@@ -46,7 +47,7 @@ def test_what_nobody_renews_is_asked_no_more(tmp_path):
     assert requests.look(2 * STALE_S + 2) == ((), (DOWN,))
 
 
-def test_what_another_user_wrote_asks_nothing(tmp_path, monkeypatch):
+def test_what_another_user_wrote_asks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "asked.json"
     write(path, [DOWN], 1)
     with monkeypatch.context() as patched:
@@ -55,12 +56,12 @@ def test_what_another_user_wrote_asks_nothing(tmp_path, monkeypatch):
     assert Requests(path).look(0.0) == ((DOWN,), ())
 
 
-def test_without_a_launcher_nothing_is_asked():
+def test_without_a_launcher_nothing_is_asked() -> None:
     assert requested.asked() == frozenset()
     assert not requested.paused()
 
 
-def test_a_task_of_an_array_is_known_by_the_arrays_name():
+def test_a_task_of_an_array_is_known_by_the_arrays_name() -> None:
     array = {"SLURM_JOB_ID": "71", "SLURM_ARRAY_JOB_ID": "70", "SLURM_ARRAY_TASK_ID": "3"}
     assert service_job_of(array) == "70_3"
     assert service_job_of(array | {"PERDURE_JOB_ID": "8"}) == "8"
@@ -71,25 +72,25 @@ class Service(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.exceptions = {}
         self.reach = {"PERDURE_URL": f"http://127.0.0.1:{self.server_port}", "PERDURE_TOKEN": "word"}
 
-    def ask(self, kind, incarnation=1):
+    def ask(self, kind: str, incarnation: int = 1) -> None:
         """Raise a fault of what jobs share, and tell job 7."""
         record = {"id": f"down/job.{kind}/7", "type": f"job.{kind}", "cause": "down", "incarnation": incarnation}
         self.exceptions["down"] = {"id": "down", "type": "storage.down", "outcome": ""}
         self.exceptions[record["id"]] = record | {"outcome": "", "note": "because of storage.down", "annotations": []}
 
-    def all_clear(self):
+    def all_clear(self) -> None:
         self.exceptions["down"]["outcome"] = "recovered"
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: Service
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         path = self.path.removeprefix("/api/v1")
         self.send_response(200)
         self.end_headers()
@@ -106,10 +107,10 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.wfile.write(json.dumps(self.server.exceptions[path.removeprefix("/exceptions/")]).encode())
 
-    def log_message(self, *_):
+    def log_message(self, *_: object) -> None:
         pass
 
-    def handle(self):
+    def handle(self) -> None:
         try:
             super().handle()
         except (BrokenPipeError, ConnectionResetError):
@@ -117,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def service():
+def service() -> Iterator[Service]:
     service = Service()
     thread = threading.Thread(target=service.serve_forever, args=(0.01,))
     thread.start()
@@ -145,16 +146,16 @@ SETTINGS = (
 )
 
 
-def settings(more, after=0.5):
+def settings(more: str, after: float = 0.5) -> str:
     return SETTINGS.format(after=after, more=more)
 
 
-def steps(path):
+def steps(path: Path) -> int:
     return int(path.read_text() or 0) if path.exists() else 0
 
 
 @on_linux
-def test_a_program_that_is_to_pause_stands_still_until_the_cause_is_over(tmp_path, service):
+def test_a_program_that_is_to_pause_stands_still_until_the_cause_is_over(tmp_path: Path, service: Service) -> None:
     """So long that it would be a hang."""
     count, end = tmp_path / "count", tmp_path / "end"
     argv = ["sh", "-c", '"$@"; exit $?', "sh", *python(COUNTS, count, end)]
@@ -182,7 +183,7 @@ def test_a_program_that_is_to_pause_stands_still_until_the_cause_is_over(tmp_pat
 
 
 @on_linux
-def test_one_that_stands_still_and_is_told_to_end_ends(tmp_path, service):
+def test_one_that_stands_still_and_is_told_to_end_ends(tmp_path: Path, service: Service) -> None:
     code = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(5)); print('ready', flush=True)"
     process = start(
         tmp_path,
@@ -198,14 +199,14 @@ def test_one_that_stands_still_and_is_told_to_end_ends(tmp_path, service):
 
 
 @on_linux
-def test_another_signal_goes_to_those_that_listen(tmp_path, service):
+def test_another_signal_goes_to_those_that_listen(tmp_path: Path, service: Service) -> None:
     code = "import signal, sys, time; signal.signal(10, lambda *_: sys.exit(4)); print('ready', flush=True)"
     argv = ["sh", "-c", '"$@"; exit $?', "sh", *python(f"{code}; time.sleep(60)")]
     process = start(tmp_path, argv, settings=settings(", pause_signal=signal.SIGUSR1"), variables=service.reach)
     assert process.stdout.readline() == "ready\n"
     service.ask(PAUSE)
-    code, _, err = finish(process)
-    assert (code, "SIGUSR1 sent to 1 of its processes" in err) == (4, True)
+    ended, _, err = finish(process)
+    assert (ended, "SIGUSR1 sent to 1 of its processes" in err) == (4, True)
 
 
 ASKS = """
@@ -219,7 +220,7 @@ while paused(): time.sleep(0.01)
 """
 
 
-def test_unless_its_user_says_otherwise_the_program_may_ask_and_is_left_alone(tmp_path, service):
+def test_unless_its_user_says_otherwise_the_program_may_ask_and_is_left_alone(tmp_path: Path, service: Service) -> None:
     service.ask("throttle")  # before it began: all that is asked is looked at
     process = start(tmp_path, python(ASKS), settings=settings(""), variables=service.reach)
     assert process.stdout.readline() == "begins\n"
@@ -231,7 +232,7 @@ def test_unless_its_user_says_otherwise_the_program_may_ask_and_is_left_alone(tm
     assert finish(process)[0] == 0
 
 
-def test_what_was_asked_of_an_earlier_start_is_not_asked_of_this_one(tmp_path, service):
+def test_what_was_asked_of_an_earlier_start_is_not_asked_of_this_one(tmp_path: Path, service: Service) -> None:
     service.ask(PAUSE, incarnation=9)
     process = start(
         tmp_path, python("import time; time.sleep(0.5)"), settings=settings(", pause_signal=signal.SIGTERM"),
@@ -240,7 +241,7 @@ def test_what_was_asked_of_an_earlier_start_is_not_asked_of_this_one(tmp_path, s
     assert finish(process)[::2] == (0, "")
 
 
-def test_without_its_service_a_program_runs_as_ever(tmp_path):
+def test_without_its_service_a_program_runs_as_ever(tmp_path: Path) -> None:
     nowhere = {"PERDURE_URL": "http://127.0.0.1:9", "PERDURE_TOKEN": "word"}
     process = start(
         tmp_path, python("print('done')"), settings=settings(", pause_signal=signal.SIGSTOP"), variables=nowhere

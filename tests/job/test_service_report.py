@@ -2,9 +2,11 @@
 
 import json
 import threading
+from collections.abc import Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,19 +22,19 @@ START, TASK = Start("7", 3, "", Path("/fence")), Task("n1", "n1", 1)
 
 
 @pytest.fixture
-def service():
+def service() -> Iterator[tuple[dict[str, str], list[tuple[str, str | Any, Any]]]]:
     """A service that takes whatever is posted, and what it was sent."""
     posted = []
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
+        def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             posted.append((self.path, self.headers["Authorization"], body))
             self.send_response(200)
             self.end_headers()
             self.wfile.write(json.dumps({"id": body["id"]}).encode())
 
-        def log_message(self, *_):
+        def log_message(self, *_: object) -> None:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
@@ -44,7 +46,9 @@ def service():
     server.server_close()
 
 
-def test_a_failure_is_raised_with_whom_it_is_about(tmp_path, service):
+def test_a_failure_is_raised_with_whom_it_is_about(
+    tmp_path: Path, service: tuple[dict[str, str], list[tuple[str, str | Any, Any]]]
+) -> None:
     reach, posted = service
     about = {"RANK": "3", "SLURMD_NODENAME": "n7"}
     assert finish(start(tmp_path, python("raise SystemExit(5)"), variables=reach | about))[0] == 5
@@ -56,7 +60,9 @@ def test_a_failure_is_raised_with_whom_it_is_about(tmp_path, service):
     assert "time" not in record  # it counts from when it arrives: this machine's clock may be off
 
 
-def test_what_went_well_is_not_raised(tmp_path, service):
+def test_what_went_well_is_not_raised(
+    tmp_path: Path, service: tuple[dict[str, str], list[tuple[str, str | Any, Any]]]
+) -> None:
     reach, posted = service
     assert finish(start(tmp_path, python("pass"), variables=reach))[0] == 0
     assert posted == []
@@ -72,7 +78,9 @@ time.sleep(60)
 """
 
 
-def test_a_hang_is_told_when_it_is_noticed_and_when_it_is_ended(tmp_path, service):
+def test_a_hang_is_told_when_it_is_noticed_and_when_it_is_ended(
+    tmp_path: Path, service: tuple[dict[str, str], list[tuple[str, str | Any, Any]]]
+) -> None:
     reach, posted = service
     settings = "ExecOptions(hang=HangRule(after_s=1.5, min_gaps=3, soft_s=0.2), look_s=0.02, poll_s=0.02, beat_s=0.0)"
     assert finish(start(tmp_path, python(HANGS), settings=settings, variables=reach))[0] == 75
@@ -80,7 +88,7 @@ def test_a_hang_is_told_when_it_is_noticed_and_when_it_is_ended(tmp_path, servic
     assert "last at step 19" in posted[0][2]["note"]
 
 
-def test_a_hang_is_told_of_the_ranks_that_stopped_first_and_their_nodes():
+def test_a_hang_is_told_of_the_ranks_that_stopped_first_and_their_nodes() -> None:
     """Not of the task whose launcher tells of it."""
     told = []
     raiser = ServiceReporter(partial(lambda _, **about: told.append(about), nodes=["n0"], ranks=[0]))
@@ -91,7 +99,7 @@ def test_a_hang_is_told_of_the_ranks_that_stopped_first_and_their_nodes():
     assert [(each["nodes"], each["ranks"]) for each in told] == [(["n2", "n3"], [4, 5, 6]), (["n0"], [0])]
 
 
-def test_a_service_that_is_away_is_not_waited_for_long(monkeypatch):
+def test_a_service_that_is_away_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     never = threading.Event()
     monkeypatch.setattr(service_report, "WAIT_S", 0.01)
     raiser = ServiceReporter(lambda *_, **__: never.wait(60))
@@ -100,8 +108,8 @@ def test_a_service_that_is_away_is_not_waited_for_long(monkeypatch):
     never.set()
 
 
-def test_a_service_that_refuses_changes_nothing_and_that_is_said(capsys):
-    def refuse(*_, **__):
+def test_a_service_that_refuses_changes_nothing_and_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(*_: object, **__: Any) -> None:
         raise ClusterBusy("there", "does not answer", "Wait")
 
     raiser = ServiceReporter(refuse)
@@ -111,10 +119,10 @@ def test_a_service_that_refuses_changes_nothing_and_that_is_said(capsys):
     assert capsys.readouterr().err == said
 
 
-def test_a_start_that_the_service_has_not_seen_yet_is_told_of_its_job():
+def test_a_start_that_the_service_has_not_seen_yet_is_told_of_its_job() -> None:
     told = []
 
-    def tell(*_, **more):
+    def tell(*_: object, **more: Any) -> None:
         told.append(more.get("incarnation", 3))
         if told == [3]:
             raise InputError("incarnation", "3 has never started; the latest is 2", "Leave it out")
@@ -125,11 +133,11 @@ def test_a_start_that_the_service_has_not_seen_yet_is_told_of_its_job():
     assert told == [3, 0]
 
 
-def test_without_a_service_nobody_is_told():
+def test_without_a_service_nobody_is_told() -> None:
     assert teller(START, TASK, {"PERDURE_TOKEN": "word"}) is None
 
 
-def test_a_restart_count_is_not_told_as_the_incarnation_that_the_service_knows():
+def test_a_restart_count_is_not_told_as_the_incarnation_that_the_service_knows() -> None:
     reach = {"PERDURE_URL": "http://localhost"}
     assert teller(START, TASK, reach).keywords["incarnation"] == 3
     assert teller(replace(START, name="srun:1"), TASK, reach).keywords["incarnation"] == 0

@@ -7,6 +7,9 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,14 +38,14 @@ COUNTS = (
 
 
 @given(st.floats(0, 0.9 * WITNESS_S), st.booleans())
-def test_what_the_witness_gets_too_did_not_come_alone(apart_s, witness_first):
+def test_what_the_witness_gets_too_did_not_come_alone(apart_s: float, witness_first: bool) -> None:
     sharing, late = Sharing(), 100.0 + apart_s
     sharing.came(signal.SIGUSR1, late if witness_first else 100.0)
     sharing.witnessed(signal.SIGUSR1, 100.0 if witness_first else late)
     assert sharing.alone(late + 10) == frozenset()
 
 
-def test_what_comes_alone_is_told_once_and_in_time():
+def test_what_comes_alone_is_told_once_and_in_time() -> None:
     sharing = Sharing()
     sharing.witnessed(signal.SIGUSR1, 0.0)  # an earlier one, which did not come here
     sharing.came(signal.SIGUSR1, 1.0)
@@ -55,7 +58,7 @@ def test_what_comes_alone_is_told_once_and_in_time():
 
 
 @on_linux
-def test_a_signal_to_every_process_is_not_handed_on(tmp_path):
+def test_a_signal_to_every_process_is_not_handed_on(tmp_path: Path) -> None:
     """As Slurm sends it; in whatever order the processes get it."""
     later, fence = tmp_path / "later", tmp_path / "fence"  # till then no witness is late
     process = start(fence, python(COUNTS), settings=f"ExecOptions(clock=held_until({str(later)!r}))")
@@ -72,7 +75,7 @@ def test_a_signal_to_every_process_is_not_handed_on(tmp_path):
 
 
 @on_linux
-def test_a_launcher_without_a_witness_hands_everything_on(tmp_path):
+def test_a_launcher_without_a_witness_hands_everything_on(tmp_path: Path) -> None:
     process = start(tmp_path, python(COUNTS))
     assert process.stdout.readline() == "ready\n"
     (witness,) = [pid for pid in session(process.pid) if name_of(pid) == "perdure-signals"]
@@ -83,25 +86,25 @@ def test_a_launcher_without_a_witness_hands_everything_on(tmp_path):
     assert finish(process)[0] == 0
 
 
-def has_pending(pid):
+def has_pending(pid: int) -> bool:
     """Whether a signal has come to a process that it has not taken yet."""
     with open(f"/proc/{pid}/status") as status:
         return any(int(line.split()[1], 16) for line in status if line.startswith(("SigPnd:", "ShdPnd:")))
 
 
-def session(leader):
+def session(leader: int) -> list[Any]:
     pids = [int(entry) for entry in os.listdir("/proc") if entry.isdecimal()]
     return [pid for pid in pids if session_of(pid) == leader]
 
 
-def session_of(pid):
+def session_of(pid: int) -> int:
     try:
         return os.getsid(pid)
     except ProcessLookupError:
         return 0
 
 
-def name_of(pid):
+def name_of(pid: int) -> str:
     with open(f"/proc/{pid}/comm") as name:
         return name.read().strip()
 
@@ -109,17 +112,17 @@ def name_of(pid):
 class Terminal:
     """An interactive shell on a terminal of its own."""
 
-    def __init__(self, fence):
+    def __init__(self, fence: Path) -> None:
         self.pid, self._fd = pty.fork()
         if not self.pid:
             variables = {**environment(fence), "PS1": "", "PATH": os.environ["PATH"], "TERM": "dumb"}
             os.execvpe("bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"], variables)
         self._seen = ""
 
-    def type(self, text):
+    def type(self, text: str) -> None:
         os.write(self._fd, text.encode())
 
-    def see(self, pattern):
+    def see(self, pattern: str) -> str:
         """Wait for this in what the terminal shows after what was seen before."""
         end = time.monotonic() + 60
         while not (found := re.search(pattern, self._seen)):
@@ -129,14 +132,14 @@ class Terminal:
         self._seen = self._seen[found.end() :]
         return found[0]
 
-    def close(self):
+    def close(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         os.close(self._fd)
 
 
 @pytest.fixture
-def terminal(tmp_path):
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
     terminal = Terminal(tmp_path / "fence")
     yield terminal
     terminal.close()
@@ -146,7 +149,7 @@ EXEC = f"{sys.executable} -m perdure exec -- "
 
 
 @on_linux
-def test_a_program_on_a_terminal_reads_it_and_draws_on_it(terminal, tmp_path):
+def test_a_program_on_a_terminal_reads_it_and_draws_on_it(terminal: Terminal, tmp_path: Path) -> None:
     program = tmp_path / "asks.py"
     program.write_text(
         "import sys\n"
@@ -164,7 +167,7 @@ def test_a_program_on_a_terminal_reads_it_and_draws_on_it(terminal, tmp_path):
 
 
 @on_linux
-def test_a_debugger_takes_commands(terminal, tmp_path):
+def test_a_debugger_takes_commands(terminal: Terminal, tmp_path: Path) -> None:
     program = tmp_path / "stops.py"
     program.write_text("x = 41\nbreakpoint()\nprint('went on')\n")
     terminal.type(f"{EXEC}{sys.executable} {program}\n")
@@ -176,7 +179,7 @@ def test_a_debugger_takes_commands(terminal, tmp_path):
 
 
 @on_linux
-def test_the_keys_of_job_control_do_what_they_do(terminal, tmp_path):
+def test_the_keys_of_job_control_do_what_they_do(terminal: Terminal, tmp_path: Path) -> None:
     """Ctrl-C comes once; Ctrl-Z stops program and launcher, and `fg` continues both."""
     program = tmp_path / "waits.py"
     program.write_text(

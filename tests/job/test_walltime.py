@@ -3,7 +3,9 @@
 import os
 import signal
 import time
+from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +18,7 @@ from tests.job.launching import exit_report_in, finish, on_linux, python, start
 SLURM = {"SLURM_JOB_ID": "12"}
 
 
-def looked(watch, instants):
+def looked(watch: WalltimeWatch, instants: Sequence[float]) -> list[float]:
     """Those at which the program is to be told; an answer that is asked for comes before the next look."""
     told = []
     for now in instants:
@@ -26,17 +28,19 @@ def looked(watch, instants):
     return told
 
 
-def test_it_is_told_once_in_time(tmp_path):
+def test_it_is_told_once_in_time(tmp_path: Path) -> None:
     end = EndTime({"SLURM_JOB_END_TIME": "1000"}, tmp_path / "note")
     assert looked(WalltimeWatch(end, 120.0), range(800, 1000)) == [880]
 
 
-def test_without_the_option_nobody_is_asked(tmp_path):
+def test_without_the_option_nobody_is_asked(tmp_path: Path) -> None:
     end = EndTime(SLURM, tmp_path / "note", ask=lambda: pytest.fail("asked"))
     assert looked(WalltimeWatch(end, None), [1e9]) == []
 
 
-def test_where_slurm_does_not_set_it_the_manager_is_asked_and_asked_again_before_the_program_is_told(tmp_path):
+def test_where_slurm_does_not_set_it_the_manager_is_asked_and_asked_again_before_the_program_is_told(
+    tmp_path: Path,
+) -> None:
     answers = iter([1000.0, 2000.0, 2000.0, 2000.0])
     end = EndTime(SLURM, tmp_path / "note", ask=lambda: next(answers))
     watch = WalltimeWatch(end, 120.0)
@@ -46,14 +50,14 @@ def test_where_slurm_does_not_set_it_the_manager_is_asked_and_asked_again_before
     assert watch.explains(False, 1900.0)
 
 
-def test_a_manager_that_does_not_answer_is_asked_once_a_minute(tmp_path):
+def test_a_manager_that_does_not_answer_is_asked_once_a_minute(tmp_path: Path) -> None:
     asked = []
     end = EndTime(SLURM, tmp_path / "note", ask=lambda: asked.append(1))
     assert looked(WalltimeWatch(end, 120.0), range(600)) == []
     assert len(asked) == 10
 
 
-def test_a_task_that_does_not_ask_honours_a_limit_that_was_raised(tmp_path):
+def test_a_task_that_does_not_ask_honours_a_limit_that_was_raised(tmp_path: Path) -> None:
     """The first task asks once more before it tells its program, and writes down the answer for all."""
     note, answers = tmp_path / "note", iter([1000.0, 2000.0])
     first = EndTime(SLURM | {"SLURM_PROCID": "0"}, note, ask=lambda: next(answers))
@@ -65,7 +69,7 @@ def test_a_task_that_does_not_ask_honours_a_limit_that_was_raised(tmp_path):
     assert looked(watch, [881.0, 1000.0, 1881.0]) == [1881.0]
 
 
-def test_one_task_asks_for_all(tmp_path):
+def test_one_task_asks_for_all(tmp_path: Path) -> None:
     note = tmp_path / "note"
     first = EndTime(SLURM | {"SLURM_PROCID": "0"}, note, ask=lambda: 1000.0)
     looked(WalltimeWatch(first, 10.0), [0.0])
@@ -73,7 +77,7 @@ def test_one_task_asks_for_all(tmp_path):
     assert looked(WalltimeWatch(other, 10.0), range(1000)) == [990]
 
 
-def test_the_embedded_clusters_job_numbers_are_not_asked_of_slurm(tmp_path):
+def test_the_embedded_clusters_job_numbers_are_not_asked_of_slurm(tmp_path: Path) -> None:
     assert EndTime(SLURM | {"PERDURE_JOB_ID": "12"}, tmp_path / "note")._ask is None
     assert EndTime(SLURM, tmp_path / "note")._ask is not None
 
@@ -86,19 +90,19 @@ def test_the_embedded_clusters_job_numbers_are_not_asked_of_slurm(tmp_path):
         ("echo 2026-11-21T18:00:00; exit 1", None),
     ],
 )  # fmt: skip
-def test_what_squeue_says(tmp_path, monkeypatch, said, expected):
+def test_what_squeue_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, expected: float | None) -> None:
     (tmp_path / "squeue").write_text(f'#!/bin/sh\n[ "$*" = "-h -j 12 -o %e" ] || exit 2\n{said}\n')
     (tmp_path / "squeue").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert ask_squeue("12") == expected
 
 
-def test_a_machine_without_slurm_says_nothing(monkeypatch, tmp_path):
+def test_a_machine_without_slurm_says_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert ask_squeue("12") is None
 
 
-def test_a_signal_from_outside_means_walltime_only_near_it(tmp_path):
+def test_a_signal_from_outside_means_walltime_only_near_it(tmp_path: Path) -> None:
     watch = WalltimeWatch(EndTime({"SLURM_JOB_END_TIME": "1000"}, tmp_path / "note"), None)
     assert watch.explains(True, 990.0)
     assert not watch.explains(True, 600.0)
@@ -121,7 +125,7 @@ time.sleep(60)
     ("framework", "listens_to"),
     [("PLAIN", "SIGTERM"), ("LIGHTNING", "SIGUSR1,SIGTERM"), ("SUBMITIT", "SIGUSR2,SIGTERM")],
 )
-def test_the_program_hears_of_it_as_its_framework_expects(tmp_path, framework, listens_to):
+def test_the_program_hears_of_it_as_its_framework_expects(tmp_path: Path, framework: str, listens_to: str) -> None:
     """The shell around it has no handler, and is not ended by the signal."""
     settings = f"ExecOptions(warn_s=3600, look_s=0.3, framework=Framework.{framework})"
     argv = ["sh", "-c", '"$@"; exit $?', "sh", *python(SAVES, listens_to)]
@@ -130,6 +134,8 @@ def test_the_program_hears_of_it_as_its_framework_expects(tmp_path, framework, l
     assert (code, out) == (0, f"saved on {listens_to.split(',')[0]}\n")
     report = exit_report_in(tmp_path)
     assert report.reason is ExitReason.WALLTIME
+    assert report.walltime_end_s is not None
+    assert report.warned_s is not None
     assert report.walltime_end_s - report.warned_s == pytest.approx(1800, abs=60)
     assert "walltime ends in" in err
 
@@ -156,7 +162,9 @@ sys.exit(worker.wait())
     ],
     ids=["workers-listen-to-term", "workers-listen", "nobody-listens"],
 )
-def test_slurms_own_signal_does_not_end_torchruns_agent(tmp_path, listens_to, expected):
+def test_slurms_own_signal_does_not_end_torchruns_agent(
+    tmp_path: Path, listens_to: str, expected: tuple[int, list[str]]
+) -> None:
     """USR1 has no handler in the agent: it would die of it, and its workers would not hear of it."""
     settings = "ExecOptions(framework=Framework.TORCHRUN, poll_s=0.02)"
     process = start(
@@ -173,7 +181,7 @@ def test_slurms_own_signal_does_not_end_torchruns_agent(tmp_path, listens_to, ex
 
 @on_linux
 @pytest.mark.parametrize("listens_to", ["SIGTERM", "SIGUSR1"])
-def test_a_warning_to_every_process_of_a_step_does_not_end_torchruns_agent(tmp_path, listens_to):
+def test_a_warning_to_every_process_of_a_step_does_not_end_torchruns_agent(tmp_path: Path, listens_to: str) -> None:
     """As Slurm sends it; workers that listen to TERM alone are told that."""
     save = SAVES.replace("time.sleep", "print('ready', flush=True); time.sleep")
     settings = "ExecOptions(framework=Framework.TORCHRUN, poll_s=0.02)"
@@ -188,7 +196,7 @@ def test_a_warning_to_every_process_of_a_step_does_not_end_torchruns_agent(tmp_p
 
 
 @on_linux
-def test_a_worker_below_an_agent_that_does_not_listen_is_told_at_once(tmp_path):
+def test_a_worker_below_an_agent_that_does_not_listen_is_told_at_once(tmp_path: Path) -> None:
     """As ``accelerate launch`` starts a single one."""
     settings = "ExecOptions(warn_s=3600, look_s=0.1, framework=Framework.TORCHRUN)"
     ends = {"SLURM_JOB_END_TIME": str(int(time.time() + 1800))}
@@ -203,7 +211,9 @@ def test_a_worker_below_an_agent_that_does_not_listen_is_told_at_once(tmp_path):
     [(1800, (0, ["saved on SIGTERM"])), (600, (256 - signal.SIGTERM, ["agent: SIGTERM"]))],
     ids=["there-is-time", "there-is-none"],
 )
-def test_workers_that_start_late_are_waited_for_while_there_is_time(tmp_path, left_s, expected):
+def test_workers_that_start_late_are_waited_for_while_there_is_time(
+    tmp_path: Path, left_s: int, expected: tuple[int, list[str]]
+) -> None:
     """The agent would end them. It is told when a third is left of the time that they were to have."""
     settings = "ExecOptions(warn_s=3600, look_s=0.1, framework=Framework.TORCHRUN)"
     ends = {"SLURM_JOB_END_TIME": str(int(time.time() + left_s))}
@@ -213,7 +223,7 @@ def test_workers_that_start_late_are_waited_for_while_there_is_time(tmp_path, le
     assert "SIGTERM sent to 1 of its processes" in err
 
 
-def test_an_end_that_nobody_listens_for_is_told_in_the_log(tmp_path):
+def test_an_end_that_nobody_listens_for_is_told_in_the_log(tmp_path: Path) -> None:
     ends = {"SLURM_JOB_END_TIME": str(int(time.time()))}
     settings = "ExecOptions(warn_s=60, look_s=0.02, warn_signal=signal.SIGUSR2)"
     process = start(tmp_path, python("import sys; sys.stdin.read()"), settings=settings, variables=ends)
@@ -233,7 +243,7 @@ thread.join()
 
 
 @on_linux
-def test_one_whose_thread_waits_for_the_signal_listens_too(tmp_path):
+def test_one_whose_thread_waits_for_the_signal_listens_too(tmp_path: Path) -> None:
     """As srun does, which hands it on to its tasks."""
     ends = {"SLURM_JOB_END_TIME": str(int(time.time()))}
     settings = "ExecOptions(warn_s=60, look_s=0.02, warn_signal=signal.SIGUSR1)"
