@@ -1,6 +1,7 @@
 """Laws of a chain's state machine, tried on all that it hears in random storms."""
 
 import random
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -11,7 +12,16 @@ from perdure.job.link_marks import LinkEnded
 from perdure.slurm_words.link_job import LinkJob
 from perdure.succession.chain import step
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Strategy
-from perdure.succession.messages import AskEnd, Event, LinkPlanned, LinkRefused, LinksSeen, PlanLink, StopAsked
+from perdure.succession.messages import (
+    AskEnd,
+    Effect,
+    Event,
+    LinkPlanned,
+    LinkRefused,
+    LinksSeen,
+    PlanLink,
+    StopAsked,
+)
 from tests.laws.difference import must_equal
 from tests.laws.moved import Moved
 from tests.laws.seeds import SEEDS
@@ -35,7 +45,7 @@ class Heard(NamedTuple):
 class Rough(World):
     """Programs fail in it, too, and what is said of them is that they pass, or not."""
 
-    def _end(self, job_id, number, state, signals):
+    def _end(self, job_id: str, number: int, state: str, signals: tuple[str, ...]) -> None:
         super()._end(job_id, number, state, signals)
         if number % 3 == 1 and state == "COMPLETED" and self.rng.random() < 0.5:
             ended = LinkEnded(job_id, self.now, 1)
@@ -44,11 +54,11 @@ class Rough(World):
 
 
 @cache
-def heard(seed):
+def heard(seed: int) -> list[Heard]:
     """The steps of a chain in one storm."""
     found = []
 
-    def noted(chain, event):
+    def noted(chain: JobChain, event: Event) -> tuple[JobChain, list[Effect]]:
         after, effects = step(chain, event)
         found.append(Heard(chain, event, after, effects))
         return after, effects
@@ -71,21 +81,21 @@ def heard(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_same_a_week_later_is_decided_the_same(seed):
+def test_the_same_a_week_later_is_decided_the_same(seed: int) -> None:
     moved = Moved(shift_s=SHIFT_S)
     for each in heard(seed):
         must_equal(step(moved(each.chain), moved(each.event)), (moved(each.after), moved(each.effects)))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_another_name_user_and_tag_change_these_and_nothing_else(seed):
+def test_another_name_user_and_tag_change_these_and_nothing_else(seed: int) -> None:
     moved = Moved(lambda word: {"keptA": "kept", "ada": "c"}.get(word, word))
     for each in heard(seed):
         must_equal(step(moved(each.chain), moved(each.event)), (moved(each.after), moved(each.effects)))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_told_again_begins_nothing_new(seed):
+def test_what_is_told_again_begins_nothing_new(seed: int) -> None:
     """A look that is taken in twice wants what was wanted once more; an answer that comes twice wants nothing."""
     for each in heard(seed):
         after, effects = step(each.after, each.event)
@@ -101,7 +111,7 @@ def test_what_is_told_again_begins_nothing_new(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_jobs_of_other_chains_and_of_nobodys_change_nothing(seed):
+def test_jobs_of_other_chains_and_of_nobodys_change_nothing(seed: int) -> None:
     """An earlier chain of the same id, a later one whose tag begins alike, and jobs of no chain, with the same keys."""
     for each in heard(seed):
         if isinstance(each.event, LinksSeen) and each.event.jobs is not None:
@@ -109,7 +119,7 @@ def test_jobs_of_other_chains_and_of_nobodys_change_nothing(seed):
             must_equal(step(each.chain, event), (each.after, each.effects))
 
 
-def _others(jobs):
+def _others(jobs: tuple[LinkJob, ...]) -> Iterator[LinkJob]:
     for job in jobs:
         for number, chain in enumerate(("keptA.aa", f"{TAG}c", "keptA", "")):
             other = replace(job, job_id=f"{number + 1}{job.job_id}0000", chain=chain)
@@ -117,5 +127,5 @@ def _others(jobs):
     yield LinkJob("999", "RUNNING", chain="kept", key="1.1")
 
 
-def _fields(value):
+def _fields(value: LinksSeen) -> dict[Any, Any]:
     return {name: getattr(value, name) for name in value.__dataclass_fields__}

@@ -1,5 +1,9 @@
 """Laws of who stopped first, and of silences: neither the order of ranks nor the hour of the day decides."""
 
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,13 +31,17 @@ quick = settings(max_examples=150, deadline=None)
 
 @quick
 @given(looks, st.randoms(use_true_random=False), st.sampled_from((0.0, 5.0)), st.integers(0, 2))
-def test_the_order_in_which_ranks_are_looked_at_decides_nothing(look, rng, slack_s, unseen):
+def test_the_order_in_which_ranks_are_looked_at_decides_nothing(
+    look: list[RankState], rng: Random, slack_s: Any, unseen: int
+) -> None:
     assert finding_of(rng.sample(look, len(look)), slack_s, unseen) == finding_of(look, slack_s, unseen)
 
 
 @quick
 @given(looks, st.integers(1, 100))
-def test_the_step_at_which_all_are_and_how_long_all_are_silent_already_accuses_nobody(look, more):
+def test_the_step_at_which_all_are_and_how_long_all_are_silent_already_accuses_nobody(
+    look: list[RankState], more: int
+) -> None:
     later = [
         replace(each, step=each.step and each.step + more, silent_s=each.silent_s and each.silent_s + more)
         for each in look
@@ -47,7 +55,7 @@ def test_the_step_at_which_all_are_and_how_long_all_are_silent_already_accuses_n
 
 @quick
 @given(looks)
-def test_other_names_of_nodes_change_these_and_nothing_else(look):
+def test_other_names_of_nodes_change_these_and_nothing_else(look: list[RankState]) -> None:
     renamed = [replace(each, node=f"x{each.node}") for each in look]
     found, again = finding_of(look), finding_of(renamed)
     assert [each.rank for each in again.culprits] == [each.rank for each in found.culprits]
@@ -55,7 +63,7 @@ def test_other_names_of_nodes_change_these_and_nothing_else(look):
     assert again.sentence.replace("xnode", "node") == found.sentence
 
 
-def test_a_silence_that_is_longer_by_the_slack_accuses_nobody_and_by_more_does():
+def test_a_silence_that_is_longer_by_the_slack_accuses_nobody_and_by_more_does() -> None:
     at_rest = [RankState(rank, "node1", Life.WAITS, silent_s=10.0, collective="all_reduce") for rank in range(4)]
     for longer, accused in ((5.0, ()), (5.5, (2,))):
         look = [replace(each, silent_s=10.0 + longer) if each.rank == 2 else each for each in at_rest]
@@ -75,7 +83,7 @@ rules = st.builds(
 stories = st.lists(st.tuples(st.integers(0, 40), st.sampled_from((*ACTS, "look", "look"))), max_size=40)
 
 
-def told(rule, story, start_s, *, looks_between=0):
+def told(rule: HangRule, story: list[tuple[int, str]], start_s: float, *, looks_between: int = 0) -> list[object]:
     """What a silence comes to at each look of a story, and what it says of itself there."""
     silence, now = Silence(rule, start_s), start_s
     found: list[object] = []
@@ -101,13 +109,13 @@ def told(rule, story, start_s, *, looks_between=0):
 
 @quick
 @given(rules, stories, st.sampled_from((-1000.0, 1.0, 1e6)))
-def test_a_silence_is_the_same_at_any_hour(rule, story, start_s):
+def test_a_silence_is_the_same_at_any_hour(rule: HangRule, story: list[tuple[int, str]], start_s: float) -> None:
     assert told(rule, story, start_s) == told(rule, story, 0.0)
 
 
 @quick
 @given(rules, stories)
-def test_time_that_does_not_count_changes_nothing(rule, story):
+def test_time_that_does_not_count_changes_nothing(rule: HangRule, story: list[tuple[int, str]]) -> None:
     """A machine that is frozen for an hour, and knows it, is where it was."""
     frozen = [each for wait_s, act in story for each in ((wait_s, act), (3600, "skip"))]
     has_ends = any(act in ("condemn", "skip") for _, act in story)
@@ -129,7 +137,7 @@ operations = st.builds(
 
 
 @st.composite
-def hung(draw):
+def hung(draw: st.DrawFn) -> list[RankRecord]:
     """What ranks left behind of their collectives, each only of groups of which it is one."""
     found = []
     for rank in draw(st.sets(st.integers(0, 3), min_size=1)):
@@ -140,20 +148,22 @@ def hung(draw):
     return found
 
 
-def told_of(records, groups):
+def told_of(records: Sequence[RankRecord], groups: dict[str, tuple[int, ...]]) -> list[Any]:
     """The findings; which of several operations in which ranks wait stands first is left open."""
     return sorted((each.kind, each.ranks, each.waiting) for each in findings(records, groups))
 
 
 @quick
 @given(hung(), st.randoms(use_true_random=False))
-def test_the_order_in_which_dumps_are_read_accuses_nobody_else(records, rng):
+def test_the_order_in_which_dumps_are_read_accuses_nobody_else(records: list[RankRecord], rng: Random) -> None:
     assert told_of(rng.sample(records, len(records)), GROUPS) == told_of(records, GROUPS)
 
 
 @quick
 @given(hung())
-def test_ranks_of_another_group_that_hang_alike_are_told_of_beside_these_and_change_nothing(records):
+def test_ranks_of_another_group_that_hang_alike_are_told_of_beside_these_and_change_nothing(
+    records: list[RankRecord],
+) -> None:
     """Eight more of everything: the same groups, of other ranks."""
     others = [moved_by_ranks(record, 10) for record in records]
     groups = {**GROUPS, **{f"1{name}": tuple(rank + 10 for rank in ranks) for name, ranks in GROUPS.items()}}
@@ -165,7 +175,7 @@ def test_ranks_of_another_group_that_hang_alike_are_told_of_beside_these_and_cha
     assert {rank - 10 for rank in accused if rank >= 10} == {rank for each in alone for rank in each.ranks}
 
 
-def moved_by_ranks(record, more):
+def moved_by_ranks(record: RankRecord, more: int) -> RankRecord:
     pending = tuple(
         replace(each, group=f"1{each.group}", ends=each.ends and (each.ends[0] + more, each.ends[1] + more))
         for each in record.pending

@@ -1,7 +1,9 @@
 """Laws of notices, tried on what seeds of the deterministic simulation write down."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from perdure.model.events import NodeChanged, SightChanged
 from perdure.service.core.messages import ExceptionChanged, Journalled
 from perdure.service.notices.derive import DiskSeen, NoticeFact, notices_of, subjects_of
-from perdure.service.notices.notice import Kind, Notice, Severity
+from perdure.service.notices.notice import Kind, Message, Notice, Severity
 from perdure.service.notices.rules import NoticeLimits, PendingMessage, Rule, gathered, next_to_send, wait_reason
 from tests.laws.beside import MARK, as_other
 from tests.laws.difference import must_equal
@@ -30,7 +32,7 @@ LIMITS = NoticeLimits(per_hour=3)
 
 
 @cache
-def facts_of(seed):
+def facts_of(seed: int) -> list[NoticeFact]:
     """What a feed reads, with jobs and decisions as they were; and what is seen of a disk."""
     found = []
     for asked in apart(seed):
@@ -45,11 +47,11 @@ def facts_of(seed):
     return found
 
 
-def now_of(facts):
+def now_of(facts: Sequence[NoticeFact]) -> float:
     return max(fact.event.time_s for fact in facts)
 
 
-def told_of(facts, *, portion=10**6, now=None):
+def told_of(facts: Sequence[NoticeFact], *, portion: int = 10**6, now: float | None = None) -> list[Any]:
     """The notices of facts that are read in portions."""
     told, found = {}, []
     for first in range(0, len(facts), portion):
@@ -61,7 +63,9 @@ def told_of(facts, *, portion=10**6, now=None):
     return found
 
 
-def messages_of(notices, *, portion=10**6, rules=RULES, cluster="sim"):
+def messages_of(
+    notices: list[Any], *, portion: int = 10**6, rules: tuple[Rule, ...] = RULES, cluster: str = "sim"
+) -> dict[tuple[str, str, Kind], Message]:
     messages = {}
     for first in range(0, len(notices), portion):
         messages.update(gathered(messages, notices[first : first + portion], rules, PERSONAL, cluster))
@@ -69,7 +73,7 @@ def messages_of(notices, *, portion=10**6, rules=RULES, cluster="sim"):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_in_whatever_portions_the_journal_is_read_the_same_is_told(seed):
+def test_in_whatever_portions_the_journal_is_read_the_same_is_told(seed: int) -> None:
     facts = facts_of(seed)
     whole = told_of(facts)
     assert len({notice.kind for notice in whole}) > 4
@@ -79,7 +83,7 @@ def test_in_whatever_portions_the_journal_is_read_the_same_is_told(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_the_journal_says_twice_is_told_once(seed):
+def test_what_the_journal_says_twice_is_told_once(seed: int) -> None:
     facts = facts_of(seed)
     twice = [fact for each in facts for fact in (each, each)]
     must_equal(told_of(twice), told_of(facts))
@@ -87,7 +91,7 @@ def test_what_the_journal_says_twice_is_told_once(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_is_told_what_of_some_is_the_same_whatever_is_told_of_others(seed):
+def test_who_is_told_what_of_some_is_the_same_whatever_is_told_of_others(seed: int) -> None:
     facts = of_things(facts_of(seed))
     others = [Moved(as_other)(fact) for fact in of_things(facts_of(seed + 1000))]
     told = told_of(in_order((*others, *facts)), now=now_of(facts))
@@ -97,33 +101,33 @@ def test_who_is_told_what_of_some_is_the_same_whatever_is_told_of_others(seed):
     must_equal(of_ada(messages_of(told)), of_ada(messages_of(mine)))
 
 
-def of_things(facts):
+def of_things(facts: list[NoticeFact]) -> list[Any]:
     """Of those of which each cluster has its own."""
     return [fact for fact in facts if not isinstance(fact.event, SightChanged | DiskSeen)]
 
 
-def in_order(facts):
+def in_order(facts: tuple[Any, ...] | list[Any]) -> list[Any]:
     return sorted(facts, key=lambda fact: fact.event.time_s)
 
 
-def of_ada(messages):
+def of_ada(messages: dict[tuple[str, str, Kind], Message]) -> dict[Any, Any]:
     """What she is sent, and what is sent where her jobs alone are told of."""
     return {group: message for group, message in messages.items() if group[1] == "ada" or group[0] == "adas"}
 
 
 @pytest.mark.parametrize("moved", [Moved(alike), Moved(shift_s=WEEK_S), Moved(shift_s=-WEEK_S)])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_other_names_and_another_week_change_these_and_nothing_else(seed, moved):
+def test_other_names_and_another_week_change_these_and_nothing_else(seed: int, moved: Moved) -> None:
     facts = facts_of(seed)
     must_equal(readable(told_of([moved(fact) for fact in facts])), moved(readable(told_of(facts))))
 
 
-def readable(notices):
+def readable(notices: list[Any]) -> list[Any]:
     return [replace(notice, path=unquote(notice.path)) for notice in notices]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_sent_to_one_does_not_wait_for_what_others_are_sent(seed):
+def test_what_is_sent_to_one_does_not_wait_for_what_others_are_sent(seed: int) -> None:
     messages = messages_of(told_of(facts_of(seed))).values()
     now = max(message.last_s for message in messages) + LIMITS.group_s
     waiting = [PendingMessage(message, message.last_s + LIMITS.group_s) for message in messages]
@@ -142,7 +146,9 @@ def test_what_is_sent_to_one_does_not_wait_for_what_others_are_sent(seed):
     [((-1.0, -1.0, -1.0), False), ((-1.0, -1.0), True), ((-1.0, 0.0, -3600.0), True), ((0.0, 0.0, -3599.0), False),
      ((1.0, 1.0, 1.0), True)],
 )  # fmt: skip
-def test_an_hour_has_its_messages_to_the_second_and_what_a_wrong_clock_wrote_is_none_of_them(begun_s, is_next):
+def test_an_hour_has_its_messages_to_the_second_and_what_a_wrong_clock_wrote_is_none_of_them(
+    begun_s: tuple[float, ...], is_next: bool
+) -> None:
     (message,) = messages_of([Notice(Kind.NODE_DOWN, "node:n1", START_S, "node n1")], rules=RULES[:1]).values()
     waits = PendingMessage(message, START_S)
     begun = {of_limit(waits): tuple(START_S + each for each in begun_s)}
@@ -155,5 +161,5 @@ def test_an_hour_has_its_messages_to_the_second_and_what_a_wrong_clock_wrote_is_
         assert next_to_send([waits], begun, LIMITS, later) == waits
 
 
-def of_limit(each):
+def of_limit(each: PendingMessage) -> tuple[str, Severity]:
     return each.message.whose, each.message.kind.severity

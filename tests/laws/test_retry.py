@@ -1,6 +1,8 @@
 """Laws of what is remembered of retries and troubles: each job, user and node has its own, at any hour."""
 
+from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,14 +51,14 @@ troubles = st.lists(
 )
 
 
-def spent_by(spending):
+def spent_by(spending: Iterable[Spent]) -> Fleet:
     fleet = Fleet()
     for each in spending:
         fleet = fleet.with_spent(each, NOW)
     return fleet
 
 
-def troubled(troubles):
+def troubled(troubles: Sequence[tuple[str, NodeTrouble]]) -> Fleet:
     fleet = Fleet()
     for node, each in sorted(troubles, key=lambda pair: pair[1].time_s):
         fleet = fleet.with_trouble((node,), each, 86_400.0)
@@ -65,7 +67,7 @@ def troubled(troubles):
 
 @quick
 @given(spending, spending)
-def test_what_one_has_spent_is_the_same_whatever_others_spend(mine, others):
+def test_what_one_has_spent_is_the_same_whatever_others_spend(mine: list[Spent], others: list[Spent]) -> None:
     alone = spent_by(mine)
     both = together(alone, spent_by(map(Moved(as_other), others)))
     keeps = Mine()
@@ -83,7 +85,7 @@ def test_what_one_has_spent_is_the_same_whatever_others_spend(mine, others):
 
 @quick
 @given(spending)
-def test_a_budget_is_the_same_a_week_later(mine):
+def test_a_budget_is_the_same_a_week_later(mine: list[Spent]) -> None:
     moved = Moved(shift_s=SHIFT_S)
     found = room(JOB, FAILED, spent_by(mine), RULES, NOW, NOW)
     later = room(moved(JOB), moved(FAILED), moved(spent_by(mine)), RULES, NOW + SHIFT_S, NOW + SHIFT_S)
@@ -95,10 +97,10 @@ seconds = st.lists(st.integers(0, 100).map(float), max_size=8)
 
 @quick
 @given(seconds, st.integers(1, 4), st.integers(0, 150).map(float))
-def test_the_first_instant_with_room_is_the_first(wanted, limit, start_s):
+def test_the_first_instant_with_room_is_the_first(wanted: list[float], limit: int, start_s: float) -> None:
     """By counting, in all windows of 30 s; what is 30 s old is out of them."""
 
-    def fits(starts):
+    def fits(starts: list[Any]) -> bool:
         return all(sum(first <= each < first + 30.0 for each in starts) <= limit for first in starts)
 
     times = []
@@ -112,7 +114,9 @@ def test_the_first_instant_with_room_is_the_first(wanted, limit, start_s):
 
 @quick
 @given(troubles, troubles)
-def test_a_node_is_suspected_for_what_happened_on_it(mine, others):
+def test_a_node_is_suspected_for_what_happened_on_it(
+    mine: list[tuple[str, NodeTrouble]], others: list[tuple[str, NodeTrouble]]
+) -> None:
     alone, moved = troubled(mine), Moved(as_other)
     both = together(alone, troubled([(moved(node), moved(each)) for node, each in others]))
     assert {node for node in both.suspects(NOW, HOUR_S) if MARK not in node} == alone.suspects(NOW, HOUR_S)
@@ -120,12 +124,12 @@ def test_a_node_is_suspected_for_what_happened_on_it(mine, others):
 
 @quick
 @given(troubles)
-def test_who_is_suspected_is_the_same_a_week_later(mine):
+def test_who_is_suspected_is_the_same_a_week_later(mine: list[tuple[str, NodeTrouble]]) -> None:
     moved = Moved(shift_s=SHIFT_S)
     assert moved(troubled(mine)).suspects(NOW + SHIFT_S, HOUR_S) == troubled(mine).suspects(NOW, HOUR_S)
 
 
-def test_trouble_that_is_as_old_as_the_memory_is_forgotten():
+def test_trouble_that_is_as_old_as_the_memory_is_forgotten() -> None:
     seen = NodeTrouble(NOW, "1", "ada", "gpu", witnessed=True)
     fleet = troubled([("n1", seen), ("n1", replace(seen, job_id="2"))])
     assert fleet.suspects(NOW + HOUR_S - 1, HOUR_S) == {"n1"}
