@@ -1,5 +1,7 @@
 """A new action is a class and a word in its union: what every class says of itself, and a toy that says little."""
 
+from typing import Any
+
 import pytest
 
 from perdure.backends.local.core import Core, fresh_nodes
@@ -24,18 +26,18 @@ class Nudge(AnyAction, frozen=True):
     attempt: AttemptId
 
     @property
-    def key(self):
+    def key(self) -> str:
         return f"nudge:{self.attempt}"
 
 
-def made(kind):
+def made(kind: Any) -> Any:
     """An action of this kind; one that has an episode has "e"."""
     fields = {name: value for name, value in FIELDS.items() if name in kind.__struct_fields__}
     return kind(**fields, **({"episode": "e"} if "episode" in kind.__struct_fields__ else {}))
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_each_action_is_known_by_its_kind_and_has_words(name):
+def test_each_action_is_known_by_its_kind_and_has_words(name: str) -> None:
     action = made(KINDS[name])
     assert action.kind == name
     assert action.key.partition(":")[0] == name
@@ -43,7 +45,7 @@ def test_each_action_is_known_by_its_kind_and_has_words(name):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_what_takes_an_action_back_is_about_the_same_and_another_kind(name):
+def test_what_takes_an_action_back_is_about_the_same_and_another_kind(name: str) -> None:
     action = made(KINDS[name])
     undo = action.undo()
     if undo is not None:
@@ -53,7 +55,9 @@ def test_what_takes_an_action_back_is_about_the_same_and_another_kind(name):
         }
 
 
-def test_an_action_that_says_nothing_of_itself_counts_expires_late_and_cannot_be_undone(monkeypatch):
+def test_an_action_that_says_nothing_of_itself_counts_expires_late_and_cannot_be_undone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(KINDS, "nudge", Nudge)
     toy = Nudge(ATTEMPT)
     row = ActionRow(
@@ -77,7 +81,7 @@ def test_an_action_that_says_nothing_of_itself_counts_expires_late_and_cannot_be
 
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("times", [1, 2, 11])
-def test_a_key_says_what_the_action_is_and_is_about(name, times):
+def test_a_key_says_what_the_action_is_and_is_about(name: str, times: int) -> None:
     action = made(KINDS[name])
     key = planned_again(action.key, times)
     assert first_key(key) == action.key
@@ -88,7 +92,7 @@ def test_a_key_says_what_the_action_is_and_is_about(name, times):
         assert said.attempt == action.attempt
 
 
-def test_a_cluster_refuses_what_it_does_not_know():
+def test_a_cluster_refuses_what_it_does_not_know() -> None:
     core = Core(fresh_nodes(1, 1, 1, {}, 0.0), [], [], 7, Timing(), "{job}-{incarnation}")
     assert core.submit(JobSpec(("true",)), 0.0) == "7"
     toy = Nudge(AttemptId(CLUSTER, "7", core.jobs["7"].incarnation))

@@ -27,24 +27,24 @@ jobs = st.builds(
 
 
 @given(attempts, instants, instants)
-def test_a_start_and_an_end_are_told_once_whenever_they_are_seen(attempt, one, other):
+def test_a_start_and_an_end_are_told_once_whenever_they_are_seen(attempt: Attempt, one: float, other: float) -> None:
     assert AttemptStarted(one, attempt).key == AttemptStarted(other, attempt).key
     assert AttemptEnded(one, attempt).key == AttemptEnded(other, attempt).key
     assert AttemptStarted(one, attempt).key != AttemptEnded(one, attempt).key
 
 
 @given(attempts, attempts, instants)
-def test_two_attempts_have_two_starts(one, other, now):
+def test_two_attempts_have_two_starts(one: Attempt, other: Attempt, now: float) -> None:
     assert (AttemptStarted(now, one).key == AttemptStarted(now, other).key) == (one.id == other.id)
 
 
 @given(jobs, instants, instants)
-def test_a_job_that_comes_back_into_a_state_is_news_at_another_instant(job, one, other):
+def test_a_job_that_comes_back_into_a_state_is_news_at_another_instant(job: Job, one: float, other: float) -> None:
     assert (JobChanged(one, job).key == JobChanged(other, job).key) == (one == other)
 
 
 @given(jobs, attempts, st.sampled_from(list(NodeState)), instants)
-def test_facts_of_different_kinds_never_share_a_key(job, attempt, state, now):
+def test_facts_of_different_kinds_never_share_a_key(job: Job, attempt: Attempt, state: NodeState, now: float) -> None:
     told: list[ClusterEvent] = [
         JobChanged(now, job),
         JobGone(now, job),

@@ -1,10 +1,14 @@
 """What lies between two looks at a cluster."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from perdure.model.events import (
     AttemptEnded,
     AttemptStarted,
+    ClusterEvent,
     JobChanged,
     JobGone,
     NodeChanged,
@@ -22,32 +26,40 @@ RUN = Attempt(AttemptId("c", "1", 1), AttemptState.RUNNING, ("n1",), start_s=1.0
 UP = Node("n1", NodeState.UP, gpus=8)
 
 
-def look(now, jobs=(JOB,), attempts=(RUN,), nodes=(UP,), **unseen):
+def look(
+    now: float,
+    jobs: Sequence[Job] = (JOB,),
+    attempts: Sequence[Attempt] = (RUN,),
+    nodes: Sequence[Node] = (UP,),
+    **unseen: Any,
+) -> Observation:
     return Observation("c", now, tuple(jobs), tuple(attempts), tuple(nodes), unseen)
 
 
-def seen_so_far(*looks, grace_s=30.0):
+def seen_so_far(*looks: Observation, grace_s: float = 30.0) -> tuple[Known, list[ClusterEvent]]:
     known, events = Known(), []
     for one in looks:
         known, events = changes(known, one, grace_s=grace_s)
     return known, events
 
 
-def kinds(events):
+def kinds(
+    events: list[ClusterEvent],
+) -> list[Any]:
     return [type(event) for event in events]
 
 
-def test_everything_is_news_at_first():
+def test_everything_is_news_at_first() -> None:
     _, events = seen_so_far(look(2.0))
     assert kinds(events) == [NodeChanged, JobChanged, AttemptStarted]
 
 
-def test_the_same_look_twice_brings_no_news():
+def test_the_same_look_twice_brings_no_news() -> None:
     _, events = seen_so_far(look(2.0), look(3.0))
     assert events == []
 
 
-def test_an_end_is_told_once_and_with_its_job():
+def test_an_end_is_told_once_and_with_its_job() -> None:
     over = replace(RUN, state=AttemptState.FAILED, end_s=5.0, exit_code=1)
     failed = replace(JOB, state=JobState.FAILED)
     known, events = seen_so_far(look(2.0), look(6.0, jobs=[failed], attempts=[over]))
@@ -70,14 +82,14 @@ def test_gpus_in_use_are_no_news():
     assert events == []
 
 
-def test_silence_of_the_controller_ends_nothing():
+def test_silence_of_the_controller_ends_nothing() -> None:
     known, events = seen_so_far(look(2.0), look(1000.0, jobs=[], attempts=[], nodes=[], controller="no answer"))
     assert kinds(events) == [SightChanged]
     assert RUN.id in known.running
     assert "1" in known.jobs
 
 
-def test_sight_that_comes_back_is_told():
+def test_sight_that_comes_back_is_told() -> None:
     _, events = seen_so_far(look(2.0), look(3.0, accounting="down"), look(4.0))
     assert events == [SightChanged(4.0, "c", "accounting", "")]
 
@@ -86,7 +98,9 @@ def test_sight_that_comes_back_is_told():
     ("node", "state", "blamed"),
     [(UP, AttemptState.LOST, ()), (replace(UP, state=NodeState.DOWN), AttemptState.NODE_FAIL, ("n1",))],
 )
-def test_an_attempt_that_vanishes_ends_after_the_grace(node, state, blamed):
+def test_an_attempt_that_vanishes_ends_after_the_grace(
+    node: Node, state: AttemptState, blamed: tuple[str, ...]
+) -> None:
     waiting = replace(JOB, state=JobState.PENDING, restarts=1)
     known, events = seen_so_far(look(2.0), look(10.0, jobs=[waiting], attempts=[], nodes=[node]))
     assert AttemptEnded not in kinds(events)  # accounting may only lag
@@ -95,7 +109,7 @@ def test_an_attempt_that_vanishes_ends_after_the_grace(node, state, blamed):
     assert (end.attempt.state, end.attempt.failed_nodes, end.attempt.end_s) == (state, blamed, 10.0)
 
 
-def test_the_truth_within_the_grace_is_what_counts():
+def test_the_truth_within_the_grace_is_what_counts() -> None:
     over = replace(RUN, state=AttemptState.NODE_FAIL, end_s=9.0)
     known, _ = seen_so_far(look(2.0), look(10.0, attempts=[]))
     known, events = changes(known, look(12.0, attempts=[over]))
@@ -104,7 +118,7 @@ def test_the_truth_within_the_grace_is_what_counts():
 
 
 @pytest.mark.parametrize(("gap_s", "told_again"), [(REMEMBERED_S - 1.0, False), (REMEMBERED_S + 1.0, True)])
-def test_an_end_that_goes_unmentioned_for_a_while_is_no_news(gap_s, told_again):
+def test_an_end_that_goes_unmentioned_for_a_while_is_no_news(gap_s: float, told_again: bool) -> None:
     over = replace(RUN, state=AttemptState.FAILED, end_s=9.0)
     long_ago, lately = look(10.0, attempts=[over]), look(5000.0, attempts=[over])
     _, events = seen_so_far(
@@ -116,7 +130,7 @@ def test_an_end_that_goes_unmentioned_for_a_while_is_no_news(gap_s, told_again):
     assert (AttemptEnded in kinds(events)) is told_again
 
 
-def test_what_is_remembered_of_ended_attempts_has_a_bound():
+def test_what_is_remembered_of_ended_attempts_has_a_bound() -> None:
     known = Known()
     for hour in range(100):
         over = replace(RUN, id=AttemptId("c", str(hour), 1), state=AttemptState.COMPLETED, end_s=3600.0 * hour)
@@ -125,17 +139,17 @@ def test_what_is_remembered_of_ended_attempts_has_a_bound():
 
 
 @pytest.mark.parametrize("text", ["", "c", "c/1", "c/1#", "c/#2", "/1#2", "c/1#x", "c/1#-2"])
-def test_an_attempt_id_that_is_none_is_refused(text):
+def test_an_attempt_id_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not CLUSTER/JOB#INCARNATION"):
         AttemptId.parse(text)
 
 
-def test_an_attempt_id_reads_what_it_writes():
+def test_an_attempt_id_reads_what_it_writes() -> None:
     wanted = AttemptId("prod", "4711_3", 2)
     assert AttemptId.parse(str(wanted)) == wanted
 
 
-def test_a_look_at_a_few_jobs_proves_nothing_of_the_others():
+def test_a_look_at_a_few_jobs_proves_nothing_of_the_others() -> None:
     other = replace(RUN, id=AttemptId("c", "2", 1))
     known, _ = seen_so_far(look(2.0, attempts=[RUN, other], accounting="down"))
     over = replace(RUN, state=AttemptState.FAILED, end_s=99.0)
@@ -144,7 +158,7 @@ def test_a_look_at_a_few_jobs_proves_nothing_of_the_others():
     assert (list(after.running), after.unseen, after.missing) == ([other.id], {"accounting": "down"}, {})
 
 
-def test_the_rest_of_an_array_is_gone_once_its_last_task_has_started():
+def test_the_rest_of_an_array_is_gone_once_its_last_task_has_started() -> None:
     rest = replace(JOB, job_id="7", state=JobState.PENDING)
     task = replace(JOB, job_id="7_3", state=JobState.PENDING)
     known, events = seen_so_far(look(2.0, jobs=[rest], attempts=[]), look(3.0, jobs=[task], attempts=[]))
@@ -152,7 +166,7 @@ def test_the_rest_of_an_array_is_gone_once_its_last_task_has_started():
     assert set(known.jobs) == {"7_3"}
 
 
-def test_a_job_that_is_no_longer_mentioned_is_not_left_as_it_was():
+def test_a_job_that_is_no_longer_mentioned_is_not_left_as_it_was() -> None:
     waited = replace(JOB, job_id="2", state=JobState.HELD)
     known, events = seen_so_far(look(2.0, jobs=[JOB, waited]), look(3.0, jobs=[], attempts=[]))
     assert events == [JobChanged(3.0, replace(waited, state=JobState.CANCELLED, reason=GONE))]
@@ -162,7 +176,7 @@ def test_a_job_that_is_no_longer_mentioned_is_not_left_as_it_was():
     assert known.jobs == {}
 
 
-def test_a_node_that_was_taken_out_of_the_cluster_is_not_counted_any_more():
+def test_a_node_that_was_taken_out_of_the_cluster_is_not_counted_any_more() -> None:
     one, two = Node("n1", NodeState.UP), Node("n2", NodeState.UP)
     known, _ = changes(Known(), Observation("c", 1.0, nodes=(one, two)))
     blind, _ = changes(known, Observation("c", 2.0, unseen={"controller": "away"}))
@@ -175,7 +189,7 @@ def test_a_node_that_was_taken_out_of_the_cluster_is_not_counted_any_more():
     assert (set(back.nodes), events) == ({"n1", "n2"}, [NodeChanged(3.0, "c", two)])
 
 
-def test_of_a_job_that_its_manager_has_forgotten_no_node_is_to_blame():
+def test_of_a_job_that_its_manager_has_forgotten_no_node_is_to_blame() -> None:
     """A controller that lost its latest state does not know jobs that run; their nodes may be down meanwhile."""
     down = replace(UP, state=NodeState.DOWN)
     known, _ = seen_so_far(look(2.0), look(10.0, jobs=[], attempts=[], nodes=[down]))

@@ -1,5 +1,6 @@
 """One validator: what is wrong is named with its place in the document, and with what may stand there."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
@@ -47,18 +48,18 @@ class House(Struct, frozen=True):
         (3, "house.lamps[1]: 3 is not a table."),
     ],
 )
-def test_place_what_and_fix_are_said(lamp, said):
+def test_place_what_and_fix_are_said(lamp: Mapping[str, object] | int, said: str) -> None:
     with pytest.raises(InputError) as caught:
         read(House, {"lamps": [{"watts": 5}, lamp]}, "house")
     assert str(caught.value).startswith(said)
 
 
-def test_what_fits_is_read():
+def test_what_fits_is_read() -> None:
     assert read(House, {"lamps": [{"watts": 5, "lit_s": 3}]}, "house") == House((Lamp(5, lit_s=3.0),))
     assert in_words(bool) == "true or false"
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
-def test_no_number_is_infinite(value):
+def test_no_number_is_infinite(value: float) -> None:
     with pytest.raises(InputError, match="out of range"):
         read(Annotated[float, Meta(ge=0)], value, "x")
