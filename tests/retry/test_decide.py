@@ -1,6 +1,8 @@
 """The retry decision: closed forms, budgets, and where a retry may go."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState, RetryPrefer
 from perdure.model.nodes import Node, NodeState
 from perdure.model.signals import SENT_BY_PERSONS, persons_signal
 from perdure.retry.budget import at, cluster_limit, node_limit, standing
-from perdure.retry.decide import DecisionKind, decide
+from perdure.retry.decide import Decision, DecisionKind, decide
 from perdure.retry.history import (
     HOUR_S,
     MAX_TROUBLES,
@@ -44,11 +46,22 @@ RULES = RetryRules()
 NOW = 100_000.0
 
 
-def decided(verdict=TRANSIENT, job=JOB, attempt=TRIED, past=(), fleet=FLEET, rules=RULES, now=NOW, uncounted=0):
+def decided(
+    verdict: Verdict = TRANSIENT,
+    job: Job = JOB,
+    attempt: Attempt = TRIED,
+    past: Sequence[PastFailure] = (),
+    fleet: Fleet = FLEET,
+    rules: RetryRules = RULES,
+    now: float = NOW,
+    uncounted: int = 0,
+) -> Decision:
     return decide(job, attempt, verdict, past, fleet, rules, now, uncounted)
 
 
-def earlier(n, node="n1", fingerprint="f", infrastructure=True, retried=True):
+def earlier(
+    n: int, node: str = "n1", fingerprint: str = "f", infrastructure: bool = True, retried: bool = True
+) -> list[Any]:
     one = AttemptId("c", "1", 1)
     label, category = Label.TRANSIENT, "net"
     return [
@@ -57,30 +70,30 @@ def earlier(n, node="n1", fingerprint="f", infrastructure=True, retried=True):
     ]
 
 
-def test_a_transient_failure_is_retried_off_its_node():
+def test_a_transient_failure_is_retried_off_its_node() -> None:
     decision = decided()
     assert decision.kind is DecisionKind.RETRY
     assert decision.exclude == ("n2",)
 
 
-def test_a_deterministic_failure_is_stopped():
+def test_a_deterministic_failure_is_stopped() -> None:
     assert decided(DETERMINISTIC).kind is DecisionKind.STOP
 
 
-def test_a_deterministic_failure_is_stopped_however_much_a_person_costs():
+def test_a_deterministic_failure_is_stopped_however_much_a_person_costs() -> None:
     patient = replace(RULES, person_delay_h=1000.0)
     assert decided(replace(UNSURE, p_transient=0.03), rules=patient).kind is DecisionKind.PROBE
     assert decided(DETERMINISTIC, rules=patient).kind is DecisionKind.STOP
 
 
-def test_a_stop_that_costs_more_than_a_retry_says_why():
+def test_a_stop_that_costs_more_than_a_retry_says_why() -> None:
     likely = decided(replace(DETERMINISTIC, p_transient=0.18))
     assert likely.retry_cost_gpu_h < likely.stop_cost_gpu_h
     assert likely.reason.endswith(", but a failure that a retry rarely gets past is not retried")
     assert "rarely" not in decided(DETERMINISTIC).reason
 
 
-def test_an_unsure_failure_gets_one_probe_per_fingerprint():
+def test_an_unsure_failure_gets_one_probe_per_fingerprint() -> None:
     assert decided(UNSURE).kind is DecisionKind.PROBE
     again = decided(UNSURE, past=earlier(1, fingerprint="u", infrastructure=False))
     assert again.kind is DecisionKind.STOP
@@ -92,14 +105,14 @@ def test_an_unsure_failure_gets_one_probe_per_fingerprint():
     assert other.kind is DecisionKind.PROBE
 
 
-def test_a_log_that_blames_the_site_buys_one_probe():
+def test_a_log_that_blames_the_site_buys_one_probe() -> None:
     forged = replace(TRANSIENT, category="gpu_hw", bound=Bound.NODE, hearsay=True)
     assert decided(forged).kind is DecisionKind.PROBE
     assert decided(forged, past=earlier(1, infrastructure=False)).kind is DecisionKind.STOP
 
 
 @given(p=st.floats(0.01, 0.99), hours=st.floats(0.0, 100.0), gpus=st.integers(0, 4096))
-def test_the_cheaper_of_the_two_is_taken(p, hours, gpus):
+def test_the_cheaper_of_the_two_is_taken(p: float, hours: float, gpus: int) -> None:
     """Break-even at p = (t + n) / (t + n + d), whatever the number of GPUs."""
     attempt = replace(TRIED, end_s=hours * HOUR_S, gpus=gpus)
     decision = decided(replace(TRANSIENT, p_transient=p, fingerprint=""), attempt=attempt)
@@ -110,7 +123,7 @@ def test_the_cheaper_of_the_two_is_taken(p, hours, gpus):
 
 
 @pytest.mark.parametrize("state", [AttemptState.PREEMPTED, AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL])
-def test_what_the_site_ended_is_put_back_however_long_it_ran(state):
+def test_what_the_site_ended_is_put_back_however_long_it_ran(state: AttemptState) -> None:
     """Its manager has mostly put it back already: Perdure does not make worse what was right."""
     month = replace(TRIED, state=state, end_s=TRIED.start_s + 30 * 24 * HOUR_S)
     assert decided(replace(TRANSIENT, p_transient=0.97), attempt=month).kind is DecisionKind.RETRY
@@ -118,24 +131,24 @@ def test_what_the_site_ended_is_put_back_however_long_it_ran(state):
     assert decided(replace(TRANSIENT, p_transient=0.97), attempt=as_any_end).kind is DecisionKind.STOP
 
 
-def test_a_job_without_gpus_is_weighed_in_hours_of_its_nodes():
+def test_a_job_without_gpus_is_weighed_in_hours_of_its_nodes() -> None:
     decision = decided(attempt=replace(TRIED, gpus=0, nodes=("n1", "n2")))
     assert "node-h if retried" in decision.reason
     assert (decision.retry_cost_gpu_h, decision.stop_cost_gpu_h) == (0.0, 0.0)
     assert decision.kind is decided(attempt=replace(TRIED, gpus=2, nodes=("n1", "n2"))).kind
 
 
-def test_the_numbers_stand_in_the_reason():
+def test_the_numbers_stand_in_the_reason() -> None:
     reason = decided().reason
     assert "expected cost 0.41 GPU-h if retried, 28.80 if stopped (p = 0.90)" in reason
 
 
 @pytest.mark.parametrize("job", [replace(JOB, wish=RetryPreference.NEVER), replace(JOB, may_requeue=False)])
-def test_the_owners_wish_is_honoured(job):
+def test_the_owners_wish_is_honoured(job: Job) -> None:
     assert decided(job=job).kind is DecisionKind.STOP
 
 
-def test_what_cannot_be_put_back_is_diagnosed_all_the_same():
+def test_what_cannot_be_put_back_is_diagnosed_all_the_same() -> None:
     for job, words in (
         (replace(JOB, is_batch=False), "not a batch job"),
         (replace(JOB, may_requeue=False), "Requeue=0"),
@@ -147,12 +160,12 @@ def test_what_cannot_be_put_back_is_diagnosed_all_the_same():
         assert words in decision.reason
 
 
-def test_each_return_elsewhere_multiplies_the_odds():
+def test_each_return_elsewhere_multiplies_the_odds() -> None:
     decision = decided(past=earlier(2))  # odds 9 -> 9/16
     assert decision.p_transient == pytest.approx(9 / 25)
 
 
-def test_what_is_certain_stays_certain():
+def test_what_is_certain_stays_certain() -> None:
     """Also where a return counts for everything: its odds are not multiplied by 0."""
     certain, doubtful = (replace(TRANSIENT, p_transient=p) for p in (1.0, 0.99))
     rules = replace(RULES, repeat_odds=0.0)
@@ -160,7 +173,7 @@ def test_what_is_certain_stays_certain():
     assert not decided(doubtful, past=earlier(1), rules=rules).retries
 
 
-def test_a_return_on_the_same_node_lowers_it_less():
+def test_a_return_on_the_same_node_lowers_it_less() -> None:
     assert decided(past=earlier(1, node="n2")).p_transient == pytest.approx(5.4 / 6.4)  # odds 9 -> 9 * 0.6
 
 
@@ -181,7 +194,7 @@ ENDS = st.builds(
 
 
 @given(st.lists(st.tuples(VERDICTS, ENDS), min_size=2, max_size=6))
-def test_a_failure_that_came_back_is_less_likely_to_pass_than_before(story):
+def test_a_failure_that_came_back_is_less_likely_to_pass_than_before(story: list[Any]) -> None:
     """Whatever surrounds it: `p_transient` of the verdicts is what circumstances make of it."""
     past, before = [], {}
     for verdict, attempt in story:
@@ -194,13 +207,13 @@ def test_a_failure_that_came_back_is_less_likely_to_pass_than_before(story):
         past.append(as_past(verdict, attempt, p))
 
 
-def as_past(verdict, attempt, p):
+def as_past(verdict: Verdict, attempt: Attempt, p: float) -> PastFailure:
     fingerprint = fingerprint_of(verdict, attempt)
     said = (verdict.label, verdict.category, fingerprint, False, 60.0, True, p)
     return PastFailure(attempt.id, NOW, attempt.nodes, *said)
 
 
-def test_what_nobody_recognises_is_equal_where_it_ended_alike():
+def test_what_nobody_recognises_is_equal_where_it_ended_alike() -> None:
     silent = replace(UNSURE, fingerprint="")
     first = as_past(silent, TRIED, 0.5)
     assert decided(silent, past=[first]).p_transient < 0.5
@@ -208,20 +221,20 @@ def test_what_nobody_recognises_is_equal_where_it_ended_alike():
 
 
 @pytest.mark.parametrize("number", sorted(SENT_BY_PERSONS))
-def test_a_job_that_a_person_ended_by_a_signal_is_that_persons(number):
+def test_a_job_that_a_person_ended_by_a_signal_is_that_persons(number: int) -> None:
     decision = decided(attempt=replace(TRIED, exit_code=0, signal=number))
     assert decision.kind is DecisionKind.STOP
     assert f"signal {number} (" in decision.reason
     assert "nobody starts it again but its owner" in decision.reason
 
 
-def test_of_a_program_that_ended_by_a_code_of_its_own_a_signal_is_no_persons_word():
+def test_of_a_program_that_ended_by_a_code_of_its_own_a_signal_is_no_persons_word() -> None:
     assert persons_signal(replace(TRIED, exit_code=0, signal=15)) == 15
     assert persons_signal(replace(TRIED, exit_code=1, signal=15)) == 0
     assert persons_signal(replace(TRIED, exit_code=143)) == 0
 
 
-def test_of_what_a_shell_tells_an_interrupt_alone_is_a_persons_word():
+def test_of_what_a_shell_tells_an_interrupt_alone_is_a_persons_word() -> None:
     assert persons_signal(replace(TRIED, exit_code=130)) == 2
     decision = decided(TRANSIENT, attempt=replace(TRIED, exit_code=130))
     assert decision.kind is DecisionKind.STOP
@@ -229,13 +242,13 @@ def test_of_what_a_shell_tells_an_interrupt_alone_is_a_persons_word():
     assert persons_signal(replace(TRIED, exit_code=130, failed_nodes=("n1",))) == 0
 
 
-def test_a_machine_that_shuts_down_sends_the_same_signal():
+def test_a_machine_that_shuts_down_sends_the_same_signal() -> None:
     ended = replace(TRIED, exit_code=0, signal=15, failed_nodes=("n2",))
     assert decided(attempt=ended).kind is DecisionKind.RETRY
 
 
 @pytest.mark.parametrize(("verdict", "most"), [(UNSURE, 1), (TRANSIENT, RULES.max_infrastructure_retries)])
-def test_starts_that_only_the_resource_manager_counted_are_tries(verdict, most):
+def test_starts_that_only_the_resource_manager_counted_are_tries(verdict: Verdict, most: int) -> None:
     """Those that another state directory granted among them."""
     assert decided(verdict, uncounted=most - 1).retries
     stopped = decided(verdict, uncounted=most)
@@ -249,7 +262,7 @@ OUT_OF_TIME = replace(TRIED, state=AttemptState.TIMEOUT, exit_code=0, end_s=100 
 TIMEOUT = Verdict(Label.DETERMINISTIC, 0.04, "time_limit", "the walltime was reached", fingerprint="t")
 
 
-def test_what_its_walltime_warning_ended_is_put_back_where_its_owner_asks_for_that():
+def test_what_its_walltime_warning_ended_is_put_back_where_its_owner_asks_for_that() -> None:
     warned = replace(OUT_OF_TIME, warning="--signal=B:USR1@80", signal=10)
     stopped = decided(TIMEOUT, attempt=warned)
     assert stopped.kind is DecisionKind.STOP
@@ -260,7 +273,7 @@ def test_what_its_walltime_warning_ended_is_put_back_where_its_owner_asks_for_th
         assert "nothing caught" not in decision.reason  # a script that did, and then ended itself so, looks the same
 
 
-def test_what_catches_its_walltime_warning_and_leaves_would_take_as_long_again():
+def test_what_catches_its_walltime_warning_and_leaves_would_take_as_long_again() -> None:
     caught = replace(TRIED, warning="--signal=USR1@80", exit_code=85)
     unknown = Verdict(Label.UNSURE, 0.36, "unknown", "nothing that looks like a failure")
     said = "it ended with exit code 85 when its walltime was near, as --signal=USR1@80 shows"
@@ -275,7 +288,7 @@ def test_what_catches_its_walltime_warning_and_leaves_would_take_as_long_again()
     assert "walltime" not in lost_peer.reason
 
 
-def timed_out(*steps):
+def timed_out(*steps: int | None) -> list[Any]:
     one = earlier(1, fingerprint="t", infrastructure=False)[0]
     return [replace(one, state=AttemptState.TIMEOUT, steps=each) for each in steps]
 
@@ -294,7 +307,9 @@ def timed_out(*steps):
         ((10, None, None), False),
     ],
 )
-def test_a_job_that_saves_checkpoints_goes_on_at_its_walltime_while_it_makes_progress(steps, goes_on):
+def test_a_job_that_saves_checkpoints_goes_on_at_its_walltime_while_it_makes_progress(
+    steps: tuple[int | None, ...], goes_on: bool
+) -> None:
     *before, now = steps
     verdict, past = replace(TIMEOUT, steps=now), timed_out(*before)
     for job, rules in [
@@ -309,14 +324,14 @@ def test_a_job_that_saves_checkpoints_goes_on_at_its_walltime_while_it_makes_pro
     assert decided(verdict, attempt=OUT_OF_TIME, past=past).kind is DecisionKind.STOP  # nobody asked for it
 
 
-def test_what_its_owner_wrote_and_nobody_understands_is_said():
+def test_what_its_owner_wrote_and_nobody_understands_is_said() -> None:
     assert (
         '"perdure:retry=nevr" in its comment is not understood'
         in decided(job=replace(JOB, misread="perdure:retry=nevr")).reason
     )
 
 
-def test_a_cause_of_the_jobs_own_that_comes_back_is_probed_whatever_the_first_verdict_was():
+def test_a_cause_of_the_jobs_own_that_comes_back_is_probed_whatever_the_first_verdict_was() -> None:
     own = replace(TRANSIENT, p_transient=0.7, infrastructure=False)
     assert decided(own).kind is DecisionKind.RETRY
     again = decided(own, past=earlier(1, infrastructure=False))
@@ -344,7 +359,7 @@ def test_preemptions_are_no_tries_and_cost_no_budget():
     assert waits.delay_s == 0.0
 
 
-def test_infrastructure_and_user_causes_have_budgets_of_their_own():
+def test_infrastructure_and_user_causes_have_budgets_of_their_own() -> None:
     spent = earlier(RULES.max_infrastructure_retries, node="n2", fingerprint="x")
     assert decided(past=spent).kind is DecisionKind.STOP
     assert decided(replace(TRANSIENT, infrastructure=False), past=spent).kind is DecisionKind.RETRY
@@ -362,7 +377,7 @@ def test_infrastructure_and_user_causes_have_budgets_of_their_own():
         ([Spent(NOW - 1, "9", "bob", ("n9",))] * 100, "the cluster's retries of an hour are spent (100 of 100)"),
     ],
 )
-def test_a_budget_that_is_spent_means_later(spent, words):
+def test_a_budget_that_is_spent_means_later(spent: list[Spent], words: str) -> None:
     decision = decided(fleet=replace(FLEET, spent=tuple(spent)))
     assert decision.kind is DecisionKind.RETRY
     assert decision.delay_s == pytest.approx(HOUR_S - 1)
@@ -371,13 +386,13 @@ def test_a_budget_that_is_spent_means_later(spent, words):
     assert decided(fleet=replace(FLEET, spent=old)).delay_s == RULES.back_off_s
 
 
-def test_a_users_share_of_a_nodes_retries_counts_those_after_failures_there_alone():
+def test_a_users_share_of_a_nodes_retries_counts_those_after_failures_there_alone() -> None:
     elsewhere = (Spent(NOW - 1, "9", "ada", ("n9",)),) * 40
     spent = (*elsewhere, Spent(NOW - 1, "8", "ada", ("n2",)))
     assert decided(fleet=replace(FLEET, spent=spent)).delay_s == RULES.back_off_s
 
 
-def test_the_failure_of_a_gang_is_charged_to_each_of_its_nodes():
+def test_the_failure_of_a_gang_is_charged_to_each_of_its_nodes() -> None:
     gang = replace(TRIED, nodes=("n1", "n2"))
     for node in gang.nodes:
         spent = (Spent(NOW - 1, "9", "bob", (node, "n4")),) * 60
@@ -387,7 +402,7 @@ def test_the_failure_of_a_gang_is_charged_to_each_of_its_nodes():
         )
 
 
-def test_a_retry_waits_until_every_budget_has_room_at_once():
+def test_a_retry_waits_until_every_budget_has_room_at_once() -> None:
     """Where one has room, another may be full by retries that are planned already."""
     rules = replace(RULES, cluster_floor_per_hour=2, per_cluster_per_hour=2, per_node_per_hour=1)
     after_s, beside_s = NOW - 10, NOW + HOUR_S + 100
@@ -396,7 +411,7 @@ def test_a_retry_waits_until_every_budget_has_room_at_once():
     assert decided(fleet=replace(FLEET, spent=spent), rules=rules).delay_s == pytest.approx(beside_s + HOUR_S - NOW)
 
 
-def test_a_budget_needs_room_when_the_retry_starts_and_not_before():
+def test_a_budget_needs_room_when_the_retry_starts_and_not_before() -> None:
     soon = NOW + RULES.back_off_s / 2
     spent = tuple(Spent(soon - HOUR_S, "9", "bob", ("n9",)) for _ in range(100))
     decision = decided(fleet=replace(FLEET, spent=spent))
@@ -404,18 +419,18 @@ def test_a_budget_needs_room_when_the_retry_starts_and_not_before():
     assert "later" not in decision.reason
 
 
-def test_an_instant_has_its_day_only_where_it_is_not_near():
+def test_an_instant_has_its_day_only_where_it_is_not_near() -> None:
     assert len(at(NOW + 11 * HOUR_S, NOW)) == len("08:04")
     assert len(at(NOW + 13 * HOUR_S, NOW)) == len("2026-11-22 08:04")
 
 
-def test_a_budget_of_nothing_stops():
+def test_a_budget_of_nothing_stops() -> None:
     decision = decided(rules=replace(RULES, per_cluster_per_hour=0))
     assert decision.kind is DecisionKind.STOP
     assert "(0 of 0)" in decision.reason
 
 
-def test_saved_is_what_a_retry_would_have_wasted_and_never_what_a_limit_forced():
+def test_saved_is_what_a_retry_would_have_wasted_and_never_what_a_limit_forced() -> None:
     """The headline of the first page: it must not grow when Perdure fails its users."""
     hours = TRIED.gpu_hours
     assert decided(DETERMINISTIC).saved_gpu_h(TRIED) == pytest.approx((1 - DETERMINISTIC.p_transient) * hours)
@@ -429,7 +444,7 @@ def test_saved_is_what_a_retry_would_have_wasted_and_never_what_a_limit_forced()
     assert (dear.kind, dear.saved_gpu_h(long)) == (DecisionKind.STOP, 0.0)
 
 
-def test_what_limits_cost_stands_beside_what_was_saved():
+def test_what_limits_cost_stands_beside_what_was_saved() -> None:
     forced = decided(past=earlier(RULES.max_infrastructure_retries, fingerprint="other"))
     assert forced.limit == "the job's retries for the site's causes are spent (8 of 8)"
     assert forced.limit_cost_gpu_h == pytest.approx(forced.stop_cost_gpu_h - forced.retry_cost_gpu_h)
@@ -438,7 +453,7 @@ def test_what_limits_cost_stands_beside_what_was_saved():
     assert (decided().limit, decided(DETERMINISTIC).limit) == ("", "")
 
 
-def test_how_the_budgets_stand():
+def test_how_the_budgets_stand() -> None:
     spent = tuple(Spent(NOW - 10 * i, str(i), "ada" if i % 2 else "bob", ("n1", "n2")) for i in range(60))[::-1]
     fleet = replace(FLEET, spent=spent)
     stand = {each.name: each for each in standing(fleet, RULES, NOW)}
@@ -465,7 +480,9 @@ ARRIVALS = st.lists(
 
 
 @given(ARRIVALS, st.integers(1, 8), st.integers(1, 5))
-def test_no_hour_holds_more_retries_than_its_budgets(arrivals, of_all, of_node):
+def test_no_hour_holds_more_retries_than_its_budgets(
+    arrivals: list[tuple[float, str, str]], of_all: int, of_node: int
+) -> None:
     """However they arrive: counted at the instants for which they are planned; a user has half of each at most."""
     rules = replace(RULES, cluster_floor_per_hour=0, cluster_share_per_hour=0.0, per_node_per_hour=of_node)
     rules = replace(rules, cluster_floor_per_hour=of_all, per_cluster_per_hour=of_all)
@@ -486,36 +503,36 @@ def test_no_hour_holds_more_retries_than_its_budgets(arrivals, of_all, of_node):
         most_in_an_hour([s for s in planned if node in s.nodes], of_node)
 
 
-def most_in_an_hour(spent, limit):
+def most_in_an_hour(spent: Sequence[Spent], limit: int) -> None:
     times = sorted(s.time_s for s in spent)
     assert all(last - first > HOUR_S - 0.01 for first, last in zip(times, times[limit:], strict=False))
 
 
 @pytest.mark.parametrize(("live", "limit"), [(4, 100), (400, 400), (50_000, 5000)])
-def test_the_clusters_budget_grows_with_its_jobs(live, limit):
+def test_the_clusters_budget_grows_with_its_jobs(live: int, limit: int) -> None:
     assert cluster_limit(replace(FLEET, live_jobs=live), RULES) == limit
 
 
-def test_a_nodes_budget_grows_with_what_runs_on_it():
+def test_a_nodes_budget_grows_with_what_runs_on_it() -> None:
     assert node_limit(replace(FLEET, running_jobs=8, live_jobs=50_000), RULES) == RULES.per_node_per_hour
     assert node_limit(replace(FLEET, running_jobs=800), RULES) == 200
 
 
 @given(st.integers(0, 40))
-def test_the_back_off_doubles_up_to_its_cap(failures):
+def test_the_back_off_doubles_up_to_its_cap(failures: int) -> None:
     rules = replace(RULES, max_infrastructure_retries=100, repeat_odds=1.0)
     decision = decided(past=earlier(failures, fingerprint="x"), rules=rules)
     assert decision.delay_s == min(RULES.back_off_cap_s, RULES.back_off_s * 2**failures)
 
 
-def test_a_service_is_given_time():
+def test_a_service_is_given_time() -> None:
     decision = decided(replace(TRANSIENT, bound=Bound.SERVICE, wait_s=300.0))
     assert decision.delay_s == 300.0
     assert "once the service had time to come back" in decision.reason
     assert "once the service" not in decided().reason
 
 
-def test_who_asked_a_remote_service_too_often_waits_and_goes_anywhere():
+def test_who_asked_a_remote_service_too_often_waits_and_goes_anywhere() -> None:
     throttled = judge(b"requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url", TRIED)
     decision = decided(throttled)
     assert (decision.kind, decision.exclude) == (DecisionKind.PROBE, ())
@@ -524,24 +541,24 @@ def test_who_asked_a_remote_service_too_often_waits_and_goes_anywhere():
     assert blamed(FLEET, JOB, TRIED, throttled, 1e9, NOW) == FLEET
 
 
-def test_a_preempted_job_goes_anywhere_at_once():
+def test_a_preempted_job_goes_anywhere_at_once() -> None:
     decision = decided(attempt=replace(TRIED, state=AttemptState.PREEMPTED))
     assert (decision.exclude, decision.delay_s) == ((), 0.0)
 
 
-def test_only_the_node_that_failed_is_avoided_where_it_is_known():
+def test_only_the_node_that_failed_is_avoided_where_it_is_known() -> None:
     gang = replace(TRIED, nodes=("n1", "n2"), failed_nodes=("n1",))
     assert decided(attempt=gang, job=replace(JOB, node_count=2)).exclude == ("n1",)
 
 
-def test_a_gang_that_needs_every_node_avoids_none():
+def test_a_gang_that_needs_every_node_avoids_none() -> None:
     gang = replace(TRIED, nodes=("n1", "n2", "n3", "n4"))
     decision = decided(attempt=gang, job=replace(JOB, node_count=4))
     assert decision.exclude == ()
     assert "too few are left" in decision.reason
 
 
-def test_what_earlier_retries_were_kept_off_is_lifted_where_too_few_are_left():
+def test_what_earlier_retries_were_kept_off_is_lifted_where_too_few_are_left() -> None:
     """Never what the job's owner excluded, and the words say where it may go."""
     past = [replace(earlier(1)[0], avoided=("n1", "n3"))]
     kept_off = replace(JOB, excluded=("n1", "n3", "n4"))
@@ -552,7 +569,9 @@ def test_what_earlier_retries_were_kept_off_is_lifted_where_too_few_are_left():
 
 
 @given(st.permutations(("n1", "n3", "n5")), st.lists(st.integers(0, 2), min_size=3, max_size=3), st.booleans())
-def test_what_is_lifted_is_what_all_earlier_retries_were_kept_off_whichever_it_was(nodes, by, and_n4):
+def test_what_is_lifted_is_what_all_earlier_retries_were_kept_off_whichever_it_was(
+    nodes: list[Any], by: list[Any], and_n4: bool
+) -> None:
     past = [
         replace(one, avoided=tuple(n for n, k in zip(nodes, by, strict=True) if k == at))
         for at, one in enumerate(earlier(3))
@@ -563,7 +582,9 @@ def test_what_is_lifted_is_what_all_earlier_retries_were_kept_off_whichever_it_w
 
 
 @given(st.lists(st.sampled_from(("n1", "n3", "n4")), max_size=3), st.lists(st.booleans(), min_size=3, max_size=3))
-def test_a_node_that_is_asked_for_by_name_is_kept_unless_it_failed_there_before_whenever_that_was(failed_on, preempted):
+def test_a_node_that_is_asked_for_by_name_is_kept_unless_it_failed_there_before_whenever_that_was(
+    failed_on: list[Any], preempted: list[Any]
+) -> None:
     """A preemption is no failure of the node's."""
     past = [
         replace(before, nodes=(node,), state=AttemptState.PREEMPTED if is_preempted else AttemptState.FAILED)
@@ -576,7 +597,7 @@ def test_a_node_that_is_asked_for_by_name_is_kept_unless_it_failed_there_before_
     assert ("on n1 as asked for by" in decision.reason) is ("n1" not in lost)
 
 
-def test_what_the_owner_excluded_is_not_excluded_again():
+def test_what_the_owner_excluded_is_not_excluded_again() -> None:
     """Else it would count as ours, and be lifted."""
     suspect = NodeTrouble(NOW - 1.0, "8", "bob", "net", witnessed=True)
     fleet = FLEET
@@ -586,10 +607,10 @@ def test_what_the_owner_excluded_is_not_excluded_again():
     assert decided(job=replace(JOB, excluded=("n1",)), fleet=fleet).exclude == ("n2",)
 
 
-def test_nodes_that_are_reserved_are_none_that_a_retry_could_get():
+def test_nodes_that_are_reserved_are_none_that_a_retry_could_get() -> None:
     reserved = replace(FLEET, reserved=frozenset({"n3", "n4"}))
     assert decided(fleet=reserved).exclude == ("n2",)  # n1 is left
-    two = {"job": replace(JOB, node_count=2), "attempt": replace(TRIED, nodes=("n1", "n2"))}
+    two: dict[str, Any] = {"job": replace(JOB, node_count=2), "attempt": replace(TRIED, nodes=("n1", "n2"))}
     assert decided(**two).exclude == ("n1", "n2")
     decision = decided(fleet=reserved, **two)
     assert decision.exclude == ()
@@ -598,25 +619,25 @@ def test_nodes_that_are_reserved_are_none_that_a_retry_could_get():
     assert decided(fleet=within, **two).exclude == ("n1", "n2")
 
 
-def test_only_the_nodes_of_the_jobs_partition_count():
+def test_only_the_nodes_of_the_jobs_partition_count() -> None:
     assert decided(job=replace(JOB, partition="two", node_count=1)).exclude == ("n2",)
     assert decided(job=replace(JOB, partition="two", node_count=2)).exclude == ()
 
 
-def test_a_job_of_several_partitions_may_go_to_the_nodes_of_each_and_one_of_an_unknown_one_to_all():
+def test_a_job_of_several_partitions_may_go_to_the_nodes_of_each_and_one_of_an_unknown_one_to_all() -> None:
     fleet = replace(FLEET, usable={**FLEET.usable, "one": frozenset({"n4"})})
     assert fleet.nodes_for("two,one") == {"n1", "n2", "n4"}
     assert fleet.nodes_for("nobody's") == fleet.nodes_for("") == FLEET.usable[""]
     assert Fleet().nodes_for("two") == frozenset()
 
 
-def test_a_node_whose_state_nobody_knows_is_not_given_up():
+def test_a_node_whose_state_nobody_knows_is_not_given_up() -> None:
     """Seen on a real Slurm: right after its controller came back, every node's state was unknown."""
     nodes = [Node("n1", NodeState.UP), Node("n2", NodeState.UNKNOWN, partitions=("p",)), Node("n3", NodeState.DOWN)]
     assert usable_nodes(nodes) == {"": frozenset({"n1", "n2"}), "p": frozenset({"n2"})}
 
 
-def trouble(user, witnessed=False):
+def trouble(user: str, witnessed: bool = False) -> NodeTrouble:
     return NodeTrouble(NOW - 10, "9", user, "gpu_hw", witnessed)
 
 
@@ -630,19 +651,19 @@ def trouble(user, witnessed=False):
         ([trouble("eve", witnessed=True), trouble("eve")], False),
     ],
 )
-def test_suspects_need_two_users_or_the_resource_manager(troubles, suspected):
+def test_suspects_need_two_users_or_the_resource_manager(troubles: list[NodeTrouble], suspected: bool) -> None:
     fleet = replace(FLEET, troubles={"n3": tuple(troubles)})
     assert ("n3" in fleet.suspects(NOW, RULES.node_memory_s)) is suspected
     assert ("n3" in decided(fleet=fleet).exclude) is suspected
 
 
-def test_a_preemption_says_nothing_of_the_node():
+def test_a_preemption_says_nothing_of_the_node() -> None:
     lost = replace(TRIED, state=AttemptState.PREEMPTED)
     assert blamed(FLEET, JOB, lost, TRANSIENT, 3600.0, NOW) is FLEET
     assert set(blamed(FLEET, JOB, TRIED, TRANSIENT, 3600.0, NOW).troubles) == {"n2"}
 
 
-def test_a_node_that_a_person_set_down_is_not_charged_with_the_jobs_lost_there():
+def test_a_node_that_a_person_set_down_is_not_charged_with_the_jobs_lost_there() -> None:
     fleet = replace(FLEET, set_down=frozenset({"n2"}))
     lost = replace(TRIED, state=AttemptState.NODE_FAIL, nodes=("n1", "n2"), failed_nodes=("n2",))
     assert blamed(fleet, JOB, lost, TRANSIENT, 3600.0, NOW).troubles == {}
@@ -653,7 +674,7 @@ def test_a_node_that_a_person_set_down_is_not_charged_with_the_jobs_lost_there()
     assert set(blamed(fleet, JOB, failed, TRANSIENT, 3600.0, NOW).troubles) == {"n2"}
 
 
-def test_what_is_taken_back_is_the_jobs_latest_retry():
+def test_what_is_taken_back_is_the_jobs_latest_retry() -> None:
     fleet = FLEET
     for time_s, job_id in ((30.0, "1"), (10.0, "1"), (20.0, "2")):  # planned in another order than they start
         fleet = fleet.with_spent(Spent(NOW + time_s, job_id, "ada", ()), NOW)
@@ -662,7 +683,7 @@ def test_what_is_taken_back_is_the_jobs_latest_retry():
     assert fleet.without_spent("3") is fleet
 
 
-def test_troubles_are_forgotten_in_time():
+def test_troubles_are_forgotten_in_time() -> None:
     fleet = FLEET.with_trouble(("n3",), trouble("eve", witnessed=True), 50.0)
     fleet = fleet.with_trouble(("n1",), replace(trouble("bob"), time_s=NOW + 100), 50.0)
     assert list(fleet.troubles) == ["n1"]
@@ -670,7 +691,7 @@ def test_troubles_are_forgotten_in_time():
     assert [t.user for t in fleet.troubles["n1"]] == ["eve"]  # what is as old as the memory is forgotten, too
 
 
-def test_of_many_troubles_the_latest_are_remembered():
+def test_of_many_troubles_the_latest_are_remembered() -> None:
     """Else whoever fails often on a node keeps it from ever being suspected."""
     fleet = FLEET
     for _ in range(MAX_TROUBLES + 1):
@@ -681,7 +702,7 @@ def test_of_many_troubles_the_latest_are_remembered():
     assert fleet.suspects(NOW, 3600.0) == {"n3"}
 
 
-def test_what_a_log_shows_broken_is_remembered_of_the_node_that_it_names():
+def test_what_a_log_shows_broken_is_remembered_of_the_node_that_it_names() -> None:
     shown = replace(TRANSIENT, hardware="n3: NVRM: Xid 79, GPU has fallen off the bus")
     gang = blamed(Fleet(), JOB, replace(TRIED, nodes=("n2", "n3")), shown, 3600.0, NOW)
     assert {name: one.hardware for name, (one,) in gang.troubles.items()} == {"n2": "", "n3": shown.hardware}
@@ -689,7 +710,7 @@ def test_what_a_log_shows_broken_is_remembered_of_the_node_that_it_names():
     assert {name: one.hardware for name, (one,) in alone.troubles.items()} == {"n2": shown.hardware}
 
 
-def test_a_program_that_asks_to_be_run_again_is_within_the_budgets():
+def test_a_program_that_asks_to_be_run_again_is_within_the_budgets() -> None:
     attempt = replace(TRIED, exit_code=75, end_s=100 * HOUR_S)
     decision = decided(DETERMINISTIC, attempt=attempt)
     assert decision.kind is DecisionKind.RETRY
@@ -700,7 +721,7 @@ def test_a_program_that_asks_to_be_run_again_is_within_the_budgets():
     assert decided(blames_the_site, attempt=attempt, past=spent).kind is DecisionKind.STOP
 
 
-def test_one_whose_log_names_a_cause_that_stays_is_not():
+def test_one_whose_log_names_a_cause_that_stays_is_not() -> None:
     """A script may ask for it whatever happened."""
     named = replace(DETERMINISTIC, evidence=(Evidence(3, "RuntimeError: shapes", CauseRole.ROOT, "shape"),))
     assert decided(named, attempt=replace(TRIED, exit_code=75)).kind is DecisionKind.STOP
@@ -709,7 +730,7 @@ def test_one_whose_log_names_a_cause_that_stays_is_not():
 
 
 @pytest.mark.parametrize("code", [78, 93])
-def test_a_program_that_asks_not_to_be_run_again_is_not(code):
+def test_a_program_that_asks_not_to_be_run_again_is_not(code: int) -> None:
     decision = decided(TRANSIENT, attempt=replace(TRIED, exit_code=code))
     assert decision.kind is DecisionKind.STOP
     assert decision.reason == f"the program asks not to be run again (exit code {code})"
@@ -720,11 +741,11 @@ def test_a_program_that_asks_not_to_be_run_again_is_not(code):
     [replace(TRIED, exit_code=75, state=AttemptState.TIMEOUT), replace(TRIED, exit_code=75, signal=9)],
     ids=["walltime", "signal"],
 )
-def test_a_code_that_the_program_did_not_choose_asks_for_nothing(attempt):
+def test_a_code_that_the_program_did_not_choose_asks_for_nothing(attempt: Attempt) -> None:
     assert decided(DETERMINISTIC, attempt=attempt).kind is DecisionKind.STOP
 
 
-def test_suspects_are_avoided_only_while_half_of_the_nodes_are_left():
+def test_suspects_are_avoided_only_while_half_of_the_nodes_are_left() -> None:
     """A job's exclusions are never lifted: it must not be driven onto the one node that nobody has suspected yet."""
     names = [f"n{i}" for i in range(1, 11)]
     usable = {"": frozenset(names)}
@@ -736,7 +757,7 @@ def test_suspects_are_avoided_only_while_half_of_the_nodes_are_left():
         assert set(exclude) == {failed, *(others[:suspects] if suspects <= 4 else ())}
 
 
-def test_a_node_that_was_asked_for_by_name_is_kept_unless_the_failure_is_its_own():
+def test_a_node_that_was_asked_for_by_name_is_kept_unless_the_failure_is_its_own() -> None:
     job = replace(JOB, required=("n2",))
     kept = decided(job=job)
     assert kept.exclude == ()
@@ -759,7 +780,7 @@ def test_a_node_that_was_asked_for_by_name_is_kept_unless_the_failure_is_its_own
     assert "retry away from n2, though n2 was asked for by the job's owner" in lost_there
 
 
-def test_of_two_nodes_asked_for_by_name_the_one_that_did_not_fail_is_kept():
+def test_of_two_nodes_asked_for_by_name_the_one_that_did_not_fail_is_kept() -> None:
     """Others' trouble on it makes it a suspect, and no more."""
     job = replace(JOB, required=("n2", "n1"), node_count=2)
     lost = replace(TRIED, state=AttemptState.NODE_FAIL, nodes=("n1", "n2"), failed_nodes=("n2",))
@@ -773,7 +794,7 @@ def test_of_two_nodes_asked_for_by_name_the_one_that_did_not_fail_is_kept():
     assert decided(verdict, replace(job, required=("n1",)), again, before, fleet).exclude == ("n3",)
 
 
-def test_a_suspect_of_a_partition_in_which_the_job_never_starts_is_not_spoken_of():
+def test_a_suspect_of_a_partition_in_which_the_job_never_starts_is_not_spoken_of() -> None:
     suspects = dict.fromkeys(("n3", "n4", "n9"), (trouble("eve"), trouble("eve"), trouble("bob")))
     nodes = [Node(name, NodeState.UP, partitions=("two",)) for name in ("n1", "n2", "n5", "n6", "n7")]
     nodes += [Node("n3", NodeState.UP, partitions=("one",)), Node("n4", NodeState.DOWN, partitions=("two",))]
@@ -785,7 +806,7 @@ def test_a_suspect_of_a_partition_in_which_the_job_never_starts_is_not_spoken_of
     assert "n9" in decided(job=JOB, fleet=replace(fleet, members={})).exclude  # nobody has seen the nodes yet
 
 
-def test_a_suspect_that_was_asked_for_by_name_is_kept():
+def test_a_suspect_that_was_asked_for_by_name_is_kept() -> None:
     fleet = replace(FLEET, troubles={"n1": [trouble("bob", True), trouble("eve", True)]})
     assert set(decided(fleet=fleet).exclude) == {"n1", "n2"}
     assert decided(job=replace(JOB, required=("n1",)), fleet=fleet).exclude == ("n2",)
@@ -794,7 +815,7 @@ def test_a_suspect_that_was_asked_for_by_name_is_kept():
 TOLD = Verdict(Label.TRANSIENT, 0.98, "time_limit", "its walltime was near", fingerprint=WALLTIME_FINGERPRINT)
 
 
-def told(*steps):
+def told(*steps: int | None) -> list[Any]:
     one = earlier(1, fingerprint=WALLTIME_FINGERPRINT, infrastructure=False)[0]
     return [replace(one, state=AttemptState.FAILED, steps=each) for each in steps]
 
@@ -810,7 +831,9 @@ def told(*steps):
     ],
 )
 @pytest.mark.parametrize("exit_code", [1, 75, 143])
-def test_a_program_that_is_told_of_its_walltime_goes_on_while_it_makes_progress(steps, goes_on, exit_code):
+def test_a_program_that_is_told_of_its_walltime_goes_on_while_it_makes_progress(
+    steps: Sequence[int | None], goes_on: bool, exit_code: int
+) -> None:
     """However often, without a wait, on any node: nobody's fault and no try."""
     *before, now = steps
     verdict, attempt = replace(TOLD, steps=now), replace(TRIED, exit_code=exit_code, end_s=24 * HOUR_S)
@@ -821,13 +844,13 @@ def test_a_program_that_is_told_of_its_walltime_goes_on_while_it_makes_progress(
         assert "neither log shows a newer step" in decision.reason
 
 
-def test_a_program_that_begins_anew_each_time_makes_no_progress():
+def test_a_program_that_begins_anew_each_time_makes_no_progress() -> None:
     """It gets a little further now and then."""
 
-    def runs(*first_and_last):
+    def runs(*first_and_last: tuple[int, int]) -> list[Any]:
         return [replace(told(last)[0], first_step=first) for first, last in first_and_last]
 
-    def decision(now, *before):
+    def decision(now: tuple[int, int], *before: tuple[int, int]) -> Decision:
         return decided(replace(TOLD, first_step=now[0], steps=now[1]), past=runs(*before))
 
     assert decision((1, 20), (1, 19)).retries  # the first was the first that anybody saw
@@ -837,13 +860,13 @@ def test_a_program_that_begins_anew_each_time_makes_no_progress():
     assert not decision((21, 42), (1, 20), (21, 40), (21, 41)).retries  # nothing was saved since step 20
 
 
-def test_what_went_on_at_its_walltime_has_all_its_retries_left():
+def test_what_went_on_at_its_walltime_has_all_its_retries_left() -> None:
     past = told(*range(10))
     for verdict in (TRANSIENT, UNSURE, replace(TRANSIENT, infrastructure=False)):
         assert replace(decided(verdict, past=past), reason="") == replace(decided(verdict), reason="")
 
 
-def test_a_delay_that_the_resource_manager_does_not_keep_is_not_promised():
+def test_a_delay_that_the_resource_manager_does_not_keep_is_not_promised() -> None:
     """What it has put back by itself it starts when it likes."""
     back = decided(job=replace(JOB, state=JobState.PENDING, restarts=1))
     assert back.retries
@@ -854,7 +877,7 @@ def test_a_delay_that_the_resource_manager_does_not_keep_is_not_promised():
 HUB_DOWN = replace(TRANSIENT, category="hub", bound=Bound.SERVICE)
 
 
-def charged(*failures, verdict=HUB_DOWN, fleet=FLEET):
+def charged(*failures: tuple[str, str, float], verdict: Verdict = HUB_DOWN, fleet: Fleet = FLEET) -> Fleet:
     """The fleet after failures of (user, node, seconds ago)."""
     for user, node, age_s in failures:
         attempt = replace(TRIED, user=user, nodes=(node,))
@@ -862,7 +885,7 @@ def charged(*failures, verdict=HUB_DOWN, fleet=FLEET):
     return fleet
 
 
-def test_what_jobs_share_is_no_nodes_fault():
+def test_what_jobs_share_is_no_nodes_fault() -> None:
     """The first failure may still be its node's; once others fail alike elsewhere, no node is avoided or charged."""
     assert decided(HUB_DOWN).exclude == ("n2",)
     assert is_shared(charged(("bob", "n1", NEARBY_S)), TRIED, HUB_DOWN, NOW)
@@ -886,20 +909,20 @@ def test_what_jobs_share_is_no_nodes_fault():
         ([("bob", "n1", 60)], replace(HUB_DOWN, bound=Bound.NODE)),
     ],
 )
-def test_what_does_not_show_that_jobs_share_a_cause(others, verdict):
+def test_what_does_not_show_that_jobs_share_a_cause(others: Sequence[tuple[str, str, float]], verdict: Verdict) -> None:
     fleet = charged(*others)
     assert not is_shared(fleet, TRIED, verdict, NOW)
     assert decided(verdict, fleet=fleet).exclude == ("n2",)
 
 
-def test_a_full_file_system_is_no_nodes_fault():
+def test_a_full_file_system_is_no_nodes_fault() -> None:
     full = replace(TRANSIENT, category="disk_quota", full_store="/scratch")
     assert decided(full).exclude == ()
     fleet = charged(("bob", "n2", 30), ("eve", "n2", 20), ("ada", "n2", 10), verdict=full)
     assert fleet.suspects(NOW, 3600.0) == frozenset()
 
 
-def test_what_the_manager_saw_of_a_node_stands_whatever_others_share():
+def test_what_the_manager_saw_of_a_node_stands_whatever_others_share() -> None:
     fleet = charged(("bob", "n1", 60))
     down = replace(TRIED, failed_nodes=("n2",))
     for at_s in (NOW - 20, NOW - 10):
@@ -908,7 +931,7 @@ def test_what_the_manager_saw_of_a_node_stands_whatever_others_share():
     assert decided(HUB_DOWN, attempt=down, fleet=fleet).exclude == ("n2",)
 
 
-def test_a_job_whose_work_was_done_is_not_run_again():
+def test_a_job_whose_work_was_done_is_not_run_again() -> None:
     done = replace(TRANSIENT, work_done=True, ending="the work was done (line 7: 'Training complete')")
     decision = decided(done)
     assert decision.kind is DecisionKind.STOP
@@ -920,7 +943,7 @@ def test_a_job_whose_work_was_done_is_not_run_again():
 STALE = "OSError: [Errno 116] Stale file handle"
 
 
-def judged(line):
+def judged(line: str) -> Verdict:
     return judge(f"{line}\n".encode(), TRIED)
 
 
@@ -940,7 +963,7 @@ def judged(line):
          "[c10d] The client socket has failed to connect to [node1]:29500 (errno: 111 - Connection refused).", False),
     ],
 )  # fmt: skip
-def test_only_failures_of_one_thing_are_alike(one, other, are_alike):
+def test_only_failures_of_one_thing_are_alike(one: str, other: str, are_alike: bool) -> None:
     mine = replace(judged(one), bound=Bound.SERVICE, infrastructure=True)
     fleet = charged(("bob", "n1", 60), verdict=replace(judged(other), bound=Bound.SERVICE, infrastructure=True))
     assert is_shared(fleet, TRIED, mine, NOW) is are_alike

@@ -1,21 +1,23 @@
 """Launches that fail alike on several nodes: what is said of them, and of their chance."""
 
+from typing import Any
+
 import pytest
 
 from perdure.cli.card import card
 from perdure.cli.diagnosis import Diagnosis
 from perdure.model.jobs import AttemptState
-from perdure.retry.decide import DecisionKind
+from perdure.retry.decide import Decision, DecisionKind
 from perdure.retry.launches import of_launches
 from perdure.triage.judge import judge
-from perdure.triage.verdict import Bound, Label
+from perdure.triage.verdict import Bound, Label, Verdict
 from tests.copying import replace
 from tests.retry.test_decide import TRANSIENT, TRIED, decided, earlier
 
 NOT_LAUNCHED = replace(TRIED, state=AttemptState.LAUNCH_FAILED, exit_code=0, reason="launch failed: no such user")
 
 
-def failed_before(*nodes):
+def failed_before(*nodes: str) -> list[Any]:
     """The same launch failure on each of these nodes, the oldest first."""
     seen, found = judge(b"", NOT_LAUNCHED), []
     for node in nodes:
@@ -24,19 +26,19 @@ def failed_before(*nodes):
     return found
 
 
-def said_after(*nodes):
+def said_after(*nodes: str) -> tuple[Verdict, Decision]:
     past = failed_before(*nodes)
     verdict = of_launches(judge(b"", NOT_LAUNCHED), NOT_LAUNCHED, past)
     return verdict, decided(verdict, attempt=NOT_LAUNCHED, past=past)
 
 
-def test_a_first_launch_failure_is_retried_on_another_node():
+def test_a_first_launch_failure_is_retried_on_another_node() -> None:
     verdict, decision = said_after()
     assert (verdict.label, decision.headline(verdict), decision.kind) == ("transient", "transient", "retry")
     assert verdict.advice.startswith("A retry on another node usually starts")
 
 
-def test_what_failed_to_launch_on_several_nodes_is_not_called_transient_nor_sent_to_another():
+def test_what_failed_to_launch_on_several_nodes_is_not_called_transient_nor_sent_to_another() -> None:
     verdict, decision = said_after("n1", "n3")
     assert verdict.summary == "the job never got as far as its program, on n1, n3, n2 alike"
     assert "another node" not in verdict.advice
@@ -45,11 +47,11 @@ def test_what_failed_to_launch_on_several_nodes_is_not_called_transient_nor_sent
     assert decision.kind is DecisionKind.RETRY
 
 
-def test_a_launch_that_failed_twice_on_one_node_may_be_that_node_s():
+def test_a_launch_that_failed_twice_on_one_node_may_be_that_node_s() -> None:
     assert said_after("n2")[0] == judge(b"", NOT_LAUNCHED)
 
 
-def test_only_launches_are_spoken_of_so():
+def test_only_launches_are_spoken_of_so() -> None:
     failed = replace(TRANSIENT, bound=Bound.NODE)
     assert of_launches(failed, TRIED, earlier(2)) == failed
 
@@ -58,17 +60,17 @@ def test_only_launches_are_spoken_of_so():
     ("times", "headline"),
     [(0, "transient"), (1, "transient"), (2, "unsure"), (3, "deterministic"), (4, "deterministic")],
 )
-def test_the_label_follows_the_chance_that_returns_leave(times, headline):
+def test_the_label_follows_the_chance_that_returns_leave(times: int, headline: str) -> None:
     decision = decided(past=earlier(times))  # 0.9, 0.69, 0.36, 0.12, 0.03
     assert decision.headline(TRANSIENT) == headline
 
 
-def test_a_label_that_no_return_has_moved_is_the_verdict_s():
+def test_a_label_that_no_return_has_moved_is_the_verdict_s() -> None:
     unsure = replace(TRANSIENT, label=Label.UNSURE, p_transient=0.1)
     assert decided(unsure).headline(unsure) == Label.UNSURE
 
 
-def test_a_card_calls_a_failure_that_came_back_unsure():
+def test_a_card_calls_a_failure_that_came_back_unsure() -> None:
     verdict, decision = said_after("n1")
     first, *rest = card(Diagnosis("job 7", verdict, decision))
     assert first.startswith("job 7  UNSURE: nobody can tell yet (p = 0.")

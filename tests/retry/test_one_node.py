@@ -1,16 +1,18 @@
 """What one node lacks and the others have: failures that read like a user's mistake."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.output import Absent, Output, Why
-from perdure.retry.decide import DecisionKind, decide
+from perdure.retry.decide import Decision, DecisionKind, decide
 from perdure.retry.history import Fleet
 from perdure.retry.one_node import MAX_ENDS, REMEMBERED_S, NodeEnd, is_of_place, of_one_node, with_end
 from perdure.retry.rules import RetryRules
 from perdure.triage.judge import judge
-from perdure.triage.verdict import Bound, Label
+from perdure.triage.verdict import Bound, Label, Verdict
 from tests.copying import replace
 
 NOW = 10_000.0
@@ -28,20 +30,20 @@ LOGS = [
 FLEET = Fleet(usable={"": frozenset({"n1", "n2", "n3", "n4"})}, live_jobs=10)
 
 
-def end(user, name, node, passed, ago_s=60.0, lacked="missing_file"):
+def end(user: str, name: str, node: str, passed: bool, ago_s: float = 60.0, lacked: str = "missing_file") -> NodeEnd:
     return NodeEnd(NOW - ago_s, user, name, (node,), "" if passed else lacked)
 
 
-def told(ends, log=LOGS[0], job=JOB, attempt=FAILED):
+def told(ends: Sequence[NodeEnd], log: str = LOGS[0], job: Job = JOB, attempt: Attempt = FAILED) -> Verdict:
     return of_one_node(judge(log.encode(), attempt), job, attempt, ends, NOW)
 
 
-def decided(verdict):
+def decided(verdict: Verdict) -> Decision:
     return decide(JOB, FAILED, verdict, (), FLEET, RetryRules(), NOW)
 
 
 @pytest.mark.parametrize("log", LOGS)
-def test_a_job_whose_like_passed_elsewhere_is_probed_away_from_the_node(log):
+def test_a_job_whose_like_passed_elsewhere_is_probed_away_from_the_node(log: str) -> None:
     verdict = told([end("ada", "train", "n3", True), end("ada", "train", "n4", True)], log)
     assert is_of_place(verdict)
     assert verdict.label is Label.UNSURE  # so that blame counts it against the node
@@ -51,7 +53,7 @@ def test_a_job_whose_like_passed_elsewhere_is_probed_away_from_the_node(log):
 
 
 @pytest.mark.parametrize("log", LOGS)
-def test_jobs_of_several_users_that_fail_on_one_node_alone_are_retried_away_from_it(log):
+def test_jobs_of_several_users_that_fail_on_one_node_alone_are_retried_away_from_it(log: str) -> None:
     kind = judge(log.encode(), FAILED).category
     here = [end("ben", "tune", "n2", False, 200.0, kind), end("cho", "dist", "n2", False, 100.0, "fs")]
     verdict = told([*here, end("eli", "bench", "n3", True)], log)
@@ -80,19 +82,19 @@ def test_jobs_of_several_users_that_fail_on_one_node_alone_are_retried_away_from
         [end("ben", "x", "n2", False), end("cho", "x", "n2", False), end("eli", "z", "n3", True, 90.0)],
     ],
 )  # fmt: skip
-def test_a_mistake_of_its_own_stays_one(ends):
+def test_a_mistake_of_its_own_stays_one(ends: list[NodeEnd]) -> None:
     verdict = told(ends)
     assert verdict == judge(LOGS[0].encode(), FAILED)
     assert decided(verdict).kind is DecisionKind.STOP
 
 
-def test_other_failures_and_names_that_say_nothing_are_left_alone():
+def test_other_failures_and_names_that_say_nothing_are_left_alone() -> None:
     passed = [end("ada", "train", "n3", True), end("ada", "wrap", "n3", True)]
     assert told(passed, "ValueError: x\n").label is Label.DETERMINISTIC
     assert told(passed, job=replace(JOB, name="wrap")).label is Label.DETERMINISTIC
 
 
-def test_what_is_remembered_is_bounded():
+def test_what_is_remembered_is_bounded() -> None:
     ends: tuple[NodeEnd, ...] = ()
     for _ in range(MAX_ENDS + 5):
         ends = with_end(ends, JOB, FAILED, "", NOW)
@@ -103,7 +105,7 @@ def test_what_is_remembered_is_bounded():
 
 
 @pytest.mark.parametrize("why", [Why.NO_DIRECTORY, Why.NOT_WRITABLE])
-def test_an_output_that_the_service_sees_missing_is_nowhere_else(why):
+def test_an_output_that_the_service_sees_missing_is_nowhere_else(why: Why) -> None:
     here = [end("ben", "tune", "n2", False, 200.0), end("cho", "dist", "n2", False, 100.0)]
     launch = replace(FAILED, state=AttemptState.LAUNCH_FAILED, exit_code=0)
     verdict = judge(Output(absent=(Absent("/home/ada/out/1.log", why, "it cannot be written"),)), launch)
