@@ -4,9 +4,12 @@ import contextlib
 import os
 import shlex
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from perdure.backends.checks import Program
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.tools import Tools
 from tests.slurm.cluster import SlurmCluster, account_of_shared, missing, shared_cluster
@@ -44,7 +47,7 @@ class SlurmHarness:
         self.nodes = cluster.nodes
         self.since_s = cluster.since_s
 
-    def submit(self, program):
+    def submit(self, program: Program) -> str:
         """Submit a `Program`: each task says, works and ends as told."""
         task = f"printf %s {shlex.quote(program.says)}; sleep {program.run_s:g}; exit {program.exit_code}"
         requeue = "--requeue" if program.may_requeue else "--no-requeue"
@@ -54,21 +57,21 @@ class SlurmHarness:
         options = (requeue, nodes, "--ntasks-per-node=1", "--exclusive", *([allowed] if allowed else []))
         return self._cluster.submit(script, *options)
 
-    def moments(self):
+    def moments(self) -> Iterator[None]:
         """Real moments, for at most `PATIENCE_S`."""
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             time.sleep(STEP_S)
             yield
 
-    def fail_node(self, node):
+    def fail_node(self, node: str) -> None:
         self._cluster.fail_node(node)
 
-    def return_node(self, node):
+    def return_node(self, node: str) -> None:
         self._cluster.return_node(node)
 
     @contextlib.contextmanager
-    def cut_off(self):
+    def cut_off(self) -> Iterator[None]:
         """No slurmctld for a while."""
         self._cluster.stop_ctld()
         try:
@@ -78,7 +81,7 @@ class SlurmHarness:
 
 
 @contextlib.contextmanager
-def open_harness(directory):
+def open_harness(directory: Path) -> Iterator[SlurmHarness]:
     """The harness on the shared cluster; it lives on, so the directory is not used."""
     cluster = require_cluster()
     harness = SlurmHarness(cluster)

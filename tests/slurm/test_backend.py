@@ -5,6 +5,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,20 +13,21 @@ from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Tools
 from perdure.errors import ClusterBusy
-from perdure.model.actions import Comment, Exclude, OutcomeStatus, Requeue
+from perdure.model.actions import Comment, Exclude, Outcome, OutcomeStatus, Requeue
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import AttemptState, JobState, RetryPreference
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState, RetryPreference
+from perdure.model.observation import Observation
 from perdure.model.output import Why
-from tests.slurm.cluster import await_
+from tests.slurm.cluster import SlurmCluster, await_
 
 pytestmark = pytest.mark.slurm
 
 PATIENCE_S = 60.0
 
 
-def is_cleared_up(record):
+def is_cleared_up(record: dict[str, Any]) -> bool:
     """Whether Slurm has done with the nodes of a job's last attempt: before that it takes no change."""
-    return record["JobState"] != "COMPLETING"
+    return bool(record["JobState"] != "COMPLETING")
 
 
 @dataclass
@@ -35,57 +37,58 @@ class Look:
     backend: SlurmBackend
     since_s: float = field(default_factory=time.time)
 
-    def attempts(self, job_id):
+    def attempts(self, job_id: str) -> list[Attempt]:
         """All attempts of a job, oldest first."""
         return [a for a in self.backend.observe(self.since_s).attempts if a.id.job_id == job_id]
 
-    def job(self, job_id):
+    def job(self, job_id: str) -> Job | None:
         return next((j for j in self.backend.observe(self.since_s).jobs if j.job_id == job_id), None)
 
-    def ended(self, job_id, number=1):
+    def ended(self, job_id: str, number: int = 1) -> Attempt:
         """The number-th attempt of a job, once it is over."""
 
-        def over():
+        def over() -> Attempt | None:
             found = self.attempts(job_id)
             return found[number - 1] if len(found) >= number and found[number - 1].state.is_over else None
 
         return await_(f"the end of attempt {number} of job {job_id}", over, PATIENCE_S, lambda: self.words(job_id))
 
-    def running(self, job_id, number=1):
+    def running(self, job_id: str, number: int = 1) -> Attempt:
         """The number-th attempt of a job, once it runs."""
 
-        def runs():
+        def runs() -> Attempt | None:
             found = self.attempts(job_id)
             return found[number - 1] if len(found) >= number and not found[number - 1].state.is_over else None
 
         return await_(f"attempt {number} of job {job_id}", runs, PATIENCE_S, lambda: self.words(job_id))
 
-    def perform(self, action):
+    def perform(self, action: Requeue) -> Outcome:
         """What became of an action, once slurmctld has cleared up after the last attempt."""
 
-        def outcome():
+        def outcome() -> Outcome | None:
             with suppress(ClusterBusy):
                 return self.backend.perform(action)
+            return None
 
         return await_(f"an answer to {action.key}", outcome, PATIENCE_S)
 
-    def words(self, job_id):
+    def words(self, job_id: str) -> str:
         """What a look sees of the job."""
         return "\n".join(("", *map(str, (self.job(job_id), *self.attempts(job_id)))))
 
 
 @pytest.fixture
-def look(quiet_cluster):
+def look(quiet_cluster: SlurmCluster) -> Look:
     return Look(SlurmBackend(quiet_cluster.name, Tools(environment=quiet_cluster.env)))
 
 
 @pytest.fixture
-def processes(monkeypatch):
+def processes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of all programs that are started."""
     started = []
     real = subprocess.Popen
 
-    def counting(argv, *args, **kwargs):
+    def counting(argv: tuple[str, ...], *args: Any, **kwargs: Any) -> subprocess.Popen[Any]:
         started.append(Path(argv[0]).name)
         return real(argv, *args, **kwargs)
 
@@ -93,12 +96,14 @@ def processes(monkeypatch):
     return started
 
 
-def test_a_look_takes_one_process_and_an_action_one(look, quiet_cluster, processes):
+def test_a_look_takes_one_process_and_an_action_one(
+    look: Look, quiet_cluster: SlurmCluster, processes: list[str]
+) -> None:
     job_id = quiet_cluster.submit("exit 1", "-w", "node2")
     first = look.ended(job_id)
     quiet_cluster.wait(job_id, is_cleared_up)
 
-    def controller_alone():
+    def controller_alone() -> bool:
         processes.clear()
         look.backend.observe(look.since_s)
         return processes == ["scontrol"]
@@ -117,7 +122,9 @@ def test_a_look_takes_one_process_and_an_action_one(look, quiet_cluster, process
 
 
 @pytest.mark.parametrize("changed", [(), ("ExcNodeList=node2", "NumNodes=1", "NumTasks=2", "NumCPUs=2")])
-def test_an_action_broken_off_is_taken_up_where_it_stands(look, quiet_cluster, changed):
+def test_an_action_broken_off_is_taken_up_where_it_stands(
+    look: Look, quiet_cluster: SlurmCluster, changed: tuple[str, ...]
+) -> None:
     """A crash of ours after the job was put back, or changed, leaves it held; another life of ours finds it so."""
     job_id = quiet_cluster.submit(
         "exit 1", "-w", "node2,node3", "-N2", "--ntasks-per-node=2", "--comment=perdure:nodes=1-2"
@@ -139,7 +146,9 @@ def test_an_action_broken_off_is_taken_up_where_it_stands(look, quiet_cluster, c
 COMMENT = "perdure: the job's Node can't be asked. perdure why {} #0a1b2c"
 
 
-def test_a_comment_on_a_job_that_was_put_back_since_the_last_look_stands_in_the_queue(look, quiet_cluster):
+def test_a_comment_on_a_job_that_was_put_back_since_the_last_look_stands_in_the_queue(
+    look: Look, quiet_cluster: SlurmCluster
+) -> None:
     job_id = quiet_cluster.submit("exit 1")
     quiet_cluster.wait(job_id, lambda fields: fields["JobState"] == "FAILED")
     first = look.ended(job_id)
@@ -150,7 +159,9 @@ def test_a_comment_on_a_job_that_was_put_back_since_the_last_look_stands_in_the_
     assert f'AdminComment="{printed}"' in quiet_cluster.run("scontrol", "show", "job", job_id)
 
 
-def test_a_comment_on_a_job_that_slurmctld_has_forgotten_since_the_last_look_is_accounted(look, quiet_cluster):
+def test_a_comment_on_a_job_that_slurmctld_has_forgotten_since_the_last_look_is_accounted(
+    look: Look, quiet_cluster: SlurmCluster
+) -> None:
     job_id = quiet_cluster.submit("exit 1")
     quiet_cluster.wait(job_id, lambda fields: fields["JobState"] == "FAILED")
     first = look.ended(job_id)
@@ -164,7 +175,7 @@ def test_a_comment_on_a_job_that_slurmctld_has_forgotten_since_the_last_look_is_
     assert accounted.strip() in (said, said.lower())  # sacctmgr of 22.05 leaves no capitals
 
 
-def test_a_task_of_an_array_is_put_back_alone(look, quiet_cluster):
+def test_a_task_of_an_array_is_put_back_alone(look: Look, quiet_cluster: SlurmCluster) -> None:
     job_id = quiet_cluster.submit("exit $((SLURM_ARRAY_TASK_ID - 1))", "--array=1-3")
     failed = look.ended(f"{job_id}_2")
     assert failed.exit_code == 1
@@ -175,7 +186,7 @@ def test_a_task_of_an_array_is_put_back_alone(look, quiet_cluster):
     assert states == {1: JobState.COMPLETED, 2: JobState.PENDING, 3: JobState.FAILED}
 
 
-def test_slurms_own_requeue_keeps_how_the_attempt_ended(look, quiet_cluster):
+def test_slurms_own_requeue_keeps_how_the_attempt_ended(look: Look, quiet_cluster: SlurmCluster) -> None:
     """Exit code 75 is the site's RequeueExit: the job waits again, the attempt is a failure with its code."""
     job_id = quiet_cluster.submit("exit 75")
     first = look.ended(job_id)
@@ -183,7 +194,7 @@ def test_slurms_own_requeue_keeps_how_the_attempt_ended(look, quiet_cluster):
     assert await_("the job to wait", lambda: look.job(job_id).state is JobState.PENDING, PATIENCE_S)
 
 
-def test_what_slurm_is_about_to_put_back_is_not_over_whatever_a_hook_tells(quiet_cluster):
+def test_what_slurm_is_about_to_put_back_is_not_over_whatever_a_hook_tells(quiet_cluster: SlurmCluster) -> None:
     """Exit code 75, while the epilog waits: where the job stands after its end is for Slurm to say first."""
     spool = Spool(quiet_cluster.events)
     backend = SlurmBackend(quiet_cluster.name, Tools(environment=quiet_cluster.env), spool)
@@ -209,7 +220,7 @@ def test_what_slurm_is_about_to_put_back_is_not_over_whatever_a_hook_tells(quiet
         spool.remove_alive()
 
 
-def test_a_frozen_node_is_named_and_the_job_goes_on_elsewhere(look, quiet_cluster):
+def test_a_frozen_node_is_named_and_the_job_goes_on_elsewhere(look: Look, quiet_cluster: SlurmCluster) -> None:
     """With --no-requeue in one job and not in the other, both attempts end as NODE_FAIL with that node's name."""
     stays = quiet_cluster.submit("sleep 600", "--no-requeue", "-w", "node2", "--gres=gpu:1")
     wide = quiet_cluster.submit("sleep 600", "-N2", "-w", "node[2-3]", "--time=UNLIMITED")
@@ -232,7 +243,7 @@ def test_a_frozen_node_is_named_and_the_job_goes_on_elsewhere(look, quiet_cluste
         quiet_cluster.return_node("node2")
 
 
-def test_a_start_that_slurmctld_forgot_is_told_from_the_next(look, quiet_cluster):
+def test_a_start_that_slurmctld_forgot_is_told_from_the_next(look: Look, quiet_cluster: SlurmCluster) -> None:
     """Killed right after a start, slurmctld starts the job again under the same restart count, not under our number."""
     job_id = quiet_cluster.submit("sleep 600", "--begin=now+1hour", "-J", "forgotten")
     saved = quiet_cluster.await_saved("forgotten")
@@ -247,13 +258,13 @@ def test_a_start_that_slurmctld_forgot_is_told_from_the_next(look, quiet_cluster
     assert quiet_cluster.job(job_id)["Restarts"] == "0"
 
 
-def test_without_accounting_the_rest_is_seen(look, quiet_cluster):
+def test_without_accounting_the_rest_is_seen(look: Look, quiet_cluster: SlurmCluster) -> None:
     running = quiet_cluster.submit("sleep 600")
     first = look.running(running)
     quiet_cluster.kill_dbd()
     try:
 
-        def misses_accounting():  # it is asked for all but once a minute
+        def misses_accounting() -> Observation | None:  # it is asked for all but once a minute
             seen = look.backend.observe(look.since_s)
             return seen if seen.unseen else None
 
@@ -270,7 +281,7 @@ def test_without_accounting_the_rest_is_seen(look, quiet_cluster):
     await_("accounting", lambda: not look.backend.observe(look.since_s).unseen, PATIENCE_S)
 
 
-def test_hooks_tell_what_polling_cannot_see(look, quiet_cluster):
+def test_hooks_tell_what_polling_cannot_see(look: Look, quiet_cluster: SlurmCluster) -> None:
     """Put back at once, and no accounting: only the hook knows that the attempt was, and how it ended.
 
     Exit code 78 is the site's RequeueExitHold.
@@ -300,7 +311,7 @@ EVIL = (
 )
 
 
-def test_hostile_text_deceives_nobody(look, quiet_cluster):
+def test_hostile_text_deceives_nobody(look: Look, quiet_cluster: SlurmCluster) -> None:
     """Names, comments, accounts, keys, networks and paths of one user; another user's job among them is unharmed."""
     victim = quiet_cluster.submit("sleep 600", "-w", "node4")
     look.running(victim)
@@ -318,7 +329,7 @@ def test_hostile_text_deceives_nobody(look, quiet_cluster):
     last = quiet_cluster.submit("exit 6", "-w", "node4")
     ended = {job_id: look.ended(job_id) for job_id in (*ids, last)}
 
-    def told_apart():
+    def told_apart() -> Observation | None:
         seen = look.backend.observe(look.since_s)
         return None if "records" in seen.unseen else seen
 
@@ -336,7 +347,7 @@ def test_hostile_text_deceives_nobody(look, quiet_cluster):
     assert look.job(victim).state is JobState.RUNNING
 
 
-def test_a_log_is_read_with_its_owners_rights(look, quiet_cluster):
+def test_a_log_is_read_with_its_owners_rights(look: Look, quiet_cluster: SlurmCluster) -> None:
     mine = quiet_cluster.submit("echo says nobody; exit 1", user="nobody")
     attempt = look.ended(mine)
     assert attempt.user == "nobody"
@@ -350,11 +361,11 @@ def test_a_log_is_read_with_its_owners_rights(look, quiet_cluster):
     assert (output.files, [absent.why for absent in output.absent]) == ((), [Why.REFUSED])
 
 
-def test_a_missing_output_directory_is_a_launch_failure(look, quiet_cluster):
+def test_a_missing_output_directory_is_a_launch_failure(look: Look, quiet_cluster: SlurmCluster) -> None:
     job_id = quiet_cluster.submit("true", "-o", "/nowhere/at/all")
     attempt = look.ended(job_id)
     assert (attempt.state, attempt.signal) == (AttemptState.LAUNCH_FAILED, 53)
 
 
-def test_the_version_is_told(look):
+def test_the_version_is_told(look: Look) -> None:
     assert look.backend.version.count(".") >= 1

@@ -1,9 +1,12 @@
 """What a job's own record says of a decision: AdminComment and Comment, as users read them."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from perdure.model.comment_line import mark_of
-from tests.slurm.cluster import await_
+from tests.slurm.cluster import SlurmCluster, await_
 from tests.slurm.site import Site
 
 pytestmark = pytest.mark.slurm
@@ -20,7 +23,7 @@ exit 1
 
 
 @pytest.fixture
-def site(quiet_cluster, tmp_path):
+def site(quiet_cluster: SlurmCluster, tmp_path: Path) -> Iterator[Site]:
     one = Site(quiet_cluster, tmp_path)
     try:
         yield one.start()
@@ -28,7 +31,7 @@ def site(quiet_cluster, tmp_path):
         one.stop()
 
 
-def comments(cluster, job_id):
+def comments(cluster: SlurmCluster, job_id: str) -> tuple[str, str]:
     """AdminComment and Comment of a job, as users read them: of one that is over in accounting."""
     shown = dict(
         line.strip().partition("=")[::2] for line in cluster.run("scontrol", "show", "job", job_id).splitlines()
@@ -39,7 +42,7 @@ def comments(cluster, job_id):
     return shown.get("AdminComment", "").strip(), shown.get("Comment", "").strip()
 
 
-def test_each_decision_is_said_in_the_job_s_record(site, tmp_path):
+def test_each_decision_is_said_in_the_job_s_record(site: Site, tmp_path: Path) -> None:
     cluster = site.cluster
     lost = cluster.submit(LOST, "--requeue")
     wishes = cluster.submit(LOST, "--requeue", "--comment=perdure:nodes=1-1")
@@ -72,12 +75,12 @@ def test_each_decision_is_said_in_the_job_s_record(site, tmp_path):
     assert mark_of(stopped) == mark_of(admin) != ""
 
 
-def test_a_job_that_fails_again_has_its_newest_failure_in_accounting(site):
+def test_a_job_that_fails_again_has_its_newest_failure_in_accounting(site: Site) -> None:
     """The controller takes no new line for a job that is over: the old one says which failure it is about."""
     cluster = site.cluster
     job_id = cluster.submit(LOST.replace("exec sleep 600", "{ " + SHAPE.strip() + "; }"), "--requeue")
 
-    def newest():
+    def newest() -> tuple[str, str] | None:
         found = comments(cluster, job_id)
         return found if "it would fail again" in found[0] else None
 
@@ -89,12 +92,12 @@ def test_a_job_that_fails_again_has_its_newest_failure_in_accounting(site):
     assert admin[: len("perdure: failed 2026-11-23 18:31:04")] not in shown
 
 
-def test_accounting_gets_the_newest_line_again_once_slurmctld_has_sent_its_older_one(site):
+def test_accounting_gets_the_newest_line_again_once_slurmctld_has_sent_its_older_one(site: Site) -> None:
     """A slurmctld that starts anew sends accounting the jobs that it still knows, with the lines that it has."""
     cluster = site.cluster
     job_id = cluster.submit(LOST.replace("exec sleep 600", "{ " + SHAPE.strip() + "; }"), "--requeue")
 
-    def line(words):
+    def line(words: str) -> tuple[str, str] | None:
         found = comments(cluster, job_id)
         return found if words in found[0] else None
 

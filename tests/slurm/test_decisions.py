@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.slurm.cluster import await_
+from tests.slurm.cluster import SlurmCluster, await_
 from tests.slurm.site import Site
 
 pytestmark = pytest.mark.slurm
@@ -35,7 +38,7 @@ SETTINGS = {
 class Submitted:
     """A service at work, and the jobs by what they show."""
 
-    def __init__(self, cluster, home):
+    def __init__(self, cluster: SlurmCluster, home: Path) -> None:
         self.cluster, self.site = cluster, Site(cluster, home, SETTINGS)
         self.site.start()
         submit = partial(cluster.submit)
@@ -55,19 +58,19 @@ class Submitted:
         for name, job in self.signalled.items():
             cluster.run("scancel", "-s", name, "-f", job)
 
-    def _has_said(self, job, line):
+    def _has_said(self, job: str, line: str) -> bool:
         log = self.cluster.output / f"{job}.out"
         return log.exists() and line in log.read_text()
 
-    def faults_of(self, node, kind):
+    def faults_of(self, node: str, kind: str) -> list[Any]:
         return [r for r in self.site.ask("/exceptions", type=kind) if r["subject"].get("node") == [node]]
 
-    def is_drained(self, node):
+    def is_drained(self, node: str) -> bool:
         return "DRAIN" in self.cluster.run("scontrol", "-o", "show", "node", node)
 
 
 @pytest.fixture(scope="module")
-def submitted(cluster, tmp_path_factory):
+def submitted(cluster: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Submitted]:
     one = Submitted(cluster, tmp_path_factory.mktemp("decisions"))
     yield one
     one.site.stop()
@@ -75,7 +78,7 @@ def submitted(cluster, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-def test_a_job_that_its_user_stopped_by_a_signal_stays_stopped(submitted, name):
+def test_a_job_that_its_user_stopped_by_a_signal_stays_stopped(submitted: Submitted, name: str) -> None:
     """Slurm 22.05 says JobLaunchFailure of it."""
     job = submitted.signalled[name]
     record = submitted.site.await_outcome(job, "stopped")
@@ -85,7 +88,7 @@ def test_a_job_that_its_user_stopped_by_a_signal_stays_stopped(submitted, name):
     assert submitted.site.actions(job) == []
 
 
-def test_a_script_that_crashed_is_no_failed_launch_and_gets_one_probe(submitted):
+def test_a_script_that_crashed_is_no_failed_launch_and_gets_one_probe(submitted: Submitted) -> None:
     """Of two equal failures the second is less likely to pass, and no third one is tried."""
     site, job = submitted.site, submitted.crashed
     site.await_outcome(job, "stopped")
@@ -95,13 +98,13 @@ def test_a_script_that_crashed_is_no_failed_launch_and_gets_one_probe(submitted)
     assert "it was retried once after this failure, and fails the same way again" in second["verdicts"][-1]["note"]
 
 
-def test_a_job_that_submitted_its_own_successor_is_not_put_back_beside_it(submitted):
+def test_a_job_that_submitted_its_own_successor_is_not_put_back_beside_it(submitted: Submitted) -> None:
     record = submitted.site.await_outcome(submitted.chained, "stopped")
     assert "it has submitted its own successor, job " in record["verdicts"][-1]["note"]
     assert submitted.site.actions(submitted.chained) == []
 
 
-def test_what_srun_counts_within_a_component_is_called_no_rank(submitted):
+def test_what_srun_counts_within_a_component_is_called_no_rank(submitted: Submitted) -> None:
     """The task that failed is rank 1 of the job, and task 0 of its component."""
     submitted.site.await_outcome(submitted.parts, "stopped")
     (attempt,) = submitted.site.service.ask("GET", f"/jobs/{submitted.parts}")["attempts"]
@@ -109,17 +112,17 @@ def test_what_srun_counts_within_a_component_is_called_no_rank(submitted):
     assert f"; a task on {attempt['verdict']['node']} failed first, as srun tells" in attempt["verdict"]["summary"]
 
 
-def test_the_owners_wish_is_read_in_any_case(submitted):
+def test_the_owners_wish_is_read_in_any_case(submitted: Submitted) -> None:
     record = submitted.site.await_outcome(submitted.off, "stopped")
     assert "the owner asked that this job is never recovered" in record["verdicts"][-1]["note"]
 
 
-def test_a_word_that_nobody_understands_is_answered(submitted):
+def test_a_word_that_nobody_understands_is_answered(submitted: Submitted) -> None:
     record = submitted.site.await_outcome(submitted.misread, "recovered")
     assert '"perdure:retry=nevr" in its comment is not understood' in record["verdicts"][-1]["note"]
 
 
-def test_what_lies_outside_the_scope_is_shown_and_not_done(submitted):
+def test_what_lies_outside_the_scope_is_shown_and_not_done(submitted: Submitted) -> None:
     site, job = submitted.site, submitted.outside
     (action,) = await_("a decision", lambda: [a for a in site.actions(job) if a["state"] == "shadow"])
     assert action["kind"] == "requeue"
@@ -127,11 +130,11 @@ def test_what_lies_outside_the_scope_is_shown_and_not_done(submitted):
     submitted.cluster.wait(job, lambda fields: fields["JobState"] == "FAILED")
 
 
-def test_a_budget_that_is_spent_means_later(submitted):
+def test_a_budget_that_is_spent_means_later(submitted: Submitted) -> None:
     """A user has 6 retries an hour here: what comes after that is in the queue, and starts when there is room."""
     site, cluster = submitted.site, submitted.cluster
 
-    def put_back():
+    def put_back() -> bool:
         states = [[action["state"] for action in site.actions(job)] for job in submitted.many]
         return all("done" in each for each in states)
 
@@ -148,7 +151,9 @@ def test_a_budget_that_is_spent_means_later(submitted):
         site.await_outcome(job, "recovered")
 
 
-def test_hard_evidence_of_two_users_takes_a_node_out_of_service_as_soon_as_both_are_judged(submitted):
+def test_hard_evidence_of_two_users_takes_a_node_out_of_service_as_soon_as_both_are_judged(
+    submitted: Submitted,
+) -> None:
     await_("node3 drained", lambda: submitted.is_drained("node3"), 120)
     (record,) = submitted.faults_of("node3", "node.hardware")
     assert record["detected_by"] == "perdure"
@@ -160,11 +165,11 @@ def test_hard_evidence_of_two_users_takes_a_node_out_of_service_as_soon_as_both_
     assert drained["value"].startswith("drained: perdure: node.hardware")
 
 
-def _read_back(record):
+def _read_back(record: dict[str, Any]) -> Any:
     return next((each for each in record["annotations"] if each["key"] == "read_back"), None)
 
 
-def test_a_fault_that_is_raised_again_after_its_node_was_returned_acts_anew(submitted):
+def test_a_fault_that_is_raised_again_after_its_node_was_returned_acts_anew(submitted: Submitted) -> None:
     first = await_(
         "node4 drained",
         lambda: _read_back(submitted.site.record(submitted.raised)),
@@ -181,7 +186,7 @@ def test_a_fault_that_is_raised_again_after_its_node_was_returned_acts_anew(subm
 
 
 @pytest.mark.slow
-def test_a_job_that_saves_checkpoints_goes_on_at_its_walltime(submitted):
+def test_a_job_that_saves_checkpoints_goes_on_at_its_walltime(submitted: Submitted) -> None:
     site, cluster = submitted.site, submitted.cluster
     job = cluster.submit(f"echo run; {STEPS}", "--time=1", "--comment=perdure:timeout=requeue")
     left = cluster.submit(STEPS, "--time=1", "--comment=perdure:timeout=requeue", "--no-requeue")

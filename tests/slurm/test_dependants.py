@@ -1,12 +1,15 @@
 """Dependants of a job that fails and is retried: with the hook none hears of it; without it, they are repaired."""
 
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.slurm.cluster import await_
+from tests.slurm.cluster import SlurmCluster, await_
 from tests.slurm.site import Site
 
 pytestmark = pytest.mark.slurm
@@ -29,7 +32,9 @@ PATIENT_S = 120  # what is stated is the order of things, however busy the machi
 
 
 @contextmanager
-def acting(cluster, home, settings=None, epilogs_wait_s=PATIENT_S):
+def acting(
+    cluster: SlurmCluster, home: Path, settings: dict[str, str] | None = None, epilogs_wait_s: int = PATIENT_S
+) -> Iterator[Site]:
     one = Site(cluster, home, settings)
     cluster.let_epilogs_wait(epilogs_wait_s)
     try:
@@ -40,19 +45,19 @@ def acting(cluster, home, settings=None, epilogs_wait_s=PATIENT_S):
 
 
 @pytest.fixture
-def site(quiet_cluster, tmp_path):
+def site(quiet_cluster: SlurmCluster, tmp_path: Path) -> Iterator[Site]:
     with acting(quiet_cluster, tmp_path) as one:
         yield one
 
 
 @pytest.fixture
-def site_of_default_hooks(quiet_cluster, tmp_path):
+def site_of_default_hooks(quiet_cluster: SlurmCluster, tmp_path: Path) -> Iterator[Site]:
     with acting(quiet_cluster, tmp_path, epilogs_wait_s=5) as one:
         yield one
 
 
 @pytest.fixture
-def deaf_site(quiet_cluster, tmp_path):
+def deaf_site(quiet_cluster: SlurmCluster, tmp_path: Path) -> Iterator[Site]:
     """A service to which no hook talks: it looks every three seconds."""
     (tmp_path / "spool").mkdir(mode=0o700)
     settings = {"PERDURE_SLURM_SPOOL": str(tmp_path / "spool"), "PERDURE_SERVICE_POLL_S": "3"}
@@ -60,7 +65,7 @@ def deaf_site(quiet_cluster, tmp_path):
         yield one
 
 
-def submit_all(cluster, script):
+def submit_all(cluster: SlurmCluster, script: str) -> tuple[str, str, dict[str, str]]:
     """A job and an array that fail, and one job of each kind that depends on them."""
     job = cluster.submit(script, "--requeue", "--job-name=first")
     array = cluster.submit(script, "--requeue", "--array=0-1")
@@ -81,30 +86,30 @@ def submit_all(cluster, script):
     return job, array, {kind: cluster.submit("true", "-d", *given) for kind, given in options.items()}
 
 
-def await_ends(cluster, job_id, state):
-    def ended():
+def await_ends(cluster: SlurmCluster, job_id: str, state: str) -> None:
+    def ended() -> bool:
         rows = cluster.ends(job_id)
         return bool(rows) and rows[-1]["State"].startswith(state)
 
     await_(f"job {job_id} {state}", ended, words=lambda: f": {cluster.ends(job_id)} {cluster.job(job_id)}")
 
 
-def await_given_up(cluster, job_id):
+def await_given_up(cluster: SlurmCluster, job_id: str) -> None:
     """Slurm weighs dependencies in turns of its own, after the job that they are on has ended."""
     cluster.wait(job_id, lambda fields: fields["Reason"] == "DependencyNeverSatisfied")
 
 
-def await_half_met(cluster, job_id):
+def await_half_met(cluster: SlurmCluster, job_id: str) -> None:
     """Of a job that waits for two others, one dependency is met and the other is left."""
     cluster.wait(job_id, lambda fields: fields["Dependency"].startswith("afterany"))
 
 
-def starts(cluster, job_id):
+def starts(cluster: SlurmCluster, job_id: str) -> list[Any]:
     """The seconds in which each start of a job began and ended."""
     return [(int(row["Start"]), int(row["End"])) for row in cluster.ends(job_id)]
 
 
-def test_with_the_hook_no_dependant_hears_of_a_failure_that_is_retried(site):
+def test_with_the_hook_no_dependant_hears_of_a_failure_that_is_retried(site: Site) -> None:
     """A singleton does not wait for a job that is completing: it may run first, but never beside the retry."""
     cluster = site.cluster
     job, array, waiting = submit_all(cluster, ONCE)
@@ -124,7 +129,7 @@ def test_with_the_hook_no_dependant_hears_of_a_failure_that_is_retried(site):
     assert len(site.actions(job)) == 1
 
 
-def test_no_two_retries_of_a_chain_of_singletons_run_side_by_side(site):
+def test_no_two_retries_of_a_chain_of_singletons_run_side_by_side(site: Site) -> None:
     """Each of three fails at its first start, and Slurm starts the next one while it completes."""
     cluster = site.cluster
     chain = [cluster.submit(ONCE, "--requeue", "-J", "chain", "-d", "singleton") for _ in range(3)]
@@ -135,7 +140,9 @@ def test_no_two_retries_of_a_chain_of_singletons_run_side_by_side(site):
     assert all(before[1] <= after[0] for before, after in pairwise(ordered)), (ordered, *map(site.told, chain))
 
 
-def test_in_a_burst_at_the_pace_of_a_site_no_dependant_sees_a_failure(quiet_cluster, tmp_path):
+def test_in_a_burst_at_the_pace_of_a_site_no_dependant_sees_a_failure(
+    quiet_cluster: SlurmCluster, tmp_path: Path
+) -> None:
     """Twelve jobs fail within ten seconds, one of them heterogeneous: its parts ask by numbers of their own."""
     cluster = quiet_cluster
     with acting(cluster, tmp_path, {"PERDURE_SERVICE_POLL_S": "30"}) as site:
@@ -154,7 +161,7 @@ def test_in_a_burst_at_the_pace_of_a_site_no_dependant_sees_a_failure(quiet_clus
             assert len(site.actions(job)) == 1, site.told(job)
 
 
-def test_with_the_hook_a_failure_that_is_stopped_ends_as_slurm_ends_it(site):
+def test_with_the_hook_a_failure_that_is_stopped_ends_as_slurm_ends_it(site: Site) -> None:
     cluster = site.cluster
     job = cluster.submit(SHAPE, "--requeue")
     after, unlike = (cluster.submit("true", "-d", f"{kind}:{job}") for kind in ("afternotok", "afterok"))
@@ -165,7 +172,7 @@ def test_with_the_hook_a_failure_that_is_stopped_ends_as_slurm_ends_it(site):
 
 
 @pytest.mark.slow
-def test_without_the_hook_dependants_are_repaired_and_what_cannot_be_is_said(deaf_site):
+def test_without_the_hook_dependants_are_repaired_and_what_cannot_be_is_said(deaf_site: Site) -> None:
     """Whether a dependant sees the failure before the retry is a race that nobody decides; what is said is true."""
     site = deaf_site
     cluster = site.cluster
@@ -191,7 +198,7 @@ def test_without_the_hook_dependants_are_repaired_and_what_cannot_be_is_said(dea
 
 
 @pytest.mark.slow
-def test_a_service_killed_while_epilogs_wait_loses_no_job_and_starts_none_twice(site_of_default_hooks):
+def test_a_service_killed_while_epilogs_wait_loses_no_job_and_starts_none_twice(site_of_default_hooks: Site) -> None:
     """Killed as soon as the first job is put back: some are held, some wait for a decision, some have just failed."""
     site = site_of_default_hooks
     cluster = site.cluster
@@ -207,7 +214,7 @@ def test_a_service_killed_while_epilogs_wait_loses_no_job_and_starts_none_twice(
         assert [action["state"] for action in site.actions(job)] == ["done"], site.told(job)
 
 
-def test_the_kill_switch_lets_every_epilog_go_on(site, tmp_path):
+def test_the_kill_switch_lets_every_epilog_go_on(site: Site, tmp_path: Path) -> None:
     (tmp_path / "state" / "STOP").touch()
     await_("no sign of life", lambda: not (site.cluster.events / "alive").exists())
     job = site.cluster.submit(ONCE, "--requeue")
@@ -216,7 +223,9 @@ def test_the_kill_switch_lets_every_epilog_go_on(site, tmp_path):
     assert starts(site.cluster, after)[0][0] - starts(site.cluster, job)[0][1] < PATIENT_S / 2
 
 
-def test_a_retry_that_was_broken_off_is_left_to_a_person_by_a_service_that_may_not_act(site, tmp_path):
+def test_a_retry_that_was_broken_off_is_left_to_a_person_by_a_service_that_may_not_act(
+    site: Site, tmp_path: Path
+) -> None:
     """The service dies between putting a job back and releasing it, and comes again in shadow mode."""
     (tmp_path / "state" / "STOP").touch()
     job = site.cluster.submit(ONCE, "--requeue")
@@ -233,7 +242,9 @@ def test_a_retry_that_was_broken_off_is_left_to_a_person_by_a_service_that_may_n
     await_ends(site.cluster, job, "COMPLETED")
 
 
-def test_who_came_between_the_look_and_the_requeue_is_repaired_as_well(quiet_cluster, tmp_path):
+def test_who_came_between_the_look_and_the_requeue_is_repaired_as_well(
+    quiet_cluster: SlurmCluster, tmp_path: Path
+) -> None:
     """Jobs that are submitted twice a second wait for one that fails, is seen, and is put back."""
     (tmp_path / "spool").mkdir(mode=0o700)
     cluster = quiet_cluster

@@ -1,8 +1,10 @@
 """A node that freezes is given up by Perdure's own watch before Slurm notices, and its job runs on elsewhere."""
 
+from pathlib import Path
+
 import pytest
 
-from tests.slurm.cluster import await_
+from tests.slurm.cluster import SlurmCluster, await_
 from tests.slurm.site import Site
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
@@ -16,7 +18,7 @@ for step in range(600 if os.environ["SLURMD_NODENAME"] == "node2" else 3):
 """
 
 
-def test_a_frozen_node_is_given_up_before_slurm_notices(quiet_cluster, tmp_path):
+def test_a_frozen_node_is_given_up_before_slurm_notices(quiet_cluster: SlurmCluster, tmp_path: Path) -> None:
     """Agent and launcher fall silent together. Slurm itself would write "Not responding" into the node's reason."""
     with quiet_cluster.configured("SlurmdTimeout=300"):  # Slurm's stock value
         site = Site(quiet_cluster, tmp_path).start()

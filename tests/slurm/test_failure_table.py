@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.slurm.cluster import SlurmCluster
 from tests.slurm.site import Site
 from tests.slurm.table import ROWS
 from tests.slurm.table.row import Row
@@ -67,8 +68,10 @@ class Table:
 
 
 @pytest.fixture(scope="module")
-def table(cluster, request, tmp_path_factory):
-    items = [item for item in request.session.items if item.fspath == request.fspath]
+def table(
+    cluster: SlurmCluster, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Table]:
+    items = [item for item in request.session.items if item.path == request.path]
     chosen = [item.callspec.params["row"] for item in items if hasattr(item, "callspec")]
     wave = [] if ACCOUNTS else [row for row in chosen if not row.alone]
     home = tmp_path_factory.mktemp("table")
@@ -91,10 +94,10 @@ def _keep(version: str, row: Row, account: Account) -> None:
 @pytest.mark.parametrize(
     "row", [pytest.param(row, id=row.name, marks=() if row.quick else pytest.mark.slow) for row in ORDER]
 )
-def test_row(row, table):
+def test_row(row: Row, table: Table) -> None:
     table.play(row)
 
 
-def test_every_row_has_a_name_of_its_own_and_says_what_it_is():
+def test_every_row_has_a_name_of_its_own_and_says_what_it_is() -> None:
     assert len({row.name for row in ROWS}) == len(ROWS)
     assert all(row.play.__doc__ for row in ROWS)

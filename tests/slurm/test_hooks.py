@@ -4,12 +4,12 @@ import pytest
 
 from perdure.backends.slurm.spool import Spool
 from perdure.coordination.bridges.registry import read
-from tests.slurm.cluster import await_
+from tests.slurm.cluster import SlurmCluster, await_
 
 pytestmark = pytest.mark.slurm
 
 
-def test_a_trigger_tells_of_a_node_that_is_down(quiet_cluster):
+def test_a_trigger_tells_of_a_node_that_is_down(quiet_cluster: SlurmCluster) -> None:
     """Slurm fires triggers every 15 s at most."""
     spool = Spool(quiet_cluster.events)
     spool.take()

@@ -3,12 +3,15 @@
 import json
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.job import exit_report, files
 from perdure.job.exit_report import ExitReason
-from tests.slurm.cluster import await_
+from tests.slurm.cluster import SlurmCluster, await_
 
 pytestmark = pytest.mark.slurm
 
@@ -19,7 +22,7 @@ time.sleep(120)
 """
 
 
-def test_the_program_is_told_before_walltime(quiet_cluster):
+def test_the_program_is_told_before_walltime(quiet_cluster: SlurmCluster) -> None:
     """Slurm 22.05 sets no SLURM_JOB_END_TIME: squeue is asked. The shell of the job does not listen."""
     fence = quiet_cluster.output / "fence"
     program = quiet_cluster.output / "saves.py"
@@ -39,7 +42,7 @@ def test_the_program_is_told_before_walltime(quiet_cluster):
     assert report.walltime_end_s - 80 <= report.warned_s < report.walltime_end_s
 
 
-def test_steps_and_commands_of_one_start_do_not_fence_each_other(quiet_cluster):
+def test_steps_and_commands_of_one_start_do_not_fence_each_other(quiet_cluster: SlurmCluster) -> None:
     """Slurm 22.05 names no start in their environment; on two nodes, side by side and one after the other."""
     fence, begun_s = quiet_cluster.output / "fence-of-steps", time.time()
     launcher = f"{sys.executable} -m perdure exec -- sleep"
@@ -94,7 +97,9 @@ AT_WALLTIME = {
 }
 
 
-def _starts(cluster, table):
+def _starts(
+    cluster: SlurmCluster, table: Mapping[str, tuple[str, list[str], Any]]
+) -> tuple[dict[str, str], dict[str, Path]]:
     """Submit these jobs; returns their ids and the files in which their programs note what comes, by name."""
     program, patient = cluster.output / "counts.py", cluster.output / "patient.py"
     program.write_text(COUNTS)
@@ -111,11 +116,11 @@ def _starts(cluster, table):
     return jobs, notes
 
 
-def _got(notes):
+def _got(notes: Path) -> Sequence[str]:
     return notes.read_text().split() if notes.exists() else []
 
 
-def test_each_signal_of_slurm_reaches_the_program_once(quiet_cluster):
+def test_each_signal_of_slurm_reaches_the_program_once(quiet_cluster: SlurmCluster) -> None:
     """Slurm signals every process of a step, or a batch script alone: a signal comes neither twice nor not at all."""
     jobs, notes = _starts(quiet_cluster, ONCE)
     for name, (_, _, command) in ONCE.items():
@@ -126,11 +131,11 @@ def test_each_signal_of_slurm_reaches_the_program_once(quiet_cluster):
 
 
 @pytest.mark.slow
-def test_signals_around_the_walltime_are_those_that_come_without_a_launcher(quiet_cluster):
+def test_signals_around_the_walltime_are_those_that_come_without_a_launcher(quiet_cluster: SlurmCluster) -> None:
     """Slurm itself sends TERM at the end of the walltime, and once more before it kills."""
     table = {
-        f"{name}, {how}": (script % how, *more)
-        for name, (script, *more) in AT_WALLTIME.items()
+        f"{name}, {how}": (script % how, options, by)
+        for name, (script, options, by) in AT_WALLTIME.items()
         for how in ("launcher", "bare")
     }
     jobs, notes = _starts(quiet_cluster, table)

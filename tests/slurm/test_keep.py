@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ BAR = 10  # links of the long test
 
 
 @pytest.fixture
-def work(quiet_cluster: SlurmCluster, request):
+def work(quiet_cluster: SlurmCluster, request: pytest.FixtureRequest) -> Iterator[Callable[..., Work]]:
     made: list[Work] = []
 
-    def make(name: str, steps: int, **more) -> Work:
+    def make(name: str, steps: int, **more: Any) -> Work:
         made.append(Work(quiet_cluster, f"{name}-{time.time_ns()}", steps, **more))
         return made[-1]
 
@@ -32,7 +33,7 @@ def work(quiet_cluster: SlurmCluster, request):
 
 
 @pytest.mark.timeout(420)
-def test_a_chain_goes_on_through_its_walltime_and_kills_of_who_keeps_it(work):
+def test_a_chain_goes_on_through_its_walltime_and_kills_of_who_keeps_it(work: Callable[..., Work]) -> None:
     one = work("train", 260, gpus=1)
     keeper = one.keep("train.sh", "--progress", "progress", "--planner", "quantile")
     await_("its first step", one.log)
@@ -51,7 +52,7 @@ def test_a_chain_goes_on_through_its_walltime_and_kills_of_who_keeps_it(work):
 
 
 @pytest.mark.timeout(300)
-def test_a_successor_takes_over_from_a_running_link(work):
+def test_a_successor_takes_over_from_a_running_link(work: Callable[..., Work]) -> None:
     """The walltime is far away: the handover is what ends the first link."""
     one = work("over", 10_000, minutes=10, gpus=1)
     keeper = one.keep("train.sh", "--strategy", "hold")
@@ -68,7 +69,7 @@ def test_a_successor_takes_over_from_a_running_link(work):
 
 
 @pytest.mark.timeout(300)
-def test_people_are_followed_and_never_fought(work):
+def test_people_are_followed_and_never_fought(work: Callable[..., Work]) -> None:
     one = work("hand", 10_000, minutes=10, gpus=1)
     keeper = one.keep("train.sh")
     first = await_("its first step", one.log)[0].job_id
@@ -82,7 +83,7 @@ def test_people_are_followed_and_never_fought(work):
 
 
 @pytest.mark.timeout(300)
-def test_a_failure_that_would_come_back_stops_the_chain_and_says_why(work):
+def test_a_failure_that_would_come_back_stops_the_chain_and_says_why(work: Callable[..., Work]) -> None:
     one = work("wrong", 5, gpus=1)
     (one.folder / "program.py").write_text("import no_such_module\n")
     assert one.keep("train.sh").wait(180) == 1, one.account()
@@ -92,7 +93,7 @@ def test_a_failure_that_would_come_back_stops_the_chain_and_says_why(work):
 
 
 @pytest.mark.timeout(300)
-def test_bad_input_is_answered_in_a_line(work):
+def test_bad_input_is_answered_in_a_line(work: Callable[..., Work]) -> None:
     one = work("bad", 5, gpus=1)
     (one.folder / "endless.sh").write_text("#!/bin/sh\n#SBATCH --time=0\ntrue\n")
     for words, says in (
@@ -115,7 +116,7 @@ def test_bad_input_is_answered_in_a_line(work):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_full_state_disk_stops_and_doubles_no_chain(work, tmp_path):
+def test_a_full_state_disk_stops_and_doubles_no_chain(work: Callable[..., Work], tmp_path: Path) -> None:
     """Two links begin and end while nothing can be written; the keeper is killed in that time."""
     with small_disk(tmp_path / "disk") as disk:
         one = work("full", 100_000, gpus=1, state=disk)
@@ -141,7 +142,7 @@ def test_a_full_state_disk_stops_and_doubles_no_chain(work, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(4200)
-def test_ten_links_under_load_beside_afterany(quiet_cluster: SlurmCluster, work):
+def test_ten_links_under_load_beside_afterany(quiet_cluster: SlurmCluster, work: Callable[..., Work]) -> None:
     """slurmctld and a node are killed once, the keeper five times; interruption is held against `--dependency`."""
     cluster = quiet_cluster
     with cluster.configured(AGE):

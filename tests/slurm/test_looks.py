@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.slurm.cluster import await_
+from tests.slurm.cluster import SlurmCluster, await_
 from tests.slurm.counting import Shim, busiest_minute, rpcs
 
 pytestmark = pytest.mark.slurm
@@ -54,53 +57,60 @@ raise SystemExit(main(["doctor", "--json"]))
 class Up:
     """`perdure up --cluster slurm` with its defaults for how often it looks, and commands of its operator."""
 
-    def __init__(self, cluster, home):
+    def __init__(self, cluster: SlurmCluster, home: Path) -> None:
         self.home, self.state = home, home / "state"
         home.mkdir(exist_ok=True)
         self.shim = Shim(home / "shim", cluster.env)
         self.environment = {**self.shim.environment, **LOOSE, "HOME": str(home)}
         self.log = home / "log"
-        self._process = None
+        self._process: subprocess.Popen[str] | None = None
 
-    def start(self, *more):
+    def start(self, *more: str) -> Up:
         words = ("up", "--cluster", "slurm", "--port", "0", "--state", str(self.state), *(more or ("--act",)))
         with self.log.open("w") as log:
-            self._process = subprocess.Popen(
+            self._process = process = subprocess.Popen(
                 (sys.executable, "-m", "perdure", *words),
                 env=self.environment, stdout=subprocess.PIPE, stderr=log, text=True,
             )  # fmt: skip
-        line = self._process.stdout.readline()
+        line = process.stdout.readline()
         assert "http://127.0.0.1:" in line, self.log.read_text()
         return self
 
-    def stop(self, sig=signal.SIGINT):
+    def stop(self, sig: signal.Signals = signal.SIGINT) -> None:
         if self._process is not None:
             self._process.send_signal(sig)
             self._process.wait(60)
             self._process.stdout.close()
             self._process = None
 
-    def run(self, *words):
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         argv = (sys.executable, "-m", "perdure", *words, "--state", str(self.state))
         return subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=180, check=False)
 
-    def ask(self, *words):
+    def ask(self, *words: str) -> Any:
         ran = self.run(*words, "--json")
         assert ran.returncode in (0, 1), ran.stderr
         return json.loads(ran.stdout)
 
-    def actions(self):
+    def actions(self) -> Any:
         return self.ask("actions", "--limit", "1000")["actions"]
 
 
 @pytest.fixture
-def up(quiet_cluster, tmp_path):
+def up(quiet_cluster: SlurmCluster, tmp_path: Path) -> Iterator[Up]:
     one = Up(quiet_cluster, tmp_path / "one")
     yield one
     one.stop()
 
 
-def test_a_storm_stays_within_its_budget_and_tells_of_arrays_and_het_jobs_as_one(quiet_cluster, up):
+def test_a_storm_stays_within_its_budget_and_tells_of_arrays_and_het_jobs_as_one(
+    quiet_cluster: SlurmCluster, up: Up
+) -> None:
     """Thirty failures in a few seconds, an array whose record becomes its last task's, a job of two components."""
     up.start()
     begun_s = time.time()
@@ -110,7 +120,7 @@ def test_a_storm_stays_within_its_budget_and_tells_of_arrays_and_het_jobs_as_one
     array = quiet_cluster.submit("sleep 12", "--array=1-2%1", "--mem=10")
     jobs = [quiet_cluster.submit(PASSES, "--mem=10") for _ in range(30)]
 
-    def all_put_back():
+    def all_put_back() -> list[Any] | None:
         done = [action for action in up.actions() if action["kind"] == "requeue" and action["state"] == "done"]
         return done if len(done) >= 31 else None
 
@@ -128,7 +138,7 @@ def test_a_storm_stays_within_its_budget_and_tells_of_arrays_and_het_jobs_as_one
     assert het in seen
     assert not [job_id for job_id in seen if "+" in job_id or job_id == str(int(het) + 1)]
 
-    def without_phantom():
+    def without_phantom() -> bool:
         found = {job["job_id"]: job["state"] for job in up.ask("jobs", "--limit", "1000")["jobs"]}
         return f"{array}_2" in found and array not in found
 
@@ -138,7 +148,7 @@ def test_a_storm_stays_within_its_budget_and_tells_of_arrays_and_het_jobs_as_one
     assert f"action requeue:slurm/{het}#" in log
 
 
-def test_doctor_asks_the_running_service_for_its_hooks(quiet_cluster, up):
+def test_doctor_asks_the_running_service_for_its_hooks(quiet_cluster: SlurmCluster, up: Up) -> None:
     up.environment["PERDURE_SLURM_SPOOL"] = str(quiet_cluster.events)
     up.start("--shadow")
     del up.environment["PERDURE_SLURM_SPOOL"]
@@ -147,26 +157,28 @@ def test_doctor_asks_the_running_service_for_its_hooks(quiet_cluster, up):
     assert f"slurm.spool {quiet_cluster.events}" in said
 
 
-def test_a_second_actor_is_refused_and_a_killed_one_leaves_no_lock(quiet_cluster, up, tmp_path):
+def test_a_second_actor_is_refused_and_a_killed_one_leaves_no_lock(
+    quiet_cluster: SlurmCluster, up: Up, tmp_path: Path
+) -> None:
     up.start()
     second = Up(quiet_cluster, tmp_path / "two")
     ran = second.run("up", "--cluster", "slurm", "--act", "--port", "0")
     assert ran.returncode == 2
     (line,) = [line for line in ran.stderr.splitlines() if line.startswith("perdure:")]
-    assert str(up._process.pid) in line
+    assert str(up.pid) in line
     assert str(up.state) in line
     try:
         second.start("--shadow")  # may watch
         second.stop()
         doctor = second.run("doctor")
-        assert f"process {up._process.pid} of root" in doctor.stdout
+        assert f"process {up.pid} of root" in doctor.stdout
         up.stop(signal.SIGKILL)
         second.start("--act")
     finally:
         second.stop()
 
 
-def test_a_node_that_somebody_else_drained_is_not_returned(quiet_cluster, up):
+def test_a_node_that_somebody_else_drained_is_not_returned(quiet_cluster: SlurmCluster, up: Up) -> None:
     up.start()
     await_("the first look", lambda: up.ask("nodes")["nodes"])
     quiet_cluster.run("scontrol", "update", "nodename=node2", "state=drain", "reason=bad fan \x1b[2J")
@@ -181,11 +193,11 @@ def test_a_node_that_somebody_else_drained_is_not_returned(quiet_cluster, up):
 
 
 @pytest.mark.slow
-def test_a_node_that_is_taken_out_of_slurm_conf_is_not_listed_any_more(quiet_cluster, up):
+def test_a_node_that_is_taken_out_of_slurm_conf_is_not_listed_any_more(quiet_cluster: SlurmCluster, up: Up) -> None:
     up.environment["PERDURE_SERVICE_POLL_S"] = "1"
     up.start()
 
-    def listed():
+    def listed() -> tuple[Any, ...]:
         return tuple(sorted(node["name"] for node in up.ask("nodes")["nodes"]))
 
     await_("all nodes", lambda: listed() == quiet_cluster.nodes)
@@ -196,7 +208,7 @@ def test_a_node_that_is_taken_out_of_slurm_conf_is_not_listed_any_more(quiet_clu
 
 
 @pytest.mark.slow
-def test_a_silent_controller_is_told_of_once_and_how_old_the_picture_is(quiet_cluster, up):
+def test_a_silent_controller_is_told_of_once_and_how_old_the_picture_is(quiet_cluster: SlurmCluster, up: Up) -> None:
     up.environment["PERDURE_SERVICE_POLL_S"] = "1"
     up.start()
     await_("the first look", lambda: up.ask("nodes")["nodes"])
@@ -211,7 +223,7 @@ def test_a_silent_controller_is_told_of_once_and_how_old_the_picture_is(quiet_cl
     assert up.log.read_text().count("controller cannot be seen") == 1
 
 
-def test_what_cannot_be_reached_is_an_error_at_the_start(quiet_cluster, up, tmp_path):
+def test_what_cannot_be_reached_is_an_error_at_the_start(quiet_cluster: SlurmCluster, up: Up, tmp_path: Path) -> None:
     up.environment["SLURM_CONF"] = str(tmp_path / "nowhere.conf")
     ran = up.run("up", "--cluster", "slurm", "--port", "0")
     assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
@@ -221,7 +233,7 @@ def test_what_cannot_be_reached_is_an_error_at_the_start(quiet_cluster, up, tmp_
 
 
 @pytest.mark.slow
-def test_a_controller_that_is_down_is_an_error_unless_one_waits(quiet_cluster, up):
+def test_a_controller_that_is_down_is_an_error_unless_one_waits(quiet_cluster: SlurmCluster, up: Up) -> None:
     quiet_cluster.stop_ctld()
     try:
         ran = up.run("up", "--cluster", "slurm", "--port", "0")
@@ -231,7 +243,7 @@ def test_a_controller_that_is_down_is_an_error_unless_one_waits(quiet_cluster, u
         quiet_cluster.start_ctld()
 
 
-def test_the_doctor_finds_what_is_wrong(quiet_cluster, up, tmp_path):
+def test_the_doctor_finds_what_is_wrong(quiet_cluster: SlurmCluster, up: Up, tmp_path: Path) -> None:
     """As root, then as an ordinary user, on a site with all that it warns of."""
     waits = quiet_cluster.submit("true", "--begin=now+1hour", "--mem=10")
     quiet_cluster.submit("true", "-d", f"afterok:{waits}", "--mem=10")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from tests.slurm.cluster import SlurmCluster
 from tests.slurm.site import Site
 
 pytestmark = pytest.mark.slurm
@@ -19,13 +23,13 @@ MISTAKE = "echo \"FileNotFoundError: [Errno 2] No such file or directory: '/data
 
 
 @pytest.fixture
-def site(quiet_cluster, tmp_path):
+def site(quiet_cluster: SlurmCluster, tmp_path: Path) -> Iterator[Site]:
     one = Site(quiet_cluster, tmp_path)
     yield one.start()
     one.stop()
 
 
-def test_jobs_go_away_from_a_node_that_lost_a_mount(site):
+def test_jobs_go_away_from_a_node_that_lost_a_mount(site: Site) -> None:
     """One who passed elsewhere is probed there; after three of two users, others are retried; who errs is stopped."""
     cluster = site.cluster
     passed = cluster.submit(LOST, "-J", "eval", "-w", "node3")

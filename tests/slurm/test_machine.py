@@ -5,7 +5,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,13 +38,13 @@ TELLTALE = 'sh -c "sleep 600; echo went on >>$0" $0; echo outlived its child >>$
 
 
 @pytest.fixture
-def machine():
+def machine() -> Iterator[tuple[Machine, Callable[..., subprocess.Popen[bytes]]]]:
     """A machine of its own for each test: whatever is started with its mark belongs to it."""
     mark = f"PERDURE_TEST_MACHINE={os.getpid()}.{time.monotonic_ns()}"
     one = Machine("m1", lambda environment: mark.encode() in environment)
     started = []
 
-    def start(*argv):
+    def start(*argv: Any) -> subprocess.Popen[bytes]:
         name, _, value = mark.partition("=")
         started.append(subprocess.Popen(argv, env={**os.environ, name: value}, start_new_session=True))
         return started[-1]
@@ -52,11 +55,13 @@ def machine():
         process.wait()
 
 
-def is_over(log, size):
+def is_over(log: Path, size: int) -> bool:
     return log.exists() and log.stat().st_size > size
 
 
-def test_what_never_rests_is_frozen_thawed_and_killed(machine, tmp_path):
+def test_what_never_rests_is_frozen_thawed_and_killed(
+    machine: tuple[Machine, Callable[..., subprocess.Popen[bytes]]], tmp_path: Path
+) -> None:
     restless, start = machine
     log = tmp_path / "log"
     start(sys.executable, "-c", RESTLESS, str(log))
@@ -73,7 +78,9 @@ def test_what_never_rests_is_frozen_thawed_and_killed(machine, tmp_path):
 
 
 @pytest.mark.parametrize("turn", range(2))
-def test_nobody_tells_of_a_power_cut(machine, tmp_path, turn):
+def test_nobody_tells_of_a_power_cut(
+    machine: tuple[Machine, Callable[..., subprocess.Popen[bytes]]], tmp_path: Path, turn: int
+) -> None:
     dying, start = machine
     log = tmp_path / "log"
     shell = start("sh", "-c", TELLTALE, str(log))

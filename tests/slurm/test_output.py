@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +15,9 @@ from perdure.model.jobs import AttemptState
 from perdure.service.workers.commands import ServiceCommands
 from perdure.service.workers.kill_switch import KillSwitch
 from perdure.triage.judge import judge
-from perdure.triage.verdict import Label
+from perdure.triage.verdict import Label, Verdict
 from tests.e2e.service import await_, running
+from tests.slurm.cluster import SlurmCluster
 
 pytestmark = pytest.mark.slurm
 
@@ -63,7 +67,7 @@ DATED = f"echo \"$(date '+%Y-%m-%d %H:%M:%S') ERROR {NO_NAME}\"; exit 1"
 class Jobs:
     """All cases, submitted together; one look once all have ended."""
 
-    def __init__(self, cluster):
+    def __init__(self, cluster: SlurmCluster) -> None:
         out = self.out = cluster.output
         foreign, appended = out / "foreign.out", out / "appended.out"
         foreign.touch()
@@ -73,13 +77,13 @@ class Jobs:
         silent.write_text(SHAPE + "\n")
         time.sleep(1.0)  # Slurm tells starts in whole seconds
 
-        def submit(script, *options, user=None):
+        def submit(script: str, *options: str, user: str | None = None) -> str:
             return cluster.submit(script, "--no-requeue", *options, user=user)
 
         meet = cluster.directory / "run" / "meet"
         meet.write_text(MEET)
 
-        def met(name, who):
+        def met(name: str, who: str) -> str:
             return f"sh {meet} {meet}-{name} {who}; "
 
         streams = ("-o", f"{out}/sep.out", "-e", f"{out}/sep.err")
@@ -123,18 +127,18 @@ class Jobs:
         self.backend = SlurmBackend(cluster.name, Tools(timeout_s=15.0, environment=cluster.env))
         self.attempts = {a.id.job_id: a for a in self.backend.observe(cluster.since_s).attempts}
 
-    def verdict(self, name, task=""):
+    def verdict(self, name: str, task: str = "") -> Verdict:
         attempt = self.attempts[self.ids[name] + task]
         return judge(self.backend.output(attempt), attempt)
 
 
 @pytest.fixture(scope="module")
-def jobs(cluster):
+def jobs(cluster: SlurmCluster) -> Iterator[Jobs]:
     yield Jobs(cluster)
     cluster.cancel_all()
 
 
-def shown(verdict):
+def shown(verdict: Verdict) -> list[Any]:
     return [(line.text, line.source) for line in verdict.evidence if line.line]
 
 
@@ -142,7 +146,7 @@ def shown(verdict):
     ("name", "source"),
     [("streams", "sep.err"), ("ranks", "1.log"), ("launcher", "1/stderr.log"), ("by id", ""), ("redirected", "")],
 )
-def test_a_shape_error_is_found_in_whichever_file_it_stands(jobs, name, source):
+def test_a_shape_error_is_found_in_whichever_file_it_stands(jobs: Jobs, name: str, source: str) -> None:
     verdict = jobs.verdict(name)
     assert (verdict.label, verdict.category) == (Label.DETERMINISTIC, "shape")
     found = [where for text, where in shown(verdict) if text == SHAPE]
@@ -150,22 +154,22 @@ def test_a_shape_error_is_found_in_whichever_file_it_stands(jobs, name, source):
     assert found[0].endswith(source)  # "" where it is the only file with a word in it
 
 
-def test_the_parts_of_one_job_share_its_file_rightly(jobs):
+def test_the_parts_of_one_job_share_its_file_rightly(jobs: Jobs) -> None:
     assert jobs.verdict("het").category == "shape"
 
 
-def test_the_rank_that_broke_is_named(jobs):
+def test_the_rank_that_broke_is_named(jobs: Jobs) -> None:
     assert "rank 1 on node1 failed first" in jobs.verdict("ranks").summary
 
 
 @pytest.mark.parametrize("task", ["_1", "_2"])
-def test_tasks_that_share_a_file_are_not_judged_by_it(jobs, task):
+def test_tasks_that_share_a_file_are_not_judged_by_it(jobs: Jobs, task: str) -> None:
     verdict = jobs.verdict("shared", task)
     assert verdict.label is Label.UNSURE
     assert f"is shared with job {jobs.ids['shared']}_" in verdict.summary
 
 
-def test_the_last_task_of_an_array_is_not_judged_by_the_others_files(jobs):
+def test_the_last_task_of_an_array_is_not_judged_by_the_others_files(jobs: Jobs) -> None:
     """It has the array's own number, with which all their names begin."""
     verdict = jobs.verdict("last task", "_2")
     assert (verdict.label, verdict.category) == (Label.TRANSIENT, "net")
@@ -174,38 +178,38 @@ def test_the_last_task_of_an_array_is_not_judged_by_the_others_files(jobs):
 
 
 @pytest.mark.parametrize("name", ["sweep 2", "tee 2"])
-def test_who_ran_beside_it_in_one_directory_is_no_rank_of_it(jobs, name):
+def test_who_ran_beside_it_in_one_directory_is_no_rank_of_it(jobs: Jobs, name: str) -> None:
     verdict = jobs.verdict(name)
     assert verdict.label is Label.UNSURE
     assert f"may hold lines of job {jobs.ids[name.replace('2', '1')]}" in verdict.summary
 
 
-def test_arguments_of_a_script_tell_its_files_apart(jobs):
+def test_arguments_of_a_script_tell_its_files_apart(jobs: Jobs) -> None:
     assert jobs.verdict("argument 0.1").category == "shape"
     assert jobs.verdict("argument 0.2").category == "net"
 
 
-def test_what_a_later_job_wrote_over_is_nobodys_word_against_the_first(jobs):
+def test_what_a_later_job_wrote_over_is_nobodys_word_against_the_first(jobs: Jobs) -> None:
     first, later = jobs.verdict("cut"), jobs.verdict("cutter")
     assert first.label is Label.UNSURE
     assert f"has been overwritten since by job {jobs.ids['cutter']}" in first.summary
     assert (later.label, later.category) == (Label.DETERMINISTIC, "shape")
 
 
-def test_of_an_appended_file_only_lines_of_this_attempts_time_count(jobs):
+def test_of_an_appended_file_only_lines_of_this_attempts_time_count(jobs: Jobs) -> None:
     verdict = jobs.verdict("appended")
     assert verdict.category != "shape"
     assert [text for text, _ in shown(verdict) if "gaierror" in text], verdict
     assert (verdict.label, verdict.category) == (Label.UNSURE, "net")  # no name was resolved before
 
 
-def test_a_silent_failure_is_not_explained_by_what_stood_in_its_file(jobs):
+def test_a_silent_failure_is_not_explained_by_what_stood_in_its_file(jobs: Jobs) -> None:
     verdict = jobs.verdict("silent")
     assert verdict.label is Label.UNSURE
     assert "may hold lines from before this attempt" in verdict.summary
 
 
-def test_whether_a_log_was_cut_is_known_though_its_job_failed_at_once(jobs, cluster):
+def test_whether_a_log_was_cut_is_known_though_its_job_failed_at_once(jobs: Jobs, cluster: SlurmCluster) -> None:
     """Accounting tells how a job was submitted seconds after it tells that it has ended."""
     cut, appended = (jobs.out / name for name in ("cut-at-once.out", "appended-at-once.out"))
     cut.write_text(f"{NO_NAME}\n")
@@ -226,7 +230,7 @@ def test_whether_a_log_was_cut_is_known_though_its_job_failed_at_once(jobs, clus
     assert "may hold lines from before this attempt" in second.summary
 
 
-def test_a_typing_error_in_the_output_is_its_owners_mistake(jobs):
+def test_a_typing_error_in_the_output_is_its_owners_mistake(jobs: Jobs) -> None:
     if (jobs.out / "typo").exists():
         pytest.skip("this version of Slurm makes the directory")
     attempt = jobs.attempts[jobs.ids["no directory"]]
@@ -238,16 +242,18 @@ def test_a_typing_error_in_the_output_is_its_owners_mistake(jobs):
     assert f"{jobs.out}/typo" in verdict.summary
 
 
-def test_what_cannot_be_read_is_said(jobs):
+def test_what_cannot_be_read_is_said(jobs: Jobs) -> None:
     assert "it belongs to user 0" in jobs.verdict("foreign").summary
     assert f"its log {jobs.out}/removed.out is not there" in jobs.verdict("removed").summary
 
 
-def test_names_are_written_out_as_slurm_does(jobs):
+def test_names_are_written_out_as_slurm_does(jobs: Jobs) -> None:
     assert jobs.verdict("names").category == "shape"
 
 
-def test_each_failure_is_judged_by_what_it_wrote_itself_and_its_log_is_kept(quiet_cluster, tmp_path):
+def test_each_failure_is_judged_by_what_it_wrote_itself_and_its_log_is_kept(
+    quiet_cluster: SlurmCluster, tmp_path: Path
+) -> None:
     """One job appends to its file, where the first attempt's line stands still; Slurm cuts that of the other."""
     backend = SlurmBackend(quiet_cluster.name, Tools(timeout_s=15.0, environment=quiet_cluster.env))
     script = f"[ -z \"$SLURM_RESTART_COUNT\" ] && echo '{RESET}'; exit 1"
@@ -255,7 +261,7 @@ def test_each_failure_is_judged_by_what_it_wrote_itself_and_its_log_is_kept(quie
         engine = service.engine
         appending, cut = quiet_cluster.submit(script, "--open-mode=append"), quiet_cluster.submit(script)
 
-        def verdicts(tried):
+        def verdicts(tried: int) -> list[Any]:
             """Those on the latest failures of jobs that have failed so often."""
             cases = [engine.state.cases.get(job) for job in (appending, cut)]
             latest = [case.failure for case in cases if case and len(case.past) == tried - 1]

@@ -3,10 +3,11 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import await_
+from tests.slurm.cluster import SlurmCluster, await_
 from tests.slurm.site import Site
 
 pytestmark = pytest.mark.slurm
@@ -24,11 +25,11 @@ AS_NOBODY = (
 )  # fmt: skip
 
 
-def test_why_and_jobs_answer_a_job_s_own_user(quiet_cluster, tmp_path):
+def test_why_and_jobs_answer_a_job_s_own_user(quiet_cluster: SlurmCluster, tmp_path: Path) -> None:
     path = quiet_cluster.directory / "run" / "perdure.sock"
     site = Site(quiet_cluster, tmp_path, {"PERDURE_SERVICE_SOCKET": str(path)})
 
-    def perdure(*words):
+    def perdure(*words: str) -> subprocess.CompletedProcess[str]:
         environment = {**quiet_cluster.env, "HOME": "/nonexistent", "PERDURE_SOCKET": str(path)}
         argv = (*AS_NOBODY, sys.executable, "-m", "perdure", *words)
         return subprocess.run(argv, env=environment, cwd="/", capture_output=True, text=True, timeout=180, check=False)

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from perdure.model.jobs import JobState
 from perdure.service.core.settings import ControllerSettings
 from tests.e2e.recipes import RECIPES, WITH, command, is_installed, steps_done
 from tests.e2e.service import running
+from tests.slurm.cluster import SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(3000)]
 
@@ -20,7 +22,9 @@ BEFORE_S = 40  # of 120 s: a busy machine takes more than half a minute to impor
 WITHIN_S = 2400
 
 
-def test_six_allocations_under_each_recipe_lose_no_step_and_spend_no_retry(quiet_cluster, tmp_path):
+def test_six_allocations_under_each_recipe_lose_no_step_and_spend_no_retry(
+    quiet_cluster: SlurmCluster, tmp_path: Path
+) -> None:
     """All at once, those whose libraries are installed. The retries that a job has would not do."""
     plain = (sys.executable, RECIPES / "plain_loop.py", STEPS + 160, STEP_S)
     commands = {"plain": plain} | {name: command(name, STEPS, STEP_S) for name in WITH if is_installed(name)}

@@ -3,15 +3,17 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from perdure.traces.sacct_columns import EXPORT
+from tests.slurm.cluster import SlurmCluster
 
 pytestmark = pytest.mark.slurm
 
 
-def test_a_failure_that_was_put_back_is_counted(quiet_cluster, tmp_path):
+def test_a_failure_that_was_put_back_is_counted(quiet_cluster: SlurmCluster, tmp_path: Path) -> None:
     fails = '[ -n "$SLURM_RESTART_COUNT" ] && exit 0; exit 3'
     failed = quiet_cluster.submit(fails, "--requeue")
     killed = quiet_cluster.submit(fails.replace("exit 3", "kill -9 $$"), "--requeue")

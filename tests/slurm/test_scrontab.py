@@ -1,10 +1,11 @@
 """Jobs of a scrontab: Slurm starts them at their times, and neither takes changes nor a release of one that is held."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import await_
+from tests.slurm.cluster import SlurmCluster, await_
 from tests.slurm.site import Site
 
 pytestmark = [
@@ -18,7 +19,9 @@ EVERY_MINUTE = """#SCRON -o {out}/cron.%j.out
 """
 
 
-def test_a_job_of_a_scrontab_that_fails_runs_again_at_its_next_time(quiet_cluster, tmp_path):
+def test_a_job_of_a_scrontab_that_fails_runs_again_at_its_next_time(
+    quiet_cluster: SlurmCluster, tmp_path: Path
+) -> None:
     runs = quiet_cluster.output / "cron-runs"
     table = tmp_path / "table"
     table.write_text(EVERY_MINUTE.format(out=quiet_cluster.output, runs=runs))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +18,8 @@ from perdure.model.jobs import JobState
 from perdure.retry.rules import RetryRules
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.workers.executor import ActionState
-from tests.e2e.service import await_, running
+from tests.e2e.service import Running, await_, running
+from tests.slurm.cluster import SlurmCluster
 
 pytestmark = pytest.mark.slurm
 
@@ -44,21 +48,21 @@ until [ -e {gate} ]; do sleep 0.2; done
 
 
 @pytest.fixture
-def backend(quiet_cluster):
+def backend(quiet_cluster: SlurmCluster) -> SlurmBackend:
     return SlurmBackend(quiet_cluster.name, Tools(timeout_s=15.0, environment=quiet_cluster.env))
 
 
 @pytest.fixture
-def service(backend, tmp_path):
+def service(backend: SlurmBackend, tmp_path: Path) -> Iterator[Running]:
     with running(backend, tmp_path, look_every_s=1.0, settings=QUICK) as one:
         yield one
 
 
-def nodes_of(attempt):
+def nodes_of(attempt: dict[str, Any]) -> Any:
     return json.loads(attempt["payload"])["nodes"]
 
 
-def test_a_deterministic_failure_is_stopped_and_explained(quiet_cluster, service):
+def test_a_deterministic_failure_is_stopped_and_explained(quiet_cluster: SlurmCluster, service: Running) -> None:
     job = quiet_cluster.submit(SHAPE)
     stopped = service.await_exception(job, "stopped")
     assert (stopped["decision"], stopped["type"]) == ("stop", "job.shape")
@@ -67,7 +71,9 @@ def test_a_deterministic_failure_is_stopped_and_explained(quiet_cluster, service
     assert service.actions(job) == []
 
 
-def test_a_transient_failure_is_requeued_off_the_bad_node_and_succeeds(quiet_cluster, service):
+def test_a_transient_failure_is_requeued_off_the_bad_node_and_succeeds(
+    quiet_cluster: SlurmCluster, service: Running
+) -> None:
     job = quiet_cluster.submit(PEER_LOST)
     service.await_exception(job, "recovered")
     first, second = service.attempts(job)
@@ -77,13 +83,13 @@ def test_a_transient_failure_is_requeued_off_the_bad_node_and_succeeds(quiet_clu
     assert quiet_cluster.job(job)["Restarts"] == "1"
 
 
-def test_no_requeue_is_honoured(quiet_cluster, service):
+def test_no_requeue_is_honoured(quiet_cluster: SlurmCluster, service: Running) -> None:
     job = quiet_cluster.submit(PEER_LOST, "--no-requeue")
     assert "--no-requeue" in service.await_exception(job, "stopped")["reason"]
     assert service.actions(job) == []
 
 
-def test_a_dead_node_is_recovered_once_by_slurm_and_left_at_that(quiet_cluster, service):
+def test_a_dead_node_is_recovered_once_by_slurm_and_left_at_that(quiet_cluster: SlurmCluster, service: Running) -> None:
     job = quiet_cluster.submit(STUCK.format(bad="node2"), "-w", "node2")
     service.await_job(job, JobState.RUNNING)
     quiet_cluster.fail_node("node2")
@@ -100,7 +106,7 @@ def test_a_dead_node_is_recovered_once_by_slurm_and_left_at_that(quiet_cluster, 
     assert quiet_cluster.job(job)["Restarts"] == "1"
 
 
-def test_a_gang_goes_on_with_the_nodes_that_are_left(quiet_cluster, service):
+def test_a_gang_goes_on_with_the_nodes_that_are_left(quiet_cluster: SlurmCluster, service: Running) -> None:
     """One node is out for good, the gang loses one of its three, and its owner said that two will do."""
     *rest, out = quiet_cluster.nodes
     quiet_cluster.run("scontrol", "update", f"nodename={out}", "state=drain", "reason=broken")
@@ -122,7 +128,7 @@ def test_a_gang_goes_on_with_the_nodes_that_are_left(quiet_cluster, service):
     assert quiet_cluster.job(job)["Restarts"] == "1"
 
 
-def test_a_blind_requeue_of_what_can_only_fail_is_held(quiet_cluster, service):
+def test_a_blind_requeue_of_what_can_only_fail_is_held(quiet_cluster: SlurmCluster, service: Running) -> None:
     """The site requeues on exit code 75; the log says that it cannot help."""
     job = quiet_cluster.submit(SHAPE.replace("exit 1", "exit 75"))
     service.await_action(job, ActionState.DONE)
@@ -152,7 +158,9 @@ with open("{log}", "a") as log:
 """
 
 
-def test_freeze_and_thaw_never_leave_two_incarnations_writing(quiet_cluster, service, tmp_path):
+def test_freeze_and_thaw_never_leave_two_incarnations_writing(
+    quiet_cluster: SlurmCluster, service: Running, tmp_path: Path
+) -> None:
     """The frozen node's writer wakes up beside the new one, and is fenced before it publishes again."""
     log, program = quiet_cluster.output / "writes", quiet_cluster.output / "writer.py"
     checkpoint = quiet_cluster.output / "ckpt" / "model"
@@ -174,7 +182,9 @@ def test_freeze_and_thaw_never_leave_two_incarnations_writing(quiet_cluster, ser
     assert checkpoint.read_text() != "node3"
 
 
-def test_slurmctld_down_and_back_loses_and_doubles_nothing(quiet_cluster, service, tmp_path):
+def test_slurmctld_down_and_back_loses_and_doubles_nothing(
+    quiet_cluster: SlurmCluster, service: Running, tmp_path: Path
+) -> None:
     gate = tmp_path / "gate"
     job = quiet_cluster.submit(GATED.format(gate=gate) + PEER_LOST)
     service.await_job(job, JobState.RUNNING)
@@ -191,7 +201,7 @@ def test_slurmctld_down_and_back_loses_and_doubles_nothing(quiet_cluster, servic
     assert quiet_cluster.job(job)["Restarts"] == "1"
 
 
-def test_slurmdbd_down_loses_and_doubles_nothing(quiet_cluster, service):
+def test_slurmdbd_down_loses_and_doubles_nothing(quiet_cluster: SlurmCluster, service: Running) -> None:
     quiet_cluster.kill_dbd()
     try:
         job = quiet_cluster.submit(PEER_LOST)

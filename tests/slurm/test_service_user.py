@@ -11,13 +11,15 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import perdure
 from perdure.service.access.service_file import ServiceFile
-from tests.slurm.cluster import await_
+from tests.slurm.cluster import SlurmCluster, await_
 from tests.slurm.site import QUICK
 
 pytestmark = pytest.mark.slurm
@@ -37,11 +39,11 @@ UNIT = Path(perdure.__file__).parent / "service" / "systemd" / "perdure.service"
 SOURCES = Path(perdure.__file__).parents[1]
 
 
-def unit():
+def unit() -> dict[Any, Any]:
     """The unit's section on the service, as systemd reads it."""
 
     class Unit(configparser.RawConfigParser):
-        def optionxform(self, optionstr):
+        def optionxform(self, optionstr: str) -> str:
             return optionstr
 
     found = Unit(strict=False)
@@ -49,7 +51,7 @@ def unit():
     return dict(found["Service"])
 
 
-def python():
+def python() -> str:
     """A Python that every user may run: `sys.executable` may lie in root's home."""
     for path in (sys.executable, f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"):
         real = Path(path).resolve()
@@ -58,7 +60,7 @@ def python():
     pytest.skip("no Python of this version that other users may run")
 
 
-def as_service(argv):
+def as_service(argv: tuple[str, ...]) -> tuple[Any, ...]:
     """With the capabilities of the unit file, and nothing else of root's."""
     words = unit()["AmbientCapabilities"].split()
     caps = ",".join(f"+{word.removeprefix('CAP_').lower()}" for word in words)
@@ -68,7 +70,9 @@ def as_service(argv):
 
 
 @pytest.fixture
-def service(quiet_cluster, tmp_path):
+def service(
+    quiet_cluster: SlurmCluster, tmp_path: Path
+) -> Iterator[tuple[Callable[[str], Any], Callable[..., str], ServiceFile, subprocess.Popen[str]]]:
     run = python()
     state = Path(tempfile.mkdtemp(prefix="service-", dir=quiet_cluster.directory))
     os.chown(state, pwd.getpwnam(USER).pw_uid, pwd.getpwnam(USER).pw_gid)
@@ -89,7 +93,7 @@ def service(quiet_cluster, tmp_path):
     up = subprocess.Popen(as_service(argv), env=environment, stdout=subprocess.PIPE, stderr=log, text=True, cwd="/")
     assert "http://127.0.0.1:" in up.stdout.readline(), (tmp_path / "up.log").read_text()
 
-    def why(job_id):
+    def why(job_id: str) -> Any:
         argv = (run, "-m", "perdure", "why", job_id, "--json", "--state", str(state))
         ran = subprocess.run(
             as_service(argv), env=environment, capture_output=True, text=True, timeout=180, check=False
@@ -103,7 +107,11 @@ def service(quiet_cluster, tmp_path):
     log.close()
 
 
-def test_logs_of_other_users_are_read_with_their_owners_rights(quiet_cluster, service, tmp_path):
+def test_logs_of_other_users_are_read_with_their_owners_rights(
+    quiet_cluster: SlurmCluster,
+    service: tuple[Callable[[str], Any], Callable[..., str], ServiceFile, subprocess.Popen[str]],
+    tmp_path: Path,
+) -> None:
     why, log, _, up = service
     home = quiet_cluster.directory / "home"
     home.mkdir(mode=0o700)
@@ -117,13 +125,16 @@ def test_logs_of_other_users_are_read_with_their_owners_rights(quiet_cluster, se
     assert other
 
 
-def test_an_operator_that_is_no_administrator_tells_decisions_in_comments(quiet_cluster, service):
+def test_an_operator_that_is_no_administrator_tells_decisions_in_comments(
+    quiet_cluster: SlurmCluster,
+    service: tuple[Callable[[str], Any], Callable[..., str], ServiceFile, subprocess.Popen[str]],
+) -> None:
     """Slurm lets an operator write Comment, and AdminComment not."""
     _, log, _, _ = service
     lost = quiet_cluster.submit(LOST, "--requeue", user=OWNER)
     noted = quiet_cluster.submit(LOST, "--requeue", "--comment=mine", user=OWNER)
 
-    def runs_again(job_id):
+    def runs_again(job_id: str) -> dict[str, str] | None:
         found = quiet_cluster.job(job_id)
         return found if found["Restarts"] != "0" and found["JobState"] in ("PENDING", "RUNNING") else None
 
@@ -139,7 +150,7 @@ def test_an_operator_that_is_no_administrator_tells_decisions_in_comments(quiet_
     quiet_cluster.run("scancel", lost, noted)
 
 
-def test_the_unit_gives_no_more_than_it_needs():
+def test_the_unit_gives_no_more_than_it_needs() -> None:
     given = unit()
     assert given["AmbientCapabilities"] == given["CapabilityBoundingSet"] == "CAP_SETUID CAP_SETGID"
     assert given["User"] not in ("", "root")

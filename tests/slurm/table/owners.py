@@ -7,12 +7,14 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import perdure.client as client
 from perdure.errors import PerdureError
 from tests.slurm.cluster import await_
+from tests.slurm.site import Site
 from tests.slurm.table.programs import LOST_PEER, SHAPE
 from tests.slurm.table.row import Group
 from tests.slurm.table.stage import Stage
@@ -259,7 +261,7 @@ def handled_by_the_job(stage: Stage) -> Iterator[None]:
     stage.check()
 
 
-def _take(site, kind, took):
+def _take(site: Site, kind: str, took: Any) -> None:
     for asked in client.handle("trainer", component="job", types=[kind], service=site.service):
         asked.handled("rolled back to step 6", forbids=["requeue"])
         took.set()
