@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
 from perdure.simulation.occupancy import occupancy
 from perdure.simulation.simulate import simulate
 from perdure.studies import delay as study
@@ -26,7 +27,7 @@ def found() -> study.DelayStudy:
     return small(seeds=2)
 
 
-def test_all_sizes_are_named_and_all_is_json(found):
+def test_all_sizes_are_named_and_all_is_json(found: study.DelayStudy) -> None:
     assert [figures.gpus for figures in found.figures] == ["1", "2-4", "5-8", ">8"]
     assert sum(figures.jobs.mean for figures in found.figures) == 1500
     told = json.loads(json.dumps(found.to_json()))
@@ -34,34 +35,34 @@ def test_all_sizes_are_named_and_all_is_json(found):
     assert 0 < told["gpus_in_use"]["mean"] < told["nodes_in_use"]["mean"] < 1
 
 
-def test_the_mean_wait_is_that_of_the_sizes(found):
+def test_the_mean_wait_is_that_of_the_sizes(found: study.DelayStudy) -> None:
     whole = sum(figures.jobs.mean * figures.wait_s.mean for figures in small().figures)
     assert whole / 1500 == pytest.approx(small().wait_s.mean)
 
 
-def test_two_processes_find_what_one_does(found):
+def test_two_processes_find_what_one_does(found: study.DelayStudy) -> None:
     assert small(seeds=2, workers=2) == found
 
 
-def test_without_quotas_all_delay_is_fragmentation():
+def test_without_quotas_all_delay_is_fragmentation() -> None:
     for figures in small(slack=1000.0).figures:
         waited = float(figures.wait_s.mean > 0)
         assert figures.fragmentation_seconds.mean == figures.fragmentation_tries.mean == waited
     assert small().figures[2].fragmentation_seconds.mean < 1
 
 
-def test_nothing_is_scattered_by_a_placement_that_refuses_no_gang_for_which_gpus_are_free():
+def test_nothing_is_scattered_by_a_placement_that_refuses_no_gang_for_which_gpus_are_free() -> None:
     assert small().figures[2].scattered.mean > 0
     assert [figures.scattered.mean for figures in small(placement="best-fit").figures] == [0, 0, 0, 0]
 
 
-def test_packing_leaves_more_whole_nodes_than_spreading():
+def test_packing_leaves_more_whole_nodes_than_spreading() -> None:
     spread, packed = (small(n_jobs=3000, load=0.8, seeds=2, placement=name) for name in ("spread-ladder", "ladder"))
     assert packed.free_nodes_at_two_thirds.mean > 1.2 * spread.free_nodes_at_two_thirds.mean
     assert packed.nodes_in_use.mean < spread.nodes_in_use.mean
 
 
-def test_the_use_of_a_cluster_by_hand():
+def test_the_use_of_a_cluster_by_hand() -> None:
     """Two GPUs of the first node for 10 s; beside them from 4 s to 6 s the second node whole."""
     table = jobs((2, 0, 10), (4, 4, 2), (1, 20, 5))
     cluster = Cluster.parse("2x4")
@@ -77,7 +78,7 @@ def test_the_use_of_a_cluster_by_hand():
 
 @settings(deadline=None, max_examples=60)
 @given(tables(), st.sampled_from(["fifo", "srtf", "philly"]), st.sampled_from(["first-fit", "spread-ladder"]))
-def test_the_use_of_a_cluster_adds_up(table, policy, placement):
+def test_the_use_of_a_cluster_adds_up(table: JobTable, policy: Any, placement: Any) -> None:
     cluster = Cluster.parse("2x4+1x8", rack_nodes=1)
     result = simulate(table, cluster, policy, placement, spans=True)
     assert result.spans is not None

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
 from perdure.simulation.failures import Nature, philly
 from perdure.simulation.simulate import simulate
 from perdure.studies import retry as study
@@ -28,25 +29,27 @@ def of(found: study.RetryStudy, retry: str) -> list[study.RetryFigures]:
     return [figures for figures in found.figures if figures.retry == retry]
 
 
-def test_every_load_policy_and_way_of_retrying_has_its_figures():
+def test_every_load_policy_and_way_of_retrying_has_its_figures() -> None:
     found = study.retry(n_jobs=40, loads=(0.5, 1.3), seeds=1, nodes=8, policies=("sjf", "srtf"))
     cases = {(figures.load, figures.policy, figures.retry) for figures in found.figures}
     assert len(cases) == len(found.figures) == 2 * 2 * 4
 
 
-def test_full_retry_and_the_oracle_are_measured_against_themselves(small):
+def test_full_retry_and_the_oracle_are_measured_against_themselves(small: study.RetryStudy) -> None:
     assert all(figures.jct_saved.mean == figures.success_lost.mean == 0 for figures in of(small, study.FULL))
     assert all(figures.jct_over_oracle.mean == 0 for figures in of(small, study.ORACLE))
 
 
-def test_an_oracle_loses_no_job_and_wastes_least_among_those_that_retry(small):
+def test_an_oracle_loses_no_job_and_wastes_least_among_those_that_retry(small: study.RetryStudy) -> None:
     for full, predicted, oracle in zip(*(of(small, retry) for retry in study.RETRIES[:3]), strict=True):
         assert oracle.success_lost.mean == 0 <= predicted.success_lost.mean
         assert oracle.wasted_gpu_h.mean < full.wasted_gpu_h.mean
         assert predicted.jct_saved.mean > 0
 
 
-def test_what_is_saved_is_running_or_waiting_and_an_oracle_saves_all_that_is_repeated_in_vain(small):
+def test_what_is_saved_is_running_or_waiting_and_an_oracle_saves_all_that_is_repeated_in_vain(
+    small: study.RetryStudy,
+) -> None:
     for figures in small.figures:
         assert figures.saved_running.mean + figures.saved_waiting.mean == pytest.approx(figures.jct_saved.mean)
     uncrowded = study.retry(n_jobs=300, loads=(0.001,), seeds=1, nodes=200, failing=0.5, policies=("sjf", "las-2d"))
@@ -55,13 +58,13 @@ def test_what_is_saved_is_running_or_waiting_and_an_oracle_saves_all_that_is_rep
         assert figures.saved_waiting.mean == figures.jct_saved_passed.mean == pytest.approx(0, abs=1e-12)
 
 
-def test_a_perfect_classifier_is_the_oracle():
+def test_a_perfect_classifier_is_the_oracle() -> None:
     found = study.retry(n_jobs=500, seeds=1, nodes=8, classifier=(1.0, 0.0), policies=("sjf",))
     assert of(found, study.PREDICTED)[0].jct_s == of(found, study.ORACLE)[0].jct_s
     assert of(found, study.PREDICTED)[0].jct_over_oracle.mean == 0
 
 
-def test_only_policies_that_go_by_service_can_forget_it():
+def test_only_policies_that_go_by_service_can_forget_it() -> None:
     kept, forgotten = (
         study.retry(n_jobs=1500, loads=(1.5,), seeds=1, nodes=4, failing=0.5, policies=("sjf", "las-2d"),
                     forgets_service=forgets)
@@ -72,7 +75,7 @@ def test_only_policies_that_go_by_service_can_forget_it():
     assert jct[0][1] != jct[1][1]
 
 
-def test_saved_time_by_hand():
+def test_saved_time_by_hand() -> None:
     """Two tries in vain of 100 s each run before a job that passes; stopped after one, both end 100 s sooner."""
     table = jobs((1, 0, 200), (1, 0, 50), ending=np.array([3, 1], np.int8))
     cluster = Cluster.parse("1x1")
@@ -86,7 +89,9 @@ def test_saved_time_by_hand():
 
 @settings(deadline=None, max_examples=60)
 @given(tables(attempts=True), st.integers(1, 4))
-def test_a_job_is_tried_no_more_often_and_what_would_have_healed_later_fails_for_good(table, tries):
+def test_a_job_is_tried_no_more_often_and_what_would_have_healed_later_fails_for_good(
+    table: JobTable, tries: int
+) -> None:
     whole = philly(table, 0)
     cut = study.at_most(whole, tries)
     before, after = whole.table.attempts, cut.table.attempts
@@ -102,7 +107,7 @@ def test_a_job_is_tried_no_more_often_and_what_would_have_healed_later_fails_for
             assert np.array_equal(cut.nature[kept], whole.nature[uncut])
 
 
-def test_drawn_failures_are_like_phillys():
+def test_drawn_failures_are_like_phillys() -> None:
     """17.8 % of its GPU time went to jobs without success, and 1,024 of 17,581 failing jobs had some in the end."""
     cluster = Cluster.parse("200x8")
     drawn = [study._failing(20_000, cluster, 0.9, SHARE_FAILING, seed) for seed in range(4)]
@@ -115,7 +120,7 @@ def test_drawn_failures_are_like_phillys():
     assert healed / failing == pytest.approx(1024 / 17_581, abs=0.01)
 
 
-def test_published_figures_stand_apart_and_all_is_json(small):
+def test_published_figures_stand_apart_and_all_is_json(small: study.RetryStudy) -> None:
     told = json.loads(json.dumps(small.to_json()))
     assert told["published"]["source"].startswith("published")
     assert told["figures"][0]["jct_s"].keys() == {"mean", "low", "high"}
@@ -123,13 +128,13 @@ def test_published_figures_stand_apart_and_all_is_json(small):
     assert 0 < told["repeated"] < 1
 
 
-def test_progress_is_told_up_to_the_last_run():
+def test_progress_is_told_up_to_the_last_run() -> None:
     seen: list[tuple[int, int]] = []
     study.retry(n_jobs=50, seeds=2, nodes=8, policies=("sjf",), progress=lambda *at: seen.append(at))
     assert seen == [(4, 8), (8, 8)]
 
 
-def test_the_same_seed_draws_the_same_jobs():
+def test_the_same_seed_draws_the_same_jobs() -> None:
     cluster = Cluster.parse("8x8")
     once, again = (generate(50, cluster, 0.9, stream(3), failures=False) for _ in range(2))
     assert np.array_equal(once.submit_s, again.submit_s)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from perdure.studies.successor_chains import _best_row, _played, dying_links, whole_chains
 from perdure.succession.episode import Links
+from perdure.succession.protocol import Decision
 from perdure.succession.wait_table import SuccessorWaits
 from tests.studies.test_successors import OPTIONS, drawn_cell, remember
 
@@ -20,7 +23,7 @@ def links() -> Links:
     return Links.of(SuccessorWaits(instants, np.full((100, 1), 3 * HOUR_S)), 0, 10 * HOUR_S, HOUR_S)
 
 
-def test_a_chain_goes_from_start_to_start_and_its_handovers_add_up(links):
+def test_a_chain_goes_from_start_to_start_and_its_handovers_add_up(links: Links) -> None:
     reactive = _played(links, 0, 4, lambda first: first + links.length)
     assert reactive == [(3 * HOUR_S, 0.0)] * 3
     early = _played(links, 0, 4, lambda first: first + 5)
@@ -28,13 +31,13 @@ def test_a_chain_goes_from_start_to_start_and_its_handovers_add_up(links):
     assert _played(links, 0, 4, lambda first: _best_row(links, first)) == [(0.0, 0.0)] * 3
 
 
-def test_a_chain_that_does_not_end_within_the_trace_is_left_out(links):
+def test_a_chain_that_does_not_end_within_the_trace_is_left_out(links: Links) -> None:
     ends = 99 - 3 * 13 - 10  # three reactive links and the last
     assert _played(links, ends, 4, lambda first: first + links.length) is not None
     assert _played(links, ends + 1, 4, lambda first: first + links.length) is None
 
 
-def test_a_link_that_dies_ends_then_and_nobody_submits_later(links):
+def test_a_link_that_dies_ends_then_and_nobody_submits_later(links: Links) -> None:
     dying = links.dying(np.random.default_rng(0))
     assert (dying.last > dying.first).all()
     assert (dying.last < dying.first + dying.length).all()
@@ -46,12 +49,12 @@ def test_a_link_that_dies_ends_then_and_nobody_submits_later(links):
     assert np.array_equal(best.interruption_s, np.maximum(0.0, 3 * HOUR_S - lived_s))
 
 
-def test_a_planner_does_not_foresee_the_death(links):
+def test_a_planner_does_not_foresee_the_death(links: Links) -> None:
     class Asked:
         name = "asked"
         seen: list[float] = []  # noqa: RUF012
 
-        def decide(self, view):
+        def decide(self, view: Any) -> Decision:
             self.seen.append(view.link_ends - view.link_started)
             from perdure.succession.protocol import Decision
 
@@ -68,7 +71,7 @@ def test_a_planner_does_not_foresee_the_death(links):
     assert np.array_equal(done.submitted_s, dying.truth.instants_s[dying.last])
 
 
-def test_whole_chains_and_deaths_of_a_cell_lie_between_the_reactive_planner_and_the_oracle():
+def test_whole_chains_and_deaths_of_a_cell_lie_between_the_reactive_planner_and_the_oracle() -> None:
     cell = drawn_cell()
     chains = {(each.planner, each.model): each for each in whole_chains(cell, 0, OPTIONS, remember, 3)}
     assert set(chains) == {(name, "true") for name in OPTIONS.planners} | {("conformal", "wrong"), ("oracle", "")}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from perdure.cli.commands import run
 from perdure.cli.study_successors import remembering
 from perdure.cli.trained_planner import checked_planner
 from perdure.model.cluster import Cluster
-from perdure.studies.successors import StudyOptions, load_of, study_cell
+from perdure.studies.successors import CellStudy, StudyOptions, load_of, study_cell
 from perdure.succession.cells import SITE, Arrays, StudyCell, with_limits
 from perdure.succession.replayed import LinkShape, ReplayedQueue
 from perdure.succession.trained import unpacked
@@ -50,16 +52,16 @@ def drawn_cell() -> StudyCell:
 
 
 @pytest.fixture(scope="module")
-def study():
+def study() -> CellStudy:
     return study_cell(drawn_cell(), 0, OPTIONS, remember)
 
 
-def test_each_planner_has_a_point_a_price_and_what_sees_a_forecast_one_a_model(study):
+def test_each_planner_has_a_point_a_price_and_what_sees_a_forecast_one_a_model(study: CellStudy) -> None:
     assert len(study.points) == 2 * (4 + 1)
     assert {each.model for each in study.points if each.planner == "conformal"} == {"true", "wrong"}
 
 
-def test_no_regret_is_below_zero_and_the_reactive_planner_saves_nothing(study):
+def test_no_regret_is_below_zero_and_the_reactive_planner_saves_nothing(study: CellStudy) -> None:
     for each in study.points:
         assert each.regret_h.mean >= -1e-9
         assert each.gap.mean <= 1 + 1e-9
@@ -69,24 +71,24 @@ def test_no_regret_is_below_zero_and_the_reactive_planner_saves_nothing(study):
     assert study.reactive_h == reactive[0].interruption_h.mean
 
 
-def test_intervals_hold_their_means(study):
+def test_intervals_hold_their_means(study: CellStudy) -> None:
     for each in study.points:
         for interval in (each.interruption_h, each.overlap_h, each.regret_h):
             assert interval.low - 1e-9 <= interval.mean <= interval.high + 1e-9
 
 
-def test_it_can_be_written_as_json(study):
+def test_it_can_be_written_as_json(study: CellStudy) -> None:
     assert json.loads(json.dumps(study.to_json()))["points"][0]["planner"] == "reactive"
 
 
-def test_loads_are_light_medium_and_heavy():
+def test_loads_are_light_medium_and_heavy() -> None:
     assert [load_of(hours * HOUR_S) for hours in (1, 5, 30)] == ["light", "medium", "heavy"]
 
 
-def test_what_was_calculated_is_kept_in_files(tmp_path):
+def test_what_was_calculated_is_kept_in_files(tmp_path: Path) -> None:
     recall, asked = remembering(tmp_path / "kept"), []
 
-    def make():
+    def make() -> dict[Any, Any]:
         asked.append(1)
         return {"wait_s": np.arange(3.0)}
 
@@ -98,7 +100,7 @@ def test_what_was_calculated_is_kept_in_files(tmp_path):
 
 
 @pytest.fixture
-def own_past(monkeypatch, tmp_path):
+def own_past(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Accounting of 24 days in a partition of 16 GPUs, and some jobs of another."""
     table = with_limits(generate(700, Cluster.parse("2x8"), 1.05, np.random.default_rng(1)))
     submit_s = 1.7e9 + np.rint(table.submit_s * 24 * DAY_S / table.submit_s[-1])
@@ -113,7 +115,9 @@ def own_past(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_planners_learn_from_a_sites_own_past_and_are_written_down(own_past, tmp_path, capsys):
+def test_planners_learn_from_a_sites_own_past_and_are_written_down(
+    own_past: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["--planners", "quantile,stopping", "--models", "true", "--limit", "12", "--every", "6"]
     assert (
         run(["study", "successors", *words, "--link-gpus", "4", "--save", str(tmp_path / "new" / "dir"), "--json"]) == 0
@@ -136,7 +140,9 @@ def test_planners_learn_from_a_sites_own_past_and_are_written_down(own_past, tmp
         (["--trace", "t.swf"], "how large the cluster of the trace is"),
     ],
 )
-def test_a_past_that_cannot_be_taken_is_said_in_one_line(own_past, capsys, words, says):
+def test_a_past_that_cannot_be_taken_is_said_in_one_line(
+    own_past: None, capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
     assert run(["study", "successors", *words]) == 2
     said = capsys.readouterr().err
     assert says in said
@@ -153,7 +159,9 @@ def test_a_past_that_cannot_be_taken_is_said_in_one_line(own_past, capsys, words
         (["--gpus", "8"], "a study needs 21"),
     ],
 )
-def test_bad_input_is_said_in_one_line(tmp_path, capsys, words, says):
+def test_bad_input_is_said_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
     trace = tmp_path / "short.swf"
     trace.write_text(
         "; a trace\n1 0 0 60 1 -1 -1 1 120 -1 1 1 1 1 1 1 -1 -1\n2 60 0 60 1 -1 -1 1 120 -1 1 1 1 1 1 1 -1 -1\n"
