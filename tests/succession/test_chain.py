@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from perdure.succession.following import ending_of
 from perdure.succession.messages import (
     AskEnd,
     CancelLink,
+    Effect,
     EndTold,
     JudgeLink,
     LinkJudged,
@@ -34,19 +36,21 @@ WALLTIME_S = 1000.0
 SPEC = ChainSpec("train-1", "train-1.ab", "train", "/home/a/train.sh", "/home/a", "a", 0.0, WALLTIME_S)
 
 
-def job(number, state, key="1.1", at=0.0, **more):
+def job(number: int, state: str, key: str = "1.1", at: float = 0.0, **more: Any) -> LinkJob:
     return LinkJob(str(number), state, submit_s=at, chain="train-1.ab", key=key, **more)
 
 
-def begun(number, at, **more):
+def begun(number: int, at: float, **more: Any) -> LinkBegun:
     return LinkBegun(str(number), at, at, **more)
 
 
-def marks(begun=None, ended=None, asked=None):
+def marks(
+    begun: LinkBegun | None = None, ended: LinkEnded | None = None, asked: HandoverAsked | None = None
+) -> LinkMarks:
     return LinkMarks(begun=begun, asked=asked, ended=ended)
 
 
-def running(spec=SPEC, now=10.0):
+def running(spec: ChainSpec = SPEC, now: float = 10.0) -> JobChain:
     """A chain whose first link, job 1, runs since 10."""
     chain, _ = step(JobChain(spec), LinksSeen(1.0))
     chain, _ = step(chain, LinkSubmitted(2.0, 1, "1"))
@@ -54,17 +58,17 @@ def running(spec=SPEC, now=10.0):
     return chain
 
 
-def submits(effects):
+def submits(effects: list[Effect]) -> list[Any]:
     return [effect.number for effect in effects if isinstance(effect, SubmitLink)]
 
 
-def test_a_new_chain_intends_its_first_link_before_it_is_submitted():
+def test_a_new_chain_intends_its_first_link_before_it_is_submitted() -> None:
     chain, effects = step(JobChain(SPEC), LinksSeen(1.0))
     assert [(link.number, link.phase) for link in chain.links] == [(1, Phase.INTENDED)]
     assert effects == [SubmitLink(1)]
 
 
-def test_no_third_link_is_submitted_while_the_second_waits_for_the_first_to_end():
+def test_no_third_link_is_submitted_while_the_second_waits_for_the_first_to_end() -> None:
     chain, _ = step(running(), LinkPlanned(20.0, Decision(True, 20.0, "now")))
     chain, _ = step(chain, LinkSubmitted(21.0, 2, "2"))
     both = {1: marks(begun(1, 10.0)), 2: marks(LinkBegun("2", 30.0))}
@@ -76,7 +80,7 @@ def test_no_third_link_is_submitted_while_the_second_waits_for_the_first_to_end(
     assert PlanLink(2) in effects
 
 
-def test_a_link_that_was_put_back_and_started_between_two_looks_runs():
+def test_a_link_that_was_put_back_and_started_between_two_looks_runs() -> None:
     old = marks(begun(1, 10.0), ended=LinkEnded("1", 100.0, 143, ("TERM",)))
     chain, _ = step(running(), LinksSeen(101.0, {1: old}))
     assert chain.links[0].phase is Phase.ENDED
@@ -89,13 +93,13 @@ def test_a_link_that_was_put_back_and_started_between_two_looks_runs():
     assert effects == [CancelLink(1, "1")]
 
 
-def test_a_job_whose_end_slurm_has_not_seen_yet_has_ended():
+def test_a_job_whose_end_slurm_has_not_seen_yet_has_ended() -> None:
     old = marks(begun(1, 10.0), ended=LinkEnded("1", 100.0, 143, ("TERM",)))
     look = LinksSeen(160.0, {1: old}, (job(1, "RUNNING", start_s=9.0, end_s=1009.0),), 160.0)
     assert step(running(), look)[0].links[0].phase is Phase.ENDED
 
 
-def test_an_intent_is_not_submitted_again_before_a_later_look_says_that_it_is_not_there():
+def test_an_intent_is_not_submitted_again_before_a_later_look_says_that_it_is_not_there() -> None:
     chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
     for seen in (
         LinksSeen(20.0),
@@ -107,26 +111,26 @@ def test_an_intent_is_not_submitted_again_before_a_later_look_says_that_it_is_no
     assert (submits(effects), again.links[0].key) == ([1], "1.2")
 
 
-def test_a_job_that_was_submitted_before_its_id_was_noted_is_found_by_its_key():
+def test_a_job_that_was_submitted_before_its_id_was_noted_is_found_by_its_key() -> None:
     chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
     chain, effects = step(chain, LinksSeen(20.0, jobs=(job(7, "PENDING", at=2.0),), looked_s=19.0))
     assert (effects, chain.links[0].job_id, chain.links[0].phase) == ([], "7", Phase.WAITING)
 
 
-def test_one_that_has_begun_is_found_by_its_mark():
+def test_one_that_has_begun_is_found_by_its_mark() -> None:
     chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
     chain, _ = step(chain, LinksSeen(20.0, {1: marks(begun(7, 12.0))}))
     assert (chain.links[0].job_id, chain.links[0].phase) == ("7", Phase.RUNNING)
 
 
-def test_a_job_of_the_same_name_that_is_not_the_chains_is_not_taken():
+def test_a_job_of_the_same_name_that_is_not_the_chains_is_not_taken() -> None:
     chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
     stranger = LinkJob("7", "PENDING", submit_s=2.0)
     other = LinkJob("8", "PENDING", submit_s=2.0, chain="train-1.cd", key="1.1")
     assert submits(step(chain, LinksSeen(20.0, jobs=(stranger, other), looked_s=19.0))[1]) == [1]
 
 
-def test_a_running_link_asks_the_planner_and_a_decision_submits_one_successor():
+def test_a_running_link_asks_the_planner_and_a_decision_submits_one_successor() -> None:
     chain = running()
     assert step(chain, LinksSeen(20.0, {1: marks(begun(1, 10.0))}))[1] == [PlanLink(1)]
     waiting, effects = step(chain, LinkPlanned(20.0, Decision(False, 300.0, "later")))
@@ -138,7 +142,7 @@ def test_a_running_link_asks_the_planner_and_a_decision_submits_one_successor():
     assert step(chain, LinksSeen(310.0, {1: marks(begun(1, 10.0))}))[1] == []
 
 
-def test_after_a_handover_the_successor_is_the_running_link():
+def test_after_a_handover_the_successor_is_the_running_link() -> None:
     chain, _ = step(running(), LinkPlanned(300.0, Decision(True, 300.0, "now")))
     chain, _ = step(chain, LinkSubmitted(301.0, 2, "2"))
     handed = {
@@ -149,7 +153,7 @@ def test_after_a_handover_the_successor_is_the_running_link():
     assert (chain.links[0].ending, chain.current.number, effects) == (LinkEnding.HANDED_OVER, 2, [PlanLink(2)])
 
 
-def test_an_exit_with_0_that_nobody_asked_for_is_the_end_and_cancels_the_spare():
+def test_an_exit_with_0_that_nobody_asked_for_is_the_end_and_cancels_the_spare() -> None:
     chain, _ = step(running(), LinkPlanned(300.0, Decision(True, 300.0, "now")))
     chain, _ = step(chain, LinkSubmitted(301.0, 2, "2"))
     chain, effects = step(chain, LinksSeen(430.0, {1: marks(begun(1, 10.0), LinkEnded("1", 420.0, 0))}))
@@ -159,12 +163,12 @@ def test_an_exit_with_0_that_nobody_asked_for_is_the_end_and_cancels_the_spare()
     assert (chain.live, effects, chain.links[1].ending) == ((), [], LinkEnding.DROPPED)
 
 
-def test_a_walltime_that_is_over_submits_the_next_link_at_once():
+def test_a_walltime_that_is_over_submits_the_next_link_at_once() -> None:
     chain, effects = step(running(), LinksSeen(1100.0, jobs=(job(1, "TIMEOUT", end_s=1010.0),), looked_s=1090.0))
     assert (chain.links[0].ending, submits(effects)) == (LinkEnding.HANDED_OVER, [2])
 
 
-def test_a_signal_alone_does_not_tell_a_cancellation_from_a_failure_so_slurm_is_asked():
+def test_a_signal_alone_does_not_tell_a_cancellation_from_a_failure_so_slurm_is_asked() -> None:
     told = {1: marks(begun(1, 10.0), LinkEnded("1", 50.0, 143, ("TERM",)))}
     chain, effects = step(running(), LinksSeen(51.0, told))
     assert effects == [AskEnd(1, "1")]
@@ -174,7 +178,7 @@ def test_a_signal_alone_does_not_tell_a_cancellation_from_a_failure_so_slurm_is_
     assert chain.why == "link 1 was cancelled by hand"
 
 
-def test_a_successor_that_was_cancelled_by_hand_is_not_submitted_again():
+def test_a_successor_that_was_cancelled_by_hand_is_not_submitted_again() -> None:
     chain, _ = step(running(), LinkPlanned(300.0, Decision(True, 300.0, "now")))
     chain, _ = step(chain, LinkSubmitted(301.0, 2, "2"))
     jobs = (job(1, "RUNNING", start_s=10.0, end_s=1010.0), job(2, "CANCELLED", "2.1", at=301.0))
@@ -186,13 +190,13 @@ def test_a_successor_that_was_cancelled_by_hand_is_not_submitted_again():
     assert "link 2, which waited, was cancelled by hand" in chain.why
 
 
-def test_a_limit_that_was_changed_by_hand_is_followed():
+def test_a_limit_that_was_changed_by_hand_is_followed() -> None:
     longer = job(1, "RUNNING", start_s=10.0, end_s=5010.0)
     chain, _ = step(running(), LinksSeen(100.0, {1: marks(begun(1, 10.0))}, (longer,), 99.0))
     assert chain.current.ends_s == 5010.0
 
 
-def test_a_failure_is_judged_and_the_chain_goes_on_where_it_passes():
+def test_a_failure_is_judged_and_the_chain_goes_on_where_it_passes() -> None:
     failed = {1: marks(begun(1, 10.0), LinkEnded("1", 50.0, 1))}
     chain, effects = step(running(), LinksSeen(51.0, failed))
     assert effects == [AskEnd(1, "1")]
@@ -206,12 +210,12 @@ def test_a_failure_is_judged_and_the_chain_goes_on_where_it_passes():
     assert "ModuleNotFoundError" in stays.why
 
 
-def test_a_lost_node_is_no_reason_to_ask_why():
+def test_a_lost_node_is_no_reason_to_ask_why() -> None:
     chain, effects = step(running(), LinksSeen(100.0, {}, (job(1, "NODE_FAIL", end_s=90.0),), 95.0))
     assert (chain.links[0].ending, submits(effects)) == (LinkEnding.LOST, [2])
 
 
-def test_failures_in_a_row_end_the_chain():
+def test_failures_in_a_row_end_the_chain() -> None:
     chain = running()
     for number in range(1, MOST_FAILURES + 1):
         chain, _ = step(chain, LinkSubmitted(10.0 * number, number, str(number)))
@@ -224,7 +228,7 @@ def test_failures_in_a_row_end_the_chain():
     assert chain.why.startswith("3 links in a row have failed")
 
 
-def test_a_job_that_slurm_has_forgotten_is_submitted_again_once_nobody_knows_it():
+def test_a_job_that_slurm_has_forgotten_is_submitted_again_once_nobody_knows_it() -> None:
     chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
     chain, _ = step(chain, LinkSubmitted(2.0, 1, "1"))
     chain, effects = step(chain, LinksSeen(70.0, jobs=(), looked_s=65.0))
@@ -235,7 +239,7 @@ def test_a_job_that_slurm_has_forgotten_is_submitted_again_once_nobody_knows_it(
     assert (submits(effects), chain.links[0].key) == ([1], "1.2")
 
 
-def test_a_job_that_came_after_it_was_given_up_is_cancelled():
+def test_a_job_that_came_after_it_was_given_up_is_cancelled() -> None:
     chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
     chain, _ = step(chain, LinksSeen(20.0, jobs=(), looked_s=19.0))
     chain, _ = step(chain, LinkSubmitted(21.0, 1, "9"))
@@ -243,12 +247,12 @@ def test_a_job_that_came_after_it_was_given_up_is_cancelled():
     assert step(chain, LinksSeen(80.0, jobs=jobs, looked_s=79.0))[1] == [CancelLink(1, "8")]
 
 
-def test_a_link_that_slurm_puts_back_is_waited_for():
+def test_a_link_that_slurm_puts_back_is_waited_for() -> None:
     chain, effects = step(running(), LinksSeen(100.0, {1: marks(begun(1, 10.0))}, (job(1, "PENDING", at=90.0),), 95.0))
     assert (chain.links[0].phase, effects) == (Phase.WAITING, [])
 
 
-def test_a_progress_file_that_says_nothing_is_told():
+def test_a_progress_file_that_says_nothing_is_told() -> None:
     spec = replace(SPEC, progress_file="/home/a/progress")
     chain, _ = step(running(spec), EndTold(1011.0, 1, job(1, "TIMEOUT")))
     ended = {1: marks(begun(1, 10.0), LinkEnded("1", 1010.0, 0, ("TERM",)))}
@@ -257,7 +261,7 @@ def test_a_progress_file_that_says_nothing_is_told():
     assert "/home/a/progress says nothing" in chain.notes[-1].text
 
 
-def test_a_link_that_slurm_loses_again_and_again_is_submitted_no_more():
+def test_a_link_that_slurm_loses_again_and_again_is_submitted_no_more() -> None:
     chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
     now, submitted = 1.0, 1
     while chain.standing is ChainStanding.RUNNING and submitted < 100:
@@ -269,12 +273,12 @@ def test_a_link_that_slurm_loses_again_and_again_is_submitted_no_more():
     assert chain.why == f"link 1 was lost by Slurm {MOST_LOST} times"
 
 
-def test_an_answer_of_sbatch_that_comes_after_its_job_was_seen_changes_nothing():
+def test_an_answer_of_sbatch_that_comes_after_its_job_was_seen_changes_nothing() -> None:
     chain = running()
     assert step(chain, LinkSubmitted(50.0, 1, "1")) == (chain, [])
 
 
-def test_twenty_links_in_a_row_that_are_lost_stop_the_chain():
+def test_twenty_links_in_a_row_that_are_lost_stop_the_chain() -> None:
     lost = [Link(number, Phase.ENDED, job_id=str(number), started_s=1.0, ending=LinkEnding.LOST, is_settled=True)
             for number in range(1, 20)]  # fmt: skip
     chain = JobChain(SPEC, (*lost, Link(20, Phase.RUNNING, job_id="20", submitted_s=1.0, started_s=2.0)))
@@ -283,13 +287,13 @@ def test_twenty_links_in_a_row_that_are_lost_stop_the_chain():
     assert (chain.why, submits(effects)) == ("20 links in a row were lost", [])
 
 
-def test_a_failure_just_before_the_walltime_that_nobody_asked_for_is_judged():
+def test_a_failure_just_before_the_walltime_that_nobody_asked_for_is_judged() -> None:
     failed = {1: marks(begun(1, 10.0), LinkEnded("1", 1000.0, 1))}
     seen = LinksSeen(1002.0, failed, (job(1, "FAILED", start_s=10.0, end_s=1000.0),), 1002.0)
     assert JudgeLink(1) in step(running(), seen)[1]
 
 
-def test_no_progress_in_two_links_stops_the_chain():
+def test_no_progress_in_two_links_stops_the_chain() -> None:
     spec = replace(SPEC, progress_file="/home/a/progress")
     ended = {1: marks(begun(1, 10.0), LinkEnded("1", 1010.0, 0, ("TERM",), progress="step 5"))}
     chain, _ = step(running(spec), EndTold(1011.0, 1, job(1, "TIMEOUT")))
@@ -304,7 +308,9 @@ def test_no_progress_in_two_links_stops_the_chain():
 
 
 @pytest.mark.parametrize("said", [*product(("a", "b", ""), repeat=4)], ids="".join)
-def test_a_chain_stops_at_the_first_link_that_came_no_further_than_the_last_that_said_how_far_it_came(said):
+def test_a_chain_stops_at_the_first_link_that_came_no_further_than_the_last_that_said_how_far_it_came(
+    said: tuple[str, ...],
+) -> None:
     chain, ended, told = running(replace(SPEC, progress_file="/home/a/progress")), {}, ""
     for number, progress in enumerate(said, 1):
         began_s, ended_s = number * 1010.0 - 1000.0, number * 1010.0
@@ -320,7 +326,7 @@ def test_a_chain_stops_at_the_first_link_that_came_no_further_than_the_last_that
         told = progress or told
 
 
-def test_a_limit_on_submissions_falls_back_to_submitting_when_the_link_has_ended():
+def test_a_limit_on_submissions_falls_back_to_submitting_when_the_link_has_ended() -> None:
     chain, _ = step(running(), LinkPlanned(300.0, Decision(True, 300.0, "now")))
     chain, _ = step(chain, LinkRefused(301.0, 2, "QOSMaxSubmitJobPerUserLimit", limit=True))
     assert "QOSMaxSubmitJobPerUserLimit" in chain.notes[-1].text
@@ -330,19 +336,19 @@ def test_a_limit_on_submissions_falls_back_to_submitting_when_the_link_has_ended
     assert submits(step(chain, over)[1]) == [2]
 
 
-def test_a_first_link_that_is_refused_ends_the_chain():
+def test_a_first_link_that_is_refused_ends_the_chain() -> None:
     chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
     chain, _ = step(chain, LinkRefused(2.0, 1, "Invalid account"))
     assert (chain.standing, chain.why) == (ChainStanding.STOPPED, "link 1 was refused: Invalid account")
 
 
-def test_until_counts_links_that_came_to_their_end():
+def test_until_counts_links_that_came_to_their_end() -> None:
     chain = running(replace(SPEC, most_links=1))
     chain, effects = step(chain, LinksSeen(1100.0, {}, (job(1, "TIMEOUT", end_s=1010.0),), 1090.0))
     assert (chain.standing, chain.why, submits(effects)) == (ChainStanding.DONE, "all 1 links have run", [])
 
 
-def test_strategies_submit_the_successor_while_the_link_runs():
+def test_strategies_submit_the_successor_while_the_link_runs() -> None:
     live = LinksSeen(20.0, {1: marks(begun(1, 10.0))}, (job(1, "RUNNING", start_s=10.0, end_s=1010.0),), 19.0)
     wanted = {
         Strategy.DEPENDENCY: SubmitLink(2, after_job="1"),
@@ -353,7 +359,7 @@ def test_strategies_submit_the_successor_while_the_link_runs():
         assert step(running(replace(SPEC, strategy=strategy)), live)[1][-1:] == [effect]
 
 
-def test_a_held_successor_is_released_when_the_planner_says_so():
+def test_a_held_successor_is_released_when_the_planner_says_so() -> None:
     chain, _ = step(running(replace(SPEC, strategy=Strategy.HOLD)), LinksSeen(20.0, {1: marks(begun(1, 10.0))}))
     chain, _ = step(chain, LinkSubmitted(21.0, 2, "2"))
     assert step(chain, LinksSeen(22.0, {1: marks(begun(1, 10.0))}))[1] == [PlanLink(1)]
@@ -364,14 +370,14 @@ def test_a_held_successor_is_released_when_the_planner_says_so():
     assert step(chain, LinksSeen(26.0, {1: marks(begun(1, 10.0))}))[1] == []
 
 
-def test_a_held_successor_is_released_at_the_latest_when_no_link_runs():
+def test_a_held_successor_is_released_at_the_latest_when_no_link_runs() -> None:
     chain, _ = step(running(replace(SPEC, strategy=Strategy.HOLD)), LinksSeen(20.0, {1: marks(begun(1, 10.0))}))
     chain, _ = step(chain, LinkSubmitted(21.0, 2, "2"))
     over = LinksSeen(1100.0, {}, (job(1, "TIMEOUT", end_s=1010.0), job(2, "PENDING", "2.1")), 1090.0)
     assert step(chain, over)[1] == [ReleaseLink(2, "2")]
 
 
-def test_a_stop_lets_the_running_link_end_and_cancels_what_waits():
+def test_a_stop_lets_the_running_link_end_and_cancels_what_waits() -> None:
     chain, _ = step(running(), LinkPlanned(300.0, Decision(True, 300.0, "now")))
     chain, _ = step(chain, LinkSubmitted(301.0, 2, "2"))
     chain, effects = step(chain, StopAsked(310.0))
@@ -380,13 +386,13 @@ def test_a_stop_lets_the_running_link_end_and_cancels_what_waits():
     assert (chain.standing, effects) == (ChainStanding.STOPPED, [CancelLink(1, "1"), CancelLink(2, "2")])
 
 
-def test_deciding_twice_changes_nothing():
+def test_deciding_twice_changes_nothing() -> None:
     seen = LinksSeen(430.0, {1: marks(begun(1, 10.0), LinkEnded("1", 420.0, 0))})
     chain, _ = step(running(), seen)
     assert step(chain, seen)[0] == chain
 
 
-def test_a_failure_whose_successor_runs_already_is_not_judged():
+def test_a_failure_whose_successor_runs_already_is_not_judged() -> None:
     chain, _ = step(running(), LinkPlanned(300.0, Decision(True, 300.0, "now")))
     chain, _ = step(chain, LinkSubmitted(301.0, 2, "2"))
     seen = {1: marks(begun(1, 10.0), LinkEnded("1", 390.0, 1)), 2: marks(LinkBegun("2", 400.0, 401.0))}
@@ -395,7 +401,7 @@ def test_a_failure_whose_successor_runs_already_is_not_judged():
     assert (chain.standing, effects) == (ChainStanding.RUNNING, [PlanLink(2)])
 
 
-def test_a_stop_drops_a_link_that_may_have_been_submitted_once_no_look_shows_it():
+def test_a_stop_drops_a_link_that_may_have_been_submitted_once_no_look_shows_it() -> None:
     chain, _ = step(running(), LinkPlanned(300.0, Decision(True, 300.0, "now")))
     chain, _ = step(chain, StopAsked(301.0))
     live = {1: marks(begun(1, 10.0))}
@@ -408,21 +414,21 @@ def test_a_stop_drops_a_link_that_may_have_been_submitted_once_no_look_shows_it(
     assert ([link.number for link in chain.live], submits(effects)) == ([1], [])
 
 
-def test_of_many_decisions_to_wait_the_newest_is_noted():
+def test_of_many_decisions_to_wait_the_newest_is_noted() -> None:
     chain = running()
     for at in (20.0, 30.0, 40.0):
         chain, _ = step(chain, LinkPlanned(at, Decision(False, at + 5.0, f"{at:.0f} s are left")))
     assert [note.text for note in chain.notes if note.text.startswith("wait")] == ["wait: 40 s are left"]
 
 
-def test_slurms_word_is_taken_from_a_later_look_where_nobody_else_tells_how_a_link_ended():
+def test_slurms_word_is_taken_from_a_later_look_where_nobody_else_tells_how_a_link_ended() -> None:
     told = {1: marks(begun(1, 10.0), LinkEnded("1", 50.0, 143, ("TERM",)))}
     chain, _ = step(running(), LinksSeen(51.0, told))
     chain, _ = step(chain, LinksSeen(120.0, told, (job(1, "CANCELLED", end_s=50.0),), 110.0))
     assert chain.why == "link 1 was cancelled by hand"
 
 
-def test_a_link_that_cannot_start_as_it_is_is_told_once():
+def test_a_link_that_cannot_start_as_it_is_is_told_once() -> None:
     chain, _ = step(JobChain(SPEC), LinksSeen(1.0))
     chain, _ = step(chain, LinkSubmitted(2.0, 1, "1"))
     for at in (10.0, 70.0):
@@ -434,13 +440,13 @@ def test_a_link_that_cannot_start_as_it_is_is_told_once():
 
 
 @pytest.mark.parametrize(("ended_s", "words"), [(600.0, "its successor took over"), (1010.0, "its walltime was over")])
-def test_a_link_that_ends_at_its_walltime_is_not_said_to_have_been_taken_over(ended_s, words):
+def test_a_link_that_ends_at_its_walltime_is_not_said_to_have_been_taken_over(ended_s: float, words: str) -> None:
     said = LinkMarks(begun(1, 10.0), HandoverAsked("2", 500.0, 620.0), None, LinkEnded("1", ended_s, 143, ("TERM",)))
     link = Link(1, job_id="1", started_s=10.0, ends_s=1010.0, ended_s=ended_s, state="FAILED", marks=said)
     assert ending_of(link, WALLTIME_S) == (LinkEnding.HANDED_OVER, words)
 
 
-def ended_so(chain, number, state, **more):
+def ended_so(chain: JobChain, number: int, state: str, **more: Any) -> tuple[JobChain, list[Effect]]:
     """The chain once a link was submitted, ran and ended; `more` is what is judged of it."""
     chain, _ = step(chain, LinkSubmitted(10.0 * number, number, str(number)))
     code = 1 if state == "FAILED" else 0
@@ -452,7 +458,7 @@ def ended_so(chain, number, state, **more):
     return step(chain, LinksSeen(21.0, left))
 
 
-def test_a_lost_link_between_failures_forgives_none():
+def test_a_lost_link_between_failures_forgives_none() -> None:
     passes = {"is_transient": True, "says": "a connection was reset"}
     chain, effects = JobChain(SPEC), []
     chain, _ = step(chain, LinksSeen(1.0))
@@ -463,7 +469,7 @@ def test_a_lost_link_between_failures_forgives_none():
     assert chain.why.startswith("3 links in a row have failed")
 
 
-def test_what_is_said_of_a_failed_link_first_counts():
+def test_what_is_said_of_a_failed_link_first_counts() -> None:
     failed = {1: marks(begun(1, 10.0), LinkEnded("1", 50.0, 1))}
     chain, _ = step(running(), LinksSeen(51.0, failed, (job(1, "FAILED", end_s=50.0),), 51.0))
     chain, _ = step(chain, LinkJudged(54.0, 1, True, "a connection was reset"))
@@ -472,7 +478,7 @@ def test_what_is_said_of_a_failed_link_first_counts():
 
 
 @pytest.mark.parametrize(("asked_s", "ending"), [(9.5, LinkEnding.FAILED), (10.0, LinkEnding.HANDED_OVER)])
-def test_a_link_was_asked_to_hand_over_only_since_it_began(asked_s, ending):
+def test_a_link_was_asked_to_hand_over_only_since_it_began(asked_s: float, ending: LinkEnding) -> None:
     """One that was put back begins again; its successor had asked the start before."""
     asked = HandoverAsked("2", asked_s, asked_s + 60.0)
     left = {1: marks(begun(1, 10.0), LinkEnded("1", 50.0, 1, ("TERM",)), asked)}
@@ -480,7 +486,7 @@ def test_a_link_was_asked_to_hand_over_only_since_it_began(asked_s, ending):
     assert chain.links[0].ending is ending
 
 
-def test_a_job_that_could_not_be_started_has_failed_and_is_not_submitted_for_ever():
+def test_a_job_that_could_not_be_started_has_failed_and_is_not_submitted_for_ever() -> None:
     """Its output could not be opened: it begins and ends within one second, leaves no mark, and its exit code is 0."""
     chain, effects = step(JobChain(SPEC), LinksSeen(5000.0))
     for number in range(1, MOST_FAILURES + 1):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from perdure.succession.planners.fallback import LEAST_WAITS, OrLikeJobs
 from perdure.succession.planners.registry import AGENTS, DEFAULT, NAMES, planner_named
 from perdure.succession.planners.stopping import Stopping
 from perdure.succession.planners.terms import by_wait
-from perdure.succession.protocol import Forecast, ForecastOutcome, Trainable, View
+from perdure.succession.protocol import Forecast, ForecastOutcome, Planner, Trainable, View
 
 HOUR_S = 3600.0
 LEARNING = [name for name in NAMES if isinstance(planner_named(name), Trainable) and name not in AGENTS]
@@ -29,7 +31,7 @@ VIEW = View(
     scope="module",
     params=[(name, trained) for name in NAMES for trained in (False, True) if not trained or name in LEARNING],
 )
-def planner(request):
+def planner(request: pytest.FixtureRequest) -> Planner:
     name, trained = request.param
     found = planner_named(name)
     if not (trained and isinstance(found, Trainable)):
@@ -38,16 +40,16 @@ def planner(request):
 
 
 @pytest.mark.parametrize("fact", checks.FACTS, ids=lambda fact: fact.__name__)
-def test_fact(planner, fact):
+def test_fact(planner: Planner, fact: Callable[[Planner, Sequence[View]], None]) -> None:
     fact(planner, VIEWS)
 
 
 @pytest.mark.parametrize("fact", checks.FACTS, ids=lambda fact: fact.__name__)
-def test_fact_of_a_planner_with_a_fallback(fact):
+def test_fact_of_a_planner_with_a_fallback(fact: Callable[[Planner, Sequence[View]], None]) -> None:
     fact(OrLikeJobs(planner_named(DEFAULT)), VIEWS)
 
 
-def test_a_decision_takes_well_under_a_second(planner):
+def test_a_decision_takes_well_under_a_second(planner: Planner) -> None:
     took = []
     for view in VIEWS[:9]:
         began = time.process_time()
@@ -56,34 +58,34 @@ def test_a_decision_takes_well_under_a_second(planner):
     assert np.median(took) < 0.1
 
 
-def test_each_has_the_name_it_is_found_by():
+def test_each_has_the_name_it_is_found_by() -> None:
     assert [planner_named(name).name for name in NAMES] == list(NAMES)
     assert DEFAULT in NAMES
     with pytest.raises(ConfigError, match="Use one of"):
         planner_named("oracle")
 
 
-def test_the_reactive_planner_never_submits_before_the_end():
+def test_the_reactive_planner_never_submits_before_the_end() -> None:
     assert not any(planner_named("reactive").decide(view).submit for view in VIEWS)
 
 
 @pytest.mark.parametrize("name", ["rollout", "conformal"])
 @pytest.mark.parametrize(("price", "submits"), [(1.0, False), (0.25, True)])
-def test_cheap_overlap_submits_earlier(name, price, submits):
+def test_cheap_overlap_submits_earlier(name: str, price: float, submits: bool) -> None:
     """At a price of 1 half of the starts are to be late, at 0.25 a fifth: 1 / (1 + price)."""
     forecast = Forecast.of_samples(np.linspace(0, 12 * HOUR_S, 33))
     at_9 = structs.replace(VIEW, link_ends=VIEW.now + 9 * HOUR_S, forecast=forecast, overlap_cost=price)
     assert planner_named(name).decide(at_9).submit is submits
 
 
-def test_an_accepted_probability_goes_before_a_price():
+def test_an_accepted_probability_goes_before_a_price() -> None:
     forecast = Forecast.of_samples(np.linspace(0, 12 * HOUR_S, 33))
     view = structs.replace(VIEW, forecast=forecast, overlap_cost=1.0)
     assert not planner_named("rollout").decide(view).submit
     assert planner_named("rollout").decide(structs.replace(view, max_interruption=0.05)).submit
 
 
-def test_a_conformal_margin_outweighs_a_model_that_says_too_little():
+def test_a_conformal_margin_outweighs_a_model_that_says_too_little() -> None:
     """Where all earlier waits were 9 h longer than said, one hour is said and ten are meant."""
     said = Forecast.of_samples([HOUR_S] * 8)
     view = structs.replace(VIEW, forecast=said)
@@ -94,7 +96,7 @@ def test_a_conformal_margin_outweighs_a_model_that_says_too_little():
     assert planner.decide(corrected).submit
 
 
-def test_jobs_that_still_wait_count_for_the_margin():
+def test_jobs_that_still_wait_count_for_the_margin() -> None:
     """Waits known from below only are longer than those that are over: leaving them out would be too short."""
     said = Forecast.of_samples([HOUR_S] * 8)
     over = tuple(ForecastOutcome(said, HOUR_S, True) for _ in range(30))
@@ -104,7 +106,7 @@ def test_jobs_that_still_wait_count_for_the_margin():
     assert planner.margin(over + open_ + end, 0.8) > planner.margin(over + end, 0.8)
 
 
-def off_by(factor, n=FEW, *, started=True):
+def off_by(factor: float, n: int = FEW, *, started: bool = True) -> tuple[Any, ...]:
     said = Forecast.of_samples([HOUR_S] * 8)
     return tuple(ForecastOutcome(said, factor * HOUR_S, started) for _ in range(n))
 
@@ -126,7 +128,7 @@ WAITED = structs.replace(VIEW, forecast=Forecast.of_samples([HOUR_S] * 8), recen
         ({"outcomes": (ForecastOutcome(Forecast.of_samples([1.0]), 59.0, True),) * FEW}, None),  # within a cycle
     ],
 )
-def test_waits_of_like_jobs_decide_where_forecasts_fail(changed, told):
+def test_waits_of_like_jobs_decide_where_forecasts_fail(changed: Mapping[str, Any], told: str | None) -> None:
     view = structs.replace(WAITED, **changed)
     decision = OrLikeJobs(planner_named("conformal")).decide(view)
     if told is None:
@@ -137,7 +139,7 @@ def test_waits_of_like_jobs_decide_where_forecasts_fail(changed, told):
         assert decision.submit
 
 
-def test_optimal_stopping_learns_that_waits_are_twice_what_is_said():
+def test_optimal_stopping_learns_that_waits_are_twice_what_is_said() -> None:
     """The queue grows and shrinks over days, so the wait a while later is about the one now."""
     said_h = 6 + 5 * np.sin(np.arange(600) / 60)
     lessons = [
@@ -152,7 +154,7 @@ def test_optimal_stopping_learns_that_waits_are_twice_what_is_said():
     assert not planner.decide(structs.replace(view, forecast=Forecast.of_samples([2 * HOUR_S] * 8))).submit
 
 
-def test_samples_of_quantiles_have_these_quantiles():
+def test_samples_of_quantiles_have_these_quantiles() -> None:
     forecast = Forecast.of_quantiles((0.1, 0.5, 0.9), (60.0, 600.0, 6000.0))
     assert forecast.at(0.5) == pytest.approx(600.0)
     assert forecast.waits_s[0] == 60.0
@@ -166,6 +168,6 @@ def test_samples_of_quantiles_have_these_quantiles():
         (7200.0, 90.0, "is 2.0 h, and the link runs for 1.5"),
     ],
 )
-def test_the_reason_names_short_links_in_minutes_and_seconds(wait_s, left_s, told):
+def test_the_reason_names_short_links_in_minutes_and_seconds(wait_s: float, left_s: float, told: str) -> None:
     view = structs.replace(VIEW, link_ends=VIEW.now + left_s)
     assert told in by_wait(view, wait_s, "the wait").reason

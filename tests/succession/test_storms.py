@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,7 +108,7 @@ class World:
         if self.rng.random() < 0.8 and not self.is_full:  # else it was killed before it left its mark
             self.marks[number] = replace(marks, ended=LinkEnded(job_id, self.now, 0, signals))
 
-    def _set(self, job_id: str, **changes) -> None:
+    def _set(self, job_id: str, **changes: Any) -> None:
         self.jobs[job_id] = replace(self.jobs[job_id], **changes)
 
 
@@ -194,7 +195,7 @@ class Keeper:
 
 @given(seed=st.integers(0, 10**6), strategy=st.sampled_from([Strategy.NONE, Strategy.HOLD]))
 @settings(max_examples=150, deadline=None)
-def test_no_link_is_lost_or_doubled_in_a_storm(seed, strategy):
+def test_no_link_is_lost_or_doubled_in_a_storm(seed: int, strategy: Any) -> None:
     rng = random.Random(seed)
     spec = ChainSpec("c-1", "c-1.ab", "c", "/c.sh", "/", "a", 0.0, WALLTIME_S, strategy=strategy, most_links=LINKS)
     world = World(rng, spec)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -17,7 +18,7 @@ from perdure.succession.planners.agents.observation import width_of
 from perdure.succession.planners.features import WIDTH
 from perdure.succession.planners.flat_trees import FlatTrees
 from perdure.succession.planners.registry import AGENTS, planner_named
-from perdure.succession.protocol import Trainable
+from perdure.succession.protocol import Planner, Trainable
 from perdure.succession.trained import KIND, VERSION, TrainedFor, packed, unpacked
 from perdure.triage.classifiers.model_file import array_bytes, pack
 
@@ -44,7 +45,7 @@ def network(looks: int, seed: int = 0) -> ServedNetwork:
     return ServedNetwork(encoder, ((weights(6, first), weights(6)), (weights(2, 6), weights(2))), tanh=looks == 1)
 
 
-def trained(name: str):
+def trained(name: str) -> Planner:
     planner = planner_named(name)
     if isinstance(planner, SuccessionAgent):
         return SuccessionAgent(planner.name, planner.algorithm, planner.looks, network=network(planner.looks))
@@ -54,11 +55,11 @@ def trained(name: str):
 
 
 @pytest.fixture(scope="module", params=["forest", "boosted", "stopping", *AGENTS])
-def planner(request):
+def planner(request: pytest.FixtureRequest) -> Planner:
     return trained(request.param)
 
 
-def test_what_was_written_decides_the_same(planner):
+def test_what_was_written_decides_the_same(planner: Planner) -> None:
     data = packed(planner, TRAINING)
     found = unpacked(data, "file")
     assert found.training == TRAINING
@@ -68,13 +69,13 @@ def test_what_was_written_decides_the_same(planner):
         assert len({found.planner.decide(view).submit for view in VIEWS}) == 2
 
 
-def test_a_planner_that_has_learned_nothing_is_not_written(planner):
+def test_a_planner_that_has_learned_nothing_is_not_written(planner: Planner) -> None:
     for one in (planner_named(planner.name), planner_named("conformal")):
         with pytest.raises(InputError, match="has learned nothing"):
             packed(one, TRAINING)
 
 
-def test_damage_anywhere_is_refused_in_a_line(planner):
+def test_damage_anywhere_is_refused_in_a_line(planner: Planner) -> None:
     data = packed(planner, TRAINING)
     rng = np.random.default_rng(0)
     hurt = [b"", data[:100], data[: len(data) // 2], data[:-1], b"PK" + bytes(200)]
@@ -85,7 +86,7 @@ def test_damage_anywhere_is_refused_in_a_line(planner):
     assert len([text for text in told if text]) > 30
 
 
-def refusal_of(data: bytes, planner) -> str:
+def refusal_of(data: bytes, planner: Planner) -> str:
     """Why it is refused; "" where it decides the same, as a byte may say nothing, such as the date of an entry."""
     try:
         found = unpacked(data, "DIR/forest.planner")
@@ -113,7 +114,7 @@ def file_of(planner: str, shapes: dict[str, tuple[int, ...]], numbers: np.ndarra
         (file_of("dqn", {"heads": (1,), "tanh": (1,)}, np.zeros(2)), "two numbers"),
     ],
 )
-def test_a_whole_file_of_something_else_is_refused_in_a_line(data, says):
+def test_a_whole_file_of_something_else_is_refused_in_a_line(data: bytes, says: str) -> None:
     with pytest.raises(InputError, match=says) as told:
         unpacked(data, "file")
     assert "\n" not in str(told.value)
@@ -129,7 +130,7 @@ def test_a_whole_file_of_something_else_is_refused_in_a_line(data, says):
         ({"value": [0.0, 1.0]}, "differ in length"),
     ],
 )
-def test_trees_that_are_none_are_refused(change, says):
+def test_trees_that_are_none_are_refused(change: dict[str, list[float]], says: str) -> None:
     tree = {"roots": [0.0], "feature": [1.0, 0.0, 0.0], "threshold": [5.0, 0.0, 0.0], "left": [1.0, 1.0, 2.0],
             "right": [2.0, 1.0, 2.0], "value": [0.0, 10.0, 20.0]}  # fmt: skip
     arrays = {name: np.array(values) for name, values in tree.items()}
@@ -139,7 +140,7 @@ def test_trees_that_are_none_are_refused(change, says):
         FlatTrees.of_arrays(arrays | {name: np.array(values) for name, values in change.items()}, 2)
 
 
-def test_flat_boosted_trees_say_what_lightgbm_says():
+def test_flat_boosted_trees_say_what_lightgbm_says() -> None:
     pytest.importorskip("lightgbm")
     from perdure.waits.boosting import Trees
 
@@ -153,7 +154,7 @@ def test_flat_boosted_trees_say_what_lightgbm_says():
     assert [float(flat.values(row).sum()) for row in asked] == pytest.approx(model.predict(asked).tolist(), abs=1e-12)
 
 
-def test_trees_and_agents_are_served_without_the_libraries_that_train_them(tmp_path, planner):
+def test_trees_and_agents_are_served_without_the_libraries_that_train_them(tmp_path: Path, planner: Planner) -> None:
     (tmp_path / "file").write_bytes(packed(planner, TRAINING))
     code = (
         "import sys; from pathlib import Path; from perdure.succession.trained import unpacked;"

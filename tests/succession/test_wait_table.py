@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from perdure.model.cluster import Cluster
 from perdure.scheduling.slurm.policy import Slurm
@@ -15,7 +18,8 @@ from perdure.succession.episode import Links
 from perdure.succession.planners.registry import AGENTS, NAMES, planner_named
 from perdure.succession.protocol import Trainable, TrainingCase
 from perdure.succession.replayed import LinkShape, ReplayedQueue
-from perdure.succession.sightings import Terms, sightings
+from perdure.succession.sightings import Sightings, Terms, sightings
+from perdure.succession.wait_table import SuccessorWaits
 from perdure.succession.what_if import WhatIf
 from perdure.traces.generate import generate
 
@@ -24,12 +28,12 @@ GPUS = 16
 SHAPES = (LinkShape(1, 12 * HOUR_S), LinkShape(4, 12 * HOUR_S))
 
 
-def forget(key, make):
+def forget(key: str, make: Callable[[], Any]) -> Any:
     return make()
 
 
 @pytest.fixture(scope="module")
-def cell():
+def cell() -> StudyCell:
     table = with_limits(generate(400, Cluster.parse("2x8"), 1.05, np.random.default_rng(1)))
     submit_s = np.rint(table.submit_s * 8 * DAY_S / table.submit_s[-1])
     table = replace(table, submit_s=submit_s, gpus=np.minimum(table.gpus, 8), duration_s=np.ceil(table.duration_s))
@@ -37,21 +41,21 @@ def cell():
 
 
 @pytest.fixture(scope="module")
-def truth(cell):
+def truth(cell: StudyCell) -> SuccessorWaits:
     return cell.truth(forget)
 
 
 @pytest.fixture(scope="module")
-def seen(cell, truth):
+def seen(cell: StudyCell, truth: SuccessorWaits) -> Sightings:
     return sightings(cell.queue, SHAPES[1], 1, truth, cell.what_if(WhatIf(SITE, 4), forget))
 
 
 @pytest.fixture(scope="module")
-def links(truth):
+def links(truth: SuccessorWaits) -> Links:
     return Links.of(truth, 1, SHAPES[1].limit_s, 3 * HOUR_S)
 
 
-def test_the_table_holds_waits(truth):
+def test_the_table_holds_waits(truth: SuccessorWaits) -> None:
     assert truth.wait_s.shape == (len(truth.instants_s), 2)
     assert (truth.wait_s >= 0).all()
     assert (truth.wait_s > 0).mean() > 0.2, "the queue of this test is too empty to tell anything"
@@ -59,7 +63,9 @@ def test_the_table_holds_waits(truth):
 
 @pytest.mark.parametrize("row", [0, 17, 55, 90])
 @pytest.mark.parametrize("column", [0, 1])
-def test_a_wait_is_that_of_a_job_inserted_into_the_trace(cell, truth, row, column):
+def test_a_wait_is_that_of_a_job_inserted_into_the_trace(
+    cell: StudyCell, truth: SuccessorWaits, row: int, column: int
+) -> None:
     at_s, shape, table = float(truth.instants_s[row]), SHAPES[column], cell.queue.table
     place = int(np.searchsorted(table.submit_s, at_s, "right"))
     inserted = {
@@ -70,17 +76,17 @@ def test_a_wait_is_that_of_a_job_inserted_into_the_trace(cell, truth, row, colum
         "walltime_s": shape.limit_s,
         "user": "successor",
     }
-    columns = {name: _inserted(getattr(table, name), place, value) for name, value in inserted.items()}
+    columns: dict[str, Any] = {name: _inserted(getattr(table, name), place, value) for name, value in inserted.items()}
     longer = table.take(np.sort(np.append(np.arange(len(table)), min(place, len(table) - 1))))
     found = simulate(replace(longer, **columns), Cluster.parse(f"{GPUS}x1"), Slurm(SITE))
     assert found.start_s[place] - at_s == truth.wait_s[row, column]
 
 
-def _inserted(column, place, value):
+def _inserted(column: NDArray[Any], place: int, value: object) -> NDArray[Any]:
     return np.concatenate([column[:place], np.array([value]), column[place:]])
 
 
-def test_a_picture_is_who_runs_and_who_waits(cell):
+def test_a_picture_is_who_runs_and_who_waits(cell: StudyCell) -> None:
     now = float(cell.instants_s[40])
     picture, queue = cell.queue.picture(now), cell.queue
     runs = (queue.start_s <= now) & (queue.end_s > now)
@@ -89,7 +95,7 @@ def test_a_picture_is_who_runs_and_who_waits(cell):
     assert np.array_equal(picture.duration_s, picture.walltime_s), "a true running time is no part of it"
 
 
-def test_what_if_runs_do_not_see_the_future(cell):
+def test_what_if_runs_do_not_see_the_future(cell: StudyCell) -> None:
     """Other running times of jobs that have not ended, and other arrivals, change no forecast."""
     now = cell.instants_s[[40]]
     queue, rng = cell.queue, np.random.default_rng(0)
@@ -104,21 +110,21 @@ def test_what_if_runs_do_not_see_the_future(cell):
     assert np.array_equal(what_if.waits(queue, SHAPES, now).samples_s, what_if.waits(other, SHAPES, now).samples_s)
 
 
-def test_a_wrong_model_says_something_else(cell):
+def test_a_wrong_model_says_something_else(cell: StudyCell) -> None:
     instants = cell.instants_s[30:40]
     right = WhatIf(SITE, 4).waits(cell.queue, SHAPES, instants).samples_s
     wrong = WhatIf(WRONG, 4).waits(cell.queue, SHAPES, instants).samples_s
     assert not np.array_equal(right, wrong)
 
 
-def test_instants_are_asked_one_by_one(cell):
+def test_instants_are_asked_one_by_one(cell: StudyCell) -> None:
     """What is drawn at an instant does not depend on which others are asked, as long as the past is learnt alike."""
     instants, what_if = cell.instants_s[30:34], WhatIf(SITE, 2, relearn_s=0.0)
     together = what_if.waits(cell.queue, SHAPES, instants).samples_s
     assert np.array_equal(together[2:], what_if.waits(cell.queue, SHAPES, instants[2:]).samples_s)
 
 
-def test_nothing_seen_comes_from_later(seen, truth):
+def test_nothing_seen_comes_from_later(seen: Sightings, truth: SuccessorWaits) -> None:
     for row in (30, 60):
         now = seen.instants_s[row]
         for outcome in seen.outcomes[row]:
@@ -128,7 +134,9 @@ def test_nothing_seen_comes_from_later(seen, truth):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_oracle_costs_no_more_than_any_planner(name, links, seen, truth):
+def test_the_oracle_costs_no_more_than_any_planner(
+    name: str, links: Links, seen: Sightings, truth: SuccessorWaits
+) -> None:
     planner = planner_named(name)
     if isinstance(planner, Trainable) and name not in AGENTS:
         lessons = [
@@ -143,16 +151,18 @@ def test_the_oracle_costs_no_more_than_any_planner(name, links, seen, truth):
         assert (done.submitted_s <= done.began_s + links.length_s).all()
 
 
-def test_the_reactive_planner_has_no_overlap_and_all_the_wait(links, seen, truth):
+def test_the_reactive_planner_has_no_overlap_and_all_the_wait(
+    links: Links, seen: Sightings, truth: SuccessorWaits
+) -> None:
     done = links.played_by(planner_named("reactive"), seen, Terms())
     assert (done.overlap_s == 0).all()
     assert np.array_equal(done.interruption_s, truth.wait_s[links.first + links.length, 1])
 
 
-def test_what_is_remembered_is_not_calculated_again(cell):
-    kept: dict[str, object] = {}
+def test_what_is_remembered_is_not_calculated_again(cell: StudyCell) -> None:
+    kept: dict[str, Any] = {}
 
-    def remember(key, make):
+    def remember(key: str, make: Callable[[], Any]) -> Any:
         if key not in kept:
             kept[key] = make()
         return kept[key]
