@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +32,7 @@ def bomb(mib: int, begin: bytes = b"") -> bytes:
 
 
 @pytest.mark.parametrize("form", HEADERS)
-def test_a_bomb_is_refused_before_it_is_read(file, form):
+def test_a_bomb_is_refused_before_it_is_read(file: Callable[..., Path], form: str) -> None:
     raw = bomb(64, HEADERS[form])
     assert len(raw) < MIB / 10
     with pytest.raises(InputError, match="it unpacks to more than 16 MiB") as caught:
@@ -38,7 +40,7 @@ def test_a_bomb_is_refused_before_it_is_read(file, form):
     assert "\n" not in str(caught.value)
 
 
-def test_the_bound_is_of_what_a_file_unpacks_to(file):
+def test_the_bound_is_of_what_a_file_unpacks_to(file: Callable[..., Path]) -> None:
     for name in ("jobs.csv", "jobs.csv.gz"):
         path = file(name, ROWS)
         assert len(read(path, most_bytes=len(ROWS)).table) == 1000
@@ -46,7 +48,7 @@ def test_the_bound_is_of_what_a_file_unpacks_to(file):
             read(path, most_bytes=len(ROWS) - 1)
 
 
-def test_a_parquet_file_counts_by_its_rows(tmp_path):
+def test_a_parquet_file_counts_by_its_rows(tmp_path: Path) -> None:
     n = 200_000
     path = tmp_path / "same.parquet"
     same = np.zeros(n)
@@ -56,14 +58,14 @@ def test_a_parquet_file_counts_by_its_rows(tmp_path):
         read(path, most_bytes=2 * MIB)
 
 
-def test_what_is_read_beside_a_trace_has_the_same_bound(file):
+def test_what_is_read_beside_a_trace_has_the_same_bound(file: Callable[..., Path]) -> None:
     path = file("gavel", HEADERS["gavel"])
     file("gavel.rates.csv", bomb(8, b"job,scale_factor,steps_per_s\nA (batch size 8),1,4.0\n"))
     with pytest.raises(InputError, match=r"gavel.rates.csv: it unpacks to more than 4 MiB"):
         read(path, most_bytes=4 * MIB)
 
 
-def test_a_number_without_end_is_told_as_damage(file):
+def test_a_number_without_end_is_told_as_damage(file: Callable[..., Path]) -> None:
     path = file("log.json", '[{"jobid": "x", "attempts": [' + "1" * 5000 + "]}]")
     with pytest.raises(InputError, match="job 1, which begins in line 1, does not end"):
         read(path, "philly-json")

@@ -23,14 +23,14 @@ def instant(text: str) -> float:
         ("2017-12-01T12:00:00", "2017-12-01T20:00:00"),
     ],
 )
-def test_the_west_coast_in_the_autumn_of_2017(shown, utc):
+def test_the_west_coast_in_the_autumn_of_2017(shown: str, utc: str) -> None:
     assert from_wall_clock(np.array([instant(shown)]), "America/Los_Angeles").tolist() == [instant(utc)]
 
 
-def test_unknown_stays_unknown():
+def test_unknown_stays_unknown() -> None:
     assert np.isnan(from_wall_clock(np.array([np.nan, 0.0]), "Asia/Shanghai")).tolist() == [True, False]
 
 
-def test_a_zone_that_the_machine_does_not_know_is_named():
+def test_a_zone_that_the_machine_does_not_know_is_named() -> None:
     with pytest.raises(InputError, match="Install the package tzdata"):
         from_wall_clock(np.zeros(1), "Mars/Olympus")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -30,7 +33,7 @@ DRAC = (
 )
 
 
-def test_helios_keeps_gpu_jobs_that_started(file):
+def test_helios_keeps_gpu_jobs_that_started(file: Callable[..., Path]) -> None:
     times = "2020-04-01 00:00:00,2020-04-01 00:10:00,2020-04-01 01:10:00,3600,600,vcA\n"
     never = "2020-04-01 00:00:00,,2020-04-01 01:10:00,0,600,vcA\n"
     rows = f"1,ann,16,4,2,TIMEOUT,{times}2,ann,0,4,1,COMPLETED,{times}3,ann,8,4,1,CANCELLED,{never}"
@@ -42,7 +45,7 @@ def test_helios_keeps_gpu_jobs_that_started(file):
     assert jobs.began_s == np.datetime64("2020-03-31T16:00:00", "s").astype(int)  # Shanghai is 8 hours ahead
 
 
-def test_acme_of_seren_says_the_offset_of_its_times(file):
+def test_acme_of_seren_says_the_offset_of_its_times(file: Callable[..., Path]) -> None:
     times = "2023-03-01 00:18:22+08:00,2023-03-01 00:18:54+08:00,2023-03-01 00:20:51+08:00,117,32,936.0\n"
     rows = f"1,u5,1,8,128,Other,FAILED,{times}2,u5,1,0,4,Eval,COMPLETED,{times}"
     trace = read(file("trace_seren.csv", SEREN + rows))
@@ -53,7 +56,7 @@ def test_acme_of_seren_says_the_offset_of_its_times(file):
     assert jobs.began_s == np.datetime64("2023-02-28T16:18:22", "s").astype(int)
 
 
-def test_acme_of_kalos_counts_no_wait_as_running(file):
+def test_acme_of_kalos_counts_no_wait_as_running(file: Callable[..., Path]) -> None:
     """Its duration says 18 s for a job that ran for 8 s and had waited for 10 s."""
     submit, start, end = "2023-05-17 11:00:58+00:00", "2023-05-17 11:01:08+00:00", "2023-05-17 11:01:16+00:00"
     rest = "18,10.0,1152.0\n"
@@ -69,7 +72,7 @@ def test_acme_of_kalos_counts_no_wait_as_running(file):
     assert trace.table.began_s == np.datetime64("2023-05-17T11:00:58", "s").astype(int)
 
 
-def test_openb_pods_that_were_never_scheduled_or_have_no_gpus_are_left_out(file):
+def test_openb_pods_that_were_never_scheduled_or_have_no_gpus_are_left_out(file: Callable[..., Path]) -> None:
     rows = (
         "p0,1,1,1,460,V100M16|V100M32,LS,Running,0,900,100\n"
         "p1,1,1,0,0,,LS,Succeeded,0,900,100\n"
@@ -90,18 +93,18 @@ def test_openb_pods_that_were_never_scheduled_or_have_no_gpus_are_left_out(file)
     assert trace.notes[0] == "1 pods share a GPU; each counts as one whole GPU"
 
 
-def test_openbs_old_pods_are_told(public):
+def test_openbs_old_pods_are_told(public: Callable[[str], Path]) -> None:
     trace = read(public("traces/alibaba/openb_pod_list_default.csv.gz"))
     assert len(trace.table) + sum(trace.left_out.values()) == 8_152
     assert any("99% of the pods were created in the last 33 of 149 days" in note for note in trace.notes)
 
 
-def test_a_pod_list_without_times_is_no_trace(file):
+def test_a_pod_list_without_times_is_no_trace(file: Callable[..., Path]) -> None:
     with pytest.raises(InputError, match="no column gpu_spec, qos, pod_phase, creation_time"):
         read(file("pods.csv", "name,cpu_milli,memory_mib,num_gpu,gpu_milli\nopenb-pod-0000,1,1,1,1000\n"))
 
 
-def test_supercloud_ids_that_were_rounded_do_not_name_jobs(file):
+def test_supercloud_ids_that_were_rounded_do_not_name_jobs(file: Callable[..., Path]) -> None:
     row = '16051200000000.0,42,1,normal,{state},{limit},100,200,{end},"1=20,1002=2","1=20,1002=2",0.5\n'
     text = "".join(
         row.format(state=state, limit=limit, end=end)
@@ -118,7 +121,7 @@ def test_supercloud_ids_that_were_rounded_do_not_name_jobs(file):
     assert jobs.gpus.tolist() == [2, 2, 2]
 
 
-def test_eagles_few_gpu_jobs_are_read(file):
+def test_eagles_few_gpu_jobs_are_read(file: Callable[..., Path]) -> None:
     row = "{n},u,acc,p,q,600.0,1,36,{g},0.0,2019-01-01 08:00:00,2019-01-01 08:00:01,2019-01-01 08:01:01,60.0,{s}\n"
     text = row.format(n=1, g=2, s="COMPLETED") + row.format(n=2, g=0, s="FAILED")
     trace = read(file("eagle.csv", EAGLE + text))
@@ -126,7 +129,7 @@ def test_eagles_few_gpu_jobs_are_read(file):
     assert (trace.table.gpus[0], trace.table.walltime_s[0], trace.table.duration_s[0]) == (2, 600, 60)
 
 
-def test_a_drac_job_that_waits_for_days_is_one_job(file):
+def test_a_drac_job_that_waits_for_days_is_one_job(file: Callable[..., Path]) -> None:
     row = (
         '{n},{job},2021-05-02 02:28:46,18648,"billing=32,cpu=32,gres/gpu={g},mem=8192M,node=1",1,FAILED,'
         "2021-05-03 21:36:13,2021-05-03 21:36:21,8,36000\n"
@@ -151,7 +154,9 @@ def test_a_drac_job_that_waits_for_days_is_one_job(file):
         ("traces/mit_supercloud/slurm-log_submit_until_2021-02-24.csv.gz", "supercloud", 6_831),
     ],
 )
-def test_no_row_of_a_public_log_is_dropped_silently(public, name, form, rows):
+def test_no_row_of_a_public_log_is_dropped_silently(
+    public: Callable[[str], Path], name: str, form: str, rows: int
+) -> None:
     trace = read(public(name))
     assert trace.format == form
     assert len(trace.table) + sum(trace.left_out.values()) == rows

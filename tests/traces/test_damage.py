@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies._internal.core import DataObject
 
 from perdure.errors import InputError
 from perdure.traces.read import FORMATS, read
@@ -35,7 +37,7 @@ SAMPLES = {
 @pytest.mark.parametrize("form", SAMPLES)
 @given(data=st.data())
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_a_damaged_file_is_read_or_refused(form, data, tmp_path):
+def test_a_damaged_file_is_read_or_refused(form: str, data: DataObject, tmp_path: Path) -> None:
     raw = bytearray(SAMPLES[form].encode())
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(raw) - 1))
@@ -52,7 +54,7 @@ def test_a_damaged_file_is_read_or_refused(form, data, tmp_path):
 
 
 @pytest.mark.parametrize("form", SAMPLES)
-def test_the_samples_are_whole(form, tmp_path):
+def test_the_samples_are_whole(form: str, tmp_path: Path) -> None:
     (tmp_path / "jobs.rates.csv").write_text("job,scale_factor,steps_per_s\nA (batch size 8),1,4.0\n")
     (tmp_path / "tasks").write_text("a1,worker,2.0,Terminated,1010.0,1490.0,400.0,29.3,50.0,T4\n")
     (tmp_path / "jobs").write_text(SAMPLES[form])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from perdure.errors import InputError
@@ -12,7 +15,7 @@ LINE = "A (batch size 8)\tpython3 main.py\tcifar\t--num_steps\t1\t1000\t{gpus}\t
 MSR = "A (batch size 8)\tpython3 main.py\t-step\t1\t1000\t{arrival}\t{gpus}\n"
 
 
-def test_steps_over_the_best_rate_are_seconds(file):
+def test_steps_over_the_best_rate_are_seconds(file: Callable[..., Path]) -> None:
     file("g.trace.rates.csv", RATES)
     text = LINE.format(gpus=1, arrival=0) * 2 + LINE.format(gpus=2, arrival=7.5)
     trace = read(file("g.trace", text))
@@ -21,7 +24,7 @@ def test_steps_over_the_best_rate_are_seconds(file):
     assert trace.table.submit_s.tolist() == [0, 0, 7.5]
 
 
-def test_comments_name_the_virtual_clusters_of_the_seven_column_form(file):
+def test_comments_name_the_virtual_clusters_of_the_seven_column_form(file: Callable[..., Path]) -> None:
     file("g.tsv.rates.csv", RATES)
     text = "# vc1\n" + MSR.format(arrival=5, gpus=1) + "# vc2\n" + MSR.format(arrival=0, gpus=2)
     jobs = read(file("g.tsv", text)).table
@@ -29,7 +32,7 @@ def test_comments_name_the_virtual_clusters_of_the_seven_column_form(file):
     assert jobs.gpus.tolist() == [2, 1]
 
 
-def test_without_rates_it_is_said_where_to_put_them(file):
+def test_without_rates_it_is_said_where_to_put_them(file: Callable[..., Path]) -> None:
     with pytest.raises(InputError, match=r"g.trace.rates.csv: .* there are no rates"):
         read(file("g.trace", LINE.format(gpus=1, arrival=0)))
 
@@ -38,7 +41,7 @@ WIDE, NONE, WORD = LINE.format(gpus=8, arrival=0), LINE.format(gpus=0, arrival=0
 
 
 @pytest.mark.parametrize("bad", [WIDE, NONE, WORD, "A (batch size 8)\t1\n"])
-def test_a_bad_line_is_named_or_skipped(file, bad):
+def test_a_bad_line_is_named_or_skipped(file: Callable[..., Path], bad: str) -> None:
     file("g.trace.rates.csv", RATES)
     path = file("g.trace", LINE.format(gpus=1, arrival=0) + bad)
     with pytest.raises(InputError, match=r"g\.trace:2: "):

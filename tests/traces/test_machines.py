@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,25 +13,25 @@ from perdure.model.cluster import Cluster
 from perdure.traces.machines import read_nodes
 
 
-def test_nodes_without_gpus_are_left_out(file):
+def test_nodes_without_gpus_are_left_out(file: Callable[..., Path]) -> None:
     nodes = read_nodes(file("nodes.csv", "sn,cpu_milli,memory_mib,gpu,model\na,1,1,0,\nb,1,1,8,V100M32\nc,1,1,2,T4\n"))
     assert nodes.gpus.tolist() == [8, 2]
     assert nodes.gpu_type.tolist() == ["V100M32", "T4"]
 
 
-def test_a_list_made_by_hand_may_name_racks(file):
+def test_a_list_made_by_hand_may_name_racks(file: Callable[..., Path]) -> None:
     nodes = read_nodes(file("nodes.csv", "gpus,gpu_type,rack\n8,h100,0\n8,h100,1\n"))
     assert (nodes.rack.tolist(), nodes.total_gpus) == ([0, 1], 16)
 
 
-def test_phillys_machines_are_its_cluster(public):
+def test_phillys_machines_are_its_cluster(public: Callable[[str], Path]) -> None:
     nodes = read_nodes(public("traces/philly/cluster_machine_list"))
     assert sorted(nodes.gpus) == sorted(Cluster.parse("321x2+231x8").gpus)
     assert np.unique(nodes.gpu_type).tolist() == ["12GB", "24GB"]
     assert len(read_nodes(public("traces/philly/revised_machine_list.csv"))) > 500
 
 
-def test_openbs_nodes_hold_6212_gpus(public):
+def test_openbs_nodes_hold_6212_gpus(public: Callable[[str], Path]) -> None:
     assert read_nodes(public("traces/alibaba/openb_node_list_all_node.csv.gz")).total_gpus == 6_212
 
 
@@ -41,6 +44,6 @@ def test_openbs_nodes_hold_6212_gpus(public):
         ("gpus\n0\n", r"nodes.csv: no node has GPUs"),
     ],
 )
-def test_a_bad_list_is_named(file, text, what):
+def test_a_bad_list_is_named(file: Callable[..., Path], text: str, what: str) -> None:
     with pytest.raises(InputError, match=what):
         read_nodes(file("nodes.csv", text))

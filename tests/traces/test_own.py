@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,7 +86,7 @@ def assert_same(one: JobTable, other: JobTable) -> None:
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet"])
 @given(table=tables())
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_what_is_written_is_read_back_unchanged(table, suffix, tmp_path):
+def test_what_is_written_is_read_back_unchanged(table: JobTable, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"it's a 'trace' [1].{suffix}"
     write(table, path)
     trace = read(path)
@@ -93,14 +95,14 @@ def test_what_is_written_is_read_back_unchanged(table, suffix, tmp_path):
     assert_same(table, trace.table)
 
 
-def test_a_job_of_very_many_attempts_is_read_back(tmp_path):
+def test_a_job_of_very_many_attempts_is_read_back(tmp_path: Path) -> None:
     tries = Attempts(np.array([0, 1000]), np.arange(1000.0), np.arange(1000) == 999)
     table = JobTable(np.array(["a"]), np.zeros(1), np.ones(1, np.int64), np.ones(1), attempts=tries)
     write(table, tmp_path / "jobs.csv")
     assert_same(table, read(tmp_path / "jobs.csv").table)
 
 
-def test_a_file_made_by_hand_needs_four_columns_in_any_order(file):
+def test_a_file_made_by_hand_needs_four_columns_in_any_order(file: Callable[..., Path]) -> None:
     jobs = read(file("jobs.csv", "gpus,job_id,duration_s,submit_s\n8,b,60,5\n1,a,60,0\n")).table
     assert jobs.job_id.tolist() == ["a", "b"]
     assert jobs.submit_s.tolist() == [0, 5]
@@ -117,7 +119,7 @@ def test_a_file_made_by_hand_needs_four_columns_in_any_order(file):
         (",0,1,5,passed,", "the job has no id"),
     ],
 )
-def test_a_bad_row_is_named_or_skipped(file, row, what):
+def test_a_bad_row_is_named_or_skipped(file: Callable[..., Path], row: str, what: str) -> None:
     path = file("jobs.csv", f"job_id,submit_s,gpus,duration_s,ending,attempts\na,0,1,5,passed,2-3+\n{row}\n")
     path.write_text(path.read_text().replace("2-3+", "2- 3+"))
     with pytest.raises(InputError, match=f"jobs.csv:3: {what}"):
@@ -125,7 +127,7 @@ def test_a_bad_row_is_named_or_skipped(file, row, what):
     assert len(read(path, skip_bad=True).table) == 1
 
 
-def test_another_suffix_or_an_unwritable_place_is_refused(tmp_path):
+def test_another_suffix_or_an_unwritable_place_is_refused(tmp_path: Path) -> None:
     table = JobTable(np.array(["a"]), np.zeros(1), np.ones(1, np.int64), np.ones(1))
     with pytest.raises(InputError, match=r"End it in .csv, .csv.gz, .parquet"):
         write(table, tmp_path / "jobs.xlsx")
@@ -133,7 +135,7 @@ def test_another_suffix_or_an_unwritable_place_is_refused(tmp_path):
         write(table, tmp_path / "none" / "jobs.csv")
 
 
-def test_without_duckdb_it_is_said_what_to_install(file, monkeypatch):
+def test_without_duckdb_it_is_said_what_to_install(file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     path = file("jobs.csv", "job_id,submit_s,gpus,duration_s\na,0,1,5\n")
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
     assert len(read(path).table) == 1  # a small plain file needs none
@@ -142,7 +144,7 @@ def test_without_duckdb_it_is_said_what_to_install(file, monkeypatch):
         read(path)
 
 
-def test_an_end_before_its_start_is_refused(tmp_path):
+def test_an_end_before_its_start_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text("job_id,submit_s,gpus,duration_s,start_s,end_s\na,0,1,10,5,15\nb,0,1,10,20,10\n")
     with pytest.raises(InputError, match=r"jobs.csv:3: the end is before the start"):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -25,7 +27,7 @@ STATUS = {"Pass": TableEnding.PASSED, "Killed": TableEnding.KILLED, "Failed": Ta
 
 
 @pytest.fixture(scope="module")
-def real(data_dir) -> JobTable:
+def real(data_dir: Path | None) -> JobTable:
     """Every other job of Philly's public list that was submitted before a clock changed."""
     path = require("data", data_dir, "no public traces here") / "traces/philly/philly_jobs_until_2017-11-12.csv.gz"
     require("data", path.exists(), "no public list of Philly here")
@@ -45,7 +47,7 @@ def same(read_back: JobTable, real: JobTable) -> None:
     assert read_back.began_s == real.began_s
 
 
-def test_helios(file, real):
+def test_helios(file: Callable[..., Path], real: JobTable) -> None:
     text, zone = io.StringIO(), ZoneInfo("Asia/Shanghai")
     rows = csv.writer(text, lineterminator="\n")
     text.write(HELIOS)
@@ -66,7 +68,7 @@ def test_helios(file, real):
     np.testing.assert_array_equal(trace.table.nodes, -(-real.gpus // 8))
 
 
-def test_philly_with_its_attempts(file, real):
+def test_philly_with_its_attempts(file: Callable[..., Path], real: JobTable) -> None:
     zone = ZoneInfo("America/Los_Angeles")
     rng = np.random.default_rng(2)
     jobs, tries, passed = [], [], []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from perdure.errors import InputError
@@ -12,14 +15,20 @@ HEADER = "JobID|User|Account|JobName|Submit|Start|ElapsedRaw|TimelimitRaw|State|
 
 
 def record(
-    job="7", name="train", submit="2026-01-01T00:00:00", start="2026-01-01T00:01:00", elapsed=60, state="COMPLETED",
-    gpus=8, nodes=1,
-) -> str:  # fmt: skip
+    job: str = "7",
+    name: str = "train",
+    submit: str = "2026-01-01T00:00:00",
+    start: str = "2026-01-01T00:01:00",
+    elapsed: int = 60,
+    state: str = "COMPLETED",
+    gpus: int = 8,
+    nodes: int = 1,
+) -> str:
     tres = f"billing=9,cpu=4,gres/gpu={gpus},gres/gpu:a100={gpus},node={nodes}" if gpus else "cpu=4,node=1"
     return f"{job}|ann|lab|{name}|{submit}|{start}|{elapsed}|10|{state}|{nodes}|{tres}|{tres}\n"
 
 
-def test_a_job_is_read_column_by_column(file):
+def test_a_job_is_read_column_by_column(file: Callable[..., Path]) -> None:
     trace = read(file("jobs.txt.gz", HEADER + record()))
     jobs = trace.table
     assert trace.format == "sacct"
@@ -39,11 +48,11 @@ def test_a_job_is_read_column_by_column(file):
         ("NODE_FAIL", TableEnding.FAILED),
     ],
 )
-def test_slurms_states_are_endings(file, state, ending):
+def test_slurms_states_are_endings(file: Callable[..., Path], state: str, ending: TableEnding) -> None:
     assert read(file("jobs.txt", HEADER + record(state=state))).table.ending.tolist() == [ending]
 
 
-def test_what_is_no_ended_gpu_job_is_left_out_and_counted(file):
+def test_what_is_no_ended_gpu_job_is_left_out_and_counted(file: Callable[..., Path]) -> None:
     rows = [
         record(),
         record("7.batch"),
@@ -60,7 +69,7 @@ def test_what_is_no_ended_gpu_job_is_left_out_and_counted(file):
     assert len(trace.table) == 1
 
 
-def test_records_of_one_id_are_attempts_of_one_job(file):
+def test_records_of_one_id_are_attempts_of_one_job(file: Callable[..., Path]) -> None:
     rows = [
         record(elapsed=30, state="NODE_FAIL"),
         record("8"),
@@ -77,24 +86,24 @@ def test_records_of_one_id_are_attempts_of_one_job(file):
     assert jobs.attempts.passed.tolist() == [False, True, True]
 
 
-def test_the_same_record_twice_is_refused(file):
+def test_the_same_record_twice_is_refused(file: Callable[..., Path]) -> None:
     with pytest.raises(InputError, match=r"jobs.txt:4: the record was there before \(7\)"):
         read(file("jobs.txt", HEADER + record() + record("8") + record()))
 
 
 @pytest.mark.parametrize("name", ["a|b", "a|b|c|", "two\nlines", "three\n\nli|nes", "COMPLETED|8"])
-def test_what_a_user_wrote_does_not_break_a_record(file, name):
+def test_what_a_user_wrote_does_not_break_a_record(file: Callable[..., Path], name: str) -> None:
     jobs = read(file("jobs.txt", HEADER + record("6") + record(name=name) + record("8"))).table
     assert jobs.job_id.tolist() == ["6", "7", "8"]
     assert jobs.gpus.tolist() == [8, 8, 8]
 
 
-def test_bytes_that_are_no_text_do_not_break_a_record(file):
+def test_bytes_that_are_no_text_do_not_break_a_record(file: Callable[..., Path]) -> None:
     raw = (HEADER + record()).encode().replace(b"train", b"\xff\xfe")
     assert len(read(file("jobs.txt", raw)).table) == 1
 
 
-def test_a_record_that_is_cut_off_is_named_or_skipped(file):
+def test_a_record_that_is_cut_off_is_named_or_skipped(file: Callable[..., Path]) -> None:
     path = file("jobs.txt", HEADER + record() + record("8")[:40])
     with pytest.raises(InputError, match=r"jobs.txt:3: the record has not as many columns"):
         read(path)
@@ -102,35 +111,35 @@ def test_a_record_that_is_cut_off_is_named_or_skipped(file):
     assert trace.left_out == {"the record has not as many columns as the header": 1}
 
 
-def test_a_whole_record_after_a_torn_one_is_not_lost(file):
+def test_a_whole_record_after_a_torn_one_is_not_lost(file: Callable[..., Path]) -> None:
     trace = read(file("jobs.txt", HEADER + "7|torn\n" + record("8")), skip_bad=True)
     assert trace.table.job_id.tolist() == ["8"]
 
 
-def test_elapsed_in_words_and_seconds_since_the_epoch_are_read(file):
+def test_elapsed_in_words_and_seconds_since_the_epoch_are_read(file: Callable[..., Path]) -> None:
     header = HEADER.replace("ElapsedRaw|TimelimitRaw", "Elapsed|Timelimit")
     row = "7|ann|lab|x|1767225600|1767225660|1-00:00:30|UNLIMITED|COMPLETED|1|gres/gpu=1|gres/gpu=1\n"
     jobs = read(file("jobs.txt", header + row)).table
     assert (jobs.duration_s[0], jobs.start_s[0]) == (86430, 60)
 
 
-def test_a_missing_column_is_named_with_the_command_that_exports_it(file):
+def test_a_missing_column_is_named_with_the_command_that_exports_it(file: Callable[..., Path]) -> None:
     with pytest.raises(InputError, match=r"jobs.txt:1: no column Submit, AllocTRES. Export with TZ=UTC sacct"):
         read(file("jobs.txt", "JobID|Start|ElapsedRaw|State\n7|2026-01-01T00:01:00|5|COMPLETED\n"))
 
 
-def test_a_separator_of_two_signs_and_a_line_break_in_a_record(public):
+def test_a_separator_of_two_signs_and_a_line_break_in_a_record(public: Callable[[str], Path]) -> None:
     jobs = read(public("traces/slurm_samples/gcm_sample-sacct-one-multiline.txt.gz")).table
     assert jobs.job_id.tolist() == ["201729", "201844"]
     assert jobs.gpus.tolist() == [1024, 256]
 
 
-def test_steps_alone_leave_no_job(public):
+def test_steps_alone_leave_no_job(public: Callable[[str], Path]) -> None:
     with pytest.raises(InputError, match=r"no job is left of this sacct trace \(5040 left out: steps of jobs\)\. "):
         read(public("traces/slurm_samples/gcm_sacct_running_large.txt.gz"))
 
 
-def test_what_slurm_schedules_by_is_read_where_it_was_exported(file):
+def test_what_slurm_schedules_by_is_read_where_it_was_exported(file: Callable[..., Path]) -> None:
     header = HEADER.strip() + "|Partition|QOS|ReqCPUS|Eligible\n"
     told = record().strip() + "|gpu|high|32|2026-01-01T00:00:30\n"
     jobs = read(file("jobs.txt", header + told)).table
@@ -153,18 +162,20 @@ def test_what_slurm_schedules_by_is_read_where_it_was_exported(file):
         ("2026-01-01T00:00:00Z", "2026-01-01T00:01:00"),
     ],
 )
-def test_times_with_an_offset_are_the_instants_that_they_name(file, submit, start):
+def test_times_with_an_offset_are_the_instants_that_they_name(
+    file: Callable[..., Path], submit: str, start: str
+) -> None:
     jobs = read(file("jobs.txt", HEADER + record(submit=submit, start=start))).table
     assert (jobs.began_s, jobs.start_s[0]) == (1767225600, 60)
 
 
-def test_jobs_in_a_state_that_is_not_known_are_left_out_and_named(file):
+def test_jobs_in_a_state_that_is_not_known_are_left_out_and_named(file: Callable[..., Path]) -> None:
     trace = read(file("jobs.txt", HEADER + record() + record("8", state="VANISHED") + record("9", state="VANISHED")))
     assert trace.left_out == {"their state is not an ending that Slurm knows (VANISHED)": 2}
     assert trace.table.job_id.tolist() == ["7"]
 
 
-def test_what_slurm_put_back_or_resized_was_killed(file):
+def test_what_slurm_put_back_or_resized_was_killed(file: Callable[..., Path]) -> None:
     rows = record(state="REQUEUED") + record(start="2026-01-01T02:00:00") + record("8", state="RESIZING")
     jobs = read(file("jobs.txt", HEADER + rows)).table
     assert jobs.ending.tolist() == [TableEnding.PASSED, TableEnding.KILLED]

@@ -1,6 +1,9 @@
 """Looks at waiting jobs from files: DRAC's noon snapshots, coded and as published."""
 
+from collections.abc import Callable
 from datetime import date
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,8 +28,8 @@ PUBLISHED_ROW = (
 
 
 @pytest.fixture
-def file(tmp_path):
-    def write(*lines):
+def file(tmp_path: Path) -> Callable[..., Path]:
+    def write(*lines: Any) -> Path:
         path = tmp_path / "looks.csv"
         path.write_text("\n".join(lines) + "\n")
         return path
@@ -35,11 +38,11 @@ def file(tmp_path):
 
 
 @pytest.fixture
-def given(data_dir):
+def given(data_dir: Path | None) -> Path:
     return require("data", data_dir, "no snapshots here")
 
 
-def test_a_coded_look(file):
+def test_a_coded_look(file: Callable[..., Path]) -> None:
     looks = read_looks(file(CODED, ROW))
     assert looks.job.tolist() == ["7"]
     assert (looks.start_s - looks.poll_s).tolist() == [6_800]
@@ -48,7 +51,7 @@ def test_a_coded_look(file):
     assert {name: values.tolist() for name, values in looks.state.items()} == {"pending_cpus_partition": [640]}
 
 
-def test_a_published_look(file):
+def test_a_published_look(file: Callable[..., Path]) -> None:
     looks = read_looks(file(PUBLISHED, PUBLISHED_ROW))
     assert looks.day_zero == date(2021, 5, 2)
     assert looks.poll_s.tolist() == [43_200]
@@ -57,7 +60,7 @@ def test_a_published_look(file):
     assert looks.state["level_fs"].tolist() == [0.256]
 
 
-def test_a_job_that_has_not_started_is_kept_as_it_was_seen(file):
+def test_a_job_that_has_not_started_is_kept_as_it_was_seen(file: Callable[..., Path]) -> None:
     looks = read_looks(file(CODED, ROW.replace("50000", "")))
     assert np.isnan(looks.start_s).all()
     assert looks.seen_until_s.tolist() == [43_200]
@@ -73,13 +76,13 @@ def test_a_job_that_has_not_started_is_kept_as_it_was_seen(file):
         ((CODED,), "no look at a waiting job is in it"),
     ],
 )
-def test_bad_input_is_told_in_one_line(file, lines, said):
+def test_bad_input_is_told_in_one_line(file: Callable[..., Path], lines: tuple[str, ...], said: str) -> None:
     with pytest.raises(InputError, match=said) as caught:
         read_looks(file(*lines))
     assert "\n" not in str(caught.value)
 
 
-def test_the_given_snapshots(given):
+def test_the_given_snapshots(given: Path) -> None:
     looks = read_looks(given / "queues/drac_graham_2021_submitday_snapshots.parquet")
     assert len(looks) == 133_025
     assert set(looks.state) == {*STATE, *FAIR}
@@ -88,7 +91,7 @@ def test_the_given_snapshots(given):
     assert "pending_jobs" not in full.state
 
 
-def test_both_forms_of_one_day_say_the_same(given):
+def test_both_forms_of_one_day_say_the_same(given: Path) -> None:
     published = read_looks(given / "traces/drac_slurm/jobs_graham_2021-05-02.csv.gz")
     coded = read_looks(given / "queues/drac_graham_2021_submitday_snapshots.parquet")
     rows = coded.poll_s // 86_400 == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from perdure.traces.texts import coded, mapped, side_by_side
 
@@ -12,7 +13,7 @@ TEXTS = st.lists(st.text("ab1\xe9", max_size=18), max_size=30).map(lambda texts:
 
 
 @given(texts=TEXTS)
-def test_equal_texts_come_side_by_side_and_keep_their_order(texts):
+def test_equal_texts_come_side_by_side_and_keep_their_order(texts: NDArray[np.str_]) -> None:
     order, first = side_by_side(texts)
     listed = texts[order].tolist()
     assert sorted(order.tolist()) == list(range(len(texts)))
@@ -23,13 +24,13 @@ def test_equal_texts_come_side_by_side_and_keep_their_order(texts):
 
 
 @given(texts=TEXTS)
-def test_each_text_is_asked_for_its_meaning_once(texts):
+def test_each_text_is_asked_for_its_meaning_once(texts: NDArray[np.str_]) -> None:
     distinct, codes = coded(texts)
     assert distinct == list(dict.fromkeys(texts.tolist()))
     assert [distinct[code] for code in codes] == texts.tolist()
     asked = []
 
-    def length(text):
+    def length(text: str) -> int:
         asked.append(text)
         return len(text)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from perdure.errors import InputError
@@ -27,7 +30,7 @@ CHRONUS = (
         (CHRONUS + "7,vc_a,2,10,5049,vgg16,3,14,1105,10,0,strict\n", "chronus", 180),
     ],
 )
-def test_each_simulator_has_its_unit_of_time(file, text, form, seconds):
+def test_each_simulator_has_its_unit_of_time(file: Callable[..., Path], text: str, form: str, seconds: int) -> None:
     trace = read(file("jobs.csv.gz", text))
     assert trace.format == form
     assert trace.table.duration_s.tolist() == [seconds]
@@ -35,7 +38,7 @@ def test_each_simulator_has_its_unit_of_time(file, text, form, seconds):
     assert trace.table.job_id.tolist() == ["7"]
 
 
-def test_chronus_jobs_without_gpus_are_left_out_and_counted(file):
+def test_chronus_jobs_without_gpus_are_left_out_and_counted(file: Callable[..., Path]) -> None:
     text = CHRONUS + "".join(f"{n},vc_a,{n % 2},10,5049,vgg16,3,14,1105,10,0,strict\n" for n in range(5))
     trace = read(file("jobs.csv", text))
     assert len(trace.table) == 2
@@ -43,7 +46,7 @@ def test_chronus_jobs_without_gpus_are_left_out_and_counted(file):
     assert trace.table.vc.tolist() == ["vc_a", "vc_a"]
 
 
-def test_an_id_that_comes_twice_is_refused_by_its_line(file):
+def test_an_id_that_comes_twice_is_refused_by_its_line(file: Callable[..., Path]) -> None:
     path = file("jobs.csv", TIRESIAS + "7,2,10,606,vgg19,164,30\n8,2,10,606,vgg19,164,30\n7,2,11,606,vgg19,164,30\n")
     with pytest.raises(InputError, match=r"jobs.csv:4: the job id was used before \(7\)"):
         read(path)
@@ -57,12 +60,14 @@ def test_an_id_that_comes_twice_is_refused_by_its_line(file):
         ("traces/philly/muri_trace2.csv.gz", 5_755, {}),
     ],
 )
-def test_the_public_lists_read_whole(public, name, jobs, left_out):
+def test_the_public_lists_read_whole(
+    public: Callable[[str], Path], name: str, jobs: int, left_out: dict[str, int]
+) -> None:
     trace = read(public(name))
     assert len(trace.table) == jobs
     assert trace.left_out == left_out
 
 
-def test_a_trace_of_ours_reads_whole():
+def test_a_trace_of_ours_reads_whole() -> None:
     trace = read(SCHEDULES / "syn480.csv.gz")
     assert (len(trace.table), trace.left_out) == (480, {})
