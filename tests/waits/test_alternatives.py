@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from perdure.waits.alternatives import Alternative, Sooner, Tried, alternatives, may_be_sooner, sooner
-from perdure.waits.forecast import of_samples
+from perdure.waits.forecast import WaitForecast, of_samples
 from perdure.waits.queue import Queue, QueuedNode, QueuedPartition
 from tests.waits.test_queue import waiting
 
@@ -48,7 +51,7 @@ def test_an_alternative_is_a_job_that_is_not_submitted_yet() -> None:
 def better(asked_s: np.ndarray, *tried: tuple[str, np.ndarray], longer: float = 1.0) -> list[Sooner]:
     """Of alternatives with these starts, where waits are said to be `longer` than futures show."""
 
-    def told(start_s):
+    def told(start_s: NDArray[Any]) -> WaitForecast:
         return of_samples(1000.0, longer * np.minimum(start_s - 1000.0, 4 * 86_400.0 / longer))
 
     found = [Tried(Alternative(name, "", waiting("7")), start_s, told(start_s)) for name, start_s in tried]

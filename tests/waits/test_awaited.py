@@ -164,7 +164,9 @@ MEANT = {
 
 @given(OTHERS, st.lists(st.tuples(st.sampled_from([*MEANT]), st.booleans()), min_size=1, max_size=3))
 @example([asking("8", 1, user="bob", name="train")], [("singleton", True)])
-def test_it_waits_for_all_that_its_dependency_means_and_for_nobody_else(others, parts) -> None:
+def test_it_waits_for_all_that_its_dependency_means_and_for_nobody_else(
+    others: list[QueuedJob], parts: list[Any]
+) -> None:
     """In what is said of it as in what is simulated; a part that is fulfilled means nobody."""
     dependency = ",".join(f"{part}({'unfulfilled' if is_left else 'fulfilled'})" for part, is_left in parts)
     mine = asking("50", 1, dependency=dependency, user="ada", name="train")

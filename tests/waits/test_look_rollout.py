@@ -33,7 +33,7 @@ def before(*rows: tuple[float, ...]) -> Demand:
     return Supply.of(looks(FULL)).before(looks(*rows))
 
 
-def test_a_partition_has_as_many_processors_as_were_seen_in_use():
+def test_a_partition_has_as_many_processors_as_were_seen_in_use() -> None:
     assert before((1, 0, 0, 0, 0, 0)).cpus.tolist() == [160.0]
     elsewhere = Supply.of(looks(FULL)).before(looks((8, 0, 0, 0, 0, 0), partition=9))
     assert elsewhere.cpus.tolist() == [160.0]
@@ -51,11 +51,13 @@ def test_a_partition_has_as_many_processors_as_were_seen_in_use():
         ((160, 0, 0, 96, 160 * 96, 160 * 96), 96.0),  # more than are placed one by one, an hour each
     ],
 )
-def test_a_job_starts_when_those_before_it_have_had_their_turn(row, hours):
+def test_a_job_starts_when_those_before_it_have_had_their_turn(
+    row: tuple[float, float, float, float, float, float], hours: float
+) -> None:
     assert starts_h(before(row), HALVES)[0] == pytest.approx([hours, hours])
 
 
-def test_more_work_before_it_never_starts_it_sooner():
+def test_more_work_before_it_never_starts_it_sooner() -> None:
     rng = np.random.default_rng(0)
     draws = Draws(rng.random((8, SLOTS)), 2 * rng.random((8, MOST_AHEAD)))
     rows = [(40, 160, 320, jobs, 40 * jobs, 80 * jobs) for jobs in (0, 1, 3, 9, 20, 40)]
@@ -63,7 +65,7 @@ def test_more_work_before_it_never_starts_it_sooner():
     assert (np.diff(starts, axis=0) >= 0).all()
 
 
-def test_slurm_adds_the_work_that_waits_to_when_enough_is_free():
+def test_slurm_adds_the_work_that_waits_to_when_enough_is_free() -> None:
     by_limits = ByLimits(Supply.of(looks(FULL)))
     said, _, _ = by_limits.answer(looks(FULL, (160, 160, 320, 1, 160, 480), (10, 0, 0, 0, 0, 0)))
     assert 10**said / 3600 == pytest.approx(

@@ -23,7 +23,9 @@ def job(partition: str = "main", gpus: int = 1, job_id: str = "9") -> QueuedJob:
     return QueuedJob(job_id, "mira", JobState.PENDING, (partition,), gpus, gpus, submit_s=NOW_S - 60)
 
 
-def kept(waits_s: Sequence[float], kind: str = "main 1", ago_s: float = 86_400.0, said=RAW) -> list[Promise]:
+def kept(
+    waits_s: Sequence[float], kind: str = "main 1", ago_s: float = 86_400.0, said: tuple[float, ...] = RAW
+) -> list[Promise]:
     """Answers of some time ago, each about a job of its own."""
     asked_s = NOW_S - ago_s
     return [Promise(f"{kind}-{i}", asked_s, said, asked_s + wait_s, RAW, kind) for i, wait_s in enumerate(waits_s)]

@@ -19,11 +19,11 @@ JOB = QueuedJob("", "me", JobState.PENDING, ("main",), gpus=2, walltime_s=4 * 36
 
 
 @pytest.fixture(scope="module")
-def past():
+def past() -> Past:
     return recorded(16)
 
 
-def test_jobs_of_the_same_size_and_partition_are_alike_and_come_apart(past) -> None:
+def test_jobs_of_the_same_size_and_partition_are_alike_and_come_apart(past: Past) -> None:
     rows = rows_alike(past, JOB, (), 10)
     assert len(rows) == 10
     assert set(past.jobs.gpus[rows]) == {2}
@@ -33,14 +33,14 @@ def test_jobs_of_the_same_size_and_partition_are_alike_and_come_apart(past) -> N
     assert rows_alike(past, elsewhere, (), 10) == []
 
 
-def test_jobs_that_are_left_out_are_not_asked_about(past) -> None:
+def test_jobs_that_are_left_out_are_not_asked_about(past: Past) -> None:
     first, second, *_ = rows_alike(past, JOB, (), 10)
     without = rows_alike(past, JOB, {str(past.jobs.job_id[first])}, 10)
     assert first not in without
     assert second in without or without[0] > second
 
 
-def test_what_is_said_knows_nothing_of_what_came_later(past) -> None:
+def test_what_is_said_knows_nothing_of_what_came_later(past: Past) -> None:
     """Cut off at the instant at which the job came, the past gives the same answer."""
     row = rows_alike(past, JOB, (), 10)[5]
     whole = promise_then(row, past, QUEUE, SchedulerSettings(), 1.0, np.random.default_rng(0))
@@ -52,7 +52,7 @@ def test_what_is_said_knows_nothing_of_what_came_later(past) -> None:
     assert whole.asked_s == jobs.submit_s[row]
 
 
-def test_with_the_true_model_most_waits_are_no_longer_than_was_said(past) -> None:
+def test_with_the_true_model_most_waits_are_no_longer_than_was_said(past: Past) -> None:
     rows = rows_alike(past, JOB, (), 12)
     told = [promise_then(row, past, QUEUE, SchedulerSettings(), 1.0, np.random.default_rng(0)) for row in rows]
     wait_s = np.array([(one.start_s or 0.0) - one.asked_s for one in told])
@@ -61,7 +61,7 @@ def test_with_the_true_model_most_waits_are_no_longer_than_was_said(past) -> Non
     assert all(one.kind == "main 2" for one in told)
 
 
-def test_a_job_that_fits_nowhere_is_of_no_kind(past) -> None:
+def test_a_job_that_fits_nowhere_is_of_no_kind(past: Past) -> None:
     row = rows_alike(past, JOB, (), 1)[0]
     jobs = past.jobs
     gpus = jobs.gpus.copy()

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import ceil, comb, log
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from perdure.waits.qbets import Qbets, upper_place
 
 
 @pytest.mark.parametrize(("level", "confidence"), [(0.95, 0.95), (0.9, 0.95), (0.5, 0.99)])
-def test_the_fewest_waits_for_a_bound(level, confidence):
+def test_the_fewest_waits_for_a_bound(level: float, confidence: float) -> None:
     """The longest of n waits bounds the quantile with the chance 1 - level ** n."""
     fewest = ceil(log(1 - confidence) / log(level))
     assert upper_place(fewest - 1, level, confidence) is None
@@ -21,8 +22,10 @@ def test_the_fewest_waits_for_a_bound(level, confidence):
 
 
 @pytest.mark.parametrize("n", [60, 100, 300])
-def test_the_bound_is_the_least_place_that_is_sure_enough(n):
-    def sure(place):  # that the value there lies at or above the quantile: at most `place` of n lie below it
+def test_the_bound_is_the_least_place_that_is_sure_enough(n: int) -> None:
+    def sure(
+        place: int,
+    ) -> Any:  # that the value there lies at or above the quantile: at most `place` of n lie below it
         return sum(comb(n, k) * 0.9**k * 0.1 ** (n - k) for k in range(place + 1))
 
     place = upper_place(n, 0.9, 0.95)
@@ -30,7 +33,7 @@ def test_the_bound_is_the_least_place_that_is_sure_enough(n):
     assert sure(place) >= 0.95 > sure(place - 1)
 
 
-def test_bounds_are_right_as_often_as_promised():
+def test_bounds_are_right_as_often_as_promised() -> None:
     rng, rounds, right = default_rng(1), 2_000, 0.0
     for _ in range(rounds):
         waits = np.sort(rng.exponential(1.0, 100))
@@ -38,7 +41,7 @@ def test_bounds_are_right_as_often_as_promised():
     assert right / rounds >= 0.94
 
 
-def test_what_was_before_a_change_is_forgotten():
+def test_what_was_before_a_change_is_forgotten() -> None:
     """Waits become a thousand times as long, and stay so: three batches later the bound has followed."""
     table = wait_table(checks.made_up_looks(jobs=400))
     day = table.poll_s // 86_400
