@@ -10,7 +10,8 @@ from types import FrameType
 from sqlalchemy import Delete, Select, Update
 from sqlalchemy.sql import operators
 from sqlalchemy.sql.elements import BinaryExpression, ClauseElement
-from sqlalchemy.sql.selectable import CTE, Alias, Join, Subquery
+from sqlalchemy.sql.schema import Column
+from sqlalchemy.sql.selectable import CTE, Alias, ExecutableReturnsRows, Join, Subquery
 
 from perdure.service.store.schema import metadata
 
@@ -20,7 +21,7 @@ SEEN = {}
 """What is wrong with statements of each form."""
 
 
-def mixed_by(statement):
+def mixed_by(statement: object) -> str:
     """What is wrong with a statement of the product; "" where nothing is."""
     if not isinstance(statement, ClauseElement):
         return ""
@@ -34,7 +35,7 @@ def mixed_by(statement):
     return found if found and _is_asked_by_the_product() else ""
 
 
-def _mixed(part, outer):
+def _mixed(part: ClauseElement, outer: frozenset[Any]) -> Iterator[str]:
     """Go through a statement and those within; `outer` are the tables that a question inside may mean."""
     if isinstance(part, Subquery | CTE):
         outer = NOTHING
@@ -49,7 +50,7 @@ def _mixed(part, outer):
         yield from _mixed(child, outer)
 
 
-def _not_narrowed(tables, given, part):
+def _not_narrowed(tables: frozenset[Any], given: list[Any], part: ExecutableReturnsRows) -> Iterator[str]:
     named = {(column.table, column.name) for each in _comparisons(given) for column in _columns(each)}
     for table in tables:
         name = getattr(table.element if isinstance(table, Alias) else table, "name", "")
@@ -60,11 +61,11 @@ def _not_narrowed(tables, given, part):
                 yield f"means the {name} of all clusters: {part}"
 
 
-def _is_unique(column):
+def _is_unique(column: Column[Any]) -> bool:
     return bool(column.unique or (column.primary_key and len(column.table.primary_key.columns) == 1))
 
 
-def _comparisons(given):
+def _comparisons(given: list[Any]) -> Iterator[BinaryExpression[Any]]:
     """Those of one level: what stands in a question inside narrows that one alone."""
     waiting = [each for each in given if each is not None]
     while waiting:
@@ -75,8 +76,8 @@ def _comparisons(given):
             waiting.extend(each.get_children())
 
 
-def _columns(comparison):
-    waiting = [comparison.left, comparison.right]
+def _columns(comparison: BinaryExpression[Any]) -> Iterator[Any]:
+    waiting: list[Any] = [comparison.left, comparison.right]
     while waiting:
         each = waiting.pop()
         if getattr(each, "table", None) is not None:
@@ -85,14 +86,14 @@ def _columns(comparison):
             waiting.extend(each.get_children())
 
 
-def _joins(froms):
+def _joins(froms: Iterable[Any]) -> Iterator[Join]:
     for each in froms:
         if isinstance(each, Join):
             yield each
             yield from _joins((each.left, each.right))
 
 
-def _tables(froms):
+def _tables(froms: Iterable[Any]) -> Iterator[Any]:
     for each in froms:
         if isinstance(each, Join):
             yield from _tables((each.left, each.right))
@@ -100,7 +101,7 @@ def _tables(froms):
             yield each
 
 
-def _is_asked_by_the_product():
+def _is_asked_by_the_product() -> bool:
     """Neither by a test nor by a migration, which are about all that is there."""
     frame: FrameType | None = sys._getframe()  # `inspect.stack` reads files, which takes longer than all else here
     while frame is not None:

@@ -1,6 +1,9 @@
 """Where journals are kept in these tests: a file, and a database of a real PostgreSQL."""
 
 import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
@@ -14,7 +17,7 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def postgres_url():
+def postgres_url() -> Iterator[str]:
     """URL of a running server, to be completed with ``format(name=...)``."""
     bin_dir = require("postgres", postgres.programs(), "PostgreSQL's server programs are not installed")
     with postgres.server(bin_dir) as url:
@@ -22,30 +25,30 @@ def postgres_url():
 
 
 @pytest.fixture
-def postgres_database(postgres_url):
+def postgres_database(postgres_url: str) -> str:
     """URL of an empty database."""
     return postgres.new_database(postgres_url, f"journal_{next(_numbers)}")
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def where(request, tmp_path):
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """Where a journal can be opened, once for each kind of database."""
     return tmp_path / "state" if request.param == "sqlite" else request.getfixturevalue("postgres_database")
 
 
 @pytest.fixture
-def journal(where):
+def journal(where: str) -> Iterator[Journal]:
     opened = Journal.open(where, "c")
     yield opened
     opened.close()
 
 
 @pytest.fixture(autouse=True)
-def _clusters_stay_apart():
+def _clusters_stay_apart() -> Iterator[None]:
     """Whatever a test asks of a journal is asked of one cluster."""
     broken = []
 
-    def look(_connection, statement, *_):
+    def look(_connection: object, statement: str, *_: object) -> None:
         if mixed := mixed_by(statement):
             broken.append(mixed)
 

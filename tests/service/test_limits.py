@@ -1,7 +1,7 @@
 """Every limit is taken to the full, and not by one more: of actions, drains, retries, uploads and pages."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -103,7 +103,7 @@ class Sent:
         self.uploads = Uploads(home / "uploads", most_bytes, lambda: NOW)
 
     def take(self, *sizes: int) -> int | None:
-        async def chunks():
+        async def chunks() -> AsyncIterator[bytes]:
             for size in sizes:
                 yield b"x" * size
 
@@ -126,7 +126,7 @@ def under_way(home: Path, owners: list[str]) -> list[bool]:
     async def all_of_them() -> None:
         held, store = asyncio.Event(), Uploads(home / "uploads", 8, lambda: NOW)
 
-        async def chunks():
+        async def chunks() -> AsyncIterator[bytes]:
             taken.append(True)
             await held.wait()
             yield b"x"

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from difflib import unified_diff
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -14,7 +15,7 @@ from perdure.service.web.app import API
 from tests.dst.restart import check_restored
 from tests.service.full_world import addresses, everything, full_site, readers, said
 from tests.service.others_beside import OF_ALL, add_others, is_of_others
-from tests.service.web_world import restarted, site
+from tests.service.web_world import Site, restarted, site
 
 OTHER = "borealis"
 DAY_S = 86_400.0
@@ -22,20 +23,20 @@ TOLD_APART = ("kind", "state", "type", "owner", "decision", "job_id", "node", "u
 
 
 @pytest.fixture(scope="module")
-def full(tmp_path_factory):
+def full(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, dict[tuple[str, str], str], Path]:
     """A site, what it says, and where it is."""
     path = tmp_path_factory.mktemp("full")
     place = full_site(path)
     return place, everything(place), path
 
 
-def differences(before, after):
+def differences(before: dict[tuple[str, str], str], after: dict[tuple[str, str], str]) -> dict[Any, Any]:
     assert before.keys() == after.keys()
     changed = {key: (before[key].splitlines(), after[key].splitlines()) for key in before if before[key] != after[key]}
     return {key: list(unified_diff(*texts, n=0, lineterm=""))[2:] for key, texts in changed.items()}
 
 
-def test_the_site_knows_something_of_everything(full):
+def test_the_site_knows_something_of_everything(full: tuple[Site, dict[tuple[str, str], str], Path]) -> None:
     """Else what follows shows nothing."""
     place, said, _ = full
     with place.world.journal.engine.connect() as db:
@@ -44,7 +45,7 @@ def test_the_site_knows_something_of_everything(full):
     assert len(said) > 150
 
 
-def test_everything_is_said_again_after_a_restart(full):
+def test_everything_is_said_again_after_a_restart(full: tuple[Site, dict[tuple[str, str], str], Path]) -> None:
     place, before, path = full
     state = place.world.state
     again = restarted(place, path)
@@ -53,7 +54,7 @@ def test_everything_is_said_again_after_a_restart(full):
     check_restored(state, again.world.state)
 
 
-def rows_of(place, cluster):
+def rows_of(place: Site, cluster: str) -> dict[Any, Any]:
     """All that a database holds of a cluster, by table; numbers of rows are counted together."""
     with place.world.journal.engine.connect() as db:
         return {
@@ -63,7 +64,7 @@ def rows_of(place, cluster):
         }
 
 
-def kinds_of(place):
+def kinds_of(place: Site) -> dict[Any, Any]:
     """How many rows of each kind there are, by table: keys hold the cluster's name."""
     with place.world.journal.engine.connect() as db:
         return {
@@ -75,7 +76,9 @@ def kinds_of(place):
         }
 
 
-def test_what_happens_in_one_cluster_happens_as_if_there_were_no_other_in_its_database(full, tmp_path):
+def test_what_happens_in_one_cluster_happens_as_if_there_were_no_other_in_its_database(
+    full: tuple[Site, dict[tuple[str, str], str], Path], tmp_path: Path
+) -> None:
     """The same happens in both, in jobs, nodes and exceptions of the same names."""
     alone = kinds_of(full[0])
     first = full_site(tmp_path / "first", where=tmp_path / "state", cluster=OTHER)
@@ -88,7 +91,7 @@ def test_what_happens_in_one_cluster_happens_as_if_there_were_no_other_in_its_da
     second.world.journal.close()
 
 
-def test_nothing_of_another_cluster_is_found_by_its_address(tmp_path):
+def test_nothing_of_another_cluster_is_found_by_its_address(tmp_path: Path) -> None:
     first = full_site(tmp_path / "first", where=tmp_path / "state", cluster=OTHER)
     its_own = addresses(first)
     first.world.journal.close()
@@ -103,24 +106,28 @@ def test_nothing_of_another_cluster_is_found_by_its_address(tmp_path):
 LISTINGS = ("jobs", "nodes", "actions", "exceptions", "chains")
 
 
-def test_what_is_said_of_one_is_the_same_whatever_happens_to_others(full):
+def test_what_is_said_of_one_is_the_same_whatever_happens_to_others(
+    full: tuple[Site, dict[tuple[str, str], str], Path],
+) -> None:
     """The same has happened to others in the same cluster, which have other names. It is the last: they stay there."""
     place, before, _ = full
     listed = listings(place)
     about_one = {key: text for key, text in before.items() if re.search(r"/(jobs|nodes|exceptions|chains)/", key[1])}
     assert len(about_one) > 100
-    add_others(Path(place.world.journal.engine.url.database))
+    database = place.world.journal.engine.url.database
+    assert database is not None
+    add_others(Path(database))
     clients = readers(place)
     after = {(name, path): said(clients[name], path) for name, path in about_one}
     assert differences(of_one(about_one), of_one(after)) == {}
     assert {key: [row for row in rows if not is_of_others(str(row))] for key, rows in listings(place).items()} == listed
 
 
-def of_one(said_of):
+def of_one(said_of: dict[tuple[str, str], str]) -> dict[Any, Any]:
     return {key: OF_ALL.sub("", text) for key, text in said_of.items()}
 
 
-def listings(place):
+def listings(place: Site) -> dict[Any, Any]:
     """The rows of each, as each reader gets them, whole and of one user."""
     asked = [f"{API}/{name}?limit=200{of}" for name in LISTINGS for of in ("", "&user=mira")]
     return {

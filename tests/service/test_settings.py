@@ -3,7 +3,9 @@
 import math
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -17,22 +19,22 @@ from perdure.service.settings import BUILT_IN, Settings, known_names, load, valu
 
 
 @pytest.fixture(autouse=True)
-def no_system_file(monkeypatch, tmp_path):
+def no_system_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "SYSTEM_FILE", tmp_path / "etc" / "config.toml")
 
 
 @pytest.fixture
-def env(tmp_path):
+def env(tmp_path: Path) -> dict[Any, Any]:
     return {"HOME": str(tmp_path / "home")}
 
 
-def write(path, text):
+def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
 
 
-def test_nothing_set_is_what_is_built_in(env):
+def test_nothing_set_is_what_is_built_in(env: dict[Any, Any]) -> None:
     loaded = load(env)
     assert loaded.settings.retry == RetryRules()
     assert loaded.files == ()
@@ -40,7 +42,7 @@ def test_nothing_set_is_what_is_built_in(env):
     assert tuple(loaded.origin) == known_names()
 
 
-def test_the_embedded_cluster_acts_and_slurm_is_only_watched(env):
+def test_the_embedded_cluster_acts_and_slurm_is_only_watched(env: dict[Any, Any]) -> None:
     assert load(env).settings.service.armed
     settings = load(env, flags={"service.cluster": "slurm"}).settings
     slurm = settings.service
@@ -58,12 +60,14 @@ def test_the_embedded_cluster_acts_and_slurm_is_only_watched(env):
         ({"service.poll_s": 1.0}, CallBudget(60, 360, 180)),
     ],
 )
-def test_how_often_slurm_is_asked_follows_from_its_budget_of_looks(env, given, expected):
+def test_how_often_slurm_is_asked_follows_from_its_budget_of_looks(
+    env: dict[Any, Any], given: Mapping[str, float], expected: CallBudget
+) -> None:
     assert load(env, flags={"service.cluster": "slurm", **given}).settings.pace == expected
     assert load(env).settings.pace == CallBudget()
 
 
-def test_each_source_wins_over_the_ones_before_it(env, tmp_path):
+def test_each_source_wins_over_the_ones_before_it(env: dict[Any, Any], tmp_path: Path) -> None:
     write(tmp_path / "etc" / "config.toml", "[service]\nport = 1\nhost = '127.0.0.2'\n")
     assert load(env).settings.service.port == 1
     write(tmp_path / "home" / ".config" / "perdure" / "config.toml", "[service]\nport = 2\npoll_s = 5\n")
@@ -81,7 +85,7 @@ def test_each_source_wins_over_the_ones_before_it(env, tmp_path):
     assert [path.name for path in loaded.files] == ["config.toml", "config.toml", "named.toml"]
 
 
-def test_directories_follow_xdg_and_relative_ones_are_ignored(env, tmp_path):
+def test_directories_follow_xdg_and_relative_ones_are_ignored(env: dict[Any, Any], tmp_path: Path) -> None:
     assert load(env).settings.service.state == tmp_path / "home" / ".local" / "state" / "perdure"
     assert load({**env, "XDG_STATE_HOME": "/x"}).settings.service.state == Path("/x/perdure")
     assert load({**env, "XDG_STATE_HOME": "x"}).settings.service.state == load(env).settings.service.state
@@ -89,7 +93,7 @@ def test_directories_follow_xdg_and_relative_ones_are_ignored(env, tmp_path):
     assert load({**env, "XDG_CONFIG_HOME": str(tmp_path / "xdg")}).settings.backends["local"].nodes == 7
 
 
-def test_a_directory_that_may_not_be_searched_is_named_with_what_to_do(env, tmp_path):
+def test_a_directory_that_may_not_be_searched_is_named_with_what_to_do(env: dict[Any, Any], tmp_path: Path) -> None:
     home = tmp_path / "of-somebody-else"
     write(home / "perdure" / "config.toml", "[local]\nnodes = 7\n")
     load_it = (
@@ -107,12 +111,12 @@ def test_a_directory_that_may_not_be_searched_is_named_with_what_to_do(env, tmp_
     assert "XDG_CONFIG_HOME" in ran.stdout
 
 
-def test_a_relative_path_in_a_file_starts_at_the_file(env, tmp_path):
+def test_a_relative_path_in_a_file_starts_at_the_file(env: dict[Any, Any], tmp_path: Path) -> None:
     named = write(tmp_path / "site" / "perdure.toml", "[triage]\nrules = 'rules.toml'\n")
     assert load(env, named).settings.triage.rules == tmp_path / "site" / "rules.toml"
 
 
-def test_retry_rules_are_those_of_the_controller(env, tmp_path):
+def test_retry_rules_are_those_of_the_controller(env: dict[Any, Any], tmp_path: Path) -> None:
     named = write(tmp_path / "a.toml", "[retry]\nmax_probes = 3\n[controller]\naction_ttl_s = 60\n")
     settings = load(env, named).settings
     assert settings.controller.retry is settings.retry
@@ -153,7 +157,9 @@ def test_retry_rules_are_those_of_the_controller(env, tmp_path):
         ("a = " + "[" * 5000, "", "nested too deeply", ""),
     ],
 )
-def test_a_value_that_cannot_be_used_is_named_with_its_place(env, tmp_path, text, where, what, fix):
+def test_a_value_that_cannot_be_used_is_named_with_its_place(
+    env: dict[Any, Any], tmp_path: Path, text: str, where: str, what: str, fix: str
+) -> None:
     path = write(tmp_path / "bad.toml", text)
     with pytest.raises(ConfigError) as caught:
         load(env, path)
@@ -164,7 +170,7 @@ def test_a_value_that_cannot_be_used_is_named_with_its_place(env, tmp_path, text
     assert len(str(caught.value)) < 1000
 
 
-def test_a_file_that_is_named_must_be_there_readable_small_text(env, tmp_path):
+def test_a_file_that_is_named_must_be_there_readable_small_text(env: dict[Any, Any], tmp_path: Path) -> None:
     for path, what in (
         (tmp_path / "none.toml", "No such file"),
         (tmp_path, "Is a directory"),
@@ -191,7 +197,9 @@ def test_a_file_that_is_named_must_be_there_readable_small_text(env, tmp_path):
         ("PERDURE_SERVICE_CLUSTER", "slurm", "slurm"),
     ],
 )
-def test_the_environment_is_read_in_the_type_of_the_setting(env, variable, text, value):
+def test_the_environment_is_read_in_the_type_of_the_setting(
+    env: dict[Any, Any], variable: str, text: str, value: float | str | tuple[str, ...]
+) -> None:
     loaded = load({**env, variable: text})
     name = variable.removeprefix("PERDURE_").lower().replace("_", ".", 1)
     assert value_of(loaded.settings, name) == value
@@ -210,24 +218,24 @@ def test_the_environment_is_read_in_the_type_of_the_setting(env, variable, text,
         ("PERDURE_RETRY_BACK_OFF_S", "nan", "PERDURE_RETRY_BACK_OFF_S: 'nan' is out of range"),
     ],
 )
-def test_a_variable_that_cannot_be_used_is_named(env, variable, text, words):
+def test_a_variable_that_cannot_be_used_is_named(env: dict[Any, Any], variable: str, text: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load({**env, variable: text})
     assert words in str(caught.value)
 
 
-def test_variables_of_other_uses_are_not_settings(env):
+def test_variables_of_other_uses_are_not_settings(env: dict[Any, Any]) -> None:
     other = {"PERDURE_DATA": "/x", "PERDURE_JOB_ID": "1", "PERDURE_STATE": "/y"}
     assert load(env | other).settings == load(env).settings
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
-def test_loopback_addresses_need_no_leave(env, host):
+def test_loopback_addresses_need_no_leave(env: dict[Any, Any], host: str) -> None:
     assert load(env, flags={"service.host": host}).settings.service.host == host
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org", ""])
-def test_any_other_address_needs_leave(env, host):
+def test_any_other_address_needs_leave(env: dict[Any, Any], host: str) -> None:
     with pytest.raises(ConfigError, match=r"--host: host: .* is not a loopback address"):
         load(env, flags={"service.host": host})
     assert load(env, flags={"service.host": host, "service.allow_remote": True}).settings.service.host == host
@@ -236,7 +244,7 @@ def test_any_other_address_needs_leave(env, host):
 @given(st.text(max_size=80) | st.text(alphabet='[]="#.\n\\ serviceport01', max_size=60))
 @example("[service]\r\nport = 1\r\n")
 @example("[service]\n\n\n'port' = 'x'")
-def test_any_text_is_read_or_refused_in_one_line(tmp_path_factory, text):
+def test_any_text_is_read_or_refused_in_one_line(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.mktemp("config") / "a.toml"
     path.write_bytes(text.encode("utf-8", "replace"))
     try:
@@ -249,7 +257,7 @@ def test_any_text_is_read_or_refused_in_one_line(tmp_path_factory, text):
 
 
 @given(st.sampled_from(known_names()), st.floats() | st.integers(-5, 5))
-def test_no_number_in_force_is_negative_or_not_a_number(name, number):
+def test_no_number_in_force_is_negative_or_not_a_number(name: str, number: float | Any) -> None:
     try:
         value = value_of(load({"HOME": "/nowhere"}, flags={name: number}).settings, name)
     except ConfigError:
@@ -258,13 +266,13 @@ def test_no_number_in_force_is_negative_or_not_a_number(name, number):
     assert value >= 0
 
 
-def test_a_cluster_is_called_as_its_kind_unless_it_has_a_name(env):
+def test_a_cluster_is_called_as_its_kind_unless_it_has_a_name(env: dict[Any, Any]) -> None:
     assert load(env).settings.service.cluster_id == "local"
     named = load(env, flags={"service.cluster": "slurm", "service.cluster_name": "north-1"}).settings.service
     assert (named.cluster, named.cluster_id) == ("slurm", "north-1")
 
 
 @pytest.mark.parametrize("name", ["a/b", "a b", "-a", "a#1", "é", "x" * 64, "a\nb"])
-def test_what_cannot_stand_in_an_id_is_no_name_of_a_cluster(env, name):
+def test_what_cannot_stand_in_an_id_is_no_name_of_a_cluster(env: dict[Any, Any], name: str) -> None:
     with pytest.raises(ConfigError, match=r"cluster_name: .* is not a cluster's name"):
         load({**env, "PERDURE_SERVICE_CLUSTER_NAME": name})

@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from perdure import errors
 from perdure.coordination.record import Component
 from perdure.errors import ClusterError, InputError, PerdureError, StateError, TooMany, Unauthenticated
-from perdure.model.actions import Exclude, Hold, Release, Requeue
+from perdure.model.actions import Action, Exclude, Hold, Release, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, RetryPreference
 from perdure.model.observation import MANAGER
@@ -46,7 +48,7 @@ MAY = {
 
 @pytest.mark.parametrize("state", JobState)
 @pytest.mark.parametrize("kind", orders.JOB_KINDS)
-def test_a_wish_about_a_job_makes_sense_in_some_states_alone(kind, state):
+def test_a_wish_about_a_job_makes_sense_in_some_states_alone(kind: str, state: JobState) -> None:
     job = replace(JOB, state=state)
     if state in MAY[kind]:
         action = orders.job_order(kind, job, ATTEMPT, ("n9",))
@@ -58,7 +60,7 @@ def test_a_wish_about_a_job_makes_sense_in_some_states_alone(kind, state):
             orders.job_order(kind, job, ATTEMPT)
 
 
-def test_what_never_ran_or_still_runs_is_not_retried_and_what_never_ran_is_meant_by_zero():
+def test_what_never_ran_or_still_runs_is_not_retried_and_what_never_ran_is_meant_by_zero() -> None:
     for latest in (None, replace(ATTEMPT, state=AttemptState.RUNNING, end_s=None)):
         with pytest.raises(ClusterError):
             orders.job_order("retry", JOB, latest)
@@ -68,7 +70,7 @@ def test_what_never_ran_or_still_runs_is_not_retried_and_what_never_ran_is_meant
         orders.job_order("explode", JOB, ATTEMPT)
 
 
-def test_a_wish_about_a_node():
+def test_a_wish_about_a_node() -> None:
     drain = orders.node_order("drain", "n1", " bad\nfan ", "e")
     assert (drain.kind, drain.node, drain.reason, drain.episode) == ("drain", "n1", "bad fan", "e")
     assert orders.node_order("drain", "n1", "\n", "e").reason == "drained by hand"
@@ -82,17 +84,19 @@ def test_a_wish_about_a_node():
 # -- who recovers, by which actions
 
 
-def recovered(decision=RETRY, attempt=ATTEMPT, latest=3, **job):
+def recovered(
+    decision: Decision = RETRY, attempt: Attempt = ATTEMPT, latest: int = 3, **job: Any
+) -> tuple[Component, tuple[Action, ...], str, bool]:
     owner, ruling = recovery_of(Case(replace(JOB, **job), latest, failure=failure(attempt)), attempt, decision)
     return owner, ruling.actions, ruling.note, ruling.ends_job
 
 
-def failure(attempt):
+def failure(attempt: Attempt) -> Failure:
     record: Any = SimpleNamespace(id="x")
     return Failure(attempt, record)
 
 
-def test_a_failed_job_is_put_back_as_it_was_decided():
+def test_a_failed_job_is_put_back_as_it_was_decided() -> None:
     requeue = Requeue(ATTEMPT.id, ("n2", "n3"), 30.0, 0)
     assert recovered() == (Component.SCHEDULER, (requeue,), "away from n2", False)
     smaller = recovered(replace(RETRY, node_count=1))
@@ -100,14 +104,14 @@ def test_a_failed_job_is_put_back_as_it_was_decided():
     assert recovered(STOP) == (Component.SCHEDULER, (), "it would fail again", True)
 
 
-def test_of_a_job_with_a_newer_attempt_nothing_is_left_to_do():
+def test_of_a_job_with_a_newer_attempt_nothing_is_left_to_do() -> None:
     owner, actions, note, _ = recovered(latest=4)
     assert (owner, actions) == (Component.RESOURCE_MANAGER, ())
     assert "newer attempt" in note
 
 
-def test_what_its_manager_put_back_is_kept_off_what_it_is_not_kept_off_yet():
-    waiting = {"state": JobState.PENDING}
+def test_what_its_manager_put_back_is_kept_off_what_it_is_not_kept_off_yet() -> None:
+    waiting: dict[str, Any] = {"state": JobState.PENDING}
     assert recovered(**waiting)[:2] == (Component.RESOURCE_MANAGER, (Exclude(ATTEMPT.id, ("n2", "n3"), 0),))
     assert recovered(**waiting, excluded=("n2",))[1] == (Exclude(ATTEMPT.id, ("n3",), 0),)
     assert recovered(**waiting, excluded=("n2", "n3"))[1] == ()
@@ -117,24 +121,26 @@ def test_what_its_manager_put_back_is_kept_off_what_it_is_not_kept_off_yet():
 
 
 @pytest.mark.parametrize("more", [{"may_requeue": False}, {"wish": RetryPreference.NEVER}])
-def test_what_its_manager_put_back_and_can_only_fail_is_held_unless_its_owner_wants_no_help(more):
+def test_what_its_manager_put_back_and_can_only_fail_is_held_unless_its_owner_wants_no_help(
+    more: Mapping[str, Any],
+) -> None:
     owner, actions, _, ends = recovered(STOP, state=JobState.PENDING)
     assert (owner, actions, ends) == (Component.SCHEDULER, (Hold(ATTEMPT.id),), True)
     assert recovered(STOP, state=JobState.PENDING, **more)[:2] == (Component.RESOURCE_MANAGER, ())
 
 
 @pytest.mark.parametrize("reason", ["launch failed requeued held", "LAUNCH_FAILED_requeued_held", "JobHoldMaxRequeue"])
-def test_what_its_manager_gave_up_is_released_where_a_retry_is_worth_it(reason):
-    held = {"state": JobState.HELD, "reason": reason}
+def test_what_its_manager_gave_up_is_released_where_a_retry_is_worth_it(reason: str) -> None:
+    held: dict[str, Any] = {"state": JobState.HELD, "reason": reason}
     owner, actions, note, _ = recovered(**held)
     assert (owner, actions) == (Component.SCHEDULER, (Exclude(ATTEMPT.id, ("n2", "n3"), 0), Release(ATTEMPT.id)))
     assert note.startswith(f"to be released after {reason}: ")  # what comes of it is not known yet
     assert recovered(STOP, **held)[:2] == (Component.RESOURCE_MANAGER, ())
 
 
-def test_what_a_person_holds_stays_so():
+def test_what_a_person_holds_stays_so() -> None:
     assert recovered(state=JobState.HELD, reason="JobHeldUser")[:2] == (Component.JOB, ())
-    admin = {"state": JobState.HELD, "reason": "JobHeldAdmin"}
+    admin: dict[str, Any] = {"state": JobState.HELD, "reason": "JobHeldAdmin"}
     assert recovered(**admin)[0] is Component.JOB
     owner, actions, note, _ = recovered(attempt=replace(ATTEMPT, state=AttemptState.NODE_FAIL), **admin)
     assert (owner, actions) == (Component.RESOURCE_MANAGER, ())
@@ -145,7 +151,7 @@ def test_what_a_person_holds_stays_so():
 
 
 @pytest.mark.parametrize("kind", [k for k in vars(errors).values() if isinstance(k, type) and k is not PerdureError])
-def test_no_error_of_its_own_is_told_as_a_fault_of_the_service(kind):
+def test_no_error_of_its_own_is_told_as_a_fault_of_the_service(kind: type[Any]) -> None:
     of_commands = (errors.ConfigError, errors.NotDelivered)  # these reach no route
     if kind.__module__ == errors.__name__ and not issubclass(kind, of_commands):
         problem = problems.problem_of(kind("here", "it is wrong", "Do so"))
@@ -154,7 +160,7 @@ def test_no_error_of_its_own_is_told_as_a_fault_of_the_service(kind):
 
 
 @pytest.mark.parametrize(("status", "header"), [(401, "www-authenticate"), (429, "retry-after"), (503, "retry-after")])
-def test_whoever_may_ask_again_is_told_how(status, header):
+def test_whoever_may_ask_again_is_told_how(status: int, header: str) -> None:
     told = {
         each: problems.answer(problems.Problem(title="x", status=each, detail="")).headers for each in (status, 404)
     }
@@ -167,7 +173,14 @@ def test_whoever_may_ask_again_is_told_how(status, header):
 # -- ready, or why not
 
 
-def service(now=1000.0, looked_s=1000.0, wrote_s=1000.0, unseen=(), trouble="", look_every_s=30.0):
+def service(
+    now: float = 1000.0,
+    looked_s: float = 1000.0,
+    wrote_s: float = 1000.0,
+    unseen: tuple[()] = (),
+    trouble: str = "",
+    look_every_s: float = 30.0,
+) -> tuple[Any, ...]:
     engine: Any = SimpleNamespace(
         looked_s=looked_s,
         journal=SimpleNamespace(store=SimpleNamespace(trouble=trouble, wrote_s=wrote_s)),
@@ -193,7 +206,9 @@ def service(now=1000.0, looked_s=1000.0, wrote_s=1000.0, unseen=(), trouble="", 
         ({"wrote_s": 999.0 - LATE_S}, ("the journal cannot be written",)),
     ],
 )
-def test_what_makes_a_service_unready(monkeypatch, more, why):
+def test_what_makes_a_service_unready(
+    monkeypatch: pytest.MonkeyPatch, more: Mapping[str, Any], why: tuple[str, ...]
+) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     assert service(**more) == why
 
@@ -204,11 +219,11 @@ def test_what_makes_a_service_unready(monkeypatch, more, why):
 class Stop(threading.Event):
     """Remembers for how long it was waited for."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.waited = []
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: float | None = None) -> bool:
         self.waited.append(timeout)
         return False
 
@@ -216,7 +231,9 @@ class Stop(threading.Event):
 @pytest.mark.parametrize(
     ("most", "took_s", "waited_s"), [(None, 50.0, 0.0), (60, 50.0, 100.0), (60, 0.0, 1.0), (1, 0.0, 60.0)]
 )
-def test_after_a_look_comes_a_pause_of_twice_its_time_where_looks_have_a_budget(monkeypatch, most, took_s, waited_s):
+def test_after_a_look_comes_a_pause_of_twice_its_time_where_looks_have_a_budget(
+    monkeypatch: pytest.MonkeyPatch, most: int | None, took_s: float, waited_s: float
+) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 5000.0)
     looked, waits, stop = [], [], Stop()
     engine: Any = SimpleNamespace(
@@ -228,10 +245,10 @@ def test_after_a_look_comes_a_pause_of_twice_its_time_where_looks_have_a_budget(
     assert (looked, waits, stop.waited) == ([True], [30.0], [waited_s])
 
 
-def test_a_thread_that_stumbles_goes_on_and_says_so_once_and_its_recovery(caplog):
+def test_a_thread_that_stumbles_goes_on_and_says_so_once_and_its_recovery(caplog: pytest.LogCaptureFixture) -> None:
     stop, turns_ = threading.Event(), []
 
-    def turn():
+    def turn() -> None:
         turns_.append(len(turns_))
         if len(turns_) <= 3:
             raise ClusterError("slurm", "no answer", "Wait") if len(turns_) < 3 else ZeroDivisionError("odd")
@@ -246,10 +263,12 @@ def test_a_thread_that_stumbles_goes_on_and_says_so_once_and_its_recovery(caplog
     assert said == ["look: slurm: no answer. Wait.", "look: unexpected; going on", "look: works again"]
 
 
-def test_a_thread_that_could_not_write_the_journal_leaves_it_to_the_journal_to_say_that_it_can_again(caplog):
+def test_a_thread_that_could_not_write_the_journal_leaves_it_to_the_journal_to_say_that_it_can_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stop, errors = threading.Event(), [StateError("journal.db", "cannot be written", "Free some space")]
 
-    def turn():
+    def turn() -> None:
         if errors:
             raise errors.pop()
         stop.set()  # it had nothing to write
@@ -261,11 +280,11 @@ def test_a_thread_that_could_not_write_the_journal_leaves_it_to_the_journal_to_s
 # -- turns of users
 
 
-def waiting(user, number=1):
+def waiting(user: str, number: int = 1) -> Attempt:
     return replace(ATTEMPT, id=AttemptId("c", str(number), 1), user=user)
 
 
-def test_one_users_attempts_are_taken_in_the_order_in_which_they_came():
+def test_one_users_attempts_are_taken_in_the_order_in_which_they_came() -> None:
     queue = FairQueue()
     for number in range(4):
         queue.put(waiting("ada", number))
@@ -273,7 +292,7 @@ def test_one_users_attempts_are_taken_in_the_order_in_which_they_came():
     assert queue.take(lambda _: True) is None
 
 
-def test_who_may_not_is_passed_over():
+def test_who_may_not_is_passed_over() -> None:
     queue = FairQueue()
     queue.put(waiting("ada"))
     queue.put(waiting("bob", 2))
@@ -282,11 +301,11 @@ def test_who_may_not_is_passed_over():
     assert queue.take(lambda user: user == "ada").user == "ada"
 
 
-def test_what_is_no_more_than_whoever_comes_now_has_had_is_forgotten(monkeypatch):
+def test_what_is_no_more_than_whoever_comes_now_has_had_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_queue, "MAX_REMEMBERED", 10)
     queue = FairQueue()
 
-    def serve(user, seconds=1.0):
+    def serve(user: str, seconds: float = 1.0) -> None:
         queue.put(waiting(user))
         assert queue.take(lambda name: name == user).user == user
         queue.charge(user, seconds)
@@ -307,11 +326,13 @@ def test_what_is_no_more_than_whoever_comes_now_has_had_is_forgotten(monkeypatch
 # -- metrics
 
 
-def test_totals_are_counted_anew_after_some_seconds_and_where_a_clock_went_back(tmp_path, monkeypatch):
+def test_totals_are_counted_anew_after_some_seconds_and_where_a_clock_went_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place, counted = site(tmp_path, now=1000.0), []
     known = totals.totals
 
-    def noted(*given):
+    def noted(*given: Any) -> totals.Totals:
         counted.append(place.world.now)
         return known(*given)
 

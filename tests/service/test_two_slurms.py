@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,12 @@ class Site:
         (self.folder / "jobs").write_text(text.job(7, start=START, submit=START - 9, mark="@MARK@"))
 
     def fails(self) -> None:
-        ended = {"state": "FAILED", "reason": "NonZeroExitCode", "exit_code": "1:0", "end": int(time.time()) + 1}
+        ended: dict[str, Any] = {
+            "state": "FAILED",
+            "reason": "NonZeroExitCode",
+            "exit_code": "1:0",
+            "end": int(time.time()) + 1,
+        }
         (self.folder / "jobs").write_text(text.job(7, start=START, submit=START - 9, mark="@MARK@", **ended))
 
     def look(self) -> None:

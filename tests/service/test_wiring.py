@@ -1,11 +1,14 @@
 """What is set reaches the part that it is about, in that part's unit: the service is put together from recorders."""
 
+from __future__ import annotations
+
 import threading
 import time
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace, UnionType
+from types import ModuleType, SimpleNamespace, UnionType
 from typing import Any, get_args
 
 import pytest
@@ -44,49 +47,49 @@ CALLS = ("listen", "check_share", "read_topology", "serve", "only_one", "prepare
 
 
 @pytest.fixture
-def made(monkeypatch, tmp_path):
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Any], dict[str, Any]]:
     """Puts a service together; what each part was made of, by its name, and the pause of each thread, in seconds."""
 
-    def make(settings):
+    def make(settings: Settings) -> dict[str, Any]:
         found: dict[str, Any] = {}
         pauses = {}
 
-        def part(name, real=None):
+        def part(name: str, real: type | None = None) -> type[Any]:
             class Part:
                 cluster = "here"
 
-                def __init__(self, *given, **named):
+                def __init__(self, *given: Any, **named: Any) -> None:
                     found[name] = (*given, *named.values())
 
-                def __getattr__(self, other):
+                def __getattr__(self, other: str) -> Callable[..., None]:
                     if real is not None and not hasattr(real, other):
                         raise AttributeError(other)
                     return lambda *_: None
 
             return Part
 
-        def call(name):
-            def called(*given, **named):
+        def call(name: str) -> Callable[..., nullcontext[None]]:
+            def called(*given: Any, **named: Any) -> nullcontext[None]:
                 found[name] = (*given, *named.values())
                 return nullcontext()
 
             return called
 
-        def noted(module, function, kept, answer=None):
+        def noted(module: ModuleType, function: str, kept: Callable[..., Any], answer: Any = None) -> None:
             """`kept` tells what is found under that name, of the arguments."""
 
-            def called(*given, **named):
+            def called(*given: Any, **named: Any) -> Any:
                 found[function] = kept(*given, **named)
                 return answer
 
             monkeypatch.setattr(module, function, called)
 
         class Stop(threading.Event):
-            def wait(self, timeout=None):
+            def wait(self, timeout: float | None = None) -> bool:
                 pauses["last"] = timeout
                 return False
 
-        def forever(name, stop, turn, pause):
+        def forever(name: str, stop: Any, turn: int, pause: Any) -> SimpleNamespace:
             pauses.pop("last", None)
             pause()
             found[f"thread {name}"] = pauses.get("last")
@@ -125,12 +128,12 @@ SITE = SimpleNamespace(identity="slurm of here", cluster="here")
 HAND = SimpleNamespace(start=lambda: None, join=lambda _: None)
 
 
-def SOCKET(found, given):
+def SOCKET(found: dict[str, Any], given: str) -> SimpleNamespace:
     found["listen"] = given
     return SimpleNamespace(getsockname=lambda: ("", 4711))
 
 
-def of(**groups):
+def of(**groups: Any) -> Settings:
     settings = Settings()
     for name, values in groups.items():
         if name in BACKENDS:
@@ -144,28 +147,28 @@ def of(**groups):
 SLURM = {"cluster": "slurm"}
 
 
-def test_the_embedded_cluster_has_as_many_nodes_and_gpus_as_are_set(made):
+def test_the_embedded_cluster_has_as_many_nodes_and_gpus_as_are_set(made: Callable[[Any], dict[str, Any]]) -> None:
     found = made(of(local={"nodes": 7, "gpus": 3}))
     assert found["start_daemon"][1:] == ("local", 7, 3)
     assert len(found["demonstration"].nodes) == 7
     assert "demonstration" not in made(of(local={"demo": False}))
 
 
-def test_the_service_listens_where_it_is_told(made):
+def test_the_service_listens_where_it_is_told(made: Callable[[Any], dict[str, Any]]) -> None:
     found = made(of(service={"host": "127.0.0.9", "port": 99}))
     assert found["listen"] == ("127.0.0.9", 99)
     assert "http://127.0.0.9:4711" in found["serve"]
     assert "http://[::1]:4711" in made(of(service={"host": "::1"}))["serve"]
 
 
-def test_looks_are_as_frequent_as_is_set(made):
+def test_looks_are_as_frequent_as_is_set(made: Callable[[Any], dict[str, Any]]) -> None:
     assert made(of(service={"poll_s": 17.0}))["threads"][0] == 17.0
     found = made(of(service=SLURM, slurm={"looks_per_minute": 4}))
     assert found["threads"][:2] == (20.0, replace(Settings().pace, looks=4, rounds=24, early_looks=12))
     assert found["Hooks"][-1] == 12
 
 
-def test_the_journal_keeps_as_many_days_as_are_set(made):
+def test_the_journal_keeps_as_many_days_as_are_set(made: Callable[[Any], dict[str, Any]]) -> None:
     assert made(of())["threads"][2] == Settings().service.keep_days
     assert made(of(service={"keep_days": 3.0}))["threads"][2] == 3.0
 
@@ -181,17 +184,17 @@ def test_the_journal_keeps_as_many_days_as_are_set(made):
         (of(service={"poll_s": 5.0}), 5.0),
     ],
 )
-def test_how_often_it_is_looked_where_nothing_or_little_is_set(settings, every_s):
+def test_how_often_it_is_looked_where_nothing_or_little_is_set(settings: Settings, every_s: float) -> None:
     assert settings.look_every_s == every_s
 
 
-def test_a_manager_that_is_asked_often_is_given_so_many_looks():
+def test_a_manager_that_is_asked_often_is_given_so_many_looks() -> None:
     assert of(service={**SLURM, "poll_s": 2.0}).pace.looks == 30.0
     assert of(service={**SLURM, "poll_s": 60.0}).pace.looks == LOOKS_PER_MINUTE
     assert of(service={**SLURM, "poll_s": 2.0}, slurm={"looks_per_minute": 3}).pace.looks == 3
 
 
-def test_slurm_is_asked_as_is_set(made):
+def test_slurm_is_asked_as_is_set(made: Callable[[Any], dict[str, Any]]) -> None:
     settings = of(service=SLURM, slurm={"tool_timeout_s": 7.0, "spool": Path("/spool"), "start_wait_s": 11.0})
     found = made(settings)
     assert found["Tools"] == (7.0,)
@@ -204,7 +207,9 @@ def test_slurm_is_asked_as_is_set(made):
 
 
 @pytest.mark.parametrize(("given", "armed"), [({}, True), ({"act": False}, False), (SLURM, False)])
-def test_what_may_be_done_reaches_the_hands(made, given, armed):
+def test_what_may_be_done_reaches_the_hands(
+    made: Callable[[Any], dict[str, Any]], given: Mapping[str, bool | str], armed: bool
+) -> None:
     caps, scope = {"drains_per_hour": 3}, {"users": ("ada",)}
     found = made(of(service=given, caps=caps, scope=scope))
     rulings = found["Executor"][2]
@@ -212,7 +217,7 @@ def test_what_may_be_done_reaches_the_hands(made, given, armed):
     assert (rulings.caps.drains_per_hour, rulings.scope.users) == (3, ("ada",))
 
 
-def test_decisions_depend_on_what_is_set(made):
+def test_decisions_depend_on_what_is_set(made: Callable[[Any], dict[str, Any]]) -> None:
     found = made(of(controller={"action_ttl_s": 71.0, "vanish_grace_s": 13.0, "max_cases": 17}))
     controller = found["Engine"][4]
     assert (controller.action_ttl_s, controller.vanish_grace_s, controller.max_cases) == (71.0, 13.0, 17)
@@ -221,16 +226,18 @@ def test_decisions_depend_on_what_is_set(made):
 @pytest.mark.parametrize(
     ("given", "marks"), [({}, False), (SLURM, False), ({**SLURM, "act": True}, True), ({"act": True}, False)]
 )
-def test_a_mark_is_left_by_an_armed_service_on_slurm(made, given, marks):
+def test_a_mark_is_left_by_an_armed_service_on_slurm(
+    made: Callable[[Any], dict[str, Any]], given: Mapping[str, object], marks: bool
+) -> None:
     assert bool(made(of(service=given))["Engine"][4].mark) is marks
 
 
-def test_logs_are_kept_as_long_and_as_much_as_is_set(made):
+def test_logs_are_kept_as_long_and_as_much_as_is_set(made: Callable[[Any], dict[str, Any]]) -> None:
     found = made(of(triage={"keep_logs_mib": 3, "keep_logs_days": 2.0}))
     assert found["KeptLogs"][1] == Retention(3 * 1024 * 1024, 2 * 24 * 3600.0)
 
 
-def test_what_is_learnt_and_how_often(made):
+def test_what_is_learnt_and_how_often(made: Callable[[Any], dict[str, Any]]) -> None:
     found = made(of(triage={"learn_every_s": 77.0}))
     assert found["thread learn"] == 77.0
     assert "GoodRuns" in found
@@ -241,7 +248,7 @@ def test_what_is_learnt_and_how_often(made):
     assert found["Engine"][7] is None
 
 
-def test_suspects_are_looked_for_as_is_set(made, tmp_path):
+def test_suspects_are_looked_for_as_is_set(made: Callable[[Any], dict[str, Any]], tmp_path: Path) -> None:
     topology = tmp_path / "topology.conf"
     topology.write_text("")
     blame = {"step_s": 55.0, "storage": ("/scratch",), "switches": topology}
@@ -255,21 +262,21 @@ def test_suspects_are_looked_for_as_is_set(made, tmp_path):
         made(of(blame={"switches": tmp_path / "none"}))
 
 
-def test_starts_are_forecast_on_slurm_as_often_as_is_set(made):
+def test_starts_are_forecast_on_slurm_as_often_as_is_set(made: Callable[[Any], dict[str, Any]]) -> None:
     found = made(of(service=SLURM, waits={"every_s": 66.0}))
     assert found["thread waits"] == FIRST_S  # until the queue is known
     assert "thread waits" not in made(of(service=SLURM, waits={"every_s": 0.0}))
     assert "thread waits" not in made(of())
 
 
-def test_chains_are_kept_where_that_is_set(made):
+def test_chains_are_kept_where_that_is_set(made: Callable[[Any], dict[str, Any]]) -> None:
     found = made(of(service={**SLURM, "keep_chains": True, "act": True}))
     assert found["thread chains"] == KEEP_EVERY_S
     assert "thread chains" not in made(of(service={**SLURM, "act": True}))
     assert "thread chains" not in made(of(service={"keep_chains": True}))
 
 
-def test_nodes_are_watched_where_their_agents_write(made):
+def test_nodes_are_watched_where_their_agents_write(made: Callable[[Any], dict[str, Any]]) -> None:
     coordination = {"agents": Path("/agents"), "fences": ("/a", "/b"), "watch_every_s": 9.0}
     found = made(of(coordination=coordination))
     assert found["check_share"] == (Path("/agents"),)
@@ -278,7 +285,7 @@ def test_nodes_are_watched_where_their_agents_write(made):
     assert "HeartbeatMonitor" not in made(of(coordination={"fences": ("/a",)}))
 
 
-def test_people_are_told_where_somebody_is_named(made):
+def test_people_are_told_where_somebody_is_named(made: Callable[[Any], dict[str, Any]]) -> None:
     targets = Targets(
         {"a": Ntfy(Secret(value="https://ntfy.example/a")), "b": Ntfy(Secret(value="https://x.example/b"))}
     )
@@ -289,18 +296,20 @@ def test_people_are_told_where_somebody_is_named(made):
     assert "Notifier" not in made(of())
 
 
-def test_questions_are_answered_unless_they_are_turned_off(made):
+def test_questions_are_answered_unless_they_are_turned_off(made: Callable[[Any], dict[str, Any]]) -> None:
     assert made(of(whatif={"queue": 9}))["comparison_queue_of"].queue == 9
     assert runtime.comparison_queue_of(of(whatif={"enabled": False}), JOURNAL, Path("/x")) is None
 
 
-def test_a_standby_waits_for_the_journal_and_another_does_not(monkeypatch, capsys):
+def test_a_standby_waits_for_the_journal_and_another_does_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     tries, waited = [], []
     journal: Any = object()
 
     class Journal:
         @staticmethod
-        def open(where, cluster):
+        def open(where: Path | str, cluster: str) -> Any:
             tries.append((where, cluster))
             if len(tries) < 4:
                 raise InUse("journal", "in use by process 1", "Stop it")
@@ -322,14 +331,14 @@ def test_a_standby_waits_for_the_journal_and_another_does_not(monkeypatch, capsy
 # -- the bounds of what may be set
 
 
-def bounds(name):
+def bounds(name: str) -> tuple[int | float | None, int | float | None]:
     """What the lowest and the highest value of a number are; None where there is no such bound."""
     options = get_args(_type_of(name)) if isinstance(_type_of(name), UnionType) else [_type_of(name)]
     return next(((m.ge, m.le) for each in options for m in get_args(each)[1:] if isinstance(m, Meta)), (None, None))
 
 
 @pytest.mark.parametrize("name", [name for name in known_names() if set(bounds(name)) != {None}])
-def test_a_bound_may_be_set_and_what_lies_beyond_it_may_not(name):
+def test_a_bound_may_be_set_and_what_lies_beyond_it_may_not(name: str) -> None:
     step = 1 if isinstance(value_of(Settings(), name) or 1, int) and name != "service.poll_s" else 0.01
     for bound, beyond in zip(bounds(name), (-step, step), strict=True):
         if bound is not None:
@@ -343,6 +352,6 @@ def test_a_bound_may_be_set_and_what_lies_beyond_it_may_not(name):
     ("host", "told"),
     [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("box", "box")],
 )
-def test_a_service_that_listens_everywhere_is_asked_on_loopback(host, told):
+def test_a_service_that_listens_everywhere_is_asked_on_loopback(host: str, told: str) -> None:
     """As in a container: requests that name another machine are refused, and 0.0.0.0 names none."""
     assert runtime._spoken(host) == told

@@ -9,7 +9,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
@@ -30,7 +34,7 @@ class Served(Site):
 
 
 @pytest.fixture
-def place(tmp_path):
+def place(tmp_path: Path) -> Iterator[Served]:
     """A service on TCP and on a Unix socket; job 300 is of the user who runs the tests, the others are not."""
     path = tmp_path / "s.sock"
     place = Served(**vars(site(tmp_path, now=time.time() - 40_000)), path=str(path))
@@ -48,20 +52,20 @@ def place(tmp_path):
         thread.join(60)
 
 
-def ask(connection, path, method="GET", **headers):
+def ask(connection: HTTPConnection, path: str, method: str = "GET", **headers: Any) -> tuple[int, Any]:
     connection.request(method, f"/api/v1{path}", headers={"Host": "localhost", **headers})
     answer = connection.getresponse()
     return answer.status, json.loads(answer.read() or b"null")
 
 
-def local(place):
+def local(place: Served) -> HTTPConnection:
     connection = http.client.HTTPConnection("localhost")
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.connect(place.path)
     return connection
 
 
-def test_a_user_sees_own_jobs_and_no_others(place):
+def test_a_user_sees_own_jobs_and_no_others(place: Served) -> None:
     mine = Client("http://localhost", "", socket_path=place.path)
     assert [job["job_id"] for job in mine.pages("/jobs", 100)] == ["300"]
     assert mine.get("/jobs/300")["job"]["user"] == ME
@@ -86,10 +90,10 @@ def test_a_user_sees_own_jobs_and_no_others(place):
         mine.post("/kill-switch", {"on": True})
 
 
-def test_a_launcher_tells_of_its_own_job_with_the_socket_alone(place, tmp_path):
+def test_a_launcher_tells_of_its_own_job_with_the_socket_alone(place: Served, tmp_path: Path) -> None:
     """As the docs say of PERDURE_SOCKET: no token is needed, and none of others' jobs is told of."""
 
-    def run(job):
+    def run(job: str) -> subprocess.CompletedProcess[str]:
         ours = {"PERDURE_JOB_ID": job, "PERDURE_INCARNATION": "1", "PERDURE_FENCE_DIR": str(tmp_path / job)}
         told = {"PERDURE_SOCKET": place.path, "SLURMD_NODENAME": "gpu01"}
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
@@ -108,7 +112,7 @@ def test_a_launcher_tells_of_its_own_job_with_the_socket_alone(place, tmp_path):
     assert "it belongs to another user" in ran.stderr
 
 
-def test_an_end_of_which_the_kernel_tells_no_user_is_nobodys():
+def test_an_end_of_which_the_kernel_tells_no_user_is_nobodys() -> None:
     """So it is of one that is connected to nothing, and of users that another namespace does not know."""
     with socket.socket(socket.AF_UNIX) as alone, socket.socket(socket.AF_INET) as tcp:
         assert (peer_of(alone), peer_of(tcp), peer_of(None)) == (None, None, None)
@@ -116,13 +120,13 @@ def test_an_end_of_which_the_kernel_tells_no_user_is_nobodys():
 
 @pytest.mark.skipif(subprocess.run(("unshare", "-r", "true"), check=False).returncode != 0, reason="needs unshare")
 @pytest.mark.parametrize("namespace", ["-U", "-r"])
-def test_in_a_namespace_that_does_not_know_all_users_nobody_is_told_by_id(namespace):
+def test_in_a_namespace_that_does_not_know_all_users_nobody_is_told_by_id(namespace: str) -> None:
     program = "from perdure.service.access.peers import identity_of; print(identity_of(0), identity_of(65534))"
     argv = ("unshare", namespace, sys.executable, "-c", program)
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == "None None\n"
 
 
-def test_no_header_makes_anybody_else_of_a_user(place):
+def test_no_header_makes_anybody_else_of_a_user(place: Served) -> None:
     forged = {
         "X-Forwarded-For": "unix:0",
         "Forwarded": "for=mira",
@@ -137,7 +141,7 @@ def test_no_header_makes_anybody_else_of_a_user(place):
     assert ask(http.client.HTTPConnection("127.0.0.1", place.port), "/jobs", **forged)[0] == 401
 
 
-def test_tcp_tells_nobody(place):
+def test_tcp_tells_nobody(place: Served) -> None:
     with socket.create_connection(("127.0.0.1", place.port)) as connection:
         assert peer_of(connection) is None
     assert peer_of(None) is None
@@ -146,5 +150,5 @@ def test_tcp_tells_nobody(place):
         assert peer_of(one) == os.geteuid()
 
 
-def test_a_user_without_a_name_goes_by_the_number():
+def test_a_user_without_a_name_goes_by_the_number() -> None:
     assert identity_of(4_123_456_789).user == "4123456789"

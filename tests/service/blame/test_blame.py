@@ -1,17 +1,22 @@
 """Suspects in the service: found in the journal's attempts, told of, shown, taken back."""
 
 import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from sqlalchemy import select
 
 from perdure.blame.accuse import Accusation
 from perdure.blame.builders.attempts import AttemptRow
-from perdure.blame.builders.topology import NO_SWITCHES, read_topology
+from perdure.blame.builders.topology import NO_SWITCHES, Topology, read_topology
 from perdure.blame.standing import Standing, WindowChange
 from perdure.cli.job import explain_job
+from perdure.coordination.messages import (
+    Input,
+)
 from perdure.coordination.record import Scope
 from perdure.errors import ConfigError
 from perdure.model.identity import AttemptId
@@ -31,17 +36,17 @@ from perdure.service.store.schema import events
 from perdure.service.web.pages.blame import picture_of
 from perdure.triage.verdict import Label, Verdict
 from tests.copying import replace
-from tests.service.web_world import CLUSTER, RESET, SHAPE, Site, site
+from tests.service.web_world import CLUSTER, RESET, SHAPE, Site, World, site
 
 SICK = "gpu03"
 
 
 @pytest.fixture
-def place(tmp_path) -> Site:
+def place(tmp_path: Path) -> Site:
     return site(tmp_path)
 
 
-def run(world, number, user, node, good, log=RESET, **more):
+def run(world: World, number: int, user: str, node: str, good: bool, log: bytes = RESET, **more: Any) -> None:
     job_id = str(1000 + number)
     world.submit(job_id, f"train-{user}", user, look=False)
     world.start(job_id, node)
@@ -52,7 +57,13 @@ def run(world, number, user, node, good, log=RESET, **more):
     world.pass_time(5)
 
 
-def an_hour(world, fails, users=("mira", "jonas", "aiko", "tunde"), begin=0, rounds=3):
+def an_hour(
+    world: World,
+    fails: Callable[[Any, Any], Any],
+    users: tuple[str, ...] = ("mira", "jonas", "aiko", "tunde"),
+    begin: int = 0,
+    rounds: int = 3,
+) -> int:
     number = begin
     for _ in range(rounds):
         for user in users:
@@ -62,8 +73,10 @@ def an_hour(world, fails, users=("mira", "jonas", "aiko", "tunde"), begin=0, rou
     return number
 
 
-def watch_of(world, topology=NO_SWITCHES, mounts=(), **settings):
-    def tell(inputs):
+def watch_of(world: World, topology: Topology = NO_SWITCHES, mounts: tuple[str, ...] = (), **settings: Any) -> Watch:
+    def tell(
+        inputs: Iterable[Input],
+    ) -> None:
         world.take(ChainInput(world.now, tuple(inputs)))
 
     return Watch(
@@ -71,7 +84,7 @@ def watch_of(world, topology=NO_SWITCHES, mounts=(), **settings):
     )
 
 
-def test_suspects_are_a_file_sorted_and_lead_to_their_node(place):
+def test_suspects_are_a_file_sorted_and_lead_to_their_node(place: Site) -> None:
     an_hour(place.world, lambda user, node: node == SICK)
     watch = watch_of(place.world)
     watch.turn()
@@ -86,7 +99,7 @@ def test_suspects_are_a_file_sorted_and_lead_to_their_node(place):
     assert "Suspect.</strong>" in operator.get(f"/nodes/{SICK}").text
 
 
-def test_of_cleared_suspects_the_newest_of_each_cluster_are_kept(place, monkeypatch):
+def test_of_cleared_suspects_the_newest_of_each_cluster_are_kept(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspect_store, "MAX_CLEARED", 2)
     journal = place.world.journal
     with journal.store.writing() as db:
@@ -106,11 +119,11 @@ def test_of_cleared_suspects_the_newest_of_each_cluster_are_kept(place, monkeypa
     assert kept == [f"{CLUSTER}2", f"{CLUSTER}3", *(f"other{at_s}" for at_s in range(4))]
 
 
-def names(found):
+def names(found: tuple[Standing, ...]) -> list[Any]:
     return [each.accusation.components[0] for each in found]
 
 
-def told(world):
+def told(world: World) -> list[Any]:
     """What the chain's events say of suspects."""
     query = select(events.c.payload).where(events.c.kind == "exception_changed").order_by(events.c.seq)
     with world.journal.engine.connect() as db:
@@ -118,7 +131,7 @@ def told(world):
     return [record for record in records if record["type"].startswith("suspect")]
 
 
-def test_a_node_that_fails_everybody_is_named_and_cleared(place):
+def test_a_node_that_fails_everybody_is_named_and_cleared(place: Site) -> None:
     world = place.world
     watch = watch_of(world)
     end = an_hour(world, lambda user, node: node == SICK)
@@ -138,7 +151,7 @@ def test_a_node_that_fails_everybody_is_named_and_cleared(place):
     assert len(suspects.cleared(Reader(world.journal.engine, CLUSTER))) == 1
 
 
-def test_an_attempt_that_is_judged_after_a_look_speaks_at_the_next():
+def test_an_attempt_that_is_judged_after_a_look_speaks_at_the_next() -> None:
     """It ended before that look: what is read begins so much earlier as judging may take."""
     rows = {}
     for number, user in enumerate(("mira", "jonas", "aiko", "tunde") * 10):
@@ -153,7 +166,7 @@ def test_an_attempt_that_is_judged_after_a_look_speaks_at_the_next():
     assert names(watch.turn()) == [("node", "n3")]
 
 
-def test_a_restart_neither_names_it_again_nor_forgets_it(place):
+def test_a_restart_neither_names_it_again_nor_forgets_it(place: Site) -> None:
     world = place.world
     an_hour(world, lambda user, node: node == SICK)
     watch_of(world).turn()
@@ -162,7 +175,7 @@ def test_a_restart_neither_names_it_again_nor_forgets_it(place):
     assert len({record["id"] for record in told(world)}) == 1
 
 
-def test_what_triage_calls_deterministic_accuses_no_node(place):
+def test_what_triage_calls_deterministic_accuses_no_node(place: Site) -> None:
     world = place.world
     end = an_hour(world, lambda user, node: False, rounds=1)
     for number in range(30):
@@ -170,7 +183,7 @@ def test_what_triage_calls_deterministic_accuses_no_node(place):
     assert not [one for one in names(watch_of(world).turn()) if one[0] == "node"]
 
 
-def test_nor_do_a_thousand_failures_of_one_user(place):
+def test_nor_do_a_thousand_failures_of_one_user(place: Site) -> None:
     world = place.world
     end = an_hour(world, lambda user, node: False, rounds=2)
     for number in range(60):
@@ -179,20 +192,20 @@ def test_nor_do_a_thousand_failures_of_one_user(place):
     assert {tier for tier, _ in found} <= {"code", "user"}
 
 
-def test_preempted_and_cancelled_attempts_tell_nothing(place):
+def test_preempted_and_cancelled_attempts_tell_nothing(place: Site) -> None:
     world = place.world
     for number, state in enumerate((AttemptState.PREEMPTED, AttemptState.CANCELLED, AttemptState.LOST)):
         run(world, number, "mira", SICK, False, b"", state=state)
     assert suspects.ended_since(Reader(world.journal.engine, CLUSTER), 0.0) == []
 
 
-def test_what_the_resource_manager_saw_go_down_is_read_with_it(place):
+def test_what_the_resource_manager_saw_go_down_is_read_with_it(place: Site) -> None:
     run(place.world, 1, "mira", SICK, False, b"", state=AttemptState.NODE_FAIL, failed_nodes=(SICK,))
     ((_, row),) = suspects.ended_since(Reader(place.world.journal.engine, CLUSTER), 0.0)
     assert (row.failed, row.down, row.deterministic) == (True, (SICK,), False)
 
 
-def standing(*components, kind="hard"):
+def standing(*components: tuple[str, str], kind: Literal["hard", "gray", "partial"] = "hard") -> Standing:
     return Standing(components[0], Accusation(components, kind, 0.9, 0.7, 1.0, 9, 1, 3, 30.0), 100.0, 400.0)
 
 
@@ -205,33 +218,35 @@ def standing(*components, kind="hard"):
         (("leaf", "l1"), Scope.GLOBAL, (), "leaf:l1"),
     ],
 )
-def test_a_nodes_exception_is_local_and_a_shared_parts_is_global(component, scope, nodes, resource):
+def test_a_nodes_exception_is_local_and_a_shared_parts_is_global(
+    component: tuple[str, str], scope: Scope, nodes: tuple[str, ...], resource: str
+) -> None:
     record = suspect_to_exception(standing(component), "c")
     assert (record.scope, record.subject.nodes, record.subject.resource) == (scope, nodes, resource)
     assert record.type == f"suspect.{component[0]}"
     assert record.evidence == (in_words(standing(component)),)
 
 
-def test_its_id_stays_as_its_class_changes():
+def test_its_id_stays_as_its_class_changes() -> None:
     one = suspect_to_exception(standing(("node", "n1")), "c")
     other = suspect_to_exception(standing(("node", "n1"), ("leaf", "l1")), "c")
     assert one.id == other.id
     assert "nothing tells it from leaf l1" in other.note
 
 
-def test_its_id_stays_when_another_of_its_class_comes_to_stand_for_it():
+def test_its_id_stays_when_another_of_its_class_comes_to_stand_for_it() -> None:
     """By that id it is cleared: under another the exception that named it would stay open for ever."""
     named = standing(("node", "n1"))
     later = replace(named, accusation=standing(("leaf", "l1"), ("node", "n1")).accusation)
     assert suspect_to_exception(later, "c").id == suspect_to_exception(named, "c").id
 
 
-def test_a_gray_suspect_is_less_severe_than_one_that_is_down():
+def test_a_gray_suspect_is_less_severe_than_one_that_is_down() -> None:
     down, gray = (suspect_to_exception(standing(("node", "n1"), kind=kind), "c") for kind in ("hard", "gray"))
     assert down.severity < gray.severity
 
 
-def test_the_api_tells_who_stands_accused(place):
+def test_the_api_tells_who_stands_accused(place: Site) -> None:
     an_hour(place.world, lambda user, node: node == SICK)
     watch_of(place.world).turn()
     for token in (place.operator, place.mira):
@@ -243,7 +258,7 @@ def test_the_api_tells_who_stands_accused(place):
     assert place.client().get("/api/v1/suspects").status_code == 401
 
 
-def test_the_page_shows_suspects_in_words_and_as_a_picture(place):
+def test_the_page_shows_suspects_in_words_and_as_a_picture(place: Site) -> None:
     an_hour(place.world, lambda user, node: node == SICK)
     watch_of(place.world).turn()
     text = place.client(place.mira).get("/blame").text
@@ -252,7 +267,7 @@ def test_the_page_shows_suspects_in_words_and_as_a_picture(place):
     assert f"{SICK}, mira: 3 of 3 attempts failed" in text
 
 
-def test_an_empty_cluster_accuses_nobody(place):
+def test_an_empty_cluster_accuses_nobody(place: Site) -> None:
     assert watch_of(place.world).turn() == ()
     text = place.client(place.mira).get("/blame").text
     assert "No node, user or job stands out" in text
@@ -260,7 +275,7 @@ def test_an_empty_cluster_accuses_nobody(place):
     assert picture_of([], ()) is None
 
 
-def test_hostile_names_stay_text(place):
+def test_hostile_names_stay_text(place: Site) -> None:
     world = place.world
     user = "<script>alert(1)</script>\u202e"
     an_hour(world, lambda who, node: node == SICK, users=("mira", "jonas", user))
@@ -270,7 +285,7 @@ def test_hostile_names_stay_text(place):
     json.dumps(place.client(place.mira).get("/api/v1/suspects").json())
 
 
-def test_why_tells_what_befell_others_on_the_node(place, capsys):
+def test_why_tells_what_befell_others_on_the_node(place: Site, capsys: pytest.CaptureFixture[str]) -> None:
     world = place.world
     for number, user in enumerate(("mira", "jonas", "mira")):
         run(world, number, user, SICK, False, b"", state=AttemptState.NODE_FAIL, failed_nodes=(SICK,))
@@ -286,12 +301,12 @@ def test_why_tells_what_befell_others_on_the_node(place, capsys):
     assert line in capsys.readouterr().out
 
 
-def test_a_node_without_a_past_is_no_evidence(place):
+def test_a_node_without_a_past_is_no_evidence(place: Site) -> None:
     run(place.world, 1, "mira", SICK, False, RESET)
     assert place.client(place.mira).get("/api/v1/jobs/1001").json()["places"] == []
 
 
-def test_a_switch_that_fails_what_runs_over_it_is_named_and_is_global(place):
+def test_a_switch_that_fails_what_runs_over_it_is_named_and_is_global(place: Site) -> None:
     """Three leaves of two nodes; what runs below the second fails."""
     world = place.world
     lines = [f"SwitchName=l{k} Nodes=gpu0{2 * k - 1},gpu0{2 * k}" for k in (1, 2, 3)]
@@ -306,19 +321,19 @@ def test_a_switch_that_fails_what_runs_over_it_is_named_and_is_global(place):
 MOUNTS = ("/home", "/scratch", "/scratch/fast")
 
 
-def writes_below(world, where_of):
+def writes_below(world: World, where_of: Callable[[Any], str]) -> None:
     """Every job's output lies where `where_of` says of its user."""
     begin = world.start
 
-    def start(job_id, *nodes):
+    def start(job_id: str, *nodes: str) -> None:
         begin(job_id, *nodes)
         path = f"{where_of(world.jobs[job_id].user)}/{job_id}.out"
         world.attempts[job_id] = replace(world.attempts[job_id], stdout=path)
 
-    world.start = start
+    setattr(world, "start", start)  # noqa: B010
 
 
-def test_a_file_system_that_fails_who_writes_to_it_is_named_and_is_global(tmp_path):
+def test_a_file_system_that_fails_who_writes_to_it_is_named_and_is_global(tmp_path: Path) -> None:
     place = site(tmp_path, blame=BlameSettings(storage=MOUNTS))
     world = place.world
     writes_below(world, lambda user: "/scratch/fast/runs" if user in ("mira", "aiko") else "/home/x")
@@ -337,12 +352,12 @@ def test_a_file_system_that_fails_who_writes_to_it_is_named_and_is_global(tmp_pa
     ("path", "mounts"),
     [("/scratch/fast/a", ("/scratch/fast",)), ("/scratch/fastest/a", ("/scratch",)), ("/elsewhere/a", ()), ("", ())],
 )
-def test_an_output_lies_on_the_deepest_mount_above_it(path, mounts):
+def test_an_output_lies_on_the_deepest_mount_above_it(path: str, mounts: tuple[str, ...]) -> None:
     attempt = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, stdout=path)
     assert suspects.storage_of(attempt, MOUNTS) == mounts
 
 
-def test_a_file_of_switches_that_cannot_be_used_is_refused(tmp_path):
+def test_a_file_of_switches_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     assert topology_of(Settings()) is NO_SWITCHES
     with pytest.raises(ConfigError, match="cannot be read"):
         topology_of(Settings(blame=BlameSettings(switches=tmp_path / "none")))
@@ -361,7 +376,9 @@ def test_a_file_of_switches_that_cannot_be_used_is_refused(tmp_path):
         (Verdict(Label.TRANSIENT, 0.7, "nccl", "", node="n2"), (), ("n1", "n2")),
     ],
 )
-def test_a_hang_speaks_of_the_node_of_the_rank_that_stopped_first_alone(verdict, down, nodes):
+def test_a_hang_speaks_of_the_node_of_the_rank_that_stopped_first_alone(
+    verdict: Verdict, down: tuple[str, ...], nodes: tuple[str, ...]
+) -> None:
     attempt = Attempt(AttemptId("c", "7", 1), AttemptState.FAILED, ("n1", "n2"), 0.0, 90.0, failed_nodes=down)
     found = suspects.row_of(attempt, "train", "ada", verdict)
     assert found is not None

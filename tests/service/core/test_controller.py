@@ -1,5 +1,8 @@
 """The controller's steps, on the smallest clusters that show each fact."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import pytest
 
 from perdure.coordination.messages import Answered, ExceptionRaised, HandlerEnlisted
@@ -13,7 +16,7 @@ from perdure.coordination.record import (
     about,
 )
 from perdure.coordination.ruling import Registration, handled
-from perdure.model.actions import Cancel, Comment, Drain, Exclude, Hold, Release, Requeue, Undrain
+from perdure.model.actions import AnyAction, Cancel, Comment, Drain, Exclude, Hold, Release, Requeue, Undrain
 from perdure.model.events import ActionEnded, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, RetryPreference
@@ -21,9 +24,21 @@ from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import REMEMBERED_S, Observation
 from perdure.retry.decide import DecisionKind
 from perdure.retry.rules import RetryRules
-from perdure.service.core.case import ControllerState
+from perdure.service.core.case import ControllerState, Failure
 from perdure.service.core.controller import step, unfinished
-from perdure.service.core.messages import Act, ChainInput, Ended, Journalled, Judge, Judged, Looked, Noted, Ordered
+from perdure.service.core.messages import (
+    Act,
+    ChainInput,
+    Effect,
+    Ended,
+    Event,
+    Journalled,
+    Judge,
+    Judged,
+    Looked,
+    Noted,
+    Ordered,
+)
 from perdure.service.core.requeue_loop import counted
 from perdure.service.core.settings import ControllerSettings
 from perdure.triage.judge import judge
@@ -42,42 +57,48 @@ DETERMINISTIC = Verdict(Label.DETERMINISTIC, 0.03, "shape", "shapes do not match
 class Run:
     """A controller being fed, with all effects so far."""
 
-    def __init__(self, settings=SETTINGS):
+    def __init__(self, settings: ControllerSettings = SETTINGS) -> None:
         self.state, self.effects, self.settings = ControllerState("c"), [], settings
 
-    def feed(self, event):
+    def feed(self, event: Event) -> list[Effect]:
         self.state, effects = step(self.state, event, self.settings)
         self.effects += effects
         return effects
 
-    def look(self, now, jobs=(), attempts=(), nodes=NODES):
+    def look(
+        self,
+        now: float,
+        jobs: list[Any] | tuple[()] = (),
+        attempts: Sequence[Attempt] = (),
+        nodes: tuple[Node, ...] = NODES,
+    ) -> list[Effect]:
         return self.feed(Looked(Observation("c", now, tuple(jobs), tuple(attempts), tuple(nodes))))
 
-    def judge(self, verdict, attempt=ONE, now=4000.0):
+    def judge(self, verdict: Verdict, attempt: AttemptId = ONE, now: float = 4000.0) -> list[Effect]:
         return self.feed(Judged(now, attempt, verdict))
 
-    def acts(self):
+    def acts(self) -> list[Any]:
         return [effect.action for effect in self.effects if isinstance(effect, Act)]
 
     @property
-    def noted(self):
+    def noted(self) -> Failure:
         return [effect.failure for effect in self.effects if isinstance(effect, Noted)][-1]
 
 
-def after_failure(job=JOB, attempt=FAILED, settings=SETTINGS):
+def after_failure(job: Job = JOB, attempt: Attempt = FAILED, settings: ControllerSettings = SETTINGS) -> Run:
     run = Run(settings)
     run.look(3611.0, [job], [attempt])
     return run
 
 
-def test_a_failure_is_judged_before_anything_is_done():
+def test_a_failure_is_judged_before_anything_is_done() -> None:
     run = after_failure()
     assert [type(e) for e in run.effects[-2:]] == [Noted, Judge]
     assert run.acts() == []
     assert unfinished(run.state) == [Judge(FAILED)]
 
 
-def test_a_transient_failure_is_requeued_once_off_its_node():
+def test_a_transient_failure_is_requeued_once_off_its_node() -> None:
     run = after_failure()
     run.judge(TRANSIENT)
     run.judge(TRANSIENT)  # told twice
@@ -86,7 +107,7 @@ def test_a_transient_failure_is_requeued_once_off_its_node():
     assert unfinished(run.state) == []
 
 
-def test_a_deterministic_failure_ends_in_a_stop_and_no_action():
+def test_a_deterministic_failure_ends_in_a_stop_and_no_action() -> None:
     run = after_failure()
     (noted,) = [e for e in run.judge(DETERMINISTIC) if isinstance(e, Noted)]
     assert run.acts() == []
@@ -95,7 +116,7 @@ def test_a_deterministic_failure_ends_in_a_stop_and_no_action():
 
 
 @pytest.mark.parametrize(("restarts", "retried"), [(1, True), (2, False), (3, False)])
-def test_each_start_that_the_manager_alone_has_counted_is_a_try(restarts, retried):
+def test_each_start_that_the_manager_alone_has_counted_is_a_try(restarts: int, retried: bool) -> None:
     """The failure at hand is not one of those before it: two retries for causes of its own, and no third."""
     run = after_failure(replace(JOB, restarts=restarts))
     run.judge(replace(TRANSIENT, infrastructure=False))
@@ -106,7 +127,7 @@ def test_each_start_that_the_manager_alone_has_counted_is_a_try(restarts, retrie
     ("state", "probed"),
     [(AttemptState.FAILED, False), (AttemptState.PREEMPTED, True), (AttemptState.COMPLETED, True)],
 )
-def test_a_failure_from_before_we_came_was_a_try_though_nobody_judged_it(state, probed):
+def test_a_failure_from_before_we_came_was_a_try_though_nobody_judged_it(state: AttemptState, probed: bool) -> None:
     run = Run(replace(SETTINGS, ignore_before_s=4000.0))
     run.look(4100.0, [replace(JOB, state=JobState.PENDING)], [replace(FAILED, state=state)])
     assert not any(isinstance(effect, Judge) for effect in run.effects)
@@ -119,7 +140,7 @@ REQUEUED = replace(JOB, state=JobState.PENDING, restarts=1)
 NODE_FAIL = replace(FAILED, state=AttemptState.NODE_FAIL, exit_code=0, failed_nodes=("n2",))
 
 
-def test_the_resource_managers_own_requeue_is_never_doubled():
+def test_the_resource_managers_own_requeue_is_never_doubled() -> None:
     run = after_failure(REQUEUED, NODE_FAIL)
     run.judge(TRANSIENT)
     assert run.acts() == [Exclude(ONE, ("n2",))]
@@ -127,14 +148,14 @@ def test_the_resource_managers_own_requeue_is_never_doubled():
     assert run.noted.record.type == "node.failure"
 
 
-def test_a_requeue_seen_only_after_the_failure_counts_too():
+def test_a_requeue_seen_only_after_the_failure_counts_too() -> None:
     run = after_failure()
     run.look(3650.0, [REQUEUED], [FAILED])
     run.judge(TRANSIENT)
     assert not any(isinstance(action, Requeue) for action in run.acts())
 
 
-def test_a_newer_attempt_leaves_nothing_to_do():
+def test_a_newer_attempt_leaves_nothing_to_do() -> None:
     run = after_failure()
     newer = replace(FAILED, id=replace(ONE, incarnation=2), state=AttemptState.RUNNING, end_s=None)
     run.look(3700.0, [replace(JOB, state=JobState.RUNNING)], [FAILED, newer])
@@ -144,7 +165,7 @@ def test_a_newer_attempt_leaves_nothing_to_do():
     assert run.noted.record.owning.note == "connection lost: a newer attempt runs already"
 
 
-def test_a_job_that_started_before_it_was_kept_off_a_node_is_told_so():
+def test_a_job_that_started_before_it_was_kept_off_a_node_is_told_so() -> None:
     run = after_failure(REQUEUED, NODE_FAIL)
     run.judge(TRANSIENT)
     (kept_off,) = run.acts()
@@ -156,14 +177,14 @@ def test_a_job_that_started_before_it_was_kept_off_a_node_is_told_so():
     assert decision.told.endswith("; it had started again before that, so it was not kept off n2")
 
 
-def test_a_blind_requeue_of_what_can_only_fail_is_held():
+def test_a_blind_requeue_of_what_can_only_fail_is_held() -> None:
     run = after_failure(REQUEUED)
     run.judge(DETERMINISTIC)
     assert run.acts() == [Hold(ONE)]
 
 
 @pytest.mark.parametrize("wish", [{"wish": RetryPreference.NEVER}, {"may_requeue": False}])
-def test_a_job_whose_owner_wants_no_help_is_left_alone(wish):
+def test_a_job_whose_owner_wants_no_help_is_left_alone(wish: Mapping[str, Any]) -> None:
     for job in (replace(JOB, **wish), replace(REQUEUED, **wish)):
         run = after_failure(job)
         run.judge(TRANSIENT)
@@ -171,21 +192,21 @@ def test_a_job_whose_owner_wants_no_help_is_left_alone(wish):
 
 
 @pytest.mark.parametrize("reason", ["launch_failed_requeued_held", "launch failed requeued held", "JobHoldMaxRequeue"])
-def test_a_job_that_its_manager_gave_up_is_released_elsewhere(reason):
+def test_a_job_that_its_manager_gave_up_is_released_elsewhere(reason: str) -> None:
     held = replace(JOB, state=JobState.HELD, reason=reason)
     run = after_failure(held)
     run.judge(TRANSIENT)
     assert run.acts() == [Exclude(ONE, ("n2",)), Release(ONE)]
 
 
-def test_a_job_that_a_person_holds_stays_held():
+def test_a_job_that_a_person_holds_stays_held() -> None:
     run = after_failure(replace(JOB, state=JobState.HELD, reason="JobHeldUser"))
     run.judge(TRANSIENT)
     assert run.acts() == []
     assert run.noted.record.owner is Component.JOB
 
 
-def test_success_after_a_retry_closes_the_case():
+def test_success_after_a_retry_closes_the_case() -> None:
     run = after_failure()
     run.judge(TRANSIENT)
     good = replace(FAILED, id=replace(ONE, incarnation=2), state=AttemptState.COMPLETED, exit_code=0)
@@ -194,7 +215,7 @@ def test_success_after_a_retry_closes_the_case():
     assert run.state.cases == {}
 
 
-def test_so_does_that_of_a_retry_that_was_seen_to_run():
+def test_so_does_that_of_a_retry_that_was_seen_to_run() -> None:
     run = after_failure()
     run.judge(TRANSIENT)
     again = replace(FAILED, id=TWO, state=AttemptState.RUNNING, start_s=4100.0, end_s=None, exit_code=0)
@@ -214,7 +235,9 @@ def test_so_does_that_of_a_retry_that_was_seen_to_run():
         (1, AttemptState.NODE_FAIL, 5.0, True),  # the owner spoke of the program
     ],
 )
-def test_who_takes_what_led_to_a_failure_may_forbid_its_requeue(number, state, later_s, requeued):
+def test_who_takes_what_led_to_a_failure_may_forbid_its_requeue(
+    number: int, state: AttemptState, later_s: float, requeued: bool
+) -> None:
     run = Run()
     run.look(20.0, [replace(JOB, state=JobState.RUNNING)], [replace(FAILED, state=AttemptState.RUNNING, end_s=None)])
     lease = Registration("trainer", Component.JOB, ("app",), "ada", 1e9)
@@ -228,7 +251,7 @@ def test_who_takes_what_led_to_a_failure_may_forbid_its_requeue(number, state, l
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.PENDING])
-def test_a_node_that_an_earlier_retry_was_kept_off_may_be_had_again_where_no_other_is_left(state):
+def test_a_node_that_an_earlier_retry_was_kept_off_may_be_had_again_where_no_other_is_left(state: JobState) -> None:
     run = after_failure()
     run.judge(TRANSIENT)
     two = replace(FAILED, id=TWO, nodes=("n1",))
@@ -239,7 +262,7 @@ def test_a_node_that_an_earlier_retry_was_kept_off_may_be_had_again_where_no_oth
     assert run.acts()[-1] == (put_back if state is JobState.FAILED else waits)
 
 
-def put_back(run, times, waits=None, **fields):
+def put_back(run: Run, times: int, waits: Job | None = None, **fields: Any) -> list[Any]:
     """The job is put back by others so many times, after a minute each."""
     waits = waits or replace(JOB, state=JobState.PENDING)
     for start in range(times):
@@ -256,7 +279,7 @@ def put_back(run, times, waits=None, **fields):
     return [record for record in run.state.chain.ended.values() if record.type == "job.requeue-loop"]
 
 
-def test_a_person_is_told_of_a_job_that_others_put_back_more_often_than_perdure_would():
+def test_a_person_is_told_of_a_job_that_others_put_back_more_often_than_perdure_would() -> None:
     run = Run()
     limit = SETTINGS.retry.max_infrastructure_retries
     assert put_back(run, limit, exit_code=75) == []
@@ -266,7 +289,7 @@ def test_a_person_is_told_of_a_job_that_others_put_back_more_often_than_perdure_
     assert "after it ended with exit code 75" in loop.note
 
 
-def test_a_loop_is_over_with_its_job():
+def test_a_loop_is_over_with_its_job() -> None:
     run = Run()
     put_back(run, 9, exit_code=75)
     run.look(5000.0, [replace(JOB, state=JobState.COMPLETED)])
@@ -274,11 +297,11 @@ def test_a_loop_is_over_with_its_job():
     assert (loop.outcome, loop.needs_a_person) == (ExceptionOutcome.RECOVERED, False)
 
 
-def test_what_puts_itself_back_near_its_walltime_is_no_loop():
+def test_what_puts_itself_back_near_its_walltime_is_no_loop() -> None:
     assert put_back(Run(), 20, replace(JOB, state=JobState.PENDING, walltime_s=100.0), exit_code=85) == []
 
 
-def test_a_second_failure_remembers_the_first():
+def test_a_second_failure_remembers_the_first() -> None:
     run = after_failure()
     run.judge(TRANSIENT)
     two = replace(FAILED, id=replace(ONE, incarnation=2), nodes=("n3",))
@@ -290,7 +313,7 @@ def test_a_second_failure_remembers_the_first():
     assert run.noted.decision.p_transient < 0.9  # whatever the second verdict says
 
 
-def test_the_story_of_a_failure_ends_where_its_job_fails_again():
+def test_the_story_of_a_failure_ends_where_its_job_fails_again() -> None:
     run = after_failure()
     run.judge(TRANSIENT)
     again = replace(FAILED, id=TWO, start_s=5000.0, end_s=5600.0)
@@ -306,7 +329,7 @@ def test_the_story_of_a_failure_ends_where_its_job_fails_again():
 
 @pytest.mark.parametrize("judged", [False, True])
 @pytest.mark.parametrize("state", [state for state in AttemptState if state is not AttemptState.RUNNING])
-def test_an_older_start_whose_end_is_told_late_changes_nothing_of_a_newer_one(state, judged):
+def test_an_older_start_whose_end_is_told_late_changes_nothing_of_a_newer_one(state: object, judged: bool) -> None:
     """Accounting tells late, and in any order: whatever became of the first start, the second has failed."""
     run = after_failure(replace(JOB, restarts=1), replace(FAILED, id=TWO, start_s=3000.0))
     if judged:
@@ -317,7 +340,7 @@ def test_an_older_start_whose_end_is_told_late_changes_nothing_of_a_newer_one(st
     assert run.state.chain.find(case.failure.record.id) == (case.failure.record if judged else None)
 
 
-def test_an_id_that_was_given_to_another_users_job_begins_a_new_story():
+def test_an_id_that_was_given_to_another_users_job_begins_a_new_story() -> None:
     """A slurmctld that lost its state counts its ids from where it last saved it."""
     run = after_failure()
     run.judge(TRANSIENT)
@@ -327,7 +350,7 @@ def test_an_id_that_was_given_to_another_users_job_begins_a_new_story():
     assert (case.job.user, case.past) == ("bob", ())
 
 
-def test_a_failure_that_is_told_of_again_is_not_decided_again():
+def test_a_failure_that_is_told_of_again_is_not_decided_again() -> None:
     """Looks forget whom they told of long ago, and a clock that was wrong for a while ages all of them at once."""
     run = after_failure()
     run.judge(TRANSIENT)
@@ -344,7 +367,7 @@ def test_a_failure_that_is_told_of_again_is_not_decided_again():
     assert run.noted == known
 
 
-def test_a_verdict_that_comes_too_late_changes_nothing():
+def test_a_verdict_that_comes_too_late_changes_nothing() -> None:
     run = after_failure()
     two = replace(FAILED, id=replace(ONE, incarnation=2))
     run.look(5000.0, [JOB], [two])
@@ -353,7 +376,7 @@ def test_a_verdict_that_comes_too_late_changes_nothing():
 
 
 @pytest.mark.parametrize("status", ["refused", "expired"])
-def test_an_action_that_came_to_nothing_is_handed_to_a_person(status):
+def test_an_action_that_came_to_nothing_is_handed_to_a_person(status: str) -> None:
     run = after_failure()
     run.judge(TRANSIENT)
     (requeue,) = run.acts()
@@ -362,7 +385,7 @@ def test_an_action_that_came_to_nothing_is_handed_to_a_person(status):
     assert run.noted.record.owner is Component.SCHEDULER  # still one owner
 
 
-def test_a_release_that_came_to_nothing_is_handed_to_a_person():
+def test_a_release_that_came_to_nothing_is_handed_to_a_person() -> None:
     run = after_failure(replace(JOB, state=JobState.HELD, reason="launch_failed_requeued_held"))
     run.judge(TRANSIENT)
     (release,) = (action for action in run.acts() if isinstance(action, Release))
@@ -377,24 +400,24 @@ PENDING = replace(JOB, state=JobState.PENDING)
 ZERO = AttemptId("c", "1", 0)
 
 
-def shared(kind, name, now=5.0, resource="pfs"):
+def shared(kind: str, name: str, now: float = 5.0, resource: str = "pfs") -> ChainInput:
     subject = Subject("c", resource=resource)
     record = ExceptionRecord(name, kind, 0, Scope.GLOBAL, subject, now, detected_by="operator:root")
     return ChainInput(now, (ExceptionRaised(record),))
 
 
-def while_down():
+def while_down() -> Run:
     run = Run()
     run.look(4.0)
     run.feed(shared("storage.down", "down"))
     return run
 
 
-def ends(status, *actions):
+def ends(status: str, *actions: Any) -> Ended:
     return Ended(tuple(ActionEnded(9.0, a.key, a.attempt, status, "") for a in actions))
 
 
-def test_a_job_that_comes_while_what_it_needs_is_down_is_held_once():
+def test_a_job_that_comes_while_what_it_needs_is_down_is_held_once() -> None:
     run = while_down()
     run.look(6.0, [PENDING])
     (hold,) = run.acts()
@@ -409,7 +432,7 @@ def test_a_job_that_comes_while_what_it_needs_is_down_is_held_once():
 @pytest.mark.parametrize(
     ("status", "is_over"), [("done", True), ("superseded", True), ("refused", False), ("expired", False)]
 )
-def test_a_hold_is_over_once_its_release_was_carried_out(status, is_over):
+def test_a_hold_is_over_once_its_release_was_carried_out(status: str, is_over: bool) -> None:
     run = while_down()
     run.look(6.0, [PENDING])
     (hold,) = run.acts()
@@ -427,7 +450,7 @@ def test_a_hold_is_over_once_its_release_was_carried_out(status, is_over):
 
 
 @pytest.mark.parametrize("status", ["superseded", "refused", "expired", "shadow"])
-def test_a_hold_that_came_to_nothing_lets_go_of_no_other(status):
+def test_a_hold_that_came_to_nothing_lets_go_of_no_other(status: str) -> None:
     run = Run()
     run.look(4.0, [PENDING])
     run.feed(shared("storage.down", "down"))
@@ -439,7 +462,7 @@ def test_a_hold_that_came_to_nothing_lets_go_of_no_other(status):
     assert run.state.chain.find("too").holds == ()
 
 
-def test_what_fails_while_what_it_needs_is_down_is_put_back_late_enough_to_be_held():
+def test_what_fails_while_what_it_needs_is_down_is_put_back_late_enough_to_be_held() -> None:
     run = while_down()
     run.look(3611.0, [JOB], [FAILED])
     run.judge(TRANSIENT)
@@ -450,14 +473,14 @@ def test_what_fails_while_what_it_needs_is_down_is_put_back_late_enough_to_be_he
     assert run.acts()[-1].attempt == ONE
 
 
-def test_a_job_that_its_manager_or_a_person_put_back_is_held_as_the_start_that_it_had():
+def test_a_job_that_its_manager_or_a_person_put_back_is_held_as_the_start_that_it_had() -> None:
     run = while_down()
     put_back = replace(FAILED, state=AttemptState.REQUEUED)
     run.look(3611.0, [REQUEUED], [put_back])
     assert [action.attempt for action in run.acts()] == [ONE]
 
 
-def test_the_budget_holds_over_steps():
+def test_the_budget_holds_over_steps() -> None:
     settings = ControllerSettings(retry=RetryRules(max_infrastructure_retries=2, repeat_odds=1.0))
     run = Run(settings)
     for n in range(1, 5):
@@ -468,14 +491,14 @@ def test_the_budget_holds_over_steps():
     assert run.noted.decision.kind is DecisionKind.STOP
 
 
-def test_a_failure_older_than_the_service_is_not_acted_on():
+def test_a_failure_older_than_the_service_is_not_acted_on() -> None:
     run = Run(replace(SETTINGS, ignore_before_s=3700.0))
     run.look(3800.0, [JOB], [FAILED])
     assert run.state.cases == {}
     assert not any(isinstance(effect, Judge) for effect in run.effects)
 
 
-def test_memory_has_a_bound():
+def test_memory_has_a_bound() -> None:
     run = Run(replace(SETTINGS, max_cases=10))
     for n in range(50):
         job = replace(JOB, job_id=str(n))
@@ -485,7 +508,7 @@ def test_memory_has_a_bound():
     assert sorted(map(int, run.state.cases)) == list(range(40, 50))
 
 
-def test_what_awaits_its_verdict_is_let_go_last():
+def test_what_awaits_its_verdict_is_let_go_last() -> None:
     run = Run(replace(SETTINGS, max_cases=10))
     run.look(3611.0, [JOB], [FAILED])  # the oldest of all, and not judged yet
     for n in range(2, 30):
@@ -495,7 +518,7 @@ def test_what_awaits_its_verdict_is_let_go_last():
     assert sorted(map(int, run.state.cases)) == [1, *range(21, 30)]
 
 
-def test_a_job_s_record_bears_a_line_on_the_decision_where_the_service_has_a_mark():
+def test_a_job_s_record_bears_a_line_on_the_decision_where_the_service_has_a_mark() -> None:
     for verdict, kind in ((TRANSIENT, Requeue), (DETERMINISTIC, Comment)):
         run = after_failure(settings=replace(SETTINGS, mark="a1b2c3"))
         run.judge(verdict)
@@ -507,7 +530,7 @@ def test_a_job_s_record_bears_a_line_on_the_decision_where_the_service_has_a_mar
         assert [act.comment for act in without.acts()] == ([""] if kind is Requeue else [])
 
 
-def test_a_persons_order_becomes_an_action_in_their_name():
+def test_a_persons_order_becomes_an_action_in_their_name() -> None:
     run = Run()
     run.feed(Ordered(1.0, Hold(ONE), "bob", "looking into it"))
     (act,) = [e for e in run.effects if isinstance(e, Act)]
@@ -525,12 +548,12 @@ def test_a_persons_order_becomes_an_action_in_their_name():
         (Cancel(ONE), None),
     ],
 )
-def test_what_takes_an_action_back(action, undo):
+def test_what_takes_an_action_back(action: AnyAction, undo: AnyAction | None) -> None:
     assert action.undo() == undo
 
 
 @pytest.mark.parametrize(("detail", "charged"), [("outside the scope: user ada is left alone", 0), ("shadow mode", 1)])
-def test_what_lies_outside_the_scope_takes_nobody_elses_retries(detail, charged):
+def test_what_lies_outside_the_scope_takes_nobody_elses_retries(detail: str, charged: int) -> None:
     run = after_failure()
     run.judge(TRANSIENT)
     (requeue,) = [action for action in run.acts() if isinstance(action, Requeue)]
@@ -539,7 +562,7 @@ def test_what_lies_outside_the_scope_takes_nobody_elses_retries(detail, charged)
     assert len(run.state.fleet.spent) == charged
 
 
-def test_the_end_of_a_job_whose_id_another_has_now_is_nobodys_failure():
+def test_the_end_of_a_job_whose_id_another_has_now_is_nobodys_failure() -> None:
     """It ran when the state was lost, and is seen to be gone once the id is another's."""
     run = Run()
     run.look(100.0, [JOB], [])
@@ -548,7 +571,7 @@ def test_the_end_of_a_job_whose_id_another_has_now_is_nobodys_failure():
     assert not [effect for effect in run.effects if isinstance(effect, Judge)]
 
 
-def test_a_retry_that_the_resource_manager_forgot_is_handed_to_a_person():
+def test_a_retry_that_the_resource_manager_forgot_is_handed_to_a_person() -> None:
     """slurmctld lost its state while the job waited for its retry."""
     run = after_failure()
     run.judge(TRANSIENT)
@@ -561,7 +584,7 @@ def test_a_retry_that_the_resource_manager_forgot_is_handed_to_a_person():
     assert "submit it again" in run.noted.record.verdicts[-1].note
 
 
-def test_a_retry_that_its_owner_cancelled_is_handed_to_nobody():
+def test_a_retry_that_its_owner_cancelled_is_handed_to_nobody() -> None:
     run = after_failure()
     run.judge(TRANSIENT)
     run.look(3700.0, [replace(JOB, state=JobState.PENDING, restarts=1)], [FAILED])
@@ -572,7 +595,7 @@ def test_a_retry_that_its_owner_cancelled_is_handed_to_nobody():
     assert run.noted.record.outcome is ExceptionOutcome.WITHDRAWN
 
 
-def test_a_job_that_slurm_holds_after_a_node_failure_is_told_to_the_operator():
+def test_a_job_that_slurm_holds_after_a_node_failure_is_told_to_the_operator() -> None:
     """It holds what was suspended when its node went down, in the words of an operator's hold."""
     held = replace(JOB, state=JobState.HELD, restarts=1, reason="JobHeldAdmin")
     run = after_failure(held, NODE_FAIL)
@@ -583,14 +606,14 @@ def test_a_job_that_slurm_holds_after_a_node_failure_is_told_to_the_operator():
     assert "a person holds the job" not in str(run.noted.record.verdicts)
 
 
-def test_a_job_that_the_sites_rule_holds_is_not_said_to_be_held_by_a_person():
+def test_a_job_that_the_sites_rule_holds_is_not_said_to_be_held_by_a_person() -> None:
     run = after_failure(replace(JOB, state=JobState.HELD, restarts=1, reason="SpecialExit"), FAILED)
     run.judge(TRANSIENT)
     assert run.acts() == []
     assert "the site's rule for its exit code" in run.noted.record.verdicts[-1].note
 
 
-def test_ends_by_other_signals_are_no_loop():
+def test_ends_by_other_signals_are_no_loop() -> None:
     known = {}
     for start in range(4):
         known = counted(known, None, replace(FAILED, exit_code=0, signal=(9, 11)[start % 2]), 10)
@@ -600,7 +623,7 @@ def test_ends_by_other_signals_are_no_loop():
 RUNS = replace(FAILED, state=AttemptState.RUNNING, end_s=None, exit_code=0)
 
 
-def after_state_was_lost(jobs, attempts=()):
+def after_state_was_lost(jobs: list[Any], attempts: Sequence[Attempt] = ()) -> Run:
     """slurmctld was killed right after a start, and came back with an older state: it shows `jobs` and `attempts`."""
     run = Run()
     run.look(100.0, [replace(JOB, state=JobState.RUNNING)], [RUNS])
@@ -611,7 +634,7 @@ def after_state_was_lost(jobs, attempts=()):
     return run
 
 
-def test_a_job_that_was_forgotten_while_it_ran_is_its_owners_to_submit_again():
+def test_a_job_that_was_forgotten_while_it_ran_is_its_owners_to_submit_again() -> None:
     run = after_state_was_lost([])
     assert run.acts() == []
     assert run.state.fleet.troubles == {}  # no node did anything
@@ -621,7 +644,7 @@ def test_a_job_that_was_forgotten_while_it_ran_is_its_owners_to_submit_again():
     assert "Make sure that no process of it is left on n2, then submit it again" in note
 
 
-def test_a_start_that_was_forgotten_is_left_to_the_manager_that_starts_the_job_anew():
+def test_a_start_that_was_forgotten_is_left_to_the_manager_that_starts_the_job_anew() -> None:
     run = after_state_was_lost([replace(JOB, state=JobState.PENDING)])
     assert run.acts() == []
     assert run.state.fleet.troubles == {}
@@ -637,7 +660,9 @@ def test_a_start_that_was_forgotten_is_left_to_the_manager_that_starts_the_job_a
         (JobState.CANCELLED, []),
     ],
 )
-def test_a_start_that_was_forgotten_is_not_judged_once_its_job_has_gone_on(state, attempts):
+def test_a_start_that_was_forgotten_is_not_judged_once_its_job_has_gone_on(
+    state: JobState, attempts: list[Attempt]
+) -> None:
     run = after_state_was_lost([replace(JOB, state=state)], attempts)
     assert not [effect for effect in run.effects if isinstance(effect, Judge)]
     assert run.acts() == []
@@ -645,7 +670,7 @@ def test_a_start_that_was_forgotten_is_not_judged_once_its_job_has_gone_on(state
     assert "the job has gone on since" in noted.record.verdicts[-1].note
 
 
-def test_a_node_that_lost_what_the_others_have_is_avoided_and_no_user_is_at_fault():
+def test_a_node_that_lost_what_the_others_have_is_avoided_and_no_user_is_at_fault() -> None:
     missing = judge(b"FileNotFoundError: [Errno 2] No such file or directory: '/datasets/a'\n", FAILED)
     run = Run()
     passed = replace(FAILED, id=AttemptId("c", "9", 1), state=AttemptState.COMPLETED, nodes=("n3",), exit_code=0)
@@ -658,7 +683,7 @@ def test_a_node_that_lost_what_the_others_have_is_avoided_and_no_user_is_at_faul
     assert journalled.verdict.label is Label.UNSURE  # blame counts what is not deterministic against the node
 
 
-def test_jobs_of_three_users_that_lack_something_on_one_node_alone():
+def test_jobs_of_three_users_that_lack_something_on_one_node_alone() -> None:
     missing = judge(b"FileNotFoundError: [Errno 2] No such file or directory: '/datasets/a'\n", FAILED)
     run = Run()
     kinds = []
@@ -675,7 +700,7 @@ def test_jobs_of_three_users_that_lack_something_on_one_node_alone():
 
 
 @pytest.mark.parametrize("by_person", [True, False])
-def test_a_job_that_ended_with_a_node_which_a_person_set_down_says_so(by_person):
+def test_a_job_that_ended_with_a_node_which_a_person_set_down_says_so(by_person: bool) -> None:
     down = Node("n2", NodeState.DOWN, reason="replacing DIMM in slot B2", is_set_down=by_person)
     lost = replace(FAILED, state=AttemptState.NODE_FAIL, exit_code=0, failed_nodes=("n2",))
     run = Run()

@@ -1,8 +1,12 @@
 """A gang whose owner allows it goes on with the nodes that are left: what the controller orders, and pages show."""
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from perdure.model.actions import Exclude, Requeue
+from perdure.model.actions import Action, Exclude, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
@@ -23,7 +27,7 @@ TRANSIENT = Verdict(Label.TRANSIENT, 0.9, "node", "a node failed", infrastructur
 TWO_LEFT = (Node("n1", NodeState.UP), Node("n2", NodeState.DOWN), Node("n3", NodeState.UP))
 
 
-def ordered(job, nodes=TWO_LEFT):
+def ordered(job: Job, nodes: tuple[Node, ...] = TWO_LEFT) -> tuple[list[Action], str | Any]:
     """The actions that follow on the judged failure, and the words for the decision."""
     state, _ = step(
         ControllerState("c"), Looked(Observation("c", 3611.0, (job,), (DIED,), nodes)), ControllerSettings()
@@ -43,24 +47,24 @@ def ordered(job, nodes=TWO_LEFT):
     ],
     ids=["put back by its manager", "kept off the node already", "all is done already", "not put back"],
 )
-def test_it_is_told_to_start_on_two(job, actions):
+def test_it_is_told_to_start_on_two(job: Job, actions: Sequence[Exclude | Requeue]) -> None:
     found, reason = ordered(job)
     assert found == actions
     assert "on 2 nodes, since 3 cannot be had" in reason
 
 
-def test_with_a_spare_node_it_stays_as_large_as_it_was():
+def test_with_a_spare_node_it_stays_as_large_as_it_was() -> None:
     found, reason = ordered(GANG, (*TWO_LEFT, Node("n4", NodeState.UP)))
     assert found == [Requeue(ONE, ("n2",), 10.0, 3)]
     assert "cannot be had" not in reason
 
 
-def test_without_its_owners_word_it_waits_for_a_third():
+def test_without_its_owners_word_it_waits_for_a_third() -> None:
     found, _ = ordered(replace(GANG, state=JobState.PENDING, restart_nodes=None))
     assert found == []
 
 
-def test_the_page_of_actions_tells_on_how_many_nodes(tmp_path):
+def test_the_page_of_actions_tells_on_how_many_nodes(tmp_path: Path) -> None:
     place = site(tmp_path)
     world = place.world
     world.submit("7", node_count=6, restart_nodes=(4, 6))

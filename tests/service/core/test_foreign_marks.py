@@ -9,11 +9,11 @@ from tests.copying import replace
 NODE = Node("n1", NodeState.DRAINED, "bad fan [perdure e1]", since_s=100.0)
 
 
-def seen(node, ours=()):
+def seen(node: Node, ours: tuple[str, ...] = ()) -> list[Node]:
     return foreign_marks([Journalled(NodeChanged(110.0, "c", node))], lambda key: key in ours, 110.0)
 
 
-def test_a_fresh_mark_that_is_not_ours_is_anothers():
+def test_a_fresh_mark_that_is_not_ours_is_anothers() -> None:
     assert seen(NODE) == [NODE]
     assert seen(NODE, ours=("drain:n1:e1",)) == []
     assert seen(NODE, ours=("down:n1:e1",)) == []

@@ -1,5 +1,7 @@
 """Broken hardware that the logs of two users show on one node."""
 
+from typing import Any
+
 import pytest
 
 from perdure.coordination.chain_state import Chain
@@ -29,17 +31,17 @@ SOFT = "torch.cuda.OutOfMemoryError: CUDA out of memory."
 
 
 class Run:
-    def __init__(self):
+    def __init__(self) -> None:
         self.state, self.effects, self.jobs = ControllerState("c"), [], {}
 
-    def feed(self, event):
+    def feed(self, event: Event) -> None:
         self.state, effects = step(self.state, event, ControllerSettings())
         self.effects += effects
 
-    def look(self, now, attempts=(), nodes=NODES):
+    def look(self, now: float, attempts: list[Any] | tuple[()] = (), nodes: tuple[Node, ...] = NODES) -> None:
         self.feed(Looked(Observation("c", now, tuple(self.jobs.values()), tuple(attempts), nodes)))
 
-    def fails(self, job_id, user, line, now, nodes=("n2",)):
+    def fails(self, job_id: str, user: str, line: str, now: float, nodes: tuple[str, ...] = ("n2",)) -> None:
         self.jobs[job_id] = Job("c", job_id, f"job{job_id}", user, JobState.FAILED, 0.0)
         attempt = Attempt(
             AttemptId("c", job_id, 1), AttemptState.FAILED, nodes, now - 60, now, exit_code=1, gpus=1, user=user
@@ -47,20 +49,20 @@ class Run:
         self.look(now, [attempt])
         self.feed(Judged(now + 1, attempt.id, judge(f"step 10\n{line}\n".encode(), attempt)))
 
-    def drains(self):
+    def drains(self) -> list[Any]:
         return [e.action for e in self.effects if isinstance(e, Act) and isinstance(e.action, Drain)]
 
-    def raised(self):
+    def raised(self) -> list[Any]:
         chain = self.state.chain
         return [r for r in (*chain.open.values(), *chain.ended.values()) if r.type == "node.hardware"]
 
 
 @pytest.fixture
-def run():
+def run() -> Run:
     return Run()
 
 
-def test_two_users_within_an_hour_take_the_node_out_of_service(run):
+def test_two_users_within_an_hour_take_the_node_out_of_service(run: Run) -> None:
     run.fails("1", "ada", XID, 1000.0)
     assert run.drains() == []
     run.fails("2", "bob", ECC, 2000.0)
@@ -74,7 +76,7 @@ def test_two_users_within_an_hour_take_the_node_out_of_service(run):
 
 
 @pytest.mark.parametrize("job_id", ["1", "7"])
-def test_a_message_that_goes_from_node_to_node_says_nothing_of_one(run, job_id):
+def test_a_message_that_goes_from_node_to_node_says_nothing_of_one(run: Run, job_id: str) -> None:
     run.fails("1", "ada", ECC, 1000.0, ("n3",))
     run.fails(job_id, "ada", ECC, 1100.0, ("n2",))
     run.fails("2", "bob", ECC, 1200.0, ("n2",))
@@ -94,19 +96,19 @@ def test_a_message_that_goes_from_node_to_node_says_nothing_of_one(run, job_id):
     ],
     ids=["same user", "no hardware", "too late", "elsewhere", "a gang"],
 )
-def test_less_does_not(run, second):
+def test_less_does_not(run: Run, second: tuple[Any, ...]) -> None:
     run.fails("1", "ada", XID, 1000.0)
     run.fails(*second)
     assert run.raised() == []
 
 
-def test_a_gangs_log_that_names_the_node_counts(run):
+def test_a_gangs_log_that_names_the_node_counts(run: Run) -> None:
     run.fails("1", "ada", XID, 1000.0)
     run.fails("2", "bob", f"n2: {XID}", 2000.0, ("n1", "n2"))
     assert [drain.node for drain in run.drains()] == ["n2"]
 
 
-def test_another_exception_of_the_node_says_nothing_of_its_hardware(run):
+def test_another_exception_of_the_node_says_nothing_of_its_hardware(run: Run) -> None:
     subject = Subject("c", nodes=("n2",))
     run.fails("1", "ada", XID, 1000.0)
     slow = ExceptionRecord("slow", "node.degraded", 2, Scope.LOCAL, subject, 1500.0, detected_by="operator:root")
@@ -115,7 +117,7 @@ def test_another_exception_of_the_node_says_nothing_of_its_hardware(run):
     assert len(run.raised()) == 1
 
 
-def test_in_shadow_mode_a_person_is_asked_until_the_node_is_out_of_service(run):
+def test_in_shadow_mode_a_person_is_asked_until_the_node_is_out_of_service(run: Run) -> None:
     run.fails("1", "ada", XID, 1000.0)
     run.fails("2", "bob", ECC, 2000.0)
     (drain,) = run.drains()
@@ -132,7 +134,7 @@ def test_in_shadow_mode_a_person_is_asked_until_the_node_is_out_of_service(run):
     assert not exception_row(record, "")["is_open"]
 
 
-def test_a_fault_whose_node_an_order_returned_is_over_and_says_who_gave_the_order(run):
+def test_a_fault_whose_node_an_order_returned_is_over_and_says_who_gave_the_order(run: Run) -> None:
     drain = drained(run)
     run.look(2015.0)
     undrain = ActionEnded(2016.0, drain.undo().key, None, "done", "in service", "operator:eve")
@@ -144,7 +146,7 @@ def test_a_fault_whose_node_an_order_returned_is_over_and_says_who_gave_the_orde
     assert [a.value for a in record.annotations if a.key == RETURNED] == ["returned to service by operator:eve"]
 
 
-def test_a_fault_whose_node_came_back_by_itself_is_over_at_the_second_look(run):
+def test_a_fault_whose_node_came_back_by_itself_is_over_at_the_second_look(run: Run) -> None:
     drained(run)
     run.look(2020.0)
     assert run.raised()[0].outcome is ExceptionOutcome.OPEN
@@ -154,7 +156,7 @@ def test_a_fault_whose_node_came_back_by_itself_is_over_at_the_second_look(run):
     assert "does not tell by whom" in next(a.value for a in record.annotations if a.key == RETURNED)
 
 
-def drained(run):
+def drained(run: Run) -> Any:
     """The node is out of service, as it was read back and seen."""
     run.fails("1", "ada", XID, 1000.0)
     run.fails("2", "bob", ECC, 2000.0)
@@ -165,13 +167,13 @@ def drained(run):
     return drain
 
 
-def test_which_rules_show_broken_hardware_is_said_in_the_rules():
+def test_which_rules_show_broken_hardware_is_said_in_the_rules() -> None:
     hard = [rule.cause for rule in own_rules().rules if rule.cause.hard]
     assert {"xid-reset", "gpu-ecc", "gpu-link-or-lost", "local-disk"} <= {cause.name for cause in hard}
     assert all(cause.infrastructure for cause in hard)
 
 
-def test_a_read_only_file_system_is_hardware_by_the_kernels_word_alone():
+def test_a_read_only_file_system_is_hardware_by_the_kernels_word_alone() -> None:
     attempt = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 60.0, exit_code=1)
     paths = ("/tmp", "/data", "/usr/local/lib/python3.10/site-packages", "/home/alice/tmp")
     told = [f"OSError: [Errno 30] Read-only file system: '{path}/x'\n" for path in paths]

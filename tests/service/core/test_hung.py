@@ -7,6 +7,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.service.core.hung import HANG, notes_of, of_hang
 from perdure.triage.judge import judge
+from perdure.triage.verdict import Verdict
 from tests.copying import replace
 
 NOTE = "rank 1 on n2 stopped first: train.py:17 in load; rank 0 waits for it in backward; no sign of life for 22 s"
@@ -16,16 +17,16 @@ RECORD = ExceptionRecord(
 )
 
 
-def told(log: str, record: ExceptionRecord = RECORD, attempt: Attempt = ENDED):
+def told(log: str, record: ExceptionRecord = RECORD, attempt: Attempt = ENDED) -> Verdict:
     return of_hang(judge(log.encode(), attempt), attempt, notes_of(HANG, attempt, [record]))
 
 
-def test_a_hang_that_was_raised_is_one_where_the_log_is_silent():
+def test_a_hang_that_was_raised_is_one_where_the_log_is_silent() -> None:
     verdict = told("step 5 loss 0.3")
     assert (verdict.category, verdict.rank, verdict.node) == ("hang", "1", "n2")
 
 
-def test_what_the_log_names_as_a_cause_stays():
+def test_what_the_log_names_as_a_cause_stays() -> None:
     assert told("ValueError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)").category != "hang"
 
 
@@ -38,11 +39,11 @@ def test_what_the_log_names_as_a_cause_stays():
         replace(RECORD, type="app.walltime"),
     ],
 )
-def test_one_that_was_raised_of_something_else_does_not_count(record):
+def test_one_that_was_raised_of_something_else_does_not_count(record: ExceptionRecord) -> None:
     assert told("step 5 loss 0.3", record).category == "unknown"
 
 
-def test_one_that_the_program_came_back_from_does_not_count():
+def test_one_that_the_program_came_back_from_does_not_count() -> None:
     assert told("step 5 loss 0.3", attempt=replace(ENDED, exit_code=3)).category != "hang"
 
 

@@ -1,6 +1,7 @@
 """What the service's log says."""
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -18,21 +19,21 @@ from perdure.triage.verdict import Label, Verdict
 NOW = 100.0
 
 
-def said(*events):
+def said(*events: ActionEnded | SightChanged) -> list[Any]:
     return [(line.level, line.text) for line in lines(map(Journalled, events), ControllerState("c"), NOW)]
 
 
-def test_an_action_is_told_with_its_outcome():
+def test_an_action_is_told_with_its_outcome() -> None:
     end = ActionEnded(NOW, "requeue:c/7/1", AttemptId("c", "7", 1), "refused", "no rights")
     assert said(end) == [(logging.WARNING, "action requeue:c/7/1: refused: no rights")]
 
 
-def test_an_action_that_ended_without_a_word_ends_its_line():
+def test_an_action_that_ended_without_a_word_ends_its_line() -> None:
     assert said(ActionEnded(NOW, "requeue:c/7/1", None, "done", "")) == [(logging.INFO, "action requeue:c/7/1: done")]
 
 
 @pytest.mark.parametrize(("summary", "why"), [("a bad shape", "(shape; "), ("other words", "(shape: other words; ")])
-def test_a_decision_says_its_cause_once(summary, why):
+def test_a_decision_says_its_cause_once(summary: str, why: str) -> None:
     attempt = Attempt(AttemptId("c", "7", 1), AttemptState.FAILED, ("n1",), 0.0, 90.0, user="ada")
     verdict = Verdict(Label.DETERMINISTIC, 0.02, "shape", summary)
     decision = Decision(DecisionKind.STOP, "a bad shape: it would fail again")
@@ -44,7 +45,7 @@ def test_a_decision_says_its_cause_once(summary, why):
 
 
 @pytest.mark.parametrize(("end_s", "told"), [(NOW - 0.4, "just now"), (NOW - 3.0, "3 s ago"), (NOW + 2.0, "just now")])
-def test_a_decision_says_how_long_ago_the_attempt_ended(end_s, told):
+def test_a_decision_says_how_long_ago_the_attempt_ended(end_s: float, told: str) -> None:
     attempt = Attempt(AttemptId("c", "7", 1), AttemptState.FAILED, ("n1",), 0.0, end_s, user="ada")
     record = ExceptionRecord("c/7#1", "job.shape", 0, Scope.LOCAL, Subject("c", "7"), NOW)
     verdict, decision = Verdict(Label.DETERMINISTIC, 0.02, "shape", "x"), Decision(DecisionKind.STOP, "no")
@@ -52,8 +53,8 @@ def test_a_decision_says_how_long_ago_the_attempt_ended(end_s, told):
     assert line.text.endswith(f"; ended {told})")
 
 
-def test_on_a_terminal_what_is_merely_told_takes_one_line():
-    def shown(level, width):
+def test_on_a_terminal_what_is_merely_told_takes_one_line() -> None:
+    def shown(level: int, width: int | None) -> str:
         record = logging.LogRecord("perdure", level, "", 0, "%s", ("decided " * 40,), None)
         return PrintableFormatter(width).format(record)
 
@@ -62,7 +63,7 @@ def test_on_a_terminal_what_is_merely_told_takes_one_line():
     assert len(shown(logging.WARNING, 80)) > 300
 
 
-def test_a_manager_that_is_silent_is_told_of_and_its_return():
+def test_a_manager_that_is_silent_is_told_of_and_its_return() -> None:
     gone, back = SightChanged(NOW, "c", "controller", "no answer"), SightChanged(NOW, "c", "controller", "")
     assert said(gone, back) == [
         (logging.WARNING, "controller cannot be seen: no answer"),
@@ -70,13 +71,13 @@ def test_a_manager_that_is_silent_is_told_of_and_its_return():
     ]
 
 
-def test_a_hostile_name_moves_no_cursor():
+def test_a_hostile_name_moves_no_cursor() -> None:
     assert printable("a\x1b[2J\n\u202eb") == "a\\x1b[2J\\n\\u202eb"
     record = logging.LogRecord("perdure", logging.INFO, "", 0, "%s", ("a\nERROR forged",), None)
     assert "\n" not in PrintableFormatter().format(record)
 
 
-def test_what_is_said_again_and_again_is_told_once():
+def test_what_is_said_again_and_again_is_told_once() -> None:
     repeats = Repeats(every_s=600.0)
     assert [repeats.is_news("look", "no answer", at) for at in (1.0, 2.0, 500.0, 700.0)] == [True, False, False, True]
     assert repeats.is_news("look", "something else", 701.0)

@@ -1,5 +1,7 @@
 """Where Perdure acts of its own accord."""
 
+from pathlib import Path
+
 import pytest
 
 from perdure.errors import ConfigError
@@ -33,22 +35,22 @@ NODE = Node("n1", NodeState.UP, partitions=("gpu",))
         (ScopeSettings(not_actions=("requeue",)), False),
     ],
 )
-def test_a_jobs_action_lies_inside_or_outside(scope, inside):
+def test_a_jobs_action_lies_inside_or_outside(scope: ScopeSettings, inside: bool) -> None:
     assert (scope.refuses(REQUEUE, JOB, None) == "") is inside
 
 
-def test_what_is_not_known_of_a_job_is_not_opted_in():
+def test_what_is_not_known_of_a_job_is_not_opted_in() -> None:
     assert "user unknown is not in scope.users" in ScopeSettings(users=("bob",)).refuses(REQUEUE, None, None)
     assert ScopeSettings(not_users=("bob",)).refuses(REQUEUE, None, None) == ""
 
 
-def test_a_node_has_partitions_and_no_user():
+def test_a_node_has_partitions_and_no_user() -> None:
     drain = Drain("n1", "r", "e")
     assert ScopeSettings(users=("ada",), partitions=("gpu",)).refuses(drain, None, NODE) == ""
     assert "partition gpu" in ScopeSettings(partitions=("cpu",)).refuses(drain, None, NODE)
 
 
-def test_it_is_set_in_a_file_and_misspelt_kinds_are_an_error(tmp_path):
+def test_it_is_set_in_a_file_and_misspelt_kinds_are_an_error(tmp_path: Path) -> None:
     file = tmp_path / "perdure.toml"
     file.write_text('[scope]\npartitions = ["gpu"]\nnot_users = ["bob"]\nactions = ["requeue"]\n')
     found = load({}, file).settings.scope

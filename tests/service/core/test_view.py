@@ -1,5 +1,8 @@
 """What the site knows when it decides: which start is the latest, who forbids a retry, what a job waits for."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from perdure.coordination.chain_state import Chain
@@ -20,7 +23,7 @@ from perdure.coordination.record import (
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.observation import Known
-from perdure.retry.decide import DecisionKind
+from perdure.retry.decide import Decision, DecisionKind
 from perdure.retry.history import HOUR_S, Fleet, Spent
 from perdure.retry.rules import RetryRules
 from perdure.service.core.case import Case, ControllerState, Failure
@@ -38,29 +41,37 @@ FLEET = Fleet(usable={"": frozenset({"n1", "n2", "n3"})}, live_jobs=10)
 RESOURCES = '[resources."pfs:/scratch"]\npartitions = ["gpu"]\n'
 
 
-def view(job=JOB, failure=FAILURE, latest=3, ended=(), open_=(), known=None, **more):
+def view(
+    job: Job = JOB,
+    failure: Failure | None = FAILURE,
+    latest: int = 3,
+    ended: list[Any] | tuple[()] = (),
+    open_: Sequence[ExceptionRecord] = (),
+    known: Known | None = None,
+    **more: Any,
+) -> SiteView:
     chain = Chain(open={r.id: r for r in open_}, ended={r.id: r for r in ended})
     cases = {job.job_id: Case(job, latest, failure=failure, **more)}
     state = ControllerState("c", known or Known(jobs={job.job_id: job}), cases, FLEET, chain)
     return SiteView(state, site_playbook(RESOURCES, "p"), RetryRules(), NOW)
 
 
-def decided(**given):
+def decided(**given: Any) -> Decision:
     return view(**given).decision(given.get("failure", FAILURE).record)
 
 
 # -- which start is the latest
 
 
-def attempt_id(number, job_id="1"):
+def attempt_id(number: int, job_id: str = "1") -> AttemptId:
     return AttemptId("c", job_id, number)
 
 
-def attempts(*ids):
+def attempts(*ids: AttemptId) -> dict[Any, Any]:
     return {each: Attempt(each, AttemptState.RUNNING, ("n1",), 0.0) for each in ids}
 
 
-def test_the_latest_start_is_the_highest_that_anybody_tells_of():
+def test_the_latest_start_is_the_highest_that_anybody_tells_of() -> None:
     running = attempts(*map(attempt_id, (2, 5, 4)), attempt_id(9, "2"))
     assert view(known=Known(running=running)).latest("1") == 5
     assert view(latest=7, known=Known(running=running)).latest("1") == 7
@@ -68,14 +79,14 @@ def test_the_latest_start_is_the_highest_that_anybody_tells_of():
     assert view().latest("77") == 0
 
 
-def test_what_ended_counts_where_a_job_was_put_back_and_nobody_remembers_it():
+def test_what_ended_counts_where_a_job_was_put_back_and_nobody_remembers_it() -> None:
     ended = {attempt_id(4, "2"): 0.0, attempt_id(6, "2"): 0.0, attempt_id(8, "3"): 0.0}
     for restarts, latest in ((1, 6), (0, 0)):
         other = replace(JOB, job_id="2", restarts=restarts)
         assert view(known=Known(jobs={"2": other}, ended=ended)).latest("2") == latest
 
 
-def test_a_job_is_known_by_the_last_look_and_else_by_its_case():
+def test_a_job_is_known_by_the_last_look_and_else_by_its_case() -> None:
     newer = replace(JOB, name="newer")
     assert view(known=Known(jobs={"1": newer})).job("1") is newer
     assert view(known=Known()).job("1") is JOB
@@ -109,14 +120,14 @@ def test_starts_that_nobody_here_judged_are_tries(restarts, state, ended, before
 # -- who forbids a retry
 
 
-def taken(kind="app.nan", at_s=9_500.0, **more):
+def taken(kind: str = "app.nan", at_s: float = 9_500.0, **more: Any) -> ExceptionRecord:
     answer = Answer(Component.JOB, AnswerKind.HANDLED, at_s, "rolled back", handler="ada+trainer", forbids=("requeue",))
     answer = replace(answer, **more.pop("answer", {}))
     record = ExceptionRecord("x", kind, 1, Scope.LOCAL, about(FAILED.id), 9_400.0, incarnation=3, verdicts=(answer,))
     return replace(record, **{"state": ExceptionState.HANDLED, **more})
 
 
-def test_who_took_what_led_to_a_failure_may_forbid_a_requeue():
+def test_who_took_what_led_to_a_failure_may_forbid_a_requeue() -> None:
     for where in ("ended", "open_"):
         found = decided(**{where: [taken()]})
         assert found.kind is DecisionKind.STOP
@@ -135,11 +146,11 @@ def test_who_took_what_led_to_a_failure_may_forbid_a_requeue():
         taken(at_s=9_900.0 - 700.0),  # longer ago than the playbook's window of such faults
     ],
 )
-def test_nobody_else_does(record):
+def test_nobody_else_does(record: ExceptionRecord) -> None:
     assert decided(ended=[record]).kind is DecisionKind.RETRY
 
 
-def test_it_holds_from_the_start_on_for_the_window_and_for_good_where_the_job_was_to_end():
+def test_it_holds_from_the_start_on_for_the_window_and_for_good_where_the_job_was_to_end() -> None:
     window_s = own_playbook().plan_for("app.nan").window_s
     failed_s = RECORD.time_s
     for at_s, stops in ((failed_s - window_s, True), (failed_s - window_s - 1, False)):
@@ -149,7 +160,7 @@ def test_it_holds_from_the_start_on_for_the_window_and_for_good_where_the_job_wa
 
 
 @pytest.mark.parametrize("state", [AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREEMPTED])
-def test_what_the_site_did_is_not_the_jobs_to_forbid(state):
+def test_what_the_site_did_is_not_the_jobs_to_forbid(state: AttemptState) -> None:
     failure = replace(FAILURE, attempt=replace(FAILED, state=state))
     assert decided(ended=[taken()], failure=failure).kind is DecisionKind.RETRY
 
@@ -157,14 +168,14 @@ def test_what_the_site_did_is_not_the_jobs_to_forbid(state):
 # -- what is down
 
 
-def down(**more):
+def down(**more: Any) -> ExceptionRecord:
     answer = Answer(Component.SCHEDULER, AnswerKind.HANDLED, 9_000.0, "held", ("hold:c/9#1@d",), forbids=(START,))
     subject = Subject("c", resource="pfs:/scratch")
     record = ExceptionRecord("d", "storage.down", 0, Scope.GLOBAL, subject, 9_000.0, verdicts=(answer,))
     return replace(record, **{"state": ExceptionState.HANDLED, **more})
 
 
-def test_a_job_that_needs_what_is_down_is_put_back_to_start_later():
+def test_a_job_that_needs_what_is_down_is_put_back_to_start_later() -> None:
     found = decided(ended=[down()])
     assert (found.kind, found.delay_s) == (DecisionKind.RETRY, PARKED_S)
     assert found.reason.endswith("it waits until pfs:/scratch works again (d)")
@@ -177,8 +188,10 @@ def test_a_job_that_needs_what_is_down_is_put_back_to_start_later():
 
 @pytest.mark.parametrize("for_s", [None, 10.0, 900.0, 3000.0])
 @pytest.mark.parametrize("back_off_s", [5.0, PARKED_S, 600.0])
-def test_whatever_else_it_waits_for_it_waits_for_no_less_while_what_it_needs_is_down(for_s, back_off_s):
-    def delay_s(ended):
+def test_whatever_else_it_waits_for_it_waits_for_no_less_while_what_it_needs_is_down(
+    for_s: float | None, back_off_s: float
+) -> None:
+    def delay_s(ended: list[Any]) -> float:
         seen = replace(view(ended=ended), rules=RetryRules(back_off_s=back_off_s, back_off_cap_s=back_off_s))
         if for_s is not None:  # until its budget has room
             started_s = NOW + for_s - HOUR_S
@@ -190,7 +203,7 @@ def test_whatever_else_it_waits_for_it_waits_for_no_less_while_what_it_needs_is_
     assert delay_s([down()]) == max(alone, PARKED_S)
 
 
-def test_what_is_in_force_is_about_what_jobs_share():
+def test_what_is_in_force_is_about_what_jobs_share() -> None:
     assert [r.id for r in view(ended=[down(), taken()]).in_force()] == ["d"]
     open_ = [replace(down(), id="e", state=ExceptionState.IN_CHAIN), taken()]
     assert view(open_=open_).open_about("pfs:/scratch") == ["e"]
@@ -200,7 +213,7 @@ def test_what_is_in_force_is_about_what_jobs_share():
 # -- decisions
 
 
-def test_a_decision_that_stands_is_made_once_a_look_and_charged_with_what_it_promises():
+def test_a_decision_that_stands_is_made_once_a_look_and_charged_with_what_it_promises() -> None:
     seen = view()
     for _ in range(2):
         seen.settle_on(RECORD)
@@ -213,7 +226,7 @@ def test_a_decision_that_stands_is_made_once_a_look_and_charged_with_what_it_pro
     assert stopped.promised == []
 
 
-def test_what_would_be_decided_is_found_once_until_another_is_promised_something():
+def test_what_would_be_decided_is_found_once_until_another_is_promised_something() -> None:
     seen = view()
     wish = seen.decision(RECORD)
     assert seen.decision(RECORD) is wish
@@ -223,7 +236,7 @@ def test_what_would_be_decided_is_found_once_until_another_is_promised_something
     assert seen.decision(RECORD).delay_s > wish.delay_s
 
 
-def test_a_failure_that_waits_for_somebody_s_answer_is_charged_with_nothing():
+def test_a_failure_that_waits_for_somebody_s_answer_is_charged_with_nothing() -> None:
     seen = view()
     handlers = PlaybookHandlers(own_playbook(), seen, NOW)
     assert not handlers.is_stale(RECORD)
@@ -234,7 +247,7 @@ def test_a_failure_that_waits_for_somebody_s_answer_is_charged_with_nothing():
     assert [spent.job_id for spent in seen.promised] == ["1"]
 
 
-def test_what_is_not_judged_or_not_its_latest_failure_is_not_decided():
+def test_what_is_not_judged_or_not_its_latest_failure_is_not_decided() -> None:
     with pytest.raises(ValueError, match="not judged"):
         view(failure=replace(FAILURE, verdict=None)).decision(RECORD)
     assert view().recovery(replace(RECORD, id="other")) is None
@@ -245,6 +258,6 @@ def test_what_is_not_judged_or_not_its_latest_failure_is_not_decided():
 
 
 @pytest.mark.parametrize(("number", "found"), [(3, RECORD.id), (0, RECORD.id), (2, ""), (4, "")])
-def test_the_failure_of_a_start_is_that_of_this_start(number, found):
+def test_the_failure_of_a_start_is_that_of_this_start(number: int, found: str) -> None:
     assert view().failure_of(attempt_id(number)) == found
     assert view().failure_of(attempt_id(3, "2")) == ""

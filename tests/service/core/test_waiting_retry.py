@@ -1,11 +1,13 @@
 """A retry that waits in the queue, and what becomes of its nodes meanwhile."""
 
+from collections.abc import Mapping
 from itertools import permutations
+from typing import Any
 
 import pytest
 
 from perdure.model.actions import Comment, Exclude
-from perdure.model.jobs import JobState
+from perdure.model.jobs import Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.service.core.messages import Act, Noted
 from perdure.service.core.settings import ControllerSettings
@@ -15,7 +17,7 @@ from tests.service.core.test_controller import FAILED, JOB, NODES, ONE, TRANSIEN
 WAITS = replace(JOB, state=JobState.PENDING, restarts=1, excluded=("n2",), eligible_s=3700.0)
 
 
-def waiting_retry(job=WAITS):
+def waiting_retry(job: Job = WAITS) -> Run:
     """A job whose retry away from n2 waits in the queue."""
     run = Run(ControllerSettings(mark="abc123"))
     run.look(3611.0, [JOB], [FAILED])
@@ -26,7 +28,7 @@ def waiting_retry(job=WAITS):
     return run
 
 
-def said(run):
+def said(run: Run) -> Any:
     return run.state.cases["1"].failure.decision.told
 
 
@@ -38,7 +40,7 @@ def said(run):
         ({"excluded": (), "required": ("n2",)}, "it must run on n2"),
     ],
 )
-def test_where_it_goes_is_said_anew_once_somebody_changes_its_nodes(changed, words):
+def test_where_it_goes_is_said_anew_once_somebody_changes_its_nodes(changed: Mapping[str, Any], words: str) -> None:
     run = waiting_retry()
     assert "changed since" not in said(run)  # what we do ourselves is said already
     run.look(3630.0, [replace(WAITS, **changed)], [FAILED])
@@ -58,11 +60,11 @@ OTHERS_OUT = tuple(
 )
 
 
-def given_back(run):
+def given_back(run: Run) -> list[Any]:
     return [effect.action for effect in run.effects if isinstance(effect, Act)]
 
 
-def test_it_gets_back_the_node_it_was_kept_off_once_no_other_has_been_in_service_for_long():
+def test_it_gets_back_the_node_it_was_kept_off_once_no_other_has_been_in_service_for_long() -> None:
     run = waiting_retry()
     run.look(3999.0, [WAITS], [FAILED], OTHERS_OUT)
     assert given_back(run) == []
@@ -80,7 +82,9 @@ def test_it_gets_back_the_node_it_was_kept_off_once_no_other_has_been_in_service
 
 @pytest.mark.parametrize("left_s", [*permutations((1.0, 3650.0, 3900.0))])
 @pytest.mark.parametrize("eligible_s", [3700.0, 4000.0])
-def test_of_several_the_last_that_left_counts_and_the_instant_at_which_it_could_have_started(left_s, eligible_s):
+def test_of_several_the_last_that_left_counts_and_the_instant_at_which_it_could_have_started(
+    left_s: tuple[float, ...], eligible_s: float
+) -> None:
     job = replace(WAITS, eligible_s=eligible_s)
     run, since = waiting_retry(job), iter(left_s)
     out = tuple(n if n.name == "n2" else replace(n, state=NodeState.DOWN, since_s=next(since)) for n in NODES)
@@ -92,7 +96,9 @@ def test_of_several_the_last_that_left_counts_and_the_instant_at_which_it_could_
 
 
 @pytest.mark.parametrize("eligible_s", [3700.0, None])
-def test_where_the_others_are_gone_from_the_cluster_it_gets_its_node_back_once_it_has_waited(eligible_s):
+def test_where_the_others_are_gone_from_the_cluster_it_gets_its_node_back_once_it_has_waited(
+    eligible_s: float | None,
+) -> None:
     job = replace(WAITS, eligible_s=eligible_s)
     run, left = waiting_retry(job), tuple(node for node in NODES if node.name == "n2")
     run.look(3999.0, [job], [FAILED], left)
@@ -103,7 +109,7 @@ def test_where_the_others_are_gone_from_the_cluster_it_gets_its_node_back_once_i
 
 @pytest.mark.parametrize("node_count", [1, 2, 3])
 @pytest.mark.parametrize("left", [0, 1, 2, 3])
-def test_too_few_are_fewer_than_it_needs_and_enough_with_what_it_gets_back(node_count, left):
+def test_too_few_are_fewer_than_it_needs_and_enough_with_what_it_gets_back(node_count: int, left: int) -> None:
     job = replace(WAITS, node_count=node_count)
     run, others = waiting_retry(job), [node for node in NODES if node.name != "n2"]
     out = (NODES[1], *others[:left], *(replace(node, state=NodeState.DOWN, since_s=1.0) for node in others[left:]))
@@ -127,13 +133,13 @@ def test_too_few_are_fewer_than_it_needs_and_enough_with_what_it_gets_back(node_
         ),
     ],
 )
-def test_what_it_was_kept_off_stays_so_otherwise(job, nodes):
+def test_what_it_was_kept_off_stays_so_otherwise(job: Job, nodes: tuple[Node, ...]) -> None:
     run = waiting_retry(job)
     run.look(9000.0, [job], [FAILED], nodes)
     assert not [action for action in given_back(run) if isinstance(action, Exclude)]
 
 
-def test_nor_does_it_get_back_a_node_whose_hardware_its_log_shows_broken():
+def test_nor_does_it_get_back_a_node_whose_hardware_its_log_shows_broken() -> None:
     run = waiting_retry()
     case = run.state.cases["1"]
     broken = replace(case.failure, verdict=replace(TRANSIENT, hardware="Xid 79"))

@@ -1,5 +1,8 @@
 """What the launcher says of the walltime, where the resource manager's times agree."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from perdure.model.exits import OURS, RETRY_ME, WALLTIME_SAID, WALLTIME_TOLD
@@ -27,12 +30,14 @@ LINE = f"{WALLTIME_SAID}118 s, last at step 39: TERM {WALLTIME_TOLD} 2 of its pr
 LOG = Output.of(f"step 40 loss 0.1\n{LINE}\nstep 41 loss 0.1\n".encode())
 
 
-def judged(verdict=UNSURE, output=LOG, attempt=ENDED, walltime_s=2 * HOUR_S):
+def judged(
+    verdict: Verdict = UNSURE, output: Output = LOG, attempt: Attempt = ENDED, walltime_s: float = 2 * HOUR_S
+) -> Verdict:
     return of_walltime(replace(verdict, reached=reached(output)), output, attempt, walltime_s)
 
 
 @pytest.mark.parametrize("exit_code", [1, 75, 143])
-def test_who_was_told_and_ended_in_time_ran_out_of_walltime(exit_code):
+def test_who_was_told_and_ended_in_time_ran_out_of_walltime(exit_code: int) -> None:
     found = judged(attempt=replace(ENDED, exit_code=exit_code))
     assert (found.category, found.label, found.steps) == ("time_limit", Label.TRANSIENT, 41)
     assert found.first_step == 40
@@ -41,14 +46,14 @@ def test_who_was_told_and_ended_in_time_ran_out_of_walltime(exit_code):
     assert "118 s" in found.summary
 
 
-def test_where_the_log_is_out_of_reach_what_the_launcher_raised_counts():
+def test_where_the_log_is_out_of_reach_what_the_launcher_raised_counts() -> None:
     note = LINE.removeprefix(OURS)
     assert of_walltime(UNSURE, Output(), ENDED, 2 * HOUR_S, [note]).category == "time_limit"
     assert of_walltime(SHAPE, Output(), ENDED, 2 * HOUR_S, [note]).category == "shape"
     assert of_walltime(UNSURE, Output(), ENDED, 9 * HOUR_S, [note]).category == "unknown"
 
 
-def test_ranks_lines_are_read_behind_their_prefix():
+def test_ranks_lines_are_read_behind_their_prefix() -> None:
     assert judged(output=Output.of(f"0: step 3\n0: {LINE}\n".encode())).category == "time_limit"
 
 
@@ -67,15 +72,15 @@ def test_ranks_lines_are_read_behind_their_prefix():
         {"output": Output((OutputFile("log", LINE.encode(), doubt="another attempt's"),))},
     ],
 )
-def test_otherwise_the_verdict_stays(change):
+def test_otherwise_the_verdict_stays(change: Mapping[str, Any]) -> None:
     assert replace(judged(**change), reached=None) == change.get("verdict", UNSURE)
 
 
-def test_a_program_that_asks_to_go_on_is_believed_whatever_else_its_log_names():
+def test_a_program_that_asks_to_go_on_is_believed_whatever_else_its_log_names() -> None:
     assert judged(SHAPE, attempt=replace(ENDED, exit_code=RETRY_ME)).category == "time_limit"
 
 
-def test_what_was_ended_at_its_walltime_goes_on_where_it_was_told():
+def test_what_was_ended_at_its_walltime_goes_on_where_it_was_told() -> None:
     timeout = Verdict(Label.DETERMINISTIC, 0.04, "time_limit", "the walltime was reached", fingerprint="t")
     ended = replace(ENDED, state=AttemptState.TIMEOUT, end_s=2 * HOUR_S + 10, exit_code=0)
     told, silent = (judged(timeout, output, ended) for output in (LOG, Output.of(b"step 41\n")))
@@ -83,6 +88,6 @@ def test_what_was_ended_at_its_walltime_goes_on_where_it_was_told():
     assert replace(silent, reached=None) == replace(timeout, steps=41, first_step=41)
 
 
-def test_a_newer_checkpoint_is_progress_more_than_a_newer_step():
+def test_a_newer_checkpoint_is_progress_more_than_a_newer_step() -> None:
     found = judged(output=Output.of(f"step 40\nsaved checkpoint ckpt/step_40.pt\nstep 49\n{LINE}\n".encode()))
     assert (found.steps, found.first_step) == (40, 40)

@@ -1,10 +1,15 @@
 """What many say at once is written together, and answered one by one."""
 
 import threading
+from typing import Any
 
 import pytest
 
-from perdure.coordination.messages import Left, Refused
+from perdure.coordination.messages import (
+    Input,
+    Left,
+    Refused,
+)
 from perdure.service.exceptions.group_commit import GroupCommit
 from tests.job.launching import wait_until
 
@@ -12,10 +17,16 @@ from tests.job.launching import wait_until
 class Slow:
     """Writes the first batch when it is let, and refuses those whose name is bad."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.batches, self.begun, self.may_end = [], threading.Event(), threading.Event()
 
-    def __call__(self, inputs):
+    def __call__(
+        self,
+        inputs: tuple[
+            Input,
+            ...,
+        ],
+    ) -> list[Any]:
         self.batches.append(len(inputs))
         self.begun.set()
         assert self.may_end.wait(30)
@@ -24,13 +35,13 @@ class Slow:
         return [Refused(given, "bad", "") for given in inputs if given.handler == "bad"]
 
 
-def told_together(*names):
+def told_together(*names: str) -> dict[str, list[str] | OSError]:
     """What each of several hears, of whom all but the first wait for it and are written in one batch."""
     slow = Slow()
     heard: dict[str, list[str] | OSError] = {}
     intake = GroupCommit(slow)
 
-    def tell(name):
+    def tell(name: str) -> None:
         try:
             heard[name] = [effect.given.handler for effect in intake.tell((Left(name),))]
         except OSError as err:
@@ -49,17 +60,17 @@ def told_together(*names):
     return heard
 
 
-def test_each_is_told_of_its_own_refusal_alone():
+def test_each_is_told_of_its_own_refusal_alone() -> None:
     assert told_together("good", "bad") == {"first": [], "good": [], "bad": ["bad"]}
 
 
-def test_all_that_could_not_be_written_are_told_so():
+def test_all_that_could_not_be_written_are_told_so() -> None:
     heard = told_together("good", "full")
     assert heard["first"] == []
     assert all(isinstance(heard[name], OSError) for name in ("good", "full"))
 
 
-def test_what_is_told_alone_is_refused_as_itself():
+def test_what_is_told_alone_is_refused_as_itself() -> None:
     slow = Slow()
     slow.may_end.set()
     given = Left("bad")

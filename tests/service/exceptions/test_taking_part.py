@@ -1,14 +1,18 @@
 """Programs that take part, by `perdure.client`, over a real socket: raise, hear, be asked, answer."""
 
+from __future__ import annotations
+
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import uvicorn
@@ -22,7 +26,7 @@ PATIENCE_S = 60.0
 
 
 @pytest.fixture(params=["tcp", "unix"])
-def place(request, tmp_path):
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reachable]:
     with reachable(tmp_path, request.param) as place:
         yield place
 
@@ -33,7 +37,7 @@ class Reachable(Site):
 
 
 @contextmanager
-def reachable(path, kind):
+def reachable(path: Path, kind: str) -> Iterator[Reachable]:
     """A site with job 200, which runs now, served on a socket of this `kind`."""
     place = site(path, now=time.time() - 40_000)
     fill(place.world)
@@ -45,10 +49,10 @@ def reachable(path, kind):
 
 
 class serving:
-    def __init__(self, place, path, kind):
+    def __init__(self, place: Site, path: Path, kind: str) -> None:
         self.place, self.path, self.kind = place, path, kind
 
-    def __enter__(self):
+    def __enter__(self) -> client.Service:
         config = uvicorn.Config(self.place.app, log_level="error", access_log=False, timeout_graceful_shutdown=1)
         self.server = uvicorn.Server(config)
         self.local = unix_socket(self.path, shared=False)
@@ -59,29 +63,29 @@ class serving:
         unix = str(self.path) if self.kind == "unix" else ""
         return client.Service(f"http://127.0.0.1:{port}", self.place.mira, unix, 10.0)
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.server.should_exit = True
         self.thread.join(PATIENCE_S)
         self.local.__exit__(None, None, None)
 
 
-def until(condition):
+def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def test_what_is_raised_is_heard_and_the_asked_one_owns_it(place):
+def test_what_is_raised_is_heard_and_the_asked_one_owns_it(place: Reachable) -> None:
     heard = []
 
-    def listen():
+    def listen() -> None:
         for event in client.subscribe(job="200", after=0, service=place.service):
             heard.append(event["payload"]["record"]["state"])
             if heard[-1] == "handled":
                 return
 
-    def serve():
+    def serve() -> None:
         for asked in client.handle("trainer", component="job", types=["app"], service=place.service):
             asked.handled("rolled back to step 1200", forbids=["requeue"])
             return
@@ -100,7 +104,9 @@ def test_what_is_raised_is_heard_and_the_asked_one_owns_it(place):
 
 
 @pytest.mark.parametrize("ahead_s", [-300.0, 300.0])
-def test_a_clock_that_is_off_misses_no_question(place, monkeypatch, ahead_s):
+def test_a_clock_that_is_off_misses_no_question(
+    place: Reachable, monkeypatch: pytest.MonkeyPatch, ahead_s: float
+) -> None:
     """Handler and raiser on a machine five minutes off: asked, once, with the time that there is; a deferral holds."""
     monkeypatch.setattr(client, "time", SimpleNamespace(
         time=lambda: time.time() + ahead_s, monotonic=time.monotonic, sleep=time.sleep,
@@ -123,10 +129,10 @@ def test_a_clock_that_is_off_misses_no_question(place, monkeypatch, ahead_s):
     asked_of.close()
 
 
-def test_what_waits_and_is_told_of_as_well_is_asked_about_once(monkeypatch):
+def test_what_waits_and_is_told_of_as_well_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may come up between the registration and the answer to it; then it is in both."""
 
-    def asked(name, until_s, handler="mira+trainer"):
+    def asked(name: str, until_s: float, handler: str = "mira+trainer") -> dict[Any, Any]:
         return {"payload": {"record": {"id": name}, "until_s": until_s, "handler": "trainer", "handler_id": handler}}
 
     told = [asked("a", 30.0), asked("b", 30.0, "other"), asked("c", 31.0), asked("a", 90.0)]
@@ -136,7 +142,7 @@ def test_what_waits_and_is_told_of_as_well_is_asked_about_once(monkeypatch):
     assert turns == [("a", 30.0), ("c", 31.0), ("a", 90.0)]
 
 
-def test_the_clock_is_the_one_last_heard():
+def test_the_clock_is_the_one_last_heard() -> None:
     clock = client.Clock(1000.0)
     assert clock.left_s(1010.0) == pytest.approx(10, abs=1)
     clock.hear(1020.0)
@@ -144,11 +150,13 @@ def test_the_clock_is_the_one_last_heard():
     assert clock.instant_s(5.0) == pytest.approx(1025.0, abs=1)
 
 
-def test_a_stream_that_breaks_before_its_first_event_misses_none(place, monkeypatch):
+def test_a_stream_that_breaks_before_its_first_event_misses_none(
+    place: Reachable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The place is known from the first message on: what happens while the way is cut is heard afterwards."""
     listen, cuts, raised = client.Service.listen, [], []
 
-    def cut(self, path):
+    def cut(self: client.Service, path: str) -> Iterator[tuple[str, str, Any]]:
         for told in listen(self, path):
             yield told
             if not cuts:
@@ -161,7 +169,7 @@ def test_a_stream_that_breaks_before_its_first_event_misses_none(place, monkeypa
     assert [heard["payload"]["record"]["id"]] == raised
 
 
-def test_what_waits_for_a_handler_from_before_its_restart_comes_first(place):
+def test_what_waits_for_a_handler_from_before_its_restart_comes_first(place: Reachable) -> None:
     wish = {"component": "job", "types": ["app"]}
     place.service.ask("PUT", "/handlers/trainer", wish)
     name = client.raise_exception("app.nan", job="200", service=place.service)
@@ -172,23 +180,23 @@ def test_what_waits_for_a_handler_from_before_its_restart_comes_first(place):
     assert [a.value for a in place.world.state.chain.find(name).annotations] == ["none"]
 
 
-def test_an_annotation_goes_with_it(place):
+def test_an_annotation_goes_with_it(place: Reachable) -> None:
     name = client.raise_exception("app.nan", job="200", service=place.service)
     client.annotate(name, "checkpoint", {"step": 1200}, service=place.service)
     assert [a.value for a in place.world.state.chain.find(name).annotations] == ['{"step": 1200}']
 
 
-def test_refusals_are_errors_that_say_how_to_mend_it(place):
+def test_refusals_are_errors_that_say_how_to_mend_it(place: Reachable) -> None:
     with pytest.raises(InputError, match="nonsense is not known"):
         client.raise_exception("nonsense", job="200", service=place.service)
     with pytest.raises(NotPermitted, match="another user"):
         client.raise_exception("app.nan", job="101", service=place.service)
 
 
-def test_a_job_that_is_not_known_yet_is_waited_for_a_little(place, monkeypatch):
+def test_a_job_that_is_not_known_yet_is_waited_for_a_little(place: Reachable, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses = []
 
-    def sleep(seconds):
+    def sleep(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 2:
             place.world.submit("201", "late", "mira", 8)
@@ -202,7 +210,7 @@ def test_a_job_that_is_not_known_yet_is_waited_for_a_little(place, monkeypatch):
         client.raise_exception("app.nan", job="nobody", service=place.service)
 
 
-def test_a_service_that_is_away_is_asked_again_and_then_named(monkeypatch):
+def test_a_service_that_is_away_is_asked_again_and_then_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses = []
     monkeypatch.setattr(time, "sleep", pauses.append)
     with pytest.raises(ClusterBusy, match=r"127\.0\.0\.1:1"):
@@ -210,12 +218,12 @@ def test_a_service_that_is_away_is_asked_again_and_then_named(monkeypatch):
     assert len(pauses) == client.TRIES - 1
 
 
-def test_an_environment_that_names_no_service_is_said():
+def test_an_environment_that_names_no_service_is_said() -> None:
     with pytest.raises(ConfigError, match="PERDURE_URL"):
         client.Service.of({})
 
 
-def test_it_is_light():
+def test_it_is_light() -> None:
     """It is imported inside jobs: what it needs is the standard library and the errors."""
     code = "import sys, perdure.client; print(sorted(m for m in sys.modules if m.split('.')[0] in HEAVY))"
     heavy = "HEAVY={'numpy','pydantic','sqlalchemy','fastapi','typer','rich','jinja2','re2'};"

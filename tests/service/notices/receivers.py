@@ -1,30 +1,35 @@
 """Real receivers on this machine: an HTTP server and a small SMTP server that keep what they were sent."""
 
+from __future__ import annotations
+
 import json
 import socketserver
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ssl import SSLContext
+from typing import Any
 
 
 class Receiver:
     """An HTTP server. `answers` are given in turn, the last one again and again; None hangs up without an answer."""
 
-    def __init__(self, *answers, headers=()):
+    def __init__(self, *answers: Any, headers: dict[str, str] | tuple[()] = ()) -> None:
         self.answers, self.headers = list(answers) or [200], dict(headers)
         self.got = []  # of each request: its path, its headers in lower case, its body
         self.url = ""
 
     @property
-    def documents(self):
+    def documents(self) -> list[Any]:
         return [json.loads(body) for _, _, body in self.got]
 
     @property
-    def texts(self):
+    def texts(self) -> list[Any]:
         return [each["text"] for each in self.documents]
 
-    def take(self, handler):
+    def take(self, handler: BaseHTTPRequestHandler) -> None:
         body = handler.rfile.read(int(handler.headers["Content-Length"]))
         self.got.append((handler.path, {k.lower(): v for k, v in handler.headers.items()}, body))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -41,14 +46,14 @@ class Receiver:
 
 
 @contextmanager
-def receiving(*answers, headers=()):
+def receiving(*answers: Any, headers: dict[str, str] | tuple[()] = ()) -> Iterator[Receiver]:
     receiver = Receiver(*answers, headers=headers)
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
+        def do_POST(self) -> None:
             receiver.take(self)
 
-        def log_message(self, *_):
+        def log_message(self, *_: object) -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -66,7 +71,7 @@ def receiving(*answers, headers=()):
 class MailServer:
     """An SMTP server: what it was sent, and what it says."""
 
-    def __init__(self, login="", tls=None):
+    def __init__(self, login: str = "", tls: SSLContext | None = None) -> None:
         self.login, self.tls = login, tls
         self.mails = []  # of each: the sender, the recipients, the text
         self.said = []  # lines of clients
@@ -74,16 +79,18 @@ class MailServer:
 
 
 @contextmanager
-def receiving_mail(tls=None, refuse="", answers=None):
+def receiving_mail(
+    tls: SSLContext | None = None, refuse: str = "", answers: dict[Any, Any] | None = None
+) -> Iterator[MailServer]:
     """`tls`: an `SSLContext` with which STARTTLS is offered. `refuse`: the answer to AUTH; `answers`: to others."""
     server_state = MailServer(tls=tls)
 
     class Handler(socketserver.StreamRequestHandler):
-        def say(self, text):
+        def say(self, text: str) -> None:
             self.wfile.write(text.encode() + b"\r\n")
             self.wfile.flush()
 
-        def handle(self):
+        def handle(self) -> None:
             self.say("220 ready")
             sender, to = "", []
             while line := self.rfile.readline().decode().rstrip("\r\n"):
@@ -136,7 +143,7 @@ def receiving_mail(tls=None, refuse="", answers=None):
             thread.join()
 
 
-def until(condition, within_s=60.0):
+def until(condition: Callable[[], Any], within_s: float = 60.0) -> None:
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline

@@ -6,13 +6,15 @@ import smtplib
 import ssl
 import subprocess
 from email.policy import default
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.errors import ConfigError, NotDelivered, NoticeRefused
 from perdure.service.notices.channels.mail import Mail, Tls
 from perdure.service.notices.channels.ntfy import Ntfy
-from perdure.service.notices.channels.protocol import Delivery
+from perdure.service.notices.channels.protocol import Channel, Delivery
 from perdure.service.notices.channels.registry import CHANNELS
 from perdure.service.notices.channels.slack import Slack
 from perdure.service.notices.channels.webhook import Webhook, sign, verified
@@ -22,7 +24,7 @@ from perdure.service.notices.secrets import Secret
 from perdure.service.notices.smtp import told_as
 from tests.conftest import require
 from tests.copying import replace
-from tests.service.notices.receivers import receiving, receiving_mail
+from tests.service.notices.receivers import MailServer, receiving, receiving_mail
 
 NOW = 1_700_000_000.0
 NET = AllowedNetwork(timeout_s=5.0)
@@ -31,13 +33,21 @@ HOSTILE = "<!channel> @all `*_~` [a](http://evil) \"';--"
 PASSWORD = "hunter2-s3cr3t"
 
 
-def delivery(name="job 7 (train)", user="mira", detail="out of memory", count=1, now=NOW, whose="", kind=None):
+def delivery(
+    name: str = "job 7 (train)",
+    user: str = "mira",
+    detail: str = "out of memory",
+    count: int = 1,
+    now: float = NOW,
+    whose: str = "",
+    kind: Kind | None = None,
+) -> Delivery:
     notice = Notice(kind or Kind.PERSON_NEEDED, "x", NOW, name, user, "gpu", detail, "/exceptions/x")
     message = Message("k" * 32, "aurora", "t", notice.kind, (notice,), count, NOW, NOW, whose)
     return Delivery(message, BASE, now)
 
 
-def test_a_webhook_that_was_changed_or_comes_late_is_not_verified():
+def test_a_webhook_that_was_changed_or_comes_late_is_not_verified() -> None:
     secret = "whsec_dGhlIGtleQ=="
     with receiving() as receiver:
         Webhook(Secret(value=receiver.url), Secret(value=secret)).send(delivery(), NET)
@@ -51,14 +61,14 @@ def test_a_webhook_that_was_changed_or_comes_late_is_not_verified():
     assert not verified("whsec_AAAA", headers, body, NOW)
 
 
-def test_the_signature_is_the_one_of_the_specification():
+def test_the_signature_is_the_one_of_the_specification() -> None:
     """The example of the Standard Webhooks specification's own libraries."""
     secret, body = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", b'{"test": 2432232314}'
     found = sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", body)
     assert found == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-def test_slack_shows_a_jobs_text_as_it_is_and_reads_nothing_in_it():
+def test_slack_shows_a_jobs_text_as_it_is_and_reads_nothing_in_it() -> None:
     with receiving() as receiver:
         Slack(Secret(value=receiver.url)).send(delivery(HOSTILE, HOSTILE, HOSTILE, count=3), NET)
     (text,) = receiver.texts
@@ -71,7 +81,7 @@ def test_slack_shows_a_jobs_text_as_it_is_and_reads_nothing_in_it():
     assert "and 2 more" in text
 
 
-def test_ntfy_is_told_as_json_with_the_token_in_the_header():
+def test_ntfy_is_told_as_json_with_the_token_in_the_header() -> None:
     with receiving() as receiver:
         Ntfy(Secret(value=f"{receiver.url}/base/my-topic"), Secret(value="tk_1")).send(delivery(HOSTILE), NET)
     ((path, headers, _),) = receiver.got
@@ -85,13 +95,13 @@ def test_ntfy_is_told_as_json_with_the_token_in_the_header():
 
 
 @pytest.mark.parametrize("url", ["https://ntfy.sh/", "https://ntfy.sh", "https://ntfy.sh/a?b=c"])
-def test_ntfy_needs_a_topic(url):
+def test_ntfy_needs_a_topic(url: str) -> None:
     with pytest.raises(ConfigError):
         Ntfy(Secret(value=url)).send(delivery(), NET)
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate for "localhost", and its key: made anew for each run."""
     folder = tmp_path_factory.mktemp("tls")
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
@@ -104,19 +114,19 @@ def certificate(tmp_path_factory):
 
 
 @pytest.fixture
-def tls(certificate):
+def tls(certificate: tuple[Path, Path]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
     return context
 
 
-def mail_to(server, certificate=None, **more):
+def mail_to(server: MailServer, certificate: tuple[Path, Path] | None = None, **more: Any) -> Mail:
     given = {"host": "localhost", "sender": "perdure@site.org", "to": ("ops@site.org",), "port": server.port}
     given |= {"ca_file": certificate[0]} if certificate else {"tls": Tls.NONE}
     return Mail(**{**given, **more})
 
 
-def test_mail_goes_over_starttls_after_a_login(certificate, tls):
+def test_mail_goes_over_starttls_after_a_login(certificate: tuple[Path, Path], tls: ssl.SSLContext) -> None:
     with receiving_mail(tls) as server:
         channel = mail_to(server, certificate, login="perdure", password=Secret(value=PASSWORD))
         channel.send(delivery(count=2), NET)
@@ -132,7 +142,7 @@ def test_mail_goes_over_starttls_after_a_login(certificate, tls):
     assert "https://perdure.site.org/exceptions" in mail.get_content()
 
 
-def test_mail_is_not_sent_where_starttls_is_not_offered(certificate):
+def test_mail_is_not_sent_where_starttls_is_not_offered(certificate: tuple[Path, Path]) -> None:
     with receiving_mail() as server:
         channel = mail_to(server, certificate, login="perdure", password=Secret(value=PASSWORD))
         with pytest.raises(NotDelivered):
@@ -140,14 +150,14 @@ def test_mail_is_not_sent_where_starttls_is_not_offered(certificate):
     assert not any(line.upper().startswith(("AUTH", "MAIL")) for line in server.said)
 
 
-def test_mail_is_not_sent_to_a_server_of_another_name(certificate, tls):
+def test_mail_is_not_sent_to_a_server_of_another_name(certificate: tuple[Path, Path], tls: ssl.SSLContext) -> None:
     with receiving_mail(tls) as server:
         with pytest.raises(NotDelivered):
             mail_to(server, certificate, host="127.0.0.1").send(delivery(), NET)
         assert not server.mails
 
 
-def test_a_refused_login_is_told_without_the_password(certificate, tls):
+def test_a_refused_login_is_told_without_the_password(certificate: tuple[Path, Path], tls: ssl.SSLContext) -> None:
     with receiving_mail(tls, refuse=f"535 {PASSWORD} is wrong") as server:
         channel = mail_to(server, certificate, login="perdure", password=Secret(value=PASSWORD))
         with pytest.raises(NotDelivered, match="535") as caught:
@@ -159,14 +169,16 @@ def test_a_refused_login_is_told_without_the_password(certificate, tls):
 @pytest.mark.parametrize(
     ("answer", "error"), [("550 5.7.1 no such user here", NoticeRefused), ("451 later", NotDelivered)]
 )
-def test_a_mail_server_s_refusal_is_final_and_told_in_its_words(verb, answer, error):
+def test_a_mail_server_s_refusal_is_final_and_told_in_its_words(
+    verb: str, answer: str, error: type[NotDelivered]
+) -> None:
     with receiving_mail(answers={verb: answer}) as server, pytest.raises(NotDelivered, match=answer) as caught:
         mail_to(server).send(delivery(), NET)
     assert caught.type is error
 
 
-def test_of_several_addresses_one_that_may_be_taken_later_is_worth_a_try():
-    def words(code):
+def test_of_several_addresses_one_that_may_be_taken_later_is_worth_a_try() -> None:
+    def words(code: tuple[int, int]) -> dict[Any, Any]:
         return {f"{each}@site.org": (each, b"words") for each in code}
 
     for codes, error in (((550, 450), NotDelivered), ((550, 551), NoticeRefused)):
@@ -175,7 +187,7 @@ def test_of_several_addresses_one_that_may_be_taken_later_is_worth_a_try():
         assert caught.type is error
 
 
-def test_each_user_is_written_to_at_an_own_address():
+def test_each_user_is_written_to_at_an_own_address() -> None:
     with receiving_mail() as server:
         mail_to(server, to=("{user}@site.org",)).send(delivery(whose="mira"), NET)
     ((_, to, _),) = server.mails
@@ -183,14 +195,14 @@ def test_each_user_is_written_to_at_an_own_address():
 
 
 @pytest.mark.parametrize("whose", ["", "a b", "a@b", "a\r\nBcc: x@y", "-x", "a>b", "ünal", "x" * 65])
-def test_a_users_name_cannot_change_the_address(whose):
+def test_a_users_name_cannot_change_the_address(whose: str) -> None:
     with receiving_mail() as server:
         with pytest.raises(ConfigError):
             mail_to(server, to=("{user}@site.org",)).send(delivery(whose=whose), NET)
         assert not server.mails
 
 
-def test_a_job_can_add_no_header_and_end_no_mail():
+def test_a_job_can_add_no_header_and_end_no_mail() -> None:
     evil = "x\r\nBcc: all@site.org\r\n.\r\nMAIL FROM:<a@b>"
     with receiving_mail() as server:
         given = delivery(evil, evil, evil)
@@ -204,14 +216,15 @@ def test_a_job_can_add_no_header_and_end_no_mail():
 
 
 @pytest.mark.parametrize("kind", CHANNELS)
-def test_every_channel_says_where_it_goes_and_names_no_secret(kind):
+def test_every_channel_says_where_it_goes_and_names_no_secret(kind: str) -> None:
     with receiving() as receiver, receiving_mail() as mails:
-        made = {
+        channels: dict[str, Channel] = {
             "webhook": Webhook(Secret(value=f"{receiver.url}/{PASSWORD}"), Secret(value=PASSWORD)),
             "slack": Slack(Secret(value=f"{receiver.url}/{PASSWORD}")),
             "ntfy": Ntfy(Secret(value=f"{receiver.url}/{PASSWORD}"), Secret(value=PASSWORD)),
             "mail": mail_to(mails),
-        }[kind]
+        }
+        made = channels[kind]
         assert PASSWORD not in made.check(NET)
     assert not receiver.got
     assert not mails.mails
@@ -221,7 +234,7 @@ def test_every_channel_says_where_it_goes_and_names_no_secret(kind):
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_every_kind_has_words_for_one_and_for_many(kind):
+def test_every_kind_has_words_for_one_and_for_many(kind: Kind) -> None:
     one, many = delivery(kind=kind).title, delivery(kind=kind, count=3).title
     assert one != many
     assert "3" in many

@@ -48,7 +48,13 @@ HANDLED = replace(FAILURE, verdicts=(BY_PERDURE,), state=ExceptionState.HANDLED)
 ESCALATED = replace(FAILURE, state=ExceptionState.ESCALATED)
 
 
-def told(record, job=JOB, decision=None, armed=True, at_s=NOW):
+def told(
+    record: ExceptionRecord,
+    job: Job | None = JOB,
+    decision: Decision | None = None,
+    armed: bool = True,
+    at_s: float = NOW,
+) -> tuple[Notice, ...]:
     fact = NoticeFact(ExceptionChanged(at_s, record), job, decision)
     return notices_of([fact], {}, NOW, armed=armed)
 
@@ -56,7 +62,7 @@ def told(record, job=JOB, decision=None, armed=True, at_s=NOW):
 # -- what follows from an exception
 
 
-def test_a_decision_is_told_with_its_reason_and_leads_to_the_job():
+def test_a_decision_is_told_with_its_reason_and_leads_to_the_job() -> None:
     (notice,) = told(HANDLED, decision=RETRY)
     assert notice == Notice(
         Kind.JOB_RETRIED, FAILURE.id, NOW, "job 7 (train)", "ada", "gpu,fat", "away from n2", "/jobs/7"
@@ -67,7 +73,7 @@ def test_a_decision_is_told_with_its_reason_and_leads_to_the_job():
     assert [each.kind for each in told(HANDLED, decision=probe)] == [Kind.JOB_RETRIED]
 
 
-def test_in_shadow_mode_a_stop_is_told_and_a_retry_is_not():
+def test_in_shadow_mode_a_stop_is_told_and_a_retry_is_not() -> None:
     assert told(HANDLED, decision=RETRY, armed=False) == ()
     limited = replace(RETRY, kind=DecisionKind.STOP, limit="two retries")
     kinds = [each.kind for each in told(HANDLED, decision=limited, armed=False)]
@@ -75,7 +81,7 @@ def test_in_shadow_mode_a_stop_is_told_and_a_retry_is_not():
 
 
 @pytest.mark.parametrize("kind", [DecisionKind.RETRY, DecisionKind.STOP])
-def test_a_limit_is_told_whether_it_refuses_or_delays(kind):
+def test_a_limit_is_told_whether_it_refuses_or_delays(kind: DecisionKind) -> None:
     of_decision, of_limit = told(HANDLED, decision=replace(RETRY, kind=kind, limit="ada's share is spent"))
     assert (of_limit.kind, of_limit.subject, of_limit.detail) == (
         Kind.BUDGET_SPENT,
@@ -85,13 +91,13 @@ def test_a_limit_is_told_whether_it_refuses_or_delays(kind):
     assert (of_limit.user, of_limit.path) == (of_decision.user, of_decision.path)
 
 
-def test_what_another_recovers_or_nobody_has_decided_is_no_news():
+def test_what_another_recovers_or_nobody_has_decided_is_no_news() -> None:
     by_job = replace(HANDLED, verdicts=(replace(BY_PERDURE, component=Component.JOB),))
     assert told(by_job, decision=RETRY) == told(FAILURE, decision=RETRY) == told(HANDLED) == ()
     assert told(HANDLED, job=None, decision=RETRY) == ()
 
 
-def test_a_person_is_asked_while_it_is_open_and_led_to_the_exception():
+def test_a_person_is_asked_while_it_is_open_and_led_to_the_exception() -> None:
     (notice,) = told(ESCALATED, decision=RETRY)
     assert (notice.kind, notice.detail, notice.path) == (
         Kind.PERSON_NEEDED,
@@ -106,7 +112,7 @@ def test_a_person_is_asked_while_it_is_open_and_led_to_the_exception():
         assert told(replace(ESCALATED, outcome=outcome)) == ()
 
 
-def test_a_suspect_is_told_while_it_stands():
+def test_a_suspect_is_told_while_it_stands() -> None:
     suspect = replace(FAILURE, type="suspect.node", subject=Subject("c", nodes=("n1", "n2", "n3")))
     (notice,) = told(suspect, job=None)
     assert (notice.kind, notice.name, notice.user, notice.detail) == (
@@ -128,7 +134,7 @@ def test_a_suspect_is_told_while_it_stands():
         (Subject("c"), "job.shape"),
     ],
 )
-def test_what_it_is_about_is_named(subject, name):
+def test_what_it_is_about_is_named(subject: Subject, name: str) -> None:
     (notice,) = told(replace(ESCALATED, subject=subject), job=None)
     assert notice.name == name
 
@@ -137,18 +143,18 @@ def test_what_it_is_about_is_named(subject, name):
 
 
 @pytest.mark.parametrize(("age_s", "is_told"), [(STALE_S, True), (STALE_S + 0.5, False)])
-def test_what_is_a_day_old_is_told_and_what_is_older_is_not(age_s, is_told):
+def test_what_is_a_day_old_is_told_and_what_is_older_is_not(age_s: float, is_told: bool) -> None:
     assert STALE_S == 24 * HOUR_S
     assert bool(told(ESCALATED, at_s=NOW - age_s)) is is_told
 
 
-def test_a_node_s_notice_says_why_and_of_which_partitions():
+def test_a_node_s_notice_says_why_and_of_which_partitions() -> None:
     node = Node("n1", NodeState.DOWN, "fan", partitions=("a", "b"))
     (notice,) = notices_of([NoticeFact(NodeChanged(NOW, "c", node))], {}, NOW)
     assert notice == Notice(Kind.NODE_DOWN, "node:n1", NOW, "node n1", "", "a,b", "fan", "/nodes")
 
 
-def test_parts_of_a_manager_and_two_nodes_are_told_of_apart():
+def test_parts_of_a_manager_and_two_nodes_are_told_of_apart() -> None:
     gone = [NoticeFact(SightChanged(NOW, "c", part, "silent")) for part in ("controller", "accounting")]
     back = [NoticeFact(SightChanged(NOW, "c", "accounting", ""))]
     assert [(n.kind, n.name) for n in notices_of([*gone, *back], {}, NOW)] == [
@@ -163,7 +169,7 @@ def test_parts_of_a_manager_and_two_nodes_are_told_of_apart():
     ("free", "last", "kind"),
     [(99, None, Kind.DISK_LOW), (100, None, None), (124, Kind.DISK_LOW, None), (125, Kind.DISK_LOW, Kind.DISK_BACK)],
 )
-def test_a_disk_has_room_again_at_a_quarter_more(free, last, kind):
+def test_a_disk_has_room_again_at_a_quarter_more(free: int, last: Kind | None, kind: Kind | None) -> None:
     assert ROOM_AGAIN == 1.25
     found = notices_of([NoticeFact(DiskSeen(NOW, free))], {"disk": last} if last else {}, NOW, 100)
     assert [each.kind for each in found] == ([kind] if kind else [])
@@ -171,7 +177,7 @@ def test_a_disk_has_room_again_at_a_quarter_more(free, last, kind):
         assert found[0].detail == f"{free} MiB are free"
 
 
-def test_what_a_name_and_a_reason_hold_is_bounded():
+def test_what_a_name_and_a_reason_hold_is_bounded() -> None:
     node = Node("n" * 300, NodeState.DOWN, "r" * 900)
     (notice,) = notices_of([NoticeFact(NodeChanged(NOW, "c", node))], {}, NOW)
     assert (len(notice.name), len(notice.detail)) == (MAX_NAME, MAX_DETAIL)
@@ -188,7 +194,7 @@ SEVERITIES = {
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_each_kind_matters_as_much_as_the_docs_say(kind):
+def test_each_kind_matters_as_much_as_the_docs_say(kind: Kind) -> None:
     assert kind.value in SEVERITIES[kind.severity]
     ranks = [severity.rank for severity in (Severity.INFO, Severity.WARNING, Severity.CRITICAL)]
     assert ranks == sorted(set(ranks))
@@ -199,15 +205,15 @@ def test_each_kind_matters_as_much_as_the_docs_say(kind):
 # -- messages
 
 
-def notice(kind=Kind.NODE_DOWN, subject="s", at_s=NOW, path="/nodes"):
+def notice(kind: Kind = Kind.NODE_DOWN, subject: str = "s", at_s: float = NOW, path: str = "/nodes") -> Notice:
     return Notice(kind, subject, at_s, subject, path=path)
 
 
-def message(target="ops", whose="", kind=Kind.NODE_DOWN, subject="s"):
+def message(target: str = "ops", whose: str = "", kind: Kind = Kind.NODE_DOWN, subject: str = "s") -> Message:
     return first_message("c", target, whose, notice(kind, subject))
 
 
-def test_a_message_counts_names_the_first_few_and_spans_their_time():
+def test_a_message_counts_names_the_first_few_and_spans_their_time() -> None:
     grown = message()
     for number in range(1, 8):
         grown = joined(grown, notice(subject=str(number), at_s=NOW + (number if number < 7 else -9)))
@@ -218,7 +224,7 @@ def test_a_message_counts_names_the_first_few_and_spans_their_time():
     assert message().title == "A node is down"
 
 
-def test_a_message_leads_to_the_page_of_one_and_to_the_list_of_many():
+def test_a_message_leads_to_the_page_of_one_and_to_the_list_of_many() -> None:
     one = first_message("c", "ops", "", notice(Kind.PERSON_NEEDED, path="/exceptions/x"))
     assert one.path == "/exceptions/x"
     assert joined(one, notice(Kind.PERSON_NEEDED)).path == "/exceptions"
@@ -233,8 +239,8 @@ def test_a_message_leads_to_the_page_of_one_and_to_the_list_of_many():
         {"notice": notice(subject="t")}, {"notice": notice(at_s=NOW + 1)},
     ],
 )  # fmt: skip
-def test_a_message_has_a_key_of_its_own(other):
-    given = {"cluster": "c", "target": "ops", "whose": "", "notice": notice()}
+def test_a_message_has_a_key_of_its_own(other: Mapping[str, str | Notice]) -> None:
+    given: dict[str, Any] = {"cluster": "c", "target": "ops", "whose": "", "notice": notice()}
     assert first_message(**given).key == first_message(**given).key != first_message(**{**given, **other}).key
     assert len(first_message(**given).key) == 32
 
@@ -246,12 +252,17 @@ MINE, ADAS = ("", Severity.WARNING), ("ada", Severity.WARNING)
 LIMITS = NoticeLimits(group_s=30.0, per_hour=2, retry_for_s=100.0)
 
 
-def chosen(*waiting, begun=(), now=NOW, limits=LIMITS):
+def chosen(
+    *waiting: PendingMessage,
+    begun: ItemsView[tuple[str, Severity], list[float]] | tuple[()] = (),
+    now: float = NOW,
+    limits: NoticeLimits = LIMITS,
+) -> str | None:
     found = next_to_send(waiting, dict(begun), limits, now)
     return found.message.key if found else None
 
 
-def test_a_message_goes_when_it_is_due_and_not_before():
+def test_a_message_goes_when_it_is_due_and_not_before() -> None:
     assert chosen(PendingMessage(message(), NOW)) == message().key
     assert chosen(PendingMessage(message(), NOW + 0.5)) is None
     far = NOW + LONGEST_WAIT_S + LIMITS.group_s
@@ -259,7 +270,7 @@ def test_a_message_goes_when_it_is_due_and_not_before():
     assert chosen(PendingMessage(message(), far + 1)) == message().key  # of a clock that was put right since
 
 
-def test_what_was_begun_goes_first_then_what_waits_longest():
+def test_what_was_begun_goes_first_then_what_waits_longest() -> None:
     """Of one severity."""
     old, new = (
         PendingMessage(message(kind=Kind.NODE_BACK), NOW - 9),
@@ -270,7 +281,7 @@ def test_what_was_begun_goes_first_then_what_waits_longest():
     assert chosen(new, old, again) == again.message.key
 
 
-def test_what_is_more_severe_goes_before_all_that_is_less():
+def test_what_is_more_severe_goes_before_all_that_is_less() -> None:
     retried = PendingMessage(message(kind=Kind.JOB_RETRIED), NOW - 900, begun_s=NOW - 905, tries=1)
     suspect = PendingMessage(message(kind=Kind.SUSPECT), NOW - 9)
     disk = PendingMessage(message(kind=Kind.DISK_LOW), NOW)
@@ -278,7 +289,7 @@ def test_what_is_more_severe_goes_before_all_that_is_less():
     assert chosen(retried, suspect) == suspect.message.key
 
 
-def test_each_severity_has_an_hour_s_limit_of_its_own():
+def test_each_severity_has_an_hour_s_limit_of_its_own() -> None:
     spent = [NOW - 9, NOW - 5]
     info, critical = message(kind=Kind.JOB_STOPPED), message(kind=Kind.PERSON_NEEDED)
     waiting = PendingMessage(info, NOW - 300), PendingMessage(critical, NOW)
@@ -287,8 +298,8 @@ def test_each_severity_has_an_hour_s_limit_of_its_own():
     assert chosen(*waiting, begun={("", each): spent for each in Severity}.items()) is None
 
 
-def test_it_says_what_a_message_waits_for():
-    def hold(due_s=NOW, on_their_way=(), lately=()):
+def test_it_says_what_a_message_waits_for() -> None:
+    def hold(due_s: float = NOW, on_their_way: set[Any] | tuple[()] = (), lately: tuple[float, ...] = ()) -> WaitReason:
         return wait_reason(PendingMessage(message(), due_s), on_their_way, {MINE: lately}, LIMITS, NOW)
 
     assert hold() == WaitReason("is next")
@@ -301,14 +312,14 @@ def test_it_says_what_a_message_waits_for():
     assert held.until_s == NOW - 300 + HOUR_S  # from when the hour has one of them
 
 
-def test_while_one_of_a_group_is_on_its_way_the_next_one_waits():
+def test_while_one_of_a_group_is_on_its_way_the_next_one_waits() -> None:
     on_its_way = PendingMessage(message(subject="a"), NOW + 60, begun_s=NOW - 5, tries=1)
     assert chosen(on_its_way, PendingMessage(message(subject="b"), NOW)) is None
     for other in (message(whose="ada"), message(kind=Kind.NODE_BACK)):
         assert chosen(on_its_way, PendingMessage(other, NOW)) == other.key
 
 
-def test_the_hour_s_limit_is_each_person_s_own_and_binds_no_second_try():
+def test_the_hour_s_limit_is_each_person_s_own_and_binds_no_second_try() -> None:
     hour = [NOW - HOUR_S + 1, NOW]
     assert chosen(PendingMessage(message(whose="ada"), NOW), begun={ADAS: hour}.items()) is None
     assert chosen(PendingMessage(message(whose="bob"), NOW), begun={ADAS: hour}.items()) is not None
@@ -318,7 +329,7 @@ def test_the_hour_s_limit_is_each_person_s_own_and_binds_no_second_try():
     assert chosen(again, begun={MINE: hour}.items()) is not None
 
 
-def test_tries_are_given_up_when_their_time_is_over():
+def test_tries_are_given_up_when_their_time_is_over() -> None:
     assert retry_at(1, NOW - 99.5, LIMITS, NOW) == NOW + FIRST_RETRY_S
     assert retry_at(1, NOW - 100.0, LIMITS, NOW) is None
     assert retry_at(2, NOW, LIMITS, NOW) == NOW + 2 * FIRST_RETRY_S
@@ -332,7 +343,7 @@ def test_tries_are_given_up_when_their_time_is_over():
     assert isinstance(message(), Message)
 
 
-def test_clusters_in_one_database_are_told_of_apart(tmp_path):
+def test_clusters_in_one_database_are_told_of_apart(tmp_path: Path) -> None:
     store = Store.open(tmp_path, "a")
     try:
         nothing = Routing((), frozenset(), 0.0)

@@ -1,6 +1,9 @@
 """From what happens on a cluster to what arrives at a receiver: the real controller, journal, outbox and channels."""
 
 import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,13 +30,13 @@ SECRET = "whsec_dGhlIGtleSBvZiB0aGlzIHRlc3Q="
 
 
 @pytest.fixture
-def world(where):
+def world(where: str) -> Iterator[World]:
     found = World(where, NOW)
     yield found
     found.journal.close()
 
 
-def settings_of(*rules, group_s=0.0, **targets):
+def settings_of(*rules: Rule, group_s: float = 0.0, **targets: Any) -> NoticesSettings:
     return NoticesSettings(
         targets=Targets(targets),
         rules=NoticeRules(rules),
@@ -43,24 +46,24 @@ def settings_of(*rules, group_s=0.0, **targets):
     )
 
 
-def notifier_of(world, settings, tmp_path):
+def notifier_of(world: World, settings: NoticesSettings, tmp_path: Path) -> Notifier:
     """As a service has it that has just been started."""
     made = Notifier(world.journal.store, CLUSTER, settings, tmp_path, "http://127.0.0.1:8470", lambda: world.now)
     made.begin()
     return made
 
 
-def drain(world, node="gpu01", reason="bad DIMM"):
+def drain(world: World, node: str = "gpu01", reason: str = "bad DIMM") -> None:
     world.nodes[node] = replace(world.nodes[node], state=NodeState.DRAINED, reason=reason)
     world.look()
 
 
-def standing(world):
+def standing(world: World) -> list[Any]:
     rows = find_messages(Reader(world.journal.engine, CLUSTER)).items
     return [(row.message.kind, row.message.count, row.state) for row in rows]
 
 
-def test_a_drained_node_is_told_of_by_a_signed_webhook(world, tmp_path):
+def test_a_drained_node_is_told_of_by_a_signed_webhook(world: World, tmp_path: Path) -> None:
     with receiving() as receiver:
         hook = Webhook(Secret(value=f"{receiver.url}/hook?x=1"), Secret(value=SECRET))
         notifier = notifier_of(world, settings_of(hook=hook), tmp_path)
@@ -80,7 +83,7 @@ def test_a_drained_node_is_told_of_by_a_signed_webhook(world, tmp_path):
     assert standing(world) == [(Kind.NODE_DRAINED, 1, "sent")]
 
 
-def test_a_burst_is_one_message_with_a_count_and_a_few_names(world, tmp_path):
+def test_a_burst_is_one_message_with_a_count_and_a_few_names(world: World, tmp_path: Path) -> None:
     with receiving() as receiver:
         settings = settings_of(ALL, group_s=30.0, ops=Slack(Secret(value=receiver.url)))
         notifier = notifier_of(world, settings, tmp_path)
@@ -99,7 +102,7 @@ def test_a_burst_is_one_message_with_a_count_and_a_few_names(world, tmp_path):
     assert "and 7 more" in text
 
 
-def test_a_retry_and_a_stop_are_told_apart_and_lead_to_the_jobs_page(world, tmp_path):
+def test_a_retry_and_a_stop_are_told_apart_and_lead_to_the_jobs_page(world: World, tmp_path: Path) -> None:
     with receiving() as receiver:
         settings = settings_of(ALL, ops=Webhook(Secret(value=receiver.url)))
         notifier = notifier_of(world, settings, tmp_path)
@@ -119,7 +122,7 @@ def test_a_retry_and_a_stop_are_told_apart_and_lead_to_the_jobs_page(world, tmp_
     assert "shape" in told["job_stopped"]["notices"][0]["detail"]
 
 
-def test_who_must_decide_is_led_to_the_exception(world, tmp_path):
+def test_who_must_decide_is_led_to_the_exception(world: World, tmp_path: Path) -> None:
     with receiving() as receiver:
         notifier = notifier_of(world, settings_of(hook=Webhook(Secret(value=receiver.url))), tmp_path)
         world.submit("8", name="a <b> & c")
@@ -135,7 +138,7 @@ def test_who_must_decide_is_led_to_the_exception(world, tmp_path):
     assert told[0]["link"] == "https://perdure.site.org/exceptions/aurora%2F8%231%3Ajob.failed"
 
 
-def test_an_unreachable_manager_is_told_of_once_and_so_is_its_return(world, tmp_path):
+def test_an_unreachable_manager_is_told_of_once_and_so_is_its_return(world: World, tmp_path: Path) -> None:
     with receiving() as receiver:
         notifier = notifier_of(world, settings_of(hook=Webhook(Secret(value=receiver.url))), tmp_path)
         for unseen in ({"controller": "connection refused"}, {"controller": "timed out"}, {}, {}):
@@ -148,7 +151,7 @@ def test_an_unreachable_manager_is_told_of_once_and_so_is_its_return(world, tmp_
     assert [each["kind"] for each in receiver.documents] == ["manager_unreachable", "manager_back"]
 
 
-def test_a_message_that_fails_is_sent_again_later_with_the_same_key_and_text(world, tmp_path):
+def test_a_message_that_fails_is_sent_again_later_with_the_same_key_and_text(world: World, tmp_path: Path) -> None:
     with receiving(503, None, 200) as receiver:
         notifier = notifier_of(world, settings_of(hook=Webhook(Secret(value=receiver.url))), tmp_path)
         drain(world)
@@ -168,7 +171,7 @@ def test_a_message_that_fails_is_sent_again_later_with_the_same_key_and_text(wor
     assert standing(world) == [(Kind.NODE_DRAINED, 1, "sent"), (Kind.NODE_DRAINED, 1, "sent")]
 
 
-def test_what_cannot_be_delivered_is_given_up_after_a_day(world, tmp_path):
+def test_what_cannot_be_delivered_is_given_up_after_a_day(world: World, tmp_path: Path) -> None:
     with receiving(500) as receiver:
         notifier = notifier_of(world, settings_of(hook=Webhook(Secret(value=receiver.url))), tmp_path)
         drain(world)
@@ -186,8 +189,10 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("step", ["begin", "sent"])
-def test_killed_at_any_step_it_sends_once_more_with_the_same_key(world, tmp_path, monkeypatch, step):
-    def kill(*_):
+def test_killed_at_any_step_it_sends_once_more_with_the_same_key(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def kill(*_: object) -> None:
         raise Killed
 
     with receiving() as receiver:
@@ -214,7 +219,9 @@ def test_killed_at_any_step_it_sends_once_more_with_the_same_key(world, tmp_path
     assert [each["notices"][0]["about"] for each in (sent[0], last)] == ["node gpu01", "node gpu02"]
 
 
-def test_a_kill_while_it_gathers_loses_and_doubles_nothing(world, tmp_path, monkeypatch):
+def test_a_kill_while_it_gathers_loses_and_doubles_nothing(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with receiving() as receiver:
         settings = settings_of(hook=Webhook(Secret(value=receiver.url)))
         notifier_of(world, settings, tmp_path)
@@ -223,7 +230,7 @@ def test_a_kill_while_it_gathers_loses_and_doubles_nothing(world, tmp_path, monk
             with monkeypatch.context() as patched:
                 dying = notifier_of(world, settings, tmp_path)
 
-                def kill(*_):
+                def kill(*_: object) -> None:
                     raise Killed
 
                 patched.setattr(dying.outbox, kill_at, kill)
@@ -237,10 +244,10 @@ def test_a_kill_while_it_gathers_loses_and_doubles_nothing(world, tmp_path, monk
     assert [each["count"] for each in receiver.documents] == [1]
 
 
-def test_a_dead_target_delays_no_decision_and_no_other_target(world, tmp_path):
+def test_a_dead_target_delays_no_decision_and_no_other_target(world: World, tmp_path: Path) -> None:
     asked, go_on = threading.Event(), threading.Event()
 
-    def hang(_):
+    def hang(_: object) -> int:
         asked.set()
         go_on.wait(60.0)
         return 200
@@ -265,7 +272,7 @@ def test_a_dead_target_delays_no_decision_and_no_other_target(world, tmp_path):
     assert len(alive.got) == 1
 
 
-def test_what_waits_for_a_dead_target_is_bounded(world, tmp_path, monkeypatch):
+def test_what_waits_for_a_dead_target_is_bounded(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "MAX_WAITING", 3)
     rule = Rule(("owners",), severity=Severity.INFO)
     mail = Mail("localhost", "a@site.org", ("{user}@site.org",), tls=Tls.NONE)
@@ -278,7 +285,9 @@ def test_what_waits_for_a_dead_target_is_bounded(world, tmp_path, monkeypatch):
     assert len(standing(world)) == 3
 
 
-def test_neither_what_was_sent_nor_what_waits_for_another_target_takes_room(world, tmp_path, monkeypatch):
+def test_neither_what_was_sent_nor_what_waits_for_another_target_takes_room(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outbox, "MAX_WAITING", 1)
     with receiving() as receiver:
         dead = Webhook(Secret(value="http://127.0.0.1:1/"))
@@ -293,7 +302,9 @@ def test_neither_what_was_sent_nor_what_waits_for_another_target_takes_room(worl
     assert len(receiver.documents) == 3
 
 
-def test_what_is_critical_finds_room_where_other_messages_took_it_all(world, tmp_path, monkeypatch):
+def test_what_is_critical_finds_room_where_other_messages_took_it_all(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outbox, "MAX_WAITING", 1)
     notifier = notifier_of(world, settings_of(ALL, ops=Webhook(Secret(value="http://127.0.0.1:1/"))), tmp_path)
     drain(world)
@@ -305,7 +316,7 @@ def test_what_is_critical_finds_room_where_other_messages_took_it_all(world, tmp
     assert [kind for kind, _, _ in standing(world)] == [Kind.MANAGER_UNREACHABLE, Kind.NODE_DRAINED]
 
 
-def test_what_is_critical_waits_for_no_limit_that_other_messages_reached(world, tmp_path):
+def test_what_is_critical_waits_for_no_limit_that_other_messages_reached(world: World, tmp_path: Path) -> None:
     with receiving() as receiver:
         settings = replace(settings_of(ALL, ops=Webhook(Secret(value=receiver.url))), per_hour=1)
         notifier = notifier_of(world, settings, tmp_path)
@@ -324,7 +335,9 @@ def test_what_is_critical_waits_for_no_limit_that_other_messages_reached(world, 
     assert standing(world)[1] == (Kind.JOB_STOPPED, 1, "gathering")
 
 
-def test_what_is_over_is_forgotten_in_time_and_in_number(world, tmp_path, monkeypatch):
+def test_what_is_over_is_forgotten_in_time_and_in_number(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outbox, "KEEP_MESSAGES", 2)
     with receiving() as receiver:
         notifier = notifier_of(world, settings_of(hook=Webhook(Secret(value=receiver.url))), tmp_path)
@@ -342,7 +355,9 @@ def test_what_is_over_is_forgotten_in_time_and_in_number(world, tmp_path, monkey
     assert standing(world) == [(Kind.NODE_DRAINED, 1, "gathering")]
 
 
-def test_what_is_not_sent_yet_is_kept_however_much_was_sent_since(world, tmp_path, monkeypatch):
+def test_what_is_not_sent_yet_is_kept_however_much_was_sent_since(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outbox, "KEEP_MESSAGES", 2)
     with receiving() as receiver:
         hook, dead = Webhook(Secret(value=receiver.url)), Webhook(Secret(value="http://127.0.0.1:1/"))
@@ -360,7 +375,7 @@ def test_what_is_not_sent_yet_is_kept_however_much_was_sent_since(world, tmp_pat
     assert [each for each in standing(world) if each[2] != "sent"] == unsent
 
 
-def test_messages_for_a_target_that_is_no_more_are_given_up(world, tmp_path):
+def test_messages_for_a_target_that_is_no_more_are_given_up(world: World, tmp_path: Path) -> None:
     first = notifier_of(world, settings_of(hook=Webhook(Secret(value="http://127.0.0.1:1/"))), tmp_path)
     drain(world)
     first.gather()
@@ -369,7 +384,7 @@ def test_messages_for_a_target_that_is_no_more_are_given_up(world, tmp_path):
 
 
 @pytest.mark.parametrize(("status", "state"), [(404, "given_up"), (410, "given_up"), (503, "on_its_way")])
-def test_what_a_target_refuses_is_not_sent_again(world, tmp_path, status, state):
+def test_what_a_target_refuses_is_not_sent_again(world: World, tmp_path: Path, status: int, state: str) -> None:
     with receiving(status) as receiver:
         notifier = notifier_of(world, settings_of(hook=Webhook(Secret(value=receiver.url))), tmp_path)
         drain(world)
@@ -380,7 +395,7 @@ def test_what_a_target_refuses_is_not_sent_again(world, tmp_path, status, state)
     assert standing(world) == [(Kind.NODE_DRAINED, 1, state)]
 
 
-def test_in_shadow_mode_nobody_is_told_of_retries_that_do_not_happen(world, tmp_path):
+def test_in_shadow_mode_nobody_is_told_of_retries_that_do_not_happen(world: World, tmp_path: Path) -> None:
     settings = settings_of(ALL, ops=Webhook(Secret(value="http://127.0.0.1:1/")))
     shadow = Notifier(world.journal.store, CLUSTER, settings, tmp_path, "", lambda: world.now, armed=False)
     shadow.begin()
@@ -392,7 +407,9 @@ def test_in_shadow_mode_nobody_is_told_of_retries_that_do_not_happen(world, tmp_
     assert {kind for kind, _, _ in standing(world)} == {Kind.JOB_STOPPED}
 
 
-def test_neither_log_nor_journal_learns_a_secret(world, tmp_path, caplog, monkeypatch):
+def test_neither_log_nor_journal_learns_a_secret(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOOK_SECRET", "hunter2-s3cr3t")
     with receiving(404) as receiver:
         hook = Webhook(Secret(value=f"{receiver.url}/hunter2-s3cr3t"), Secret(env="HOOK_SECRET"))
@@ -406,7 +423,7 @@ def test_neither_log_nor_journal_learns_a_secret(world, tmp_path, caplog, monkey
     assert "hunter2" not in row.error + caplog.text + repr(notifier.__dict__)
 
 
-def test_a_service_that_starts_anew_tells_nothing_twice_and_loses_nothing(world, tmp_path):
+def test_a_service_that_starts_anew_tells_nothing_twice_and_loses_nothing(world: World, tmp_path: Path) -> None:
     with receiving() as receiver:
         settings = settings_of(hook=Webhook(Secret(value=receiver.url)))
         drain(world)  # before notices were set: nobody is told

@@ -2,6 +2,8 @@
 
 import csv
 import io
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,32 +15,32 @@ from perdure.service.notices.secrets import Secret
 from perdure.service.notices.settings import NoticesSettings, Targets
 from tests.copying import replace
 from tests.service.notices.three_targets import tell
-from tests.service.web_world import CLUSTER, site
+from tests.service.web_world import CLUSTER, Site, World, site
 
 
 @pytest.fixture
-def place(tmp_path):
+def place(tmp_path: Path) -> Site:
     """A drained node was told to one target, refused by another, and a third does not answer."""
     place = site(tmp_path)
     tell(place.world, tmp_path)
     return place
 
 
-def page(place, path="/notices", token=None):
+def page(place: Site, path: str = "/notices", token: str | None = None) -> Any:
     return place.client(token or place.operator).get(path)
 
 
-def drain(world, node):
+def drain(world: World, node: str) -> None:
     world.nodes[node] = replace(world.nodes[node], state=NodeState.DRAINED, reason="fan")
     world.look()
 
 
-def rows(place, **asked):
+def rows(place: Site, **asked: Any) -> list[Any]:
     query = "&".join(f"{name}={value}" for name, value in {**asked, "format": "csv"}.items())
     return list(csv.DictReader(io.StringIO(page(place, f"/notices?{query}").text)))
 
 
-def test_it_says_what_was_sent_waits_and_was_refused(place):
+def test_it_says_what_was_sent_waits_and_was_refused(place: Site) -> None:
     text = page(place).text
     assert text.count("A node is drained") == 3
     assert "&lt;b&gt;fan&lt;/b&gt;" in text
@@ -49,7 +51,7 @@ def test_it_says_what_was_sent_waits_and_was_refused(place):
     assert 'href="/notices" aria-current="page"' in text
 
 
-def test_it_says_what_a_message_waits_for(tmp_path):
+def test_it_says_what_a_message_waits_for(tmp_path: Path) -> None:
     place = site(tmp_path, notices=NoticeLimits(group_s=30.0, per_hour=1))
     settings = NoticesSettings(
         targets=Targets({"ops": Webhook(Secret(value="http://127.0.0.1:1/"))}), group_s=30.0, disk_low_mib=0
@@ -75,7 +77,7 @@ def test_it_says_what_a_message_waits_for(tmp_path):
     assert "is next" in page(place).text
 
 
-def test_the_api_says_what_each_message_waits_for(place):
+def test_the_api_says_what_each_message_waits_for(place: Site) -> None:
     told = {each["target"]: each for each in page(place, "/api/v1/notices").json()["items"]}
     assert (told["phone"]["waits_for"], told["phone"]["until_s"]) == ("waits to be tried again", told["phone"]["due_s"])
     assert (told["ops"]["waits_for"], told["ops"]["until_s"]) == ("", None)
@@ -92,20 +94,20 @@ def test_the_api_says_what_each_message_waits_for(place):
         ({"target": "phone", "state": "sent"}, set()),
     ],
 )
-def test_it_is_narrowed_by_state_and_target(place, asked, targets):
+def test_it_is_narrowed_by_state_and_target(place: Site, asked: dict[str, Any], targets: set[str]) -> None:
     assert {row["target"] for row in rows(place, **asked)} == targets
     assert "refused it with 410" in rows(place, target="tickets")[0]["error"]
 
 
-def test_a_state_that_there_is_not_is_refused(place):
+def test_a_state_that_there_is_not_is_refused(place: Site) -> None:
     assert page(place, "/notices?state=none+of+them").status_code == 422
 
 
-def test_it_is_for_operators_alone(place):
+def test_it_is_for_operators_alone(place: Site) -> None:
     assert page(place, token=place.mira).status_code == 403
     assert "/notices" not in page(place, "/jobs", place.mira).text
     assert "/notices" in page(place, "/jobs").text
 
 
-def test_without_notices_it_says_how_to_begin(tmp_path):
+def test_without_notices_it_says_how_to_begin(tmp_path: Path) -> None:
     assert "[notices.targets]" in page(site(tmp_path)).text

@@ -5,7 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from perdure.cli.main import main
 from tests.cli.test_service_commands import is_ready
@@ -14,7 +19,7 @@ from tests.service.notices.receivers import receiving, until
 SECRET = "hunter2-s3cr3t"
 
 
-def command(home, url):
+def command(home: Path, url: str) -> list[Any]:
     """`perdure up` with one target, whose secret is in a file."""
     (home / "secret").write_text(SECRET)
     (home / "secret").chmod(0o600)
@@ -25,7 +30,7 @@ def command(home, url):
 
 
 @contextmanager
-def service(home, url):
+def service(home: Path, url: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process of its own; it is ended, unless that has happened already."""
     env = {**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": ""}
     with (home / "up.log").open("a") as log:
@@ -39,11 +44,13 @@ def service(home, url):
         process.wait(120.0)
 
 
-def test_a_service_that_is_killed_between_sending_and_noting_sends_once_more(tmp_path, capsys):
+def test_a_service_that_is_killed_between_sending_and_noting_sends_once_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     state = tmp_path / "state"
     processes = []
 
-    def kill(_):
+    def kill(_: object) -> None:
         """The message is here; the service does not live to hear so."""
         processes[0].kill()
         processes[0].wait(60.0)
@@ -57,7 +64,7 @@ def test_a_service_that_is_killed_between_sending_and_noting_sends_once_more(tmp
             until(lambda: len(receiver.got) >= 2)
             capsys.readouterr()
 
-            def standing():
+            def standing() -> list[Any]:
                 assert main(["notices", "--json", "--state", str(state)]) == 0
                 return [(n["kind"], n["state"]) for n in json.loads(capsys.readouterr().out)["notices"]]
 

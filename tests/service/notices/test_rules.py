@@ -1,15 +1,18 @@
 """Which notices follow from what happened, who is told, and when: laws of the pure part."""
 
 from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.strategies._internal.core import DataObject
 
 from perdure.model.events import NodeChanged, SightChanged
 from perdure.model.nodes import Node, NodeState
 from perdure.service.notices.derive import STALE_S, DiskSeen, NoticeFact, notices_of
-from perdure.service.notices.notice import NAMED, Kind, Notice, Severity, first_message, of_text
+from perdure.service.notices.notice import NAMED, Kind, Message, Notice, Severity, first_message, of_text
 from perdure.service.notices.rules import (
     HOUR_S,
     LONGEST_WAIT_S,
@@ -26,49 +29,51 @@ from tests.copying import replace
 NOW = 1_700_000_000.0
 
 
-def node(state, name="n1", reason="", at_s=NOW):
+def node(state: NodeState, name: str = "n1", reason: str = "", at_s: float = NOW) -> NoticeFact:
     return NoticeFact(NodeChanged(at_s, "c", Node(name, state, reason)))
 
 
-def kinds(facts, told=None, now=NOW, disk_low_mib=0):
+def kinds(
+    facts: Sequence[NoticeFact], told: dict[str, Kind] | None = None, now: float = NOW, disk_low_mib: int = 0
+) -> list[Any]:
     return [notice.kind for notice in notices_of(facts, told or {}, now, disk_low_mib)]
 
 
 # -- what is told
 
 
-def test_a_node_that_is_seen_up_first_is_no_news():
+def test_a_node_that_is_seen_up_first_is_no_news() -> None:
     assert kinds([node(NodeState.UP)]) == []
 
 
-def test_a_drained_node_is_told_of_once_whatever_its_reason():
+def test_a_drained_node_is_told_of_once_whatever_its_reason() -> None:
     facts = [node(NodeState.DRAINING), node(NodeState.DRAINED, reason="a"), node(NodeState.DRAINED, reason="b")]
     assert kinds(facts) == [Kind.NODE_DRAINED]
     assert kinds(facts, {"node:n1": Kind.NODE_DRAINED}) == []
 
 
-def test_a_node_that_comes_back_and_goes_is_told_of_each_time():
+def test_a_node_that_comes_back_and_goes_is_told_of_each_time() -> None:
     facts = [node(state) for state in (NodeState.DOWN, NodeState.UP, NodeState.UP, NodeState.DRAINED)]
     assert kinds(facts) == [Kind.NODE_DOWN, Kind.NODE_BACK, Kind.NODE_DRAINED]
 
 
-def test_a_state_that_is_not_known_is_no_news():
+def test_a_state_that_is_not_known_is_no_news() -> None:
     assert kinds([node(NodeState.DOWN), node(NodeState.UNKNOWN), node(NodeState.DOWN)]) == [Kind.NODE_DOWN]
 
 
-def test_what_happened_long_ago_is_told_to_nobody():
+def test_what_happened_long_ago_is_told_to_nobody() -> None:
     assert kinds([node(NodeState.DOWN, at_s=NOW - STALE_S - 1)]) == []
 
 
-def test_a_disk_is_told_of_when_it_is_low_and_when_it_has_clearly_more_room():
-    def disk(*free_mib):
+def test_a_disk_is_told_of_when_it_is_low_and_when_it_has_clearly_more_room() -> None:
+    def disk(*free_mib: int) -> list[Any]:
         return [NoticeFact(DiskSeen(NOW, each)) for each in free_mib]
 
     assert kinds(disk(1000, 999, 998, 1001, 999, 1250, 2000), disk_low_mib=1000) == [Kind.DISK_LOW, Kind.DISK_BACK]
     assert kinds(disk(0), disk_low_mib=0) == []
 
 
-def test_what_a_manager_says_is_one_line():
+def test_what_a_manager_says_is_one_line() -> None:
     (notice,) = notices_of([NoticeFact(SightChanged(NOW, "c", "controller", "a\r\nb\x1b[2J\u202e"))], {}, NOW)
     assert notice.detail == "a  b[2J"
 
@@ -78,7 +83,7 @@ histories = st.lists(st.builds(node, states, st.sampled_from(["n1", "n2"])), max
 
 
 @given(histories, st.data())
-def test_what_is_read_in_parts_tells_the_same(facts, data):
+def test_what_is_read_in_parts_tells_the_same(facts: list[NoticeFact], data: DataObject) -> None:
     whole = notices_of(facts, {}, NOW)
     cut = data.draw(st.integers(0, len(facts)))
     first = notices_of(facts[:cut], {}, NOW)
@@ -87,7 +92,7 @@ def test_what_is_read_in_parts_tells_the_same(facts, data):
 
 
 @given(histories)
-def test_of_a_subject_no_kind_is_told_twice_in_a_row(facts):
+def test_of_a_subject_no_kind_is_told_twice_in_a_row(facts: list[NoticeFact]) -> None:
     last = {}
     for notice in notices_of(facts, {}, NOW):
         assert last.get(notice.subject) is not notice.kind
@@ -95,7 +100,7 @@ def test_of_a_subject_no_kind_is_told_twice_in_a_row(facts):
 
 
 @given(st.text(max_size=300))
-def test_text_of_a_job_becomes_one_bounded_printable_line(text):
+def test_text_of_a_job_becomes_one_bounded_printable_line(text: str) -> None:
     line = of_text(text, 50)
     assert len(line) <= 50
     assert line.isprintable()
@@ -104,7 +109,9 @@ def test_text_of_a_job_becomes_one_bounded_printable_line(text):
 # -- who is told
 
 
-def notice(kind=Kind.NODE_DRAINED, user="", partition="", subject="x", at_s=NOW):
+def notice(
+    kind: Kind = Kind.NODE_DRAINED, user: str = "", partition: str = "", subject: str = "x", at_s: float = NOW
+) -> Notice:
     return Notice(kind, subject, at_s, subject, user, partition)
 
 
@@ -122,16 +129,16 @@ def notice(kind=Kind.NODE_DRAINED, user="", partition="", subject="x", at_s=NOW)
         (Rule(("a",), kinds=("node_drained",), users=("mira",), partitions=("cpu",), severity=Severity.INFO), True),
     ],
 )
-def test_a_rule_matches_by_kind_user_partition_and_severity(rule, matches):
+def test_a_rule_matches_by_kind_user_partition_and_severity(rule: Rule, matches: bool) -> None:
     assert rule.matches(notice(user="mira", partition="cpu,gpu")) is matches
 
 
-def test_a_target_is_told_once_however_many_rules_name_it():
+def test_a_target_is_told_once_however_many_rules_name_it() -> None:
     rules = [Rule(("a", "b")), Rule(("b", "a"))]
     assert list(addresses_of(notice(), rules, ())) == [("a", ""), ("b", "")]
 
 
-def test_a_personal_target_is_told_of_a_users_own_alone():
+def test_a_personal_target_is_told_of_a_users_own_alone() -> None:
     rules = [Rule(("mail", "ops"))]
     assert list(addresses_of(notice(user="mira"), rules, {"mail"})) == [("mail", "mira"), ("ops", "")]
     assert list(addresses_of(notice(), rules, {"mail"})) == [("ops", "")]
@@ -147,7 +154,7 @@ some = st.lists(
 
 
 @given(some, st.integers(0, 40))
-def test_no_notice_is_lost_or_doubled_by_gathering(notices, cut):
+def test_no_notice_is_lost_or_doubled_by_gathering(notices: list[Notice], cut: int) -> None:
     rules, personal = [Rule(("ops", "mail"))], {"mail"}
     open_ = gathered({}, notices[:cut], rules, personal, "c")
     both = {**open_, **gathered(open_, notices[cut:], rules, personal, "c")}
@@ -159,7 +166,9 @@ def test_no_notice_is_lost_or_doubled_by_gathering(notices, cut):
         assert message.count == len(message.notices) + message.unnamed
 
 
-def simulate(arrivals, limits, works, hours=6.0):
+def simulate(
+    arrivals: list[float], limits: NoticeLimits, works: Callable[[Any], Any], hours: float = 6.0
+) -> tuple[list[tuple[float, Message]], list[float], dict[str, PendingMessage]]:
     """Send to one target for some hours: what arrived and when, and what was begun, by the pure rules alone."""
     rules, waiting, begun, sent = [Rule(("ops",))], {}, [], []
     now, arrivals = NOW, sorted(arrivals)
@@ -193,7 +202,9 @@ arrivals = st.lists(st.floats(0, 3 * HOUR_S), max_size=60)
 
 
 @given(arrivals, st.integers(1, 5), st.floats(0, 120))
-def test_no_hour_has_more_messages_than_the_limit_and_all_arrive(at, per_hour, group_s):
+def test_no_hour_has_more_messages_than_the_limit_and_all_arrive(
+    at: list[float], per_hour: int, group_s: float
+) -> None:
     limits = NoticeLimits(group_s, per_hour)
     sent, begun, waiting = simulate(at, limits, lambda now: True)
     for start_s in begun:
@@ -203,20 +214,20 @@ def test_no_hour_has_more_messages_than_the_limit_and_all_arrive(at, per_hour, g
 
 
 @given(arrivals, st.floats(0, 2 * HOUR_S))
-def test_a_target_that_is_down_for_a_while_is_told_of_all_afterwards(at, down_s):
+def test_a_target_that_is_down_for_a_while_is_told_of_all_afterwards(at: list[float], down_s: float) -> None:
     sent, _, waiting = simulate(at, NoticeLimits(), lambda now: now >= NOW + down_s)
     assert sum(message.count for _, message in sent) == len(at)
     assert not waiting
 
 
 @given(arrivals)
-def test_a_target_that_never_answers_keeps_two_messages_of_a_kind(at):
+def test_a_target_that_never_answers_keeps_two_messages_of_a_kind(at: list[float]) -> None:
     sent, _, waiting = simulate(at, NoticeLimits(), lambda now: False)
     assert not sent
     assert len(waiting) <= 2
 
 
-def test_tries_are_spaced_out_up_to_a_bound_and_end():
+def test_tries_are_spaced_out_up_to_a_bound_and_end() -> None:
     limits = NoticeLimits(retry_for_s=3600.0)
     instants = [retry_at(tries, NOW, limits, NOW) for tries in range(1, 40)]
     waits = [at_s - NOW for at_s in instants if at_s is not None]
@@ -227,13 +238,13 @@ def test_tries_are_spaced_out_up_to_a_bound_and_end():
     assert retry_at(3, NOW - 3600.0, limits, NOW) is None
 
 
-def test_an_instant_from_a_clock_that_was_wrong_is_not_waited_for():
+def test_an_instant_from_a_clock_that_was_wrong_is_not_waited_for() -> None:
     (message,) = gathered({}, [notice()], [Rule(("ops",))], (), "c").values()
     assert next_to_send([PendingMessage(message, NOW + 365 * 86_400.0)], {}, NoticeLimits(), NOW) is not None
     assert next_to_send([PendingMessage(message, NOW + 10.0)], {}, NoticeLimits(), NOW) is None
 
 
-def test_the_most_severe_message_is_sent_first_however_long_others_wait():
+def test_the_most_severe_message_is_sent_first_however_long_others_wait() -> None:
     kinds_by_rank = sorted({kind.severity: kind for kind in Kind}.values(), key=lambda kind: kind.severity.rank)
     waiting = [
         PendingMessage(first_message("c", "ops", "", Notice(kind, "n1", NOW, "n1")), NOW - 100.0 / (number + 1))

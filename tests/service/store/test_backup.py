@@ -1,10 +1,15 @@
 """A backup that is made while the service writes has all that was acknowledged before; what is kept how long."""
 
+from __future__ import annotations
+
 import shutil
 import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -23,22 +28,22 @@ from tests.conftest import require_program
 from tests.service import postgres
 
 
-def by_sqlite3(source, target):
+def by_sqlite3(source: str, target: str) -> None:
     subprocess.run([require_program("sqlite3"), source, f".backup '{target}'"], check=True, timeout=120)
 
 
-def by_vacuum(source, target):
+def by_vacuum(source: str, target: str) -> None:
     with sqlite3.connect(source) as db:
         db.execute("VACUUM INTO ?", (str(target),))
 
 
-def by_python(source, target):
+def by_python(source: str, target: str) -> None:
     """As the guide has it, for machines without sqlite3."""
     code = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).backup(sqlite3.connect(sys.argv[2]))"
     subprocess.run([sys.executable, "-c", code, source, target], check=True, timeout=120)
 
 
-def plan(journal, number):
+def plan(journal: Journal, number: int) -> str:
     """Plan an action; what this returns of is on the disk."""
     action = Requeue(AttemptId("c", str(number), 1))
     journal.record([Act(action, "perdure", "why", 1e12)], ControllerState("c"), ControllerState("c"))
@@ -48,22 +53,22 @@ def plan(journal, number):
 class Writer:
     """Writes without a pause, and tells what was acknowledged."""
 
-    def __init__(self, journal):
+    def __init__(self, journal: Journal) -> None:
         self.acknowledged = []
         self._journal, self._stop = journal, threading.Event()
         self._some = threading.Event()
         self._thread = threading.Thread(target=self._write)
 
-    def __enter__(self):
+    def __enter__(self) -> Writer:
         self._thread.start()
         assert self._some.wait(120)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
 
-    def _write(self):
+    def _write(self) -> None:
         number = 0
         while not self._stop.is_set():
             self.acknowledged.append(plan(self._journal, number))
@@ -72,13 +77,15 @@ class Writer:
                 self._some.set()
 
 
-def planned(journal):
+def planned(journal: Journal) -> set[Any]:
     with journal.engine.connect() as db:
         return set(db.scalars(select(actions.c.job_id)))
 
 
 @pytest.mark.parametrize("copy", [by_sqlite3, by_vacuum, by_python])
-def test_a_copy_of_sqlite_has_all_that_was_acknowledged_before(copy, tmp_path):
+def test_a_copy_of_sqlite_has_all_that_was_acknowledged_before(
+    copy: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
     state, restored = tmp_path / "state", tmp_path / "restored"
     restored.mkdir(mode=0o700)
     journal = Journal.open(state, "c")
@@ -95,7 +102,7 @@ def test_a_copy_of_sqlite_has_all_that_was_acknowledged_before(copy, tmp_path):
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-def check_restored(where, before):
+def check_restored(where: Path | str, before: list[Any]) -> None:
     """It opens as any journal does, goes on, and knows what was planned."""
     again = Journal.open(where, "c")
     try:
@@ -108,7 +115,7 @@ def check_restored(where, before):
         again.close()
 
 
-def test_the_bare_file_is_no_backup_while_the_service_runs(tmp_path):
+def test_the_bare_file_is_no_backup_while_the_service_runs(tmp_path: Path) -> None:
     """What the guide warns of: the newest is in the log beside it."""
     state, restored = tmp_path / "state", tmp_path / "restored"
     restored.mkdir(mode=0o700)
@@ -122,7 +129,9 @@ def test_the_bare_file_is_no_backup_while_the_service_runs(tmp_path):
 
 
 @pytest.mark.postgres
-def test_a_dump_of_postgresql_has_all_that_was_acknowledged_before(postgres_url, postgres_database, tmp_path):
+def test_a_dump_of_postgresql_has_all_that_was_acknowledged_before(
+    postgres_url: str, postgres_database: str, tmp_path: Path
+) -> None:
     programs, dump = postgres.programs(), tmp_path / "dump"
     assert programs is not None
     journal = Journal.open(postgres_database, "c")
@@ -139,10 +148,10 @@ def test_a_dump_of_postgresql_has_all_that_was_acknowledged_before(postgres_url,
     check_restored(restored, before)
 
 
-def test_the_service_prunes_what_is_older_than_it_is_told_to_keep():
+def test_the_service_prunes_what_is_older_than_it_is_told_to_keep() -> None:
     stop, asked = threading.Event(), []
 
-    def prune(now, keep_days):
+    def prune(now: float, keep_days: Any) -> int:
         asked.append((now, keep_days))
         stop.set()
         return 0
@@ -157,7 +166,7 @@ def test_the_service_prunes_what_is_older_than_it_is_told_to_keep():
 
 
 @pytest.mark.parametrize("days", ["0", "0.5", "-1", "nan"])
-def test_a_journal_is_kept_for_a_day_at_least(days, tmp_path):
+def test_a_journal_is_kept_for_a_day_at_least(days: str, tmp_path: Path) -> None:
     (tmp_path / "perdure.toml").write_text(f"[service]\nkeep_days = {days}\n")
     with pytest.raises(ConfigError, match="keep_days"):
         load_settings(tmp_path / "perdure.toml", {})

@@ -7,6 +7,8 @@ import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -19,7 +21,7 @@ from tests.attacks.test_full_disk import fill, give_back, needs_mount, small_dis
 from tests.new_database import by_migrations
 
 
-def refused(where):
+def refused(where: Path | str) -> str:
     """The one line with which a journal is refused."""
     with pytest.raises(StateError) as error:
         Store.open(where, "c")
@@ -27,7 +29,7 @@ def refused(where):
     return str(error.value)
 
 
-def test_the_file_is_for_its_owner_alone(tmp_path):
+def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "new" / "state", "c")
     for path in (tmp_path / "new" / "state").iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
@@ -35,14 +37,14 @@ def test_the_file_is_for_its_owner_alone(tmp_path):
     store.close()
 
 
-def test_a_file_that_others_could_read_is_closed_to_them(tmp_path):
+def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
     Store.open(tmp_path, "c").close()
     (tmp_path / FILE_NAME).chmod(0o644)
     Store.open(tmp_path, "c").close()
     assert stat.S_IMODE((tmp_path / FILE_NAME).stat().st_mode) == 0o600
 
 
-def test_sqlite_commits_reach_the_disk(tmp_path):
+def test_sqlite_commits_reach_the_disk(tmp_path: Path) -> None:
     store = Store.open(tmp_path, "c")
     with store.writing() as db:
         found = {name: db.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")}
@@ -50,7 +52,7 @@ def test_sqlite_commits_reach_the_disk(tmp_path):
     store.close()
 
 
-def test_whether_one_can_write_is_known_before_it_matters(tmp_path):
+def test_whether_one_can_write_is_known_before_it_matters(tmp_path: Path) -> None:
     """Where nothing was written for a while something is; and again and again once that failed."""
     store = Store.open(tmp_path, "c")
     store.wrote_s = just_now = time.monotonic() - 5
@@ -68,14 +70,14 @@ def test_whether_one_can_write_is_known_before_it_matters(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"this is not a database, but it is somebody's\n" * 99, b"\0" * 5000])
-def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path, content):
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "notes.db"
     path.write_bytes(content)
     assert "not a readable SQLite database" in refused(path)
     assert path.read_bytes() == content
 
 
-def test_another_programs_database_is_refused_and_left_alone(tmp_path):
+def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "theirs.db"
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE alembic_version (version_num TEXT)")
@@ -85,7 +87,7 @@ def test_another_programs_database_is_refused_and_left_alone(tmp_path):
     assert path.read_bytes()[100:] == before[100:]  # the header tells of WAL now
 
 
-def test_a_newer_journal_is_refused_and_left_alone(tmp_path):
+def test_a_newer_journal_is_refused_and_left_alone(tmp_path: Path) -> None:
     Store.open(tmp_path, "c").close()
     with sqlite3.connect(tmp_path / FILE_NAME) as db:
         db.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999_future'")
@@ -93,27 +95,27 @@ def test_a_newer_journal_is_refused_and_left_alone(tmp_path):
     assert "newer Perdure (schema '9999_future'). Upgrade Perdure" in refused(tmp_path)
 
 
-def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
+def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "cannot be opened for writing" in refused(tmp_path / "file" / "state")
     assert "--state DIR" in refused(tmp_path / "file" / "state")
 
 
-def test_a_directory_in_the_files_place_is_refused(tmp_path):
+def test_a_directory_in_the_files_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).mkdir()
     assert "cannot be opened for writing" in refused(tmp_path)
 
 
-def test_a_journal_in_use_names_who_uses_it(tmp_path):
+def test_a_journal_in_use_names_who_uses_it(tmp_path: Path) -> None:
     store = Store.open(tmp_path, "c")
     assert f"in use by another service, process {os.getpid()}" in refused(tmp_path)
     store.close()
 
 
-def test_a_creation_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_a_creation_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import alembic.op
 
-    def fail(*_, **__):
+    def fail(*_: object, **__: Any) -> None:
         raise sqlite3.OperationalError("disk full")
 
     real = alembic.op.create_table
@@ -127,7 +129,7 @@ def test_a_creation_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
     Store.open(tmp_path, "c").close()
 
 
-def test_most_starts_need_no_alembic(tmp_path):
+def test_most_starts_need_no_alembic(tmp_path: Path) -> None:
     Store.open(tmp_path, "c").close()
     program = (
         "import sys; from perdure.service.store.database import Store; "
@@ -138,17 +140,17 @@ def test_most_starts_need_no_alembic(tmp_path):
 
 
 @pytest.mark.parametrize("url", ["mysql://u@h/d", "oracle://u@h/d", "://", "postgres ql://"])
-def test_other_urls_are_refused(url):
+def test_other_urls_are_refused(url: str) -> None:
     assert "postgresql://USER@HOST/NAME" in refused(url)
 
 
-def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path):
+def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path: Path) -> None:
     words = refused(f"postgresql://ada:secret@/name?host={tmp_path}")
     assert "secret" not in words
     assert "does not work" in words
 
 
-def test_without_its_driver_postgresql_names_the_extra(monkeypatch):
+def test_without_its_driver_postgresql_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [m for m in sys.modules if m == "psycopg" or m.startswith("psycopg.")]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "psycopg", None)
@@ -157,14 +159,16 @@ def test_without_its_driver_postgresql_names_the_extra(monkeypatch):
 
 
 @pytest.mark.postgres
-def test_another_programs_postgresql_is_refused(postgres_database):
+def test_another_programs_postgresql_is_refused(postgres_database: str) -> None:
     with psycopg.connect(postgres_database, autocommit=True) as db:
         db.execute("CREATE TABLE invoices (n int)")
     assert "another program's database (it has invoices)" in refused(postgres_database)
 
 
 @needs_mount
-def test_a_journal_on_a_full_disk_can_be_written_again_only_once_there_is_room(tmp_path, caplog):
+def test_a_journal_on_a_full_disk_can_be_written_again_only_once_there_is_room(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with small_disk(tmp_path / "disk", "16m") as disk:
         store = Store.open(disk, "c")
         try:
@@ -183,6 +187,6 @@ def test_a_journal_on_a_full_disk_can_be_written_again_only_once_there_is_room(t
     assert [record.message for record in caplog.records] == [f"{store.where}: can be written again"]
 
 
-def _write(store, statement):
+def _write(store: Store, statement: str) -> None:
     with store.writing() as db:
         db.execute(text(statement))

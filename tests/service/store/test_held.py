@@ -1,6 +1,8 @@
 """Whether Perdure holds a job: by the last of its holds and releases that was begun, whatever came of it."""
 
+from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +18,7 @@ STATES = (*BEGUN, ActionState.PLANNED, ActionState.REFUSED, ActionState.SUPERSED
 
 
 @pytest.fixture
-def journal(tmp_path):
+def journal(tmp_path: Path) -> Iterator[Journal]:
     opened = Journal.open(tmp_path / "journal.db", "c")
     yield opened
     opened.close()
@@ -36,7 +38,7 @@ def put(journal: Journal, action: Hold | Release, state: ActionState, by: str = 
         assert journal.finish(row, state, "", 2.0)
 
 
-def test_a_hold_that_was_begun_holds_until_a_release_is_begun(journal):
+def test_a_hold_that_was_begun_holds_until_a_release_is_begun(journal: Journal) -> None:
     for number, (first, second) in enumerate(product(STATES, STATES)):
         about = AttemptId("c", str(number), 1)
         put(journal, Hold(about, "down"), first)
@@ -44,14 +46,14 @@ def test_a_hold_that_was_begun_holds_until_a_release_is_begun(journal):
         assert journal.holds(about) == (first in BEGUN and second not in BEGUN), (first, second)
 
 
-def test_what_is_held_again_after_a_release_is_held(journal):
+def test_what_is_held_again_after_a_release_is_held(journal: Journal) -> None:
     put(journal, Hold(ONE, "down"), ActionState.DONE)
     put(journal, Release(ONE, "up"), ActionState.DONE)
     put(journal, Hold(ONE, "down-again"), ActionState.STARTED)
     assert journal.holds(ONE)
 
 
-def test_what_a_person_holds_and_what_another_start_of_it_was_do_not_count(journal):
+def test_what_a_person_holds_and_what_another_start_of_it_was_do_not_count(journal: Journal) -> None:
     put(journal, Hold(ONE, "down"), ActionState.DONE, by="ada")
     assert not journal.holds(ONE)
     put(journal, Hold(AttemptId("c", "1", 2), "down"), ActionState.DONE)

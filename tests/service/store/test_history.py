@@ -1,5 +1,8 @@
 """The cluster's own past as a trace: every job that ran, with every attempt and how it ended."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,7 +10,7 @@ from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import Node, NodeState
-from perdure.model.table import TableEnding
+from perdure.model.table import JobTable, TableEnding
 from perdure.service.store.database import reading_engine
 from perdure.service.store.queries.history import cluster_spec, extent, history
 from perdure.service.store.queries.reader import Reader
@@ -19,21 +22,21 @@ NOW = 1_790_000_000.0
 
 
 @pytest.fixture
-def world(where):
+def world(where: str) -> Iterator[World]:
     world = World(where, NOW)
     yield world
     world.journal.close()
 
 
-def reader_of(world):
+def reader_of(world: World) -> Reader:
     return Reader(world.journal.engine, CLUSTER)
 
 
-def row(table, job_id):
+def row(table: JobTable, job_id: str) -> int:
     return int(np.flatnonzero(table.job_id == job_id)[0])
 
 
-def test_jobs_come_with_their_attempts_and_endings(world):
+def test_jobs_come_with_their_attempts_and_endings(world: World) -> None:
     fill(world)
     found = history(reader_of(world))
     table = found.table
@@ -52,7 +55,7 @@ def test_jobs_come_with_their_attempts_and_endings(world):
     assert found.left_out == {"not ended yet": 3}
 
 
-def test_what_the_site_has_is_what_is_offered(world):
+def test_what_the_site_has_is_what_is_offered(world: World) -> None:
     assert (extent(reader_of(world)).jobs, extent(reader_of(world)).since_s) == (0, None)
     fill(world)
     world.nodes["big"] = Node("big", NodeState.DOWN, "", 16, 0, world.now)
@@ -74,7 +77,7 @@ def test_what_the_site_has_is_what_is_offered(world):
         (AttemptState.REQUEUED, TableEnding.KILLED),
     ],
 )
-def test_each_state_is_an_ending(tmp_path, state, ending):
+def test_each_state_is_an_ending(tmp_path: Path, state: AttemptState, ending: TableEnding) -> None:
     world = World(tmp_path, NOW)
     world.submit("1")
     world.start("1")
@@ -83,7 +86,7 @@ def test_each_state_is_an_ending(tmp_path, state, ending):
     assert history(reader_of(world)).table.ending.tolist() == [ending]
 
 
-def test_jobs_without_gpus_or_attempts_are_counted_and_left_out(tmp_path):
+def test_jobs_without_gpus_or_attempts_are_counted_and_left_out(tmp_path: Path) -> None:
     world = World(tmp_path, NOW)
     for job_id, gpus in (("cpu", 0), ("ran", 2), ("never", 2)):
         world.submit(job_id, gpus=gpus)
@@ -99,12 +102,12 @@ def test_jobs_without_gpus_or_attempts_are_counted_and_left_out(tmp_path):
     assert history(reader_of(world), most_jobs=2).left_out == {"never started": 1}
 
 
-def test_a_site_without_a_past_is_told_so(tmp_path):
+def test_a_site_without_a_past_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no job with GPUs has ended yet"):
         history(reader_of(World(tmp_path, NOW)))
 
 
-def test_the_past_replays_as_it_was_where_nobody_waited(tmp_path):
+def test_the_past_replays_as_it_was_where_nobody_waited(tmp_path: Path) -> None:
     world = World(tmp_path, NOW)
     fill(world)
     table = history(reader_of(world)).table
@@ -112,7 +115,7 @@ def test_the_past_replays_as_it_was_where_nobody_waited(tmp_path):
     assert (result.end_s - result.start_s).tolist() == table.duration_s.tolist()
 
 
-def test_another_process_reads_by_the_address_alone(where):
+def test_another_process_reads_by_the_address_alone(where: str) -> None:
     world = World(where, NOW)
     fill(world)
     url = world.journal.engine.url.render_as_string(hide_password=False)

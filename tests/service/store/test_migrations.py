@@ -1,6 +1,7 @@
 """The migrations lead to the schema that the code uses, from everywhere."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -25,22 +26,22 @@ def _as_a_user_opens_it():
         yield
 
 
-def config():
+def config() -> Config:
     made = Config()
     made.set_main_option("script_location", str(Path(migrations.__file__).parent))
     return made
 
 
-def revisions():
+def revisions() -> list[str]:
     """All released schemas, the oldest first."""
     return [script.revision for script in ScriptDirectory.from_config(config()).walk_revisions()][::-1]
 
 
-def test_the_newest_migration_is_the_one_that_the_store_asks_for():
+def test_the_newest_migration_is_the_one_that_the_store_asks_for() -> None:
     assert ScriptDirectory.from_config(config()).get_heads() == [SCHEMA]
 
 
-def test_the_migrated_schema_is_the_schema(where):
+def test_the_migrated_schema_is_the_schema(where: str) -> None:
     opened = Store.open(where, "c")
     with opened.writing() as db:
         context = MigrationContext.configure(db, opts={"version_table": VERSION_TABLE, "compare_type": True})
@@ -49,8 +50,10 @@ def test_the_migrated_schema_is_the_schema(where):
 
 
 @pytest.mark.parametrize("revision", revisions())
-def test_every_released_schema_is_brought_up_to_date(where, revision, monkeypatch):
-    def to_that_revision(db, *_):
+def test_every_released_schema_is_brought_up_to_date(
+    where: str, revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def to_that_revision(db: Any, *_: object) -> None:
         made = config()
         made.attributes["connection"] = db
         upgrade(made, revision)
@@ -70,8 +73,8 @@ FIRST_FORM = """{"id": "c/1#2:job.failed", "type": "job.oom", "severity": 0, "sc
     "answers": [{"component": "scheduler", "kind": "handled", "time_s": 6.0, "note": "again", "action_keys": ["k"]}]}"""
 
 
-def test_exceptions_of_the_first_form_are_read_in_the_new_one(where, monkeypatch):
-    def to_the_first_form(db, *_):
+def test_exceptions_of_the_first_form_are_read_in_the_new_one(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def to_the_first_form(db: Any, *_: object) -> None:
         made = config()
         made.attributes["connection"] = db
         upgrade(made, "0003_good_runs")
@@ -96,8 +99,10 @@ def test_exceptions_of_the_first_form_are_read_in_the_new_one(where, monkeypatch
     assert [(a.kind, a.action_keys) for a in record.verdicts] == [("handled", ("k",))]
 
 
-def test_components_that_were_live_are_seen_anew_under_the_plain_id(where, monkeypatch):
-    def before(db, *_):
+def test_components_that_were_live_are_seen_anew_under_the_plain_id(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def before(db: Any, *_: object) -> None:
         made = config()
         made.attributes["connection"] = db
         upgrade(made, "0007_events")

@@ -1,10 +1,13 @@
 """What is read from the journal."""
 
 import time
+from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Connection, event
 
 from perdure.coordination.playbook import own_playbook
 from perdure.errors import NotFound
@@ -16,31 +19,31 @@ from tests.service.web_world import CLUSTER, HOUR, RESET, World, fill
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     world = World(tmp_path_factory.mktemp("queries"), 1_790_000_000.0)
     fill(world)
     return world
 
 
 @pytest.fixture(scope="module")
-def reader(world):
+def reader(world: World) -> Reader:
     return Reader(world.journal.engine, CLUSTER)
 
 
-def test_the_load_counts_jobs_that_are_not_over(reader):
+def test_the_load_counts_jobs_that_are_not_over(reader: Reader) -> None:
     load = summary.load(reader)
     standing = {state: (found.jobs, found.gpus) for state, found in load.items()}
     assert standing == {"held": (1, 1), "pending": (1, 1), "running": (1, 16)}
 
 
-def test_causes_are_counted_since_an_instant(world, reader):
+def test_causes_are_counted_since_an_instant(world: World, reader: Reader) -> None:
     causes = {cause.category: cause for cause in summary.causes(reader, world.now - 24 * HOUR)}
     assert (causes["net"].failures, causes["net"].recovered) == (2, 1)
     assert 1.9 < causes["shape"].saved_gpu_h < 2.0  # the chance that a retry fails, of the two hours that it burns
     assert summary.causes(reader, world.now + 1) == ()
 
 
-def test_spells_add_up_to_the_causes(world, reader):
+def test_spells_add_up_to_the_causes(world: World, reader: Reader) -> None:
     since = world.now - 24 * HOUR
     spells = summary.spells(reader, since, world.now, HOUR)
     causes = summary.causes(reader, since)
@@ -49,30 +52,30 @@ def test_spells_add_up_to_the_causes(world, reader):
     assert sum(spell.failures for spell in spells) == sum(cause.failures for cause in causes)
 
 
-def test_decisions_come_with_their_verdict_and_numbers(reader):
+def test_decisions_come_with_their_verdict_and_numbers(reader: Reader) -> None:
     latest = summary.latest_decisions(reader, 10)
     assert [row.exception.record.subject.job_id for row in latest][-2:] == ["102", "101"]
     assert all(row.exception.decided is not None and row.verdict is not None for row in latest)
 
 
-def test_gpus_in_use_are_those_of_running_attempts(reader):
+def test_gpus_in_use_are_those_of_running_attempts(reader: Reader) -> None:
     assert nodes.gpus_in_use(reader) == {"gpu05": 8, "gpu06": 8}
     assert summary.gpus(reader) == 48
 
 
-def test_failures_are_put_down_to_the_nodes_that_failed(world, reader):
+def test_failures_are_put_down_to_the_nodes_that_failed(world: World, reader: Reader) -> None:
     failures = nodes.recent_failures(reader, world.now - 24 * HOUR)
     assert [f.category for f in failures["gpu03"]] == ["node_loss"]
     assert [f.job_id for f in failures["gpu02"]] == ["102"]
 
 
-def test_failures_of_infrastructure_are_told_from_those_of_jobs(reader):
+def test_failures_of_infrastructure_are_told_from_those_of_jobs(reader: Reader) -> None:
     failures = nodes.recent_failures(reader, 0.0)
     told = {failure.category: failure.infrastructure for found in failures.values() for failure in found}
     assert (told["node_loss"], told["shape"]) == (True, False)
 
 
-def test_another_clusters_rows_are_not_seen(world):
+def test_another_clusters_rows_are_not_seen(world: World) -> None:
     other = Reader(world.journal.engine, "borealis")
     assert jobs.find_jobs(other).items == ()
     assert nodes.find_nodes(other).items == ()
@@ -86,7 +89,7 @@ def test_another_clusters_rows_are_not_seen(world):
         jobs.job_detail(other, "101")
 
 
-def test_a_partition_narrows_to_jobs_that_may_run_there(tmp_path):
+def test_a_partition_narrows_to_jobs_that_may_run_there(tmp_path: Path) -> None:
     """Slurm writes several as "a,b" while a job waits; names are told apart by their case."""
     world = World(tmp_path, 1000.0)
     for number, partition in enumerate(("a", "b,a", "ab", "A", "c,a,b", "", "a_b", "a%")):
@@ -95,7 +98,7 @@ def test_a_partition_narrows_to_jobs_that_may_run_there(tmp_path):
     world.look()
     reader = Reader(world.journal.engine, CLUSTER)
 
-    def found(partition):
+    def found(partition: str) -> set[Any]:
         return {row.job.job_id for row in jobs.find_jobs(reader, partition=partition).items}
 
     assert found("a") == {"0", "1", "4"}
@@ -106,13 +109,13 @@ def test_a_partition_narrows_to_jobs_that_may_run_there(tmp_path):
     assert actions.find_actions(reader, partition="c").items == ()
 
 
-def test_text_that_no_database_takes_is_looked_for_without_harm(reader):
+def test_text_that_no_database_takes_is_looked_for_without_harm(reader: Reader) -> None:
     for text in ("\0", "\ud800", "%", "_", "\\", "'", '"; drop table jobs; --'):
         assert jobs.find_jobs(reader, text=text, user="").items == ()
         assert jobs.find_jobs(reader, user=text).items == ()
 
 
-def test_reading_never_writes(world, reader):
+def test_reading_never_writes(world: World, reader: Reader) -> None:
     statements = []
     engine = world.journal.engine
     event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
@@ -139,11 +142,13 @@ def test_reading_never_writes(world, reader):
         lambda reader: events.events_after(reader, 5, 10),
     ],
 )
-def test_questions_that_pages_ask_all_the_time_go_by_an_index(world, reader, ask):
+def test_questions_that_pages_ask_all_the_time_go_by_an_index(
+    world: World, reader: Reader, ask: Callable[[Any], object]
+) -> None:
     plans = []
     engine = world.journal.engine
 
-    def explain(connection, cursor, statement, parameters, *_):
+    def explain(connection: Connection, cursor: str, statement: str, parameters: Any, *_: object) -> None:
         if not statement.startswith("EXPLAIN"):
             found = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
             plans.extend(row[3] for row in found)
@@ -160,7 +165,7 @@ def test_questions_that_pages_ask_all_the_time_go_by_an_index(world, reader, ask
     assert not any(plan.endswith("(cluster=?)") for plan in plans)  # the whole cluster
 
 
-def test_a_verdict_that_is_not_there_yet_is_none(tmp_path):
+def test_a_verdict_that_is_not_there_yet_is_none(tmp_path: Path) -> None:
     world = World(tmp_path, 1000.0)
     world.submit("1")
     world.start("1", "gpu01")
@@ -171,7 +176,7 @@ def test_a_verdict_that_is_not_there_yet_is_none(tmp_path):
     assert detail.attempts[0].verdict.category == "net"
 
 
-def test_a_node_that_stayed_up_is_not_told_of_anothers_failure(tmp_path):
+def test_a_node_that_stayed_up_is_not_told_of_anothers_failure(tmp_path: Path) -> None:
     world = World(tmp_path, 1_790_000_000.0)
     world.submit("900", "wide", "mira", 16)
     world.start("900", "gpu01", "gpu02")

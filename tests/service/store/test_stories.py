@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -10,14 +12,14 @@ from perdure.model.jobs import AttemptState, begins_anew
 from perdure.service.access.auth import Identity, Role
 from perdure.service.store.queries import actions, jobs
 from tests.copying import replace
-from tests.service.web_world import RESET, SHAPE, site
+from tests.service.web_world import RESET, SHAPE, Site, site
 
 ROUTES = ("/jobs/900", "/jobs/900/log", "/jobs", "/exceptions?job_id=900", "/exceptions")
 THEIRS = "900#1:"  # in the ids of all that is about jonas's attempt
 
 
 @pytest.fixture
-def given_again(tmp_path, where):
+def given_again(tmp_path: Path, where: str) -> Site:
     """Job 900 of jonas failed and was put back; then the id went to mira, whose first attempt went well."""
     place = site(tmp_path, where=where)
     world = place.world
@@ -33,19 +35,19 @@ def given_again(tmp_path, where):
     return place
 
 
-def give_again(place, user):
+def give_again(place: Site, user: str) -> None:
     """As after a restart of slurmctld without its state."""
     place.world.submit("900", "mine", user)
     place.world.start("900", "gpu02")
 
 
-def get(place, path, token):
+def get(place: Site, path: str, token: str) -> Any:
     return place.client(token).get(f"/api/v1{path}")
 
 
 @pytest.mark.parametrize("path", ROUTES)
 @pytest.mark.parametrize("role", ["mira", "jonas", "operator"])
-def test_nothing_of_the_job_before_is_told_of_the_one_that_has_its_id(given_again, path, role):
+def test_nothing_of_the_job_before_is_told_of_the_one_that_has_its_id(given_again: Site, path: str, role: str) -> None:
     text = get(given_again, path, getattr(given_again, role)).text
     if path == "/exceptions" and role == "operator":
         assert THEIRS in text  # it asks for all
@@ -55,20 +57,20 @@ def test_nothing_of_the_job_before_is_told_of_the_one_that_has_its_id(given_agai
         assert "away from gpu01" not in text
 
 
-def test_actions_of_the_job_before_are_not_listed(given_again):
+def test_actions_of_the_job_before_are_not_listed(given_again: Site) -> None:
     for token in (given_again.mira, given_again.jonas, given_again.operator):
         assert get(given_again, "/actions?job_id=900", token).json()["items"] == []
     assert "requeue" in get(given_again, "/actions", given_again.operator).text
 
 
-def test_a_job_page_tells_of_its_own_attempts_alone(given_again):
+def test_a_job_page_tells_of_its_own_attempts_alone(given_again: Site) -> None:
     for token in (given_again.mira, given_again.operator):
         page = given_again.client(token).get("/jobs/900", headers={"accept": "text/html"}).text
         assert "theirs" not in page
         assert "connection" not in page.lower()
 
 
-def test_the_owner_reads_the_log_and_nobody_reads_that_of_the_one_before(given_again):
+def test_the_owner_reads_the_log_and_nobody_reads_that_of_the_one_before(given_again: Site) -> None:
     assert get(given_again, "/jobs/900/log", given_again.mira).content == b"mine alone\n"
     assert get(given_again, "/jobs/900/log?incarnation=2", given_again.mira).content == b"mine alone\n"
     assert get(given_again, "/jobs/900/log?incarnation=1", given_again.mira).status_code == 403
@@ -76,20 +78,20 @@ def test_the_owner_reads_the_log_and_nobody_reads_that_of_the_one_before(given_a
 
 
 @pytest.mark.parametrize("role", ["mira", "jonas"])
-def test_an_exception_of_the_job_before_is_not_found(given_again, role):
+def test_an_exception_of_the_job_before_is_not_found(given_again: Site, role: str) -> None:
     listed = get(given_again, "/exceptions", given_again.operator).json()["items"]
     (before,) = [record["id"] for record in listed if THEIRS in record["id"]]
     assert get(given_again, f"/exceptions/{quote(before)}", getattr(given_again, role)).status_code == 404
     assert get(given_again, f"/exceptions/{quote(before)}", given_again.operator).status_code == 200
 
 
-def test_what_a_log_said_of_the_job_before_is_not_in_events(given_again):
+def test_what_a_log_said_of_the_job_before_is_not_in_events(given_again: Site) -> None:
     for token in (given_again.mira, given_again.jonas):
         assert "Connection reset by peer" not in get(given_again, "/events?limit=200", token).text
     assert "Connection reset by peer" in get(given_again, "/events?limit=200", given_again.operator).text
 
 
-def test_a_user_without_a_token_sees_the_new_job_alone(given_again):
+def test_a_user_without_a_token_sees_the_new_job_alone(given_again: Site) -> None:
     reader, mine = given_again.app.state.web.reader, Identity("mira", Role.VIEWER, own_only=True)
     assert mine.may_see(jobs.owner_of(reader, "900"))
     detail = jobs.job_detail(reader, "900")
@@ -97,7 +99,7 @@ def test_a_user_without_a_token_sees_the_new_job_alone(given_again):
     assert (detail.exceptions, actions.actions_of(reader, "900")) == ((), ())
 
 
-def test_the_same_users_later_job_is_another_one(tmp_path):
+def test_the_same_users_later_job_is_another_one(tmp_path: Path) -> None:
     place = site(tmp_path)
     place.world.submit("900", "first", "mira")
     place.world.start("900", "gpu01")
@@ -108,7 +110,7 @@ def test_the_same_users_later_job_is_another_one(tmp_path):
     assert ([a["incarnation"] for a in found["attempts"]], found["exceptions"]) == ([2], [])
 
 
-def test_a_job_that_was_put_back_keeps_its_story(tmp_path):
+def test_a_job_that_was_put_back_keeps_its_story(tmp_path: Path) -> None:
     """Slurm counts it as submitted anew."""
     place = site(tmp_path)
     place.world.submit("900", "first", "mira")
@@ -122,7 +124,7 @@ def test_a_job_that_was_put_back_keeps_its_story(tmp_path):
     assert ([a["incarnation"] for a in found["attempts"]], len(found["exceptions"])) == ([1], 1)
 
 
-def test_jobs_that_came_after_the_ids_began_again_come_first(given_again):
+def test_jobs_that_came_after_the_ids_began_again_come_first(given_again: Site) -> None:
     world = given_again.world
     world.submit("901", "older", "mira")
     world.pass_time(60)
@@ -131,13 +133,13 @@ def test_jobs_that_came_after_the_ids_began_again_come_first(given_again):
     assert [job["job_id"] for job in listed] == ["900", "901"]
 
 
-def test_a_case_ends_where_another_job_gets_the_id(given_again):
+def test_a_case_ends_where_another_job_gets_the_id(given_again: Site) -> None:
     assert "900" not in given_again.world.state.cases
     stands = {r["id"]: r["outcome"] for r in get(given_again, "/exceptions", given_again.operator).json()["items"]}
     assert [state for name, state in stands.items() if THEIRS in name] == ["withdrawn"]
 
 
-def test_what_begins_anew(tmp_path):
+def test_what_begins_anew(tmp_path: Path) -> None:
     world = site(tmp_path).world
     world.submit("1")
     job = world.jobs["1"]

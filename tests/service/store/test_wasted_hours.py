@@ -23,12 +23,12 @@ ATTEMPT = Attempt(AttemptId("c", "1", 1), AttemptState.PREEMPTED, ("n1",), 0.0, 
         (Reached(checkpoint="checkpoint"), 8.0),  # nobody knows how much came after it
     ],
 )
-def test_what_a_checkpoint_saved_is_not_wasted(reached, wasted):
+def test_what_a_checkpoint_saved_is_not_wasted(reached: Reached | None, wasted: float) -> None:
     verdict = Verdict(Label.TRANSIENT, 0.9, "preempt", "the job was preempted", reached=reached)
     failure = Failure(ATTEMPT, _raised(ATTEMPT, 7200.0), verdict)
     assert failure_row(Noted(failure.record, failure))["wasted_gpu_h"] == pytest.approx(wasted)
 
 
-def test_of_what_nobody_has_judged_all_counts():
+def test_of_what_nobody_has_judged_all_counts() -> None:
     failure = Failure(ATTEMPT, _raised(ATTEMPT, 7200.0))
     assert failure_row(Noted(failure.record, failure))["wasted_gpu_h"] == 8.0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -29,7 +31,7 @@ LATER = Fit(NOW_S, ENOUGH, gpus_share=0.9, shifts=(0.5,) * len(LEVELS), median_e
 
 
 @pytest.fixture
-def place(tmp_path) -> Site:
+def place(tmp_path: Path) -> Site:
     return site(tmp_path)
 
 
@@ -50,17 +52,17 @@ class Clock:
         return found
 
 
-def order(past: str = "past.txt", **more) -> ForecastOrder:
+def order(past: str = "past.txt", **more: Any) -> ForecastOrder:
     return ForecastOrder(QueueLook(queue_at(NOW_S), CONFIG), past, "sacct", **more)
 
 
-def test_forecasts_are_corrected_by_the_fit_of_the_order():
+def test_forecasts_are_corrected_by_the_fit_of_the_order() -> None:
     plain, moved = forecasts(order("")), forecasts(order("", fit=LATER))
     for before, after in zip(plain.answers[:3], moved.answers[:3], strict=True):
         assert after.forecast.median_s == pytest.approx(max(before.forecast.median_s, 60) * 10**0.5, rel=0.2)
 
 
-def test_a_fit_is_made_once_there_is_a_history_and_then_every_few_hours(tmp_path):
+def test_a_fit_is_made_once_there_is_a_history_and_then_every_few_hours(tmp_path: Path) -> None:
     clock = Clock(LATER, replace(LATER, answers=99))
     refit = Refit(tmp_path / "waits" / "fit.json", clock, clock.make)
     refit.turn()
@@ -76,7 +78,7 @@ def test_a_fit_is_made_once_there_is_a_history_and_then_every_few_hours(tmp_path
     assert refit.latest.answers == 99
 
 
-def test_too_little_to_learn_from_and_a_failure_leave_what_was_learnt(tmp_path):
+def test_too_little_to_learn_from_and_a_failure_leave_what_was_learnt(tmp_path: Path) -> None:
     clock = Clock(LATER, Fit(NOW_S, ENOUGH - 1), ForecastFailed("the fit", "failed", "Wait"))
     refit = Refit(tmp_path / "fit.json", clock, clock.make)
     refit.note(order())
@@ -90,7 +92,7 @@ def test_too_little_to_learn_from_and_a_failure_leave_what_was_learnt(tmp_path):
     assert (refit.latest, refit.pause_s(), clock.asked) == (LATER, AGAIN_S, 3)
 
 
-def test_a_fit_outlasts_the_service_but_not_its_days(tmp_path):
+def test_a_fit_outlasts_the_service_but_not_its_days(tmp_path: Path) -> None:
     clock, file = Clock(LATER), tmp_path / "fit.json"
     refit = Refit(file, clock, clock.make)
     refit.note(order())
@@ -105,7 +107,7 @@ def test_a_fit_outlasts_the_service_but_not_its_days(tmp_path):
 
 
 @pytest.mark.parametrize("kept", [b"", b"{}", msgspec.json.encode(replace(LATER, shifts=(0.1, 0.2)))])
-def test_a_file_that_another_version_left_is_made_anew(tmp_path, kept):
+def test_a_file_that_another_version_left_is_made_anew(tmp_path: Path, kept: bytes) -> None:
     (tmp_path / "fit.json").write_bytes(kept)
     clock = Clock(LATER)
     refit = Refit(tmp_path / "fit.json", clock, clock.make)
@@ -115,19 +117,19 @@ def test_a_file_that_another_version_left_is_made_anew(tmp_path, kept):
     assert refit.latest == LATER
 
 
-def test_a_process_of_its_own_makes_it():
+def test_a_process_of_its_own_makes_it() -> None:
     found = fit_of(order(past=""))
     assert (found.answers, found.is_known) == (0, False)
 
 
-def test_it_may_take_so_much_processor_time_and_no_more(monkeypatch):
+def test_it_may_take_so_much_processor_time_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     program = "import os, signal; os.kill(os.getpid(), signal.SIGXCPU)"
     monkeypatch.setattr(process, "_COMMAND", (sys.executable, "-c", program))
     with pytest.raises(ForecastFailed, match="used up the processor time that it may take"):
         fit_of(order())
 
 
-def test_the_process_ends_with_the_service(monkeypatch):
+def test_the_process_ends_with_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     class Ended(BaseException):
         pass
 
@@ -142,7 +144,7 @@ def test_the_process_ends_with_the_service(monkeypatch):
         worker.end_with(7)
 
 
-def test_the_watch_hands_its_order_on_and_forecasts_by_what_was_learnt(place, tmp_path):
+def test_the_watch_hands_its_order_on_and_forecasts_by_what_was_learnt(place: Site, tmp_path: Path) -> None:
     watch, cluster = watch_of(place.world, tmp_path)
     cluster.past = PastJobs(b"JobID|User\n", "sacct", ())
     seen: list[ForecastOrder] = []
@@ -160,7 +162,7 @@ def test_the_watch_hands_its_order_on_and_forecasts_by_what_was_learnt(place, tm
     assert watch.latest.of("11").forecast.median_s > before
 
 
-def test_page_and_api_say_what_forecasts_are_corrected_by(place, tmp_path):
+def test_page_and_api_say_what_forecasts_are_corrected_by(place: Site, tmp_path: Path) -> None:
     watch = watched(place, tmp_path)
     client = place.client(place.mira)
     assert "Not yet corrected" in client.get("/waits").text

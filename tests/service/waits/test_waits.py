@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ from perdure.service.web.metrics import ServiceMetrics
 from perdure.service.web.pages.labels import percent
 from perdure.waits.calibration import Calibration, Promise
 from perdure.waits.forecast import LEVELS
-from perdure.waits.queue import QueueLook
+from perdure.waits.queue import QueuedJob, QueueLook
 from tests.copying import replace
 from tests.service.waits_world import CONFIG, QueueCluster, failing, queue_at, waiting, watch_of, watched
 from tests.service.web_world import CLUSTER, HOUR, Site, site
@@ -35,18 +37,18 @@ FIRST_DAYS = (
 
 
 @pytest.fixture
-def place(tmp_path) -> Site:
+def place(tmp_path: Path) -> Site:
     return site(tmp_path)
 
 
-def order(*jobs, **more) -> ForecastOrder:
+def order(*jobs: QueuedJob, **more: Any) -> ForecastOrder:
     return ForecastOrder(QueueLook(queue_at(NOW_S, *jobs), CONFIG), **more)
 
 
 # the process
 
 
-def test_each_job_that_waits_has_an_answer_and_a_held_one_no_start():
+def test_each_job_that_waits_has_an_answer_and_a_held_one_no_start() -> None:
     told = forecasts(order(remarks=("no history",)))
     assert [each.job.job_id for each in told.answers] == ["11", "12", "13", "14"]
     assert [each.forecast is not None for each in told.answers] == [True, True, True, False]
@@ -58,27 +60,27 @@ def test_each_job_that_waits_has_an_answer_and_a_held_one_no_start():
     assert "perdure when fit" not in str(told)
 
 
-def test_those_that_came_last_are_left_out_and_it_is_said():
+def test_those_that_came_last_are_left_out_and_it_is_said() -> None:
     late = replace(waiting("15", NOW_S), submit_s=NOW_S - 10)
     told = forecasts(order(late, most=4))
     assert "15" not in [each.job.job_id for each in told.answers]
     assert told.left_out == 1
 
 
-def test_a_past_that_cannot_be_read_is_said(tmp_path):
+def test_a_past_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     told = forecasts(order(past=str(tmp_path / "none"), past_form="sacct"))
     assert told.remarks[0].startswith("no history: ")
     assert told.of("11").forecast is not None
 
 
-def test_a_process_of_its_own_says_the_same():
+def test_a_process_of_its_own_says_the_same() -> None:
     told = forecasts_of(order())
     here = forecasts(order())
     assert told.answers == here.answers
     assert told.board == here.board
 
 
-def test_a_process_that_takes_too_long_is_ended():
+def test_a_process_that_takes_too_long_is_ended() -> None:
     with pytest.raises(ForecastFailed, match="longer than 0 seconds"):
         forecasts_of(order(), limit_s=0.01)
 
@@ -86,7 +88,7 @@ def test_a_process_that_takes_too_long_is_ended():
 @pytest.mark.parametrize(
     ("program", "said"), [("exit('went wrong')", "failed: went wrong"), ("print(1)", "failed: Exp")]
 )
-def test_a_process_that_fails_says_why(monkeypatch, program, said):
+def test_a_process_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, program: str, said: str) -> None:
     monkeypatch.setattr(process, "_COMMAND", (sys.executable, "-c", program))
     with pytest.raises(ForecastFailed, match=said):
         forecasts_of(order())
@@ -95,7 +97,7 @@ def test_a_process_that_fails_says_why(monkeypatch, program, said):
 # the watch
 
 
-def test_until_the_queue_is_known_it_is_looked_for_often(place, tmp_path):
+def test_until_the_queue_is_known_it_is_looked_for_often(place: Site, tmp_path: Path) -> None:
     watch, cluster = watch_of(place.world, tmp_path)
     cluster.queue_now = None
     watch.turn()
@@ -107,7 +109,7 @@ def test_until_the_queue_is_known_it_is_looked_for_often(place, tmp_path):
     assert isinstance(cluster, Queued)
 
 
-def test_a_job_is_promised_something_once_an_hour(place, tmp_path):
+def test_a_job_is_promised_something_once_an_hour(place: Site, tmp_path: Path) -> None:
     watch, cluster = watch_of(place.world, tmp_path, replace(waiting("30", NOW_S), tasks=5))
     store = PromiseStore(place.world.journal.store, CLUSTER)
     jobs = ["11", "12", "13"]  # neither what is held, nor the tasks of an array
@@ -118,7 +120,7 @@ def test_a_job_is_promised_something_once_an_hour(place, tmp_path):
         assert sorted(one.job_id for one in store.open_of({*jobs, "14", "30"})) == sorted(jobs * rows)
 
 
-def test_the_start_that_came_is_held_against_what_was_said(place, tmp_path):
+def test_the_start_that_came_is_held_against_what_was_said(place: Site, tmp_path: Path) -> None:
     world = place.world
     world.submit("11")
     watch, cluster = watch_of(world, tmp_path)
@@ -133,7 +135,9 @@ def test_the_start_that_came_is_held_against_what_was_said(place, tmp_path):
     assert (watch.calibration.answers, watch.calibration.within, watch.calibration.is_known) == (1, 1.0, False)
 
 
-def test_the_first_of_several_starts_is_held_against_what_was_said_and_nobody_elses(place, tmp_path):
+def test_the_first_of_several_starts_is_held_against_what_was_said_and_nobody_elses(
+    place: Site, tmp_path: Path
+) -> None:
     """The job is put back and starts again before the next turn; another one starts in between."""
     world = place.world
     for job_id in ("11", "12"):
@@ -151,7 +155,7 @@ def test_the_first_of_several_starts_is_held_against_what_was_said_and_nobody_el
     assert {kept.job_id: kept.start_s for kept in watch._store.kept()} == starts
 
 
-def test_what_came_of_promises_corrects_later_forecasts(place, tmp_path):
+def test_what_came_of_promises_corrects_later_forecasts(place: Site, tmp_path: Path) -> None:
     """Thirty jobs like those that wait took ten hours, where an hour was said."""
     world = place.world
     watch, cluster = watch_of(world, tmp_path)
@@ -177,7 +181,7 @@ def test_what_came_of_promises_corrects_later_forecasts(place, tmp_path):
     assert after.remarks[-1].startswith("the intervals of the last week held 0% of the starts, not 80%")
 
 
-def test_a_start_told_in_whole_seconds_may_seem_to_come_before_the_answer(place, tmp_path):
+def test_a_start_told_in_whole_seconds_may_seem_to_come_before_the_answer(place: Site, tmp_path: Path) -> None:
     world = place.world
     world.submit("11")
     watch, cluster = watch_of(world, tmp_path)
@@ -188,7 +192,7 @@ def test_a_start_told_in_whole_seconds_may_seem_to_come_before_the_answer(place,
     assert [one.job_id for one in watch._store.kept()] == ["11"]
 
 
-def test_a_start_before_the_answer_is_none_that_came_of_it(place, tmp_path):
+def test_a_start_before_the_answer_is_none_that_came_of_it(place: Site, tmp_path: Path) -> None:
     world = place.world
     world.submit("11")
     world.start("11", "gpu01")
@@ -199,7 +203,7 @@ def test_a_start_before_the_answer_is_none_that_came_of_it(place, tmp_path):
     assert watch._store.kept() == []
 
 
-def test_a_job_that_waits_past_its_interval_is_counted(place, tmp_path):
+def test_a_job_that_waits_past_its_interval_is_counted(place: Site, tmp_path: Path) -> None:
     watch, cluster = watch_of(place.world, tmp_path)
     watch.turn()
     assert watch.calibration.overdue == 0
@@ -213,7 +217,7 @@ def test_a_job_that_waits_past_its_interval_is_counted(place, tmp_path):
     assert watch.calibration.overdue == 2
 
 
-def test_the_past_is_asked_for_once_an_hour_and_its_absence_said(place, tmp_path):
+def test_the_past_is_asked_for_once_an_hour_and_its_absence_said(place: Site, tmp_path: Path) -> None:
     watch, cluster = watch_of(place.world, tmp_path)
     cluster.past = PastJobs(FIRST_DAYS, "sacct", ("a remark",))
     for _ in range(2):
@@ -228,7 +232,7 @@ def test_the_past_is_asked_for_once_an_hour_and_its_absence_said(place, tmp_path
     assert watch.latest.remarks == ("no history: does not answer",)
 
 
-def test_a_clock_that_was_ahead_does_not_keep_the_past_of_then(place, tmp_path):
+def test_a_clock_that_was_ahead_does_not_keep_the_past_of_then(place: Site, tmp_path: Path) -> None:
     watch, cluster = watch_of(place.world, tmp_path)
     cluster.past = PastJobs(FIRST_DAYS, "sacct", ())
     for passed_s, asked in ((0.0, 1), (-1.0, 2), (PROMISE_EVERY_S - 1, 2), (1.0, 3)):
@@ -237,7 +241,7 @@ def test_a_clock_that_was_ahead_does_not_keep_the_past_of_then(place, tmp_path):
         assert cluster.asked == asked
 
 
-def test_what_was_said_stays_where_a_forecast_fails(place, tmp_path):
+def test_what_was_said_stays_where_a_forecast_fails(place: Site, tmp_path: Path) -> None:
     watch = watched(place, tmp_path)
     before = watch.latest
     watch._forecast = failing
@@ -252,7 +256,7 @@ def test_what_was_said_stays_where_a_forecast_fails(place, tmp_path):
 # what is kept
 
 
-def test_what_is_old_or_too_much_is_forgotten(place, monkeypatch):
+def test_what_is_old_or_too_much_is_forgotten(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     store = PromiseStore(place.world.journal.store, CLUSTER)
     other = PromiseStore(place.world.journal.store, "other")
     waits = tuple(float(level) for level in LEVELS)
@@ -269,7 +273,7 @@ def test_what_is_old_or_too_much_is_forgotten(place, monkeypatch):
 # page and API
 
 
-def test_the_page_shows_each_job_with_its_start_and_what_holds_it(place, tmp_path):
+def test_the_page_shows_each_job_with_its_start_and_what_holds_it(place: Site, tmp_path: Path) -> None:
     watched(place, tmp_path)
     text = place.client(place.mira).get("/waits").text
     assert text.count('class="fan"') == 3
@@ -281,7 +285,7 @@ def test_the_page_shows_each_job_with_its_start_and_what_holds_it(place, tmp_pat
     assert "Not enough answers yet" in text
 
 
-def test_waits_are_a_file_and_sorted(place, tmp_path):
+def test_waits_are_a_file_and_sorted(place: Site, tmp_path: Path) -> None:
     watched(place, tmp_path)
     client = place.client(place.operator)
     rows = list(csv.DictReader(io.StringIO(client.get("/waits?format=csv&sort=-starts").text)))
@@ -290,21 +294,21 @@ def test_waits_are_a_file_and_sorted(place, tmp_path):
     assert rows[1]["starts_p10"] <= rows[1]["starts"] <= rows[1]["starts_p90"]
 
 
-def test_without_a_watch_the_page_says_why(place):
+def test_without_a_watch_the_page_says_why(place: Site) -> None:
     client = place.client(place.mira)
     assert "Starts are forecast on Slurm alone" in client.get("/waits").text
     assert client.get("/api/v1/waits").json()["asked_s"] is None
     assert client.get("/api/v1/waits/11").status_code == 404
 
 
-def test_before_the_first_forecast_the_page_says_so(place, tmp_path):
+def test_before_the_first_forecast_the_page_says_so(place: Site, tmp_path: Path) -> None:
     store = PromiseStore(place.world.journal.store, CLUSTER)
     watch = WaitsWatch(QueueCluster(None), store, tmp_path, lambda: NOW_S, failing)
     place.app.state.web = replace(place.app.state.web, waits=watch)
     assert "No forecast yet" in place.client(place.mira).get("/waits").text
 
 
-def test_the_api_says_what_the_page_shows(place, tmp_path):
+def test_the_api_says_what_the_page_shows(place: Site, tmp_path: Path) -> None:
     watch = watched(place, tmp_path, replace(waiting("30", NOW_S), tasks=5))
     client = place.client(place.mira)
     told = client.get("/api/v1/waits").json()
@@ -317,7 +321,7 @@ def test_the_api_says_what_the_page_shows(place, tmp_path):
     assert client.get("/api/v1/waits/99").status_code == 404
 
 
-def test_how_often_promises_were_kept_is_drawn_once_there_are_enough(place, tmp_path):
+def test_how_often_promises_were_kept_is_drawn_once_there_are_enough(place: Site, tmp_path: Path) -> None:
     watch = watched(place, tmp_path)
     waits = tuple(1000.0 * level for level in LEVELS)
     world = place.world
@@ -340,7 +344,7 @@ def test_how_often_promises_were_kept_is_drawn_once_there_are_enough(place, tmp_
     }
 
 
-def test_the_page_of_a_waiting_job_says_when_it_starts(place, tmp_path):
+def test_the_page_of_a_waiting_job_says_when_it_starts(place: Site, tmp_path: Path) -> None:
     place.world.submit("11")
     watched(place, tmp_path)
     text = place.client(place.mira).get("/jobs/11").text
@@ -349,7 +353,7 @@ def test_the_page_of_a_waiting_job_says_when_it_starts(place, tmp_path):
     assert "four times of five between" not in place.client(place.mira).get("/jobs/11").text
 
 
-def test_what_users_named_is_text_alone(place, tmp_path):
+def test_what_users_named_is_text_alone(place: Site, tmp_path: Path) -> None:
     watched(place, tmp_path, waiting("30", NOW_S, user="<b>mira</b>", reason="<i>x</i>`<u>"))
     text = place.client(place.operator).get("/waits").text
     assert "<b>mira" not in text
@@ -357,8 +361,8 @@ def test_what_users_named_is_text_alone(place, tmp_path):
     assert "<u>" not in text
 
 
-def test_metrics_tell_how_often_promises_were_kept_once_there_are_enough(place, tmp_path):
-    def told(kept):
+def test_metrics_tell_how_often_promises_were_kept_once_there_are_enough(place: Site, tmp_path: Path) -> None:
+    def told(kept: Calibration) -> str:
         metrics = ServiceMetrics()
         metrics.watch(Reader(place.world.journal.engine, CLUSTER), place.commands, kept=lambda: kept)
         return metrics.render().decode()

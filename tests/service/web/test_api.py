@@ -1,7 +1,10 @@
 """The HTTP API: what it tells, what it plans, and how it says no."""
 
 import json
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
@@ -9,40 +12,40 @@ from sqlalchemy import create_engine
 from perdure.model.jobs import AttemptState
 from perdure.model.nodes import NodeState
 from perdure.service.store.journal import ActionState
-from perdure.service.web.api.event_feed import EventFeed
+from perdure.service.web.api.event_feed import EventFeed, FeedItem
 from perdure.service.web.app import create_app
 from tests.copying import replace
 from tests.service.web_world import RESET, SHAPE, Site, fill, site
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Site:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Site:
     place = site(tmp_path_factory.mktemp("api"), stream_every_s=0.01)
     fill(place.world)
     return place
 
 
 @pytest.fixture
-def fresh(tmp_path) -> Site:
+def fresh(tmp_path: Path) -> Site:
     place = site(tmp_path)
     fill(place.world)
     return place
 
 
-def get(place, path, token=None, **query):
+def get(place: Site, path: str, token: str | None = None, **query: Any) -> Any:
     answer = place.client(place.operator if token is None else token).get(f"/api/v1{path}", params=query)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-def ids(page):
+def ids(page: dict[str, Any]) -> list[Any]:
     return [item["job_id"] for item in page["items"]]
 
 
 # -- jobs
 
 
-def test_a_job_that_waits_for_a_drained_node_says_so(fresh):
+def test_a_job_that_waits_for_a_drained_node_says_so(fresh: Site) -> None:
     world = fresh.world
     world.nodes["gpu02"] = replace(world.nodes["gpu02"], state=NodeState.DRAINED, reason="fan", since_s=None)
     world.submit("108", required=("gpu02",))
@@ -56,7 +59,7 @@ def test_a_job_that_waits_for_a_drained_node_says_so(fresh):
     assert get(fresh, "/jobs/107")["job"]["waits"] == others
 
 
-def test_jobs_come_latest_first(place):
+def test_jobs_come_latest_first(place: Site) -> None:
     assert ids(get(place, "/jobs")) == ["107", "106", "105", "104", "103", "102", "101"]
 
 
@@ -75,11 +78,11 @@ def test_jobs_come_latest_first(place):
         ({"user": "mira", "state": "completed", "q": "diff"}, ["102"]),
     ],
 )
-def test_jobs_are_filtered(place, query, expected):
+def test_jobs_are_filtered(place: Site, query: Mapping[str, Any], expected: list[str]) -> None:
     assert ids(get(place, "/jobs", **query)) == expected
 
 
-def test_pages_join_without_gap_or_overlap(place):
+def test_pages_join_without_gap_or_overlap(place: Site) -> None:
     found, cursor = [], None
     while True:
         page = get(place, "/jobs", limit=3, **({"cursor": cursor} if cursor else {}))
@@ -91,12 +94,12 @@ def test_pages_join_without_gap_or_overlap(place):
 
 
 @pytest.mark.parametrize("cursor", ["x", "-1", "1.5", "9" * 40, "१"])
-def test_a_cursor_of_ones_own_making_is_refused(place, cursor):
+def test_a_cursor_of_ones_own_making_is_refused(place: Site, cursor: str) -> None:
     answer = place.client(place.operator).get("/api/v1/jobs", params={"cursor": cursor})
     assert answer.status_code == 422
 
 
-def test_a_job_tells_why_it_failed_and_what_was_decided(place):
+def test_a_job_tells_why_it_failed_and_what_was_decided(place: Site) -> None:
     found = get(place, "/jobs/101")
     assert found["job"]["state"] == "failed"
     (attempt,) = found["attempts"]
@@ -108,7 +111,7 @@ def test_a_job_tells_why_it_failed_and_what_was_decided(place):
     assert found["actions"] == []
 
 
-def test_a_recovered_job_shows_both_attempts_and_the_action_between(place):
+def test_a_recovered_job_shows_both_attempts_and_the_action_between(place: Site) -> None:
     found = get(place, "/jobs/102")
     assert [a["state"] for a in found["attempts"]] == ["completed", "failed"]
     assert found["exceptions"][0]["state"] == "recovered"
@@ -117,7 +120,7 @@ def test_a_recovered_job_shows_both_attempts_and_the_action_between(place):
 
 
 @pytest.mark.parametrize("path", ["/jobs/nope", "/jobs/nope/log"])
-def test_an_unknown_job_is_a_problem_with_a_fix(place, path):
+def test_an_unknown_job_is_a_problem_with_a_fix(place: Site, path: str) -> None:
     answer = place.client(place.operator).get(f"/api/v1{path}")
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
@@ -133,14 +136,14 @@ def test_an_unknown_job_is_a_problem_with_a_fix(place, path):
         ("DELETE", 405, "Use one of those in the header Allow."),
     ],
 )
-def test_an_address_or_method_that_does_not_exist_has_a_fix(place, method, status, fix):
+def test_an_address_or_method_that_does_not_exist_has_a_fix(place: Site, method: str, status: int, fix: str) -> None:
     path = "/api/v1/nothing" if status == 404 else "/api/v1/jobs"
     answer = place.client(place.operator).request(method, path)
     assert (answer.status_code, answer.json()["fix"]) == (status, fix)
     assert status == 404 or answer.headers["allow"] == "GET, POST"
 
 
-def test_every_422_has_one_title(place):
+def test_every_422_has_one_title(place: Site) -> None:
     client = place.client(place.operator)
     by_form = client.get("/api/v1/jobs", params={"limit": "x"})
     by_value = client.get("/api/v1/jobs", params={"cursor": "x"})
@@ -155,7 +158,7 @@ def test_every_422_has_one_title(place):
     "path", ["jobs", "nodes", "actions", "events", "exceptions", "notices", "suspects", "handlers"]
 )
 @pytest.mark.parametrize("asked", ["status=bogus", "limt=3"])
-def test_a_parameter_that_an_address_does_not_take_is_refused(place, path, asked):
+def test_a_parameter_that_an_address_does_not_take_is_refused(place: Site, path: str, asked: str) -> None:
     answer = place.client(place.operator).get(f"/api/v1/{path}?{asked}")
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
@@ -166,7 +169,7 @@ def test_a_parameter_that_an_address_does_not_take_is_refused(place, path, asked
 
 
 @pytest.mark.parametrize("asked", ["limit=-1", "limit=x", "state=bogus"])
-def test_a_value_that_a_parameter_does_not_take_is_refused(place, asked):
+def test_a_value_that_a_parameter_does_not_take_is_refused(place: Site, asked: str) -> None:
     answer = place.client(place.operator).get(f"/api/v1/jobs?{asked}")
     assert answer.status_code == 422
     problem = answer.json()
@@ -178,14 +181,14 @@ def test_a_value_that_a_parameter_does_not_take_is_refused(place, asked):
 # -- logs
 
 
-def test_a_log_is_plain_text_and_nothing_else(place):
+def test_a_log_is_plain_text_and_nothing_else(place: Site) -> None:
     answer = place.client(place.operator).get("/api/v1/jobs/101/log")
     assert answer.content == SHAPE
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_log_is_bounded_and_of_the_attempt_asked_for(place):
+def test_a_log_is_bounded_and_of_the_attempt_asked_for(place: Site) -> None:
     client = place.client(place.operator)
     assert client.get("/api/v1/jobs/102/log", params={"max_bytes": 9}).content == b"finished\n"
     assert client.get("/api/v1/jobs/102/log", params={"incarnation": 1}).content == RESET
@@ -193,14 +196,14 @@ def test_a_log_is_bounded_and_of_the_attempt_asked_for(place):
     assert client.get("/api/v1/jobs/107/log").status_code == 404
 
 
-def test_viewers_read_their_own_logs_and_no_others(place):
+def test_viewers_read_their_own_logs_and_no_others(place: Site) -> None:
     mira = place.client(place.mira)
     assert mira.get("/api/v1/jobs/102/log").status_code == 200
     assert mira.get("/api/v1/jobs/101/log").status_code == 403
     assert place.client(place.jonas).get("/api/v1/jobs/101/log").status_code == 200
 
 
-def test_an_id_that_another_user_had_before_shows_nothing_of_theirs(fresh):
+def test_an_id_that_another_user_had_before_shows_nothing_of_theirs(fresh: Site) -> None:
     """A slurmctld that lost its state gives ids out again."""
     fresh.world.submit("900", "theirs", "jonas")
     fresh.world.start("900", "gpu01")
@@ -214,7 +217,7 @@ def test_an_id_that_another_user_had_before_shows_nothing_of_theirs(fresh):
     assert fresh.client(fresh.operator).get("/api/v1/jobs/900/log?incarnation=1").content == SHAPE
 
 
-def test_lines_of_a_log_are_not_shown_around_the_corner(place):
+def test_lines_of_a_log_are_not_shown_around_the_corner(place: Site) -> None:
     secret = "mat1 and mat2"
     for path in ("/jobs/101", "/events?limit=200", "/jobs", "/actions", "/nodes"):
         assert secret not in place.client(place.mira).get(f"/api/v1{path}").text
@@ -226,7 +229,7 @@ def test_lines_of_a_log_are_not_shown_around_the_corner(place):
 # -- nodes
 
 
-def test_nodes_tell_how_they_stand(place):
+def test_nodes_tell_how_they_stand(place: Site) -> None:
     nodes = {node["name"]: node for node in get(place, "/nodes")["items"]}
     assert nodes["gpu03"]["state"] == "down"
     assert nodes["gpu03"]["reason"] == "Not responding"
@@ -235,7 +238,7 @@ def test_nodes_tell_how_they_stand(place):
     assert place.client(place.operator).get("/api/v1/nodes/zz").status_code == 404
 
 
-def test_nodes_are_paged_by_name(place):
+def test_nodes_are_paged_by_name(place: Site) -> None:
     first = get(place, "/nodes", limit=4)
     rest = get(place, "/nodes", limit=4, cursor=first["next_cursor"])
     assert [n["name"] for n in first["items"] + rest["items"]] == [f"gpu{i:02}" for i in range(1, 7)]
@@ -243,12 +246,12 @@ def test_nodes_are_paged_by_name(place):
 
 
 @pytest.mark.parametrize("kind", ["fail", "freeze", "thaw", "return"])
-def test_faults_reach_the_embedded_cluster(fresh, kind):
+def test_faults_reach_the_embedded_cluster(fresh: Site, kind: str) -> None:
     assert fresh.client(fresh.operator).post("/api/v1/nodes/gpu01/faults", json={"kind": kind}).status_code == 204
     assert fresh.commands.faults == [("gpu01", kind)]
 
 
-def test_other_clusters_refuse_faults(fresh):
+def test_other_clusters_refuse_faults(fresh: Site) -> None:
     fresh.commands.backend = "slurm"
     answer = fresh.client(fresh.operator).post("/api/v1/nodes/gpu01/faults", json={"kind": "fail"})
     assert answer.status_code == 409
@@ -258,7 +261,7 @@ def test_other_clusters_refuse_faults(fresh):
 # -- orders
 
 
-def order(place, body, key=None, path="/actions"):
+def order(place: Site, body: Mapping[str, object], key: str | None = None, path: str = "/actions") -> Any:
     headers = {"Idempotency-Key": key} if key else {}
     return place.client(place.operator).post(f"/api/v1{path}", json=body, headers=headers)
 
@@ -274,7 +277,7 @@ def order(place, body, key=None, path="/actions"):
         ({"kind": "undrain", "node": "gpu02"}, "undrain"),
     ],
 )
-def test_an_order_is_planned_in_its_senders_name(fresh, body, kind):
+def test_an_order_is_planned_in_its_senders_name(fresh: Site, body: Mapping[str, Sequence[str]], kind: str) -> None:
     answer = order(fresh, body)
     assert answer.status_code == 202
     row = fresh.world.journal.action(answer.json()["key"])
@@ -297,14 +300,14 @@ def test_an_order_is_planned_in_its_senders_name(fresh, body, kind):
         ([], 422),
     ],
 )
-def test_an_order_that_makes_no_sense_is_refused(place, body, status):
+def test_an_order_that_makes_no_sense_is_refused(place: Site, body: Mapping[str, object], status: int) -> None:
     answer = order(place, body)
     assert answer.status_code == status
     assert answer.json()["detail"]
     assert answer.json()["fix"]
 
 
-def test_an_order_that_is_sent_twice_is_planned_once(fresh):
+def test_an_order_that_is_sent_twice_is_planned_once(fresh: Site) -> None:
     body = {"kind": "drain", "node": "gpu02"}
     first, again = order(fresh, body, key="k1"), order(fresh, body, key="k1")
     assert first.json() == again.json()
@@ -314,14 +317,14 @@ def test_an_order_that_is_sent_twice_is_planned_once(fresh):
     assert len([row for row in planned if row.by == "root"]) == 2
 
 
-def test_an_idempotency_key_of_a_drain_outlives_the_service(fresh, tmp_path):
+def test_an_idempotency_key_of_a_drain_outlives_the_service(fresh: Site, tmp_path: Path) -> None:
     body = {"kind": "drain", "node": "gpu02"}
     first = order(fresh, body, key="k1").json()
     fresh.app.state.web.replies._replies.clear()
     assert order(fresh, body, key="k1").json() == first
 
 
-def test_draining_by_the_nodes_own_address(fresh):
+def test_draining_by_the_nodes_own_address(fresh: Site) -> None:
     answer = order(fresh, {"reason": "hot"}, path="/nodes/gpu02/drain")
     assert fresh.world.journal.action(answer.json()["key"]).reason == "hot"
     client = fresh.client(fresh.operator)  # without a body
@@ -331,7 +334,7 @@ def test_draining_by_the_nodes_own_address(fresh):
     assert "no such node" in client.post("/api/v1/nodes/zz/undrain").json()["detail"]
 
 
-def test_a_token_that_is_minted_tells_the_id_that_revokes_it(fresh):
+def test_a_token_that_is_minted_tells_the_id_that_revokes_it(fresh: Site) -> None:
     client = fresh.client(fresh.operator)
     minted = client.post("/api/v1/tokens", json={"user": "zoe"}).json()
     assert fresh.client(minted["token"]).get("/api/v1/jobs").status_code == 200
@@ -340,20 +343,20 @@ def test_a_token_that_is_minted_tells_the_id_that_revokes_it(fresh):
     assert client.post("/api/v1/tokens", json={"user": "../bob"}).status_code == 422
 
 
-def test_the_description_names_the_kinds_that_a_listing_takes(place):
+def test_the_description_names_the_kinds_that_a_listing_takes(place: Site) -> None:
     listed = place.client().get("/api/v1/openapi.json").json()["paths"]["/api/v1/actions"]["get"]["parameters"]
     (kind,) = (one["schema"]["enum"] for one in listed if one["name"] == "kind")
     assert {"", "retry", "requeue", "hold", "drain"} <= set(kind)
 
 
-def test_an_order_to_retry_is_listed_under_either_name(fresh):
+def test_an_order_to_retry_is_listed_under_either_name(fresh: Site) -> None:
     key = order(fresh, {"kind": "retry", "job_id": "101"}).json()["key"]
     for kind in ("retry", "requeue"):
         assert key in [action["key"] for action in get(fresh, "/actions", kind=kind)["items"]]
     assert key not in [action["key"] for action in get(fresh, "/actions", kind="hold")["items"]]
 
 
-def test_a_planned_action_can_be_withheld_once(fresh):
+def test_a_planned_action_can_be_withheld_once(fresh: Site) -> None:
     key = order(fresh, {"kind": "hold", "job_id": "107"}).json()["key"]
     client = fresh.client(fresh.operator)
     path = f"/api/v1/actions/{key.replace('/', '%2F').replace('#', '%23')}/withhold"
@@ -362,7 +365,7 @@ def test_a_planned_action_can_be_withheld_once(fresh):
     assert client.post(path).status_code == 409
 
 
-def test_a_finished_action_can_be_undone(fresh):
+def test_a_finished_action_can_be_undone(fresh: Site) -> None:
     key = order(fresh, {"kind": "hold", "job_id": "107"}).json()["key"]
     fresh.world.carry_out()
     answer = fresh.client(fresh.operator).post(f"/api/v1/actions/{key.replace('#', '%23')}/undo")
@@ -370,20 +373,20 @@ def test_a_finished_action_can_be_undone(fresh):
     assert fresh.world.journal.action(answer.json()["key"]).action.kind == "release"
 
 
-def test_actions_are_filtered(place):
+def test_actions_are_filtered(place: Site) -> None:
     planned = get(place, "/actions", state="planned")["items"]
     assert {a["state"] for a in planned} == {"planned"}
     assert [a["job_id"] for a in get(place, "/actions", job_id="102")["items"]] == ["102"]
 
 
-def test_the_kill_switch_turns_and_turns_back(fresh):
+def test_the_kill_switch_turns_and_turns_back(fresh: Site) -> None:
     client = fresh.client(fresh.operator)
     assert client.post("/api/v1/kill-switch", json={"on": True}).json()["stopped"] is True
     assert client.get("/api/v1/status").json()["stopped"] is True
     assert client.post("/api/v1/kill-switch", json={"on": False}).json()["stopped"] is False
 
 
-def test_a_job_is_submitted_once_for_one_key(fresh):
+def test_a_job_is_submitted_once_for_one_key(fresh: Site) -> None:
     spec = {"argv": ["python", "train.py"]}
     first = order(fresh, spec, key="s", path="/jobs")
     assert (first.status_code, first.json()) == (201, {"job_id": "1"})
@@ -391,7 +394,7 @@ def test_a_job_is_submitted_once_for_one_key(fresh):
     assert fresh.commands.submitted == [spec]
 
 
-def test_a_token_is_minted_over_the_api(fresh):
+def test_a_token_is_minted_over_the_api(fresh: Site) -> None:
     answer = order(fresh, {"user": "lena"}, path="/tokens")
     assert answer.status_code == 201
     assert fresh.client(answer.json()["token"]).get("/api/v1/status").status_code == 200
@@ -400,7 +403,7 @@ def test_a_token_is_minted_over_the_api(fresh):
 # -- events
 
 
-def test_events_are_read_in_order_and_without_gaps(place):
+def test_events_are_read_in_order_and_without_gaps(place: Site) -> None:
     found, after = [], 0
     while items := get(place, "/events", after=after, limit=7)["items"]:
         found += items
@@ -410,7 +413,7 @@ def test_events_are_read_in_order_and_without_gaps(place):
     assert get(place, "/events", after=after) == {"items": [], "next_cursor": str(after)}
 
 
-def streamed(place, token, **request):
+def streamed(place: Site, token: str, **request: Any) -> tuple[list[int], list[Any]]:
     """The first events of a stream that is told to close once it has nothing more to say."""
     place.app.state.listeners.closing = False
     lines = []
@@ -423,11 +426,11 @@ def streamed(place, token, **request):
 
 
 @pytest.fixture
-def closing(place, monkeypatch):
+def closing(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream ends after its first look that brings nothing."""
     real = EventFeed.after
 
-    async def once(self, seq, patience_s):
+    async def once(self: EventFeed, seq: int, patience_s: float) -> list[FeedItem]:
         heard = await real(self, seq, 0.05)
         if not heard:
             place.app.state.listeners.close()
@@ -436,7 +439,7 @@ def closing(place, monkeypatch):
     monkeypatch.setattr(EventFeed, "after", once)
 
 
-def test_a_stream_goes_on_where_it_broke_off(place, closing):
+def test_a_stream_goes_on_where_it_broke_off(place: Site, closing: None) -> None:
     everything, _ = streamed(place, place.operator, params={"after": 0})
     later, _ = streamed(place, place.operator, headers={"Last-Event-ID": str(everything[4])})
     assert later == everything[5:]
@@ -444,20 +447,20 @@ def test_a_stream_goes_on_where_it_broke_off(place, closing):
     assert place.app.state.listeners.here == 0
 
 
-def test_a_stream_says_first_where_it_begins(place, closing):
+def test_a_stream_says_first_where_it_begins(place: Site, closing: None) -> None:
     newest = get(place, "/events", limit=200)["items"][-1]["seq"]
     assert streamed(place, place.operator)[1][:2] == [f"id: {newest}", ""]
     assert streamed(place, place.operator, params={"after": 3})[1][0] == "id: 3"
 
 
-def test_a_stream_hides_what_a_viewer_may_not_read(place, closing):
+def test_a_stream_hides_what_a_viewer_may_not_read(place: Site, closing: None) -> None:
     _, lines = streamed(place, place.mira, params={"after": 0})
     assert "mat1 and mat2" not in "\n".join(lines)
     data = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
     assert any(item["kind"] == "judged" for item in data)
 
 
-def test_listeners_are_bounded(tmp_path):
+def test_listeners_are_bounded(tmp_path: Path) -> None:
     place = site(tmp_path, max_streams=0)
     answer = place.client(place.operator).get("/api/v1/events/stream")
     assert answer.status_code == 429
@@ -467,14 +470,14 @@ def test_listeners_are_bounded(tmp_path):
 # -- service
 
 
-def test_status_tells_what_cannot_be_seen(fresh):
+def test_status_tells_what_cannot_be_seen(fresh: Site) -> None:
     fresh.world.unseen = {"accounting": "slurmdbd does not answer"}
     found = get(fresh, "/status")
     assert found["unseen"] == {"accounting": "slurmdbd does not answer"}
     assert found["cluster"] == "aurora"
 
 
-def test_ready_only_once_the_cluster_was_looked_at(fresh):
+def test_ready_only_once_the_cluster_was_looked_at(fresh: Site) -> None:
     client = fresh.client()
     assert client.get("/readyz").status_code == 200
     fresh.commands.ready = False
@@ -483,7 +486,7 @@ def test_ready_only_once_the_cluster_was_looked_at(fresh):
     assert client.get("/healthz").status_code == 200
 
 
-def test_what_has_not_changed_is_not_sent_again(fresh):
+def test_what_has_not_changed_is_not_sent_again(fresh: Site) -> None:
     client = fresh.client(fresh.operator)
     first = client.get("/api/v1/jobs")
     again = client.get("/api/v1/jobs", headers={"If-None-Match": first.headers["etag"]})
@@ -493,7 +496,7 @@ def test_what_has_not_changed_is_not_sent_again(fresh):
     assert client.get("/api/v1/jobs", headers={"If-None-Match": first.headers["etag"]}).status_code == 200
 
 
-def test_a_journal_that_does_not_answer_is_a_problem(fresh):
+def test_a_journal_that_does_not_answer_is_a_problem(fresh: Site) -> None:
     path = fresh.tokens.path.with_name("torn.db")
     path.write_bytes(b"no database" * 1000)
     fresh.app = create_app(create_engine(f"sqlite:///{path}"), fresh.commands, fresh.tokens)
@@ -504,7 +507,7 @@ def test_a_journal_that_does_not_answer_is_a_problem(fresh):
     assert answer.json()["where"] == "the journal"
 
 
-def test_the_api_is_described(place):
+def test_the_api_is_described(place: Site) -> None:
     document = place.client().get("/api/v1/openapi.json").json()
     assert document["openapi"].startswith("3.1")
     assert "Problem" in document["components"]["schemas"]
@@ -514,18 +517,18 @@ def test_the_api_is_described(place):
             assert "application/problem+json" in document["paths"][path][method]["responses"]["401"]["content"]
 
 
-def test_an_attempt_that_was_preempted_is_told_as_such(fresh):
+def test_an_attempt_that_was_preempted_is_told_as_such(fresh: Site) -> None:
     fresh.world.end("104", b"", AttemptState.PREEMPTED)
     assert get(fresh, "/jobs/104")["attempts"][0]["verdict"]["category"] == "preempt"
 
 
-def test_an_arrays_id_finds_its_tasks(fresh):
+def test_an_arrays_id_finds_its_tasks(fresh: Site) -> None:
     for job_id in ("900_1", "900_2", "9001_1"):
         fresh.world.submit(job_id, "sweep", "mira")
     found = get(fresh, "/jobs", q="900", token=fresh.mira)["items"]
     assert [job["job_id"] for job in found] == ["900_2", "900_1"]
 
 
-def test_a_component_of_a_heterogeneous_job_names_the_whole(place):
+def test_a_component_of_a_heterogeneous_job_names_the_whole(place: Site) -> None:
     """Slurm's tools name it so; Perdure keeps the job as one."""
     assert get(place, "/jobs/101%2B1")["job"]["job_id"] == "101"

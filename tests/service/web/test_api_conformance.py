@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from perdure.service.web.app import API
 from tests.browser.conftest import served
-from tests.service.web_world import fill, site
+from tests.service.web_world import Site, fill, site
 
 ROOT = Path(__file__).resolve().parents[3]
 TESTER = Path(sys.executable).with_name("st")
@@ -21,13 +22,13 @@ OF_MEANING = tuple(f"POST {API}/{name}" for name in ("exceptions", "jobs", "acti
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def place(tmp_path_factory: pytest.TempPathFactory) -> Site:
     place = site(tmp_path_factory.mktemp("conformance"))
     fill(place.world)
     return place
 
 
-def ask(place, directory, longest_s, *words):
+def ask(place: Site, directory: Path, longest_s: float, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the tester; it keeps what it notes in `directory`."""
     with served(place) as url:
         return subprocess.run(
@@ -42,13 +43,13 @@ def ask(place, directory, longest_s, *words):
         )  # fmt: skip
 
 
-def test_what_is_described_is_what_is_answered(place, tmp_path):
+def test_what_is_described_is_what_is_answered(place: Site, tmp_path: Path) -> None:
     but = [word for name in OF_MEANING for word in ("--exclude-name", name)]
     ran = ask(place, tmp_path, LONGEST_S, "--exclude-path-regex", f"{SLOW}|{ENDLESS}", *but)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_what_a_description_alone_cannot_tell_is_refused_as_described(place, tmp_path):
+def test_what_a_description_alone_cannot_tell_is_refused_as_described(place: Site, tmp_path: Path) -> None:
     only = [word for name in OF_MEANING for word in ("--include-name", name)]
     ran = ask(place, tmp_path, LONGEST_S / 3, "--exclude-checks", "positive_data_acceptance", *only)
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -63,7 +64,7 @@ def test_what_a_description_alone_cannot_tell_is_refused_as_described(place, tmp
         ("exceptions/batch", "POST"),
     ],
 )
-def test_all_methods_of_a_path_are_named(place, path, allowed):
+def test_all_methods_of_a_path_are_named(place: Site, path: str, allowed: str) -> None:
     answer = place.client(place.operator).request("OPTIONS", f"{API}/{path}")
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
 
@@ -79,7 +80,9 @@ def test_all_methods_of_a_path_are_named(place, path, allowed):
         ("GET", "jobs?cursor=next", None),
     ],
 )
-def test_what_is_not_described_is_not_taken(place, method, path, body):
+def test_what_is_not_described_is_not_taken(
+    place: Site, method: str, path: str, body: Mapping[str, int | str] | dict[str, Sequence[str]] | None
+) -> None:
     answer = place.client(place.operator).request(method, f"{API}/{path}", json=body)
     assert answer.status_code == 422, answer.text
     assert answer.json()["where"]

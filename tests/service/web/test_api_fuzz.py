@@ -3,11 +3,15 @@
 import os
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import schemathesis
 from hypothesis import Phase, given, settings
+from schemathesis import Case
+from schemathesis.specs.openapi.schemas import OpenApiSchema
 
 from perdure.service.web.app import API, API_ROUTERS
 from tests.service.web_world import Site, fill, routes_of, site
@@ -39,7 +43,7 @@ class Fuzzed(Site):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzed]:
     place = Fuzzed(**vars(site(tmp_path_factory.mktemp("fuzz"))))
     fill(place.world)
     yield place
@@ -47,17 +51,17 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def schema(place):
+def schema(place: Fuzzed) -> OpenApiSchema:
     return schemathesis.openapi.from_asgi(f"{API}/openapi.json", place.app, headers={"Host": "127.0.0.1"})
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
-def test_nothing_that_is_sent_makes_it_fall_over(schema, place, method, path):
+def test_nothing_that_is_sent_makes_it_fall_over(schema: OpenApiSchema, place: Fuzzed, method: str, path: str) -> None:
     headers = {"Authorization": f"Bearer {place.operator}", "Host": "127.0.0.1"}
 
     @given(case=schema[path][method].as_strategy())
     @settings(max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.explicit, Phase.generate])
-    def check(case):
+    def check(case: Case[Any]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             answer = case.call(headers=headers, timeout=LONGEST_S)

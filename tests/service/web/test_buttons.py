@@ -1,44 +1,47 @@
 """What each button of the pages does, in whose name, and where it leads back to."""
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from perdure.model.nodes import NodeState
 from perdure.service.access.sessions import SESSION_LIFE_S
 from perdure.service.store.journal import ActionState
 from perdure.service.web.pages.login import own_path
 from tests.copying import replace
-from tests.service.web_world import csrf_of, fill, site
+from tests.service.web_world import Site, csrf_of, fill, site
 
 
 @pytest.fixture
-def place(tmp_path):
+def place(tmp_path: Path) -> Site:
     place = site(tmp_path)
     fill(place.world)
     return place
 
 
 @pytest.fixture(scope="module")
-def calm(tmp_path_factory):
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """For what changes nothing."""
     place = site(tmp_path_factory.mktemp("calm"))
     fill(place.world)
     return place
 
 
-def logged_in(place, token=None):
+def logged_in(place: Site, token: str | None = None) -> TestClient:
     browser = place.client()
     browser.post("/login", data={"token": token or place.operator})
     browser.csrf = csrf_of(browser.get("/").text)
     return browser
 
 
-def press(browser, path, **form):
+def press(browser: TestClient, path: str, **form: Any) -> Any:
     return browser.post(path, data={"csrf": browser.csrf, **form})
 
 
-def planned(place, by="root"):
+def planned(place: Site, by: str = "root") -> list[Any]:
     return [
         (row.action.kind, row.attempt.job_id if row.attempt else row.action.node, row.reason)
         for row in place.world.journal.planned()
@@ -57,7 +60,9 @@ def planned(place, by="root"):
         ("/do/nodes/gpu02", {"kind": "undrain"}, ("undrain", "gpu02", "asked for by root")),
     ],
 )
-def test_a_button_plans_one_action_in_the_name_of_whoever_pressed_it(place, path, form, action):
+def test_a_button_plans_one_action_in_the_name_of_whoever_pressed_it(
+    place: Site, path: str, form: dict[str, Any], action: tuple[str, str, str]
+) -> None:
     answer = press(logged_in(place), f"{path}?back=/jobs/107%3Fx=1", **form)
     assert (answer.status_code, answer.headers["location"]) == (303, "/jobs/107?x=1")
     assert planned(place) == [action]
@@ -77,12 +82,14 @@ def test_a_button_plans_one_action_in_the_name_of_whoever_pressed_it(place, path
         ("/do/undo", {"key": "nothing"}, 404),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_plans_nothing(calm, path, form, status):
+def test_what_makes_no_sense_is_refused_and_plans_nothing(
+    calm: Site, path: str, form: dict[str, Any], status: int
+) -> None:
     assert press(logged_in(calm), path, **form).status_code == status
     assert (planned(calm), calm.commands.faults) == ([], [])
 
 
-def test_a_planned_action_is_withheld_and_a_finished_one_taken_back(place):
+def test_a_planned_action_is_withheld_and_a_finished_one_taken_back(place: Site) -> None:
     browser, journal = logged_in(place), place.world.journal
     press(browser, "/do/nodes/gpu01", kind="drain")
     (row,) = [row for row in journal.planned() if row.action.kind == "drain"]
@@ -96,12 +103,12 @@ def test_a_planned_action_is_withheld_and_a_finished_one_taken_back(place):
     assert press(browser, "/do/undo", key="drain:gpu01:x").status_code == 404
 
 
-def offers_undo(browser):
+def offers_undo(browser: TestClient) -> list[Any]:
     """The rows of the page of actions that offer it, by what they ask."""
     return re.findall(r'action="/do/undo[^"]*"[^>]*data-confirm="([^"]*)"', browser.get("/actions").text)
 
 
-def test_what_is_over_is_not_taken_back_and_the_question_names_what_is(place):
+def test_what_is_over_is_not_taken_back_and_the_question_names_what_is(place: Site) -> None:
     browser, world = logged_in(place), place.world
     press(browser, "/do/nodes/gpu02", kind="drain")
     world.carry_out()
@@ -116,7 +123,7 @@ def test_what_is_over_is_not_taken_back_and_the_question_names_what_is(place):
     assert offers_undo(browser).count("Return gpu02 to service?") == 1  # and not for the drain before
 
 
-def test_a_hold_is_taken_back_while_its_job_waits(place):
+def test_a_hold_is_taken_back_while_its_job_waits(place: Site) -> None:
     browser, world = logged_in(place), place.world
     world.submit("77")
     press(browser, "/do/jobs/77", kind="hold")
@@ -126,12 +133,12 @@ def test_a_hold_is_taken_back_while_its_job_waits(place):
     assert not [question for question in offers_undo(browser) if "77" in question]
 
 
-def test_freezing_a_node_asks_first(place):
+def test_freezing_a_node_asks_first(place: Site) -> None:
     page = logged_in(place).get("/nodes").text
     assert "Let gpu01 hang? Its processes stop until it thaws." in page
 
 
-def test_faults_and_the_kill_switch(place):
+def test_faults_and_the_kill_switch(place: Site) -> None:
     browser = logged_in(place)
     press(browser, "/do/faults/gpu01", kind="freeze")
     assert place.commands.faults == [("gpu01", "freeze")]
@@ -141,7 +148,7 @@ def test_faults_and_the_kill_switch(place):
     assert press(browser, "/do/kill-switch").status_code == 422
 
 
-def test_a_correction_is_the_word_of_whoever_gives_it(place):
+def test_a_correction_is_the_word_of_whoever_gives_it(place: Site) -> None:
     learner = place.app.state.web.learner
     for token, by, for_all in ((place.jonas, "jonas", False), (place.operator, "root", True)):
         browser = logged_in(place, token)
@@ -156,7 +163,7 @@ def test_a_correction_is_the_word_of_whoever_gives_it(place):
     assert press(mira, "/do/jobs/101/attempts/1/correction", label="maybe").status_code == 422
 
 
-def test_a_browser_that_scripts_help_is_told_and_stays_where_it_is(place):
+def test_a_browser_that_scripts_help_is_told_and_stays_where_it_is(place: Site) -> None:
     browser = logged_in(place)
     answer = browser.post(
         "/do/nodes/gpu01", data={"kind": "drain"}, headers={"HX-Request": "true", "X-CSRF-Token": browser.csrf}
@@ -167,7 +174,7 @@ def test_a_browser_that_scripts_help_is_told_and_stays_where_it_is(place):
 
 
 @pytest.mark.parametrize("back", ["//evil.example", "/\\evil.example", "https://evil.example", "jobs"])
-def test_a_button_leads_to_pages_of_this_service_alone(calm, back):
+def test_a_button_leads_to_pages_of_this_service_alone(calm: Site, back: str) -> None:
     assert press(logged_in(calm), f"/do/kill-switch?back={back}", on="false").headers["location"] == "/"
     assert own_path(back) == "/"
 
@@ -176,11 +183,11 @@ def test_a_button_leads_to_pages_of_this_service_alone(calm, back):
     ("path", "own"),
     [("/jobs?x=1", "/jobs?x=1"), ("/a\nb", "/"), ("/\N{LATIN SMALL LETTER E WITH ACUTE}", "/"), ("", "/")],
 )
-def test_a_login_leads_to_plain_paths(path, own):
+def test_a_login_leads_to_plain_paths(path: str, own: str) -> None:
     assert own_path(path) == own
 
 
-def test_a_session_lives_for_half_a_day(calm):
+def test_a_session_lives_for_half_a_day(calm: Site) -> None:
     answer = calm.client().post("/login", data={"token": f" {calm.operator}\n", "next": "/nodes"})
     assert f"max-age={int(SESSION_LIFE_S)}" in answer.headers["set-cookie"].lower()
     assert SESSION_LIFE_S == 12 * 3600.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ def link(world: World, job_id: str, number: int, user: str = "mira", **more: Any
 
 
 @pytest.fixture
-def place(tmp_path) -> Site:
+def place(tmp_path: Path) -> Site:
     place = site(tmp_path)
     chain(place.world)
     return place
@@ -65,18 +66,18 @@ def place(tmp_path) -> Site:
         ("perdure-keep=a/2.1 because of that", ChainLink("a", 2, 1, (), "of that")),
     ],
 )
-def test_a_comment_says_which_link_a_job_is(comment, found):
+def test_a_comment_says_which_link_a_job_is(comment: str, found: ChainLink | None) -> None:
     assert chain_link_of(comment) == found
 
 
-def test_a_reason_breaks_no_line_or_field_of_slurms():
+def test_a_reason_breaks_no_line_or_field_of_slurms() -> None:
     words = ChainLink("a", 2, why="50 %|x\n\"y\" 'z' \\ `id` $HOME é" + 200 * "w").in_words()
     assert not set(words) & set("|\n\"'\\`$é")
     assert chain_link_of(words).number == 2
     assert len(words) < 220
 
 
-def test_gaps_and_overlaps_are_those_between_links_and_reactive_gaps_are_their_waits():
+def test_gaps_and_overlaps_are_those_between_links_and_reactive_gaps_are_their_waits() -> None:
     spans = [LinkSpan(1, 5, 10, 100), LinkSpan(2, 50, 80, 200), LinkSpan(3, 190, 230, 300), LinkSpan(4, 290)]
     first, second, third, fourth = all_times(spans)
     assert (first.gap_s, first.waited_s) == (None, 5)
@@ -87,12 +88,12 @@ def test_gaps_and_overlaps_are_those_between_links_and_reactive_gaps_are_their_w
     assert (sums.gap_s, sums.overlap_s, sums.reactive_gap_s) == (30, 20, 70)
 
 
-def test_a_submission_at_the_end_or_later_goes_as_it_would_reactively():
+def test_a_submission_at_the_end_or_later_goes_as_it_would_reactively() -> None:
     told = all_times([LinkSpan(1, 0, 1, 100), LinkSpan(2, 120, 150, 200)])[1]
     assert told.gap_s == told.reactive_gap_s == 50
 
 
-def test_the_api_tells_of_chains_and_their_links(place):
+def test_the_api_tells_of_chains_and_their_links(place: Site) -> None:
     client = place.client(place.mira)
     (row,) = client.get("/api/v1/chains").json()["items"]
     assert (row["chain"], row["user"], row["links"], row["job"], row["state"]) == (TAG, "mira", 4, "304", "running")
@@ -106,21 +107,21 @@ def test_the_api_tells_of_chains_and_their_links(place):
     assert client.get("/api/v1/chains?user=jonas").json()["items"] == []
 
 
-def test_a_restart_forgets_no_chain(place):
+def test_a_restart_forgets_no_chain(place: Site) -> None:
     before = place.client(place.mira).get(f"/api/v1/chains/mira/{TAG}").json()
     place.world.restart()
     place.world.look()
     assert place.client(place.mira).get(f"/api/v1/chains/mira/{TAG}").json() == before
 
 
-def test_another_users_job_that_says_the_same_is_no_link_of_it(place):
+def test_another_users_job_that_says_the_same_is_no_link_of_it(place: Site) -> None:
     link(place.world, "400", 4, user="jonas")
     found = chain_of(place.app.state.web.reader, "mira", TAG)
     assert [each.job.job_id for each in found.links] == ["301", "302", "303", "304"]
     assert len(place.client(place.mira).get("/api/v1/chains").json()["items"]) == 2
 
 
-def test_many_jobs_of_another_user_hide_no_link(place, monkeypatch):
+def test_many_jobs_of_another_user_hide_no_link(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chains, "MAX_LINKS", 5)
     for number in range(9):
         link(place.world, str(600 + number), number, user="jonas")
@@ -130,13 +131,13 @@ def test_many_jobs_of_another_user_hide_no_link(place, monkeypatch):
     assert [(item["user"], item["links"], item["job"]) for item in items] == [("mira", 4, "304")]
 
 
-def test_of_two_submissions_of_a_link_the_one_that_ran_counts(place):
+def test_of_two_submissions_of_a_link_the_one_that_ran_counts(place: Site) -> None:
     link(place.world, "299", 3, tries=2)
     links = place.client(place.mira).get(f"/api/v1/chains/mira/{TAG}").json()["all_links"]
     assert [each["job"] for each in links] == ["301", "302", "303", "304"]
 
 
-def test_chains_come_page_by_page(place):
+def test_chains_come_page_by_page(place: Site) -> None:
     for number in range(5):
         place.world.submit(str(500 + number), link=ChainLink(f"c-{number}", 1))
     client = place.client(place.mira)
@@ -147,7 +148,7 @@ def test_chains_come_page_by_page(place):
     assert second["next_cursor"] is None
 
 
-def test_the_page_shows_the_time_line_and_what_was_decided(place, monkeypatch):
+def test_the_page_shows_the_time_line_and_what_was_decided(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = place.world.now
     told = WaitForecast(now_s, tuple(3600.0 * level for level in LEVELS))
     monkeypatch.setattr(pages, "forecast_of", lambda web, chain: told)
@@ -163,13 +164,13 @@ def test_the_page_shows_the_time_line_and_what_was_decided(place, monkeypatch):
     assert rows[0]["interrupted_s"] == "1200.0"
 
 
-def test_without_chains_the_page_says_how_one_is_begun(tmp_path):
+def test_without_chains_the_page_says_how_one_is_begun(tmp_path: Path) -> None:
     place = site(tmp_path)
     assert "perdure keep" in place.client(place.mira).get("/chains").text
     assert place.client(place.mira).get("/chains/mira/none").status_code == 404
 
 
-def test_nothing_is_drawn_outside_of_the_axis_and_a_long_forecast_leaves_room(place):
+def test_nothing_is_drawn_outside_of_the_axis_and_a_long_forecast_leaves_room(place: Site) -> None:
     found = chain_of(place.app.state.web.reader, "mira", TAG)
     now = place.world.now
     laid = chain_timeline(found, now, WaitForecast(now, tuple(10 * 86_400.0 * level for level in LEVELS)))
@@ -184,7 +185,7 @@ def test_nothing_is_drawn_outside_of_the_axis_and_a_long_forecast_leaves_room(pl
     assert len(laid.lanes[-1].fan) == 3
 
 
-def test_a_chain_that_is_over_ends_where_its_last_link_did():
+def test_a_chain_that_is_over_ends_where_its_last_link_did() -> None:
     job = Job(CLUSTER, "1", "unet", "mira", JobState.COMPLETED, 100.0, link=ChainLink(TAG, 1))
     one = SeenChain(TAG, "mira", (SeenLink(1, job, LinkSpan(1, 100.0, 200.0, 300.0)),))
     laid = chain_timeline(one, 9_999.0)

@@ -1,5 +1,7 @@
 """What listeners hear: at every place that can be asked for, the very next events of the journal."""
 
+from typing import Any
+
 import pytest
 
 from perdure.service.store.queries.events import EventRow
@@ -11,17 +13,17 @@ KEPT, BATCH = 8, 4
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch):
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_feed, "KEPT", KEPT)
     monkeypatch.setattr(event_feed, "BATCH", BATCH)
 
 
 @pytest.mark.parametrize("count", range(5 * KEPT))
-def test_after_every_place_comes_the_next_event_whether_it_is_kept_or_read_again(count):
+def test_after_every_place_comes_the_next_event_whether_it_is_kept_or_read_again(count: int) -> None:
     journal = [EventRow(seq, 1.0, "job_changed", "", {}) for seq in range(2, 2 * count + 2, 2)]  # others' between
     places = range(2 * count + 2)
 
-    async def heard():
+    async def heard() -> list[Any]:
         feed = EventFeed(
             lambda after, most: [row for row in journal if row.seq > after][:most], lambda: 0, lambda _: {}, 0.001
         )

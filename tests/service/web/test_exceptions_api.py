@@ -1,7 +1,9 @@
 """Exceptions over HTTP: who may raise and see what, who is asked, and what is refused, each with its fix."""
 
 import re
-from typing import get_args
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
@@ -15,7 +17,7 @@ from tests.service.web_world import Site, fill, site
 
 
 @pytest.fixture
-def place(tmp_path) -> Site:
+def place(tmp_path: Path) -> Site:
     place = site(tmp_path)
     fill(place.world)
     place.world.submit("200", "resnet", "mira", 8)
@@ -27,19 +29,19 @@ def place(tmp_path) -> Site:
     return place
 
 
-def about(job="200", **more):
+def about(job: str = "200", **more: Any) -> dict[Any, Any]:
     return {"type": "process.exit", "severity": 1, "subject": {"job": job}, "note": "rank 3 died", **more}
 
 
-def post(place, token, path, body):
+def post(place: Site, token: str, path: str, body: Mapping[str, object] | Sequence[dict[str, Any]]) -> Any:
     return place.client(token).post(f"/api/v1{path}", json=body)
 
 
-def found(place, exception_id, token=None):
+def found(place: Site, exception_id: str, token: str | None = None) -> Any:
     return place.client(token or place.operator).get(f"/api/v1/exceptions/{exception_id}").json()
 
 
-def test_a_user_raises_for_a_job_of_their_own(place):
+def test_a_user_raises_for_a_job_of_their_own(place: Site) -> None:
     answer = post(place, place.mira, "/exceptions", about(id="mine-1"))
     assert (answer.status_code, answer.json()["id"]) == (201, "mira+mine-1")
     record = found(place, "mira+mine-1", place.mira)
@@ -48,7 +50,7 @@ def test_a_user_raises_for_a_job_of_their_own(place):
     assert record["state"] == "in_chain"
 
 
-def test_an_operator_closes_what_waits_for_a_person(place):
+def test_an_operator_closes_what_waits_for_a_person(place: Site) -> None:
     raised = post(place, place.operator, "/exceptions", {"type": "app.nan", "id": "odd", "subject": {}}).json()
     assert raised["state"] == "escalated"
     assert post(place, place.mira, "/closings/odd", {}).status_code == 403
@@ -63,7 +65,7 @@ def test_an_operator_closes_what_waits_for_a_person(place):
     assert post(place, place.operator, "/annotations/odd", {"key": "closed", "value": "again"}).status_code == 422
 
 
-def test_the_state_that_is_shown_is_the_one_that_filters(place):
+def test_the_state_that_is_shown_is_the_one_that_filters(place: Site) -> None:
     client = place.client(place.operator)
     for one in client.get("/api/v1/exceptions?limit=200").json()["items"]:
         found_by = client.get("/api/v1/exceptions", params={"state": one["state"], "limit": 200}).json()["items"]
@@ -72,14 +74,14 @@ def test_the_state_that_is_shown_is_the_one_that_filters(place):
     assert set(get_args(Standing)) == {*ExceptionState, *(str(each) for each in ExceptionOutcome if each)}
 
 
-def test_a_state_that_there_is_not_is_refused(place):
+def test_a_state_that_there_is_not_is_refused(place: Site) -> None:
     for path in ("/exceptions?state=nope", "/exceptions?state=open", "/actions?state=zzz", "/actions?kind=explode"):
         refused = place.client(place.operator).get(f"/api/v1{path}")
         assert refused.status_code == 422, path
     assert "requeue" in refused.json()["fix"]
 
 
-def test_of_a_job_that_ended_long_ago_the_refusal_says_when(place):
+def test_of_a_job_that_ended_long_ago_the_refusal_says_when(place: Site) -> None:
     place.world.end("300", b"", AttemptState.COMPLETED, to=JobState.COMPLETED)
     forgotten = replace(place.world.state.known, jobs={}, running={})
     place.world.state = replace(place.world.state, known=forgotten, cases={})
@@ -91,13 +93,13 @@ def test_of_a_job_that_ended_long_ago_the_refusal_says_when(place):
     assert "no such job" in post(place, place.mira, "/exceptions", about("300")).json()["detail"]
 
 
-def test_raising_twice_is_raising_once(place):
+def test_raising_twice_is_raising_once(place: Site) -> None:
     for _ in range(3):
         assert post(place, place.mira, "/exceptions", about(id="mine-1")).status_code == 201
     assert found(place, "mira+mine-1")["repeats"] == 0
 
 
-def test_equal_faults_are_counted_with_the_first(place):
+def test_equal_faults_are_counted_with_the_first(place: Site) -> None:
     post(place, place.mira, "/exceptions", about(id="mine-1"))
     again = post(place, place.mira, "/exceptions", about(id="mine-2")).json()
     assert again == {"id": "mira+mine-1", "state": "in_chain", "repeats": 1, "reason": again["reason"]}
@@ -135,7 +137,12 @@ def test_equal_faults_are_counted_with_the_first(place):
         ({"state": "handled"}, 422, "is set by the service"),
     ],
 )
-def test_what_is_wrong_is_refused_with_its_fix(place, change, status, said):
+def test_what_is_wrong_is_refused_with_its_fix(
+    place: Site,
+    change: Mapping[str, list[dict[str, str]] | str | float | Mapping[str, Sequence[str]] | int],
+    status: int,
+    said: str,
+) -> None:
     answer = post(place, place.mira, "/exceptions", {**about(), **change})
     problem = answer.json()
     assert (answer.status_code, bool(problem["fix"])) == (status, True), problem
@@ -143,7 +150,7 @@ def test_what_is_wrong_is_refused_with_its_fix(place, change, status, said):
     assert place.world.state.chain.open == {}
 
 
-def test_users_do_not_see_each_others(place):
+def test_users_do_not_see_each_others(place: Site) -> None:
     post(place, place.mira, "/exceptions", about(id="mine-1"))
     assert place.client(place.jonas).get("/api/v1/exceptions/mira+mine-1").status_code == 404
     assert post(place, place.jonas, "/annotations/mira+mine-1", {"key": "k", "value": "v"}).status_code == 404
@@ -153,7 +160,7 @@ def test_users_do_not_see_each_others(place):
     assert "mira+mine-1" in [item["id"] for item in mine]
 
 
-def test_a_batch_says_of_each_what_became_of_it(place):
+def test_a_batch_says_of_each_what_became_of_it(place: Site) -> None:
     answers = post(place, place.mira, "/exceptions/batch", [about(id="a"), {**about(), "severity": 9}]).json()
     assert answers[0]["id"] == "mira+a"
     assert answers[1]["status"] == 422
@@ -162,11 +169,11 @@ def test_a_batch_says_of_each_what_became_of_it(place):
 HANDLER = {"component": "job", "types": ["process"], "lease_s": 60}
 
 
-def put(place, token, name, body=HANDLER):
+def put(place: Site, token: str, name: str, body: dict[str, object] = HANDLER) -> Any:
     return place.client(token).put(f"/api/v1/handlers/{name}", json=body)
 
 
-def test_a_registered_program_is_asked_and_owns_the_recovery(place):
+def test_a_registered_program_is_asked_and_owns_the_recovery(place: Site) -> None:
     assert put(place, place.mira, "trainer").status_code == 200
     post(place, place.mira, "/exceptions", about(id="mine-1"))
     asked = place.client(place.mira).get("/api/v1/events?limit=200").json()["items"][-1]
@@ -182,7 +189,7 @@ def test_a_registered_program_is_asked_and_owns_the_recovery(place):
     assert (again.status_code, "handled already" in again.json()["detail"]) == (409, True)
 
 
-def test_a_handler_is_its_owners(place):
+def test_a_handler_is_its_owners(place: Site) -> None:
     put(place, place.mira, "trainer")
     post(place, place.mira, "/exceptions", about(id="mine-1"))
     for name in ("trainer", "mira+trainer"):
@@ -194,20 +201,20 @@ def test_a_handler_is_its_owners(place):
     assert place.world.state.chain.handlers == {}
 
 
-def test_the_levels_of_the_site_are_for_operators(place):
+def test_the_levels_of_the_site_are_for_operators(place: Site) -> None:
     body = {**HANDLER, "component": "scheduler"}
     assert put(place, place.mira, "mine", body).status_code == 403
     assert put(place, place.operator, "site", body).status_code == 200
 
 
-def test_a_handler_of_one_user_hears_nothing_of_another(place):
+def test_a_handler_of_one_user_hears_nothing_of_another(place: Site) -> None:
     put(place, place.jonas, "other")
     post(place, place.mira, "/exceptions", about(id="mine-1"))
     turn = place.world.state.chain.turns.get("mira+mine-1")
     assert turn is None or turn.handler == ""
 
 
-def test_one_user_alone_takes_no_node_out_of_service(place):
+def test_one_user_alone_takes_no_node_out_of_service(place: Site) -> None:
     xid = about(id="xid", type="gpu.xid79", subject={"job": "200", "node": ["gpu02"]})
     post(place, place.mira, "/exceptions", xid)
     place.world.pass_time(400)
@@ -217,7 +224,7 @@ def test_one_user_alone_takes_no_node_out_of_service(place):
 
 
 @pytest.mark.parametrize("component", ["operator:root", "perdure", "", "viewer:jonas"])
-def test_nobody_vouches_for_himself(place, component):
+def test_nobody_vouches_for_himself(place: Site, component: str) -> None:
     note = {"component": component, "time": place.world.now, "key": "seen_by", "value": "me"}
     xid = about(id="xid", type="gpu.xid79", subject={"job": "200", "node": ["gpu02"]}, annotations=[note])
     answer = post(place, place.mira, "/exceptions", xid)
@@ -229,7 +236,7 @@ def test_nobody_vouches_for_himself(place, component):
     assert "drain" not in {row.action.kind for row in place.world.journal.planned()}
 
 
-def test_what_is_noted_bears_the_name_of_who_noted_it(place):
+def test_what_is_noted_bears_the_name_of_who_noted_it(place: Site) -> None:
     note = {"component": "operator:root", "time": place.world.now, "key": "usage", "value": "{}"}
     post(place, place.mira, "/exceptions", about(id="mine", annotations=[note]))
     post(place, place.operator, "/exceptions", about(id="root", subject={"job": "300"}, annotations=[note]))
@@ -238,7 +245,7 @@ def test_what_is_noted_bears_the_name_of_who_noted_it(place):
     assert signed["component"].startswith("operator:")
 
 
-def test_an_id_of_long_ago_is_not_written_over(place):
+def test_an_id_of_long_ago_is_not_written_over(place: Site) -> None:
     first = {"id": "old", "type": "site.first", "subject": {"resource": "a"}}
     post(place, place.operator, "/exceptions", first)
     many = [{"type": "site.note", "subject": {"resource": f"r{i}"}} for i in range(MAX_ENDED + 1)]
@@ -253,7 +260,7 @@ def test_an_id_of_long_ago_is_not_written_over(place):
 
 
 @pytest.mark.parametrize("name", ["7", "x.1", "a-b_c"])
-def test_an_action_is_told_from_one_that_was_asked_for_again_whatever_it_is_called(place, name):
+def test_an_action_is_told_from_one_that_was_asked_for_again_whatever_it_is_called(place: Site, name: str) -> None:
     """Behind the key of an action that is planned again there is a number."""
     xid = about(id=name, type="gpu.xid79", subject={"job": "200", "node": ["gpu02"]})
     post(place, place.operator, "/exceptions", xid)
@@ -262,7 +269,7 @@ def test_an_action_is_told_from_one_that_was_asked_for_again_whatever_it_is_call
     assert place.world.state.chain.find(name).state is ExceptionState.ESCALATED
 
 
-def test_an_operator_takes_a_node_out_of_service_and_only_once(place):
+def test_an_operator_takes_a_node_out_of_service_and_only_once(place: Site) -> None:
     before = len(place.world.journal.planned())
     for n in range(5):
         body = {"id": f"xid-{n}", "type": "gpu.xid79", "severity": 0, "subject": {"node": ["gpu02"]}}
@@ -271,7 +278,7 @@ def test_an_operator_takes_a_node_out_of_service_and_only_once(place):
     assert [(row.action.kind, row.action.node, row.exception_id) for row in planned] == [("drain", "gpu02", "xid-0")]
 
 
-def test_a_shared_resource_holds_what_waits_and_lets_go_after(place):
+def test_a_shared_resource_holds_what_waits_and_lets_go_after(place: Site) -> None:
     place.world.submit("400", "waits", "mira", 8)
     down = {"id": "down", "type": "storage.down", "subject": {"resource": "pfs:/scratch"}}
     post(place, place.operator, "/exceptions", down)
@@ -289,11 +296,11 @@ def test_a_shared_resource_holds_what_waits_and_lets_go_after(place):
     assert found(place, "down")["outcome"] == "recovered"
 
 
-def found_all(place):
+def found_all(place: Site) -> Any:
     return place.client(place.operator).get("/api/v1/exceptions?limit=200").json()["items"]
 
 
-def test_what_was_open_is_open_after_a_restart(place, tmp_path):
+def test_what_was_open_is_open_after_a_restart(place: Site, tmp_path: Path) -> None:
     put(place, place.mira, "trainer")
     post(place, place.mira, "/exceptions", about(id="mine-1"))
     again = place.world.journal.restore()
@@ -301,13 +308,13 @@ def test_what_was_open_is_open_after_a_restart(place, tmp_path):
     assert set(again.chain.handlers) == {"mira+trainer"}
 
 
-def test_what_two_handlers_say_alike_is_said_once(place):
+def test_what_two_handlers_say_alike_is_said_once(place: Site) -> None:
     answer = post(place, place.operator, "/exceptions", {"type": "app.nan"})
     assert (answer.status_code, answer.json()["state"]) == (201, "escalated")
     assert answer.json()["reason"] == "it is about no job"
 
 
-def test_a_body_that_is_not_called_json_is_refused_for_that(place):
+def test_a_body_that_is_not_called_json_is_refused_for_that(place: Site) -> None:
     answer = place.client(place.operator).post(
         "/api/v1/exceptions", content='{"type": "app.nan"}', headers={"Content-Type": "text/plain"}
     )

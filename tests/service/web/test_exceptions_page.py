@@ -1,11 +1,15 @@
 """The pages of exceptions: what is open and whose turn it is, storms, journeys; who sees what; hostile text."""
 
 import re
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 from perdure.coordination.chain_state import Turn
 from perdure.coordination.playbook import own_playbook
@@ -41,24 +45,24 @@ PATHS = ["/exceptions", *(f"/exceptions/{name}" for name in STATES), "/exception
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Site:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Site:
     place = site(tmp_path_factory.mktemp("exceptions"))
     stir(place.world)
     return place
 
 
 @pytest.fixture(scope="module")
-def browser(place):
+def browser(place: Site) -> TestClient:
     return browser_of(place)
 
 
-def card(text, name):
+def card(text: str, name: str) -> str:
     """The words of one section, without tags."""
     (found,) = re.findall(rf'<section[^>]* aria-labelledby="{name}">(.*?)</section>', text, re.DOTALL)
     return " ".join(re.sub(r"<[^>]+>", " ", found).split())
 
 
-def test_what_is_owned_and_not_over_is_called_decided_and_not_closed(tmp_path):
+def test_what_is_owned_and_not_over_is_called_decided_and_not_closed(tmp_path: Path) -> None:
     place = site(tmp_path)
     place.world.submit("7")
     place.world.start("7")
@@ -72,7 +76,7 @@ def test_what_is_owned_and_not_over_is_called_decided_and_not_closed(tmp_path):
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("headers", [{}, {"HX-Request": "true"}], ids=["whole", "fragment"])
-def test_pages_are_sound(browser, path, headers):
+def test_pages_are_sound(browser: TestClient, path: str | Generator[str, None, None], headers: dict[str, str]) -> None:
     answer = browser.get(path, headers=headers)
     outline = Outline(answer.text)
     assert (answer.status_code, outline.open, outline.inline) == (200, [], [])
@@ -80,24 +84,24 @@ def test_pages_are_sound(browser, path, headers):
     assert outline.headings[0] == "h1"
 
 
-def test_an_empty_site_is_explained(tmp_path):
+def test_an_empty_site_is_explained(tmp_path: Path) -> None:
     text = browser_of(site(tmp_path)).get("/exceptions").text
     for said in ("Nothing is open", "None has been decided yet", "No program has registered a handler"):
         assert said in text
     assert "Storms" not in text
 
 
-def test_open_ones_tell_whose_turn_it_is_and_until_when(browser):
+def test_open_ones_tell_whose_turn_it_is_and_until_when(browser: TestClient) -> None:
     opened = card(browser.get("/exceptions").text, "open")
     assert re.search(r"Process failed: hang .* gpt 400 mira mira\+trainer as job to answer in 2 min", opened)
 
 
-def test_a_storm_was_one_action(browser):
+def test_a_storm_was_one_action(browser: TestClient) -> None:
     storms = card(browser.get("/exceptions").text, "storms")
     assert f"GPU fault: xid79 gpu06 {STORM} equal faults were one exception, with one action" in storms
 
 
-def test_what_keeps_jobs_from_starting_is_shown_until_it_works_again(tmp_path):
+def test_what_keeps_jobs_from_starting_is_shown_until_it_works_again(tmp_path: Path) -> None:
     place = site(tmp_path)
     fill(place.world)
     place.world.carry_out()
@@ -117,7 +121,7 @@ def test_what_keeps_jobs_from_starting_is_shown_until_it_works_again(tmp_path):
     assert "outages" not in browser.get("/exceptions").text
 
 
-def test_closed_ones_tell_what_differs(browser):
+def test_closed_ones_tell_what_differs(browser: TestClient) -> None:
     ended = card(browser.get("/exceptions").text, "ended")
     assert re.search(r"Process failed: exit .* resnet 200 mira .*rank 3 died Owned mira\+airflow as workflow", ended)
     assert "GPU fault: ecc" not in ended  # a person is needed: that is open
@@ -125,18 +129,18 @@ def test_closed_ones_tell_what_differs(browser):
     assert "Recovered over" in ended
 
 
-def test_a_note_without_a_value_shows_no_empty_box(browser):
+def test_a_note_without_a_value_shows_no_empty_box(browser: TestClient) -> None:
     assert "<code></code>" not in browser.get("/exceptions/xid").text
 
 
-def test_who_is_asked_is_listed_with_the_lease(place, browser):
+def test_who_is_asked_is_listed_with_the_lease(place: Site, browser: TestClient) -> None:
     asked = card(browser.get("/exceptions").text, "handlers")
     assert re.search(r"mira\+airflow Workflow process of mira's jobs mira 10 min in 50 min", asked)
     assert "trainer" in card(browser_of(place, place.mira).get("/exceptions").text, "handlers")
     assert "trainer" not in browser_of(place, place.jonas).get("/exceptions").text
 
 
-def test_users_see_their_own_and_what_is_about_no_job(place):
+def test_users_see_their_own_and_what_is_about_no_job(place: Site) -> None:
     shown = {
         who: set(re.findall(r'href="/exceptions/([^"]+)"', unquote(browser_of(place, token).get("/exceptions").text)))
         for who, token in (("root", place.operator), ("mira", place.mira), ("jonas", place.jonas))
@@ -151,13 +155,13 @@ def test_users_see_their_own_and_what_is_about_no_job(place):
 
 
 @pytest.mark.parametrize("name", STATES)
-def test_a_journey_of_another_user_is_as_unknown_as_none(place, name):
+def test_a_journey_of_another_user_is_as_unknown_as_none(place: Site, name: str) -> None:
     mine = place.world.state.chain.find(name).subject.job_id in ("", "300")
     answer = browser_of(place, place.jonas).get(f"/exceptions/{name}")
     assert answer.status_code == (200 if mine else 404)
 
 
-def test_a_storm_of_another_users_job_is_not_shown(tmp_path):
+def test_a_storm_of_another_users_job_is_not_shown(tmp_path: Path) -> None:
     place = site(tmp_path)
     fill(place.world)
     told = Told(place.world)
@@ -168,12 +172,12 @@ def test_a_storm_of_another_users_job_is_not_shown(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "state"), STATES.items())
-def test_every_state_is_said(place, browser, name, state):
+def test_every_state_is_said(place: Site, browser: TestClient, name: str, state: str) -> None:
     assert place.world.state.chain.find(name).standing == state
     assert labels.badge("standing", state).text in browser.get(f"/exceptions/{name}").text
 
 
-def test_a_journey_tells_who_said_what_and_how_long_it_took(browser):
+def test_a_journey_tells_who_said_what_and_how_long_it_took(browser: TestClient) -> None:
     text = browser.get("/exceptions/mira+owned").text
     journey = card(text, "journey")
     assert re.search(
@@ -189,19 +193,19 @@ def test_a_journey_tells_who_said_what_and_how_long_it_took(browser):
     assert "step 1200" in card(text, "notes")
 
 
-def test_a_journey_that_goes_on_tells_whom_it_waits_for(browser):
+def test_a_journey_that_goes_on_tells_whom_it_waits_for(browser: TestClient) -> None:
     journey = card(browser.get("/exceptions/mira+turn").text, "journey")
     assert re.search(
         r"Job Is asked mira\+trainer as job to answer in 2 min Workflow not asked yet Perdure not asked yet$", journey
     )
 
 
-def test_a_deadline_is_shown_until_it_is_decided(browser):
+def test_a_deadline_is_shown_until_it_is_decided(browser: TestClient) -> None:
     assert "<dt>Deadline</dt>" in browser.get("/exceptions/mira+turn").text
     assert "<dt>Deadline</dt>" not in browser.get("/exceptions/mira+owned").text
 
 
-def test_what_perdure_puts_off_it_looks_at_again(tmp_path):
+def test_what_perdure_puts_off_it_looks_at_again(tmp_path: Path) -> None:
     place = site(tmp_path)
     fill(place.world)
     Told(place.world).raise_("nan", "app.nan", MIRA, job="104")
@@ -211,7 +215,7 @@ def test_what_perdure_puts_off_it_looks_at_again(tmp_path):
     assert journey.endswith("Put it off Perdure looks again in 5 s its attempt still runs")
 
 
-def test_levels_without_a_word_are_told_apart(browser):
+def test_levels_without_a_word_are_told_apart(browser: TestClient) -> None:
     at_the_deadline = card(browser.get("/exceptions/mira+alone").text, "journey")
     assert re.search(r"Resource manager gave no verdict Job gave no verdict", at_the_deadline)
     assert re.search(r"Default handler Declined Perdure after 5 min, \S+ nobody took it: a person", at_the_deadline)
@@ -220,7 +224,7 @@ def test_levels_without_a_word_are_told_apart(browser):
     assert before_an_owner.endswith("Perdure not asked any more")
 
 
-def test_what_was_done_is_listed_with_its_state(browser):
+def test_what_was_done_is_listed_with_its_state(browser: TestClient) -> None:
     text = browser.get("/exceptions/xid").text
     assert re.search(r"Drain gpu06 took 0 s Done", card(text, "done"))
     assert "node:gpu06" in text
@@ -228,7 +232,7 @@ def test_what_was_done_is_listed_with_its_state(browser):
     assert "Xid 79: GPU lost" in card(text, "evidence")
 
 
-def test_causes_and_what_follows_are_linked(place, browser):
+def test_causes_and_what_follows_are_linked(place: Site, browser: TestClient) -> None:
     text = browser.get("/exceptions/pfs").text
     followers = {f"/exceptions/{quote(f'pfs/job.pause/{job}', safe='')}" for job in (104, 200, 300, 400)}
     assert followers <= set(re.findall(r'href="(/exceptions/[^"]+)"', text))
@@ -237,7 +241,7 @@ def test_causes_and_what_follows_are_linked(place, browser):
     assert set(re.findall(r'href="(/exceptions/pfs%[^"]+)"', seen_by_jonas)) == {"/exceptions/pfs%2Fjob.pause%2F300"}
 
 
-def test_listings_are_filtered_and_paged(tmp_path):
+def test_listings_are_filtered_and_paged(tmp_path: Path) -> None:
     place = site(tmp_path)
     fill(place.world)
     told = Told(place.world)
@@ -246,7 +250,7 @@ def test_listings_are_filtered_and_paged(tmp_path):
         told.raise_(f"p{number}", f"process.n{number}", job="104")
     browser = browser_of(place)
 
-    def found(path):
+    def found(path: str | Any | None) -> tuple[Any, str | Any | None]:
         text = browser.get(path).text
         older = re.search(r'class="button" href="(/exceptions\?[^"]*cursor=[^"]*)"', text)
         return text, older and older[1].replace("&amp;", "&")
@@ -267,7 +271,7 @@ def test_listings_are_filtered_and_paged(tmp_path):
     assert (refused.status_code, "Use in_chain, handled, escalated" in refused.text) == (422, True)
 
 
-def test_pages_are_read_from_every_database(where, tmp_path):
+def test_pages_are_read_from_every_database(where: str, tmp_path: Path) -> None:
     place = site(tmp_path, where=where)
     stir(place.world)
     browser = browser_of(place)
@@ -279,7 +283,7 @@ def test_pages_are_read_from_every_database(where, tmp_path):
 # -- beside the failures of jobs
 
 
-def failures_of(place, browser):
+def failures_of(place: Site, browser: TestClient) -> tuple[dict[Any, Any], str, list[Any], list[Any]]:
     """What the other pages, the listings and the metrics count as failures of jobs."""
     jobs = place.client(place.operator).get("/api/v1/jobs?limit=200").json()["items"]
     latest = {job["job_id"]: job["failure"] for job in jobs if job["failure"]}
@@ -288,7 +292,7 @@ def failures_of(place, browser):
     return latest, now, re.findall(r'class="node-failure".*', browser.get("/nodes").text), counted
 
 
-def test_what_is_raised_is_no_failure_of_a_job(tmp_path):
+def test_what_is_raised_is_no_failure_of_a_job(tmp_path: Path) -> None:
     place = site(tmp_path)
     fill(place.world)
     browser = browser_of(place)
@@ -300,13 +304,13 @@ def test_what_is_raised_is_no_failure_of_a_job(tmp_path):
     assert failures_of(place, browser) == before
 
 
-def test_a_note_on_an_old_failure_leaves_what_was_decided_on_it(tmp_path):
+def test_a_note_on_an_old_failure_leaves_what_was_decided_on_it(tmp_path: Path) -> None:
     place = site(tmp_path)
     fill(place.world)
     browser = browser_of(place)
     (old,) = [r for r in place.world.state.chain.ended.values() if r.subject.job_id == "102"]
 
-    def known():
+    def known() -> tuple[list[dict[Any, Any]], Any]:
         found = place.client(place.operator).get("/api/v1/jobs/102").json()["exceptions"]
         return [{**one, "record": ()} for one in found], failures_of(place, browser)
 
@@ -316,7 +320,7 @@ def test_a_note_on_an_old_failure_leaves_what_was_decided_on_it(tmp_path):
     assert "HW-12" in browser.get(f"/exceptions/{quote(old.id, safe='')}").text
 
 
-def test_the_jobs_page_leads_to_the_journey_and_lists_what_was_raised(place, browser):
+def test_the_jobs_page_leads_to_the_journey_and_lists_what_was_raised(place: Site, browser: TestClient) -> None:
     text = browser.get("/jobs/101").text
     (journey,) = re.findall(r'class="more" href="(/exceptions/[^"]+)">Journey', text)
     assert "Through the chain" in browser.get(journey).text
@@ -329,11 +333,11 @@ def test_the_jobs_page_leads_to_the_journey_and_lists_what_was_raised(place, bro
 # -- a hand on it
 
 
-def noted(place, name):
+def noted(place: Site, name: str) -> list[Any]:
     return [(a.component, a.key, a.value) for a in place.world.state.chain.find(name).annotations]
 
 
-def test_an_operator_annotates_and_the_page_shows_it(tmp_path):
+def test_an_operator_annotates_and_the_page_shows_it(tmp_path: Path) -> None:
     place = site(tmp_path)
     stir(place.world)
     browser = browser_of(place)
@@ -347,7 +351,7 @@ def test_an_operator_annotates_and_the_page_shows_it(tmp_path):
     assert gone.status_code == 404
 
 
-def test_a_viewer_finds_nothing_to_press(place):
+def test_a_viewer_finds_nothing_to_press(place: Site) -> None:
     viewer = browser_of(place, place.mira)
     assert "/do/" not in "".join(viewer.get(path).text for path in ("/exceptions", "/exceptions/mira+turn"))
 
@@ -355,7 +359,7 @@ def test_a_viewer_finds_nothing_to_press(place):
 # -- hostile text
 
 
-def test_what_others_write_stays_text(tmp_path):
+def test_what_others_write_stays_text(tmp_path: Path) -> None:
     place = site(tmp_path)
     fill(place.world)
     told = Told(place.world)
@@ -384,11 +388,11 @@ def test_what_others_write_stays_text(tmp_path):
 # -- words
 
 
-def test_every_failure_of_the_playbook_has_words():
+def test_every_failure_of_the_playbook_has_words() -> None:
     assert {kind for kind in own_playbook().plans if kind != "job" and labels.fault(kind).endswith(kind)} == set()
 
 
-def test_every_standing_and_verdict_has_a_badge_of_its_own():
+def test_every_standing_and_verdict_has_a_badge_of_its_own() -> None:
     for standing in (*ExceptionState, *(outcome for outcome in ExceptionOutcome if outcome)):
         if standing is not ExceptionState.EXPIRED:
             assert labels.badge("standing", standing).icon != "question"
@@ -396,7 +400,7 @@ def test_every_standing_and_verdict_has_a_badge_of_its_own():
         assert labels.badge("answer", verdict).icon != "question"
 
 
-def test_every_severity_is_read():
+def test_every_severity_is_read() -> None:
     render = environment().from_string("{{ n|severity }}").render
     assert [render(n=n) for n in (0, 3, 7)] == ["severity 0, fatal", "severity 3", "severity 7, least"]
 
@@ -404,23 +408,28 @@ def test_every_severity_is_read():
 # -- the journey, laid out
 
 
-def record(scope=Scope.LOCAL, answers=(), state=ExceptionState.IN_CHAIN, deadline_s=100.0):
+def record(
+    scope: Scope = Scope.LOCAL,
+    answers: Sequence[Answer] = (),
+    state: ExceptionState = ExceptionState.IN_CHAIN,
+    deadline_s: float = 100.0,
+) -> ExceptionRecord:
     return ExceptionRecord(
         "x", "process.exit", 1, scope, Subject("c", "1"), 0.0, verdicts=tuple(answers), state=state,
         deadline_s=deadline_s,
     )  # fmt: skip
 
 
-def said(level, kind=AnswerKind.DECLINED, at=0.0, handler=""):
+def said(level: str, kind: AnswerKind = AnswerKind.DECLINED, at: float = 0.0, handler: str = "") -> Answer:
     return Answer(Component(level), kind, at, "", handler=handler)
 
 
 @pytest.mark.parametrize("scope", Scope)
-def test_levels_stand_in_the_order_of_the_scope(scope):
+def test_levels_stand_in_the_order_of_the_scope(scope: Scope) -> None:
     assert [stage.name for stage in stages(record(scope), None)] == [level.value for level in scope.order]
 
 
-def test_perdures_level_is_told_from_the_default_handler():
+def test_perdures_level_is_told_from_the_default_handler() -> None:
     taken = said("scheduler", AnswerKind.HANDLED, 9.0)
     first = [said(level) for level in ("resource_manager", "job", "workflow")]
     assert [s.name for s in stages(record(answers=[*first, taken], state=ExceptionState.HANDLED), None)] == [
@@ -435,7 +444,7 @@ def test_perdures_level_is_told_from_the_default_handler():
     assert (laid[0].name, laid[-1].name) == ("scheduler", DEFAULT)
 
 
-def test_what_is_said_of_an_owned_one_comes_after():
+def test_what_is_said_of_an_owned_one_comes_after() -> None:
     failed = [said("resource_manager", AnswerKind.HANDLED, 3.0), said("scheduler", AnswerKind.ANNOTATED, 50.0)]
     found = record(answers=failed, state=ExceptionState.ESCALATED)
     laid = stages(found, None)
@@ -444,7 +453,7 @@ def test_what_is_said_of_an_owned_one_comes_after():
     assert decided_after_s(found) == 3.0
 
 
-def test_a_turn_is_shown_where_it_is():
+def test_a_turn_is_shown_where_it_is() -> None:
     turn = Turn(Component.WORKFLOW, "trainer", 60.0)
     laid = stages(record(answers=[said("resource_manager")]), turn)
     assert [stage.standing for stage in laid] == ["spoke", "passed", "turn", "ahead"]
@@ -453,7 +462,7 @@ def test_a_turn_is_shown_where_it_is():
     assert again[2].standing == "turn"
 
 
-def test_levels_that_come_after_the_last_word_had_no_part_where_the_chain_ran_out():
+def test_levels_that_come_after_the_last_word_had_no_part_where_the_chain_ran_out() -> None:
     found = record(answers=[said("job"), said("scheduler"), said("scheduler")], state=ExceptionState.ESCALATED)
     assert [stage.standing for stage in stages(found, None)] == ["passed", "spoke", "passed", "spoke", "spoke"]
     unowned = record(Scope.GLOBAL, [said("scheduler"), said("scheduler")], ExceptionState.ESCALATED)
@@ -473,7 +482,9 @@ answers_ = st.lists(
 
 
 @given(answers_, st.sampled_from(Scope), st.sampled_from(ExceptionState), st.floats(0, 2e6))
-def test_no_answer_is_lost_and_no_stretch_leaves_the_axis(answers, scope, state, now):
+def test_no_answer_is_lost_and_no_stretch_leaves_the_axis(
+    answers: list[Answer], scope: Scope, state: ExceptionState, now: float
+) -> None:
     found = record(scope, answers, state)
     laid = stages(found, None)
     assert sorted(map(repr, answers)) == sorted(repr(step.answer) for stage in laid for step in stage.steps)
@@ -483,7 +494,7 @@ def test_no_answer_is_lost_and_no_stretch_leaves_the_axis(answers, scope, state,
         assert 0 < stretch.width <= WIDTH - stretch.x + 1e-6
 
 
-def test_steps_lie_on_the_axis_as_long_as_they_took():
+def test_steps_lie_on_the_axis_as_long_as_they_took() -> None:
     found = record(answers=[said("resource_manager", at=25.0), said("job", AnswerKind.HANDLED, 100.0)])
     found = replace(found, state=ExceptionState.HANDLED)
     assert [(s.x, s.width, s.kind) for s in stretches(found, 500.0)] == [
@@ -492,18 +503,18 @@ def test_steps_lie_on_the_axis_as_long_as_they_took():
     ]
 
 
-def counted(text):
+def counted(text: str) -> Any:
     """What stands beside the name in the navigation."""
     (found,) = re.findall(r'<span class="nav-count" id="nav-exceptions"[^>]*>(.*?)(?:<span|</span>)', text)
     return found
 
 
-def test_what_is_on_its_way_is_counted_no_further_than_asked(place):
+def test_what_is_on_its_way_is_counted_no_further_than_asked(place: Site) -> None:
     count_open = Told(place.world).coordinator.count_open
     assert [count_open(MIRA, most) for most in (1, 2, 100)] == [1, 2, 3]
 
 
-def test_the_navigation_counts_what_is_open_for_whom_may_see_it(place):
+def test_the_navigation_counts_what_is_open_for_whom_may_see_it(place: Site) -> None:
     """On every page, and in what keeps it alive; as many as the list of open ones has."""
     for token, path in ((place.operator, "/jobs"), (place.mira, "/"), (place.jonas, "/nodes")):
         browser = browser_of(place, token)
@@ -515,7 +526,7 @@ def test_the_navigation_counts_what_is_open_for_whom_may_see_it(place):
     assert counted(browser_of(place).get("/").text) == "3"
 
 
-def test_more_than_can_be_read_at_a_glance_are_not_counted(tmp_path):
+def test_more_than_can_be_read_at_a_glance_are_not_counted(tmp_path: Path) -> None:
     place = site(tmp_path)
     fill(place.world)
     told = Told(place.world)
@@ -528,7 +539,7 @@ def test_more_than_can_be_read_at_a_glance_are_not_counted(tmp_path):
     assert counted(browser_of(place).get("/").text) == "99+"
 
 
-def test_what_nobody_could_see_to_is_open_on_every_page(tmp_path):
+def test_what_nobody_could_see_to_is_open_on_every_page(tmp_path: Path) -> None:
     place = site(tmp_path)
     fill(place.world)
     told, browser = Told(place.world), browser_of(place)
@@ -543,7 +554,7 @@ def test_what_nobody_could_see_to_is_open_on_every_page(tmp_path):
     assert "2 exceptions need a person." in browser.get("/").text
 
 
-def asked_for_a_job(tmp_path):
+def asked_for_a_job(tmp_path: Path) -> tuple[Site, Told]:
     """A site where nobody took what a program raised about its job, which runs."""
     place = site(tmp_path)
     place.world.submit("7")
@@ -554,11 +565,11 @@ def asked_for_a_job(tmp_path):
     return place, told
 
 
-def open_over_the_api(browser):
+def open_over_the_api(browser: TestClient) -> list[Any]:
     return [each["id"] for each in browser.get("/api/v1/exceptions?open=true").json()["items"]]
 
 
-def test_what_nobody_took_of_a_job_is_open_everywhere_until_it_is_closed(tmp_path):
+def test_what_nobody_took_of_a_job_is_open_everywhere_until_it_is_closed(tmp_path: Path) -> None:
     place, told = asked_for_a_job(tmp_path)
     browser = browser_of(place)
     for path in ("/exceptions", "/exceptions?state=in_chain", "/exceptions?state=escalated"):
@@ -578,7 +589,7 @@ def test_what_nobody_took_of_a_job_is_open_everywhere_until_it_is_closed(tmp_pat
 
 
 @pytest.mark.parametrize("end", [AttemptState.COMPLETED, AttemptState.CANCELLED])
-def test_what_nobody_took_of_a_job_is_over_when_its_job_is(tmp_path, end):
+def test_what_nobody_took_of_a_job_is_over_when_its_job_is(tmp_path: Path, end: AttemptState) -> None:
     place, told = asked_for_a_job(tmp_path)
     browser = browser_of(place)
     place.world.end("7", b"", end, to=JobState(end.value))
@@ -587,7 +598,7 @@ def test_what_nobody_took_of_a_job_is_over_when_its_job_is(tmp_path, end):
     assert (counted(browser.get("/").text), open_over_the_api(browser)) == ("", [])
 
 
-def test_a_retry_that_was_refused_waits_for_a_person_until_its_job_goes_on(tmp_path):
+def test_a_retry_that_was_refused_waits_for_a_person_until_its_job_goes_on(tmp_path: Path) -> None:
     place = site(tmp_path)
     place.world.submit("7")
     place.world.start("7")
@@ -603,7 +614,7 @@ def test_a_retry_that_was_refused_waits_for_a_person_until_its_job_goes_on(tmp_p
     assert browser.get(f"/api/v1/exceptions/{quote(name, safe='')}").json()["state"] == "recovered"
 
 
-def test_an_operator_closes_on_its_page_what_waits_for_a_person(tmp_path):
+def test_an_operator_closes_on_its_page_what_waits_for_a_person(tmp_path: Path) -> None:
     place = site(tmp_path)
     Told(place.world).raise_("odd", "app.nan")
     browser = browser_of(place)
@@ -614,7 +625,7 @@ def test_an_operator_closes_on_its_page_what_waits_for_a_person(tmp_path):
     assert "A person is needed" not in page
 
 
-def test_what_is_about_no_job_does_not_reach_one(tmp_path):
+def test_what_is_about_no_job_does_not_reach_one(tmp_path: Path) -> None:
     place = site(tmp_path)
     Told(place.world).raise_("odd", "app.nan")
     assert "<dt>Reaches</dt><dd>no job</dd>" in browser_of(place).get("/exceptions/odd").text

@@ -11,21 +11,21 @@ from perdure.service.web.idempotency import MAX_REPLIES, Replies
 class Counted:
     """What is carried out, each time with another answer."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.times = 0
 
-    def __call__(self):
+    def __call__(self) -> str:
         self.times += 1
         return f"job {self.times}"
 
 
-def test_what_is_sent_twice_is_carried_out_once_and_answered_alike():
+def test_what_is_sent_twice_is_carried_out_once_and_answered_alike() -> None:
     replies, act = Replies(), Counted()
     assert [replies.once("ada", "k", {"a": 1}, "submit", act) for _ in range(3)] == ["job 1"] * 3
     assert [replies.once("ada", None, {"a": 1}, "submit", act) for _ in range(2)] == ["job 2", "job 3"]
 
 
-def test_ones_key_says_nothing_of_anothers_request():
+def test_ones_key_says_nothing_of_anothers_request() -> None:
     replies, act = Replies(), Counted()
     assert replies.once("ada", "k", {"a": 1}, "submit", act) == "job 1"
     assert replies.once("bob", "k", {"a": 1}, "submit", act) == "job 2"
@@ -33,7 +33,7 @@ def test_ones_key_says_nothing_of_anothers_request():
 
 
 @pytest.mark.parametrize(("body", "what"), [({"a": 2}, "submit"), ({"a": 1}, "order")])
-def test_a_key_of_another_request_is_refused(body, what):
+def test_a_key_of_another_request_is_refused(body: dict[str, int], what: str) -> None:
     replies, act = Replies(), Counted()
     replies.once("ada", "k", {"a": 1}, "submit", act)
     with pytest.raises(InputError, match="sent before with another request"):
@@ -41,10 +41,10 @@ def test_a_key_of_another_request_is_refused(body, what):
     assert act.times == 1
 
 
-def test_what_failed_may_be_sent_again_under_its_key():
+def test_what_failed_may_be_sent_again_under_its_key() -> None:
     replies, act = Replies(), Counted()
 
-    def fails():
+    def fails() -> None:
         raise NotFound("node n1", "no such node", "See the nodes")
 
     with pytest.raises(NotFound):
@@ -52,10 +52,10 @@ def test_what_failed_may_be_sent_again_under_its_key():
     assert replies.once("ada", "k", {}, "order", act) == "job 1"
 
 
-def test_while_it_is_being_carried_out_the_second_is_told_to_wait():
+def test_while_it_is_being_carried_out_the_second_is_told_to_wait() -> None:
     replies, begun, may_end = Replies(), threading.Event(), threading.Event()
 
-    def slow():
+    def slow() -> str:
         begun.set()
         may_end.wait(10)
         return "done"
@@ -71,12 +71,12 @@ def test_while_it_is_being_carried_out_the_second_is_told_to_wait():
 
 
 @pytest.mark.parametrize("key", ["", "k" * 201])
-def test_a_key_that_is_none_is_refused(key):
+def test_a_key_that_is_none_is_refused(key: str) -> None:
     with pytest.raises(InputError, match="not 1 to 200 characters"):
         Replies().once("ada", key, {}, "order", Counted())
 
 
-def test_the_oldest_keys_give_way():
+def test_the_oldest_keys_give_way() -> None:
     replies, act = Replies(), Counted()
     for number in range(MAX_REPLIES + 1):
         replies.once("ada", str(number), {}, "order", act)

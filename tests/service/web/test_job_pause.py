@@ -1,11 +1,14 @@
 """A store that is down, a service, ``perdure exec`` and a program: it stands still until the store is back."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 import perdure.client as client
 from perdure.service.web.api import events
 from tests.job.launching import finish, is_stopped, on_linux, python, start, wait_until
-from tests.service.exceptions.test_taking_part import reachable
+from tests.service.exceptions.test_taking_part import Reachable, reachable
 
 WAITS = """
 import os, sys
@@ -16,7 +19,7 @@ CARE = "ExecOptions(pause_signal=signal.SIGSTOP, look_s=0.05, poll_s=0.05)"
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reachable]:
     monkeypatch.setattr(events, "HEARTBEAT_S", 0.1)
     monkeypatch.setattr(events, "PATIENCE_S", 0.1)
     with reachable(tmp_path, "tcp") as place:
@@ -24,7 +27,7 @@ def place(tmp_path, monkeypatch):
 
 
 @on_linux
-def test_a_job_stands_still_while_its_store_is_down(place, tmp_path):
+def test_a_job_stands_still_while_its_store_is_down(place: Reachable, tmp_path: Path) -> None:
     incarnation = next(a.id.incarnation for a in place.world.view().running() if a.id.job_id == "200")
     reach = {"PERDURE_URL": place.service.url, "PERDURE_TOKEN": place.mira, "PERDURE_JOB_ID": "200"}
     process = start(tmp_path / "fence", python(WAITS), incarnation, CARE, reach)

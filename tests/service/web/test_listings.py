@@ -6,21 +6,26 @@ Pages and listings of the API are found by their routes: a new one is tested as 
 import csv
 import io
 import re
+from collections.abc import Iterator
 from datetime import datetime
 from html import unescape
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from fastapi.dependencies.models import Dependant
+from starlette.testclient import TestClient
 
 from perdure.service.web.pages.jobs import STATES
 from perdure.service.web.pages.labels import BADGES
 from perdure.service.web.pages.listing import _instant
 from tests.service.full_world import full_site, get_routes, readers
+from tests.service.web_world import Site
 
 SEVERAL = ("state", "sort", "cursor", "format", "table")  # they choose among views rather than narrow
 
 
-def queries_of(dependant):
+def queries_of(dependant: Dependant) -> Iterator[Any]:
     """Names of what an address may say."""
     yield from (field.alias for field in dependant.query_params)
     for inner in dependant.dependencies:
@@ -33,17 +38,17 @@ PAGED = {path: names for path, names in ROUTES.items() if "limit" in names and "
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def place(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return full_site(tmp_path_factory.mktemp("listings"))
 
 
 @pytest.fixture(scope="module")
-def operator(place):
+def operator(place: Site) -> TestClient:
     return readers(place)["operator"]
 
 
 @pytest.fixture(scope="module")
-def values(place):
+def values(place: Site) -> dict[Any, Any]:
     """A value of each filter, which leaves some rows and not all."""
     world = place.world
     from_, to = (datetime.fromtimestamp(at).isoformat() for at in (world.now - 14_000, world.now - 300))
@@ -53,13 +58,13 @@ def values(place):
     }  # fmt: skip
 
 
-def links_of(text, path):
+def links_of(text: str, path: str | tuple[str, str]) -> list[Any]:
     """What each link to the same listing asks for."""
     found = [urlsplit(unescape(link)) for link in re.findall(r'href="([^"]*)"', text)]
     return [{name: said[0] for name, said in parse_qs(link.query).items()} for link in found if link.path == path]
 
 
-def rows_of(client, path, **asked):
+def rows_of(client: TestClient, path: tuple[str, str] | str, **asked: Any) -> list[Any]:
     answer = client.get(f"{path}?{urlencode({**asked, 'format': 'csv'})}")
     assert answer.status_code == 200, answer.text
     return [tuple(row.items()) for row in csv.DictReader(io.StringIO(answer.text))]
@@ -72,7 +77,9 @@ SHARED = ("user", "partition", "from", "to")
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_each_link_of_a_listing_keeps_all_filters_and_changes_one(operator, values, path):
+def test_each_link_of_a_listing_keeps_all_filters_and_changes_one(
+    operator: TestClient, values: dict[Any, Any], path: str
+) -> None:
     own = tuple(name for name in PAGES[path] if name not in (*SHARED, *SEVERAL, "last", "like"))
     asked = {name: values[name] for name in (*SHARED, *own)} | {"sort": SORT.get(path, "-state")}
     for narrowed in (asked, {**asked, "last": "24h"}):
@@ -102,7 +109,9 @@ NARROWED = {
         *((path, name) for path in ("/jobs", "/exceptions") for name in ("user", "partition")),
     ],
 )
-def test_what_narrows_a_listing_leaves_the_rows_that_it_says_and_all_of_them(operator, values, path, name):
+def test_what_narrows_a_listing_leaves_the_rows_that_it_says_and_all_of_them(
+    operator: TestClient, values: dict[str, str], path: str, name: str
+) -> None:
     whole = rows_of(operator, path)
     found = rows_of(operator, path, **{name: values[name]})
     assert found == [row for row in whole if NARROWED[name](dict(row), values[name])]
@@ -114,7 +123,7 @@ def test_what_narrows_a_listing_leaves_the_rows_that_it_says_and_all_of_them(ope
 @pytest.mark.parametrize(
     ("path", "column"), [("/jobs", "submitted"), ("/exceptions", "raised"), ("/actions", "decided")]
 )
-def test_a_stretch_of_time_has_both_its_ends(operator, path, column):
+def test_a_stretch_of_time_has_both_its_ends(operator: TestClient, path: str, column: str) -> None:
     whole = rows_of(operator, path)
     times = {row: datetime.fromisoformat(dict(row)[column]).timestamp() for row in whole}
     instants = sorted(set(times.values()))
@@ -131,7 +140,9 @@ def test_a_stretch_of_time_has_both_its_ends(operator, path, column):
     ("path", "column"), [("/jobs", "submitted"), ("/exceptions", "raised"), ("/actions", "decided")]
 )
 @pytest.mark.parametrize(("last", "seconds"), [("1h", 3600), ("24h", 86_400), ("7d", 604_800), ("30d", 2_592_000)])
-def test_the_last_hours_and_days_are_as_long_as_they_say(place, operator, path, column, last, seconds):
+def test_the_last_hours_and_days_are_as_long_as_they_say(
+    place: Site, operator: TestClient, path: str, column: str, last: str, seconds: int
+) -> None:
     world, now = place.world, place.world.now
     whole = rows_of(operator, path)
     newest = max(datetime.fromisoformat(dict(row)[column]).timestamp() for row in whole)
@@ -153,20 +164,20 @@ STATES_OF = {
 
 
 @pytest.mark.parametrize("path", STATES_OF)
-def test_the_rows_of_all_states_are_all_rows(operator, path):
+def test_the_rows_of_all_states_are_all_rows(operator: TestClient, path: str) -> None:
     whole = rows_of(operator, path)
     by_state = [(state, rows_of(operator, path, state=state)) for state in STATES_OF[path]]
     assert all(dict(row)["state"] == state for state, rows in by_state for row in rows)
     assert sorted(row for _, rows in by_state for row in rows) == sorted(whole)
 
 
-def sorts_of(operator, path):
+def sorts_of(operator: TestClient, path: str) -> list[Any]:
     found = {link["sort"].removeprefix("-") for link in links_of(operator.get(path).text, path) if "sort" in link}
     return sorted(found)
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_sorting_moves_rows_and_loses_none_and_falling_is_rising_turned_round(operator, path):
+def test_sorting_moves_rows_and_loses_none_and_falling_is_rising_turned_round(operator: TestClient, path: str) -> None:
     whole = rows_of(operator, path)
     for name in sorts_of(operator, path):
         rising, falling = (rows_of(operator, path, sort=f"{sign}{name}") for sign in ("", "-"))
@@ -179,7 +190,9 @@ def test_sorting_moves_rows_and_loses_none_and_falling_is_rising_turned_round(op
 
 
 @pytest.mark.parametrize("path", PAGED)
-def test_pages_of_an_answer_add_up_to_the_whole_with_and_without_a_filter(operator, values, path):
+def test_pages_of_an_answer_add_up_to_the_whole_with_and_without_a_filter(
+    operator: TestClient, values: dict[Any, Any], path: str
+) -> None:
     for name in ("", *(name for name in PAGED[path] if name in ("user", "q", "job_id", "type", "kind", "open"))):
         narrowed = {name: values[name]} if name else {}
         whole = operator.get(path, params={**narrowed, "limit": 200}).json()["items"]
@@ -203,25 +216,25 @@ def test_pages_of_an_answer_add_up_to_the_whole_with_and_without_a_filter(operat
         "/learning?sort=banana", "/whatif?sort=banana",
     ],
 )  # fmt: skip
-def test_what_a_listing_cannot_filter_or_sort_by_is_refused(operator, path):
+def test_what_a_listing_cannot_filter_or_sort_by_is_refused(operator: TestClient, path: str) -> None:
     answer = operator.get(path)
     assert answer.status_code == 422
     assert "is not known. Use " in " ".join(re.sub(r"<[^>]+>", " ", answer.text).split())
 
 
-def test_the_tabs_of_actions_count_what_is_listed(operator, values):
-    def counted(path):
+def test_the_tabs_of_actions_count_what_is_listed(operator: TestClient, values: dict[Any, Any]) -> None:
+    def counted(path: str) -> Any:
         return sum(int(number) for number in re.findall(r'<span class="count">(\d+)</span>', operator.get(path).text))
 
     assert counted("/actions") > counted("/actions?user=mira") == len(rows_of(operator, "/actions", user="mira"))
 
 
-def test_the_jobs_page_says_what_it_is_narrowed_to(operator):
+def test_the_jobs_page_says_what_it_is_narrowed_to(operator: TestClient) -> None:
     text = operator.get("/jobs?user=mira&partition=gpu&last=24h").text
     assert "The latest first, of mira, in gpu, of the last 24 hours</p>" in text
 
 
 @pytest.mark.usefixtures("kolkata")
-def test_a_moment_without_a_zone_is_of_this_machines():
+def test_a_moment_without_a_zone_is_of_this_machines() -> None:
     assert _instant("from", "1970-01-01T05:30") == 0.0
     assert _instant("from", "1970-01-01T00:00+00:00") == 0.0

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -38,7 +39,7 @@ WORDS = {"and", "or", "unless", "on", "by", "sum", "min", "max", "count"}
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def told(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """Names of all samples that the service tells, and of the metrics that have none now, with their labels."""
     place = site(tmp_path_factory.mktemp("told"))
     fill(place.world)
@@ -49,7 +50,7 @@ def told(tmp_path_factory):
     return found
 
 
-def names(expression):
+def names(expression: str) -> set[Any]:
     """The metrics that an expression reads: what is not a label, function, duration or word of PromQL."""
     bare = re.sub(r"\{[^}]*\}|\[[^]]*\]|\b(by|on)\s*\([^)]*\)", " ", expression)
     words = re.findall(r"[A-Za-z_][A-Za-z0-9_]*(?!\w)(?!\s*\()", bare)
@@ -57,19 +58,19 @@ def names(expression):
 
 
 @pytest.mark.parametrize(("where", "expression"), EXPRESSIONS, ids=[where for where, _ in EXPRESSIONS])
-def test_every_metric_that_is_read_is_told(told, where, expression):
+def test_every_metric_that_is_read_is_told(told: set[str], where: str, expression: str) -> None:
     assert names(expression), expression
     assert names(expression) <= told
 
 
 @pytest.mark.parametrize(("where", "expression"), EXPRESSIONS, ids=[where for where, _ in EXPRESSIONS])
-def test_every_value_of_a_label_can_come(where, expression):
+def test_every_value_of_a_label_can_come(where: str, expression: str) -> None:
     for label, value in re.findall(r'(\w+)(?:=~|!~|!=|=)"([^"]*)"', expression):
         assert set(value.split("|")) <= VALUES[label], (label, value)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_an_alert_says_how_bad_it_is_and_what_to_do(rule):
+def test_an_alert_says_how_bad_it_is_and_what_to_do(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     assert rule["annotations"]["summary"]
     assert len(rule["annotations"]["description"]) > 60
@@ -77,7 +78,7 @@ def test_an_alert_says_how_bad_it_is_and_what_to_do(rule):
         assert_is_a_command(command)
 
 
-def assert_is_a_command(command):
+def assert_is_a_command(command: str) -> None:
     known, options = get_command(app), set()
     for word in shlex.split(command)[1:]:
         known = getattr(known, "commands", {}).get(word, known)
@@ -86,7 +87,7 @@ def assert_is_a_command(command):
     assert options <= {name for option in known.params for name in option.opts}, command
 
 
-def test_a_board_is_whole_and_names_no_source_of_its_own():
+def test_a_board_is_whole_and_names_no_source_of_its_own() -> None:
     ids = [panel["id"] for panel in BOARD["panels"]]
     assert len(set(ids)) == len(ids)
     taken = set()
@@ -103,7 +104,7 @@ def test_a_board_is_whole_and_names_no_source_of_its_own():
     assert {variable["name"] for variable in BOARD["templating"]["list"]} == {"datasource", "instance"}
 
 
-def promtool(*words):
+def promtool(*words: str) -> str:
     ran = subprocess.run(
         [require_program("promtool"), *words], capture_output=True, text=True, timeout=120, check=False
     )
@@ -111,18 +112,18 @@ def promtool(*words):
     return ran.stdout
 
 
-def test_promtool_takes_the_rules():
+def test_promtool_takes_the_rules() -> None:
     assert f"{len(RULES)} rules found" in promtool("check", "rules", str(SHIPPED / "alerts.yml"))
 
 
-def test_each_alert_fires_where_it_should_and_none_where_all_is_well():
+def test_each_alert_fires_where_it_should_and_none_where_all_is_well() -> None:
     cases = Path(__file__).with_name("alerts_promtool.yml")
     (last,) = yaml.safe_load(cases.read_text())["tests"][-1]["promql_expr_test"]
     assert last["exp_samples"][0]["value"] == len(RULES) - 1, "all but the absence of the service"
     promtool("test", "rules", str(cases))
 
 
-def test_promtool_takes_the_expressions_of_the_board(tmp_path):
+def test_promtool_takes_the_expressions_of_the_board(tmp_path: Path) -> None:
     """As rules, with what Grafana puts in for its variables."""
     expressions = [expression.replace("$instance", ".*") for _, expression in FROM_BOARD]
     rules = [{"record": f"panel:{number}", "expr": text} for number, text in enumerate(expressions)]

@@ -2,13 +2,16 @@
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from perdure.coordination.messages import Ticked
 from perdure.model.chain_link import ChainLink
@@ -41,7 +44,7 @@ SITE_FIELDS = [field.name for field in fields(Site)]
 PLACES = re.compile(r"{([a-z_]+)(?::path)?}")
 
 
-def lived_in(path, **more):
+def lived_in(path: Path, **more: Any) -> Site:
     """A site on which mira's jobs have failed, and a program of hers has spoken; jonas has a job of his own."""
     place = site(path, max_streams=0, **more)
     world, told = place.world, Told(place.world)
@@ -68,11 +71,11 @@ def lived_in(path, **more):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def place(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return lived_in(tmp_path_factory.mktemp("others"))
 
 
-def routes(place):
+def routes(place: Site) -> Iterator[str]:
     """Everything that can be asked for by GET, with all that there is put in."""
     world = place.world
     chain = world.state.chain
@@ -93,7 +96,7 @@ def routes(place):
             yield PLACES.sub("{}", path).format(*(quote(value, safe="") for value in values))
 
 
-def answers(place, client):
+def answers(place: Site, client: TestClient) -> Iterator[tuple[str, Any]]:
     """What each route answers; a log is asked for by its incarnation, too."""
     incarnations = {attempt.id.job_id: attempt.id.incarnation for attempt in place.world.attempts.values()}
     for path in routes(place):
@@ -110,7 +113,7 @@ def answers(place, client):
         yield path, client.get(path)
 
 
-def test_no_route_tells_a_viewer_what_anothers_log_or_program_said(place):
+def test_no_route_tells_a_viewer_what_anothers_log_or_program_said(place: Site) -> None:
     for path, answer in answers(place, place.client(place.jonas)):
         found = [word for word in SAID if word in answer.text]
         assert not found, (path, found)
@@ -118,7 +121,7 @@ def test_no_route_tells_a_viewer_what_anothers_log_or_program_said(place):
 
 
 @pytest.mark.parametrize("who", ["mira", "operator"])
-def test_its_owner_and_operators_are_told_all_of_it(place, who):
+def test_its_owner_and_operators_are_told_all_of_it(place: Site, who: str) -> None:
     """Or else the test above would pass of a service that says nothing."""
     told = {word: [] for word in SAID}
     for path, answer in answers(place, place.client(getattr(place, who))):
@@ -131,11 +134,11 @@ def test_its_owner_and_operators_are_told_all_of_it(place, who):
 
 
 @pytest.fixture
-def without_token(place, monkeypatch):
+def without_token(place: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], TestClient]:
     """A client on the Unix socket, as this user."""
 
-    def client(user):
-        async def by_socket(scope, receive, send):
+    def client(user: str) -> TestClient:
+        async def by_socket(scope: Scope, receive: Receive, send: Send) -> None:
             await place.app({**scope, "state": {**scope.get("state", {}), PEER: Peer(uid=4_000_000)}}, receive, send)
 
         monkeypatch.setattr(access, "identity_of", lambda uid: Identity(user, Role.VIEWER, own_only=uid == 4_000_000))
@@ -144,7 +147,7 @@ def without_token(place, monkeypatch):
     return client
 
 
-def test_of_a_verdict_an_event_tells_a_stranger_nothing_that_the_log_says():
+def test_of_a_verdict_an_event_tells_a_stranger_nothing_that_the_log_says() -> None:
     """The line that shows broken hardware, the files, and how far it came are the log's words, too."""
     mark = LogMark(f"/home/mira/{LOG}", 0, 9, "d", 1.0)
     words: dict[str, Any] = {
@@ -164,7 +167,9 @@ def test_of_a_verdict_an_event_tells_a_stranger_nothing_that_the_log_says():
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/login", "/api/v1/openapi.json")
 
 
-def test_without_a_token_no_route_says_that_anothers_job_is_there(place, without_token):
+def test_without_a_token_no_route_says_that_anothers_job_is_there(
+    place: Site, without_token: Callable[[str], TestClient]
+) -> None:
     for path, answer in answers(place, without_token("jonas")):
         if answer.status_code == 200 and not path.startswith(PUBLIC):
             assert "mira" not in answer.text, path
@@ -172,7 +177,7 @@ def test_without_a_token_no_route_says_that_anothers_job_is_there(place, without
             assert '"1"' not in answer.text, path
 
 
-def test_without_a_token_one_sees_the_own_jobs(place, without_token):
+def test_without_a_token_one_sees_the_own_jobs(place: Site, without_token: Callable[[str], TestClient]) -> None:
     mine = without_token("mira")
     assert LOG in mine.get("/api/v1/jobs/1").text
     assert [job["job_id"] for job in mine.get("/api/v1/jobs").json()["items"]] == ["1"]
@@ -181,7 +186,7 @@ def test_without_a_token_one_sees_the_own_jobs(place, without_token):
     assert mine.get("/api/v1/jobs/2/log").status_code == 403
 
 
-def test_a_viewer_acts_on_nothing_of_anothers(place):
+def test_a_viewer_acts_on_nothing_of_anothers(place: Site) -> None:
     """Each way in which a user may change something of the own, tried on another's."""
     jonas, before = place.client(place.jonas), place.world.state
     (failed,) = [a.id for a in place.world.attempts.values() if a.id.job_id == "1"]
@@ -208,7 +213,7 @@ def test_a_viewer_acts_on_nothing_of_anothers(place):
     assert place.client(place.jonas).get("/api/v1/learning").json()["corrections"] == []
 
 
-def test_a_service_tells_nothing_of_another_cluster_in_its_database(tmp_path):
+def test_a_service_tells_nothing_of_another_cluster_in_its_database(tmp_path: Path) -> None:
     """Both have jobs of the same numbers, and nodes of the same names."""
     first = lived_in(tmp_path)
     fill(first.world)

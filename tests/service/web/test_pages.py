@@ -5,14 +5,19 @@ import hashlib
 import io
 import json
 import re
+from collections.abc import Generator
 from datetime import datetime
 from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
+from sqlalchemy.sql.schema import Column
+from starlette.testclient import TestClient
 
 from perdure.model.actions import Hold, Release
 from perdure.model.identity import AttemptId
@@ -41,20 +46,20 @@ PATHS = ["/", "/jobs", *JOB_PATHS, "/nodes", "/nodes/gpu03", "/actions", "/notic
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Site:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Site:
     place = site(tmp_path_factory.mktemp("pages"))
     fill(place.world)
     return place
 
 
-def browser_of(place, token=None):
+def browser_of(place: Site, token: str | None = None) -> TestClient:
     browser = place.client()
     browser.post("/login", data={"token": token or place.operator})
     return browser
 
 
 @pytest.fixture(scope="module")
-def browser(place):
+def browser(place: Site) -> TestClient:
     return browser_of(place)
 
 
@@ -63,12 +68,12 @@ class Outline(HTMLParser):
 
     VOID = frozenset({"meta", "link", "input", "br", "rect", "path", "circle", "img"})
 
-    def __init__(self, text):
+    def __init__(self, text: str) -> None:
         super().__init__()
         self.open, self.ids, self.inline, self.headings = [], [], [], []
         self.feed(text)
 
-    def handle_starttag(self, tag, attrs):
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         self.ids += [given["id"]] if "id" in given else []
         self.inline += [name for name in given if name.startswith("on") or name == "style"]
@@ -78,19 +83,19 @@ class Outline(HTMLParser):
         if tag not in self.VOID:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag, attrs):
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
         if tag not in self.VOID:
             self.open.pop()
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: str) -> None:
         if tag not in self.VOID:
             assert self.open.pop() == tag
 
 
 @pytest.mark.parametrize("fragment", [False, True], ids=["whole", "fragment"])
 @pytest.mark.parametrize("path", PATHS)
-def test_pages_are_sound_and_hold_no_inline_code(browser, path, fragment):
+def test_pages_are_sound_and_hold_no_inline_code(browser: TestClient, path: str, fragment: bool) -> None:
     answer = browser.get(path, headers={"HX-Request": "true"} if fragment else {})
     assert answer.status_code == 200
     outline = Outline(answer.text)
@@ -103,19 +108,19 @@ def test_pages_are_sound_and_hold_no_inline_code(browser, path, fragment):
         assert answer.text.count('id="live"') == 1
 
 
-def test_every_page_of_the_navigation_is_there(browser):
+def test_every_page_of_the_navigation_is_there(browser: TestClient) -> None:
     for entry in NAVIGATION:
         text = browser.get(entry.path).text
         assert re.search(rf'<a href="{entry.path}" aria-current="page">', text)
 
 
-def test_the_first_page_says_how_things_stand(browser):
+def test_the_first_page_says_how_things_stand(browser: TestClient) -> None:
     text = browser.get("/").text
     for words_ in ("unet-w48", "Shapes, types or devices", "owner: Perdure", "Resources", "llm-7b", "16 of 48 GPUs"):
         assert words_ in text
 
 
-def test_every_page_and_listing_is_read_from_every_database(where, tmp_path):
+def test_every_page_and_listing_is_read_from_every_database(where: str, tmp_path: Path) -> None:
     place = site(tmp_path, where=where)
     browser = browser_of(place)
     listings = [f"/api/v1/{name}" for name in ("jobs?q=net&state=failed", "jobs/101", "nodes", "actions", "events")]
@@ -131,20 +136,20 @@ def test_every_page_and_listing_is_read_from_every_database(where, tmp_path):
     place.world.journal.close()
 
 
-def test_an_empty_cluster_is_explained(tmp_path):
+def test_an_empty_cluster_is_explained(tmp_path: Path) -> None:
     text = browser_of(site(tmp_path)).get("/").text
     assert "data-chart=" not in text
     for words_ in ("Nothing has failed yet", "No GPU-hours were saved or wasted", "Nothing runs", "The queue is empty"):
         assert words_ in text
 
 
-def test_a_job_shows_evidence_numbers_and_owner(browser):
+def test_a_job_shows_evidence_numbers_and_owner(browser: TestClient) -> None:
     text = browser.get("/jobs/101").text
     for words_ in ("mat1 and mat2 shapes", "root cause", "Expected cost", "took it", "Would fail again"):
         assert words_ in text
 
 
-def test_a_viewer_sees_neither_foreign_lines_nor_buttons(place):
+def test_a_viewer_sees_neither_foreign_lines_nor_buttons(place: Site) -> None:
     viewer = browser_of(place, place.mira)
     text = viewer.get("/jobs/101").text
     assert "mat1 and mat2" not in text
@@ -155,13 +160,13 @@ def test_a_viewer_sees_neither_foreign_lines_nor_buttons(place):
     assert set(re.findall(r'action="(/do/[^"?]*)', shown)) == {"/do/jobs/102/attempts/1/correction"}  # her own job
 
 
-def test_the_log_is_cleaned_and_its_evidence_marked(browser):
+def test_the_log_is_cleaned_and_its_evidence_marked(browser: TestClient) -> None:
     text = browser.get("/jobs/101/log").text
     assert re.search(r'<li class="role-root" id="L5">.*?mat1 and mat2', text, re.DOTALL)
 
 
 @pytest.mark.parametrize(("armed", "stopped", "said"), [(False, False, "Shadow mode."), (True, True, "switch is on")])
-def test_the_mode_is_told_on_every_page(tmp_path, armed, stopped, said):
+def test_the_mode_is_told_on_every_page(tmp_path: Path, armed: bool, stopped: bool, said: str) -> None:
     place = site(tmp_path)
     fill(place.world)
     place.commands.armed, place.commands.stopped = armed, stopped
@@ -169,20 +174,20 @@ def test_the_mode_is_told_on_every_page(tmp_path, armed, stopped, said):
     assert all(said in browser.get(path).text for path in ("/", "/jobs", "/nodes", "/actions", "/jobs/101"))
 
 
-def test_hours_saved_are_called_an_estimate_and_no_deed_in_shadow_mode(tmp_path):
+def test_hours_saved_are_called_an_estimate_and_no_deed_in_shadow_mode(tmp_path: Path) -> None:
     place = site(tmp_path)
     for armed, said in ((True, "by not repeating"), (False, "if nobody repeats")):
         place.commands.armed = armed
         assert f"estimated for 24 h, {said} what would fail again" in browser_of(place).get("/").text
 
 
-def test_what_cannot_be_seen_is_told_with_its_reason(tmp_path):
+def test_what_cannot_be_seen_is_told_with_its_reason(tmp_path: Path) -> None:
     place = site(tmp_path)
     place.world.unseen = {"accounting": "slurmdbd is <down>"}
     assert "Cannot see: accounting.</strong> slurmdbd is &lt;down&gt;" in browser_of(place).get("/").text
 
 
-def test_a_spent_budget_is_told_with_its_end_and_what_gives_more(tmp_path):
+def test_a_spent_budget_is_told_with_its_end_and_what_gives_more(tmp_path: Path) -> None:
     place = site(tmp_path)
     assert "budgets are spent" not in browser_of(place).get("/").text
     place.world.spend(100, "bob")
@@ -192,7 +197,7 @@ def test_a_spent_budget_is_told_with_its_end_and_what_gives_more(tmp_path):
     assert "<code>retry.cluster_floor_per_hour</code> gives more" in text
 
 
-def test_jobs_are_searched_and_paged(tmp_path):
+def test_jobs_are_searched_and_paged(tmp_path: Path) -> None:
     place = site(tmp_path)
     for number in range(60):
         place.world.submit(str(number), f"train-{number}")
@@ -205,7 +210,7 @@ def test_jobs_are_searched_and_paged(tmp_path):
     assert "train-7<" in browser.get("/jobs?q=train-7").text
 
 
-def test_a_deed_from_htmx_is_answered_by_events(tmp_path):
+def test_a_deed_from_htmx_is_answered_by_events(tmp_path: Path) -> None:
     place = site(tmp_path)
     fill(place.world)
     browser = browser_of(place)
@@ -223,7 +228,7 @@ def test_a_deed_from_htmx_is_answered_by_events(tmp_path):
     assert away.headers["location"] == "/"
 
 
-def test_an_expired_session_leads_to_the_door(place):
+def test_an_expired_session_leads_to_the_door(place: Site) -> None:
     answer = place.client(**{"HX-Request": "true"}).get("/")
     assert (answer.status_code, answer.headers["hx-redirect"]) == (401, "/login")
     assert place.client().get("/nodes").headers["location"] == "/login?next=%2Fnodes"
@@ -236,7 +241,7 @@ def test_an_expired_session_leads_to_the_door(place):
     assert f'content="0;url={escape(asked)}"' in back.text
 
 
-def test_an_unknown_page_is_a_page(browser):
+def test_an_unknown_page_is_a_page(browser: TestClient) -> None:
     answer = browser.get("/jobs/" + quote("<script>alert(1)</script>", safe=""))
     assert answer.status_code == 404
     assert "<script>alert" not in answer.text
@@ -251,20 +256,20 @@ def test_an_unknown_page_is_a_page(browser):
 
 
 @given(st.text())
-def test_shown_text_has_nothing_invisible(text):
+def test_shown_text_has_nothing_invisible(text: str) -> None:
     shown = labels.shown(text)
     assert all(c.isprintable() or c in "\n\t" for c in shown)
     shown.encode()
 
 
 @given(st.text(alphabet="<>&\"'/=` \n\0\x1b\u202eabc"))
-def test_every_template_value_is_escaped(text):
+def test_every_template_value_is_escaped(text: str) -> None:
     rendered = environment().from_string("{{ value }}").render(value=text)
     assert rendered == str(escape(labels.shown(text)))
     assert "<" not in rendered
 
 
-def test_no_template_turns_escaping_off():
+def test_no_template_turns_escaping_off() -> None:
     for path in TEMPLATES.rglob("*.html"):
         text = path.read_text()
         assert not re.search(r"\|\s*safe|autoescape\s+false|Markup", text), path.name
@@ -274,7 +279,7 @@ def test_no_template_turns_escaping_off():
 # -- parts
 
 
-def test_the_axis_of_attempts_holds_waits_and_runs():
+def test_the_axis_of_attempts_holds_waits_and_runs() -> None:
     job = Job("c", "1", "", "", JobState.RUNNING, submit_s=0.0)
     first = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 100.0, 300.0)
     second = Attempt(AttemptId("c", "1", 2), AttemptState.RUNNING, ("n2",), 500.0)
@@ -287,7 +292,7 @@ def test_the_axis_of_attempts_holds_waits_and_runs():
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e7), st.floats(0, 1e6)), min_size=1, max_size=8), st.floats(0, 2e7))
-def test_no_stripe_leaves_the_axis(spans, now):
+def test_no_stripe_leaves_the_axis(spans: list[Any], now: float) -> None:
     attempts = [
         Attempt(AttemptId("c", "1", i), AttemptState.FAILED, (), start, start + ran)
         for i, (start, ran) in enumerate(sorted(spans))
@@ -299,7 +304,7 @@ def test_no_stripe_leaves_the_axis(spans, now):
         assert stripe.wait_width >= 0
 
 
-def test_a_log_is_cut_to_its_end_and_numbered_where_it_is_whole():
+def test_a_log_is_cut_to_its_end_and_numbered_where_it_is_whole() -> None:
     raw = b"".join(b"line %d\n" % i for i in range(1, 1001))
     lines = log_lines(raw, (Evidence(990, "line 990", CauseRole.ROOT, "r"),), whole=True)
     assert len(lines) == MAX_LINES
@@ -308,21 +313,21 @@ def test_a_log_is_cut_to_its_end_and_numbered_where_it_is_whole():
     assert log_lines(raw, (), whole=False)[0].number is None
 
 
-def test_a_log_of_one_endless_line_is_bounded():
+def test_a_log_of_one_endless_line_is_bounded() -> None:
     (line,) = log_lines(b"\xff\x00\x1b[31m" + b"x" * 3_000_000, (), whole=True)
     assert len(line.text) <= 2000
 
 
-def test_a_progress_bar_is_shown_as_it_stood_last():
+def test_a_progress_bar_is_shown_as_it_stood_last() -> None:
     assert [line.text for line in log_lines(b"10%\r50%\r100%\ndone\n", (), whole=True)] == ["100%", "done"]
 
 
 @pytest.mark.parametrize(("first_s", "spell_s"), [(None, 3600.0), (100_000.0 - 60, 300.0), (20_000.0, 3600.0)])
-def test_a_young_journal_is_drawn_in_small_spells(first_s, spell_s):
+def test_a_young_journal_is_drawn_in_small_spells(first_s: float | None, spell_s: float) -> None:
     assert window_of(first_s, 100_000.0).spell_s == spell_s
 
 
-def test_every_state_has_a_badge_of_its_own():
+def test_every_state_has_a_badge_of_its_own() -> None:
     for state in JobState:
         assert labels.badge("job", state).icon != "question"
     for of_attempt in AttemptState:
@@ -330,7 +335,7 @@ def test_every_state_has_a_badge_of_its_own():
     assert labels.badge("job", "<new>").text == "<new>"
 
 
-def test_states_differ_by_more_than_colour():
+def test_states_differ_by_more_than_colour() -> None:
     for badges in labels.BADGES.values():
         texts = [badge.text for badge in badges.values()]
         assert len(set(texts)) == len(texts)
@@ -339,7 +344,7 @@ def test_states_differ_by_more_than_colour():
 # -- what stands still
 
 
-def test_files_of_others_are_unchanged():
+def test_files_of_others_are_unchanged() -> None:
     vendor = json.loads((STATIC / "vendor.json").read_text())
     listed = set()
     for package in vendor["packages"]:
@@ -353,7 +358,7 @@ def test_files_of_others_are_unchanged():
     assert {p.relative_to(STATIC).as_posix() for p in STATIC.rglob("*") if p.is_file()} == listed | own
 
 
-def test_assets_are_addressed_by_their_content(place):
+def test_assets_are_addressed_by_their_content(place: Site) -> None:
     client = place.client()
     url = assets().url("app.js")
     assert "immutable" in client.get(url).headers["cache-control"]
@@ -362,7 +367,7 @@ def test_assets_are_addressed_by_their_content(place):
         assert client.get(path).status_code == 404
 
 
-def test_pages_need_nothing_from_elsewhere(browser):
+def test_pages_need_nothing_from_elsewhere(browser: TestClient) -> None:
     for path in PATHS:
         assert not re.search(r"""(?:src|href|action)=["'](?:https?:)?//""", browser.get(path).text)
     for name in ("app.js", "perdure.css", "theme.js", "upload.js"):
@@ -372,12 +377,12 @@ def test_pages_need_nothing_from_elsewhere(browser):
 # -- listings: sorted, narrowed, as a file
 
 
-def names_in(text):
+def names_in(text: str) -> list[Any]:
     return re.findall(r'<span class="job-name">([^<]*)</span>', text)
 
 
 @pytest.fixture(scope="module")
-def listed(tmp_path_factory):
+def listed(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     """Seven jobs of two users and partitions, an hour apart."""
     place = site(tmp_path_factory.mktemp("listed"))
     for number, name in enumerate(("delta", "alpha", "echo", "bravo", "golf", "charlie", "foxtrot")):
@@ -389,7 +394,7 @@ def listed(tmp_path_factory):
     return browser_of(place)
 
 
-def test_a_table_is_sorted_by_plain_links_to_and_fro(listed):
+def test_a_table_is_sorted_by_plain_links_to_and_fro(listed: TestClient) -> None:
     by_name = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf"]
     assert names_in(listed.get("/jobs?sort=job").text) == by_name
     text = listed.get("/jobs?sort=-job").text
@@ -399,7 +404,9 @@ def test_a_table_is_sorted_by_plain_links_to_and_fro(listed):
 
 
 @pytest.mark.parametrize("column", [*job_queries.SORTED_BY, *(f"-{name}" for name in job_queries.SORTED_BY)])
-def test_pages_of_a_sorted_listing_hold_every_row_once(where, tmp_path, column):
+def test_pages_of_a_sorted_listing_hold_every_row_once(
+    where: str, tmp_path: Path, column: dict[str, Column[Any]] | Generator[str, None, None]
+) -> None:
     place = site(tmp_path, where=where)
     for number in range(23):
         place.world.submit(str(number), f"n{number % 4}", f"u{number % 3}", number % 2, look=False)
@@ -428,14 +435,14 @@ def test_pages_of_a_sorted_listing_hold_every_row_once(where, tmp_path, column):
         ("last=1h", ["foxtrot"]),
     ],
 )
-def test_a_listing_is_narrowed_by_user_partition_and_time(listed, query, shown):
+def test_a_listing_is_narrowed_by_user_partition_and_time(listed: TestClient, query: str, shown: list[str]) -> None:
     text = listed.get(f"/jobs?{query}").text
     assert names_in(text) == shown
     number = sum(name in query for name in ("user", "partition", "last"))
     assert f'Filter <span class="filters-set">{number}<span' in text
 
 
-def test_a_listing_of_a_stretch_of_time_is_asked_for_by_the_clock(listed):
+def test_a_listing_of_a_stretch_of_time_is_asked_for_by_the_clock(listed: TestClient) -> None:
     moments = [datetime.fromtimestamp(1_790_000_000.0 + h * HOUR).strftime("%Y-%m-%dT%H:%M:%S") for h in (1.5, 3.5)]
     assert names_in(listed.get("/jobs?from={}&to={}".format(*moments)).text) == ["bravo", "echo"]
     refused = listed.get("/jobs?from=yesterday")
@@ -447,7 +454,7 @@ LISTINGS = ["/jobs", "/nodes", "/actions", "/exceptions", "/nodes/gpu03"]
 
 
 @pytest.mark.parametrize("path", LISTINGS)
-def test_a_table_is_a_file_too_with_the_rows_it_shows(browser, path):
+def test_a_table_is_a_file_too_with_the_rows_it_shows(browser: TestClient, path: str) -> None:
     answer = browser.get(path, params={"format": "csv"})
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     assert re.fullmatch(r'attachment; filename="perdure-[a-z-]+\.csv"', answer.headers["content-disposition"])
@@ -459,7 +466,7 @@ def test_a_table_is_a_file_too_with_the_rows_it_shows(browser, path):
         assert [row["job_id"] for row in failed] == [row["job_id"] for row in rows if row["state"] == "failed"]
 
 
-def test_a_file_holds_more_than_a_page_and_no_formula(tmp_path):
+def test_a_file_holds_more_than_a_page_and_no_formula(tmp_path: Path) -> None:
     place = site(tmp_path)
     for number in range(260):
         place.world.submit(str(number), "=HYPERLINK(0)" if number else " \t@SUM(1)", "-1+2", look=False)
@@ -471,14 +478,14 @@ def test_a_file_holds_more_than_a_page_and_no_formula(tmp_path):
 
 
 @given(st.text())
-def test_no_text_in_a_file_begins_as_a_formula(text):
+def test_no_text_in_a_file_begins_as_a_formula(text: str) -> None:
     written = str(listing.cell(text))
     assert not written.lstrip().startswith(listing.FORMULA)
     assert all(c.isprintable() or c in "\n\t" for c in written)
 
 
-def test_a_viewers_file_of_exceptions_holds_no_lines_of_others(place):
-    def says(token):
+def test_a_viewers_file_of_exceptions_holds_no_lines_of_others(place: Site) -> None:
+    def says(token: str) -> dict[Any, Any]:
         text = browser_of(place, token).get("/exceptions?format=csv").text
         return {row["user"]: row["says"] for row in csv.DictReader(io.StringIO(text))}
 
@@ -489,7 +496,7 @@ def test_a_viewers_file_of_exceptions_holds_no_lines_of_others(place):
 # -- a node
 
 
-def test_a_nodes_page_shows_what_runs_failed_and_waits_there(tmp_path):
+def test_a_nodes_page_shows_what_runs_failed_and_waits_there(tmp_path: Path) -> None:
     place = site(tmp_path)
     fill(place.world)
     text = browser_of(place).get("/nodes/gpu05").text
@@ -500,11 +507,11 @@ def test_a_nodes_page_shows_what_runs_failed_and_waits_there(tmp_path):
     assert "/do/" not in browser_of(place, place.mira).get("/nodes/gpu05").text
 
 
-def nodes_on(text):
+def nodes_on(text: str) -> list[Any]:
     return re.findall(r'<h2><a class="quiet mono" href="/nodes/([^"]+)"', text)
 
 
-def test_nodes_are_narrowed_by_partition_and_state(tmp_path):
+def test_nodes_are_narrowed_by_partition_and_state(tmp_path: Path) -> None:
     place = site(tmp_path)
     partitions = {"gpu01": ("a",), "gpu02": ("a", "b"), "gpu03": ("b",)}
     for name, node in place.world.nodes.items():
@@ -525,7 +532,7 @@ def test_nodes_are_narrowed_by_partition_and_state(tmp_path):
     assert rest.next_cursor is None
 
 
-def test_a_job_that_waits_for_a_drained_node_says_so_and_who_drained_it(tmp_path):
+def test_a_job_that_waits_for_a_drained_node_says_so_and_who_drained_it(tmp_path: Path) -> None:
     place = site(tmp_path)
     world = place.world
     world.submit("1", "pinned", "mira", required=("gpu02",))
@@ -563,7 +570,9 @@ def test_a_job_that_waits_for_a_drained_node_says_so_and_who_drained_it(tmp_path
         ({"required": ("n3",), "state": JobState.RUNNING}, ()),
     ],
 )
-def test_a_job_waits_for_nodes_out_of_service_only_where_others_would_not_do(job, blocking):
+def test_a_job_waits_for_nodes_out_of_service_only_where_others_would_not_do(
+    job: dict[str, Any], blocking: tuple[str, ...]
+) -> None:
     there = [
         Node("n1", NodeState.UP, gpus=4, partitions=("a",)),
         Node("n2", NodeState.UP, gpus=4, partitions=("a", "b")),
@@ -574,7 +583,7 @@ def test_a_job_waits_for_nodes_out_of_service_only_where_others_would_not_do(job
     assert tuple(node.name for node in found) == blocking
 
 
-def test_a_job_says_which_nodes_it_is_kept_off():
+def test_a_job_says_which_nodes_it_is_kept_off() -> None:
     job = Job("c", "1", "", "", JobState.PENDING, 0.0, excluded=("n1",))
     found = waiting.blocked_by(job, [Node("n1", NodeState.UP), Node("n2", NodeState.DOWN, "no power")])
     assert waiting.in_words(found, {}) == "waits for n2, which is down: no power; n1, which it is kept off"
@@ -595,14 +604,14 @@ def test_a_job_says_which_nodes_it_is_kept_off():
         ("PartitionNodeLimit", "waits for n2, which is down"),  # Slurm says so of missing nodes, too
     ],
 )
-def test_what_no_node_would_change_comes_before_the_nodes_that_a_job_waits_for(reason, said):
+def test_what_no_node_would_change_comes_before_the_nodes_that_a_job_waits_for(reason: str, said: str) -> None:
     job = Job("c", "1", "", "", JobState.PENDING, 0.0, reason=reason)
     down = [Node("n2", NodeState.DOWN)]
     assert waiting.waits_in_words(job, down, {}) == said
     assert waiting.waits_in_words(replace(job, state=JobState.RUNNING), down, {}) == ""
 
 
-def test_a_job_that_asks_for_too_much_time_waits_for_no_node():
+def test_a_job_that_asks_for_too_much_time_waits_for_no_node() -> None:
     job = Job("c", "1", "", "", JobState.PENDING, 0.0, excluded=("n1",))
     nodes = [Node("n1", NodeState.UP), Node("n2", NodeState.DRAINED)]
     assert len(waiting.blocked_by(job, nodes)) == 2
@@ -620,7 +629,7 @@ def test_a_job_that_asks_for_too_much_time_waits_for_no_node():
         ("Resources", "waits for nodes, GPUs or memory that others use (Resources)"),
     ],
 )
-def test_a_time_to_wait_for_is_said_where_no_node_is_missing(reason, said):
+def test_a_time_to_wait_for_is_said_where_no_node_is_missing(reason: str, said: str) -> None:
     job = Job("c", "1", "", "", JobState.PENDING, 0.0, reason=reason)
     assert waiting.waits_in_words(job, (), {}) == said
 
@@ -646,7 +655,7 @@ launch_failed_requeued_held
     [(reason, JobState.PENDING) for reason in REASONS.split()]
     + [(reason, JobState.HELD) for reason in HELD_FOR.split()],
 )
-def test_no_reason_of_slurm_is_shown_bare(reason, state):
+def test_no_reason_of_slurm_is_shown_bare(reason: str, state: JobState) -> None:
     """Those of squeue(1) and of the library in 22.05 and 24.11, for jobs that wait."""
     job = Job("c", "1", "", "", state, 0.0, reason=reason)
     said = waiting.waits_in_words(job, (), {})
@@ -654,7 +663,7 @@ def test_no_reason_of_slurm_is_shown_bare(reason, state):
     assert len(said.partition(" (")[0].split()) >= 3
 
 
-def test_what_a_person_ordered_says_who_did(tmp_path):
+def test_what_a_person_ordered_says_who_did(tmp_path: Path) -> None:
     place = site(tmp_path)
     fill(place.world)
     browser = browser_of(place)
@@ -664,7 +673,7 @@ def test_what_a_person_ordered_says_who_did(tmp_path):
     assert "Ordered by" not in browser.get("/jobs/103").text  # that was Perdure
 
 
-def test_a_held_job_says_whether_perdure_holds_it_and_who_had_it_do_so(tmp_path):
+def test_a_held_job_says_whether_perdure_holds_it_and_who_had_it_do_so(tmp_path: Path) -> None:
     place = site(tmp_path)
     world = place.world
     fill(world)  # somebody holds 106
@@ -683,7 +692,7 @@ def test_a_held_job_says_whether_perdure_holds_it_and_who_had_it_do_so(tmp_path)
     assert "it is held by a person (JobHeldUser)" in browser.get("/jobs/107").text  # who did is not known
 
 
-def test_a_job_that_is_held_while_it_is_put_back_says_so(tmp_path):
+def test_a_job_that_is_held_while_it_is_put_back_says_so(tmp_path: Path) -> None:
     place = site(tmp_path)
     world = place.world
     fill(world)
@@ -699,7 +708,7 @@ def test_a_job_that_is_held_while_it_is_put_back_says_so(tmp_path):
 # -- when something does not answer
 
 
-def test_an_unreachable_manager_does_not_look_like_a_calm_cluster(tmp_path):
+def test_an_unreachable_manager_does_not_look_like_a_calm_cluster(tmp_path: Path) -> None:
     place = site(tmp_path)
     fill(place.world)
     place.world.unseen = {"controller": "no answer in 10 s"}
@@ -715,7 +724,7 @@ def test_an_unreachable_manager_does_not_look_like_a_calm_cluster(tmp_path):
     assert "Looked at the cluster" not in text
 
 
-def test_a_service_that_is_not_ready_says_why_on_every_page(tmp_path):
+def test_a_service_that_is_not_ready_says_why_on_every_page(tmp_path: Path) -> None:
     place = site(tmp_path)
     place.commands.unready = ("the journal cannot be written",)
     browser = browser_of(place)
@@ -723,14 +732,14 @@ def test_a_service_that_is_not_ready_says_why_on_every_page(tmp_path):
         assert "Not ready:</strong> the journal cannot be written" in browser.get(path).text
 
 
-def test_every_page_says_in_which_zone_its_times_are(browser):
+def test_every_page_says_in_which_zone_its_times_are(browser: TestClient) -> None:
     for path in PATHS:
         if not path.endswith("/log"):
             assert f"all times in {labels.zone(1.79e9)}" in browser.get(path).text, path
 
 
 @pytest.mark.parametrize("path", ["/jobs/none", "/nowhere", "/nodes/none", "/jobs?cursor=x"])
-def test_an_error_keeps_the_navigation_for_who_is_logged_in(place, browser, path):
+def test_an_error_keeps_the_navigation_for_who_is_logged_in(place: Site, browser: TestClient, path: str) -> None:
     answer = browser.get(path)
     assert answer.status_code in (404, 422)
     assert all(f'href="{entry.path}"' in answer.text for entry in NAVIGATION)
@@ -738,7 +747,7 @@ def test_an_error_keeps_the_navigation_for_who_is_logged_in(place, browser, path
     assert "<nav" not in place.client(place.operator).get(path).text
 
 
-def test_a_refusal_keeps_the_navigation_too(place):
+def test_a_refusal_keeps_the_navigation_too(place: Site) -> None:
     viewer = browser_of(place, place.mira)
     csrf = csrf_of(viewer.get("/").text)
     answer = viewer.post("/do/kill-switch", data={"on": "true", "csrf": csrf})
@@ -750,13 +759,13 @@ def test_a_refusal_keeps_the_navigation_too(place):
 # -- the log
 
 
-def test_a_jobs_page_opens_the_log_of_the_attempt_that_failed(browser):
+def test_a_jobs_page_opens_the_log_of_the_attempt_that_failed(browser: TestClient) -> None:
     frame = found_in(browser.get("/jobs/102").text, r'<div id="log"[^>]* hx-get="([^"]*)"')
     assert frame == "/jobs/102/log?incarnation=1"
     assert 'hx-get="/jobs/104/log"' in browser.get("/jobs/104").text  # nothing has failed
 
 
-def test_a_log_is_shown_at_its_cause_however_long_it_goes_on():
+def test_a_log_is_shown_at_its_cause_however_long_it_goes_on() -> None:
     raw = b"".join(b"line %d\n" % i for i in range(1, 5001))
     lines = log_lines(raw, (Evidence(2000, "line 2000", CauseRole.ROOT, "r"),), whole=True)
     assert len(lines) == MAX_LINES + 1
@@ -769,7 +778,7 @@ def test_a_log_is_shown_at_its_cause_however_long_it_goes_on():
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs", "/jobs/7", "/nodes/gpu01", "/exceptions"])
-def test_a_long_name_of_a_job_is_shown_in_part_and_downloaded_whole(tmp_path, path):
+def test_a_long_name_of_a_job_is_shown_in_part_and_downloaded_whole(tmp_path: Path, path: str) -> None:
     place, name = site(tmp_path), "sweep" * 1000
     place.world.submit("7", name)
     place.world.start("7")
@@ -782,14 +791,14 @@ def test_a_long_name_of_a_job_is_shown_in_part_and_downloaded_whole(tmp_path, pa
     assert name in browser.get("/api/v1/jobs/7").text
 
 
-def test_an_address_at_which_nothing_is_says_so_once(tmp_path):
+def test_an_address_at_which_nothing_is_says_so_once(tmp_path: Path) -> None:
     answer = browser_of(site(tmp_path)).get("/nosuch")
     assert answer.status_code == 404
     assert answer.text.count("Not Found") == 2  # the page's title and its heading
     assert "nothing is at this address" in answer.text
 
 
-def test_the_chance_of_a_retry_stands_in_one_line(tmp_path):
+def test_the_chance_of_a_retry_stands_in_one_line(tmp_path: Path) -> None:
     place = site(tmp_path)
     place.world.submit("7")
     place.world.start("7")
@@ -799,7 +808,7 @@ def test_the_chance_of_a_retry_stands_in_one_line(tmp_path):
     assert "(p = " not in text
 
 
-def test_of_an_attempt_that_is_over_no_more_is_expected(tmp_path):
+def test_of_an_attempt_that_is_over_no_more_is_expected(tmp_path: Path) -> None:
     place = site(tmp_path)
     place.world.submit("7")
     place.world.start("7")
@@ -809,7 +818,7 @@ def test_of_an_attempt_that_is_over_no_more_is_expected(tmp_path):
     assert "yet" not in text
 
 
-def test_what_somebody_cancelled_is_not_said_to_fail_again(tmp_path):
+def test_what_somebody_cancelled_is_not_said_to_fail_again(tmp_path: Path) -> None:
     place = site(tmp_path)
     place.world.submit("7")
     place.world.start("7")
@@ -821,7 +830,7 @@ def test_what_somebody_cancelled_is_not_said_to_fail_again(tmp_path):
     assert "Would fail again" not in why
 
 
-def test_on_a_node_s_card_only_failures_of_infrastructure_are_red(browser):
+def test_on_a_node_s_card_only_failures_of_infrastructure_are_red(browser: TestClient) -> None:
     """Jobs 101 (its own shapes) and 102 (a reset connection) failed in the last 24 hours."""
     text = browser.get("/nodes").text
     found = re.findall(r'class="node-failure( node-failure-of-site)?" href="/jobs/(\d+)', text)
@@ -830,7 +839,7 @@ def test_on_a_node_s_card_only_failures_of_infrastructure_are_red(browser):
     assert any(red for red, _ in found)
 
 
-def test_a_node_s_card_says_how_many_failures_it_does_not_show(tmp_path):
+def test_a_node_s_card_says_how_many_failures_it_does_not_show(tmp_path: Path) -> None:
     place = site(tmp_path)
     for job in range(6):
         place.world.submit(f"{job}")

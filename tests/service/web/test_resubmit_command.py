@@ -1,6 +1,7 @@
 """The command that starts a failed job on other nodes: for whom, and in which cluster's words."""
 
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,40 +11,40 @@ from perdure.cli.job import explain_job
 from perdure.model.jobs import AttemptState, JobState
 from perdure.service.store.journal import ActionState
 from tests.copying import replace
-from tests.service.web_world import SHAPE, site
+from tests.service.web_world import SHAPE, Site, World, site
 
 
 @pytest.fixture
-def place(tmp_path):
+def place(tmp_path: Path) -> Site:
     """A node failed under a job, whose retry the resource manager refused."""
     place = site(tmp_path)
     place.commands.backend = "slurm"
     return place
 
 
-def lose(world, job_id="7", **job):
+def lose(world: World, job_id: str = "7", **job: Any) -> None:
     world.submit(job_id, **job)
     world.start(job_id, "gpu01")
     world.pass_time(600)
     world.end(job_id, state=AttemptState.NODE_FAIL, failed_nodes=("gpu01",))
 
 
-def refuse(world):
+def refuse(world: World) -> None:
     world.carry_out(ActionState.REFUSED, "no")
 
 
-def command(place, job_id="7", token=None):
+def command(place: Site, job_id: str = "7", token: None = None) -> Any:
     return place.client(token or place.operator).get(f"/api/v1/jobs/{job_id}").json()["elsewhere"]
 
 
-def test_a_job_that_is_over_is_submitted_away_from_the_node_that_failed(place):
+def test_a_job_that_is_over_is_submitted_away_from_the_node_that_failed(place: Site) -> None:
     lose(place.world)
     refuse(place.world)
     assert command(place) == "sbatch --exclude=gpu01 SCRIPT"
     assert "<code>sbatch --exclude=gpu01 SCRIPT</code>" in place.client(place.operator).get("/jobs/7").text
 
 
-def test_a_job_that_waits_is_told_so_in_the_queue_beside_the_nodes_that_it_avoids(place):
+def test_a_job_that_waits_is_told_so_in_the_queue_beside_the_nodes_that_it_avoids(place: Site) -> None:
     lose(place.world, excluded=("gpu05",))
     refuse(place.world)
     waiting = replace(place.world.jobs["7"], state=JobState.PENDING)
@@ -55,14 +56,14 @@ def test_a_job_that_waits_is_told_so_in_the_queue_beside_the_nodes_that_it_avoid
     assert command(place) == ""
 
 
-def test_on_the_embedded_cluster_it_is_submitted_with_perdure(place):
+def test_on_the_embedded_cluster_it_is_submitted_with_perdure(place: Site) -> None:
     place.commands.backend = "local"
     lose(place.world)
     refuse(place.world)
     assert command(place).endswith("submit --exclude gpu01 -- PROGRAM")
 
 
-def test_why_prints_it(place, capsys):
+def test_why_prints_it(place: Site, capsys: pytest.CaptureFixture[str]) -> None:
     lose(place.world)
     refuse(place.world)
     found = place.client(place.operator).get("/api/v1/jobs/7").json()
@@ -74,14 +75,14 @@ def test_why_prints_it(place, capsys):
 
 
 @pytest.mark.parametrize("state", [None, ActionState.DONE])
-def test_what_perdure_does_by_itself_needs_no_command(place, state):
+def test_what_perdure_does_by_itself_needs_no_command(place: Site, state: ActionState | None) -> None:
     lose(place.world)
     if state is not None:
         place.world.carry_out(state)
     assert command(place) == ""
 
 
-def test_what_would_fail_anywhere_has_none(place):
+def test_what_would_fail_anywhere_has_none(place: Site) -> None:
     place.world.submit("7")
     place.world.start("7", "gpu01")
     place.world.end("7", SHAPE)
@@ -89,7 +90,7 @@ def test_what_would_fail_anywhere_has_none(place):
     assert command(place) == ""
 
 
-def test_nor_has_a_job_that_runs_again(place):
+def test_nor_has_a_job_that_runs_again(place: Site) -> None:
     lose(place.world)
     refuse(place.world)
     place.world.start("7", "gpu02")
@@ -97,7 +98,7 @@ def test_nor_has_a_job_that_runs_again(place):
 
 
 @pytest.mark.parametrize("job_id", ["7_3", "x;y"])
-def test_only_an_id_that_a_manager_gives_gets_into_a_command(place, job_id):
+def test_only_an_id_that_a_manager_gives_gets_into_a_command(place: Site, job_id: str) -> None:
     lose(place.world, job_id)
     refuse(place.world)
     assert ("sbatch" in command(place, job_id)) is (job_id == "7_3")

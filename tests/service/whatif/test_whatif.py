@@ -14,12 +14,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 from perdure import __version__
 from perdure.errors import InputError
@@ -54,24 +57,24 @@ from perdure.simulation.sweep import Setting, cases, sweep
 from perdure.traces.read import read
 from tests.copying import replace
 from tests.job.launching import is_alive
-from tests.service.web_world import CLUSTER, csrf_of, fill, site
+from tests.service.web_world import CLUSTER, Site, csrf_of, fill, site
 from tests.service.whatif_world import ASK, PATIENCE_S, ROWS, WHATIF, answered, asked, awaited, packed, send
 
 
 @pytest.fixture
-def place(tmp_path):
+def place(tmp_path: Path) -> Site:
     place = site(tmp_path, whatif=WhatifSettings(upload_mib=1, unpacked_mib=8, nice=0, queue=2, keep=3))
     fill(place.world)
     return place
 
 
 @pytest.fixture
-def working(place):
+def working(place: Site) -> Iterator[Site]:
     with at_work(place.queue):
         yield place
 
 
-def left_behind(place):
+def left_behind(place: Site) -> list[Any]:
     """Files of uploads and of simulations under way."""
     home = place.queue._work.parent
     return [path for part in ("work", "uploads") for path in (home / part).rglob("*")]
@@ -84,7 +87,9 @@ def left_behind(place):
     "policy",
     ["mine.py:Mine", "./mine.py", "/etc/x.py:Y", "dlas-gpu-8.py:Mine", "dlas-gpu-8.py", "nonsense", "fifo:x"],
 )
-def test_a_policy_is_a_name_of_the_registry_and_never_a_file(place, tmp_path, monkeypatch, policy):
+def test_a_policy_is_a_name_of_the_registry_and_never_a_file(
+    place: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("mine.py", "dlas-gpu-8.py"):
         (tmp_path / name).write_text("from pathlib import Path\nPath('ran').touch()\nclass Mine: pass\n")
@@ -95,7 +100,7 @@ def test_a_policy_is_a_name_of_the_registry_and_never_a_file(place, tmp_path, mo
 
 
 @given(st.text(max_size=40) | st.from_regex(r"\A[a-z0-9-]{1,12}(\.py)?(:[a-zA-Z0-9.]{0,8})?\Z"))
-def test_whatever_is_taken_for_a_policy_is_no_file(name):
+def test_whatever_is_taken_for_a_policy_is_no_file(name: str) -> None:
     try:
         check(
             ComparisonQuestion.model_construct(
@@ -107,7 +112,7 @@ def test_whatever_is_taken_for_a_policy_is_no_file(name):
     assert not is_policy_file(name)
 
 
-def test_all_that_is_offered_can_be_asked(place):
+def test_all_that_is_offered_can_be_asked(place: Site) -> None:
     offer = place.client(place.mira).get(WHATIF).json()
     assert offer["cluster"] == "6x8"
     assert offer["history_jobs"] == 4
@@ -148,7 +153,7 @@ def test_all_that_is_offered_can_be_asked(place):
         ({"policies": list(policy_names())[:15], "seeds": 14}, f"{MAX_RUNS} are taken"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_at_once_in_words(place, said, words):
+def test_what_cannot_be_asked_is_refused_at_once_in_words(place: Site, said: Mapping[str, object], words: str) -> None:
     answer = place.client(place.operator).post(f"{WHATIF}/comparisons", json={**ASK, **said})
     assert answer.status_code in (404, 422)
     assert words in answer.json()["detail"]
@@ -156,7 +161,7 @@ def test_what_cannot_be_asked_is_refused_at_once_in_words(place, said, words):
     assert left_behind(place) == []
 
 
-def test_the_form_says_the_same_as_the_command_line(place):
+def test_the_form_says_the_same_as_the_command_line(place: Site) -> None:
     browser = logged_in(place)
     form = {
         "cluster": "2x8", "policy": ["fifo", "las-2d"], "retry": ["never"], "load": "0.8", "seeds": "3",
@@ -178,7 +183,7 @@ def test_the_form_says_the_same_as_the_command_line(place):
     assert not re.search(r'value="srtf" checked', again)
 
 
-def logged_in(place, token=None):
+def logged_in(place: Site, token: str | None = None) -> TestClient:
     """A browser whose every change carries the CSRF token of its session."""
     browser = place.client()
     browser.post("/login", data={"token": token or place.operator})
@@ -186,7 +191,7 @@ def logged_in(place, token=None):
     return browser
 
 
-def test_a_form_with_nonsense_is_answered_in_words(place):
+def test_a_form_with_nonsense_is_answered_in_words(place: Site) -> None:
     hx = {"HX-Request": "true"}
     for form, words in (
         ({"cluster": "2x8", "policy": ["fifo"], "retry": ["never"], "load": "much"}, "valid number"),
@@ -205,7 +210,7 @@ def test_a_form_with_nonsense_is_answered_in_words(place):
 # -- uploads
 
 
-def test_an_upload_is_used_once_and_by_its_sender_alone(place):
+def test_an_upload_is_used_once_and_by_its_sender_alone(place: Site) -> None:
     mira, jonas, root = (place.client(token) for token in (place.mira, place.jonas, place.operator))
     upload = send(mira).json()
     assert (upload["name"], upload["bytes"]) == ("jobs.csv", len(ROWS))
@@ -218,7 +223,7 @@ def test_an_upload_is_used_once_and_by_its_sender_alone(place):
     assert left_behind(place) == []
 
 
-def test_too_much_is_refused_and_leaves_nothing(place):
+def test_too_much_is_refused_and_leaves_nothing(place: Site) -> None:
     client = place.client(place.mira)
     assert send(client, b"x" * ((1 << 20) + 1)).status_code == 413
     pieces = (b"x" * 65536 for _ in range(64))
@@ -227,7 +232,7 @@ def test_too_much_is_refused_and_leaves_nothing(place):
     assert left_behind(place) == []
 
 
-def test_only_uploads_may_be_larger_than_other_bodies(tmp_path):
+def test_only_uploads_may_be_larger_than_other_bodies(tmp_path: Path) -> None:
     place = site(tmp_path, whatif=WhatifSettings(upload_mib=4))
     client = place.client(place.operator)
     raw = b"x" * (MAX_BODY_BYTES + 1)
@@ -236,7 +241,7 @@ def test_only_uploads_may_be_larger_than_other_bodies(tmp_path):
     assert client.post("/do/whatif", content=raw).status_code == 413
 
 
-def test_nobody_sends_without_being_known(place):
+def test_nobody_sends_without_being_known(place: Site) -> None:
     assert send(place.client()).status_code == 401
     browser = place.client()
     browser.post("/login", data={"token": place.mira})
@@ -244,7 +249,7 @@ def test_nobody_sends_without_being_known(place):
     assert left_behind(place) == []
 
 
-def test_uploads_are_few_and_do_not_stay(place, monkeypatch):
+def test_uploads_are_few_and_do_not_stay(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     client = place.client(place.mira)
     ids = [send(client).json()["id"] for _ in range(3)]
     assert len(left_behind(place)) == 2
@@ -260,7 +265,7 @@ def test_uploads_are_few_and_do_not_stay(place, monkeypatch):
 # -- who sees what
 
 
-def test_users_see_their_own_and_operators_all(place):
+def test_users_see_their_own_and_operators_all(place: Site) -> None:
     mine = answered(place, "mira", "mira.csv")
     parts = ("", "/result", "/report", "/pictures/use/dark")
     for token, status in ((place.mira, 200), (place.operator, 200), (place.jonas, 404)):
@@ -277,7 +282,7 @@ def test_users_see_their_own_and_operators_all(place):
     assert len(place.queue.store.all()) == 1
 
 
-def test_a_viewer_has_one_at_a_time_and_the_queue_ends(place):
+def test_a_viewer_has_one_at_a_time_and_the_queue_ends(place: Site) -> None:
     mira, root = place.client(place.mira), place.client(place.operator)
     first = asked(mira)
     again = mira.post(f"{WHATIF}/comparisons", json=ASK)
@@ -291,7 +296,7 @@ def test_a_viewer_has_one_at_a_time_and_the_queue_ends(place):
     assert asked(mira)["stage"] == "waiting"
 
 
-def test_a_request_that_is_sent_again_is_taken_once(place):
+def test_a_request_that_is_sent_again_is_taken_once(place: Site) -> None:
     root = place.client(place.operator)
     key = {"Idempotency-Key": "k1"}
     first, second = (root.post(f"{WHATIF}/comparisons", json=ASK, headers=key).json()["id"] for _ in range(2))
@@ -300,7 +305,7 @@ def test_a_request_that_is_sent_again_is_taken_once(place):
     assert other.status_code == 422
 
 
-def test_a_service_that_takes_none_says_so(place):
+def test_a_service_that_takes_none_says_so(place: Site) -> None:
     place.app.state.web = replace(place.app.state.web, whatif=None)
     assert place.client(place.operator).get(WHATIF).status_code == 404
     assert place.client(place.operator).post(f"{WHATIF}/comparisons", json=ASK).status_code == 404
@@ -310,7 +315,7 @@ def test_a_service_that_takes_none_says_so(place):
 # -- what is kept
 
 
-def test_the_oldest_are_forgotten(place, monkeypatch):
+def test_the_oldest_are_forgotten(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = [answered(place, "mira").id for _ in range(5)]
     assert [found.id for found in place.queue.store.all()] == kept[:1:-1]
     assert len(list((place.queue._work.parent / "kept").iterdir())) == 3
@@ -320,7 +325,7 @@ def test_the_oldest_are_forgotten(place, monkeypatch):
     assert len(place.queue.store.all()) == 4
 
 
-def test_one_that_is_over_is_removed_with_its_answers(place):
+def test_one_that_is_over_is_removed_with_its_answers(place: Site) -> None:
     found = answered(place, "mira")
     browser = logged_in(place, place.mira)
     assert browser.delete(f"{WHATIF}/comparisons/{found.id}", headers={"X-CSRF-Token": "wrong"}).status_code == 403
@@ -330,7 +335,7 @@ def test_one_that_is_over_is_removed_with_its_answers(place):
     assert place.client(place.mira).delete(f"{WHATIF}/comparisons/{waits['id']}").status_code == 409
 
 
-def test_what_is_kept_is_read_again_and_what_is_broken_removed(place):
+def test_what_is_kept_is_read_again_and_what_is_broken_removed(place: Site) -> None:
     found = answered(place, "mira", "na\u202eme\ud800.csv")
     kept = place.queue._work.parent / "kept"
     for name, text in (("0" * 15 + "a", "{"), ("stray", "{}"), ("0" * 15 + "b", None)):
@@ -343,7 +348,7 @@ def test_what_is_kept_is_read_again_and_what_is_broken_removed(place):
     assert [path.name for path in kept.iterdir()] == [found.id]
 
 
-def test_after_a_restart_the_latest_comes_first_and_the_oldest_goes_first(place):
+def test_after_a_restart_the_latest_comes_first_and_the_oldest_goes_first(place: Site) -> None:
     kept = [answered(place, owner) for owner in ("mira", "jonas", "mira", "jonas", "mira")]
     for path, again in ((place.queue._work.parent / "kept" / each.id, 90 - each.created_s % 7) for each in kept):
         os.utime(path, (again, again))
@@ -356,7 +361,7 @@ def test_after_a_restart_the_latest_comes_first_and_the_oldest_goes_first(place)
     ]  # three of each user
 
 
-def test_an_answer_that_is_lost_spoils_no_other(place):
+def test_an_answer_that_is_lost_spoils_no_other(place: Site) -> None:
     lost, found = answered(place, "mira"), answered(place, "mira")
     (place.queue._work.parent / "kept" / lost.id / SUMMARY).write_text("")
     client = place.client(place.mira)
@@ -369,14 +374,14 @@ def test_an_answer_that_is_lost_spoils_no_other(place):
     assert "no such one is known" in mistyped.text
 
 
-def queue_like(queue):
+def queue_like(queue: ComparisonQueue) -> ComparisonQueue:
     return ComparisonQueue(queue._work.parent, queue._database, CLUSTER, queue.settings, queue._clock)
 
 
 # -- real simulations
 
 
-def test_an_upload_is_simulated_as_the_command_would(working, tmp_path):
+def test_an_upload_is_simulated_as_the_command_would(working: Site, tmp_path: Path) -> None:
     mira = working.client(working.mira)
     upload = send(mira, packed(ROWS), "nightly.csv.gz").json()["id"]
     found = awaited(mira, asked(mira, upload=upload, retries=["recorded", "never"])["id"])
@@ -443,7 +448,9 @@ def test_the_sites_own_history_is_simulated(working):
     assert "3 left out: not ended yet" in text
 
 
-def test_a_bomb_and_a_bad_row_are_told_in_one_line_without_a_path_of_this_machine(working, tmp_path):
+def test_a_bomb_and_a_bad_row_are_told_in_one_line_without_a_path_of_this_machine(
+    working: Site, tmp_path: Path
+) -> None:
     root = working.client(working.operator)
     for raw, words in (
         (packed(ROWS) + gzip.compress(b" " * (1 << 20), mtime=0) * 16, "trace: it unpacks to more than 8 MiB"),
@@ -457,7 +464,7 @@ def test_a_bomb_and_a_bad_row_are_told_in_one_line_without_a_path_of_this_machin
     assert left_behind(working) == []
 
 
-def test_one_that_runs_is_cancelled_and_its_process_ends(working):
+def test_one_that_runs_is_cancelled_and_its_process_ends(working: Site) -> None:
     root = working.client(working.operator)
     found = asked(root, policies=list(policy_names())[:10], seeds=20)
     (process,) = processes_of(working)
@@ -467,7 +474,7 @@ def test_one_that_runs_is_cancelled_and_its_process_ends(working):
     assert left_behind(working) == []
 
 
-def processes_of(place):
+def processes_of(place: Site) -> list[int]:
     """Ids of the processes that simulate for this site, once there is one."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
@@ -478,7 +485,7 @@ def processes_of(place):
     raise AssertionError("no process has begun")
 
 
-def stands_in(pid, folder):
+def stands_in(pid: int, folder: Path) -> bool:
     try:
         return Path(os.readlink(f"/proc/{pid}/cwd")).is_relative_to(folder)
     except OSError:
@@ -496,7 +503,7 @@ def stands_in(pid, folder):
     ],
     ids=["time", "memory"],
 )
-def test_one_that_takes_too_much_fails_alone(tmp_path, settings, words):
+def test_one_that_takes_too_much_fails_alone(tmp_path: Path, settings: WhatifSettings, words: str) -> None:
     place = site(tmp_path, whatif=settings)
     with at_work(place.queue):
         root = place.client(place.operator)
@@ -506,7 +513,7 @@ def test_one_that_takes_too_much_fails_alone(tmp_path, settings, words):
     assert left_behind(place) == []
 
 
-def test_a_service_that_ends_ends_the_simulation_and_says_so_when_it_is_back(place):
+def test_a_service_that_ends_ends_the_simulation_and_says_so_when_it_is_back(place: Site) -> None:
     root = place.client(place.operator)
     with at_work(place.queue):
         found = asked(root, policies=list(policy_names())[:10], seeds=20)
@@ -535,7 +542,7 @@ with at_work(ComparisonQueue(home, database, "aurora", WhatifSettings(), time.ti
 """
 
 
-def test_a_service_that_is_killed_takes_the_simulation_along(place):
+def test_a_service_that_is_killed_takes_the_simulation_along(place: Site) -> None:
     queue = place.queue
     service = subprocess.Popen([sys.executable, "-c", SERVICE, str(queue._work.parent), queue._database])
     try:
@@ -555,7 +562,9 @@ def test_a_service_that_is_killed_takes_the_simulation_along(place):
     assert left_behind(place) == []
 
 
-def test_without_the_optional_part_there_are_figures_and_the_page_says_what_to_install(place, monkeypatch, tmp_path):
+def test_without_the_optional_part_there_are_figures_and_the_page_says_what_to_install(
+    place: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for module in ("duckdb", "matplotlib", "numba"):
         monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.chdir(tmp_path)
@@ -574,7 +583,7 @@ def test_without_the_optional_part_there_are_figures_and_the_page_says_what_to_i
 # -- parts
 
 
-def test_seeds_are_taken_together():
+def test_seeds_are_taken_together() -> None:
     path_rows = sweep([table_of(5)], Setting(Cluster.parse("1x2"), "random"), cases(1, ["fifo", "srtf"], seeds=3))
     found = compared(path_rows)
     assert [row.policy for row in found] == ["fifo", "srtf"]
@@ -583,11 +592,11 @@ def test_seeds_are_taken_together():
     assert min(same) <= found[0].jct_low <= found[0].jct_high <= max(same)
 
 
-def table_of(n):
+def table_of(n: int) -> JobTable:
     return JobTable(np.arange(n).astype(str), np.zeros(n), np.ones(n, np.int64), np.arange(1.0, n + 1))
 
 
-def test_words_are_of_names_that_are_offered():
+def test_words_are_of_names_that_are_offered() -> None:
     offered = {
         "policy": (policy_names(), POLICY_WORDS),
         "retry": (RETRY_NAMES, RETRY_WORDS),
@@ -597,7 +606,7 @@ def test_words_are_of_names_that_are_offered():
         assert set(words) <= set(names)
 
 
-def test_every_policy_is_named_as_the_field_names_it_and_keeps_its_id(place):
+def test_every_policy_is_named_as_the_field_names_it_and_keeps_its_id(place: Site) -> None:
     assert set(POLICY_WORDS) == set(policy_names())
     browser = logged_in(place, place.mira)
     text = browser.get("/whatif").text
@@ -606,7 +615,7 @@ def test_every_policy_is_named_as_the_field_names_it_and_keeps_its_id(place):
     assert "<h1>FIFO, SRTF</h1>" in browser.get(f"/whatif/{found.id}").text
 
 
-def test_comparisons_and_their_figures_are_files_and_sorted(place):
+def test_comparisons_and_their_figures_are_files_and_sorted(place: Site) -> None:
     found = answered(place)
     mira, jonas = logged_in(place, place.mira), logged_in(place, place.jonas)
     listed = list(csv.DictReader(io.StringIO(mira.get("/whatif?format=csv").text)))
@@ -617,7 +626,7 @@ def test_comparisons_and_their_figures_are_files_and_sorted(place):
     assert jonas.get(f"/whatif/{found.id}?format=csv").status_code == 404
 
 
-def test_pages_are_sound_and_escape_what_others_wrote(place):
+def test_pages_are_sound_and_escape_what_others_wrote(place: Site) -> None:
     hostile = "<script>alert(1)</script>\"'{{ 7*7 }}"
     found = answered(place, "mira", hostile, left_out={hostile: 1}, notes=[hostile])
     browser = logged_in(place, place.mira)
@@ -627,10 +636,10 @@ def test_pages_are_sound_and_escape_what_others_wrote(place):
         assert "&lt;script&gt;alert(1)" in text
 
 
-def test_the_one_that_runs_is_ahead_too(place):
+def test_the_one_that_runs_is_ahead_too(place: Site) -> None:
     place.queue._progress["0" * 16] = Progress(phase="reading")
     assert asked(place.client(place.operator))["ahead"] == 1
 
 
-def test_each_picture_of_a_report_is_kept_and_has_its_words_on_the_page():
+def test_each_picture_of_a_report_is_kept_and_has_its_words_on_the_page() -> None:
     assert pages.PICTURE_WORDS.keys() == TITLES.keys() == {*PICTURES}

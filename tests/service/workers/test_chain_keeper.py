@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from perdure.service.workers.chain_keeper import ChainKeeper, keep_once
 from perdure.service.workers.kill_switch import KillSwitch
 
 
-def test_nothing_is_kept_in_shadow_mode_or_while_the_kill_switch_is_on(tmp_path):
+def test_nothing_is_kept_in_shadow_mode_or_while_the_kill_switch_is_on(tmp_path: Path) -> None:
     rounds = []
     keeper = ChainKeeper(tmp_path, armed=True, run=lambda: rounds.append(1))
     ChainKeeper(tmp_path, armed=False, run=lambda: rounds.append(1)).turn()
@@ -30,13 +31,13 @@ def test_nothing_is_kept_in_shadow_mode_or_while_the_kill_switch_is_on(tmp_path)
     ("code", "told"),
     [("import sys; sys.exit('keep: it says why')", "it says why"), ("import time; time.sleep(9)", "took")],
 )
-def test_a_round_that_fails_or_takes_too_long_is_told_of(monkeypatch, code, told):
+def test_a_round_that_fails_or_takes_too_long_is_told_of(monkeypatch: pytest.MonkeyPatch, code: str, told: str) -> None:
     monkeypatch.setattr(chain_keeper, "_COMMAND", (sys.executable, "-c", code))
     monkeypatch.setattr(chain_keeper, "LIMIT_S", 1.0)
     with pytest.raises(ClusterBusy, match=told):
         keep_once()
 
 
-def test_without_chains_a_round_keeps_none(monkeypatch):
+def test_without_chains_a_round_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain_keeper, "_COMMAND", (sys.executable, "-c", "pass"))
     keep_once()

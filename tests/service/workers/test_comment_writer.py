@@ -1,9 +1,14 @@
 """What was decided is written into jobs' records, beside the executor and by the same rulings."""
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from perdure.errors import ClusterError
-from perdure.model.actions import Comment
+from perdure.model.actions import Comment, Exclude, Requeue
+from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
 from perdure.service.core.caps import Caps
 from perdure.service.core.scope import ScopeSettings
@@ -16,18 +21,18 @@ from tests.service.workers.test_executor import BUSY, Bench, Scripted, requeue
 class Writing(Scripted):
     """A backend that also writes lines into jobs' records."""
 
-    def write_comments(self, actions):
+    def write_comments(self, actions: Sequence[Exclude | Requeue]) -> list[Any]:
         self.performed.append([action.key for action in actions])
         answer = self._answer(self.performs)
         return [answer] * len(actions)
 
 
-def comments(*job_ids):
+def comments(*job_ids: int) -> list[Any]:
     return [Comment(AttemptId("c", str(job_id), 1), "perdure: said") for job_id in job_ids]
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> Iterator[Bench]:
     made = Bench(tmp_path)
     made.backend = Writing()
     made.restart()
@@ -35,15 +40,15 @@ def bench(tmp_path):
     made.journal.close()
 
 
-def write(bench, now=10.0, **settings):
+def write(bench: Bench, now: float = 10.0, **settings: Any) -> list[ActionEnded]:
     return CommentWriter(bench.journal, bench.backend, replace(bench.settings, **settings)).write_due(now)
 
 
-def states(bench, wanted):
+def states(bench: Bench, wanted: list[Any]) -> list[Any]:
     return [bench.state(action) for action in wanted]
 
 
-def test_comments_are_written_together_by_the_writer_alone_and_cost_no_cap(bench):
+def test_comments_are_written_together_by_the_writer_alone_and_cost_no_cap(bench: Bench) -> None:
     full = Caps(actions_per_hour=1, floor_per_hour=1)
     bench.settings = replace(bench.settings, caps=full)
     bench.restart()
@@ -57,7 +62,7 @@ def test_comments_are_written_together_by_the_writer_alone_and_cost_no_cap(bench
     assert bench.journal.action(wanted[3].key).action.delay_s == 0  # no cap holds it back
 
 
-def test_the_executor_neither_writes_comments_nor_asks_what_became_of_them(bench):
+def test_the_executor_neither_writes_comments_nor_asks_what_became_of_them(bench: Bench) -> None:
     wanted = comments(1)
     bench.plan(*wanted)
     bench.executor.run_due(10.0)
@@ -69,7 +74,7 @@ def test_the_executor_neither_writes_comments_nor_asks_what_became_of_them(bench
     assert bench.backend.looked_up == []
 
 
-def test_a_job_whose_comment_has_no_answer_is_not_held_up(bench):
+def test_a_job_whose_comment_has_no_answer_is_not_held_up(bench: Bench) -> None:
     bench.plan(*comments(1))
     bench.backend.performs = [BUSY]
     write(bench)
@@ -78,7 +83,7 @@ def test_a_job_whose_comment_has_no_answer_is_not_held_up(bench):
     assert bench.state(requeue(1)) is ActionState.DONE
 
 
-def test_comments_without_an_answer_are_written_again(bench):
+def test_comments_without_an_answer_are_written_again(bench: Bench) -> None:
     wanted = comments(1, 2)
     bench.plan(*wanted)
     bench.backend.performs = [BUSY]
@@ -88,7 +93,7 @@ def test_comments_without_an_answer_are_written_again(bench):
     assert states(bench, wanted) == [ActionState.DONE] * 2
 
 
-def test_comments_obey_the_kill_switch_and_expire(bench):
+def test_comments_obey_the_kill_switch_and_expire(bench: Bench) -> None:
     wanted = comments(1)
     bench.plan(*wanted)
     bench.settings.stop_file.touch()
@@ -101,7 +106,7 @@ def test_comments_obey_the_kill_switch_and_expire(bench):
     assert bench.backend.performed == []
 
 
-def test_outside_the_scope_none_is_written(bench):
+def test_outside_the_scope_none_is_written(bench: Bench) -> None:
     bench.owns("ada", 1)
     wanted = comments(1)
     bench.plan(*wanted)
@@ -110,7 +115,7 @@ def test_outside_the_scope_none_is_written(bench):
     assert bench.backend.performed == []
 
 
-def test_what_cannot_be_written_is_refused_with_the_reason(bench):
+def test_what_cannot_be_written_is_refused_with_the_reason(bench: Bench) -> None:
     wanted = comments(1)
     bench.plan(*wanted)
     bench.backend.performs = [ClusterError("c", "says no", "Ask")]
@@ -119,7 +124,7 @@ def test_what_cannot_be_written_is_refused_with_the_reason(bench):
     assert "says no" in bench.detail(wanted[0])
 
 
-def test_a_storm_of_comments_is_written_in_portions(bench):
+def test_a_storm_of_comments_is_written_in_portions(bench: Bench) -> None:
     wanted = comments(*range(1, MAX_COMMENTS + 3))
     bench.plan(*wanted)
     write(bench)

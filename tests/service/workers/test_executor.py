@@ -1,6 +1,7 @@
 """The executor does what was decided once, or says why not."""
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from perdure.backends.simulated import EVERY, FaultPlan, Script, SimulatedBackend, SimulatedCluster
 from perdure.errors import ClusterBusy, ClusterError, JobBusy
-from perdure.model.actions import Drain, Exclude, Hold, Outcome, OutcomeStatus, Release, Requeue
+from perdure.model.actions import Action, Drain, Exclude, Hold, Outcome, OutcomeStatus, Release, Requeue
 from perdure.model.events import JobChanged, NodeChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Job, JobState
@@ -32,7 +33,7 @@ SUPERSEDED = Outcome(OutcomeStatus.SUPERSEDED, "a newer attempt exists")
 BUSY = ClusterBusy("c", "no answer", "Ask again")
 
 
-def requeue(job_id):
+def requeue(job_id: int) -> Requeue:
     return Requeue(AttemptId("c", str(job_id), 1))
 
 
@@ -41,20 +42,20 @@ class Scripted:
 
     cluster = "c"
 
-    def __init__(self, performs=(), lookups=()):
+    def __init__(self, performs: tuple[()] = (), lookups: tuple[()] = ()) -> None:
         self.performs, self.lookups = list(performs), list(lookups)
         self.performed, self.looked_up = [], []
 
-    def perform(self, action):
+    def perform(self, action: Action) -> Any:
         self.performed.append(action.key)
         return self._answer(self.performs)
 
-    def lookup(self, action):
+    def lookup(self, action: Action) -> Any:
         self.looked_up.append(action.key)
         return self._answer(self.lookups)
 
     @staticmethod
-    def _answer(prepared):
+    def _answer(prepared: list[Any]) -> Any:
         answer = prepared.pop(0) if prepared else DONE
         if isinstance(answer, Exception):
             raise answer
@@ -64,33 +65,33 @@ class Scripted:
 class Bench:
     """An executor on a journal of its own, with a backend to be prepared."""
 
-    def __init__(self, directory, **given_settings):
+    def __init__(self, directory: Path, **given_settings: Any) -> None:
         self.journal = Journal.open(directory, "c")
         self.settings = ExecutorSettings(**{"armed": True, "stop_file": directory / "STOP", **given_settings})
         self.backend: Any = Scripted()
         self.restart()
 
-    def restart(self):
+    def restart(self) -> None:
         self.executor = Executor(self.journal, self.backend, self.settings)
 
-    def plan(self, *wanted, by=PERDURE, expires_s=1000.0):
+    def plan(self, *wanted: Action, by: str = PERDURE, expires_s: float = 1000.0) -> None:
         empty = ControllerState("c")
         self.journal.record([Act(action, by, "why", expires_s) for action in wanted], empty, empty)
 
-    def owns(self, user, job_id):
+    def owns(self, user: str, job_id: int) -> None:
         """The journal knows whose job it is."""
         empty, job = ControllerState("c"), Job("c", str(job_id), "train", user, JobState.FAILED, 0.0)
         self.journal.record([Journalled(JobChanged(0.0, job))], empty, empty)
 
-    def state(self, action):
+    def state(self, action: Action) -> Any:
         return self.journal.action(action.key).state
 
-    def detail(self, action):
+    def detail(self, action: Action) -> Any:
         return self.journal.action(action.key).detail
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> Iterator[Bench]:
     made = Bench(tmp_path)
     yield made
     made.journal.close()
@@ -105,7 +106,7 @@ HOLD = replace(ROW, action=Hold(AttemptId("c", "1", 1)))
 CAPS = Caps(actions_per_hour=10, jobs_share_per_hour=0.5, floor_per_hour=2, drains_per_hour=3, nodes_share_per_hour=0.1)
 
 
-def used(by_kind, live_jobs=0, nodes=0, nodes_out=0, user=""):
+def used(by_kind: dict[Any, Any], live_jobs: int = 0, nodes: int = 0, nodes_out: int = 0, user: str = "") -> Used:
     """So many actions of each kind at the first instant."""
     return Used(
         tuple(Charge(0.0, kind, user) for kind, n in by_kind.items() for _ in range(n)), live_jobs, nodes, nodes_out
@@ -145,27 +146,27 @@ def used(by_kind, live_jobs=0, nodes=0, nodes_out=0, user=""):
         (DRAIN, 1.0, True, False, used({}, 100, 1, 0), GateRuling.WAIT),
     ],
 )
-def test_rulings(row, now, armed, stopped, used, ruling):
+def test_rulings(row: ActionRow, now: float, armed: bool, stopped: bool, used: Used, ruling: GateRuling) -> None:
     found = rule(row, now, armed, stopped, CAPS, used, "eve")
     assert found.ruling is ruling
     assert bool(found.why) is (ruling is not GateRuling.GO)
 
 
 @given(now=st.floats(0, 2000), armed=st.booleans(), stopped=st.booleans(), count=st.integers(0, 50))
-def test_nothing_goes_while_stopped_or_in_shadow_or_late(now, armed, stopped, count):
+def test_nothing_goes_while_stopped_or_in_shadow_or_late(now: float, armed: bool, stopped: bool, count: int) -> None:
     ruling = rule(ROW, now, armed, stopped, CAPS, used({"requeue": count}, 10)).ruling
     if stopped or not armed or now >= ROW.expires_s or count >= 10:
         assert ruling is not GateRuling.GO
 
 
-def test_what_waits_for_a_cap_says_until_when():
+def test_what_waits_for_a_cap_says_until_when() -> None:
     caps = replace(CAPS, drains_per_hour=2)
     found = rule(DRAIN, 60.0, True, False, caps, used({"drain": 2}, 100, 1000))
     assert found.until_s == 3600.0
     assert found.why == f"the hour's cap on drains is reached (2 of 2); it waits until {at(3600.0, 60.0)}"
 
 
-def test_what_lies_outside_the_scope_is_shown_and_not_done(tmp_path):
+def test_what_lies_outside_the_scope_is_shown_and_not_done(tmp_path: Path) -> None:
     bench = Bench(tmp_path, scope=ScopeSettings(users=("ada",), not_actions=("drain",)))
     bench.plan(requeue(1), Drain("n1", "r", "e"), expires_s=60.0)
     bench.plan(requeue(2), by="ada", expires_s=60.0)
@@ -177,7 +178,7 @@ def test_what_lies_outside_the_scope_is_shown_and_not_done(tmp_path):
     bench.journal.close()
 
 
-def test_a_clock_that_ran_ahead_for_a_while_empties_no_cap(tmp_path):
+def test_a_clock_that_ran_ahead_for_a_while_empties_no_cap(tmp_path: Path) -> None:
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=1))
     first, second = Exclude(AttemptId("c", "1", 1), ("n1",)), Exclude(AttemptId("c", "2", 1), ("n1",))
     bench.plan(first)
@@ -193,7 +194,7 @@ def test_a_clock_that_ran_ahead_for_a_while_empties_no_cap(tmp_path):
 # -- carrying out
 
 
-def test_what_is_due_is_carried_out_once_and_in_order(bench):
+def test_what_is_due_is_carried_out_once_and_in_order(bench: Bench) -> None:
     bench.plan(requeue(1), requeue(2))
     ended = bench.executor.run_due(5.0)
     assert bench.backend.performed == ["requeue:c/1#1", "requeue:c/2#1"]
@@ -202,7 +203,7 @@ def test_what_is_due_is_carried_out_once_and_in_order(bench):
     assert len(bench.backend.performed) == 2
 
 
-def test_a_round_that_takes_too_long_leaves_the_rest_to_the_next_one(bench):
+def test_a_round_that_takes_too_long_leaves_the_rest_to_the_next_one(bench: Bench) -> None:
     bench.plan(*map(requeue, range(1, 6)))
     bench.executor.run_due(5.0, goes_on=lambda: len(bench.backend.performed) < 2)
     assert bench.backend.performed == [requeue(1).key, requeue(2).key]
@@ -210,7 +211,7 @@ def test_a_round_that_takes_too_long_leaves_the_rest_to_the_next_one(bench):
     assert bench.backend.performed == [requeue(n).key for n in range(1, 6)]
 
 
-def test_what_did_not_hold_is_carried_out_again(bench):
+def test_what_did_not_hold_is_carried_out_again(bench: Bench) -> None:
     bench.plan(requeue(1))
     bench.executor.run_due(1.0)
     assert not bench.journal.doubt(requeue(1).key, 1.0)  # the look may be older than the deed
@@ -222,7 +223,7 @@ def test_what_did_not_hold_is_carried_out_again(bench):
     assert not bench.journal.doubt(requeue(2).key, 5000.0)
 
 
-def test_the_intent_is_written_before_the_deed(bench):
+def test_the_intent_is_written_before_the_deed(bench: Bench) -> None:
     bench.plan(requeue(1))
     bench.backend.performs = [lambda: Outcome(OutcomeStatus.DONE, bench.state(requeue(1)))]
     assert bench.executor.run_due(5.0)[0].detail == "started"
@@ -237,17 +238,19 @@ def test_the_intent_is_written_before_the_deed(bench):
         (ClusterError("c", "access denied", "Ask the operator"), ActionState.REFUSED, "access denied"),
     ],
 )
-def test_the_managers_word_is_written_down(bench, answer, state, detail):
+def test_the_managers_word_is_written_down(
+    bench: Bench, answer: Outcome | ClusterError, state: ActionState, detail: str
+) -> None:
     bench.plan(requeue(1))
     bench.backend.performs = [answer]
     assert [e.status for e in bench.executor.run_due(5.0)] == [state]
     assert detail in bench.detail(requeue(1))
 
 
-def test_the_kill_switch_holds_between_two_actions(bench):
+def test_the_kill_switch_holds_between_two_actions(bench: Bench) -> None:
     bench.plan(requeue(1), requeue(2))
 
-    def stop():
+    def stop() -> Outcome:
         bench.settings.stop_file.touch()
         return DONE
 
@@ -261,10 +264,10 @@ def test_the_kill_switch_holds_between_two_actions(bench):
 
 
 @pytest.mark.parametrize("orders", range(4))
-def test_no_order_is_begun_once_the_switch_was_seen(bench, orders):
+def test_no_order_is_begun_once_the_switch_was_seen(bench: Bench, orders: int) -> None:
     """Whoever asked for it, and however many more are decided meanwhile; afterwards all are done, in their order."""
 
-    def stop():
+    def stop() -> Outcome:
         bench.settings.stop_file.touch()
         bench.plan(requeue(7), by="ada")
         return DONE
@@ -280,17 +283,17 @@ def test_no_order_is_begun_once_the_switch_was_seen(bench, orders):
     assert bench.backend.performed == [action.key for action in (*wanted, requeue(7))]
 
 
-def test_any_doubt_about_the_kill_switch_stops(bench, tmp_path):
-    assert not bench.executor.stopped
+def test_any_doubt_about_the_kill_switch_stops(bench: Bench, tmp_path: Path) -> None:
+    before = bench.executor.stopped
     bench.settings.stop_file.symlink_to(tmp_path / "nowhere")
-    assert bench.executor.stopped
+    assert (before, bench.executor.stopped) == (False, True)
     not_a_directory = tmp_path / "file"
     not_a_directory.touch()
     settings_ = replace(bench.settings, stop_file=not_a_directory / "STOP")
     assert Executor(bench.journal, bench.backend, settings_).stopped
 
 
-def test_in_shadow_mode_nothing_is_carried_out(tmp_path):
+def test_in_shadow_mode_nothing_is_carried_out(tmp_path: Path) -> None:
     bench = Bench(tmp_path, armed=False)
     bench.plan(requeue(1))
     assert [e.status for e in bench.executor.run_due(5.0)] == ["shadow"]
@@ -298,7 +301,7 @@ def test_in_shadow_mode_nothing_is_carried_out(tmp_path):
     bench.journal.close()
 
 
-def test_what_comes_too_late_is_not_begun_and_says_what_it_waited_for(bench):
+def test_what_comes_too_late_is_not_begun_and_says_what_it_waited_for(bench: Bench) -> None:
     bench.plan(requeue(1), expires_s=50.0)
     bench.settings.stop_file.touch()
     bench.executor.run_due(5.0)
@@ -308,7 +311,7 @@ def test_what_comes_too_late_is_not_begun_and_says_what_it_waited_for(bench):
     assert bench.backend.performed == []
 
 
-def test_a_retry_that_has_put_its_job_back_is_finished_however_late_the_switch_is_turned_off(bench):
+def test_a_retry_that_has_put_its_job_back_is_finished_however_late_the_switch_is_turned_off(bench: Bench) -> None:
     """slurmctld died between the two halves of a retry; the job is held, and nobody but Perdure releases it."""
     bench.plan(requeue(1), expires_s=50.0)
     bench.backend.performs, bench.backend.lookups = [BUSY], [None]
@@ -325,7 +328,7 @@ def test_a_retry_that_has_put_its_job_back_is_finished_however_late_the_switch_i
     assert bench.backend.performed == [requeue(1).key, requeue(1).key]
 
 
-def see_held(bench):
+def see_held(bench: Bench) -> None:
     """A look has found the job put back and held."""
     empty = ControllerState("c")
     held = Job("c", "1", "train", "ada", JobState.HELD, 0.0, reason="job_requeued_in_held_state")
@@ -333,7 +336,9 @@ def see_held(bench):
 
 
 @pytest.mark.parametrize("arms", [{"armed": False}, {"scope": ScopeSettings(not_users=("ada",))}])
-def test_a_retry_that_has_put_its_job_back_is_left_to_a_person_where_perdure_may_not_act_any_more(tmp_path, arms):
+def test_a_retry_that_has_put_its_job_back_is_left_to_a_person_where_perdure_may_not_act_any_more(
+    tmp_path: Path, arms: Mapping[str, Any]
+) -> None:
     bench = Bench(tmp_path, **arms)
     bench.plan(requeue(1))
     bench.journal.begin(requeue(1).key, 1.0)
@@ -348,11 +353,11 @@ def test_a_retry_that_has_put_its_job_back_is_left_to_a_person_where_perdure_may
     bench.journal.close()
 
 
-def exclude(number):
+def exclude(number: int | str) -> Exclude:
     return Exclude(AttemptId("c", str(number), 1), ("n1",))
 
 
-def test_caps_outlive_the_service_and_do_not_bind_people(tmp_path):
+def test_caps_outlive_the_service_and_do_not_bind_people(tmp_path: Path) -> None:
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=2))
     bench.plan(*(exclude(i) for i in range(4)), expires_s=60.0)
     bench.executor.run_due(5.0)
@@ -370,7 +375,7 @@ def test_caps_outlive_the_service_and_do_not_bind_people(tmp_path):
     bench.journal.close()
 
 
-def test_a_retry_that_a_cap_holds_back_is_put_back_at_once_to_start_later(tmp_path):
+def test_a_retry_that_a_cap_holds_back_is_put_back_at_once_to_start_later(tmp_path: Path) -> None:
     """Slurm would have forgotten the job by then. It counts when it may start."""
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=2))
     bench.plan(*(requeue(i) for i in range(5)), expires_s=60.0)
@@ -384,7 +389,7 @@ def test_a_retry_that_a_cap_holds_back_is_put_back_at_once_to_start_later(tmp_pa
     bench.journal.close()
 
 
-def test_a_retry_that_is_held_back_starts_when_every_cap_has_room(tmp_path):
+def test_a_retry_that_is_held_back_starts_when_every_cap_has_room(tmp_path: Path) -> None:
     """The cap of all has room again at 3600, the user's half of it at 6600."""
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=4))
     for job_id, (now, user) in enumerate([(0.0, "bob")] * 2 + [(3000.0, "ada")] * 2 + [(3100.0, "ada")], 1):
@@ -414,7 +419,7 @@ def test_no_hour_holds_more_retries_than_the_cap(arrivals):
     assert all(last - first > 3599.9 for first, last in zip(starts, starts[3:], strict=False))
 
 
-def test_what_has_got_a_successor_since_is_not_put_back(bench):
+def test_what_has_got_a_successor_since_is_not_put_back(bench: Bench) -> None:
     bench.plan(requeue(1), requeue(2))
     bench.executor.run_due(5.0, lambda action: "job 18 is there" if action.attempt.job_id == "1" else "")
     assert bench.state(requeue(1)) is ActionState.SUPERSEDED
@@ -426,7 +431,7 @@ HELD = [Hold(AttemptId("c", str(number), 0), "down") for number in range(6)]
 LET_GO = [Release(hold.attempt, "up") for hold in HELD]
 
 
-def test_what_perdure_held_is_let_go_whatever_the_caps_say_and_however_late(tmp_path):
+def test_what_perdure_held_is_let_go_whatever_the_caps_say_and_however_late(tmp_path: Path) -> None:
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=6))
     bench.plan(*HELD, expires_s=60.0)
     assert len(bench.executor.run_due(5.0)) == 6
@@ -438,7 +443,7 @@ def test_what_perdure_held_is_let_go_whatever_the_caps_say_and_however_late(tmp_
     bench.journal.close()
 
 
-def test_what_perdure_held_is_let_go_outside_the_scope_too(tmp_path):
+def test_what_perdure_held_is_let_go_outside_the_scope_too(tmp_path: Path) -> None:
     """The site may have narrowed it since."""
     bench = Bench(tmp_path)
     bench.plan(*HELD)
@@ -450,7 +455,7 @@ def test_what_perdure_held_is_let_go_outside_the_scope_too(tmp_path):
     bench.journal.close()
 
 
-def test_a_retry_that_was_put_back_long_ago_counts_in_the_hour_in_which_it_starts(tmp_path):
+def test_a_retry_that_was_put_back_long_ago_counts_in_the_hour_in_which_it_starts(tmp_path: Path) -> None:
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=2))
     bench.plan(*(requeue(i) for i in range(5)), expires_s=60.0)
     bench.executor.run_due(5.0)  # the last is to start at 7205
@@ -462,14 +467,14 @@ def test_a_retry_that_was_put_back_long_ago_counts_in_the_hour_in_which_it_start
     bench.journal.close()
 
 
-def test_a_job_that_is_busy_holds_up_no_other(bench):
+def test_a_job_that_is_busy_holds_up_no_other(bench: Bench) -> None:
     bench.plan(requeue(1), Exclude(requeue(1).attempt, ("n1",)), requeue(2))
     bench.backend.performs = [JobBusy("job 1", "still completing", "Ask again")]
     bench.executor.run_due(5.0)
     assert bench.backend.performed == [requeue(1).key, requeue(2).key]
 
 
-def test_a_persons_hold_is_not_taken_back_by_a_release_of_perdures(bench):
+def test_a_persons_hold_is_not_taken_back_by_a_release_of_perdures(bench: Bench) -> None:
     theirs, ours = Hold(AttemptId("c", "1", 1)), Release(AttemptId("c", "1", 1), "up")
     bench.plan(theirs, by="ada")
     bench.plan(ours)
@@ -479,7 +484,7 @@ def test_a_persons_hold_is_not_taken_back_by_a_release_of_perdures(bench):
     assert bench.detail(ours) == "nothing of ours holds it"
 
 
-def test_what_is_held_is_let_go_once(bench):
+def test_what_is_held_is_let_go_once(bench: Bench) -> None:
     bench.plan(HELD[0], Hold(HELD[0].attempt, "as well"))
     bench.executor.run_due(4.0)
     bench.plan(LET_GO[0])
@@ -492,7 +497,7 @@ def test_what_is_held_is_let_go_once(bench):
 
 
 @pytest.mark.parametrize("armed", [True, False])
-def test_of_a_node_that_is_out_already_nothing_is_asked_while_nothing_is_done(tmp_path, armed):
+def test_of_a_node_that_is_out_already_nothing_is_asked_while_nothing_is_done(tmp_path: Path, armed: bool) -> None:
     bench, drain = Bench(tmp_path, armed=armed), Drain("n1", "broken", "e")
     empty, node = ControllerState("c"), Node("n1", NodeState.DRAINED)
     bench.journal.record([Journalled(NodeChanged(0.0, "c", node))], empty, empty)
@@ -508,7 +513,7 @@ def test_of_a_node_that_is_out_already_nothing_is_asked_while_nothing_is_done(tm
     bench.journal.close()
 
 
-def test_letting_go_takes_nobody_elses_place(tmp_path):
+def test_letting_go_takes_nobody_elses_place(tmp_path: Path) -> None:
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=2))
     bench.plan(*LET_GO, exclude(1))
     bench.executor.run_due(5.0)
@@ -519,7 +524,7 @@ def test_letting_go_takes_nobody_elses_place(tmp_path):
     bench.journal.close()
 
 
-def test_nor_do_people_while_the_service_runs(tmp_path):
+def test_nor_do_people_while_the_service_runs(tmp_path: Path) -> None:
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=1))
     bench.plan(*(exclude(i) for i in range(3)), by="ada")
     bench.executor.run_due(5.0)
@@ -529,14 +534,14 @@ def test_nor_do_people_while_the_service_runs(tmp_path):
     bench.journal.close()
 
 
-def test_a_release_that_only_perdures_retry_asks_for_is_charged(tmp_path):
+def test_a_release_that_only_perdures_retry_asks_for_is_charged(tmp_path: Path) -> None:
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=1))
     bench.plan(*(Release(AttemptId("c", str(number), 1)) for number in range(2)), expires_s=60.0)
     assert [len(bench.executor.run_due(now)) for now in (5.0, 60.0, 3606.0)] == [1, 0, 1]
     bench.journal.close()
 
 
-def test_what_is_let_go_before_it_was_held_is_never_held(tmp_path):
+def test_what_is_let_go_before_it_was_held_is_never_held(tmp_path: Path) -> None:
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=4))
     bench.plan(*HELD)
     bench.executor.run_due(5.0)
@@ -552,7 +557,7 @@ def test_what_is_let_go_before_it_was_held_is_never_held(tmp_path):
 # -- silence
 
 
-def test_after_silence_what_was_done_is_not_done_again(bench):
+def test_after_silence_what_was_done_is_not_done_again(bench: Bench) -> None:
     bench.plan(requeue(1))
     bench.backend.performs, bench.backend.lookups = [BUSY], [DONE]
     assert bench.executor.run_due(5.0) == []
@@ -561,7 +566,7 @@ def test_after_silence_what_was_done_is_not_done_again(bench):
     assert (len(bench.backend.performed), len(bench.backend.looked_up)) == (1, 1)
 
 
-def test_after_silence_what_was_not_done_is_done(bench):
+def test_after_silence_what_was_not_done_is_done(bench: Bench) -> None:
     bench.plan(requeue(1))
     bench.backend.performs, bench.backend.lookups = [BUSY], [None]
     bench.executor.run_due(5.0)
@@ -569,7 +574,7 @@ def test_after_silence_what_was_not_done_is_done(bench):
     assert len(bench.backend.performed) == 2
 
 
-def test_what_was_not_done_takes_no_room_in_a_cap(tmp_path):
+def test_what_was_not_done_takes_no_room_in_a_cap(tmp_path: Path) -> None:
     """One action an hour is allowed: the first was surely not done, the second is overtaken when its turn comes."""
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=1, floor_per_hour=1))
     first, second, third = (Hold(AttemptId("c", str(job_id), 1)) for job_id in range(3))
@@ -587,7 +592,7 @@ def test_what_was_not_done_takes_no_room_in_a_cap(tmp_path):
     bench.journal.close()
 
 
-def test_what_was_not_done_is_done_again_where_only_it_has_room(tmp_path):
+def test_what_was_not_done_is_done_again_where_only_it_has_room(tmp_path: Path) -> None:
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=1, floor_per_hour=1))
     bench.plan(Hold(AttemptId("c", "1", 1)))
     bench.backend.performs, bench.backend.lookups = [BUSY], [None]
@@ -596,7 +601,7 @@ def test_what_was_not_done_is_done_again_where_only_it_has_room(tmp_path):
     bench.journal.close()
 
 
-def test_what_was_not_done_before_it_expired_is_not_done(bench):
+def test_what_was_not_done_before_it_expired_is_not_done(bench: Bench) -> None:
     bench.plan(requeue(1), expires_s=8.0)
     bench.backend.performs, bench.backend.lookups = [BUSY], [None]
     bench.executor.run_due(5.0)
@@ -604,7 +609,7 @@ def test_what_was_not_done_before_it_expired_is_not_done(bench):
     assert len(bench.backend.performed) == 1
 
 
-def test_a_silent_cluster_is_asked_less_and_less(bench):
+def test_a_silent_cluster_is_asked_less_and_less(bench: Bench) -> None:
     bench.plan(requeue(1), expires_s=1e6)
     bench.backend.performs, bench.backend.lookups = [BUSY], [BUSY] * 1000
     asked = []
@@ -618,7 +623,7 @@ def test_a_silent_cluster_is_asked_less_and_less(bench):
     assert "no answer" in bench.detail(requeue(1))
 
 
-def test_a_jobs_actions_keep_their_order_and_other_jobs_go_on(bench):
+def test_a_jobs_actions_keep_their_order_and_other_jobs_go_on(bench: Bench) -> None:
     one = AttemptId("c", "1", 1)
     bench.plan(Exclude(one, ("n1",)), Release(one), requeue(2))
     bench.backend.performs, bench.backend.lookups = [BUSY], [BUSY, DONE]
@@ -630,7 +635,7 @@ def test_a_jobs_actions_keep_their_order_and_other_jobs_go_on(bench):
     assert bench.backend.performed[-1] == "release:c/1#1"
 
 
-def test_what_waits_for_a_cap_is_not_overtaken_by_its_own_job(tmp_path):
+def test_what_waits_for_a_cap_is_not_overtaken_by_its_own_job(tmp_path: Path) -> None:
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=0))
     bench.plan(Exclude(AttemptId("c", "1", 1), ("n1",)))
     bench.plan(Release(AttemptId("c", "1", 1)), by="ada")
@@ -639,7 +644,7 @@ def test_what_waits_for_a_cap_is_not_overtaken_by_its_own_job(tmp_path):
     bench.journal.close()
 
 
-def test_at_the_start_open_intents_are_looked_up_before_anything_is_done(bench):
+def test_at_the_start_open_intents_are_looked_up_before_anything_is_done(bench: Bench) -> None:
     bench.plan(requeue(1), requeue(2), requeue(3))
     for number in (1, 2):
         bench.journal.begin(requeue(number).key, 1.0)
@@ -651,7 +656,7 @@ def test_at_the_start_open_intents_are_looked_up_before_anything_is_done(bench):
     assert bench.backend.performed == ["requeue:c/2#1", "requeue:c/3#1"]
 
 
-def test_an_open_intent_of_a_service_that_was_armed_is_not_carried_out_in_shadow_mode(tmp_path):
+def test_an_open_intent_of_a_service_that_was_armed_is_not_carried_out_in_shadow_mode(tmp_path: Path) -> None:
     bench = Bench(tmp_path, armed=False)
     bench.plan(requeue(1))
     bench.journal.begin(requeue(1).key, 1.0)
@@ -661,14 +666,14 @@ def test_an_open_intent_of_a_service_that_was_armed_is_not_carried_out_in_shadow
     bench.journal.close()
 
 
-def test_ends_that_nobody_heard_of_are_told_at_the_start(bench):
+def test_ends_that_nobody_heard_of_are_told_at_the_start(bench: Bench) -> None:
     bench.plan(requeue(1))
     ended = bench.executor.run_due(5.0)
     bench.restart()
     assert bench.executor.recover(6.0) == ended
 
 
-def test_a_fault_of_our_own_leaves_the_intent_open(bench):
+def test_a_fault_of_our_own_leaves_the_intent_open(bench: Bench) -> None:
     bench.plan(requeue(1))
     bench.backend.performs = [ZeroDivisionError("a bug")]
     with pytest.raises(ZeroDivisionError):
@@ -679,10 +684,10 @@ def test_a_fault_of_our_own_leaves_the_intent_open(bench):
     assert bench.state(requeue(1)) is ActionState.DONE
 
 
-def test_an_action_withheld_while_the_round_runs_is_not_begun(bench):
+def test_an_action_withheld_while_the_round_runs_is_not_begun(bench: Bench) -> None:
     bench.plan(requeue(1), requeue(2))
 
-    def withhold():
+    def withhold() -> Outcome:
         bench.journal.withhold(requeue(2).key, "ada", 5.0)
         return DONE
 
@@ -691,7 +696,7 @@ def test_an_action_withheld_while_the_round_runs_is_not_begun(bench):
     assert bench.backend.performed == ["requeue:c/1#1"]
 
 
-def test_an_intent_that_cannot_be_looked_up_stays_open(bench):
+def test_an_intent_that_cannot_be_looked_up_stays_open(bench: Bench) -> None:
     bench.plan(Hold(AttemptId("c", "1", 1)))
     bench.backend.performs, bench.backend.lookups = [BUSY], [ClusterError("c", "access denied", "Ask")]
     bench.executor.run_due(5.0)
@@ -702,7 +707,9 @@ def test_an_intent_that_cannot_be_looked_up_stays_open(bench):
 
 @given(seed=st.integers(0, 2**32 - 1), lose=st.floats(0, 0.5), silent=st.floats(0, 0.5), delay=st.floats(0, 0.3))
 @settings(deadline=None, max_examples=10)
-def test_over_any_bad_line_each_requeue_happens_exactly_once(seed, lose, silent, delay, tmp_path_factory):
+def test_over_any_bad_line_each_requeue_happens_exactly_once(
+    seed: int, lose: float, silent: float, delay: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     cluster = SimulatedCluster(seed, name="c", guarded=False)
     ids = [cluster.submit(Script(run_s=1.0, failures=EVERY)) for _ in range(6)]
     cluster.advance(2.0)
@@ -729,6 +736,6 @@ def test_over_any_bad_line_each_requeue_happens_exactly_once(seed, lose, silent,
         (JobState.CANCELLED, "NonZeroExitCode", False),
     ],
 )
-def test_what_a_job_looks_like_whose_retry_does_not_hold(state, reason, told):
+def test_what_a_job_looks_like_whose_retry_does_not_hold(state: JobState, reason: str, told: bool) -> None:
     job = Job(cluster="c", job_id="1", name="train", user="ada", state=state, submit_s=1.0, reason=reason)
     assert is_not_as_left(job) is told

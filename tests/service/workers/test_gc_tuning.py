@@ -12,6 +12,6 @@ print(gc.get_freeze_count() >= len(kept), gc.isenabled(), any(one is kept for on
 """
 
 
-def test_what_is_alive_is_not_scanned_again():
+def test_what_is_alive_is_not_scanned_again() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True", "False"]

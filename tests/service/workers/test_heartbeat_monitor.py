@@ -29,7 +29,7 @@ class Monitored(Site):
     count: int = 0
 
 
-def monitored(path):
+def monitored(path: Path) -> Monitored:
     place, share, fences = site(path / "site"), path / "agents", path / "fences"
     fill(place.world)
     share.mkdir()
@@ -38,19 +38,19 @@ def monitored(path):
 
 
 @pytest.fixture
-def place(tmp_path):
+def place(tmp_path: Path) -> Monitored:
     place = monitored(tmp_path)
     place.world.submit("200", "resnet", "mira", 8)
     place.world.start("200", "gpu01")
     return place
 
 
-def agent(place, node="gpu01", problems=(), **more):
+def agent(place: Monitored, node: str = "gpu01", problems: tuple[str, ...] = (), **more: Any) -> None:
     beat = Heartbeat(HeartbeatSource.AGENT, node, node, 1, place.count, 0.0, 3.0, problems=problems)
     write(place.share / f"{node}.json", replace(beat, **more))
 
 
-def job(place, job_id="200", node="gpu01"):
+def job(place: Monitored, job_id: str = "200", node: str = "gpu01") -> None:
     tracks = JobFiles(place.fences / job_id / "attempts" / "1" / f"{node}-7")
     tracks.make()
     write(
@@ -58,12 +58,12 @@ def job(place, job_id="200", node="gpu01"):
     )
 
 
-def actions(place):
+def actions(place: Monitored) -> list[Any]:
     planned = [row.action for row in place.world.journal.planned()]
     return [(action.kind, action.node) for action in planned if action.kind in ("down", "drain")]
 
 
-def live(place, seconds, *, beating=(), step_s=2.0):
+def live(place: Monitored, seconds: int, *, beating: tuple[str, ...] = (), step_s: float = 2.0) -> None:
     """Let time pass; the agents of `beating` beat."""
     for _ in range(int(seconds / step_s)):
         place.world.pass_time(step_s)
@@ -73,14 +73,14 @@ def live(place, seconds, *, beating=(), step_s=2.0):
         place.monitor.look()
 
 
-def test_an_agent_alone_that_falls_silent_proves_nothing(place):
+def test_an_agent_alone_that_falls_silent_proves_nothing(place: Monitored) -> None:
     for node in ("gpu01", "gpu02", "gpu04"):
         agent(place, node)
     live(place, 60, beating=("gpu02", "gpu04"))
     assert actions(place) == []
 
 
-def test_an_agent_and_a_job_that_fall_silent_together_set_their_node_down_once(place):
+def test_an_agent_and_a_job_that_fall_silent_together_set_their_node_down_once(place: Monitored) -> None:
     for node in ("gpu01", "gpu02", "gpu04"):
         agent(place, node)
     job(place)
@@ -92,12 +92,12 @@ def test_an_agent_and_a_job_that_fall_silent_together_set_their_node_down_once(p
     assert set(record.evidence) == {"agent", "job 200"}
 
 
-def lose_sight_of(place, node, state=NodeState.UNKNOWN):
+def lose_sight_of(place: Monitored, node: str, state: NodeState = NodeState.UNKNOWN) -> None:
     place.world.nodes[node] = replace(place.world.nodes[node], state=state)
     place.world.look()
 
 
-def test_a_job_and_the_manager_that_lose_a_node_for_long_set_it_down(place):
+def test_a_job_and_the_manager_that_lose_a_node_for_long_set_it_down(place: Monitored) -> None:
     for node in ("gpu02", "gpu04"):
         agent(place, node)
     job(place)
@@ -109,7 +109,7 @@ def test_a_job_and_the_manager_that_lose_a_node_for_long_set_it_down(place):
     assert actions(place) == [("down", "gpu01")]
 
 
-def test_each_node_that_the_manager_loses_has_a_time_of_its_own(place):
+def test_each_node_that_the_manager_loses_has_a_time_of_its_own(place: Monitored) -> None:
     place.world.submit("201", "resnet", "mira", 8)
     place.world.start("201", "gpu02")
     job(place)
@@ -125,7 +125,7 @@ def test_each_node_that_the_manager_loses_has_a_time_of_its_own(place):
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_a_job_beats_in_any_of_the_directories_of_fences(place, at):
+def test_a_job_beats_in_any_of_the_directories_of_fences(place: Monitored, at: int) -> None:
     fences = [place.share.with_name("other"), place.share.with_name("third")]
     fences.insert(at, place.fences)
     place.monitor = HeartbeatMonitor(place.share, fences, place.world.tell, place.world.view)
@@ -136,7 +136,7 @@ def test_a_job_beats_in_any_of_the_directories_of_fences(place, at):
     assert actions(place) == [("down", "gpu01")]
 
 
-def test_a_manager_that_has_just_been_started_proves_nothing(place):
+def test_a_manager_that_has_just_been_started_proves_nothing(place: Monitored) -> None:
     job(place)
     live(place, 30)
     lose_sight_of(place, "gpu01")
@@ -146,7 +146,7 @@ def test_a_manager_that_has_just_been_started_proves_nothing(place):
     assert actions(place) == []
 
 
-def test_while_the_manager_is_away_silence_proves_nothing(place):
+def test_while_the_manager_is_away_silence_proves_nothing(place: Monitored) -> None:
     for node in ("gpu01", "gpu02", "gpu04"):
         agent(place, node)
     job(place)
@@ -156,7 +156,7 @@ def test_while_the_manager_is_away_silence_proves_nothing(place):
     assert actions(place) == []
 
 
-def test_a_job_that_still_beats_contradicts(place):
+def test_a_job_that_still_beats_contradicts(place: Monitored) -> None:
     for node in ("gpu01", "gpu02", "gpu04"):
         agent(place, node)
     for _ in range(30):
@@ -167,7 +167,7 @@ def test_a_job_that_still_beats_contradicts(place):
     assert actions(place) == []
 
 
-def test_heartbeats_of_a_job_speak_only_for_where_it_runs(place):
+def test_heartbeats_of_a_job_speak_only_for_where_it_runs(place: Monitored) -> None:
     for node in ("gpu01", "gpu02", "gpu04"):
         agent(place, node)
     job(place, node="gpu02")
@@ -175,7 +175,7 @@ def test_heartbeats_of_a_job_speak_only_for_where_it_runs(place):
     assert actions(place) == []
 
 
-def test_when_all_fall_silent_at_once_the_observer_is_blind(place):
+def test_when_all_fall_silent_at_once_the_observer_is_blind(place: Monitored) -> None:
     for node in ("gpu01", "gpu02", "gpu04"):
         agent(place, node)
         job_id = f"9{node[-1]}"
@@ -186,7 +186,7 @@ def test_when_all_fall_silent_at_once_the_observer_is_blind(place):
     assert actions(place) == []
 
 
-def test_what_an_agent_says_is_wrong_drains_its_node_once(place):
+def test_what_an_agent_says_is_wrong_drains_its_node_once(place: Monitored) -> None:
     agent(place, "gpu02", ("/scratch cannot be read",))
     for _ in range(5):
         place.monitor.look()
@@ -195,7 +195,7 @@ def test_what_an_agent_says_is_wrong_drains_its_node_once(place):
     assert (record.evidence, record.repeats) == (("/scratch cannot be read",), 0)
 
 
-def test_each_agent_speaks_for_its_own_node(place):
+def test_each_agent_speaks_for_its_own_node(place: Monitored) -> None:
     agent(place, "gpu01")
     agent(place, "gpu02", ("/scratch cannot be read",))
     agent(place, "gpu03", ("ECC errors: 3",))
@@ -204,13 +204,13 @@ def test_each_agent_speaks_for_its_own_node(place):
     assert sorted(actions(place)) == [("drain", "gpu02"), ("drain", "gpu03")]
 
 
-def test_an_unknown_node_is_nobodys(place):
+def test_an_unknown_node_is_nobodys(place: Monitored) -> None:
     agent(place, "elsewhere", ("broken",))
     place.monitor.look()
     assert actions(place) == []
 
 
-def test_a_directory_that_is_gone_is_an_error_and_no_silence(place):
+def test_a_directory_that_is_gone_is_an_error_and_no_silence(place: Monitored) -> None:
     agent(place, "gpu02")
     place.monitor.look()
     (place.share / "gpu02.json").unlink()
@@ -220,7 +220,7 @@ def test_a_directory_that_is_gone_is_an_error_and_no_silence(place):
     assert actions(place) == []
 
 
-def test_a_directory_that_anybody_may_write_is_believed_by_nobody(place):
+def test_a_directory_that_anybody_may_write_is_believed_by_nobody(place: Monitored) -> None:
     """Whoever may write there can forge an agent: checked where the words are read, not only where they are written."""
     agent(place, "gpu02", ("forged",))
     place.share.chmod(0o777)
@@ -233,7 +233,7 @@ def test_a_directory_that_anybody_may_write_is_believed_by_nobody(place):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of others")
-def test_a_strangers_word_in_the_agents_directory_drains_nothing(place):
+def test_a_strangers_word_in_the_agents_directory_drains_nothing(place: Monitored) -> None:
     agent(place, "gpu02", ("forged",))
     os.chown(place.share / "gpu02.json", 65534, 65534)
     place.monitor.look()

@@ -1,6 +1,9 @@
 """When epilogs that wait are let go: the real spool, the real engine, and a ``scontrol`` that knows no job."""
 
 import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,12 +13,15 @@ from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Tools
 from perdure.model.actions import Cancel
 from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt
+from perdure.model.output import Output
 from perdure.service.core.messages import PERDURE, Ordered
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.store.journal import Journal
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import Executor, ExecutorSettings
 from perdure.service.workers.hooks import EARLY_LOOK, Hooks
+from perdure.triage.evidence.context import Context
 from perdure.triage.verdict import Label, Verdict
 
 SCONTROL = """#!/bin/sh
@@ -33,7 +39,7 @@ done
 class Desk:
     """A service that hears of failed attempts by its spool."""
 
-    def __init__(self, directory, armed=True, looks_per_minute=None):
+    def __init__(self, directory: Path, armed: bool = True, looks_per_minute: Any = None) -> None:
         self.directory, self.spool = directory, Spool(directory / "spool")
         self.spool.directory.mkdir(mode=0o700)
         self.asked = directory / "asked"
@@ -50,7 +56,7 @@ class Desk:
         self.hooks = Hooks(self.backend, self.engine, lambda: 100.0, looks_per_minute)
         self.ends = []
 
-    def fail(self, job_id, process=1):
+    def fail(self, job_id: str, process: int = 1) -> None:
         """A job's epilog waits at its pipe."""
         answer = f"{job_id}.epilogctld.{process}.answer"
         os.mkfifo(self.spool.directory / answer)
@@ -58,33 +64,33 @@ class Desk:
         text = f"perdure-event 1 ended\nJOBID={job_id}\nNODES=n1\nANSWER={answer}\n"
         (self.spool.directory / f"{job_id}.event").write_text(text)
 
-    def order(self, job_id):
+    def order(self, job_id: str) -> None:
         """An action of the job is still to be carried out."""
         self.engine.absorb([Ordered(100.0, Cancel(AttemptId("sim", job_id, 1)), "root", "asked for")])
 
     @property
-    def waiting(self):
+    def waiting(self) -> list[Any]:
         return sorted(self.backend.waiting())
 
     @property
-    def looked_at(self):
+    def looked_at(self) -> list[str]:
         return self.asked.read_text().split()[2::3]
 
-    def close(self):
+    def close(self) -> None:
         self.engine.close()
         for end in self.ends:
             os.close(end)
 
 
-def judge(log, attempt, context):
+def judge(log: Output, attempt: Attempt, context: Context) -> Verdict:
     return Verdict(Label.TRANSIENT, 0.9, "network", "it passes", fingerprint="passing")
 
 
 @pytest.fixture
-def place(tmp_path):
+def place(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
     made = []
 
-    def make(**settings):
+    def make(**settings: Any) -> Desk:
         made.append(Desk(tmp_path, **settings))
         return made[-1]
 
@@ -93,7 +99,7 @@ def place(tmp_path):
         one.close()
 
 
-def test_an_epilog_waits_while_something_is_to_be_done_about_its_job(place):
+def test_an_epilog_waits_while_something_is_to_be_done_about_its_job(place: Callable[..., Desk]) -> None:
     desk = place()
     desk.order("7")
     desk.fail("7")
@@ -106,7 +112,7 @@ def test_an_epilog_waits_while_something_is_to_be_done_about_its_job(place):
     assert desk.waiting == []
 
 
-def test_an_epilog_that_a_look_heard_of_first_waits_until_its_job_was_looked_at(place):
+def test_an_epilog_that_a_look_heard_of_first_waits_until_its_job_was_looked_at(place: Callable[..., Desk]) -> None:
     """A look takes what lies in the spool before it asks Slurm, and takes in the answer much later."""
     desk = place()
     desk.fail("7")
@@ -115,7 +121,7 @@ def test_an_epilog_that_a_look_heard_of_first_waits_until_its_job_was_looked_at(
     assert (desk.looked_at, desk.waiting) == (["7"], [])
 
 
-def test_an_epilog_waits_for_its_look_where_looks_are_few(place):
+def test_an_epilog_waits_for_its_look_where_looks_are_few(place: Callable[..., Desk]) -> None:
     desk = place(looks_per_minute=1)
     desk.fail("7")
     desk.hooks.turn()
@@ -127,7 +133,7 @@ def test_an_epilog_waits_for_its_look_where_looks_are_few(place):
     assert desk.waiting == []
 
 
-def test_a_look_at_one_failure_of_a_job_is_none_at_its_next(place):
+def test_a_look_at_one_failure_of_a_job_is_none_at_its_next(place: Callable[..., Desk]) -> None:
     desk = place(looks_per_minute=1)
     desk.fail("7")
     desk.hooks.turn()
@@ -136,7 +142,9 @@ def test_a_look_at_one_failure_of_a_job_is_none_at_its_next(place):
     assert (desk.looked_at, desk.waiting) == (["7"], ["7"])
 
 
-def test_a_controller_that_does_not_answer_is_told_of_once_and_so_is_its_return(place, caplog):
+def test_a_controller_that_does_not_answer_is_told_of_once_and_so_is_its_return(
+    place: Callable[..., Desk], caplog: pytest.LogCaptureFixture
+) -> None:
     desk = place()
     scontrol = desk.directory / "scontrol"
     scontrol.write_text("#!/bin/sh\nexit 1\n")
@@ -153,7 +161,7 @@ def test_a_controller_that_does_not_answer_is_told_of_once_and_so_is_its_return(
     assert told == [": no answer: ", ": works again"]
 
 
-def test_each_failure_of_a_job_is_looked_at(place):
+def test_each_failure_of_a_job_is_looked_at(place: Callable[..., Desk]) -> None:
     desk = place()
     for process in (1, 2):
         desk.fail("7", process)
@@ -161,7 +169,7 @@ def test_each_failure_of_a_job_is_looked_at(place):
         assert (desk.looked_at, desk.waiting) == (["7"] * process, [])
 
 
-def test_hooks_wait_only_for_a_service_that_acts(place):
+def test_hooks_wait_only_for_a_service_that_acts(place: Callable[..., Desk]) -> None:
     alive = (desk := place()).spool.directory / "alive"
     desk.hooks.turn()
     assert alive.read_text() == "100\n"
@@ -171,7 +179,7 @@ def test_hooks_wait_only_for_a_service_that_acts(place):
     assert not alive.exists()
 
 
-def test_no_hook_waits_for_a_service_in_shadow_mode(place):
+def test_no_hook_waits_for_a_service_in_shadow_mode(place: Callable[..., Desk]) -> None:
     desk = place(armed=False)
     desk.order("7")
     desk.fail("7")
@@ -180,7 +188,7 @@ def test_no_hook_waits_for_a_service_in_shadow_mode(place):
     assert not (desk.spool.directory / "alive").exists()
 
 
-def test_a_service_that_ends_lets_all_epilogs_go_on(place):
+def test_a_service_that_ends_lets_all_epilogs_go_on(place: Callable[..., Desk]) -> None:
     desk = place()
     for job_id in ("7", "8"):
         desk.order(job_id)
@@ -192,7 +200,7 @@ def test_a_service_that_ends_lets_all_epilogs_go_on(place):
     assert not (desk.spool.directory / "alive").exists()
 
 
-def test_what_a_sites_hook_says_of_a_node_is_the_services_own_word(place):
+def test_what_a_sites_hook_says_of_a_node_is_the_services_own_word(place: Callable[..., Desk]) -> None:
     desk = place()
     (desk.spool.directory / "1.event").write_text("perdure-event 1 node\nEVENT=down\nNODES=n1\nTIME=100\n")
     desk.hooks.turn()
@@ -203,7 +211,7 @@ def test_what_a_sites_hook_says_of_a_node_is_the_services_own_word(place):
 
 
 @pytest.mark.parametrize("files", [("n1,n2",), ("n1", "n2"), ("n1", "", "n2")], ids=["one", "two", "and one damaged"])
-def test_each_word_of_each_hook_is_taken(place, files):
+def test_each_word_of_each_hook_is_taken(place: Callable[..., Desk], files: tuple[str, ...]) -> None:
     desk = place()
     for number, nodes in enumerate(files):
         text = f"perdure-event 1 node\nEVENT=down\nNODES={nodes}\nTIME=100\n"

@@ -1,5 +1,7 @@
 """What needs a person ends with its job, by the engine's own clock, where nothing else is on its way."""
 
+from pathlib import Path
+
 import pytest
 
 from perdure.backends.simulated import Script
@@ -11,7 +13,9 @@ from tests.service.workers.test_holds import Place
 
 
 @pytest.mark.parametrize("failures", [0, 1])
-def test_what_nobody_took_of_a_job_is_over_soon_after_the_job(tmp_path, monkeypatch, failures):
+def test_what_nobody_took_of_a_job_is_over_soon_after_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
     """Also where the job failed and is left to its owner: that failure is told apart."""
     final = Verdict(Label.DETERMINISTIC, 0.02, "shape", "shapes do not match", fingerprint="shape")
     monkeypatch.setattr(test_holds, "judge", lambda *_: final)
@@ -36,7 +40,9 @@ def test_what_nobody_took_of_a_job_is_over_soon_after_the_job(tmp_path, monkeypa
         place.engine.close()
 
 
-def test_what_is_raised_of_a_job_that_has_failed_is_over_with_it(tmp_path, monkeypatch):
+def test_what_is_raised_of_a_job_that_has_failed_is_over_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     final = Verdict(Label.DETERMINISTIC, 0.02, "shape", "shapes do not match", fingerprint="shape")
     monkeypatch.setattr(test_holds, "judge", lambda *_: final)
     place = Place(tmp_path)
