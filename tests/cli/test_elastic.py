@@ -176,7 +176,9 @@ PAIRS = "gpu,job,scale_factor,co_job,co_scale,steps_per_s\n"
 
 
 @pytest.mark.parametrize(("kept", "faster"), [(3.6, True), (0.4, False)])
-def test_pairs_are_read_from_the_table_beside_the_rates(rated, capsys, kept, faster):
+def test_pairs_are_read_from_the_table_beside_the_rates(
+    rated: Path, capsys: pytest.CaptureFixture[str], kept: float, faster: bool
+) -> None:
     name = "ResNet-18 (batch size 64)"
     told = "".join(f"{kind},{name},1,{name},1,{rate}\n" for kind, rate in (("fast", kept), ("slow", kept / 4)))
     (rated / "throughputs.csv").write_text(PAIRS + told)
@@ -191,14 +193,14 @@ def test_pairs_are_read_from_the_table_beside_the_rates(rated, capsys, kept, fas
     assert "has no *throughputs of pairs, so two jobs that share" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_pair_with_no_rate_is_refused(rated, capsys):
+def test_a_pair_with_no_rate_is_refused(rated: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = "ResNet-18 (batch size 64)"
     (rated / "throughputs.csv").write_text(f"{PAIRS}fast,{name},1,{name},1,nan\n")
     assert asked(rated, trace="jobs.trace", cluster="1x1:fast", policy="gandiva") == 2
     assert "its rate is no number of steps a second" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_page_with_pictures(folder, tmp_path, capsys):
+def test_a_page_with_pictures(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "page"
     assert asked(folder, "--json", "--out", str(out), policy="sia,gavel-las") == 0
     said = json.loads(capsys.readouterr().out)
@@ -213,6 +215,6 @@ def test_a_page_with_pictures(folder, tmp_path, capsys):
     assert "A page with pictures:" in capsys.readouterr().out
 
 
-def test_a_folder_that_cannot_be_written_is_named(folder, capsys):
+def test_a_folder_that_cannot_be_written_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert asked(folder, "--out", str(folder / "jobs.csv")) == 2
     assert "Name a folder that you may write" in " ".join(capsys.readouterr().err.split())

@@ -94,7 +94,9 @@ def test_what_cannot_be_decided_is_one_line(
     assert told.err.count("\n") == 1
 
 
-def test_a_pair_on_one_gpu_shares_it_where_that_is_better_than_turns(tmp_path, capsys):
+def test_a_pair_on_one_gpu_shares_it_where_that_is_better_than_turns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     state = {"throughputs": [[4], [2]], "workers": [1], "pairs": [[0, 1]], "pair_throughputs": [[[3.2], [1.8]]]}
     (tmp_path / "state.json").write_text(json.dumps(state))
     (answer,) = decided(capsys, tmp_path / "state.json", "--policy", "gavel-las-packed")

@@ -419,7 +419,7 @@ def test_an_equal_fault_is_one_up_to_the_end_of_the_window(later_s: float, is_on
     assert (chain.find("y") is None) is is_one
 
 
-def test_of_too_many_budgets_the_one_that_was_charged_longest_ago_goes():
+def test_of_too_many_budgets_the_one_that_was_charged_longest_ago_goes() -> None:
     spent: dict[str, tuple[float, ...]] = {f"node:n{i}": (float((i * 7919) % MAX_BUDGETS),) for i in range(MAX_BUDGETS)}
     (oldest,) = (key for key, times in spent.items() if times == (1234.0,))
     spent = {key: (0.0, *times) if times[0] > 1234 or key == oldest else (1.0, 99999.0) for key, times in spent.items()}
@@ -680,7 +680,7 @@ def test_what_is_forgotten_takes_nothing_newer_along(monkeypatch: pytest.MonkeyP
 
 def test_what_the_site_says_changes_nothing_of_a_users_claim_that_has_ended() -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
-    about = {"job": "", "kind": "storage.down", "scope": Scope.GLOBAL}
+    about: dict[str, Any] = {"job": "", "kind": "storage.down", "scope": Scope.GLOBAL}
     claim, word = (replace(record(name, by=by, **about), subject=Subject("c", resource="pfs"))
                    for name, by in (("x", "viewer:ada"), ("y", "operator:root")))  # fmt: skip
     chain, _ = advance(Chain(), [ExceptionRaised(claim)], handlers, 0.0)

@@ -492,7 +492,7 @@ def test_of_two_faults_of_one_resource_the_first_holds_those_that_come() -> None
     assert [needed.cause for needed in newly_needed(site, NOW + 30)] == ["x"]
 
 
-def test_a_job_that_a_person_let_go_is_not_held_again():
+def test_a_job_that_a_person_let_go_is_not_held_again() -> None:
     site = Site()
     site.wait("1")
     site.take(down())
@@ -560,7 +560,7 @@ def test_of_a_quota_s_use_what_the_site_says_last_counts() -> None:
     site = Site()
     for job_id in "12":
         site.run(job_id, f"n{job_id}")
-    notes = usage(100, 175, **{"1": 80}) + usage(100, 175, **{"1": 80, "2": 75})
+    notes: tuple[Annotation, ...] = usage(100, 175, **{"1": 80}) + usage(100, 175, **{"1": 80, "2": 75})
     notes += (Annotation("operator:root/pfs", NOW, "seen", "by the weekly scan"),)
     site.take(raised("storage.quota.over", scope=Scope.GLOBAL, notes=notes, resource="home"))
     assert [r.subject.job_id for r in site.records() if r.type == "job.move"] == ["2"]

@@ -94,7 +94,9 @@ def test_a_clock_that_was_ahead_for_a_while_hides_no_failure(scene: Scene) -> No
     assert scene.rows("incarnation, state") == [(1, "raised")]
 
 
-def test_a_look_while_the_clock_was_ahead_is_not_believed_by_a_start_when_its_time_has_come(scene):
+def test_a_look_while_the_clock_was_ahead_is_not_believed_by_a_start_when_its_time_has_come(
+    scene: Callable[..., Any],
+) -> None:
     scene.manager.submit(Script(run_s=9.0))
     scene.look_after(1.0)
     scene.skew_s = 4000.0
@@ -110,7 +112,7 @@ def test_a_look_while_the_clock_was_ahead_is_not_believed_by_a_start_when_its_ti
     assert scene.rows("job_id, state") == [("2", "raised")]
 
 
-def test_a_clock_that_is_set_back_brings_no_failure_twice(scene):
+def test_a_clock_that_is_set_back_brings_no_failure_twice(scene: Scene) -> None:
     scene.manager.submit(ONCE)
     scene.look_after(1.0)
     scene.look_after(5.0)

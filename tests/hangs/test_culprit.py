@@ -100,7 +100,7 @@ def test_of_several_culprits_the_first_is_named_with_what_it_is_at_in_whatever_o
         assert finding_of([*odd, *in_collective][::order]).sentence.startswith(f"{first}: it is in broadcast")
 
 
-def test_of_ranks_that_were_not_seen_each_may_be_the_culprit():
+def test_of_ranks_that_were_not_seen_each_may_be_the_culprit() -> None:
     assert finding_of([rank(0, where="waits")], unseen=1).culprits == ()
     assert finding_of([rank(0, Life.ELSEWHERE), rank(1)], unseen=1).culprits[0].rank == 0
 

@@ -108,7 +108,7 @@ def test_commands_are_run_without_a_shell() -> None:
     assert looked(probes.command(["sleep", "60"], timeout_s=0.05)) == "sleep: killed after 0 s"
 
 
-def test_a_directory_that_anybody_may_write_is_refused(share):
+def test_a_directory_that_anybody_may_write_is_refused(share: Path) -> None:
     for mode in (0o777, 0o1777):
         share.chmod(mode)
         with pytest.raises(ConfigError, match="anybody may write"):

@@ -219,7 +219,7 @@ def test_a_program_that_is_stopped_does_not_hang(tmp_path: Path) -> None:
     assert finish(process)[0] == 0
 
 
-def test_a_program_that_was_stopped_and_goes_on_is_watched_again(tmp_path):
+def test_a_program_that_was_stopped_and_goes_on_is_watched_again(tmp_path: Path) -> None:
     """As before: while it stood still it was not slow."""
     clock, fence = tmp_path / "clock", tmp_path / "fence"
     more = f", clock=set_forward({str(clock)!r})"

@@ -71,13 +71,13 @@ def test_of_several_nodes_that_are_down_one_is_named_with_its_own_reason_and_all
     gang = replace(RUN, nodes=("n1", "n2", "n3"))
     up = [Node(f"n{i}", NodeState.UP) for i in (1, 2, 3)]
     down = [up[0], *(replace(node, state=NodeState.DOWN, reason=f"{node.name} is dark") for node in up[1:])]
-    gone = {"attempts": [], "nodes": down}
+    gone: dict[str, Any] = {"attempts": [], "nodes": down}
     _, events = seen_so_far(look(2.0, attempts=[gang], nodes=up), look(3.0, **gone), look(40.0, **gone))
     (end,) = [event.attempt for event in events if isinstance(event, AttemptEnded)]
     assert (end.reason, end.failed_nodes) == ("node n2 is down: n2 is dark", ("n2", "n3"))
 
 
-def test_gpus_in_use_are_no_news():
+def test_gpus_in_use_are_no_news() -> None:
     _, events = seen_so_far(look(2.0), look(3.0, nodes=[replace(UP, gpus_used=4)]))
     assert events == []
 

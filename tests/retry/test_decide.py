@@ -348,7 +348,7 @@ def test_where_there_are_no_gpus_a_try_costs_its_nodes() -> None:
     assert "0.15 node-h if retried, 10.80 if stopped" in three
 
 
-def test_preemptions_are_no_tries_and_cost_no_budget():
+def test_preemptions_are_no_tries_and_cost_no_budget() -> None:
     preempted = [replace(one, state=AttemptState.PREEMPTED) for one in earlier(30, fingerprint="x")]
     assert decided(past=preempted).kind is DecisionKind.RETRY
     spent = tuple(Spent(NOW - 1, "9", "ada", ("n2",)) for _ in range(500))

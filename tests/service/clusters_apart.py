@@ -5,7 +5,9 @@ given. A key or a cluster may be given as a value or as a column of another tabl
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 from types import FrameType
+from typing import Any
 
 from sqlalchemy import Delete, Select, Update
 from sqlalchemy.sql import operators

@@ -215,7 +215,7 @@ def test_a_file_of_sessions_that_others_may_read_is_refused(book: TokenBook, clo
         Sessions(book, clock)
 
 
-def test_sessions_are_bounded(book, clock, monkeypatch):
+def test_sessions_are_bounded(book: TokenBook, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions_module, "MAX_SESSIONS", 20)  # each is written as it opens: a thousand take long
     sessions = Sessions(book, clock)
     cookies = [sessions.open(Identity("a", Role.VIEWER)) for _ in range(21)]

@@ -43,7 +43,7 @@ def test_who_always_wishes_gets_all_but_what_may_come_at_once(most: int, burst: 
     assert sum(at <= 2 * MINUTE_S + 1e-6 for at in done) == 2 * (most - at_once + 1) + at_once
 
 
-def test_what_is_not_used_is_not_saved_up():
+def test_what_is_not_used_is_not_saved_up() -> None:
     bucket = TokenBucket.per_minute(10).take(0.0)
     assert len([at for at in uses(bucket, [3600.0] * 10) if at == 3600.0]) == 2
 

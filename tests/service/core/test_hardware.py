@@ -17,7 +17,7 @@ from perdure.retry.history import Fleet, NodeTrouble
 from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import step
 from perdure.service.core.hardware import broken_nodes
-from perdure.service.core.messages import Act, ChainInput, Ended, Judged, Looked
+from perdure.service.core.messages import Act, ChainInput, Ended, Event, Judged, Looked
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.store.rows import exception_row
 from perdure.triage.evidence.rules import own_rules

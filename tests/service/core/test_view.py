@@ -110,7 +110,9 @@ def test_a_job_is_known_by_the_last_look_and_else_by_its_case() -> None:
         (3, JobState.FAILED, (1,), 2, 4),
     ],
 )
-def test_starts_that_nobody_here_judged_are_tries(restarts, state, ended, before_us, uncounted):
+def test_starts_that_nobody_here_judged_are_tries(
+    restarts: int, state: JobState, ended: tuple[int, ...], before_us: int, uncounted: int
+) -> None:
     known = Known(ended={attempt_id(number): 0.0 for number in ended} | {attempt_id(1, other): 0.0 for other in "02"})
     job = replace(JOB, restarts=restarts, state=state)
     seen = view(job=job, known=known, before_us=before_us)

@@ -1,6 +1,8 @@
 """Which notices follow, who is told and when, each at its limit and one step beside it."""
 
+from collections.abc import ItemsView, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 

@@ -1,5 +1,6 @@
 """The migrations lead to the schema that the code uses, from everywhere."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from tests.new_database import by_migrations
 
 
 @pytest.fixture(autouse=True)
-def _as_a_user_opens_it():
+def _as_a_user_opens_it() -> Iterator[None]:
     with by_migrations():
         yield
 

@@ -417,7 +417,9 @@ def test_an_upload_is_simulated_as_the_command_would(working: Site, tmp_path: Pa
         assert mira.get(f"{answer}/pictures/{name}/light").status_code == 404
 
 
-def test_a_preemption_costs_what_was_asked_and_the_answer_says_what_it_was_made_of(working, tmp_path):
+def test_a_preemption_costs_what_was_asked_and_the_answer_says_what_it_was_made_of(
+    working: Site, tmp_path: Path
+) -> None:
     mira = working.client(working.mira)
     upload = send(mira, packed(ROWS), "nightly.csv.gz").json()["id"]
     found = awaited(mira, asked(mira, upload=upload, policies=["fifo", "srtf"], preemption_cost="500")["id"])
@@ -437,7 +439,7 @@ def test_a_preemption_costs_what_was_asked_and_the_answer_says_what_it_was_made_
                                            hashlib.sha256(packed(ROWS)).hexdigest()}  # fmt: skip
 
 
-def test_the_sites_own_history_is_simulated(working):
+def test_the_sites_own_history_is_simulated(working: Site) -> None:
     mira = working.client(working.mira)
     found = awaited(mira, asked(mira, cluster="1x8", policies=["fifo"])["id"])
     assert found["stage"] == "done", found

@@ -402,8 +402,8 @@ def test_a_retry_that_is_held_back_starts_when_every_cap_has_room(tmp_path: Path
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.floats(0, 900), st.floats(0, 4000)), min_size=4, max_size=20))
-def test_no_hour_holds_more_retries_than_the_cap(arrivals):
-    now, starts = 0.0, []
+def test_no_hour_holds_more_retries_than_the_cap(arrivals: list[tuple[float, float]]) -> None:
+    now, starts = 0.0, list[float]()
     with TemporaryDirectory() as directory:
         bench = Bench(Path(directory), caps=Caps(actions_per_hour=3))
         for number, (wait_s, delay_s) in enumerate(arrivals):
