@@ -31,6 +31,7 @@ class Scene:
         self.disk = Disk()
         self.manager = Manager(1, 1, requeue_exit=frozenset({75}))
         self.skew_s = 0.0
+        self.count = 0  # of what was raised
         self.switch = Switch()
         self.line = Line(self.manager, 1, self.disk.fuse.passed, lambda: self.manager.now + self.skew_s)
         self.journal = journal_on(self.disk, "sim")
@@ -40,7 +41,6 @@ class Scene:
         clock = lambda: self.manager.now + self.skew_s  # noqa: E731
         self.life = Life(self.journal, self.line, self.switch, LIMITS[0], clock)
         self.engine = self.life.engine
-        self.count = 0  # of what was raised
 
     def look_after(self, seconds: float) -> None:
         self.manager.advance(seconds)
@@ -94,9 +94,7 @@ def test_a_clock_that_was_ahead_for_a_while_hides_no_failure(scene: Scene) -> No
     assert scene.rows("incarnation, state") == [(1, "raised")]
 
 
-def test_a_look_while_the_clock_was_ahead_is_not_believed_by_a_start_when_its_time_has_come(
-    scene: Callable[..., Any],
-) -> None:
+def test_a_look_while_the_clock_was_ahead_is_not_believed_by_a_start_when_its_time_has_come(scene: Scene) -> None:
     scene.manager.submit(Script(run_s=9.0))
     scene.look_after(1.0)
     scene.skew_s = 4000.0
