@@ -29,6 +29,7 @@ from perdure.coordination.messages import (
     HandlerEnlisted,
     Input,
     Left,
+    ReadBack,
     Refused,
     Settled,
     Ticked,
@@ -688,3 +689,27 @@ def test_what_the_site_says_changes_nothing_of_a_users_claim_that_has_ended() ->
     chain, _ = advance(chain, [ExceptionRaised(word)], handlers, 1.0)
     assert chain.ended["x"] == before
     assert "y" in chain.ended
+
+
+def test_what_came_of_an_action_is_said_of_the_exception_that_owns_it_alone() -> None:
+    chain, keys = Chain(), {}
+    for name in ("x", "y", "z"):
+        handlers = Bench({Component.RESOURCE_MANAGER: handled("drained", Drain("n1", "broken", name))})
+        chain, effects = advance(chain, [ExceptionRaised(record(name, job=name))], handlers, 0.0)
+        (keys[name],) = (action.key for action in acts(effects))
+    handlers = Bench()
+    for name in keys:
+        after, _ = advance(chain, [Failed(keys[name], "refused")], handlers, 1.0)
+        assert [each.id for each in after.ended.values() if each.state is ExceptionState.ESCALATED] == [name]
+        after, _ = advance(chain, [ReadBack(keys[name], "drained")], handlers, 1.0)
+        assert [each.id for each in after.ended.values() if each.read_back_s is not None] == [name]
+
+
+def test_a_handler_that_leaves_takes_no_others_turn_along() -> None:
+    mine = [handler(name, types=(kind,)) for name, kind in (("h1", "process"), ("h2", "app"))]
+    chain, _ = advance(Chain(), [HandlerEnlisted(each) for each in mine], Bench(), 0.0)
+    told = [record("x", job="1"), record("y", job="2", kind="app.nan")]
+    chain, _ = advance(chain, [ExceptionRaised(each) for each in told], Bench(), 0.0)
+    assert {name: turn.handler for name, turn in chain.turns.items()} == {"x": "h1", "y": "h2"}
+    chain, _ = advance(chain, [Left("h1")], Bench(), 1.0)
+    assert {name: turn.handler for name, turn in chain.turns.items()} == {"y": "h2"}

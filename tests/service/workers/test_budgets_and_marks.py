@@ -67,3 +67,21 @@ def test_a_log_is_read_from_where_that_of_the_start_before_it_ended(tmp_path: Pa
     assert len(backend.known) >= 3
     engine.close()
     journal.close()
+
+
+def test_a_look_that_finds_the_manager_silent_is_no_answer_of_it(tmp_path: Path) -> None:
+    cluster = SimulatedCluster(0, nodes=1)
+    backend, journal = SimulatedBackend(cluster), Journal.open(tmp_path, "sim")
+    executor = Executor(journal, backend, ExecutorSettings(False, tmp_path / "STOP"))
+    verdict = Verdict(Label.UNSURE, 0.5, "unknown", "nobody knows")
+    engine = Engine(backend, journal, executor, lambda *_: verdict, ControllerSettings(), lambda: cluster.now)
+    engine.look()
+    answered_s = engine.answered_s
+    assert answered_s == cluster.now
+    for silent in (True, False):
+        backend.silent = silent
+        cluster.advance(60.0)
+        engine.look()
+        assert (engine.last_look_s, engine.answered_s) == (cluster.now, answered_s if silent else cluster.now)
+    engine.close()
+    journal.close()
