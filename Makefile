@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up help setup test test-tools lock attacks crash dst reference laws mutants mutants-generated fuzz slurm-table slurm-agreement slurm-keep programs foundry bench-triage bench-waits docs clean
+.PHONY: up help setup test test-tools lock attacks crash dst reference laws mutants mutants-generated mutants-swept fuzz slurm-table slurm-agreement slurm-keep programs foundry bench-triage bench-waits docs clean
 
 up: setup ## install into .venv, start the embedded cluster and a demonstration; ARGS="--no-demo --port 8080"
 	@exec $(BIN)/perdure up $(ARGS)
@@ -81,6 +81,10 @@ mutants: test-tools ## does a test notice each deliberate bug? ONLY=retry,fence
 mutants-generated: N = 100
 mutants-generated: $(VENV)/.mutmut ## does a test notice random changes of a part? PART=retry N=100
 	@$(BIN)/python -m tests.mutants.generated $(PART) --n $(N) --seed $(or $(SEED),0)
+
+# All mutants of one kind in some files, against the tests nearest to each: make mutants-swept KIND=ends ONLY=retry,coordination.
+mutants-swept: test-tools ## does a test notice each swapped end, or whose? KIND=ends ONLY=retry
+	@$(BIN)/python -m tests.mutants.swept --kind $(or $(KIND),ends) --only "$(ONLY)"
 
 $(VENV)/.mutmut: tests/mutants/requirements.txt $(VENV)/.test
 	@echo "Installing mutmut into $(VENV) ..."

@@ -713,3 +713,21 @@ def test_a_handler_that_leaves_takes_no_others_turn_along() -> None:
     assert {name: turn.handler for name, turn in chain.turns.items()} == {"x": "h1", "y": "h2"}
     chain, _ = advance(chain, [Left("h1")], Bench(), 1.0)
     assert {name: turn.handler for name, turn in chain.turns.items()} == {"y": "h2"}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        handler("a", Component.WORKFLOW),  # of another level: its turn comes later
+        handler("a", until_s=0.5),  # its lease has run out, and no tick has come since
+        handler("a", owner="bob"),  # hears of bob's jobs alone
+        handler("a", types=("gpu",)),
+    ],
+)
+def test_who_is_not_to_be_asked_hides_nobody_who_is(first: Registration) -> None:
+    enlisted = [HandlerEnlisted(each) for each in (first, handler("b"), handler("c"))]
+    chain, _ = advance(Chain(), enlisted, Bench(), 0.0)
+    chain, effects = advance(chain, [ExceptionRaised(record())], Bench(), 1.0)
+    assert asked(effects) == ["b"]
+    _, effects = advance(chain, [Answered("x", "b", declined("not mine"))], Bench(), 2.0)
+    assert asked(effects) == ["c"]  # though b, who has answered, comes before it

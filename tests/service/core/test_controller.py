@@ -709,3 +709,23 @@ def test_a_job_that_ended_with_a_node_which_a_person_set_down_says_so(by_person:
     said = run.noted.verdict.summary
     assert (said == "a person set n2 down under the job: replacing DIMM in slot B2") is by_person
     assert run.noted.decision.retries
+
+
+def test_a_start_of_another_job_overtakes_no_failure() -> None:
+    other = replace(JOB, job_id="2", state=JobState.RUNNING)
+    runs = replace(FAILED, id=AttemptId("c", "2", 9), state=AttemptState.RUNNING, end_s=None)
+    run = Run()
+    run.look(3600.0, [other], [runs])
+    run.look(3611.0, [JOB, other], [FAILED, runs])
+    run.judge(TRANSIENT)
+    assert run.acts() == [Requeue(ONE, ("n2",), 10.0)]
+    assert run.state.cases["1"].latest == 1
+
+
+def test_where_an_id_is_given_to_another_job_the_cases_of_all_others_stay() -> None:
+    other, failed = replace(JOB, job_id="2"), replace(FAILED, id=AttemptId("c", "2", 1))
+    run = Run()
+    run.look(3611.0, [JOB, other], [FAILED, failed])
+    anew = replace(JOB, state=JobState.PENDING, submit_s=4000.0, name="evaluate", user="bob")
+    run.look(4010.0, [anew, other], [FAILED, failed])
+    assert set(run.state.cases) == {"2"}
