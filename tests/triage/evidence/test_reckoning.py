@@ -102,3 +102,55 @@ def test_the_disk_of_a_path_is_the_nearest_mount_above_it() -> None:
     assert [disk.path for disk in disks] == ["/", "/scratch"]
     found = [disk_of(path, disks) for path in ("/scratch/a", "/scratchy/a")]
     assert [disk.path for disk in found if disk] == ["/scratch", "/"]
+
+
+LFS = """Disk quotas for usr ines (uid 5001):
+     Filesystem  kbytes   quota   limit   grace   files   quota   limit   grace
+/lustre/scratch {}
+"""
+QUOTA = """Disk quotas for user ines (uid 5001):
+     Filesystem   space   quota   limit   grace   files   quota   limit   grace
+nas1.cluster.example.org:/export/home
+                {}
+"""
+REFUSED = "OSError: [Errno 122] Disk quota exceeded: '/lustre/scratch/ines/ck.pt'\n"
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        (LFS.format("104857600* 104857600 104857600 none 991 0 0 -"), "100.0 of 100.0 GiB on /lustre/scratch"),
+        (LFS.format("[104857590] 0 104857600 - 991 0 0 -"), "100.0 of 100.0 GiB on /lustre/scratch"),
+        (LFS.format("52428800 104857600 115343360 - 1000000* 900000 1000000 6d23h"), "1000000 of 1000000 files"),
+        (LFS.replace("kbytes", "used").format("1.1T* 1T 1.2T expired 991 0 0 -"), "1126.4 of 1228.8 GiB"),
+        (QUOTA.format("20480M*  20480M  20480M   none   12345       0       0"), "20.0 of 20.0 GiB on nas1"),
+        (QUOTA.format("20000M   20480M  22528M          100k*    100k    100k   6days"), "100000 of 100000 files"),
+    ],
+)
+def test_a_table_of_quotas_tells_which_one_is_full(table: str, told: str) -> None:
+    found = verdict(REFUSED + table)
+    assert (found.label, told in found.summary) == (Label.DETERMINISTIC, True), found.summary
+    assert told not in verdict(REFUSED).summary
+
+
+def test_a_quota_that_is_said_to_be_full_and_has_room_is_unsure() -> None:
+    room = LFS.format("52428800 104857600 115343360 - 1000 900000 1000000 -")
+    found = verdict(REFUSED + room)
+    assert found.label is Label.UNSURE
+    assert "50.0 of 110.0 GiB on /lustre/scratch" in found.summary
+    assert verdict(REFUSED.replace("/lustre/scratch", "/home") + room).label is Label.DETERMINISTIC
+
+
+@pytest.mark.parametrize("row", ["no figures here", "1 2", "- - - -", "12x 3 4 - 5 6 7 -", ""])
+def test_what_is_no_row_of_quotas_is_passed_over(row: str) -> None:
+    assert verdict(REFUSED + LFS.format(row)).summary == verdict(REFUSED).summary
+
+
+WRITTEN = "OSError: 200000 requested and 185840 written\n"
+
+
+@pytest.mark.parametrize(("path", "category"), [("/tmp/feat_a/3.npy", "node_disk"), ("/proj/a/3.npy", "disk_quota")])
+def test_a_short_write_that_names_no_file_is_told_by_the_file_before_it(path: str, category: str) -> None:
+    found = judge(f"cached {path}\n{TRACEBACK}{WRITTEN}".encode())
+    assert found.category == category
+    assert (found.label is Label.DETERMINISTIC) == (category == "disk_quota")

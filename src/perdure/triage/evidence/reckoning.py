@@ -1,23 +1,30 @@
 """What the figures of a log say of a full disk, a quota or a time limit: that it was reached, or that it was not.
 
-A message that says "full" and tells of room, in its own figures or in a table of df near it, is not explained by them;
-nor is one that says "time limit" long before the limit. What needs more than there is in all fits on no node.
+A message that says "full" and tells of room, in its own figures or in a table of quotas or of df near it, is not
+explained by them; nor is one that says "time limit" long before the limit. What needs more than there is in all fits on
+no node.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from perdure.triage.evidence.disk_space import DiskSpace, disk_of, disk_space, mounted_disks
 from perdure.triage.evidence.matching import Hit
+from perdure.triage.evidence.quota_tables import QuotaRow, quota_rows, row_of
 from perdure.triage.evidence.rule import Cause, Force
 from perdure.triage.evidence.time_used import TimeUsed, time_used
 from perdure.triage.text.clean import scrub
 from perdure.triage.text.patterns import capturing
-from perdure.triage.verdict import Bound
+from perdure.triage.verdict import TRACEBACK, Bound
 
 _OF_DISKS, _OF_TIME = frozenset({"disk_quota", "node_disk"}), "time_limit"
 _PATH = r"(/[\w.+@%=,~-]+(?:/[\w.+@%=,~-]+)*)"
+_SHORT_WRITE = r"\b\d+ requested and \d+ written\b"
+_OWN_DISK = r"^/(?:tmp|var/tmp|dev/shm|local\w*|lscratch|nvme\w*|mnt/nvme\w*)/"
+LINES_BEFORE = 10
 _SIZE_OF_FILE = "file-size-limit"  # which is no limit of the disk
 LASTING, OPEN = 0.04, 0.4
 NEAR_BYTES, MOST_BYTES = 4096, 128 * 1024
@@ -31,10 +38,36 @@ def reckoned(primary: Hit) -> Hit:
         return primary
     if cause.category == _OF_TIME and (used := time_used(primary.text.encode())) is not None:
         found = _of_time(cause, used)
+    elif cause.category in _OF_DISKS and _writes_to_own_disk(primary):
+        found = _of_own_disk(cause)
     elif cause.category in _OF_DISKS and cause.name != _SIZE_OF_FILE:
         space = disk_space(primary.text.encode())
-        found = _of_space(cause, space) if space is not None else _of_table(cause, primary)
+        found = _of_space(cause, space) if space is not None else _of_tables(cause, primary)
     return primary if found is None else replace(primary, cause=found)
+
+
+def _writes_to_own_disk(primary: Hit) -> bool:
+    """Whether a short write names no file, and the last file that was named before its traceback is the node's own."""
+    if not capturing(_SHORT_WRITE).search(primary.text.encode()):
+        return False
+    block = primary.block
+    lines = block.window.data[: block.end].split(b"\n")[: primary.line - block.window.first_line]
+    before = scrub(b"\n".join(lines)[-NEAR_BYTES:]).rpartition(TRACEBACK.encode())[0].split(b"\n")[-LINES_BEFORE:]
+    paths = [found[1] for found in capturing(_PATH).finditer(b"\n".join(before))]
+    return bool(paths) and capturing(_OWN_DISK).search(paths[-1]) is not None
+
+
+def _of_own_disk(cause: Cause) -> Cause:
+    return replace(
+        cause,
+        category="node_disk",
+        part_of="",
+        bound=Bound.NODE,
+        p_transient=OPEN,
+        says="a file was written in part, as where a disk is full; the file before it was on the node's own disk",
+        advice="Look at the node's own disk with df; if it is full for this job alone, write elsewhere.",
+        unproven=True,
+    )
 
 
 def _of_time(cause: Cause, used: TimeUsed) -> Cause:
@@ -61,16 +94,39 @@ def _of_space(cause: Cause, space: DiskSpace) -> Cause:
     return replace(cause, says=f"{cause.says} ({space.told})")
 
 
-def _of_table(cause: Cause, primary: Hit) -> Cause | None:
-    """What a table of df, near the message or after it, says of the disk that the message names."""
+def _of_tables(cause: Cause, primary: Hit) -> Cause | None:
+    """What tables of quotas or of df, near the message or after it, say of the disk that the message names."""
     line, block = primary.text.encode(), primary.block
     paths = [found[1].decode("utf-8", "replace") for found in capturing(_PATH).finditer(line)]
     start = max(0, block.start - NEAR_BYTES)
-    disks = list(mounted_disks(scrub(block.window.data[start : start + MOST_BYTES])))
-    if not paths or not disks:
+    data = scrub(block.window.data[start : start + MOST_BYTES])
+    path = paths[-1] if paths else ""
+    of_quotas = _of_quotas(cause, path, list(quota_rows(data)))
+    return of_quotas or (_of_df(cause, path, b"quota" in line.lower(), data) if path else None)
+
+
+def _of_quotas(cause: Cause, path: str, rows: Sequence[QuotaRow]) -> Cause | None:
+    """What tables of quotas say: which one is full, or that none is."""
+    of_path = row_of(path, rows) if path else None
+    row = of_path or next((row for row in rows if row.size.is_full or row.files.is_full), None)
+    if row is None:
         return None
-    of_bytes = disk_of(paths[-1], [disk for disk in disks if not disk.of_files])
-    of_files = disk_of(paths[-1], [disk for disk in disks if disk.of_files])
+    if row.size.is_full or row.files.is_full:
+        room = (
+            "" if row.size.is_full else "Remove files, or keep many small ones in an archive; room for bytes is left."
+        )
+        says = f"{cause.says} ({row.told}, by the table of quotas)"
+        return replace(cause, says=says, advice=room or cause.advice, p_transient=min(cause.p_transient, LASTING))
+    if not row.has_room or row is not of_path:
+        return None
+    return _open(cause, f"a write was refused as if a quota were full, and the table of quotas shows {row.told}")
+
+
+def _of_df(cause: Cause, path: str, names_quota: bool, data: bytes) -> Cause | None:
+    """What tables of df say of the disk that a path is on; of a quota they say nothing."""
+    disks = list(mounted_disks(data))
+    of_bytes = disk_of(path, [disk for disk in disks if not disk.of_files])
+    of_files = disk_of(path, [disk for disk in disks if disk.of_files])
     if of_files is not None and of_files.is_full:
         return replace(
             cause,
@@ -81,7 +137,7 @@ def _of_table(cause: Cause, primary: Hit) -> Cause | None:
         return None
     if of_bytes.is_full:
         return replace(cause, says=f"{cause.says} ({of_bytes.path} is at {of_bytes.percent} %, by df)")
-    if not of_bytes.has_room or b"quota" in line.lower():
+    if not of_bytes.has_room or names_quota:
         return None
     shown = f"{of_bytes.path} at {of_bytes.percent} %"
     return _open(cause, f"a write was refused as if the disk were full, and df shows {shown}")
