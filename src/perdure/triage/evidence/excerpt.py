@@ -6,6 +6,7 @@ which tasks they came.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -92,7 +93,8 @@ def excerpt(text: LogText, hits: Sequence[Hit] = (), good: GoodRun | None = None
     if whole and start == 0 and window.first_line == 1:
         return Excerpt(end)
     seen = {line.text for line in end}
-    block = [line for line in _block(first, size // 2) if line.text not in seen] if first else []
+    before = end[0].number if end and first and first.block.window is window else math.inf  # what follows is in the end
+    block = [line for line in _block(first, size // 2, before) if line.text not in seen] if first else []
     seen.update(line.text for line in block)
     new = [Line(line.number, line.text) for line in (good.new_lines(text, MAX_NEW) if good else ())]
     return Excerpt(_composed(block, [line for line in new if line.text not in seen], end, size))
@@ -139,11 +141,12 @@ def _folded(numbered: Iterable[tuple[int, bytes]], size: int, advises: bool = Tr
     return tuple(sorted(kept.values(), key=lambda line: line.number)), whole
 
 
-def _block(first: Hit, size: int) -> tuple[Line, ...]:
-    """The lines around a failure, from a few before it."""
+def _block(first: Hit, size: int, before: float) -> tuple[Line, ...]:
+    """The lines around a failure, from a few before it, up to the line of number `before`."""
     lines = _numbered(first.block.window, first.block.start, first.block.end)
     at = first.line - lines[0][0]
-    return _folded(lines[max(0, at - LINES_BEFORE) : at + LINES_AFTER], size)[0]
+    around = lines[max(0, at - LINES_BEFORE) : at + LINES_AFTER]
+    return _folded((each for each in around if each[0] < before), size)[0]
 
 
 def _composed(block: Sequence[Line], new: Sequence[Line], end: Sequence[Line], size: int) -> tuple[Line, ...]:

@@ -157,11 +157,10 @@ class RuleBook(Struct, frozen=True, dict=True):
             return None
         if translated:
             line = in_english(line)
-        found = self._set.Match(line) or ()
-        first, survived = min(found, default=len(self.rules)), len(self.rules)
-        warned, advice = survived + 1, survived + 2
-        if first >= survived:
+        found, survived = self._set.Match(line), len(self.rules)
+        if not found or (first := min(found)) >= survived:
             return None
+        warned, advice = survived + 1, survived + 2
         rule = self._by_numbers(self.rules[first], line)
         if advice in found and not (rule.warns and _says(LEVEL_OF_WARNING, line)):
             return None
@@ -237,7 +236,7 @@ class RuleBook(Struct, frozen=True, dict=True):
             if (found := known[piece]) is None:
                 continue
             if not ((quotes and _is_source(data, start)) or (ignores and _is_ignored(data, start))):
-                line += newlines(data, counted, at)
+                line += data.count(b"\n", counted, at) if at - counted < LONG_BYTES else newlines(data, counted, at)
                 counted = at
                 near = number > searches and at - last < 2 * STRIDE_BYTES
                 yield Match(found[0], line, piece, found[1], block, near, at - start, found[2])
@@ -249,12 +248,14 @@ class RuleBook(Struct, frozen=True, dict=True):
         """
         redrawn, position, ahead = PIECE in data, 0, self.screen.finditer(data)
         for _ in range(searches):
-            if (found := next(ahead, None)) is not None and found.start() < position:  # again in the piece before
-                ahead = self.screen.finditer(data, position)
-                found = next(ahead, None)
-            if found is None:
+            if (found := next(ahead, None)) is None:
                 return
             at, stop = found.span()
+            if at < position:  # again in the piece before
+                ahead = self.screen.finditer(data, position)
+                if (found := next(ahead, None)) is None:
+                    return
+                at, stop = found.span()
             start, end = _piece(data, at, redrawn)
             yield at, start, end
             position = max(end, at + 1)
@@ -316,13 +317,16 @@ def _line_end(data: bytes, at: int) -> int:
     return len(data) if end < 0 else end
 
 
+_HALF_LINE = MAX_LINE_BYTES // 2
+
+
 def _piece(data: bytes, at: int, redrawn: bool) -> tuple[int, int]:
     """Where the line around `at` starts and ends: at most `MAX_LINE_BYTES`, within one picture of a redrawn one."""
-    nearest = max(0, at - MAX_LINE_BYTES // 2)
-    start = max(data.rfind(b"\n", nearest, at) + 1, nearest)
-    farthest = min(len(data), at + MAX_LINE_BYTES // 2)
-    end = data.find(b"\n", at, farthest)
-    end = farthest if end < 0 else end
+    nearest = at - _HALF_LINE if at > _HALF_LINE else 0
+    start = data.rfind(b"\n", nearest, at) + 1 or nearest
+    end = data.find(b"\n", at, at + _HALF_LINE)
+    if end < 0:
+        end = min(len(data), at + _HALF_LINE)
     if redrawn:
         start = max(start, data.rfind(PIECE, nearest, at) + 1)
         redraw = data.find(PIECE, at, end)

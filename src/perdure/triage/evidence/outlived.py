@@ -221,6 +221,8 @@ class _Story:
 
     def outlived(self, hits: Sequence[Hit], asks_again: bool) -> Iterator[Hit]:
         """Those of the window's hits that did not end the program."""
+        if not (self.after or self.steps or any(self.exceptions.values())):
+            return  # nothing was done after any of them, and none is of a traceback
         aside = {hit.order for hit in hits if (held := self._held(hit)) is not None and held.aside}
         ends = [hit for hit in hits if _can_end(hit) and hit.order not in aside]
         explained = any(each.cause.force is not Force.GENERIC and each.order not in self.following for each in ends)

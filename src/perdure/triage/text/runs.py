@@ -37,10 +37,12 @@ class Runs:
 
     def is_calm_at(self, line: int) -> bool:
         """True where a failure line there would begin a new run."""
-        return line - self._last_line > CALM_LINES * max(1, len(self._ranks))
+        return line - self._last_line > CALM_LINES * (len(self._ranks) or 1)
 
     def _goes_on(self, line: int, window: TextWindow) -> bool:
         before = self._window
+        if before is window:
+            return not self.is_calm_at(line)
         if before is None or before.source is not window.source:
             return False
-        return (before.goes_on and before is not window) or not self.is_calm_at(line)
+        return before.goes_on or not self.is_calm_at(line)
