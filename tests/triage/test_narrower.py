@@ -131,3 +131,37 @@ def test_a_module_that_is_missing_without_its_environment_is_an_import() -> None
 )
 def test_words_of_a_gpu_that_nobody_has_seen_stop_no_job(message: str) -> None:
     assert said(f"{RAISED}{message}\n").label is Label.UNSURE
+
+
+FROZEN = '  File "<frozen os>", line 679, in __getitem__\n'
+NO_OPTION = "configparser.NoOptionError: No option 'weight_decay' in section: 'optim'"
+
+
+@pytest.mark.parametrize(
+    ("log", "category"),
+    [
+        ("env: failed to execute ./launch.sh: Permission denied\n", "permission"),
+        ("Failed to execute '/scratch/a/run.exe': (errno=8: 'Exec format error')\n", "config"),
+        ("curl: (22) The requested URL returned error: 401\n", "auth"),
+        ("curl: (22) The requested URL returned error: 404\n", "config"),
+        (f"{RAISED}ImportError: Failed to import any of the following Qt binding modules: PyQt5\n", "import"),
+        (f"{RAISED}TypeError: can't convert cuda:0 device type tensor to numpy\n", "device"),
+        (f"{RAISED}KeyError: 'weight_decay'\n\n{HANDLING}\n\n{RAISED}{NO_OPTION}\n", "config"),
+        (f"{RAISED}KeyError: 'weight_decay'\n\n{HANDLING}\n\n{RAISED}KeyError: 'weight_decay'\n", "index"),
+        (f"{RAISED}{NO_OPTION}\n", "config"),
+        (f"{RAISED}{FROZEN}KeyError: 'EXPERIMENT_ROOT'\n", "config"),
+        (f"{RAISED}KeyError: 'EXPERIMENT_ROOT'\n", "index"),
+        ("CMake Error at CMakeLists.txt:1 (x):\n  CMake 4.9 or higher is required.  You are running 3.25\n", "version"),
+        ("CMake Error at CMakeLists.txt:1 (x):\n  the directory is odd\n", "config"),
+        ("Assertion Failed: Number of MPI ranks must match decomposition, expected 32 ranks\n", "dist_config"),
+        (f"{RAISED}_duckdb.CatalogException: Catalog Error: Table with name metrics does not exist!\n", "data"),
+        (
+            f"{RAISED}    fcntl.flock(f, LOCK_EX)\nBlockingIOError: [Errno 11] Resource temporarily unavailable\n",
+            "lock",
+        ),
+        ("@ERROR: max connections (1) reached -- try again later\n", "net"),
+        ("something is busy, try again later\n", "unknown"),
+    ],
+)
+def test_an_error_number_a_status_or_who_speaks_narrows_a_category(log: str, category: str) -> None:
+    assert said(log).category == category

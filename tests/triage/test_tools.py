@@ -30,7 +30,7 @@ TERMINATE = "terminate called after throwing an instance of '{}'\n  what():  {}\
         (CURL.format(22, "The requested URL returned error: 503"), RETRY, "net"),
         (CURL.format(22, "The requested URL returned error: 429"), RETRY, "net"),
         (CURL.format(22, "The requested URL returned error: 404"), STOP, "config"),
-        (CURL.format(22, "The requested URL returned error: 403 Forbidden"), STOP, "config"),
+        (CURL.format(22, "The requested URL returned error: 403 Forbidden"), STOP, "auth"),
         (CURL.format(3, "URL using bad/illegal format or missing URL"), STOP, "config"),
         (CURL.format(60, "SSL certificate problem: self-signed certificate in certificate chain"), STOP, "config"),
         (CURL.format(67, "Access denied: 530"), STOP, "config"),

@@ -137,3 +137,47 @@ def test_what_work_follows_is_not_read() -> None:
 @pytest.mark.parametrize("garbage", [b"", b"\x00\xff" * 99, b"Error:", b"Error: \n" * 40, b"FATAL:" + b"a" * 9000])
 def test_nothing_makes_it_fail(garbage: bytes) -> None:
     assert judge(garbage).label in Label
+
+
+@pytest.mark.parametrize(
+    ("line", "category"),
+    [
+        ("scp: Connection closed", "net"),
+        ("gpg: decryption failed: No secret key", "auth"),
+        ("tar: run/metrics.bin: file changed as we read it", "fs"),
+        ("bzip2: a.bz2 is not a bzip2 file.", "data"),
+        ("sed: -e expression #1, char 5: unterminated `s' command", "syntax"),
+        ("jq: error (at r.json:1): Cannot iterate over null (null)", "data"),
+        ("error: f: patch does not apply", "config"),
+    ],
+)
+def test_the_last_line_of_a_log_is_read_where_a_program_reports_in_it(line: str, category: str) -> None:
+    """By the conventions of POSIX: its name, a colon, what is wrong. No word of failure need be there."""
+    assert said(f"staging data\n{line}\n").category == category
+    assert said(f"staging data\n{line}\n").p_transient >= 0.15
+
+
+def test_a_calm_last_line_of_a_program_says_nothing() -> None:
+    assert said("staging data\nwandb: Synced 5 files to the cloud\n").category == "unknown"
+
+
+NOTICE = "Job 7 has exceeded memory allocation on node n1\n"
+KILL = "job.sh: line 3:  4711 Killed                  python train.py\n"
+
+
+def test_what_the_manager_says_of_memory_before_a_kill_is_the_cause() -> None:
+    assert said(KILL).category == "killed"
+    assert said(NOTICE + KILL).category == "host_oom"
+
+
+def test_of_a_tool_that_prints_help_behind_its_name_the_first_lines_are_read() -> None:
+    help_text = "".join(f"npm error   --option{n}  if this is not set, a file is missing\n" for n in range(60))
+    verdict = said(f"npm error code EUSAGE\nnpm error\nnpm error see below\n{help_text}")
+    assert verdict.evidence[0].text == "npm error code EUSAGE"
+
+
+def test_an_exception_that_nobody_knows_is_told_by_the_one_raised_from_it() -> None:
+    unknown = f"{RAISED}mylib.SomethingOdd\n"
+    chain = "\nThe above exception was the direct cause of the following exception:\n\n"
+    assert NEW in {line.rule for line in said(unknown).evidence}
+    assert said(f"{unknown}{chain}{RAISED}TimeoutError\n").category == "net"

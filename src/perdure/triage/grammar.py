@@ -108,7 +108,7 @@ class Grammar(Struct, frozen=True, dict=True):
         if raised is None and not asserted and not self.alarms(line):
             return None
         name, message = (raised[1], line[raised.end() :]) if raised else (b"", line)
-        kind = self._kinds.first(message) or self._kinds_of_class.first(name)
+        kind = self._kinds.first(_in_full(message)) or self._kinds_of_class.first(name)
         if not kind:
             return None
         words = b" ".join(compiled(_WORD).findall(name))
@@ -170,6 +170,11 @@ class _Words:
         """The name of the first whose words the text holds; "" where it holds none."""
         found = self._set.Match(text) if text else None
         return self._names[min(found)] if found else ""
+
+
+def _in_full(message: bytes) -> bytes:
+    """The message, and again with "wasn't" written in full: a kind's words may be either."""
+    return message + b"\n" + message.replace(b"n't", b" not") if b"n't" in message else message
 
 
 def _without_names(message: bytes) -> bytes:

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from perdure.triage.catalogue import own_catalogue
-from perdure.triage.evidence.frames import raising_line
+from perdure.triage.catalogue import KnownMessage, own_catalogue
+from perdure.triage.evidence.frames import companions, raised, raising_line
 from perdure.triage.evidence.matching import Hit
 from perdure.triage.evidence.rule import Cause
 from perdure.triage.evidence.rules import own_categories
 from perdure.triage.evidence.telling import RAISED
 from perdure.triage.grammar import own_grammar
 from perdure.triage.text.patterns import compiled
-from perdure.triage.verdict import CauseRole
+from perdure.triage.verdict import TRACEBACK, CauseRole
 
 _OF_TRACKERS = (
     r"(?i)\bwandb\b|wandb\.ai|\bmlflow\b|comet(?:\.com|_ml)|neptune\.ai|clear\.?ml\b|swanlab|api\.aim|tensorboard\.dev"
@@ -33,8 +33,8 @@ _OF_STORES = r"(?i)\b(?:s3|gs|gcs|abfss?|wasbs?)://|amazonaws|storage\.googleapi
 _OF_PICKLES = r"\b(?:c?pickle|pkl|dill|joblib|np|numpy)\.loads?\("
 """A line of source that reads a file of the program's own making; checkpoints are read by their libraries."""
 
-_OF_ENVIRONMENT = b"raise KeyError(key) from None"
-"""How os.environ reports a variable that is not set (CPython, Lib/os.py)."""
+_OF_ENVIRONMENT = r'^\s*(?:raise KeyError\(key\) from None|File "<frozen os>", line \d+, in __getitem__)\s*$'
+"""How os.environ reports a variable that is not set (CPython, Lib/os.py, frozen since 3.11)."""
 
 _NAME_OF_VARIABLE = r"^KeyError: '[A-Z][A-Z0-9_]+'$"
 _OF_KEYS = r"^\s*(?:Key|Lookup|NotImplemented)Error: .?(?:\S+ ){2,}\S+"
@@ -42,6 +42,36 @@ _OF_KEYS = r"^\s*(?:Key|Lookup|NotImplemented)Error: .?(?:\S+ ){2,}\S+"
 
 _BY_CLASS = frozenset({"python-api", "python-index", "not-implemented"})
 """Rules of a class of exceptions whose message may say more."""
+
+_BY_WORDS: tuple[tuple[str, str, str], ...] = (
+    ("exec-missing", r"(?i)permission denied|\bEACCES\b|\[Errno 13\]", "permission"),
+    ("exec-missing", r"(?i)exec format error|\bENOEXEC\b", "config"),
+    ("json-damaged", r"\b(?:No|Duplicate)(?:Option|Section)Error\b", "config"),
+    ("http-refused", r"(?i)(?:error|status)\D{0,12}40[137]\b", "auth"),
+    (
+        "import-error",
+        r"(?i)failed to import|\binstall(?:ed)?\b|\bis required\b|\brequires (?:the |an? )?\S+ (?:to|for|package)",
+        "import",
+    ),
+    ("python-api", r"(?i)\bcuda(?::\d+)? (?:device|tensor)|\bsame device\b|\bdevice type tensor", "device"),
+)
+"""By a rule, the words of its line that tell more than the rule: an error number, a status, what is to be done."""
+
+_BY_TABLE = {"missing-file": "database", "build-stopped": "build-tool"}
+"""Rules of words that many programs use, each with the family of the catalogue that may know which program speaks."""
+
+_BARE_KEY = r"^KeyError: \S+$"
+"""It names no more than the key; who looked it up may have said what it is."""
+
+_HANDLING = b"During handling of the above exception, another exception occurred:"
+_NEAR = 4  # lines below an exception in which Python says so
+_ASSERTED = "assertion-native"
+_LOCKS = r"\b(?:flock|lockf|locking)\("
+"""A call that takes a lock of a file."""
+
+_UNKNOWN = "unknown"
+_UNAVAILABLE = frozenset({"fabric", "gpu", "launcher", "license", "lock", "service", "tracker"})
+"""Things of which a line says enough that calls them unavailable; a file may be so for many reasons."""
 
 _LASTING = 0.15  # a message of something that passes is no narrower category of wrong code
 _OF_FILES = frozenset({"ckpt", "data", "config"})
@@ -64,15 +94,38 @@ def narrowed(primary: Hit, hits: Sequence[Hit]) -> Hit:
 
 
 def _narrower(primary: Hit, hits: Sequence[Hit]) -> str | None:
+    found = (tell(primary, hits) for tell in (_of_service, _by_rule, _told_by_handler, _by_kind))
+    return next((category for category in found if category is not None), None)
+
+
+def _of_service(primary: Hit, hits: Sequence[Hit]) -> str | None:
+    """Whose service, or what else, was not available."""
     cause, line = primary.cause, primary.text.encode()
+    if cause.category == _UNKNOWN and cause.role is CauseRole.CASCADE:
+        return "lock" if compiled(_LOCKS).search(raising_line(primary)) else _told_by_thing(line)
     if cause.category == "net":
         raised = (hit.text.encode() for hit in hits if hit.cause.wider == "net" and hit.run == primary.run)
         chain = [line, *(each for each in raised if compiled(RAISED).search(each))]
         if any(compiled(_OF_TRACKERS).search(each) for each in chain):
             return "tracker"
         return "k8s_infra" if compiled(_OF_KUBERNETES).search(line) else None
-    if cause.category == "obj_store" and not compiled(_OF_STORES).search(line):
-        return "net"
+    return "net" if cause.category == "obj_store" and not compiled(_OF_STORES).search(line) else None
+
+
+def _by_rule(primary: Hit, hits: Sequence[Hit]) -> str | None:  # noqa: ARG001
+    """What the line says beyond the rule that knows it: an error number, a status, who speaks."""
+    cause, line = primary.cause, primary.text.encode()
+    for name, words, category in _BY_WORDS:
+        if cause.name == name and compiled(words).search(line):
+            return category
+    if cause.name == _ASSERTED and (parsed := own_grammar().parse(line, asserted=True)) and parsed.thing == "ranks":
+        return "dist_config"
+    return _told_by_table(primary) if cause.name in _BY_TABLE else None
+
+
+def _by_kind(primary: Hit, hits: Sequence[Hit]) -> str | None:
+    """Which files, types or data it is about."""
+    cause, line = primary.cause, primary.text.encode()
     if cause.wider in _OF_FILES and compiled(_NO_FILE).search(line):
         return "missing_file"
     if cause.name in _DAMAGED and compiled(_OF_PICKLES).search(raising_line(primary)):
@@ -89,9 +142,54 @@ def _narrower(primary: Hit, hits: Sequence[Hit]) -> str | None:
     return None
 
 
+def _told_by_table(primary: Hit) -> str | None:
+    """What the catalogue says of the line, or of the one below that goes on with it."""
+    lines = (primary.text.encode(), *(each.text.encode() for each in companions(primary)))
+    found = (own_catalogue().find(line) for line in reversed(lines))
+    told = (known.category for known in found if known is not None and known.by == _BY_TABLE[primary.cause.name])
+    return next((category for category in told if category != primary.cause.category), None)
+
+
+def _told_by_handler(primary: Hit, hits: Sequence[Hit]) -> str | None:
+    """What is raised in place of a bare KeyError says what the key is: an option, a column, a variable.
+
+    Another KeyError says no more.
+    """
+    if primary.cause.name != "python-index" or not compiled(_BARE_KEY).search(primary.text.encode().strip()):
+        return None
+    frame = _raised_meanwhile(primary, hits)
+    if frame is None or frame.startswith(b"KeyError"):
+        return None
+    known = _known(frame)
+    return known.category if known is not None and known.p_transient < _LASTING else None
+
+
+def _raised_meanwhile(primary: Hit, hits: Sequence[Hit]) -> bytes | None:
+    """What was raised while `primary` was handled, and ended the task in its place; None where nothing was."""
+    below = primary.block.scrubbed().split(b"\n")[primary.line - primary.block.first_line + 1 :][:_NEAR]
+    if not any(_HANDLING in line for line in below):
+        return None
+    after = (hit for hit in hits if hit.run == primary.run and hit.rank == primary.rank and hit.order > primary.order)
+    frame = next((raised(hit) for hit in after if hit.text.startswith(TRACEBACK)), None)
+    return frame.text.encode() if frame is not None else None
+
+
+def _told_by_thing(line: bytes) -> str | None:
+    """The category of a line that says who was unavailable; None where it does not."""
+    parsed = own_grammar().parse(line, asserted=True)
+    return own_grammar().means(parsed).category if parsed is not None and parsed.thing in _UNAVAILABLE else None
+
+
+def _known(line: bytes) -> KnownMessage | None:
+    known = own_catalogue().find(line)
+    if known is None and (parsed := own_grammar().parse(line, asserted=True)) is not None:
+        known = own_grammar().means(parsed)
+    return known
+
+
 def _told_by_message(primary: Hit, line: bytes) -> str | None:
     """What a message says that any exception of its class could have."""
-    if compiled(_NAME_OF_VARIABLE).search(line.strip()) and raising_line(primary).strip() == _OF_ENVIRONMENT:
+    if compiled(_NAME_OF_VARIABLE).search(line.strip()) and compiled(_OF_ENVIRONMENT).search(raising_line(primary)):
         return "config"
     if primary.cause.name == "python-api" and compiled(_OF_TYPES).search(line):
         return "dtype"

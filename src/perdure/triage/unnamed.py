@@ -8,7 +8,7 @@ and the verdict is unsure: a wrong stop costs more than one probing retry.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,12 +37,15 @@ from perdure.triage.text.clean import (
 )
 from perdure.triage.text.log_levels import is_told
 from perdure.triage.text.logtext import END_BLOCK_BYTES, LogText, TextBlock, TextWindow
-from perdure.triage.text.patterns import compiled
+from perdure.triage.text.patterns import capturing, compiled
 from perdure.triage.text.prefixes import rank_of
 from perdure.triage.verdict import Bound, CauseRole
 
 MOST_HITS, END_LINES = 16, 40
 """This many lines that confirm a failure, and this many of a log's end, are read at most."""
+
+LINES_OF_ERROR = 3
+"""A tool that writes its name before each line says in so many what is wrong; then come hints and help."""
 
 NEAR = 4
 """Within this many lines the next one of a task is looked for."""
@@ -79,6 +82,7 @@ _IDLE = (
 FROM_OUTSIDE = frozenset({1, 6, 9, 15})
 """Signals that come from outside: a hang-up, a kill, a wish to end, and the abort of a runtime whose peer is gone."""
 
+_HOST_OOM = "host_oom"
 _OF_DEATHS = frozenset({"killed", "launcher"})
 _BY_SIGNAL = (
     r"(?i)(?:signal |exit(?:ed)? (?:on|by|with) signal )(?:1|6|9|15)\b|\b(?:Killed|Terminated|Hangup|Aborted)\b"
@@ -86,6 +90,14 @@ _BY_SIGNAL = (
 
 _OF_LAUNCHER = r"^\s*(?:srun|sbatch|slurmstepd|mpirun|mpiexec|prterun|prted|orted|flux-\w+|torchrun)\b.{0,20}: "
 """Who speaks of another's end: tables know what they say, and their wording says nothing of its cause."""
+
+_OF_PROGRAM = r"^\s*[a-z][\w.+-]{1,30}: \S"
+"""How programs report an error, by the conventions of POSIX and GNU: their name, a colon, what is wrong."""
+
+_BEHIND_ERROR = r"^(\S{1,40} (?:error|ERR!|ERROR))(?:\s|$)"
+"""A tool's name and the word, which some write before every line."""
+
+_CHAINED = r"exception was the direct cause of the following|During handling of the above exception"
 
 _UNREAD = Cause("", UNKNOWN, LEAST_BY_THE_END)
 
@@ -98,6 +110,7 @@ class _Line(Struct, frozen=True):
     number: int
     text: bytes  # tidied
     like: Hit  # of the same task and stretch of the log
+    is_last: bool = False  # of the log, in the form in which programs report errors
 
 
 def is_guess(cause: Cause) -> bool:
@@ -129,11 +142,17 @@ def is_death_from_outside(primary: Sign | None) -> bool:
 
 
 def told_by_node(hits: Sequence[Hit], passed: Container[int], text: LogText) -> Hit | None:
-    """The line in which the node itself tells of broken hardware before a task's death; None where there is none."""
-    lines = (line for line in _end_lines(text, hits) if line.number not in passed and _asserts(line))
+    """The line in which the node or its manager says why it ended a task: hardware that broke, memory that did not
+    suffice; None where there is none.
+    """
+    lines = [line for line in _end_lines(text, hits) if line.number not in passed and _asserts(line)]
     found = ((line, own_catalogue().find(line.text)) for line in lines)
     told = [(line, known) for line, known in found if known and known.fault is WhoseFault.HARDWARE]
-    return _hit(*told[-1]) if told else None
+    if told:
+        return _hit(*told[-1])
+    short = ((line, own_grammar().parse(line.text)) for line in lines)
+    of_memory = [(line, own_grammar().means(parsed)) for line, parsed in short if parsed and parsed.kind == "memory"]
+    return next((_hit(line, read) for line, read in of_memory if read.category == _HOST_OOM), None)
 
 
 def explained(primary: Sign | None, hits: Sequence[Hit], passed: Container[int], text: LogText) -> Hit | None:
@@ -142,7 +161,7 @@ def explained(primary: Sign | None, hits: Sequence[Hit], passed: Container[int],
     `hits` are those that count; lines of the numbers `passed` were found to be no cause.
     """
     if isinstance(primary, Hit) and primary.cause.role is CauseRole.ROOT:
-        return _of_root(primary)
+        return _of_root(primary, hits)
     if isinstance(primary, Hit) and primary.cause.force is Force.FAINT:  # it was dealt with
         return replace(primary, cause=_undecided(primary.cause))
     told = [hit for hit in hits if hit.cause.category == UNKNOWN]
@@ -159,16 +178,26 @@ def _ends(found: Hit) -> bool:
     return known is not None and known.ends
 
 
-def _of_root(primary: Hit) -> Hit | None:
+def _of_root(primary: Hit, hits: Sequence[Hit]) -> Hit | None:
     """What is known of a line that a rule took for the cause, and of which it says little."""
     lines, cause = list(_own_lines(primary)), primary.cause
     if cause.category == UNKNOWN:
-        return _known(lines, asserted=True) or replace(primary, cause=_new(cause))
+        return _known(lines, asserted=True) or _told_by_chain(primary, hits) or replace(primary, cause=_new(cause))
     if cause.force is Force.FAINT and compiled(_OF_LOGIN).search(lines[0].text):
         return replace(primary, cause=_undecided(cause))
     if cause.name in COARSE and (found := _known(lines, asserted=True)) is not None:
         return found if found.cause.category != cause.category else None
     return _passing(lines) if cause.force is Force.FAINT and cause.p_transient < PASSING else None
+
+
+def _told_by_chain(primary: Hit, hits: Sequence[Hit]) -> Hit | None:
+    """The exception that was raised from one which nobody knows, where it is known; None where there is none."""
+    below = primary.block.scrubbed().split(b"\n")[primary.line - primary.block.first_line + 1 :][:NEAR]
+    if not any(compiled(_CHAINED).search(line) for line in below):
+        return None
+    later = (hit for hit in hits if hit.run == primary.run and hit.rank == primary.rank and hit.order > primary.order)
+    named = (hit for hit in later if hit.cause.role is CauseRole.ROOT and hit.cause.category != UNKNOWN)
+    return next(named, None)
 
 
 def _passing(lines: Sequence[_Line]) -> Hit | None:
@@ -207,7 +236,9 @@ def _known(lines: Sequence[_Line], asserted: bool = False) -> Hit | None:
     for line in lines:
         if compiled(_OF_LAUNCHER).search(line.text):
             continue
-        if (parsed := grammar.parse(line.text, asserted)) and (read := grammar.means(parsed)).category != UNKNOWN:
+        if (parsed := grammar.parse(line.text, asserted or line.is_last)) and (
+            read := grammar.means(parsed)
+        ).category != UNKNOWN:
             return _hit(line, read)
         if known := catalogue.find(line.text, general=True):
             return _hit(line, known)
@@ -263,12 +294,26 @@ def _end_lines(text: LogText, hits: Sequence[Hit]) -> Iterator[_Line]:
     block = _end_of(next(window for window in reversed(text.windows) if window.source is source))
     lines = block.scrubbed().split(b"\n")
     run, order = max(((hit.run, hit.order) for hit in hits), default=(0, 0))
-    for index in range(len(lines) - 1, max(-1, len(lines) - 1 - END_LINES), -1):
+    last = next((index for index in range(len(lines) - 1, -1, -1) if lines[index].strip()), -1)
+    own = (index for index in range(len(lines) - 1, -1, -1) if not _goes_on(lines, index))
+    for index in islice(own, END_LINES):
         line = tidy(lines[index])
         if b"%|" in lines[index] or progress_of(decode(line)).steps is not None:
             return
         if line.strip() and not is_told(lines[index]):
-            yield _Line(block.first_line + index, line, Hit(_UNREAD, 0, "", order, rank_of(lines[index]), block, run))
+            like = Hit(_UNREAD, 0, "", order, rank_of(lines[index]), block, run)
+            is_last = index == last and compiled(_OF_PROGRAM).search(line) is not None
+            yield _Line(block.first_line + index, line, like, is_last)
+
+
+def _goes_on(lines: Sequence[bytes], index: int) -> bool:
+    """Whether a line goes on with what a tool said lines before behind the same words: help, where it was called wrong.
+
+    npm writes "npm error" before every line, and says in the first what is wrong.
+    """
+    said = capturing(_BEHIND_ERROR).search(lines[index])
+    before = lines[max(0, index - LINES_OF_ERROR) : index]
+    return said is not None and len(before) == LINES_OF_ERROR and all(line.startswith(said[1]) for line in before)
 
 
 def _end_of(window: TextWindow) -> TextBlock:
@@ -279,7 +324,7 @@ def _end_of(window: TextWindow) -> TextBlock:
 
 def _asserts(line: _Line) -> bool:
     """Whether a line may say that something failed; a help text, a setting or a remark does not."""
-    if not (own_grammar().alarms(line.text) or own_catalogue().may_know(line.text)):
+    if not (line.is_last or own_grammar().alarms(line.text) or own_catalogue().may_know(line.text)):
         return False
     if is_advice(line.text) or is_told(line.text) or line.text.startswith(FRAME_OF_CPP):
         return False

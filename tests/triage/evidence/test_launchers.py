@@ -431,3 +431,12 @@ def test_who_interrupts_a_job_is_not_taken_for_a_crash() -> None:
     for log in ("\n".join([words, agent, ends]), torchrun(1, -2)):
         verdict = told(log)
         assert (verdict.category, verdict.label) == ("cancelled", Label.DETERMINISTIC)
+
+
+def test_a_compiler_is_no_task_though_it_is_told_where_pythons_headers_are() -> None:
+    log = (
+        'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    run()\n'
+        "torch._inductor.exc.InductorError: CalledProcessError: Command '['/usr/bin/gcc', '/tmp/x/main.c', "
+        "'-I/usr/include/python3.9']' returned non-zero exit status 1.\n"
+    )
+    assert judge(log.encode()).category == "env"

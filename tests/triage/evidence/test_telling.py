@@ -44,8 +44,14 @@ def first_of(verdict: Verdict) -> str:
             "from this or another task).\n/job:worker/replica:0/task:5\nThe tasks have crashed. heartbeat timeout\n",
             "heartbeat timeout",
         ),
+        (
+            'Traceback (most recent call last):\n  File "/env/lib/python3.11/site-packages/numpy/linalg/_linalg.py", '
+            "line 144, in _raise_linalgerror_singular\n    raise LinAlgError(x)\n"
+            "numpy.linalg.LinAlgError: Singular matrix\n",
+            "LinAlgError: Singular matrix",
+        ),
     ],
-    ids=["chained exception", "errno", "message of a reason", "what", "announcement"],
+    ids=["chained exception", "errno", "message of a reason", "what", "announcement", "frame of a library"],
 )
 def test_the_line_that_names_the_object_is_read_first(log: str, told: str) -> None:
     assert told in first_of(judge(log.encode()))

@@ -13,7 +13,7 @@ LOOK_BACK_LINES, LOOK_BACK_BYTES = 600, 128 * 1024
 """The traceback of a message is looked for in this much text before it."""
 
 _FRAME = r'^\s*File "([^"]{1,1000})", line \d{1,9}'
-_IN_NO_FILE = (b"<string>", b"<stdin>")
+_IN_NO_FILE = (b"<string>", b"<stdin>", b"<frozen os>")
 _NOT_OWN = r"(?:site|dist)-packages/|/lib(?:64)?/python\d|^<|/s?bin/[^/]*$"
 """Paths of libraries, of what was never a file, and of launchers."""
 

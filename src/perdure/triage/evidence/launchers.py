@@ -271,7 +271,7 @@ _LINES: tuple[tuple[str, str], ...] = (
     ("Lightning", rf"Child process with PID \d+ terminated with code {_CODE}"),
     (
         "Accelerate",
-        rf"CalledProcessError: Command .*python.*(?:returned non-zero exit status {_CODE}"
+        rf"CalledProcessError: Command (?:'\[)?'?[^',\s]*python[^,\s]*.*(?:returned non-zero exit status {_CODE}"
         r"|died with <Signals\.(?P<name>SIG[A-Z0-9]+))",
     ),
     (

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from perdure.triage.evidence.frames import raised
 from perdure.triage.evidence.matching import Hit
 from perdure.triage.text.patterns import compiled
-from perdure.triage.verdict import CauseRole
+from perdure.triage.verdict import TRACEBACK, CauseRole
 
 NEAR_LINES = 40
 """So far from each other are the lines of one failure."""
@@ -31,6 +32,7 @@ _MESSAGE_FIELD = r"^\s*[\"']?(?i:message|description|details?)[\"']?\s*[:=]\s*\S
 _THROWN = r"terminate called after throwing an instance of|terminating due to uncaught exception of type [\w:]+\s*$"
 _ANNOUNCED = r"Polled an error from coordination service|detected fatal errors\. This most likely indicates"
 _OF_TASK = r"(?i)heartbeat|/task:\d|unhealthy|barrier"
+_OF_FRAME = r'^\s*File "[^"]+", line \d+'
 _WHAT = r"^\s*what\(\):\s+\S"
 
 
@@ -42,10 +44,19 @@ def most_telling(primary: Hit, hits: Sequence[Hit]) -> Hit:
         return _told_by(primary, [hit for hit in near if hit.line > primary.line], _WHAT)
     if compiled(_ANNOUNCED).search(line):
         return _told_by(primary, [hit for hit in near if hit.cause.role is CauseRole.CASCADE], _OF_TASK)
+    if compiled(_OF_FRAME).search(line):
+        return _told_by_message(primary, near)
     alike = [hit for hit in near if _is_as_sure(hit, primary) and _is_alike(hit, primary)]
     if compiled(_BARE_FIELD).search(line):
         return _told_by(primary, alike, _MESSAGE_FIELD)
     return primary if compiled(_NAMES_OBJECT).search(line) else _told_by(primary, alike, _NAMES_OBJECT)
+
+
+def _told_by_message(primary: Hit, near: Sequence[Hit]) -> Hit:
+    """`primary`, a frame of a traceback, as told by the message with which that traceback ends."""
+    headers = [hit for hit in near if hit.text.startswith(TRACEBACK) and hit.line < primary.line]
+    frame = raised(headers[-1]) if headers else None
+    return primary if frame is None else replace(primary, line=frame.line, text=frame.text)
 
 
 def _is_near(hit: Hit, primary: Hit) -> bool:

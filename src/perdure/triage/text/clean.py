@@ -80,6 +80,7 @@ ADVICE = (
     r"|may be due to an? .* or .*"
     r"|libibverbs: Warning: couldn't load driver"
     r"|NOTE: invoking MPI_ABORT causes"
+    r"|^npm (?:error|ERR!) {3,}"  # its help
     r"|srun: Job \S+ step creation \w+ disabled, retrying"  # it waits for the steps before it
     r"|\b\w*Warning: (?:[^RC]|R[^e]|Re[^t]|C[^U]|CUDA [^i]|$)"  # but for pip's "WARNING: Retrying", and `NO_GPU`
 )
@@ -133,7 +134,8 @@ TESTED = r"^\s*(?:FAILED|ERROR) \S+\.py::[^\s\[]+\["
 
 QUOTED = (
     r"^\s*(?:#|//|\++ |[\"'][^\"']*[\"'][,)]*\s*$"
-    r"|(?:echo|printf|e?grep|awk|sed|if|elif|while|case|assert|raise|except|print|log\w*\.\w+|\w+ = )\b.*[\"'()=:;]"
+    r"|(?:echo|printf|e?grep|awk|sed)\b[^:\w].*[\"'()=:;]"  # with a colon they report an error
+    r"|(?:if|elif|while|case|assert|raise|except|print|log\w*\.\w+|\w+ = )\b.*[\"'()=:;]"
     r"|(?i:e\.g\.|for example|example|such as|if you see)\b)"
 )
 """A line of a program or a comment, quoted by a shell that echoes, by a traceback or by a person."""
