@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up help setup test test-tools lock attacks crash dst reference laws mutants mutants-generated mutants-swept fuzz slurm-table slurm-agreement slurm-keep programs foundry bench-triage bench-waits docs clean
+.PHONY: up help setup test test-tools lock attacks crash dst reference laws mutants mutants-generated mutants-swept fuzz slurm-table slurm-agreement slurm-keep programs foundry thresholds bench-triage bench-waits docs clean
 
 up: setup ## install into .venv, start the embedded cluster and a demonstration; ARGS="--no-demo --port 8080"
 	@exec $(BIN)/perdure up $(ARGS)
@@ -147,6 +147,12 @@ $(FOUNDRY_VENV)/bin/python:
 	@echo "Installing frameworks into $(FOUNDRY_VENV) ..."
 	@$@ -m pip --disable-pip-version-check --quiet install -r foundry/frameworks.txt || \
 	  echo "Not all of them could be installed: programs that need one are skipped." >&2
+
+# The model and the thresholds of the verdict, made anew from the real logs and the foundry's. About two minutes.
+REAL_LOGS ?= ../shared/data/failure-logs/train.jsonl
+thresholds: test-tools ## make triage's model and thresholds again
+	@$(BIN)/python -m foundry.train --data $(REAL_LOGS) $(FOUNDRY_DATA) \
+	  --out src/perdure/triage/data/linear.npz --thresholds src/perdure/triage/data/thresholds.json $(ARGS)
 
 # How right triage is, and how much it learns. Rows of GRU and LSTM need PyTorch in the environment (extra rnn).
 bench-triage: test-tools ## measure how right triage is

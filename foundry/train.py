@@ -4,8 +4,9 @@
 
 Deterministic: the same inputs give the same bytes. A JSON card beside the model says what it was made from, and
 which share of verdicts was wrong on logs that neither model nor thresholds had seen. ``--thresholds FILE`` writes the
-thresholds of the verdict that go with it, as if nobody had written a rule from the judged logs either (`left_out`). Of
-each of the foundry's records ``--variations`` are learnt beside it, and never judged.
+thresholds of the verdict that go with it, as if nobody had written a rule from the judged logs either (`left_out`), and
+in the same file the command and the SHA-256 of all that they come from. Of each of the foundry's records
+``--variations`` are learnt beside it, and never judged. ``make thresholds`` makes what Perdure ships.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,9 @@ from perdure.triage.verdict import Label, Verdict
 
 FOLDS = 20
 VARIATIONS = 1
+TABLES = ("rules.toml", "catalogue.toml", "grammar.toml")
+"""What the verdicts hang on whose probabilities the thresholds cut."""
+
 OWN = "foundry/"
 """The groups of the foundry's records begin so."""
 
@@ -119,6 +124,13 @@ def _errors(labels: NDArray[np.object_], truth: NDArray[np.bool_]) -> dict[str, 
     }
 
 
+def made_from(data: Sequence[Path]) -> dict[str, str]:
+    """The SHA-256 of the logs and of the tables that thresholds come from, by file name."""
+    tables = resources.files("perdure.triage")
+    inputs = {path.name: path.read_bytes() for path in data} | {t: (tables / t).read_bytes() for t in TABLES}
+    return {name: hashlib.sha256(content).hexdigest() for name, content in inputs.items()}
+
+
 def card(
     classifier: Classifier,
     examples: Sequence[Example],
@@ -183,11 +195,14 @@ def main(arguments: list[str] | None = None) -> int:
     score = held_out(classifier, examples, options.folds, beside)
     names = " ".join(path.name for path in options.data)
     command = f"python -m foundry.train --data {names} --out {options.out.name}"
+    if options.thresholds:
+        command += f" --thresholds {options.thresholds.name}"
     made = card(classifier, examples, score, model, command, options.folds, len(beside))
     if options.thresholds:
         p = np.array([verdict.p_transient for verdict in verdicts(logs, score)])
         fitted, errors = promise(logs, p)
-        options.thresholds.write_text(fitted.to_json())
+        source = {"command": command, "inputs": made_from(options.data)}
+        options.thresholds.write_text(fitted.to_json(source))
         made["promise"] = {
             "transient_stopped_at_most": ALPHA_TRANSIENT,
             "deterministic_retried_at_most": ALPHA_DETERMINISTIC,

@@ -1,6 +1,8 @@
 """Training: deterministic, honest in its folds, clear about bad input."""
 
+import hashlib
 import json
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +10,12 @@ import pytest
 
 from foundry.left_out import LeftOut
 from foundry.records import published
-from foundry.train import held_out, main, promise, variations
+from foundry.train import TABLES, held_out, main, promise, variations
 from perdure.errors import InputError
 from perdure.triage.classifiers.linear import LINEAR, read_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.classifiers.regression import group_folds
-from perdure.triage.conformal import Thresholds
+from perdure.triage.conformal import ALPHA_TRANSIENT, Thresholds, read_thresholds
 from perdure.triage.evidence.rule import WrittenFrom
 from perdure.triage.evidence.rules import own_rules
 from perdure.triage.labelled import LabelledLog, read_logs
@@ -45,6 +47,32 @@ def test_the_command_is_deterministic_and_writes_a_card(tmp_path: Path, capsys: 
     assert "in 4 folds" in card["cross_validation"]["what"]
     assert read_model(tmp_path / "a.npz").log_odds(Reading("Error: connection to the peer was lost")) > 0
     assert "24 examples" in capsys.readouterr().out
+
+
+def test_thresholds_name_the_command_and_what_they_come_from(tmp_path: Path) -> None:
+    data, out = _write(tmp_path / "d.jsonl", _examples()), tmp_path / "t.json"
+    told = set()
+    for _ in range(2):
+        main(["--data", str(data), "--out", str(tmp_path / "a.npz"), "--folds", "4", "--thresholds", str(out)])
+        told.add(out.read_text())
+    (text,) = told
+    found = json.loads(text)
+    assert found["command"] == "python -m foundry.train --data d.jsonl --out a.npz --thresholds t.json"
+    assert found["inputs"]["d.jsonl"] == hashlib.sha256(data.read_bytes()).hexdigest()
+    assert set(found["inputs"]) == {"d.jsonl", *TABLES}
+    assert read_thresholds(text, "t.json").transient_from == found["transient_from"]
+
+
+def test_what_is_shipped_is_the_outcome_of_one_command() -> None:
+    """`make thresholds`; whoever changes the foundry's records or the model alone is told here."""
+    shipped = resources.files("perdure.triage") / "data"
+    found, card = (json.loads((shipped / name).read_text("utf-8")) for name in ("thresholds.json", "linear.json"))
+    assert found["command"] == card["command"]
+    assert card["promise"]["transient_stopped_at_most"] == ALPHA_TRANSIENT
+    assert card["sha256"] == hashlib.sha256((shipped / "linear.npz").read_bytes()).hexdigest()
+    assert set(found["inputs"]) == {"train.jsonl", "foundry.jsonl.gz", *TABLES}
+    foundry = hashlib.sha256((shipped / "foundry.jsonl.gz").read_bytes()).hexdigest()
+    assert found["inputs"]["foundry.jsonl.gz"] == foundry
 
 
 def test_groups_are_never_split() -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import resources
@@ -66,8 +67,9 @@ class Thresholds:
         low, high = sorted((self.transient_from, self.deterministic_to))
         return min(max(p, low), high)
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=2) + "\n"
+    def to_json(self, source: Mapping[str, object] | None = None) -> str:
+        """The thresholds as a file, with what they come from."""
+        return json.dumps({**asdict(self), **(source or {})}, indent=2) + "\n"
 
 
 def thresholds(
