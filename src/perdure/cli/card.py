@@ -154,7 +154,7 @@ def _rule_of(verdict: Verdict) -> str:
 
 def _evidence(verdict: Verdict, width: int | None) -> Iterator[str]:
     """The lines, each behind its number: what named the cause, where in the job's code, then the others in order."""
-    shown = _ordered(verdict)
+    shown = in_order_of_reading(verdict)
     numbers = [_number(line) for line in shown]
     margin = max(map(cell_width, numbers))
     with_roles = width is None or width >= (NARROW if coloured() else NARROWEST)
@@ -168,7 +168,10 @@ def _evidence(verdict: Verdict, width: int | None) -> Iterator[str]:
             yield indent + paint(part, "bold" if line.role is CauseRole.ROOT else "")
 
 
-def _ordered(verdict: Verdict) -> Sequence[Evidence]:
+def in_order_of_reading(verdict: Verdict) -> Sequence[Evidence]:
+    """The lines of evidence that are shown: what named the cause, what goes on with it, the place in the job's code,
+    then the others.
+    """
     rule = _rule_of(verdict)
 
     def place(line: Evidence) -> int:
