@@ -14,7 +14,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import Node
 from perdure.model.output import LogMark
 from perdure.triage.evidence.likeness import Likeness, likeness_of
-from perdure.triage.verdict import Bound, Label, Verdict
+from perdure.triage.verdict import UNNAMED, Bound, Label, Verdict
 
 HOUR_S = 3600.0
 NEARBY_S = 15 * 60.0
@@ -63,10 +63,15 @@ class PastFailure(Struct, frozen=True):
 
     @property
     def is_recognised(self) -> bool:
-        return bool(self.fingerprint) and _ENDED_SO not in self.fingerprint
+        return is_recognised(self.fingerprint)
 
 
 _ENDED_SO = ":"  # in the fingerprint of what nobody recognised
+
+
+def is_recognised(fingerprint: str) -> bool:
+    """Whether it is of something that rules, tables or the grammar know."""
+    return bool(fingerprint) and _ENDED_SO not in fingerprint and not fingerprint.startswith(UNNAMED)
 
 
 def fingerprint_of(verdict: Verdict, attempt: Attempt) -> str:

@@ -18,7 +18,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-import re2
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -60,12 +59,12 @@ from perdure.triage.evidence.telling import most_telling
 from perdure.triage.evidence.warning_lines import without_overruled
 from perdure.triage.narrower import narrowed
 from perdure.triage.remarks import remarks_on
+from perdure.triage.root_line import is_named, normalised, root_line, says_no_more_than_the_end, shown_message
 from perdure.triage.services import outside_of_nodes
 from perdure.triage.text.logtext import LogText
 from perdure.triage.text.masking import mask
-from perdure.triage.text.patterns import compiled
 from perdure.triage.unnamed import explained, is_death_from_outside, is_guess, is_open, told_by_node
-from perdure.triage.verdict import MAX_LOGS, Bound, CauseRole, Evidence, Label, Verdict
+from perdure.triage.verdict import MAX_LOGS, UNNAMED, Bound, CauseRole, Evidence, Label, Verdict
 
 Sign = Hit | Fact | LauncherReport
 
@@ -123,6 +122,8 @@ class Finding(Struct, frozen=True):
 
     verdict: Verdict
     reading: Reading
+    message: str = ""  # its root line, normalised: what its fingerprint is of
+    named: bool = False  # a rule names the cause: what one site sees of it moves the verdict less
 
 
 def judge(
@@ -178,7 +179,11 @@ def examine(
         return Finding(_with_output(_of_cause(test, weights), output, remarks), reading)
     if primary is None:
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
-        return Finding(_with_output(_of_nothing(p, text, attempt), output, remarks), reading)
+        verdict = _of_nothing(p, text, attempt)
+        message = _message(None, hits, text, attempt)
+        if message:
+            verdict = replace(verdict, fingerprint=_of_message(message))
+        return Finding(_with_output(verdict, output, remarks), reading, shown_message(message))
     around = _around(context or Context(), attempt, primary)
     progress = with_steps_of(progress_of(reading.excerpt), text)
     primary = doubted(reckoned(primary), progress, around, text) if isinstance(primary, Hit) else primary
@@ -190,14 +195,16 @@ def examine(
     seen = _Signs(replace(in_order, hits=tuple(hits)), known, report, ruled)
     shown = most_telling(primary, hits) if isinstance(primary, Hit) else primary
     verdict = _verdict(shown, p, seen, surroundings, weights)
+    message = _message(primary, hits, text, attempt)
     verdict = replace(
         verdict,
-        fingerprint=_fingerprint(primary, attempt.nodes if attempt is not None else ()),
+        fingerprint=_fingerprint(primary, message),
         hardware=proof_of(primary, hits, text) if isinstance(primary, Hit) else "",
     )
     if survives and is_of_step(primary, report):
         verdict = as_guess(verdict)
-    return Finding(_with_output(verdict, output, _that_matter(remarks, primary)), reading)
+    told = _with_output(verdict, output, _that_matter(remarks, primary))
+    return Finding(told, reading, shown_message(message), is_named(primary.cause, message))
 
 
 def _that_count(
@@ -483,16 +490,24 @@ def _shown(sign: Sign, primary: Sign, merged: Merged) -> Evidence:
     return Evidence(sign.line, sign.text, role, sign.cause.name, sign.source)
 
 
-def _fingerprint(primary: Sign, nodes: Sequence[str]) -> str:
-    """16 hex digits, the same for causes whose lines differ only in numbers, paths, addresses and times.
+def _message(primary: Sign | None, hits: Sequence[Hit], text: LogText, attempt: Attempt | None) -> bytes:
+    """The root line, normalised; b"" where a fact is the cause, or no line tells anything."""
+    nodes = attempt.nodes if attempt is not None else ()
+    if says_no_more_than_the_end(primary) and (line := root_line(hits, text)):
+        return normalised(line, nodes)
+    return normalised(primary.text.encode(), nodes) if isinstance(primary, Hit) else b""
 
-    So are the names of nodes that are named like `nodes`, on which it ran.
-    """
-    text = mask(primary.text.encode()) if isinstance(primary, Hit) else primary.cause.name.encode()
-    stems = {node.rstrip("0123456789") for node in nodes} if isinstance(primary, Hit) else set()
-    for stem in sorted(stems - {""}):
-        text = compiled(rf"\b{re2.escape(stem)}\d+\b").sub(b"<node>", text)
-    return _digest(primary.cause, text)
+
+def _fingerprint(primary: Sign, message: bytes) -> str:
+    """The same for causes whose lines differ only in numbers, paths, addresses, times and nodes."""
+    if says_no_more_than_the_end(primary) and message:
+        return _of_message(message)
+    return _digest(primary.cause, message if isinstance(primary, Hit) else primary.cause.name.encode())
+
+
+def _of_message(message: bytes) -> str:
+    """Of a message of which nothing is known but its words."""
+    return UNNAMED + _digest(NOTHING, message)
 
 
 def _digest(cause: Cause, text: bytes) -> str:

@@ -88,7 +88,7 @@ _BY_SIGNAL = (
     r"(?i)(?:signal |exit(?:ed)? (?:on|by|with) signal )(?:1|6|9|15)\b|\b(?:Killed|Terminated|Hangup|Aborted)\b"
 )
 
-_OF_LAUNCHER = r"^\s*(?:srun|sbatch|slurmstepd|mpirun|mpiexec|prterun|prted|orted|flux-\w+|torchrun)\b.{0,20}: "
+OF_LAUNCHER = r"^\s*(?:srun|sbatch|slurmstepd|mpirun|mpiexec|prterun|prted|orted|flux-\w+|torchrun)\b.{0,20}: "
 """Who speaks of another's end: tables know what they say, and their wording says nothing of its cause."""
 
 _OF_PROGRAM = r"^\s*[a-z][\w.+-]{1,30}: \S"
@@ -145,7 +145,7 @@ def told_by_node(hits: Sequence[Hit], passed: Container[int], text: LogText) -> 
     """The line in which the node or its manager says why it ended a task: hardware that broke, memory that did not
     suffice; None where there is none.
     """
-    lines = [line for line in _end_lines(text, hits) if line.number not in passed and _asserts(line)]
+    lines = [line for line in end_lines(text, hits) if line.number not in passed and _asserts(line)]
     found = ((line, own_catalogue().find(line.text)) for line in lines)
     told = [(line, known) for line, known in found if known and known.fault is WhoseFault.HARDWARE]
     if told:
@@ -166,7 +166,7 @@ def explained(primary: Sign | None, hits: Sequence[Hit], passed: Container[int],
         return replace(primary, cause=_undecided(primary.cause))
     told = [hit for hit in hits if hit.cause.category == UNKNOWN]
     others = {hit.line for hit in hits} - {hit.line for hit in told}
-    lines = [*chain.from_iterable(map(_own_lines, told[:MOST_HITS])), *_end_lines(text, hits)]
+    lines = [*chain.from_iterable(map(_own_lines, told[:MOST_HITS])), *end_lines(text, hits)]
     found = _known([line for line in lines if not (line.number in others or line.number in passed) and _asserts(line)])
     if found is None or isinstance(primary, LauncherReport | Fact) or _ends(found):  # which says that it failed
         return found
@@ -234,7 +234,7 @@ def _known(lines: Sequence[_Line], asserted: bool = False) -> Hit | None:
         return listed
     catalogue, grammar = own_catalogue(), own_grammar()
     for line in lines:
-        if compiled(_OF_LAUNCHER).search(line.text):
+        if compiled(OF_LAUNCHER).search(line.text):
             continue
         if (parsed := grammar.parse(line.text, asserted or line.is_last)) and (
             read := grammar.means(parsed)
@@ -286,7 +286,7 @@ def _line_after(hit: Hit) -> bytes:
     return next((tidy(raw) for raw in lines if rank_of(raw) == hit.rank), b"")
 
 
-def _end_lines(text: LogText, hits: Sequence[Hit]) -> Iterator[_Line]:
+def end_lines(text: LogText, hits: Sequence[Hit]) -> Iterator[_Line]:
     """The last lines of the log, or of the file that the hits are in, the last first, back to where work was done."""
     if not text.windows:
         return

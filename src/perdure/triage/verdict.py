@@ -17,6 +17,12 @@ CANCELLED = "cancelled"  # the category of what somebody ended on purpose
 CORRECTED = "corrected"
 """What the evidence of a person's word is called that outranks triage."""
 
+LEARNT = "learnt"
+"""What the evidence is called of what retries of the same message proved at this site."""
+
+UNNAMED = "~"
+"""Begins the fingerprint of a failure that nothing recognised: of its message alone."""
+
 CRASHED = "native_crash"  # the category
 TRACEBACK = "Traceback (most recent call last)"
 
@@ -102,7 +108,7 @@ class Verdict(Struct, frozen=True):
     evidence: tuple[Evidence, ...] = ()
     bound: Bound = Bound.NOTHING
     infrastructure: bool = False  # whose budget a retry is charged to: the site's, or the user's
-    fingerprint: str = ""  # the same for failures that look alike; "" where nothing was recognised
+    fingerprint: str = ""  # the same for failures that look alike; "" where there is not even a message
     advice: str = ""  # what a person can do about it, one sentence
     wait_s: float = 0.0  # how long to wait before a retry makes sense
     hearsay: bool = False  # it blames the site, and only the job's own log says so

@@ -24,10 +24,11 @@ from perdure.triage.conformal import own_thresholds
 from perdure.triage.evidence.context import Context
 from perdure.triage.evidence.goodrun import GoodRun
 from perdure.triage.evidence.matching import RuleBook
-from perdure.triage.judge import Weights, examine
+from perdure.triage.judge import Finding, Weights, examine
 from perdure.triage.labelled import read_logs
 from perdure.triage.learning.examples import LabelSource, TrainingExample
 from perdure.triage.learning.promise import PromiseCheck, check
+from perdure.triage.learning.testimony import learnt, probed, weighed
 from perdure.triage.learning.update import RoundResult, update_model
 from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import Verdict
@@ -76,7 +77,25 @@ class Learner:
             self.store.keep(Read.of(attempt, found, self._clock()))
         except PerdureError as err:  # no reason to leave the failure unanswered
             log.warning("%s: what was read is not kept: %s", attempt.id, err)
-        return self.corrected(self.promise.applied(found.verdict), attempt.user)
+        verdict = self._learnt(found, attempt.user)
+        return self.corrected(self.promise.applied(verdict), attempt.user)
+
+    def _learnt(self, found: Finding, user: str) -> Verdict:
+        """The verdict after what retries of the same message proved here; one that is new here is probed."""
+        verdict, fingerprint = found.verdict, found.verdict.fingerprint
+        if not fingerprint:
+            return verdict
+        try:
+            self.store.note_outcomes(fingerprint)
+            seen = weighed(self.store.outcomes.by_user(fingerprint), user, found.named)
+            jobs = self.store.jobs_like(fingerprint)
+        except PerdureError as err:
+            log.warning("judged without what was learnt of its message: %s", err)
+            return verdict
+        thresholds = self.promise.thresholds
+        if seen.is_silent:
+            return verdict if found.named else probed(verdict, jobs, thresholds)
+        return learnt(verdict, seen, thresholds, found.named)
 
     def study(self, output: Output, job: Job) -> None:
         """Keep what the log of a good run of `job` said. Raises `StateError` where that cannot be written."""
@@ -125,7 +144,9 @@ class Learner:
             adopted = "adopted" if result.adopted else "not adopted"
             log.info("trained on %d examples: %s (%s)", result.lessons, adopted, result.reason)
         self._watch_promise()
+        self.store.note_outcomes()
         self.store.prune()
+        self.store.outcomes.prune()
 
     def _watch_promise(self) -> None:
         """Hold verdicts against their outcomes; from now on thresholds that would have kept the promise decide."""

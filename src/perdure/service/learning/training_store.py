@@ -17,6 +17,7 @@ from perdure.errors import NotFound
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.history import WALLTIME_FINGERPRINT
+from perdure.service.learning.outcome_store import Outcome, OutcomeStore
 from perdure.service.store import codec
 from perdure.service.store.codec import clean
 from perdure.service.store.database import Store
@@ -32,6 +33,7 @@ from perdure.triage.verdict import CORRECTED, Verdict
 
 MAX_READINGS = 20_000
 MAX_PROVEN = 2_000  # readings whose outcomes are held against what was promised, the newest
+MAX_RECENT = 100  # failures with one message whose jobs are looked at again, the newest
 MAX_TAUGHT = 5_000  # the newest readings, of which training examples are made
 KEPT_MODELS = 5
 _AT_ONCE = 400  # jobs a query
@@ -47,12 +49,13 @@ class Read:
     fingerprint: str
     category: str
     reading: Reading
+    message: str = ""  # its root line, normalised
 
     @classmethod
     def of(cls, attempt: Attempt, found: Finding, now: float) -> Read:
         """What was found in the log of `attempt`."""
         verdict = found.verdict
-        return cls(attempt.id, now, attempt.user, verdict.fingerprint, verdict.category, found.reading)
+        return cls(attempt.id, now, attempt.user, verdict.fingerprint, verdict.category, found.reading, found.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class TrainingStore:
     def __init__(self, store: Store, cluster: str) -> None:
         self._store = store
         self.cluster = cluster
+        self.outcomes = OutcomeStore(store, cluster)
         self._insert = (postgresql if store.dialect == "postgresql" else sqlite).insert
 
     # -- readings
@@ -91,6 +95,7 @@ class TrainingStore:
             "category": clean(read.category),
             "excerpt": clean(read.reading.excerpt),
             "causes": json.dumps([cause.name for cause in read.reading.causes]),
+            "message": clean(read.message),
         }
         with self._store.writing() as db:
             db.execute(self._insert(readings).on_conflict_do_nothing(), row)
@@ -112,6 +117,32 @@ class TrainingStore:
             elif attempt in proved:
                 found.append(TrainingExample(*about, proved[attempt], LabelSource.OUTCOME))
         return found
+
+    def note_outcomes(self, fingerprint: str | None = None) -> None:
+        """Write down what retries have proved, of one message or of all that were read lately."""
+        columns = (readings.c.job_id, readings.c.fingerprint, readings.c.time_s, readings.c.user, readings.c.message)
+        here = [readings.c.cluster == self.cluster, readings.c.fingerprint != ""]
+        if fingerprint is not None:
+            here.append(readings.c.fingerprint == fingerprint)
+        most = MAX_TAUGHT if fingerprint is None else MAX_RECENT
+        with self._store.reading() as db:
+            rows = db.execute(select(*columns).where(*here).order_by(readings.c.seq.desc()).limit(most)).all()
+        read = {(row.job_id, row.fingerprint): row for row in rows}
+        found: dict[tuple[str, str], Outcome] = {}
+        for trials in self._trials({row.job_id for row in rows}):
+            proved = labels(trials)
+            for trial in trials:
+                key = (trial.attempt.job_id, trial.fingerprint)
+                if trial.attempt in proved and (row := read.get(key)) is not None:
+                    passed = proved[trial.attempt] or (key in found and found[key].passed)
+                    found[key] = Outcome(*key, row.time_s, row.user, passed, row.message)
+        self.outcomes.note(found.values())
+
+    def jobs_like(self, fingerprint: str) -> int:
+        """How many jobs failed with a message, as far as is remembered."""
+        here = (readings.c.cluster == self.cluster, readings.c.fingerprint == fingerprint)
+        with self._store.reading() as db:
+            return db.scalar(select(func.count(readings.c.job_id.distinct())).where(*here)) or 0
 
     def proven(self) -> list[ProvenVerdict]:
         """The newest verdicts of which the truth is known since: by what retries did, or by a person's word."""

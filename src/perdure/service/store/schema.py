@@ -180,6 +180,7 @@ readings = Table(  # what triage read of a failed attempt, to learn from once it
     Column("category", String, nullable=False),
     Column("excerpt", Text, nullable=False),
     Column("causes", JSON, nullable=False),  # names of the rules that matched, in the log's order
+    Column("message", Text, nullable=False, server_default=""),  # its root line, normalised; "" in older versions
     UniqueConstraint("cluster", "job_id", "incarnation"),
     Index("readings_by_fingerprint", "cluster", "fingerprint", "seq"),
 )
@@ -197,8 +198,34 @@ corrections = Table(  # verdicts that a person corrected
     Column("transient", Boolean, nullable=False),
     Column("by", String, nullable=False),
     Column("for_all", Boolean, nullable=False),  # an operator's word: it holds for the jobs of all users
+    Column("confirmed_by", String, nullable=False, server_default=""),  # the operator who made a user's word hold so
     UniqueConstraint("cluster", "job_id", "incarnation"),
     Index("corrections_by_fingerprint", "cluster", "fingerprint", "seq"),
+)
+
+outcomes = Table(  # what a job's retries proved of a message: outlives the job's own rows, bounded
+    "outcomes",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("job_id", String, nullable=False),
+    Column("fingerprint", String, nullable=False),
+    Column("time_s", Float, nullable=False),  # of the failure
+    Column("user", String, nullable=False),
+    Column("passed", Boolean, nullable=False),  # else it failed alike on other nodes
+    Column("message", Text, nullable=False),
+    UniqueConstraint("cluster", "job_id", "fingerprint"),
+    Index("outcomes_by_fingerprint", "cluster", "fingerprint", "seq"),
+)
+
+set_aside = Table(  # what is not learnt from: a user's, a message's or a day's outcomes, or any new model
+    "set_aside",
+    metadata,
+    Column("cluster", String, primary_key=True),
+    Column("kind", String, primary_key=True),  # service.learning.set_aside.Kind
+    Column("value", String, primary_key=True),
+    Column("time_s", Float, nullable=False),
+    Column("by", String, nullable=False),
 )
 
 good_runs = Table(  # what the log of a job's last good run said; the same job is the same user's of the same name

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.model.identity import AttemptId
+from perdure.triage.verdict import UNNAMED
 
 PAST_THE_POINT = 1.25
 """A retry must have run this many times as long as the failed attempt to have got past its point, unless it passed."""
@@ -62,6 +63,8 @@ def labels(trials: Sequence[Trial]) -> dict[AttemptId, bool]:
 def _got_past(failure: Trial, later: Trial) -> bool:
     if later.passed:
         return True
+    if failure.fingerprint.startswith(UNNAMED):  # another last line is no other failure
+        return False
     return later.fingerprint != failure.fingerprint and later.ran_s > max(
         failure.ran_s * PAST_THE_POINT, failure.ran_s + PAST_SLACK_S
     )

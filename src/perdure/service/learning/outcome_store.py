@@ -1,0 +1,185 @@
+"""What retries proved of each message, one row a job: who saw it, whether it passed, and what of it is set aside.
+
+Rows outlive the jobs that they are of, as learning is slower than the journal forgets. Bounded: the `MAX_OUTCOMES`
+newest, and of one user `MAX_OF_USER`, so that nobody crowds out what others saw. Whatever is set aside (of a user, a
+message, a day) counts for nothing until it is approved again; nothing is deleted for it, so that it is undone as simply.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from perdure.service.store.codec import clean
+from perdure.service.store.database import Store
+from perdure.service.store.schema import outcomes, set_aside
+from perdure.triage.learning.testimony import Outcomes
+
+MAX_OUTCOMES = 20_000
+MAX_OF_USER = 2_000
+MAX_SET_ASIDE = 1_000
+DAY_S = 86400.0
+
+
+class Aside(StrEnum):
+    """By what outcomes are set aside."""
+
+    USER = "user"
+    MESSAGE = "message"  # its fingerprint
+    DAY = "day"  # of the failure, YYYY-MM-DD in UTC
+    TRAINING = "training"  # no new model is adopted, since one was taken back
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """One thing that is not learnt from, and who said so."""
+
+    kind: Aside
+    value: str
+    time_s: float
+    by: str
+
+    def holds(self, user: str, fingerprint: str, time_s: float) -> bool:
+        """Whether what was proved by a job of `user` at an instant is set aside by this."""
+        of = {Aside.USER: user, Aside.MESSAGE: fingerprint, Aside.DAY: day_of(time_s)}
+        return of.get(self.kind) == self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one job's retries proved of one message."""
+
+    job_id: str
+    fingerprint: str
+    time_s: float  # of the failure
+    user: str
+    passed: bool  # else it failed alike on other nodes
+    message: str
+
+
+class OutcomeStore:
+    """The outcomes in a journal's database. Safe to share between threads."""
+
+    def __init__(self, store: Store, cluster: str) -> None:
+        self._store = store
+        self._cluster = cluster
+        self._insert = (postgresql if store.dialect == "postgresql" else sqlite).insert
+
+    def note(self, found: Iterable[Outcome]) -> None:
+        """Write outcomes down; the latest proof of a job counts."""
+        rows = [
+            {**asdict(each), "cluster": self._cluster, "user": clean(each.user), "message": clean(each.message)}
+            for each in found
+        ]
+        if not rows:
+            return
+        insert = self._insert(outcomes)
+        changed = {"passed": insert.excluded.passed}
+        keys = ["cluster", "job_id", "fingerprint"]
+        upsert = insert.on_conflict_do_update(
+            index_elements=keys, set_=changed, where=outcomes.c.passed != insert.excluded.passed
+        )
+        with self._store.writing() as db:
+            db.execute(upsert, rows)
+
+    def by_user(self, fingerprint: str) -> dict[str, Outcomes]:
+        """The outcomes of one message that count, by user."""
+        aside = self.set_aside()
+        if any(one.kind is Aside.MESSAGE and one.value == fingerprint for one in aside):
+            return {}
+        here = [outcomes.c.cluster == self._cluster, outcomes.c.fingerprint == fingerprint]
+        here.append(outcomes.c.user.not_in([one.value for one in aside if one.kind is Aside.USER]))
+        for one in aside:
+            if one.kind is Aside.DAY:
+                start_s = start_of(one.value)
+                here.append(~outcomes.c.time_s.between(start_s, start_s + DAY_S - 1e-6))
+        query = select(outcomes.c.user, outcomes.c.passed, func.count().label("jobs")).where(*here)
+        found: dict[str, Outcomes] = {}
+        with self._store.reading() as db:
+            for row in db.execute(query.group_by(outcomes.c.user, outcomes.c.passed)):
+                had = found.get(row.user, Outcomes())
+                found[row.user] = replace(had, **{"passed" if row.passed else "failed": row.jobs})
+        return found
+
+    def newest(self, limit: int = MAX_OUTCOMES) -> list[Outcome]:
+        """The newest outcomes, whether or not they count."""
+        query = select(outcomes).where(outcomes.c.cluster == self._cluster).order_by(outcomes.c.seq.desc())
+        with self._store.reading() as db:
+            return [_outcome(row) for row in db.execute(query.limit(limit))]
+
+    def prune(self) -> int:
+        """Delete the oldest beyond `MAX_OUTCOMES`; return how many."""
+        mine = outcomes.c.cluster == self._cluster
+        newest = select(outcomes.c.seq).where(mine).order_by(outcomes.c.seq.desc())
+        many = select(outcomes.c.user).where(mine).group_by(outcomes.c.user).having(func.count() > MAX_OF_USER)
+        gone = 0
+        with self._store.writing() as db:
+            limits = [(outcomes.c.user == user, MAX_OF_USER) for user in db.scalars(many).all()]
+            for which, most in (*limits, (mine, MAX_OUTCOMES)):
+                border = db.scalar(newest.where(which).offset(most).limit(1))
+                if border is not None:
+                    gone += db.execute(delete(outcomes).where(mine, which, outcomes.c.seq <= border)).rowcount
+        return gone
+
+    # -- what is set aside
+
+    def set_aside(self) -> list[SetAside]:
+        """All that is, the newest first."""
+        query = select(set_aside).where(set_aside.c.cluster == self._cluster).order_by(set_aside.c.time_s.desc())
+        with self._store.reading() as db:
+            rows = db.execute(query.limit(MAX_SET_ASIDE)).all()
+        return [SetAside(Aside(row.kind), row.value, row.time_s, row.by) for row in rows]
+
+    def put_aside(self, kind: Aside, value: str, by: str, now: float) -> None:
+        """Learn nothing from that from now on, and no more from what it taught."""
+        row = {"cluster": self._cluster, "kind": kind.value, "value": clean(value), "time_s": now, "by": clean(by)}
+        with self._store.writing() as db:
+            db.execute(self._insert(set_aside).on_conflict_do_nothing(), row)
+
+    def approve(self, kind: Aside, value: str) -> bool:
+        """Let it count again. False: it was not set aside."""
+        here = (set_aside.c.cluster == self._cluster, set_aside.c.kind == kind.value, set_aside.c.value == clean(value))
+        with self._store.writing() as db:
+            return db.execute(delete(set_aside).where(*here)).rowcount == 1
+
+
+def counted(found: Iterable[Outcome], aside: Iterable[SetAside]) -> dict[str, Outcomes]:
+    """Outcomes of one message by user, without those that are set aside."""
+    counts: dict[str, list[int]] = {}
+    held = list(aside)
+    for each in found:
+        if not any(one.holds(each.user, each.fingerprint, each.time_s) for one in held):
+            counts.setdefault(each.user, [0, 0])[not each.passed] += 1
+    return {user: Outcomes(passed, failed) for user, (passed, failed) in counts.items()}
+
+
+def start_of(day: str) -> float:
+    """The instant at which a day begins, in UTC. Raises `ValueError` for what is no day."""
+    return datetime.datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=datetime.UTC).timestamp()
+
+
+def by_message(found: Iterable[Outcome]) -> Mapping[str, list[Outcome]]:
+    """Outcomes by fingerprint, in the order in which the first of each comes."""
+    grouped: dict[str, list[Outcome]] = {}
+    for each in found:
+        grouped.setdefault(each.fingerprint, []).append(each)
+    return grouped
+
+
+def day_of(time_s: float) -> str:
+    """The day of an instant, in UTC.
+
+    >>> day_of(0.0)
+    '1970-01-01'
+    """
+    return datetime.datetime.fromtimestamp(time_s, datetime.UTC).date().isoformat()
+
+
+def _outcome(row: Any) -> Outcome:
+    return Outcome(row.job_id, row.fingerprint, row.time_s, row.user, row.passed, row.message)

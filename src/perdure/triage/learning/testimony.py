@@ -1,0 +1,163 @@
+"""What retries at a site proved of one message, and what that does to a verdict on it: Bayes, by small counts.
+
+Each job whose retry passed, or failed alike elsewhere, is one outcome. Each is likelier by `LIKELIHOOD` under the one
+truth than under the other, so the log-odds of a verdict move by log(LIKELIHOOD) an outcome:
+
+    z = logit(p without them) + weight * log(LIKELIHOOD)
+
+Outcomes can be forged: anybody can print a message and pass when run again. So no count is taken as it is (`weighed`):
+
+- A user's outcomes count as `MOST_OF_USER` at most; against what more users saw, as a fifth of what those saw.
+- What one user alone saw moves his own verdicts only; a cause that a rule names moves by three users' outcomes, and
+  less: what was written of it stands against them.
+- Where half as much or more speaks against the majority as for it, nothing was learnt: the verdict is doubted, no more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from perdure.triage.conformal import Thresholds
+from perdure.triage.verdict import CANCELLED, LEARNT, CauseRole, Evidence, Label, Verdict
+
+LIKELIHOOD = 4.0
+"""How much likelier an outcome is under the truth that it shows: three of them overcome what no rule names."""
+
+OF_NAMED = 2.0
+"""The same for a message of which a rule names the cause."""
+
+MOST_OF_USER, MOST_OF_USER_NAMED = 2.0, 1.0
+LEAST_USERS, LEAST_USERS_NAMED = 2, 3
+LEAST_OWN, MOST_OWN = 2, 3.0
+"""Of what one user alone saw, so many outcomes move the verdicts on his own jobs, and so many count."""
+
+SHARE_AGAINST = 0.2
+"""Of what more users saw, the most that one who saw otherwise can set against it."""
+
+DOUBT = 0.5
+PROBED_JOBS = 3
+"""So many jobs with a message that is new at a site are probed, whatever its words lean to."""
+
+PROBE_P = 0.3
+"""The chance that a retry of them is given, at least."""
+
+FLOOR, CEILING = 0.01, 0.99
+"""Outcomes make no verdict surer than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What one user's jobs showed of one message: how many passed when run again, and how many failed alike."""
+
+    passed: int = 0
+    failed: int = 0
+
+    @property
+    def lean(self) -> int:
+        """How many more passed than failed; what goes both ways shows nothing."""
+        return self.passed - self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What all outcomes of a message weigh for one user's job: above 0 that a retry passes."""
+
+    weight: float = 0.0
+    outcomes: int = 0  # that count, before they were capped
+    users: int = 0
+    doubted: bool = False  # half or more as much speaks against the majority
+
+    @property
+    def is_silent(self) -> bool:
+        return not self.weight and not self.doubted
+
+
+def weighed(by_user: Mapping[str, Outcomes], user: str, named: bool) -> Weighed:
+    """What the outcomes of a message weigh for a job of `user`; `named`: a rule names its cause.
+
+    >>> weighed({"ada": Outcomes(passed=2), "eve": Outcomes(passed=1)}, "bob", named=False).weight
+    3.0
+    >>> weighed({"eve": Outcomes(passed=200)}, "bob", named=False).weight
+    0.0
+    """
+    most = MOST_OF_USER_NAMED if named else MOST_OF_USER
+    leans = {name: max(-most, min(most, float(seen.lean))) for name, seen in by_user.items()}
+    passing = {name: lean for name, lean in leans.items() if lean > 0}
+    lasting = {name: lean for name, lean in leans.items() if lean < 0}
+    more, fewer = (passing, lasting) if len(passing) >= len(lasting) else (lasting, passing)
+    if len(more) < (LEAST_USERS_NAMED if named else LEAST_USERS):
+        return Weighed() if named else _of_own(by_user.get(user, Outcomes()))
+    ahead = math.fsum(more.values())
+    even = len(more) == len(fewer)
+    most_against = most if even else SHARE_AGAINST * abs(ahead)
+    against = math.fsum(math.copysign(min(abs(lean), most_against), lean) for lean in fewer.values())
+    if abs(against) >= DOUBT * abs(ahead):
+        return Weighed(users=len(more) + len(fewer), outcomes=_count(by_user, (*more, *fewer)), doubted=True)
+    return Weighed(ahead + against, _count(by_user, more), len(more))
+
+
+def _of_own(seen: Outcomes) -> Weighed:
+    """What a user alone saw of a message, for his own jobs."""
+    ahead, against = sorted((seen.passed, seen.failed), reverse=True)
+    if ahead < LEAST_OWN:
+        return Weighed()
+    if against >= DOUBT * ahead:
+        return Weighed(outcomes=ahead + against, users=1, doubted=True)
+    return Weighed(max(-MOST_OWN, min(MOST_OWN, float(seen.lean))), abs(seen.lean), 1)
+
+
+def _count(by_user: Mapping[str, Outcomes], users: Iterable[str]) -> int:
+    return sum(abs(by_user[name].lean) for name in users)
+
+
+def learnt(verdict: Verdict, found: Weighed, thresholds: Thresholds, named: bool) -> Verdict:
+    """The verdict after what the site learnt of its message."""
+    if found.is_silent:
+        return verdict
+    if found.doubted:
+        p = thresholds.unsure(verdict.p_transient)
+        short = "what was seen of it here contradicts itself"
+        told = f"{_count_of(found)} here, {_users(found)}, contradict each other: nothing is learnt from them"
+    else:
+        step = math.log(OF_NAMED if named else LIKELIHOOD)
+        p = _moved(verdict.p_transient, found.weight * step)
+        which = "passed" if found.weight > 0 else "failed the same way on other nodes"
+        short = f"learnt from {_count_of(found)} here"
+        told = f"{short}, {_users(found)}: run again, jobs with this message {which}"
+    p = round(p, 4)
+    label = Label.UNSURE if found.doubted else thresholds.label(p)
+    evidence = (Evidence(0, told, CauseRole.CONFIRMATION, LEARNT), *verdict.evidence)
+    summary = f"{verdict.summary}; {short}"
+    return replace(verdict, label=label, p_transient=p, summary=summary, evidence=evidence)
+
+
+def probed(verdict: Verdict, jobs: int, thresholds: Thresholds) -> Verdict:
+    """The verdict on a message that no rule names and nothing is learnt of: the first jobs with it are not stopped.
+
+    Else nothing could ever show that it passes. `jobs` failed with it up to now, this one among them.
+    """
+    if verdict.label is Label.TRANSIENT or jobs > PROBED_JOBS or verdict.category == CANCELLED:
+        return verdict
+    p = round(thresholds.unsure(max(verdict.p_transient, PROBE_P)), 4)
+    if p <= verdict.p_transient and verdict.label is Label.UNSURE:
+        return verdict
+    told = f"new here (job {jobs} with this message): the first {PROBED_JOBS} are tried again once, to learn from it"
+    evidence = (Evidence(0, told, CauseRole.CONFIRMATION, LEARNT), *verdict.evidence)
+    return replace(verdict, label=Label.UNSURE, p_transient=p, evidence=evidence)
+
+
+def _moved(p: float, shift: float) -> float:
+    z = math.log(p / (1.0 - p)) + shift if 0.0 < p < 1.0 else math.copysign(math.inf, p - 0.5)
+    return min(CEILING, max(FLOOR, 1.0 / (1.0 + math.exp(-max(-50.0, min(50.0, z))))))
+
+
+def _count_of(found: Weighed) -> str:
+    return f"{found.outcomes} outcome{'s' if found.outcomes != 1 else ''}"
+
+
+def _users(found: Weighed) -> str:
+    return "of one user" if found.users == 1 else f"of {found.users} users"
