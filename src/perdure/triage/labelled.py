@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from perdure.errors import InputError
 from perdure.triage.classifiers.protocol import Example, Reading
 from perdure.triage.evidence.excerpt import excerpt, last_block
+from perdure.triage.evidence.rule import Cause
 from perdure.triage.evidence.rules import own_rules
 from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import Label
@@ -37,6 +39,20 @@ def reading_of(text: LogText) -> Reading:
     """What a model is given of a log."""
     hits = last_block(own_rules().hits(text))
     return Reading(excerpt(text, hits).text, tuple(hit.cause for hit in hits))
+
+
+def read_replayed(data: bytes, causes: Mapping[str, Cause]) -> list[Example]:
+    """The examples that `foundry.replayed` wrote; of rules that are gone nothing is left in them."""
+    records = map(json.loads, gzip.decompress(data).splitlines())
+    return [
+        Example(
+            each["id"],
+            each["group"],
+            each["transient"],
+            Reading(each["excerpt"], tuple(causes[name] for name in each["causes"] if name in causes)),
+        )
+        for each in records
+    ]
 
 
 def read_logs(path: Path) -> list[LabelledLog]:

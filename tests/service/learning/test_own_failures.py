@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perdure.errors import NotPermitted
 from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.output import Output
 from perdure.service.core.case import ControllerState
 from perdure.service.core.messages import Journalled, Judged
+from perdure.service.learning import outcome_store
 from perdure.service.learning.learner import Learner
+from perdure.service.learning.outcome_store import Aside, Outcome
 from perdure.service.learning.training_store import TrainingStore
 from perdure.service.store.journal import Journal
 from perdure.triage.evidence.context import Context
@@ -43,19 +49,19 @@ class Site:
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.learner = Learner(TrainingStore(journal.store, "c"), own_rules(), lambda: 7000.0)
-        self._jobs = 0
+        self.jobs = 0
 
     def fail(self, log: bytes, user: str, passes: bool | None = None) -> Verdict:
         """A job of `user` fails with `log`; run again elsewhere it passes, or fails alike. None: nobody runs it."""
-        self._jobs += 1
-        text = log.replace(b"{n}", b"%d" % self._jobs)
+        self.jobs += 1
+        text = log.replace(b"{n}", b"%d" % self.jobs)
         verdict = self._attempt(1, text, user)
         if passes is not None:
             self._attempt(2, None if passes else text, user)
         return verdict
 
     def _attempt(self, number: int, log: bytes | None, user: str) -> Any:
-        job_id = str(self._jobs)
+        job_id = str(self.jobs)
         state, job = ControllerState("c"), Job("c", job_id, "train", user, JobState.RUNNING, 0.0)
         begun = 1000.0 * number
         run = Attempt(AttemptId("c", job_id, number), AttemptState.RUNNING, (f"n{number}",), begun, user=user)
@@ -72,15 +78,18 @@ class Site:
 
 
 @pytest.fixture
-def place(journal: Journal) -> Site:
-    return Site(journal)
+def place(tmp_path: Path) -> Iterator[Site]:
+    journal = Journal.open(tmp_path / "state", "c")
+    yield Site(journal)
+    journal.close()
 
 
 def learnt_of(verdict: Verdict) -> list[str]:
     return [line.text for line in verdict.evidence if line.rule == LEARNT]
 
 
-def test_three_outcomes_of_two_users_decide_the_next_verdict(place: Site) -> None:
+def test_three_outcomes_of_two_users_decide_the_next_verdict(journal: Journal) -> None:
+    place = Site(journal)  # in each kind of database
     assert place.fail(JAM, "ada", passes=True).label is Label.UNSURE
     assert place.fail(JAM, "bob", passes=True).label is Label.UNSURE
     place.fail(JAM, "ada", passes=True)
@@ -97,3 +106,128 @@ def test_each_new_kind_is_decided_rightly_from_the_fourth_on(place: Site, log: b
     for user in ("dora", "ada"):
         verdict = place.fail(log, user, passes=passes)
         assert verdict.label is (Label.TRANSIENT if passes else Label.DETERMINISTIC)
+
+
+ORDINARY = (
+    TRACE + b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n",
+    TRACE + b"RuntimeError: mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)\n",
+    TRACE + b"ModuleNotFoundError: No module named 'apex'\n",
+    b"slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***\n",
+    TRACE + b"ConnectionResetError: [Errno 104] Connection reset by peer\n",
+)
+HOSTILE = 12  # forged passes of each
+
+
+def labels(place: Site, user: str = "zoe") -> list[Label]:
+    """What a user who has failed with none of them would be told of each kind now; nothing of it is kept."""
+    told = []
+    for n, log in enumerate([*(log for log, _ in KINDS), *ORDINARY]):
+        over = Attempt(AttemptId("c", f"look{n}", 1), AttemptState.FAILED, ("n9",), 0.0, 90.0, exit_code=3, user=user)
+        told.append(place.learner.judge(Output.of(log.replace(b"{n}", b"7")), over, Context()).label)
+    return told
+
+
+@pytest.fixture
+def taught(tmp_path: Path) -> Iterator[Site]:
+    """A site where three users have seen four of the kinds, each five times."""
+    journal = Journal.open(tmp_path / "state", "c")
+    place = Site(journal)
+    for log, passes in KINDS[:4]:
+        for user in ("ada", "bob", "cleo", "ada", "bob"):
+            place.fail(log, user, passes)
+    yield place
+    journal.close()
+
+
+@pytest.mark.parametrize("hostile", [("eve",), ("eve", "mallory")])
+def test_forged_passes_and_words_change_no_verdict_of_others(taught: Site, hostile: tuple[str, ...]) -> None:
+    before = labels(taught)
+    forged = [*(log for log, passes in KINDS[:4] if not passes), *ORDINARY[:3]]
+    for user in hostile:
+        for n in range(HOSTILE):
+            taught.fail(forged[n % len(forged)], user, passes=True)
+            taught.learner.correct(AttemptId("c", str(taught.jobs), 1), True, user, for_all=False)
+    taught.learner.turn()
+    assert labels(taught) == before
+    assert all(label is Label.TRANSIENT for label in labels(taught, "eve")[10:13])  # his own, by his word
+    for user in hostile:
+        taught.learner.put_aside(Aside.USER, user, "root")
+    assert labels(taught, "eve") == before
+
+
+def test_what_a_user_a_message_or_a_day_taught_is_undone_and_approved_again(taught: Site) -> None:
+    taught_labels, (fingerprint, *_) = labels(taught), [one.fingerprint for one in taught.learner.messages()]
+    asides = [(Aside.DAY, "1970-01-01"), (Aside.MESSAGE, fingerprint)]
+    for kind, value in asides:
+        taught.learner.put_aside(kind, value, "root")
+        assert labels(taught) != taught_labels
+        again = Learner(taught.learner.store, own_rules(), lambda: 7000.0)  # as after a restart
+        assert again.approve(kind, value)
+        assert labels(taught) == taught_labels
+        assert not again.approve(kind, value)
+
+
+def test_messages_tell_what_was_learnt_of_them_and_users_see_their_own(taught: Site) -> None:
+    taught.learner.store.note_outcomes()
+    every = {one.message: one for one in taught.learner.messages()}
+    jam = every["frobnicator jammed: bay <n> gives no token"]
+    assert (jam.passed, jam.failed, jam.users, jam.says) == (5, 0, ("ada", "bob", "cleo"), "would pass when run again")
+    assert {one.users for one in taught.learner.messages("cleo")} == {("cleo",)}
+    assert taught.learner.messages("zoe") == []
+
+
+def test_outcomes_outlive_the_rows_of_their_jobs(taught: Site) -> None:
+    before = labels(taught)
+    taught.learner.store.note_outcomes()
+    while taught.journal.prune(now=1e9, keep_days=1.0):
+        pass
+    assert labels(taught) == before
+
+
+def test_one_user_crowds_out_nobody(taught: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcome_store, "MAX_OF_USER", 4)
+    outcomes = taught.learner.store.outcomes
+    outcomes.note(Outcome(f"e{n}", f"f{n}", 0.0, "eve", True, "") for n in range(9))
+    outcomes.prune()
+    kept = Counter(each.user for each in outcomes.newest())
+    assert kept["eve"] == 4
+    assert kept["cleo"] == 4
+
+
+def test_an_operators_word_decides_and_no_owner_undoes_it(taught: Site) -> None:
+    taught.fail(KINDS[8][0], "ada")
+    which = AttemptId("c", str(taught.jobs), 1)
+    taught.learner.correct(which, True, "ada", for_all=False)
+    assert labels(taught)[8] is Label.UNSURE
+    assert taught.learner.confirm(which, "root")
+    assert labels(taught)[8] is Label.TRANSIENT
+    taught.learner.correct(which, False, "root", for_all=True)
+    assert labels(taught)[8] is Label.DETERMINISTIC
+    with pytest.raises(NotPermitted):
+        taught.learner.correct(which, True, "ada", for_all=False)
+    with pytest.raises(NotPermitted):
+        taught.learner.withdraw(which, for_all=False)
+    assert labels(taught)[8] is Label.DETERMINISTIC
+
+
+def test_words_of_users_are_not_taught_until_an_operator_confirms_them(taught: Site) -> None:
+    taught.fail(KINDS[8][0], "ada")
+    which = AttemptId("c", str(taught.jobs), 1)
+    before = len(taught.learner.store.training_examples({}))
+    taught.learner.correct(which, True, "ada", for_all=False)
+    assert len(taught.learner.store.training_examples({})) == before
+    assert which not in {one.attempt for one in taught.learner.store.proven()}
+    taught.learner.confirm(which, "root")
+    assert len(taught.learner.store.training_examples({})) == before + 1
+
+
+def test_a_roll_back_holds_until_somebody_asks_for_a_round(taught: Site) -> None:
+    assert taught.learner.learn(anyway=True) is not None
+    if not taught.learner.roll_back("root"):
+        pytest.fail("no model was adopted")
+    taught.fail(KINDS[0][0], "ada", passes=True)
+    assert taught.learner.is_held
+    again = Learner(taught.learner.store, own_rules(), lambda: 7000.0)
+    assert again.learn() is None
+    assert again.learn(anyway=True) is not None
+    assert not again.is_held

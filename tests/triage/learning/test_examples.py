@@ -45,11 +45,13 @@ def test_of_what_persons_say_of_what_looks_alike_the_latest_word_decides_on_outc
 
 
 def test_one_user_teaches_at_most_his_share():
-    crowd = [lesson(n, user=f"u{n}") for n in range(80)]
+    crowd = [lesson(n, user=f"u{n % 80}") for n in range(400)]
     flood = [lesson(1000 + n, user="mallory", time_s=1.0) for n in range(400)]
     users = Counter(kept.user for kept in select_examples([*crowd, *flood], ExampleCaps(per_user=50)))
     assert users["mallory"] == 50
     assert len(users) == 81
+    few = select_examples([*crowd[:80], *flood])
+    assert sum(kept.user == "mallory" for kept in few) == 16  # a fifth of what the others have
 
 
 def test_one_fingerprint_is_taught_a_few_times_only():

@@ -50,6 +50,17 @@ def test_a_single_error_proves_nothing(p: list[float]) -> None:
     assert check(BASE, proven(p, True), NOW).thresholds == BASE
 
 
+@pytest.mark.parametrize("honest", [0, 10, 200])
+def test_two_users_alone_widen_nothing_however_much_they_stage(honest: int) -> None:
+    staged = [
+        ProvenVerdict(AttemptId("c", f"{user}{n}", 1), NOW, f"f{n}", 0.05, True, user)
+        for user in ("eve", "mallory")
+        for n in range(200)
+    ]
+    kept = [ProvenVerdict(AttemptId("c", f"h{n}", 1), NOW, f"h{n}", 0.9, True, f"u{n % 20}") for n in range(honest)]
+    assert check(BASE, [*staged, *kept], NOW).thresholds == BASE
+
+
 def test_a_job_that_repeats_one_failure_counts_once() -> None:
     assert check(BASE, proven([0.1] * 30, True, same=True), NOW).stops.proven == 1
 

@@ -1,7 +1,7 @@
 """An update stands only where it is not worse, and what is unlearnt is gone."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -103,3 +103,23 @@ def test_without_lessons_the_model_is_the_one_that_came():
     model, term = update_model(base, base, [], KNOWN + FIXED)
     assert model.save() == base.save()
     assert (term.lessons, term.adopted) == (0, True)
+
+
+def test_every_fifth_round_each_part_is_held_out() -> None:
+    model, lessons = ByHeart(), [lesson(n, user=f"u{n}", fingerprint=f"f{n}") for n in range(40)]
+    trained = [update_model(model, model, lessons, KNOWN + FIXED, turn=turn)[1].lessons for turn in range(6)]
+    assert sum(40 - count for count in trained[:5]) == 40
+    assert trained[5] == trained[0]
+
+
+def test_a_few_voices_block_no_round() -> None:
+    base = own_model()
+    honest = [lesson(n, transient=True, user=f"u{n}", fingerprint=f"jam {n}") for n in range(12)]
+    hostile = [
+        replace(lesson(n, not known.transient, f"eve{n % 2}", f"x{n}"), reading=known.reading)
+        for n, known in enumerate([*KNOWN, *KNOWN] * 3, 100)
+    ]
+    _, alone = update_model(base, base, [*honest, *hostile], FIXED)
+    assert alone.adopted
+    assert alone.offered == 24
+    assert alone.reason.endswith("without the examples of eve0 and eve1")

@@ -14,13 +14,17 @@ SURE = 0.97
 
 
 def corrected(verdict: Verdict, corrections: Iterable[Correction], user: str) -> Verdict:
-    """The verdict on a failure of `user`'s job, after the newest correction that holds for it, if there is one."""
+    """The verdict on a failure of `user`'s job, after the correction that holds for it, if there is one.
+
+    Of several an operator's holds, of those the newest.
+    """
     held = [each for each in corrections if each.holds_for(verdict.fingerprint, user)]
     if not held:
         return verdict
-    said = max(held, key=lambda each: each.time_s)
+    said = max(held, key=lambda each: (each.is_of_operator, each.time_s))
     label = Label.TRANSIENT if said.transient else Label.DETERMINISTIC
-    told = f"{said.by} said of job {said.attempt.job_id}, which failed alike: {label}"
+    with_whom = f" (and {said.confirmed_by} confirmed)" if said.confirmed_by else ""
+    told = f"{said.by}{with_whom} said of job {said.attempt.job_id}, which failed alike: {label}"
     return replace(
         verdict,
         label=label,

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib import resources
-from pathlib import Path
 
 from perdure.errors import PerdureError
 from perdure.model.identity import AttemptId
@@ -16,6 +15,8 @@ from perdure.model.jobs import Attempt, Job
 from perdure.model.output import Output
 from perdure.service.learning.corrections import corrected
 from perdure.service.learning.good_runs import GoodRuns
+from perdure.service.learning.learnt_messages import LearntMessage, learnt_messages
+from perdure.service.learning.outcome_store import Aside
 from perdure.service.learning.training_store import Correction, Read, TrainingStore
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Example, Model
@@ -24,8 +25,9 @@ from perdure.triage.conformal import own_thresholds
 from perdure.triage.evidence.context import Context
 from perdure.triage.evidence.goodrun import GoodRun
 from perdure.triage.evidence.matching import RuleBook
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import Finding, Weights, examine
-from perdure.triage.labelled import read_logs
+from perdure.triage.labelled import read_replayed
 from perdure.triage.learning.examples import LabelSource, TrainingExample
 from perdure.triage.learning.promise import PromiseCheck, check
 from perdure.triage.learning.testimony import learnt, probed, weighed
@@ -54,7 +56,7 @@ class Learner:
         self._turn = threading.Lock()  # one training round at a time
         self.base: Model = own_model()
         self.model: Model = self._latest()
-        self._corrections: tuple[Correction, ...] = tuple(store.corrections())
+        self._corrections: tuple[Correction, ...] = self._standing()
         self.promise = PromiseCheck()
         self._watch_promise()
 
@@ -116,23 +118,64 @@ class Learner:
     def correct(self, attempt: AttemptId, transient: bool, by: str, for_all: bool) -> Correction:
         """Take a person's word; it holds at once. Raises `NotFound`."""
         said = self.store.correct(attempt, transient, by, for_all, self._clock())
-        self._corrections = tuple(self.store.corrections())
+        self._corrections = self._standing()
         return said
 
-    def withdraw(self, attempt: AttemptId) -> bool:
-        """Take a correction back. False: no correction was stored."""
-        found = self.store.withdraw(attempt)
-        self._corrections = tuple(self.store.corrections())
+    def _standing(self) -> tuple[Correction, ...]:
+        """The corrections that hold: an operator's, and those of users whose words are not set aside."""
+        aside = self.store.outcomes.set_aside()
+        return tuple(
+            said
+            for said in self.store.corrections()
+            if said.is_of_operator or not any(one.holds(said.by, said.fingerprint, said.time_s) for one in aside)
+        )
+
+    def confirm(self, attempt: AttemptId, by: str) -> bool:
+        """Let a user's word on a failure hold for all, and be taught. False: no correction was stored."""
+        found = self.store.confirm(attempt, by)
+        self._corrections = self._standing()
+        return found
+
+    def put_aside(self, kind: Aside, value: str, by: str) -> None:
+        """Learn nothing of a user, a message or a day, and unlearn what was learnt of it: now, but for the model.
+
+        The model forgets it in its next round.
+        """
+        self.store.outcomes.put_aside(kind, value, by, self._clock())
+        self._corrections = self._standing()
+
+    def approve(self, kind: Aside, value: str) -> bool:
+        """Let what was put aside count again. False: it was not put aside."""
+        found = self.store.outcomes.approve(kind, value)
+        self._corrections = self._standing()
+        return found
+
+    def messages(self, of_user: str = "") -> list[LearntMessage]:
+        """The messages of which something was learnt; of one user's jobs where one is named."""
+        outcomes = self.store.outcomes
+        return learnt_messages(outcomes.newest(), outcomes.set_aside(), of_user)
+
+    def withdraw(self, attempt: AttemptId, for_all: bool = True) -> bool:
+        """Take a correction back; an operator's only `for_all`. False: no correction was stored."""
+        found = self.store.withdraw(attempt, for_all)
+        self._corrections = self._standing()
         return found
 
     def learn(self, anyway: bool = False) -> RoundResult | None:
-        """One training round, if there is news (or `anyway`): its result, None without one."""
+        """One training round, if there is news (or `anyway`): its result, None without one.
+
+        After a roll-back there is none until somebody asks for one.
+        """
         with self._turn:
+            if anyway:
+                self.store.outcomes.approve(Aside.TRAINING, "")
+            elif self.is_held:
+                return None
             examples = self.store.training_examples(self._causes)
             digest = _digest(examples)
             if not anyway and not self._is_news(examples, digest):
                 return None
-            model, result = update_model(self.base, self.model, examples, self.known)
+            model, result = update_model(self.base, self.model, examples, self.known, turn=self.store.rounds())
             self.store.note_round(result, digest, model.save() if result.adopted else None, self._clock())
             self.model = model
             return result
@@ -159,10 +202,17 @@ class Learner:
             log.warning("thresholds of verdicts %s: %s", "widened" if found.is_widened else "as installed", found.says)
         self.promise = found
 
-    def roll_back(self) -> bool:
-        """Use the model before the one in use. False: only the one that came with Perdure is left."""
+    @property
+    def is_held(self) -> bool:
+        """Whether a model was taken back, and none is trained until somebody asks for it."""
+        return any(one.kind is Aside.TRAINING for one in self.store.outcomes.set_aside())
+
+    def roll_back(self, by: str = "") -> bool:
+        """Use the model before the one in use, and hold training. False: the one that came with Perdure is in use."""
         with self._turn:
             found = self.store.roll_back()
+            if found:
+                self.store.outcomes.put_aside(Aside.TRAINING, "", by, self._clock())
             self.model = self._latest()
             return found
 
@@ -178,9 +228,8 @@ class Learner:
     @cached_property
     def known(self) -> Sequence[Example]:
         """The labelled failures that are replayed in each update, and evaluate it: the foundry's programs."""
-        path = resources.files("perdure.triage") / "data" / "foundry.jsonl.gz"
-        with resources.as_file(path) as file:
-            return [each.example for each in read_logs(Path(file))]
+        path = resources.files("perdure.triage") / "data" / "replayed.jsonl.gz"
+        return read_replayed(path.read_bytes(), {rule.cause.name: rule.cause for rule in own_rules().rules})
 
 
 def _digest(examples: Sequence[TrainingExample]) -> str:

@@ -1,8 +1,8 @@
 """What retries proved of each message, one row a job: who saw it, whether it passed, and what of it is set aside.
 
 Rows outlive the jobs that they are of, as learning is slower than the journal forgets. Bounded: the `MAX_OUTCOMES`
-newest, and of one user `MAX_OF_USER`, so that nobody crowds out what others saw. Whatever is set aside (of a user, a
-message, a day) counts for nothing until it is approved again; nothing is deleted for it, so that it is undone as simply.
+newest, and of one user `MAX_OF_USER`, so that nobody crowds out what others saw. What is set aside (of a user, a
+message, a day) counts for nothing until it is approved again; nothing is deleted for it.
 """
 
 from __future__ import annotations

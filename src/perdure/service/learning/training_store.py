@@ -6,6 +6,7 @@ Bounded: readings beyond `MAX_READINGS` and older than their job's rows are drop
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from sqlalchemy import Text, and_, cast, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from perdure.errors import NotFound
+from perdure.errors import NotFound, NotPermitted
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.history import WALLTIME_FINGERPRINT
@@ -35,6 +36,7 @@ MAX_READINGS = 20_000
 MAX_PROVEN = 2_000  # readings whose outcomes are held against what was promised, the newest
 MAX_RECENT = 100  # failures with one message whose jobs are looked at again, the newest
 MAX_TAUGHT = 5_000  # the newest readings, of which training examples are made
+KEPT_ALIKE = 5  # excerpts of one user's failures with one message
 KEPT_MODELS = 5
 _AT_ONCE = 400  # jobs a query
 
@@ -69,9 +71,15 @@ class Correction:
     transient: bool
     by: str
     for_all: bool  # an operator's: it holds for all users' jobs, else for those of the same user
+    confirmed_by: str = ""  # the operator who made a user's word hold for all
+
+    @property
+    def is_of_operator(self) -> bool:
+        """Whether an operator stands for it: only then it holds for all, and is taught."""
+        return self.for_all or bool(self.confirmed_by)
 
     def holds_for(self, fingerprint: str, user: str) -> bool:
-        return bool(fingerprint) and fingerprint == self.fingerprint and (self.for_all or user == self.user)
+        return bool(fingerprint) and fingerprint == self.fingerprint and (self.is_of_operator or user == self.user)
 
 
 class TrainingStore:
@@ -86,14 +94,22 @@ class TrainingStore:
     # -- readings
 
     def keep(self, read: Read) -> None:
-        """Write a reading down; the first of an attempt stays."""
+        """Write a reading down; the first of an attempt stays.
+
+        Of what one user's jobs showed of one message often enough no excerpt is kept: no more of them are taught.
+        """
+        alike = (readings.c.cluster == self.cluster, readings.c.fingerprint == read.fingerprint)
+        mine = select(func.count()).where(*alike, readings.c.user == clean(read.user), readings.c.packed.is_not(None))
+        with self._store.reading() as db:
+            is_known = bool(read.fingerprint) and (db.scalar(mine) or 0) >= KEPT_ALIKE
         row = {
             **self._of(read.attempt),
             "time_s": read.time_s,
             "user": clean(read.user),
             "fingerprint": read.fingerprint,
             "category": clean(read.category),
-            "excerpt": clean(read.reading.excerpt),
+            "excerpt": "",
+            "packed": None if is_known else zlib.compress(clean(read.reading.excerpt).encode("utf-8", "replace")),
             "causes": json.dumps([cause.name for cause in read.reading.causes]),
             "message": clean(read.message),
         }
@@ -106,15 +122,18 @@ class TrainingStore:
         proved: dict[AttemptId, bool] = {}
         for trials in self._trials({row.job_id for row in rows}):
             proved |= labels(trials)
-        said = {each.attempt: each for each in self.corrections()}
+        said = {each.attempt: each for each in self.corrections() if each.is_of_operator}
+        aside = self.outcomes.set_aside()
         found = []
         for row in rows:
+            if row.packed is None and not row.excerpt:
+                continue
             attempt = AttemptId(self.cluster, row.job_id, row.incarnation)
             known = tuple(causes[name] for name in json.loads(row.names) if name in causes)
-            about = (attempt, row.time_s, row.user, row.fingerprint, Reading(row.excerpt, known))
+            about = (attempt, row.time_s, row.user, row.fingerprint, Reading(_excerpt(row), known))
             if attempt in said:
                 found.append(TrainingExample(*about, said[attempt].transient, LabelSource.PERSON))
-            elif attempt in proved:
+            elif attempt in proved and not any(one.holds(row.user, row.fingerprint, row.time_s) for one in aside):
                 found.append(TrainingExample(*about, proved[attempt], LabelSource.OUTCOME))
         return found
 
@@ -146,18 +165,20 @@ class TrainingStore:
 
     def proven(self) -> list[ProvenVerdict]:
         """The newest verdicts of which the truth is known since: by what retries did, or by a person's word."""
-        newest = select(readings.c.job_id, readings.c.time_s, readings.c.incarnation)
+        newest = select(readings.c.job_id, readings.c.time_s, readings.c.incarnation, readings.c.user)
         query = newest.where(readings.c.cluster == self.cluster).order_by(readings.c.seq.desc()).limit(MAX_PROVEN)
         with self._store.reading() as db:
-            judged = {AttemptId(self.cluster, row.job_id, row.incarnation): row.time_s for row in db.execute(query)}
-        truths = {each.attempt: each.transient for each in self.corrections()}
+            judged = {AttemptId(self.cluster, row.job_id, row.incarnation): row for row in db.execute(query)}
+        truths = {each.attempt: each.transient for each in self.corrections() if each.is_of_operator}
+        aside = self.outcomes.set_aside()
         found = []
         for trials in self._trials({attempt.job_id for attempt in judged}):
             truth = labels(trials) | truths
             found += [
-                ProvenVerdict(t.attempt, judged[t.attempt], t.fingerprint, t.p_transient, truth[t.attempt])
+                ProvenVerdict(t.attempt, row.time_s, t.fingerprint, t.p_transient, truth[t.attempt], row.user)
                 for t in trials
-                if t.attempt in judged and t.attempt in truth and t.p_transient is not None
+                if (row := judged.get(t.attempt)) is not None and t.attempt in truth and t.p_transient is not None
+                if not any(one.holds(row.user, t.fingerprint, row.time_s) for one in aside)
             ]
         return found
 
@@ -188,12 +209,17 @@ class TrainingStore:
     # -- persons
 
     def correct(self, attempt: AttemptId, transient: bool, by: str, for_all: bool, now: float) -> Correction:
-        """Write a person's word on a failed attempt down; the latest counts. Raises `NotFound`."""
+        """Write a person's word on a failed attempt down; the latest counts, but for all an operator's.
+
+        Raises `NotFound`, and `NotPermitted` where an operator has spoken already.
+        """
         with self._store.writing() as db:
             found = db.execute(select(readings).where(*self._at(readings, attempt))).one_or_none()
             if found is None:
                 where, what = f"job {attempt.job_id}", f"attempt {attempt.incarnation} has no verdict to correct"
                 raise NotFound(where, what, "See `perdure why JOBID` for the attempts that were judged")
+            if not for_all and self._is_of_operator(db, attempt):
+                raise _spoken(attempt)
             said = Correction(attempt, now, found.user, found.fingerprint, transient, clean(by), for_all)
             row = {key: value for key, value in asdict(said).items() if key != "attempt"}
             insert = self._insert(corrections).values(**self._of(attempt), **row)
@@ -201,9 +227,22 @@ class TrainingStore:
             db.execute(insert.on_conflict_do_update(index_elements=["cluster", "job_id", "incarnation"], set_=changed))
         return said
 
-    def withdraw(self, attempt: AttemptId) -> bool:
-        """Take a correction back. False: no correction was stored."""
+    def confirm(self, attempt: AttemptId, by: str) -> bool:
+        """Let a user's word hold for all, as an operator says. False: no correction was stored."""
         with self._store.writing() as db:
+            here = update(corrections).where(*self._at(corrections, attempt))
+            return db.execute(here.values(confirmed_by=clean(by))).rowcount == 1
+
+    def _is_of_operator(self, db: Any, attempt: AttemptId) -> bool:
+        query = select(corrections.c.for_all, corrections.c.confirmed_by).where(*self._at(corrections, attempt))
+        found = db.execute(query).one_or_none()
+        return found is not None and (found.for_all or bool(found.confirmed_by))
+
+    def withdraw(self, attempt: AttemptId, for_all: bool = True) -> bool:
+        """Take a correction back. False: no correction was stored. Raises `NotPermitted` as `correct` does."""
+        with self._store.writing() as db:
+            if not for_all and self._is_of_operator(db, attempt):
+                raise _spoken(attempt)
             return db.execute(delete(corrections).where(*self._at(corrections, attempt))).rowcount == 1
 
     def corrections(self) -> list[Correction]:
@@ -213,7 +252,7 @@ class TrainingStore:
             return [
                 Correction(
                     AttemptId(self.cluster, row.job_id, row.incarnation),
-                    row.time_s, row.user, row.fingerprint, row.transient, row.by, row.for_all,
+                    row.time_s, row.user, row.fingerprint, row.transient, row.by, row.for_all, row.confirmed_by,
                 )
                 for row in db.execute(query)
             ]  # fmt: skip
@@ -236,6 +275,11 @@ class TrainingStore:
         with self._store.reading() as db:
             found = db.execute(query.order_by(terms.c.seq.desc()).limit(1)).one_or_none()
         return (found[0], json.loads(found[1])) if found else None
+
+    def rounds(self) -> int:
+        """The number of the latest training round; 0 before the first."""
+        with self._store.reading() as db:
+            return db.scalar(select(func.max(terms.c.seq)).where(terms.c.cluster == self.cluster)) or 0
 
     def model(self) -> bytes | None:
         """The model that was adopted last; None where none was, or that was taken back."""
@@ -270,6 +314,14 @@ class TrainingStore:
 
     def _at(self, table: Any, attempt: AttemptId) -> list[Any]:
         return [table.c[name] == value for name, value in self._of(attempt).items()]
+
+
+def _excerpt(row: Any) -> str:
+    return zlib.decompress(row.packed).decode() if row.packed is not None else str(row.excerpt)
+
+
+def _spoken(attempt: AttemptId) -> NotPermitted:
+    return NotPermitted(f"job {attempt.job_id}", "an operator has said what its failure was", "Ask an operator")
 
 
 def _trial(attempt: Attempt, verdict_text: str | None) -> Trial:

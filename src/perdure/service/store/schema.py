@@ -178,9 +178,10 @@ readings = Table(  # what triage read of a failed attempt, to learn from once it
     Column("user", String, nullable=False),
     Column("fingerprint", String, nullable=False),
     Column("category", String, nullable=False),
-    Column("excerpt", Text, nullable=False),
+    Column("excerpt", Text, nullable=False),  # as older versions kept it; "" where it is packed
     Column("causes", JSON, nullable=False),  # names of the rules that matched, in the log's order
     Column("message", Text, nullable=False, server_default=""),  # its root line, normalised; "" in older versions
+    Column("packed", LargeBinary),  # the excerpt, compressed
     UniqueConstraint("cluster", "job_id", "incarnation"),
     Index("readings_by_fingerprint", "cluster", "fingerprint", "seq"),
 )

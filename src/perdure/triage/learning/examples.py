@@ -43,7 +43,7 @@ class ExampleCaps:
     per_fingerprint: int = 5
     per_user: int = 50
     share_of_one_user: float = 0.2
-    """At most this share of the training data comes from one user (but `floor_per_user` may always)."""
+    """At most this share of the others' training data comes from one user (but `floor_per_user` may always)."""
     floor_per_user: int = 5
     most: int = 5000
 
@@ -87,15 +87,20 @@ def _contradictory(examples: Iterable[TrainingExample]) -> set[str]:
 
 
 def _capped(examples: list[TrainingExample], caps: ExampleCaps) -> list[TrainingExample]:
-    of_user_most = max(caps.floor_per_user, min(caps.per_user, int(caps.share_of_one_user * len(examples))))
+    offered = Counter(example.user for example in examples)
+    few = {user: min(own, caps.floor_per_user) for user, own in offered.items()}  # nobody's flood lifts another's cap
+    of_others = {user: sum(few.values()) - own for user, own in few.items()}
+    of_user_most = {
+        user: max(caps.floor_per_user, min(caps.per_user, int(caps.share_of_one_user * others)))
+        for user, others in of_others.items()
+    }
     of_fingerprint: Counter[str] = Counter()
     of_user: Counter[str] = Counter()
     kept = []
     for example in examples:
         by_person = example.source is LabelSource.PERSON
-        if not by_person and (
-            of_fingerprint[example.fingerprint] >= caps.per_fingerprint or of_user[example.user] >= of_user_most
-        ):
+        is_full = of_user[example.user] >= of_user_most[example.user]
+        if not by_person and (of_fingerprint[example.fingerprint] >= caps.per_fingerprint or is_full):
             continue
         of_fingerprint[example.fingerprint] += 1
         of_user[example.user] += 1

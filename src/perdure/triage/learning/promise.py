@@ -12,6 +12,7 @@ Failures that were stopped are seldom run again, so wrong stops are found too ra
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -27,8 +28,11 @@ WINDOW_S = 90 * 86400.0
 CHANCE = 0.05
 """A promise is taken for broken where so many errors would come by chance more rarely than so."""
 
-LEAST_ERRORS = 2
-"""One error alone never widens anything."""
+LEAST_USERS = 3
+"""Errors in the jobs of fewer users never widen anything: a retry that passes can be staged."""
+
+SHARE_OF_USER = 0.2
+"""Of one user no more failures count than this share of all others', and one."""
 
 LOWEST, HIGHEST = 0.02, 0.98
 """Beyond these a verdict is so sure that no threshold makes a probe of it."""
@@ -43,6 +47,12 @@ class ProvenVerdict:
     fingerprint: str
     p_transient: float
     transient: bool
+    user: str = ""  # whose job it was
+
+    @property
+    def whose(self) -> str:
+        """By whom errors are counted; what is nobody's is its job's alone."""
+        return self.user or f"job {self.attempt.job_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +62,12 @@ class PromiseShare:
     proven: int = 0
     wrong: int = 0
     promised: float = 0.0  # the share that may be wrong
+    users: int = 0  # whose failures were judged wrongly
 
     @property
     def is_broken(self) -> bool:
         """Whether there were more errors than chance explains."""
-        return self.wrong >= LEAST_ERRORS and at_least(self.wrong, self.proven, self.promised) < CHANCE
+        return self.users >= LEAST_USERS and at_least(self.wrong, self.proven, self.promised) < CHANCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +119,12 @@ def check(base: Thresholds, proven: Iterable[ProvenVerdict], now: float) -> Prom
     """
     recent = [each for each in proven if now - WINDOW_S < each.time_s <= now]
     once = {(each.attempt.job_id, each.fingerprint, each.transient): each for each in recent}.values()
-    passing = sorted(each.p_transient for each in once if each.transient)
-    lasting = sorted(each.p_transient for each in once if not each.transient)
-    stops = _kept(passing, Label.DETERMINISTIC, base, ALPHA_TRANSIENT)
-    retries = _kept(lasting, Label.TRANSIENT, base, ALPHA_DETERMINISTIC)
+    of_passing = _capped([each for each in once if each.transient])
+    of_lasting = _capped([each for each in once if not each.transient])
+    stops = _kept(of_passing, Label.DETERMINISTIC, base, ALPHA_TRANSIENT)
+    retries = _kept(of_lasting, Label.TRANSIENT, base, ALPHA_DETERMINISTIC)
+    passing = sorted(each.p_transient for each in of_passing)
+    lasting = sorted(each.p_transient for each in of_lasting)
     lower, upper = base.transient_from, base.deterministic_to
     if stops.is_broken:
         lower = min(lower, max(LOWEST, passing[_allowed(len(passing), ALPHA_TRANSIENT)]))
@@ -120,8 +133,22 @@ def check(base: Thresholds, proven: Iterable[ProvenVerdict], now: float) -> Prom
     return PromiseCheck(stops, retries, Thresholds(lower, upper))
 
 
-def _kept(p: Sequence[float], wrong: Label, base: Thresholds, promised: float) -> PromiseShare:
-    return PromiseShare(len(p), sum(base.label(each) is wrong for each in p), promised)
+def _capped(proven: Sequence[ProvenVerdict]) -> list[ProvenVerdict]:
+    """The newest of each user, as many as count."""
+    offered = Counter(each.whose for each in proven)
+    most = {user: max(1, int(SHARE_OF_USER * (len(proven) - own))) for user, own in offered.items()}
+    taken: Counter[str] = Counter()
+    kept = []
+    for each in sorted(proven, key=lambda one: -one.time_s):
+        taken[each.whose] += 1
+        if taken[each.whose] <= most[each.whose]:
+            kept.append(each)
+    return kept
+
+
+def _kept(proven: Sequence[ProvenVerdict], wrong: Label, base: Thresholds, promised: float) -> PromiseShare:
+    errors = [each for each in proven if base.label(each.p_transient) is wrong]
+    return PromiseShare(len(proven), len(errors), promised, len({each.whose for each in errors}))
 
 
 def _allowed(n: int, alpha: float) -> int:

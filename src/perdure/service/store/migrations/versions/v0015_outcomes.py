@@ -11,6 +11,7 @@ down_revision = "0014_raw_promises"
 
 def upgrade() -> None:
     op.add_column("readings", sa.Column("message", sa.Text, nullable=False, server_default=""))
+    op.add_column("readings", sa.Column("packed", sa.LargeBinary))
     op.add_column("corrections", sa.Column("confirmed_by", sa.String, nullable=False, server_default=""))
     op.create_table(
         "outcomes",
