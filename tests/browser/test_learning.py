@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from perdure.model.identity import AttemptId
 from tests.browser.conftest import Visit
 from tests.service.web_world import Site, fill
 
@@ -62,3 +63,19 @@ def test_a_viewer_speaks_of_his_own_jobs_and_teaches_nothing(open_site: Callable
     assert page.locator(".correction").count() == 0
     visit.go("/learning")
     assert page.locator("button:has-text('Train now')").count() == 0
+
+
+def test_a_message_is_set_aside_and_approved_and_a_users_word_confirmed(open_site: Callable[..., tuple[Site, Visit]]) -> None:
+    place, visit = open_site(fill)
+    page, learner = visit.page, place.world.learner
+    learner.store.note_outcomes()
+    learner.correct(AttemptId(place.world.cluster, "102", 1), False, "mira", for_all=False)
+    visit.go("/learning")
+    page.click("section:has(#messages) button:has-text('Set aside')")
+    page.click("dialog button:has-text('Yes')")
+    page.wait_for_selector("section:has(#messages) :text('set aside: nothing is learnt')")
+    page.click("section:has(#messages) button:has-text('Approve')")
+    page.wait_for_selector("section:has(#messages) :text('it moves his own verdicts alone')")
+    page.click("section:has(#said) button:has-text('Confirm for all')")
+    page.wait_for_selector("section:has(#said) :text('confirmed by root')")
+    assert visit.hits() == []

@@ -163,6 +163,27 @@ def test_a_verdict_is_corrected_learnt_from_and_the_word_taken_back(ask: Callabl
     assert "you have made no correction" in ask("why", job_id, "--correct", "none").err
 
 
+def test_what_was_taught_is_set_aside_and_approved(ask: Callable[..., Ran]) -> None:
+    program = "echo 'ImportError: cannot import name quux'; exit 1"
+    job_id = ask("submit", "--", "sh", "-c", program).out.strip()
+    await_(lambda: ask("why", job_id).code == 1)
+    ask("why", job_id, "--correct", "transient")
+    assert "attempt 1 was transient, by the word of " in ask("why", job_id).out
+    assert "holds for all users" in ask("learn", "--approve", f"job={job_id}").out
+    assert "is set aside" in ask("learn", "--set-aside", "user=eve").out
+    assert "eve" in ask("learn").out
+    assert ask("learn", "--approve", "user=eve").out.endswith("counts again\n")
+    for words in (
+        ["--approve", "user=eve"],
+        ["--set-aside", "day=soon"],
+        ["--set-aside", "eve"],
+        ["--approve", "job=9"],
+    ):
+        ran = ask("learn", *words)
+        assert ran.code == 2
+        assert ran.err.count("\n") == 1
+
+
 @pytest.mark.parametrize("words", [["why", "train.log", "--correct", "transient"], ["learn", "--now", "--rollback"]])
 def test_what_cannot_be_corrected_or_done_at_once_is_told(ask: Callable[..., Ran], words: list[str]) -> None:
     ran = ask(*words)

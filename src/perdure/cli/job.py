@@ -147,6 +147,9 @@ def _print(found: dict[str, Any], latest: Diagnosis | None, *, wide: bool) -> No
     )
     if found["attempts"]:
         print_table(ATTEMPTS, rows, wide=wide)
+    for said in found.get("corrections", ()):
+        confirmed = f", confirmed by {said['confirmed_by']}" if said["confirmed_by"] else ""
+        print_line(f"attempt {said['incarnation']} was {said['label']}, by the word of {said['by']}{confirmed}")
     _print_actions([action for action in found["actions"] if action["kind"] != "comment"], wide=wide)
     for raised in found["exceptions"]:
         if raised["type"] == REQUEUE_LOOP and raised["record"]["outcome"] == ExceptionOutcome.OPEN:

@@ -8,8 +8,9 @@ import typer
 
 from perdure.cli.options import AsJson, StateDir, Wide, service
 from perdure.cli.output import clock, print_json, print_line, print_table
-from perdure.cli.table import text, word
-from perdure.errors import InputError
+from perdure.cli.service_client import Client, segment
+from perdure.cli.table import names, text, word
+from perdure.errors import InputError, NotFound
 
 ROUNDS = (
     word("TRAINING"), word("WHEN", leave=2), word("EXAMPLES", leave=3), word("REFERENCE SET"),
@@ -20,22 +21,49 @@ CORRECTIONS = (
 )  # fmt: skip
 
 
+MESSAGES = (
+    text("MESSAGE"),
+    word("LEARNT FROM", leave=1),
+    names("USERS", leave=2),
+    text("NEXT JOB"),
+    word("ID", leave=3),
+)
+ASIDE = (word("SET ASIDE"), text("WHICH"), word("BY", leave=1), word("WHEN", leave=2))
+KINDS = ("user", "message", "day")
+
+SetAside = Annotated[
+    str | None,
+    typer.Option("--set-aside", metavar="KIND=VALUE", help="Learn nothing from it: user=NAME, message=ID or day=DATE."),
+]
+Approve = Annotated[
+    str | None,
+    typer.Option("--approve", metavar="KIND=VALUE", help="Let it count again; job=ID: a user's word, for all users."),
+]
+
+
 def learn(
     now: Annotated[bool, typer.Option("--now", help="Train the model now.")] = False,
     rollback: Annotated[bool, typer.Option("--rollback", help="Go back to the model that was used before.")] = False,
+    set_aside: SetAside = None,
+    approve: Approve = None,
     wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,
 ) -> int:
-    """Show what the model learnt from retries and corrections, and whether it became better. Asks the service.
+    """Show what was learnt from retries and corrections, of which messages and whom. Asks the service.
 
-    Correct a verdict with perdure why correct JOBID transient.
+    Correct a verdict with perdure why correct JOBID transient. What somebody taught is undone with
+    --set-aside user=NAME, and counts again with --approve user=NAME.
 
     Exit codes: 0 shown or done, 2 refused.
     """
-    if now and rollback:
-        raise InputError("learn", "give one of --now and --rollback", "Run them one after another")
+    if sum(map(bool, (now, rollback, set_aside, approve))) > 1:
+        what = "give one of --now, --rollback, --set-aside and --approve"
+        raise InputError("learn", what, "Run them one after another")
     client = service(state)
+    if set_aside or approve:
+        _choose(client, set_aside or approve or "", "aside" if set_aside else "approve")
+        return 0
     if rollback:
         done = client.post("/learning/rollback")["rolled_back"]
         print_line("the model before is in use again" if done else "the model that came with Perdure is in use")
@@ -48,20 +76,66 @@ def learn(
     return 0
 
 
+def _choose(client: Client, asked: str, deed: str) -> None:
+    """Set something aside, or approve it. Raises `InputError`, `NotFound`."""
+    kind, equals, value = asked.partition("=")
+    if not equals or not value or kind not in (*KINDS, *(["job"] if deed == "approve" else [])):
+        fix = "Write user=NAME, message=ID or day=2026-01-31; perdure learn has the ids"
+        raise InputError(f"learn {asked!r}", "not a user, a message or a day", fix)
+    if kind == "job":
+        _confirm(client, value)
+        return
+    client.post(f"/learning/{deed}", {"kind": kind, "value": value})
+    said = "is set aside: nothing is learnt from it" if deed == "aside" else "counts again"
+    print_line(f"{kind} {value}: what it taught {said}")
+
+
+def _confirm(client: Client, job_id: str) -> None:
+    said = next((c for c in client.get("/learning")["corrections"] if c["job_id"] == job_id), None)
+    if said is None:
+        raise NotFound(f"job {job_id}", "nobody corrected its verdict", "See perdure learn for corrected jobs")
+    client.post(f"/jobs/{segment(job_id)}/attempts/{said['incarnation']}/correction/confirm", {})
+    print_line(f"job {job_id}: {said['by']}'s word, {said['label']}, holds for all users")
+
+
 def _print(found: dict[str, Any], *, wide: bool) -> None:
     if promise := found.get("promise"):
         print_line(f"PROMISE  {promise['says']}")
+    _print_messages(found, wide=wide)
     if not found["rounds"]:
         print_line("No training yet: too few retries and corrections have proved what a failure was.")
     else:
         rows = (_round(row) for row in found["rounds"])
         print_table(ROUNDS, rows, wide=wide)
     if found["corrections"]:
-        said = (
-            (c["job_id"], c["label"], c["by"], "all" if c["for_all"] else "own jobs", clock(c["time_s"]))
-            for c in found["corrections"]
-        )
+        said = ((c["job_id"], c["label"], c["by"], _holds_for(c), clock(c["time_s"])) for c in found["corrections"])
         print_table(CORRECTIONS, said, wide=wide)
+
+
+def _print_messages(found: dict[str, Any], *, wide: bool) -> None:
+    """What was learnt of which message, and what is set aside."""
+    if found["messages"]:
+        rows = (
+            (m["message"] or "?", _from(m), " ".join(m["users"]), m["says"], m["fingerprint"])
+            for m in found["messages"]
+        )
+        print_table(MESSAGES, rows, wide=wide)
+    if found["set_aside"]:
+        held = ((a["kind"], a["value"], a["by"], clock(a["time_s"])) for a in found["set_aside"])
+        print_table(ASIDE, held, wide=wide)
+    if found["held"]:
+        print_line("A model was taken back: none is trained until perdure learn --now.")
+
+
+def _from(message: dict[str, Any]) -> str:
+    aside = f" ({message['set_aside']} set aside)" if message["set_aside"] else ""
+    return f"{message['passed']} passed, {message['failed']} failed{aside}"
+
+
+def _holds_for(correction: dict[str, Any]) -> str:
+    if correction["for_all"]:
+        return "all"
+    return f"all, by {correction['confirmed_by']}" if correction["confirmed_by"] else "own jobs"
 
 
 def _round(row: dict[str, Any]) -> tuple[object, ...]:

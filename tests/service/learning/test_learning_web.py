@@ -110,3 +110,63 @@ def test_of_no_examples_of_the_site_no_accuracy_is_told():
     row = SimpleNamespace(term={"site_before": without, "site_after": {"balanced_accuracy": 0.9, "examples": 5}})
     told = {name: cell(cast("Any", row)) for name, cell in ROUNDS if name.startswith("site_accuracy")}
     assert told == {"site_accuracy_before": None, "site_accuracy_after": 0.9}
+
+
+def fail_again(place: Site, job_id: str, user: str) -> None:
+    """Job 101's failure, in a job of `user`."""
+    world = place.world
+    world.submit(job_id, "again", user)
+    world.start(job_id, "gpu02")
+    world.pass_time(60)
+    world.end(job_id, world.logs["102", 1])
+
+
+def test_a_users_word_holds_for_all_once_an_operator_confirms_it(place: Site) -> None:
+    operator, mira = place.client(place.operator), place.client(place.mira)
+    assert mira.post(CORRECTION.format(102), json={"label": "deterministic"}).status_code == 204
+    confirm = CORRECTION.format(102) + "/confirm"
+    assert mira.post(confirm).status_code == 403
+    assert operator.post(CORRECTION.format(999) + "/confirm").status_code == 404
+    assert operator.post(confirm).status_code == 204
+    fail_again(place, "201", "jonas")
+    assert label_of(place, place.operator, "201") == "deterministic"
+    assert mira.post(CORRECTION.format(102), json={"label": "transient"}).status_code == 403  # an operator spoke
+    assert mira.post(CORRECTION.format(102), json={"label": "none"}).status_code == 403
+    assert operator.get("/api/v1/learning").json()["corrections"][0]["confirmed_by"] == "root"
+    assert "confirmed by root" in operator.get("/learning").text
+    (said,) = operator.get("/api/v1/jobs/102").json()["corrections"]
+    assert (said["label"], said["by"], said["confirmed_by"]) == ("deterministic", "mira", "root")
+
+
+def test_what_was_taught_is_shown_set_aside_and_approved(place: Site) -> None:
+    operator, mira = place.client(place.operator), place.client(place.mira)
+    place.world.learner.store.note_outcomes()
+    (message,) = operator.get("/api/v1/learning").json()["messages"]
+    assert (message["passed"], message["failed"], message["says"]) == (
+        1,
+        0,
+        "one user's: it moves his own verdicts alone",
+    )
+    user, which = message["users"][0], message["fingerprint"]
+    for kind, value in (("user", user), ("message", which)):
+        asked = {"kind": kind, "value": value}
+        assert mira.post("/api/v1/learning/aside", json=asked).status_code == 403
+        assert operator.post("/api/v1/learning/aside", json=asked).status_code == 204
+        told = operator.get("/api/v1/learning").json()
+        assert told["messages"][0]["says"] == "set aside: nothing is learnt"
+        assert [(one["kind"], one["value"], one["by"]) for one in told["set_aside"]] == [(kind, value, "root")]
+        assert mira.get("/api/v1/learning").json()["set_aside"] == []
+        page = operator.get("/learning").text
+        assert "Set aside by root" in page
+        assert operator.post("/api/v1/learning/approve", json=asked).status_code == 204
+        assert operator.post("/api/v1/learning/approve", json=asked).status_code == 404
+    assert operator.post("/api/v1/learning/aside", json={"kind": "day", "value": "soon"}).status_code == 422
+    rows = list(csv.DictReader(io.StringIO(operator.get("/learning?format=csv&table=messages").text)))
+    assert [(row["fingerprint"], row["passed"], row["users"]) for row in rows] == [(which, "1", user)]
+
+
+def test_a_user_sees_no_message_of_others(place: Site) -> None:
+    place.world.learner.store.note_outcomes()
+    (message,) = place.client(place.operator).get("/api/v1/learning").json()["messages"]
+    seen = place.client(place.mira).get("/api/v1/learning").json()["messages"]
+    assert bool(seen) == ("mira" in message["users"])

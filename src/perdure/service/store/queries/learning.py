@@ -13,6 +13,9 @@ from perdure.coordination.record import ExceptionOutcome
 from perdure.service.store.queries.reader import Reader, as_text
 from perdure.service.store.schema import corrections, exceptions, readings, terms
 
+MOST_OF_JOB = 20
+"""Corrections that are told of one job."""
+
 
 @dataclass(frozen=True, slots=True)
 class TermRow:
@@ -34,6 +37,7 @@ class CorrectionRow:
     transient: bool
     by: str
     for_all: bool
+    confirmed_by: str = ""  # the operator who made a user's word hold for all
 
     @property
     def label(self) -> str:
@@ -73,6 +77,13 @@ def correction_of(reader: Reader, job_id: str, incarnation: int) -> CorrectionRo
     return _correction(row) if row else None
 
 
+def corrections_of(reader: Reader, job_id: str) -> tuple[CorrectionRow, ...]:
+    """What persons said of a job's failures, the latest attempt first."""
+    here = and_(corrections.c.cluster == reader.cluster, corrections.c.job_id == job_id)
+    rows = reader.all(select(corrections).where(here).order_by(corrections.c.incarnation.desc()).limit(MOST_OF_JOB))
+    return tuple(_correction(row) for row in rows)
+
+
 def similar(reader: Reader, fingerprint: str, since_s: float) -> Similar:
     """Failures of this fingerprint since an instant. All zero without any."""
     if not fingerprint:
@@ -98,4 +109,4 @@ def similar(reader: Reader, fingerprint: str, since_s: float) -> Similar:
 
 
 def _correction(row: Any) -> CorrectionRow:
-    return CorrectionRow(row.job_id, row.incarnation, row.time_s, row.transient, row.by, row.for_all)
+    return CorrectionRow(row.job_id, row.incarnation, row.time_s, row.transient, row.by, row.for_all, row.confirmed_by)

@@ -13,7 +13,7 @@ from perdure.backends.local import JobSpec
 from perdure.errors import NotFound, NotPermitted
 from perdure.model.jobs import JobState
 from perdure.service.access.auth import Identity
-from perdure.service.store.queries import actions, jobs, places
+from perdure.service.store.queries import actions, jobs, learning, places
 from perdure.service.store.queries.waits import waits_of
 from perdure.service.web.api.models import JobFull, JobItem, Listing, Submitted
 from perdure.service.web.api.params import Cursor, IdempotencyKey, JobId, Limit, Word
@@ -74,7 +74,9 @@ def get_job(web: Here, identity: Owner, job_id: JobId) -> JobFull:
     there = places.places_of(web.reader, failed) if failed else ()
     acts = actions.actions_of(web.reader, job_id)
     waits = waits_of(web.reader, [found.job]).get(job_id, "")
-    return JobFull.of(found, acts, there, identity, web.operations.kept_log, waits, web.operations.status().backend)
+    said = learning.corrections_of(web.reader, job_id)
+    backend = web.operations.status().backend
+    return JobFull.of(found, acts, there, identity, web.operations.kept_log, waits, backend, said)
 
 
 @router.get("/jobs/{job_id}/log", response_class=Response, responses={200: {"content": {"text/plain": {}}}})

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from perdure.errors import ClusterError, NotFound, NotPermitted
+from perdure.errors import ClusterError, InputError, NotFound, NotPermitted
 from perdure.model.identity import AttemptId
 from perdure.service.access.auth import Identity, Role
 from perdure.service.learning.learner import Learner
+from perdure.service.learning.learnt_messages import LearntMessage
+from perdure.service.learning.outcome_store import Aside, SetAside, start_of
 from perdure.service.store.queries import jobs, learning
 from perdure.service.web.api.models import Item
 from perdure.service.web.api.params import JobId
@@ -49,6 +51,38 @@ class CorrectionItem(Item):
     label: str
     by: str
     for_all: bool
+    confirmed_by: str = Field("", description="Operator who let a user's word hold for all users' jobs")
+
+
+class MessageItem(Item):
+    """A message of this site, and what retries proved of it. A viewer sees those of their own jobs."""
+
+    fingerprint: str
+    message: str = Field(description="The line that says why, without numbers, paths and times")
+    time_s: float
+    passed: int = Field(description="Jobs that passed when run again")
+    failed: int = Field(description="Jobs that failed the same way on other nodes")
+    users: list[str]
+    set_aside: int = Field(description="Of these outcomes, how many count for nothing")
+    says: str = Field(description="What follows for the next job with this message")
+
+
+class AsideItem(Item):
+    """What is not learnt from, by an operator's word."""
+
+    kind: str
+    value: str
+    time_s: float
+    by: str
+
+
+class AsideAsked(BaseModel):
+    """What to set aside, or to approve: outcomes and words of a user, a message (by its fingerprint) or a day."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    kind: Literal["user", "message", "day"]
+    value: Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
 class PromiseItem(BaseModel):
@@ -86,6 +120,9 @@ class LearningItem(BaseModel):
 
     rounds: list[RoundItem]
     corrections: list[CorrectionItem]
+    messages: list[MessageItem] = []
+    set_aside: list[AsideItem] = []
+    held: bool = Field(False, description="A model was taken back, and none is trained until somebody asks for it")
     promise: PromiseItem | None = None  # None where the service does not learn
 
 
@@ -108,8 +145,29 @@ def get_learning(web: Here, identity: Viewer) -> LearningItem:
     return LearningItem(
         rounds=[RoundItem.of_parts(row) for row in learning.rounds(web.reader)],
         corrections=[CorrectionItem.of_parts(row) for row in said],
+        messages=[MessageItem.of_parts(each, users=list(each.users)) for each in messages_for(web, identity)],
+        set_aside=[AsideItem.of_parts(each, kind=each.kind.value) for each in aside_for(web, identity)],
+        held=web.learner is not None and web.learner.is_held,
         promise=PromiseItem.of(web.learner.promise) if web.learner else None,
     )
+
+
+@router.post("/learning/aside", status_code=204)
+def set_aside(web: Here, identity: Operator, asked: AsideAsked) -> None:
+    """Learn nothing from a user, a message or a day, and unlearn what they taught. Nothing is deleted."""
+    put_aside(web, identity, asked.kind, asked.value)
+
+
+@router.post("/learning/approve", status_code=204)
+def approve(web: Here, identity: Operator, asked: AsideAsked) -> None:  # noqa: ARG001
+    """Let what was set aside count again."""
+    approve_again(web, asked.kind, asked.value)
+
+
+@router.post("/jobs/{job_id}/attempts/{incarnation}/correction/confirm", status_code=204)
+def confirm(web: Here, identity: Operator, job_id: JobId, incarnation: Incarnation) -> None:
+    """Let a user's correction hold for the jobs of all users, and be taught."""
+    confirm_word(web, identity, job_id, incarnation)
 
 
 @router.post("/learning/rounds", status_code=201)
@@ -120,9 +178,9 @@ def teach(web: Here, identity: Operator) -> LearningItem:
 
 
 @router.post("/learning/rollback")
-def roll_back(web: Here, identity: Operator) -> RolledBack:  # noqa: ARG001
-    """Use the model before the one in use."""
-    return RolledBack(rolled_back=learner_of(web).roll_back())
+def roll_back(web: Here, identity: Operator) -> RolledBack:
+    """Use the model before the one in use; none is trained then until somebody asks for a round."""
+    return RolledBack(rolled_back=learner_of(web).roll_back(identity.user))
 
 
 def put_right(web: WebState, identity: Identity, job_id: str, incarnation: int, label: Word) -> None:
@@ -131,11 +189,48 @@ def put_right(web: WebState, identity: Identity, job_id: str, incarnation: int, 
         raise NotPermitted(f"job {job_id}", "it belongs to another user", "Ask its owner or an operator")
     attempt = AttemptId(web.reader.cluster, job_id, incarnation)
     if label == "none":
-        if not learner_of(web).withdraw(attempt):
+        if not learner_of(web).withdraw(attempt, identity.role is Role.OPERATOR):
             what = f"attempt {incarnation} has no correction"
             raise NotFound(f"job {job_id}", what, "See perdure learn for those that do")
     else:
         learner_of(web).correct(attempt, label == "transient", identity.user, identity.role is Role.OPERATOR)
+
+
+def messages_for(web: WebState, identity: Identity) -> list[LearntMessage]:
+    """The messages that somebody may see: an operator all, others those of their own jobs."""
+    if web.learner is None:
+        return []
+    return web.learner.messages("" if identity.role is Role.OPERATOR else identity.user)
+
+
+def aside_for(web: WebState, identity: Identity) -> list[SetAside]:
+    """What is set aside; for operators."""
+    if web.learner is None or identity.role is not Role.OPERATOR:
+        return []
+    return [each for each in web.learner.store.outcomes.set_aside() if each.kind is not Aside.TRAINING]
+
+
+def put_aside(web: WebState, identity: Identity, kind: str, value: str) -> None:
+    """Set something aside. Raises `InputError` for a day that is none."""
+    if kind == Aside.DAY:
+        try:
+            start_of(value)
+        except ValueError as err:
+            raise InputError(f"day {value!r}", "not a day", "Write it like 2026-01-31") from err
+    learner_of(web).put_aside(Aside(kind), value, identity.user)
+
+
+def approve_again(web: WebState, kind: str, value: str) -> None:
+    """Let it count again. Raises `NotFound`."""
+    if not learner_of(web).approve(Aside(kind), value):
+        raise NotFound(f"{kind} {value}", "it is not set aside", "See perdure learn for what is")
+
+
+def confirm_word(web: WebState, identity: Identity, job_id: str, incarnation: int) -> None:
+    """Let a user's word hold for all. Raises `NotFound`."""
+    if not learner_of(web).confirm(AttemptId(web.reader.cluster, job_id, incarnation), identity.user):
+        what = f"attempt {incarnation} has no correction"
+        raise NotFound(f"job {job_id}", what, "See perdure learn for those that do")
 
 
 def learner_of(web: WebState) -> Learner:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from perdure.service.store import codec
 from perdure.service.store.queries.actions import ListedAction
 from perdure.service.store.queries.events import EventRow
 from perdure.service.store.queries.jobs import DecidedException, JobDetail, JobRow, JudgedAttempt, LatestFailure
+from perdure.service.store.queries.learning import CorrectionRow
 from perdure.service.store.queries.nodes import NodeRow
 from perdure.service.store.queries.places import NodeFailures
 from perdure.service.web.resubmit_command import command_elsewhere
@@ -224,6 +225,15 @@ class ActionItem(Item):
         return cls.of_parts(row, exclude=list(getattr(row.action, "exclude", ())))
 
 
+class WordItem(Item):
+    """What a person said of a failure."""
+
+    incarnation: int
+    label: str
+    by: str
+    confirmed_by: str
+
+
 class JobFull(BaseModel):
     """All that is known of a job; attempts, exceptions and actions come latest first."""
 
@@ -235,6 +245,7 @@ class JobFull(BaseModel):
         description="Nodes of the latest failed attempt, and what failed on them of others"
     )
     elsewhere: str = Field("", description="Command to paste that starts it away from where it failed, if that helps")
+    corrections: list[WordItem] = Field(default=[], description="What persons said of its failures")
 
     @classmethod
     def of(
@@ -246,6 +257,7 @@ class JobFull(BaseModel):
         kept_log: Callable[[str, int], str],
         waits: str,
         backend: str,
+        said: Sequence[CorrectionRow] = (),
     ) -> JobFull:
         with_log = identity.may_read_logs_of(found.job.user)
         return cls(
@@ -255,6 +267,7 @@ class JobFull(BaseModel):
             actions=[ActionItem.of(row) for row in acts],
             places=list(places),
             elsewhere=command_elsewhere(found, acts, backend),
+            corrections=[WordItem.of_parts(row) for row in said],
         )
 
 

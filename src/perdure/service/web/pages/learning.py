@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import Response
 
 from perdure.service.access.auth import Role
+from perdure.service.learning.learnt_messages import LearntMessage
 from perdure.service.store.queries import learning
 from perdure.service.store.queries.learning import CorrectionRow, TermRow
-from perdure.service.web.api.learning import Incarnation, Word, learner_of, put_right
+from perdure.service.web.api.learning import (
+    Incarnation,
+    Word,
+    approve_again,
+    aside_for,
+    confirm_word,
+    learner_of,
+    messages_for,
+    put_aside,
+    put_right,
+)
 from perdure.service.web.api.params import JobId
 from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, arranged, at, csv_file, known_value
 from perdure.service.web.pages.render import done, page
 from perdure.service.web.state import Here, Operator, Viewer
 
 router = APIRouter()
+
+Kind = Annotated[Literal["user", "message", "day"], Form()]
+Value = Annotated[str, Form(min_length=1, max_length=200)]
 
 
 def _site_accuracy(row: TermRow, which: str) -> float | None:
@@ -45,8 +59,18 @@ CORRECTIONS: Columns[CorrectionRow] = (
     ("attempt", lambda row: row.incarnation),
     ("corrected_to", lambda row: row.label),
     ("by", lambda row: row.by),
-    ("for_all_users", lambda row: row.for_all),
+    ("for_all_users", lambda row: row.for_all or bool(row.confirmed_by)),
     ("time", lambda row: at(row.time_s)),
+)
+MESSAGES: Columns[LearntMessage] = (
+    ("message", lambda row: row.message),
+    ("fingerprint", lambda row: row.fingerprint),
+    ("passed", lambda row: row.passed),
+    ("failed_alike", lambda row: row.failed),
+    ("users", lambda row: " ".join(row.users)),
+    ("set_aside", lambda row: row.set_aside),
+    ("next_job", lambda row: row.says),
+    ("latest", lambda row: at(row.time_s)),
 )
 ROUNDS_BY: Mapping[str, Callable[[TermRow], Any]] = {
     "when": lambda row: row.time_s,
@@ -76,10 +100,38 @@ def learning_page(
     rounds = arranged(learning.rounds(web.reader, 20), ROUNDS_BY, asked)
     if asked.is_csv and table == "corrections":
         return csv_file("corrections", CORRECTIONS, said)
-    if asked.is_csv:
+    if asked.is_csv and table != "messages":
         return csv_file("training-runs", ROUNDS, rounds)
     listing = ListingAddress("/learning", asked, {}, (*ROUNDS_BY, *CORRECTIONS_BY))
-    return page(request, web, "learning", "Learning", rounds=rounds, corrections=said, listing=listing)
+    messages = messages_for(web, identity)
+    if asked.is_csv and table == "messages":
+        return csv_file("messages", MESSAGES, messages)
+    held = web.learner is not None and web.learner.is_held
+    return page(
+        request, web, "learning", "Learning", rounds=rounds, corrections=said, listing=listing, messages=messages,
+        set_aside=aside_for(web, identity), held=held,
+    )  # fmt: skip
+
+
+@router.post("/do/learning/aside")
+def set_aside(request: Request, web: Here, identity: Operator, kind: Kind, value: Value) -> Response:
+    """Learn nothing from a user, a message or a day."""
+    put_aside(web, identity, kind, value)
+    return done(request, f"Nothing is learnt from {kind} {value} any more")
+
+
+@router.post("/do/learning/approve")
+def approve(request: Request, web: Here, identity: Operator, kind: Kind, value: Value) -> Response:  # noqa: ARG001
+    """Let what was set aside count again."""
+    approve_again(web, kind, value)
+    return done(request, f"What {kind} {value} taught counts again")
+
+
+@router.post("/do/jobs/{job_id}/attempts/{incarnation}/correction/confirm")
+def confirm(request: Request, web: Here, identity: Operator, job_id: JobId, incarnation: Incarnation) -> Response:
+    """Let a user's correction hold for all users' jobs."""
+    confirm_word(web, identity, job_id, incarnation)
+    return done(request, "Confirmed: it holds for similar failures of all users")
 
 
 @router.post("/do/jobs/{job_id}/attempts/{incarnation}/correction")
@@ -106,7 +158,7 @@ def teach(request: Request, web: Here, identity: Operator) -> Response:  # noqa:
 
 
 @router.post("/do/learning/rollback")
-def roll_back(request: Request, web: Here, identity: Operator) -> Response:  # noqa: ARG001
+def roll_back(request: Request, web: Here, identity: Operator) -> Response:
     """Use the model before the one in use."""
-    back = learner_of(web).roll_back()
+    back = learner_of(web).roll_back(identity.user)
     return done(request, "The model before is in use again" if back else "The model that came with Perdure is in use")
