@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up help setup test test-tools lock attacks crash dst reference laws mutants mutants-generated mutants-swept fuzz slurm-table slurm-agreement slurm-keep programs foundry thresholds bench-triage bench-waits docs clean
+.PHONY: up help setup test test-tools lock attacks crash dst reference laws mutants mutants-generated mutants-swept fuzz slurm-table slurm-agreement slurm-keep programs foundry thresholds bench-triage bench-site-learning bench-waits docs clean
 
 up: setup ## install into .venv, start the embedded cluster and a demonstration; ARGS="--no-demo --port 8080"
 	@exec $(BIN)/perdure up $(ARGS)
@@ -141,6 +141,7 @@ SLURM_SANDBOX ?= $(wildcard ../shared/tools/slurm-sandbox)
 foundry: test-tools $(FOUNDRY_VENV)/bin/python ## make the labelled logs again
 	@$(BIN)/python -m foundry.cast --python $(FOUNDRY_VENV)/bin/python --keep $(FOUNDRY_DATA) \
 	  --out $(FOUNDRY_DATA) $(if $(SLURM_SANDBOX),--slurm-sandbox $(SLURM_SANDBOX)) $(ARGS)
+	@$(BIN)/python -m foundry.replayed
 
 $(FOUNDRY_VENV)/bin/python:
 	@$(PYTHON) -m venv $(FOUNDRY_VENV)
@@ -157,6 +158,11 @@ thresholds: test-tools ## make triage's model and thresholds again
 # How right triage is, and how much it learns. Rows of GRU and LSTM need PyTorch in the environment (extra rnn).
 bench-triage: test-tools ## measure how right triage is
 	@$(BIN)/python -m benchmarks.triage_quality --out benchmarks/triage_quality.md $(ARGS)
+
+# How soon a site's own kinds of failure are decided rightly; N kinds. About a minute of one core.
+bench-site-learning: N ?= 60
+bench-site-learning: test-tools ## measure how soon new kinds of failure are learnt; N=60
+	@$(BIN)/python -m benchmarks.site_learning --kinds $(N) --out benchmarks/site_learning.md $(ARGS)
 
 # How right the predictors of waits are. About half an hour of one core.
 WAITS_DATA ?= ../shared/data/queues/drac_graham_2021_submitday_snapshots.parquet
