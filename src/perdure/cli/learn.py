@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Any
 
 import typer
@@ -82,12 +83,21 @@ def _choose(client: Client, asked: str, deed: str) -> None:
     if not equals or not value or kind not in (*KINDS, *(["job"] if deed == "approve" else [])):
         fix = "Write user=NAME, message=ID or day=2026-01-31; perdure learn has the ids"
         raise InputError(f"learn {asked!r}", "not a user, a message or a day", fix)
+    if kind == "day" and not _is_day(value):
+        raise InputError(f"learn {asked!r}", "not a day", "Write it like day=2026-01-31")
     if kind == "job":
         _confirm(client, value)
         return
     client.post(f"/learning/{deed}", {"kind": kind, "value": value})
     said = "is set aside: nothing is learnt from it" if deed == "aside" else "counts again"
     print_line(f"{kind} {value}: what it taught {said}")
+
+
+def _is_day(value: str) -> bool:
+    try:
+        return date.fromisoformat(value).isoformat() == value
+    except ValueError:
+        return False
 
 
 def _confirm(client: Client, job_id: str) -> None:

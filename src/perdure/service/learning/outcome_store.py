@@ -96,8 +96,7 @@ class OutcomeStore:
         here = [outcomes.c.cluster == self._cluster, outcomes.c.fingerprint == fingerprint]
         here.append(outcomes.c.user.not_in([one.value for one in aside if one.kind is Aside.USER]))
         for one in aside:
-            if one.kind is Aside.DAY:
-                start_s = start_of(one.value)
+            if one.kind is Aside.DAY and (start_s := start_of(one.value)) is not None:
                 here.append(~outcomes.c.time_s.between(start_s, start_s + DAY_S - 1e-6))
         query = select(outcomes.c.user, outcomes.c.passed, func.count().label("jobs")).where(*here)
         found: dict[str, Outcomes] = {}
@@ -159,9 +158,16 @@ def counted(found: Iterable[Outcome], aside: Iterable[SetAside]) -> dict[str, Ou
     return {user: Outcomes(passed, failed) for user, (passed, failed) in counts.items()}
 
 
-def start_of(day: str) -> float:
-    """The instant at which a day begins, in UTC. Raises `ValueError` for what is no day."""
-    return datetime.datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=datetime.UTC).timestamp()
+def start_of(day: str) -> float | None:
+    """The instant at which a day begins, in UTC; None for what is no day.
+
+    >>> start_of("1970-01-02"), start_of("soon")
+    (86400.0, None)
+    """
+    try:
+        return datetime.datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=datetime.UTC).timestamp()
+    except ValueError:
+        return None
 
 
 def by_message(found: Iterable[Outcome]) -> Mapping[str, list[Outcome]]:
