@@ -13,15 +13,7 @@ from perdure.model.exits import ExitRequest, exit_request_of
 from perdure.model.jobs import Attempt, AttemptState, Job, RetryPreference
 from perdure.model.signals import persons_deed
 from perdure.retry.budget import at, room
-from perdure.retry.history import (
-    HOUR_S,
-    WALLTIME_FINGERPRINT,
-    Fleet,
-    PastFailure,
-    fingerprint_of,
-    is_recognised,
-    is_shared,
-)
+from perdure.retry.history import HOUR_S, WALLTIME_FINGERPRINT, Fleet, PastFailure, fingerprint_of, is_shared
 from perdure.retry.rules import RetryRules
 from perdure.retry.size import restart_range, restart_size
 from perdure.triage.evidence.scheduler import has_failed_to_launch
@@ -407,7 +399,7 @@ def _own_limit_reached(
         uncounted = 0
     tried = [f for f in past if f.retried and f.is_try]
     fingerprint = fingerprint_of(verdict, attempt)
-    unknown = not is_recognised(verdict.fingerprint)  # what nobody recognises is one kind of failure, however it ended
+    unknown = not verdict.is_recognised  # what nobody recognises is one kind of failure, however it ended
     alike = sum(f.fingerprint == fingerprint or (unknown and not f.is_recognised) for f in tried) + uncounted
     site = verdict.infrastructure and not verdict.hearsay
     charged = sum(f.infrastructure == site for f in tried) + uncounted

@@ -63,15 +63,11 @@ class PastFailure(Struct, frozen=True):
 
     @property
     def is_recognised(self) -> bool:
-        return is_recognised(self.fingerprint)
+        named = bool(self.fingerprint) and not self.fingerprint.startswith(UNNAMED)
+        return named and _ENDED_SO not in self.fingerprint
 
 
 _ENDED_SO = ":"  # in the fingerprint of what nobody recognised
-
-
-def is_recognised(fingerprint: str) -> bool:
-    """Whether it is of something that rules, tables or the grammar know."""
-    return bool(fingerprint) and _ENDED_SO not in fingerprint and not fingerprint.startswith(UNNAMED)
 
 
 def fingerprint_of(verdict: Verdict, attempt: Attempt) -> str:

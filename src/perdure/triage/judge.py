@@ -13,7 +13,6 @@ share of errors of each kind under what was promised (`conformal`).
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -59,12 +58,12 @@ from perdure.triage.evidence.telling import most_telling
 from perdure.triage.evidence.warning_lines import without_overruled
 from perdure.triage.narrower import narrowed
 from perdure.triage.remarks import remarks_on
-from perdure.triage.root_line import is_named, normalised, root_line, says_no_more_than_the_end, shown_message
+from perdure.triage.root_line import digest, fingerprint_of, is_named, message_of, of_message, shown_message
 from perdure.triage.services import outside_of_nodes
 from perdure.triage.text.logtext import LogText
 from perdure.triage.text.masking import mask
 from perdure.triage.unnamed import explained, is_death_from_outside, is_guess, is_open, told_by_node
-from perdure.triage.verdict import MAX_LOGS, UNNAMED, Bound, CauseRole, Evidence, Label, Verdict
+from perdure.triage.verdict import MAX_LOGS, Bound, CauseRole, Evidence, Label, Verdict
 
 Sign = Hit | Fact | LauncherReport
 
@@ -180,9 +179,9 @@ def examine(
     if primary is None:
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
         verdict = _of_nothing(p, text, attempt)
-        message = _message(None, hits, text, attempt)
+        message = message_of(None, hits, text, attempt)
         if message:
-            verdict = replace(verdict, fingerprint=_of_message(message))
+            verdict = replace(verdict, fingerprint=of_message(message))
         return Finding(_with_output(verdict, output, remarks), reading, shown_message(message))
     around = _around(context or Context(), attempt, primary)
     progress = with_steps_of(progress_of(reading.excerpt), text)
@@ -195,10 +194,10 @@ def examine(
     seen = _Signs(replace(in_order, hits=tuple(hits)), known, report, ruled)
     shown = most_telling(primary, hits) if isinstance(primary, Hit) else primary
     verdict = _verdict(shown, p, seen, surroundings, weights)
-    message = _message(primary, hits, text, attempt)
+    message = message_of(primary, hits, text, attempt)
     verdict = replace(
         verdict,
-        fingerprint=_fingerprint(primary, message),
+        fingerprint=fingerprint_of(primary, message),
         hardware=proof_of(primary, hits, text) if isinstance(primary, Hit) else "",
     )
     if survives and is_of_step(primary, report):
@@ -417,7 +416,7 @@ def _culprit(primary: Sign, seen: _Signs) -> tuple[str, str, str]:
 
 def _of_last_word(word: Evidence, weights: Weights) -> Verdict:
     """The verdict where no rule matches, and the program's last line says what is wrong."""
-    fingerprint = _digest(LAST_WORD, mask(word.text.encode()))
+    fingerprint = digest(LAST_WORD.category, mask(word.text.encode()))
     return replace(_of_cause(LAST_WORD, weights), evidence=(word,), fingerprint=fingerprint)
 
 
@@ -488,27 +487,3 @@ def _shown(sign: Sign, primary: Sign, merged: Merged) -> Evidence:
         return Evidence(sign.line, sign.text, role, sign.cause.name, merged.place(sign))
     role = CauseRole.ROOT if sign is primary else CauseRole.CONFIRMATION
     return Evidence(sign.line, sign.text, role, sign.cause.name, sign.source)
-
-
-def _message(primary: Sign | None, hits: Sequence[Hit], text: LogText, attempt: Attempt | None) -> bytes:
-    """The root line, normalised; b"" where a fact is the cause, or no line tells anything."""
-    nodes = attempt.nodes if attempt is not None else ()
-    if says_no_more_than_the_end(primary) and (line := root_line(hits, text)):
-        return normalised(line, nodes)
-    return normalised(primary.text.encode(), nodes) if isinstance(primary, Hit) else b""
-
-
-def _fingerprint(primary: Sign, message: bytes) -> str:
-    """The same for causes whose lines differ only in numbers, paths, addresses, times and nodes."""
-    if says_no_more_than_the_end(primary) and message:
-        return _of_message(message)
-    return _digest(primary.cause, message if isinstance(primary, Hit) else primary.cause.name.encode())
-
-
-def _of_message(message: bytes) -> str:
-    """Of a message of which nothing is known but its words."""
-    return UNNAMED + _digest(NOTHING, message)
-
-
-def _digest(cause: Cause, text: bytes) -> str:
-    return hashlib.sha256(cause.category.encode() + b"\0" + text).hexdigest()[:16]

@@ -8,10 +8,12 @@ report of the end, and what a program tells of its doings, are the same for all 
 from __future__ import annotations
 
 import builtins
+import hashlib
 from collections.abc import Sequence
 
 import re2
 
+from perdure.model.jobs import Attempt
 from perdure.triage.evidence.frames import raised
 from perdure.triage.evidence.launchers import LauncherReport
 from perdure.triage.evidence.matching import Hit
@@ -23,7 +25,7 @@ from perdure.triage.text.logtext import LogText
 from perdure.triage.text.masking import mask
 from perdure.triage.text.patterns import capturing, compiled
 from perdure.triage.unnamed import COARSE, OF_LAUNCHER, UNKNOWN, end_lines, is_guess, is_open
-from perdure.triage.verdict import CauseRole
+from perdure.triage.verdict import UNNAMED, CauseRole
 
 _OWN_EXCEPTION = r"^\s*(?:[\w.]+\.)?([A-Z]\w+)(?::|\s*$)"
 _OF_PYTHON = frozenset(name for name in dir(builtins) if name[0].isupper())
@@ -88,3 +90,30 @@ def shown_message(message: bytes) -> str:
     """A message as a person is shown it: one line, of bounded length, without what a terminal would obey."""
     text = " ".join(decode(message).split())
     return "".join(c if c.isprintable() else "?" for c in text)[:MAX_MESSAGE]
+
+
+def message_of(
+    primary: Hit | Fact | LauncherReport | None, hits: Sequence[Hit], text: LogText, attempt: Attempt | None
+) -> bytes:
+    """The root line, normalised; b"" where a fact is the cause, or no line tells anything."""
+    nodes = attempt.nodes if attempt is not None else ()
+    if says_no_more_than_the_end(primary) and (line := root_line(hits, text)):
+        return normalised(line, nodes)
+    return normalised(primary.text.encode(), nodes) if isinstance(primary, Hit) else b""
+
+
+def fingerprint_of(primary: Hit | Fact | LauncherReport, message: bytes) -> str:
+    """The same for causes whose lines differ only in numbers, paths, addresses, times and nodes."""
+    if says_no_more_than_the_end(primary) and message:
+        return of_message(message)
+    return digest(primary.cause.category, message if isinstance(primary, Hit) else primary.cause.name.encode())
+
+
+def of_message(message: bytes) -> str:
+    """Of a message of which nothing is known but its words."""
+    return UNNAMED + digest(UNKNOWN, message)
+
+
+def digest(category: str, text: bytes) -> str:
+    """16 hex digits."""
+    return hashlib.sha256(category.encode() + b"\0" + text).hexdigest()[:16]

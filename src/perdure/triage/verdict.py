@@ -130,6 +130,11 @@ class Verdict(Struct, frozen=True):
         return gpu_hours if share is None else share * gpu_hours
 
     @property
+    def is_recognised(self) -> bool:
+        """Whether its fingerprint is of something that rules, tables or the grammar know."""
+        return bool(self.fingerprint) and not self.fingerprint.startswith(UNNAMED)
+
+    @property
     def headline(self) -> str:
         """The label as a person reads it: what somebody cancelled has not failed by itself."""
         return CANCELLED if self.category == CANCELLED and self.label is Label.DETERMINISTIC else str(self.label)

@@ -18,7 +18,7 @@ from perdure.service.core.case import ControllerState
 from perdure.service.core.messages import Journalled, Judged
 from perdure.service.learning import outcome_store
 from perdure.service.learning.learner import Learner
-from perdure.service.learning.outcome_store import Aside, Outcome
+from perdure.service.learning.outcome_store import Aside, JobOutcome
 from perdure.service.learning.training_store import TrainingStore
 from perdure.service.store.journal import Journal
 from perdure.triage.evidence.context import Context
@@ -187,7 +187,7 @@ def test_outcomes_outlive_the_rows_of_their_jobs(taught: Site) -> None:
 def test_one_user_crowds_out_nobody(taught: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcome_store, "MAX_OF_USER", 4)
     outcomes = taught.learner.store.outcomes
-    outcomes.note(Outcome(f"e{n}", f"f{n}", 0.0, "eve", True, "") for n in range(9))
+    outcomes.note(JobOutcome(f"e{n}", f"f{n}", 0.0, "eve", True, "") for n in range(9))
     outcomes.prune()
     kept = Counter(each.user for each in outcomes.newest())
     assert kept["eve"] == 4

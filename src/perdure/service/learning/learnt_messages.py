@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from perdure.service.learning.outcome_store import Outcome, SetAside, by_message, counted
+from perdure.service.learning.outcome_store import JobOutcome, SetAside, by_message, counted
 from perdure.triage.learning.testimony import Outcomes, weighed
 
 MOST_SHOWN = 200
@@ -25,7 +25,7 @@ class LearntMessage:
     says: str  # half a sentence: what follows for the next job
 
 
-def learnt_messages(found: Iterable[Outcome], aside: Sequence[SetAside], of_user: str = "") -> list[LearntMessage]:
+def learnt_messages(found: Iterable[JobOutcome], aside: Sequence[SetAside], of_user: str = "") -> list[LearntMessage]:
     """The messages of which outcomes are known, the latest first; only those of `of_user` where one is named.
 
     `found` has the newest outcome first.

@@ -52,7 +52,7 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobOutcome:
     """What one job's retries proved of one message."""
 
     job_id: str
@@ -71,7 +71,7 @@ class OutcomeStore:
         self._cluster = cluster
         self._insert = (postgresql if store.dialect == "postgresql" else sqlite).insert
 
-    def note(self, found: Iterable[Outcome]) -> None:
+    def note(self, found: Iterable[JobOutcome]) -> None:
         """Write outcomes down; the latest proof of a job counts."""
         rows = [
             {**asdict(each), "cluster": self._cluster, "user": clean(each.user), "message": clean(each.message)}
@@ -106,7 +106,7 @@ class OutcomeStore:
                 found[row.user] = replace(had, **{"passed" if row.passed else "failed": row.jobs})
         return found
 
-    def newest(self, limit: int = MAX_OUTCOMES) -> list[Outcome]:
+    def newest(self, limit: int = MAX_OUTCOMES) -> list[JobOutcome]:
         """The newest outcomes, whether or not they count."""
         query = select(outcomes).where(outcomes.c.cluster == self._cluster).order_by(outcomes.c.seq.desc())
         with self._store.reading() as db:
@@ -148,7 +148,7 @@ class OutcomeStore:
             return db.execute(delete(set_aside).where(*here)).rowcount == 1
 
 
-def counted(found: Iterable[Outcome], aside: Iterable[SetAside]) -> dict[str, Outcomes]:
+def counted(found: Iterable[JobOutcome], aside: Iterable[SetAside]) -> dict[str, Outcomes]:
     """Outcomes of one message by user, without those that are set aside."""
     counts: dict[str, list[int]] = {}
     held = list(aside)
@@ -170,9 +170,9 @@ def start_of(day: str) -> float | None:
         return None
 
 
-def by_message(found: Iterable[Outcome]) -> Mapping[str, list[Outcome]]:
+def by_message(found: Iterable[JobOutcome]) -> Mapping[str, list[JobOutcome]]:
     """Outcomes by fingerprint, in the order in which the first of each comes."""
-    grouped: dict[str, list[Outcome]] = {}
+    grouped: dict[str, list[JobOutcome]] = {}
     for each in found:
         grouped.setdefault(each.fingerprint, []).append(each)
     return grouped
@@ -187,5 +187,5 @@ def day_of(time_s: float) -> str:
     return datetime.datetime.fromtimestamp(time_s, datetime.UTC).date().isoformat()
 
 
-def _outcome(row: Any) -> Outcome:
-    return Outcome(row.job_id, row.fingerprint, row.time_s, row.user, row.passed, row.message)
+def _outcome(row: Any) -> JobOutcome:
+    return JobOutcome(row.job_id, row.fingerprint, row.time_s, row.user, row.passed, row.message)

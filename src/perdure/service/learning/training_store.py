@@ -18,7 +18,7 @@ from perdure.errors import NotFound, NotPermitted
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.history import WALLTIME_FINGERPRINT
-from perdure.service.learning.outcome_store import Outcome, OutcomeStore
+from perdure.service.learning.outcome_store import JobOutcome, OutcomeStore
 from perdure.service.store import codec
 from perdure.service.store.codec import clean
 from perdure.service.store.database import Store
@@ -147,14 +147,14 @@ class TrainingStore:
         with self._store.reading() as db:
             rows = db.execute(select(*columns).where(*here).order_by(readings.c.seq.desc()).limit(most)).all()
         read = {(row.job_id, row.fingerprint): row for row in rows}
-        found: dict[tuple[str, str], Outcome] = {}
+        found: dict[tuple[str, str], JobOutcome] = {}
         for trials in self._trials({row.job_id for row in rows}):
             proved = labels(trials)
             for trial in trials:
                 key = (trial.attempt.job_id, trial.fingerprint)
                 if trial.attempt in proved and (row := read.get(key)) is not None:
                     passed = proved[trial.attempt] or (key in found and found[key].passed)
-                    found[key] = Outcome(*key, row.time_s, row.user, passed, row.message)
+                    found[key] = JobOutcome(*key, row.time_s, row.user, passed, row.message)
         self.outcomes.note(found.values())
 
     def jobs_like(self, fingerprint: str) -> int:

@@ -54,7 +54,7 @@ class CorrectionItem(Item):
     confirmed_by: str = Field("", description="Operator who let a user's word hold for all users' jobs")
 
 
-class MessageItem(Item):
+class LearntMessageItem(Item):
     """A message of this site, and what retries proved of it. A viewer sees those of their own jobs."""
 
     fingerprint: str
@@ -120,7 +120,7 @@ class LearningItem(BaseModel):
 
     rounds: list[RoundItem]
     corrections: list[CorrectionItem]
-    messages: list[MessageItem] = []
+    messages: list[LearntMessageItem] = []
     set_aside: list[AsideItem] = []
     held: bool = Field(False, description="A model was taken back, and none is trained until somebody asks for it")
     promise: PromiseItem | None = None  # None where the service does not learn
@@ -145,7 +145,7 @@ def get_learning(web: Here, identity: Viewer) -> LearningItem:
     return LearningItem(
         rounds=[RoundItem.of_parts(row) for row in learning.rounds(web.reader)],
         corrections=[CorrectionItem.of_parts(row) for row in said],
-        messages=[MessageItem.of_parts(each, users=list(each.users)) for each in messages_for(web, identity)],
+        messages=[LearntMessageItem.of_parts(each, users=list(each.users)) for each in messages_for(web, identity)],
         set_aside=[AsideItem.of_parts(each, kind=each.kind.value) for each in aside_for(web, identity)],
         held=web.learner is not None and web.learner.is_held,
         promise=PromiseItem.of(web.learner.promise) if web.learner else None,
