@@ -65,7 +65,9 @@ def test_a_viewer_speaks_of_his_own_jobs_and_teaches_nothing(open_site: Callable
     assert page.locator("button:has-text('Train now')").count() == 0
 
 
-def test_a_message_is_set_aside_and_approved_and_a_users_word_confirmed(open_site: Callable[..., tuple[Site, Visit]]) -> None:
+def test_a_message_is_set_aside_and_approved_and_a_users_word_confirmed(
+    open_site: Callable[..., tuple[Site, Visit]],
+) -> None:
     place, visit = open_site(fill)
     page, learner = visit.page, place.world.learner
     learner.store.note_outcomes()
