@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perdure.scheduling import sia
@@ -69,10 +69,12 @@ def used(configs, picked):
     return np.bincount(configs.gpu_type[run], weights=configs.gpus[run], minlength=2) if run else np.zeros(2)
 
 
-@settings(deadline=None, max_examples=30)
-@given(rounds())
-def test_no_other_choice_is_better(case):
+@pytest.mark.parametrize("large", [sia.LARGE, 0], ids=["all columns", "by prices"])
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(case=rounds())
+def test_no_other_choice_is_better(case, large, monkeypatch):
     """All choices of up to four jobs, counted out."""
+    monkeypatch.setattr(sia, "LARGE", large)
     goodput, configs, capacity, lambda_, p = case
     found = choose(goodput, configs, capacity, lambda_, p)
     assert (used(configs, found.config) <= capacity).all()
@@ -109,3 +111,18 @@ def test_jobs_that_fit_nowhere_are_not_run() -> None:
     configs = Configurations.of_cluster(np.array([1]), np.array([2]))
     found = choose(np.full((2, 2), np.nan), configs, np.array([2]))
     assert found.config.tolist() == [NOT_RUN, NOT_RUN]
+
+
+@pytest.mark.parametrize("near", [sia.NEAR, 0.0])
+def test_by_prices_many_jobs_get_what_all_columns_give(near: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    configs = Configurations.of_cluster(np.array([10, 6]), np.array([4, 8]))
+    goodput = rng.uniform(1, 3, (60, 1)) * configs.gpus ** rng.uniform(0.5, 0.98, (60, 1))
+    capacity = np.array([40, 48])
+    whole = choose(goodput, configs, capacity)
+    monkeypatch.setattr(sia, "LARGE", 0)
+    monkeypatch.setattr(sia, "NEAR", near)
+    found = choose(goodput, configs, capacity)
+    assert found.objective == pytest.approx(whole.objective, rel=2e-4)
+    assert found.gap <= 2e-4
+    assert (used(configs, found.config) <= capacity).all()

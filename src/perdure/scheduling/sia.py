@@ -10,12 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_matrix, vstack
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 NOT_RUN = -1
+GAP = 1e-4  # relative: as good as the best
+LARGE = 5000  # columns, from which on prices pay
+NEAR = 1e-3  # above the lowest cost at the prices of the relaxation: what is looked at first
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ def choose(
     once = _rows(job, np.ones(len(job)), len(goodput))
     use = _rows(configs.gpu_type[config], configs.gpus[config].astype(float), len(capacity))
     bound = np.concatenate([np.ones(len(goodput)), capacity])
-    chosen, gap = _solve(cost, LinearConstraint(vstack([once, use]), -np.inf, bound), limit_s)
+    chosen, gap = _solve(cost, LinearConstraint(vstack([once, use]).tocsc(), -np.inf, bound), limit_s)
     if chosen is None:
         chosen = _greedy(cost, job, configs.gpus[config], configs.gpu_type[config], capacity)
     picked = np.full(len(goodput), NOT_RUN)
@@ -114,11 +117,47 @@ def _solve(cost: Floats, constraint: LinearConstraint, limit_s: float) -> tuple[
     """The columns chosen, and the gap; None without any solution in time."""
     if not len(cost):
         return np.array([], np.int64), 0.0
-    options = {"time_limit": limit_s, "mip_rel_gap": 1e-4}
-    found = milp(cost, constraints=constraint, integrality=np.ones(len(cost)), bounds=Bounds(0, 1), options=options)
+    if len(cost) < LARGE:
+        return _branch(cost, constraint, limit_s, np.arange(len(cost)))
+    return _solve_large(cost, constraint, limit_s)
+
+
+def _solve_large(cost: Floats, constraint: LinearConstraint, limit_s: float) -> tuple[Counts | None, float]:
+    """The same by prices: a column is worth a look only if its cost at the prices of the relaxation is low.
+
+    Those that are lowest for some job give a solution, and the relaxation says how far that may be from the best. Where
+    it is too far, all columns that a better solution could have are looked at.
+    """
+    relaxed = linprog(cost, A_ub=constraint.A, b_ub=constraint.ub, method="highs-ds", options={"time_limit": limit_s})
+    if not relaxed.success:
+        return _branch(cost, constraint, limit_s, np.arange(len(cost)))
+    above = (
+        cost - constraint.A.T @ relaxed.ineqlin.marginals
+    )  # no column is below 0 here, and none of the best far above
+    chosen, gap = _branch(cost, constraint, limit_s, np.flatnonzero(above <= NEAR))
+    if chosen is None:
+        return _branch(cost, constraint, limit_s, np.arange(len(cost)))
+    worth = float(cost[chosen].sum())
+    gap = abs(worth - relaxed.fun) / max(abs(worth), 1e-9)
+    if gap <= GAP:
+        return chosen, gap
+    better, proven = _branch(cost, constraint, limit_s, np.flatnonzero(above <= worth - relaxed.fun + NEAR))
+    if better is None or cost[better].sum() > worth:
+        return chosen, gap
+    return better, min(proven, gap)
+
+
+def _branch(cost: Floats, constraint: LinearConstraint, limit_s: float, columns: Counts) -> tuple[Counts | None, float]:
+    """The best of these columns, by branch and bound, and the gap among them."""
+    if not len(columns):
+        return columns, 0.0
+    options = {"time_limit": limit_s, "mip_rel_gap": GAP}
+    among = LinearConstraint(constraint.A[:, columns], -np.inf, constraint.ub)
+    whole = np.ones(len(columns))
+    found = milp(cost[columns], constraints=among, integrality=whole, bounds=Bounds(0, 1), options=options)
     if found.x is None:
         return None, np.inf
-    return np.flatnonzero(found.x > 0.5), float(found.mip_gap or 0.0)
+    return columns[np.flatnonzero(found.x > 0.5)], float(found.mip_gap or 0.0)
 
 
 def _greedy(cost: Floats, job: Counts, gpus: Counts, gpu_type: Counts, capacity: Counts) -> Counts:

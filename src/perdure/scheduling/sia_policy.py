@@ -57,8 +57,11 @@ class Sia:
     def _worth(self, view: ElasticView, jobs: list[ElasticJob], configs: Configurations) -> Floats:
         """The normalised goodput of each job in each configuration, less where it must restart; NaN for impossible."""
         sizes = np.array([each.gpus_per_node for each in view.types])
-        expected = expected_goodput([job.learned for job in jobs], configs.gpus, configs.gpu_type, sizes)
         most = np.array([max(1, min(2 * job.learned.most_gpus(), job.most_gpus)) for job in jobs])
+        few = configs.gpus <= most.max()  # of more no job may have: their goodput is not asked for
+        expected = np.full((len(jobs), len(few)), np.nan)
+        learned = [job.learned for job in jobs]
+        expected[:, few] = expected_goodput(learned, configs.gpus[few], configs.gpu_type[few], sizes)
         unknown = np.isnan(expected).all(axis=1)
         expected[unknown] = 1.0
         expected[configs.gpus > most[:, None]] = np.nan
