@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Protocol
 
 import numpy as np
@@ -90,6 +91,8 @@ class Gavel:
             self._compute(view)
         plan: dict[int, Share] = {}
         for place in self._order(view):
+            if len(plan) == len(view.jobs):
+                break
             kind, given = view.types[place], list[int]()
             for unit in self._lacking(view, place):
                 gpus = view.jobs[unit[0]].asked_gpus
@@ -154,7 +157,7 @@ class Gavel:
         """Units that may run on this type, most lacking first."""
         ranked = []
         for unit, account in self._accounts.items():
-            if any(np.isinf(view.jobs[row].alone_s[place]) for row in unit):
+            if not all(isfinite(view.jobs[row].alone_s[place]) for row in unit):
                 continue
             fraction = 0.0 if account.fraction is None else float(account.fraction[place])
             if fraction > 0 or (len(unit) == 1 and not self.only_granted):

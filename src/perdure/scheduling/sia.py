@@ -131,9 +131,8 @@ def _solve_large(cost: Floats, constraint: LinearConstraint, limit_s: float) -> 
     relaxed = linprog(cost, A_ub=constraint.A, b_ub=constraint.ub, method="highs-ds", options={"time_limit": limit_s})
     if not relaxed.success:
         return _branch(cost, constraint, limit_s, np.arange(len(cost)))
-    above = (
-        cost - constraint.A.T @ relaxed.ineqlin.marginals
-    )  # no column is below 0 here, and none of the best far above
+    # At these prices no column costs less than 0, and none of the best much more.
+    above = cost - constraint.A.T @ relaxed.ineqlin.marginals
     chosen, gap = _branch(cost, constraint, limit_s, np.flatnonzero(above <= NEAR))
     if chosen is None:
         return _branch(cost, constraint, limit_s, np.arange(len(cost)))
