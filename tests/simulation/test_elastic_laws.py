@@ -102,7 +102,8 @@ def world(policy: str, seed: int) -> World:
     steps = rng.uniform(200, 3000, n) * gpus
     names = np.array([str(row) for row in range(n)])
     submit_s = np.sort(rng.uniform(0, 3000, n))
-    jobs = AdaptiveJobs(names, submit_s, rng.choice(KINDS, n), gpus, gpus, steps=steps)
+    fails = tuple((0.4,) if rng.random() < 0.3 else () for _ in range(n))  # these come back at once
+    jobs = AdaptiveJobs(names, submit_s, rng.choice(KINDS, n), gpus, gpus, fails, steps)
     cluster = Cluster.parse("+".join(f"{count}x4:{kind}" for count, kind in zip(nodes, types, strict=True)))
     return World(cluster, jobs, rates, Colocation(kept))
 
@@ -115,6 +116,8 @@ def test_plans_fit_keep_gangs_and_are_the_same_twice_and_all_jobs_end(policy: st
     assert first.plans == second.plans
     assert found.end_s.tolist() == again.end_s.tolist()
     assert np.isfinite(found.end_s).all()
+    assert found.passed.all()
+    assert found.attempts.tolist() == [1 + len(each) for each in given.jobs.fails]
     assert (found.start_s >= found.submit_s).all()
     assert found.gpu_s.sum() <= given.cluster.total_gpus * found.end_s.max()
     if policy not in RESIZES:  # a first start costs as much as a restart, and no type is faster than the best
