@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perdure.scheduling.elastic import ElasticJob, ElasticView, GpuType, Plan, Share
-from perdure.scheduling.mesos import Mesos, Offer
+from perdure.scheduling.mesos import Mesos, ResourceOffer
 from perdure.throughput.learned import LearnedJob
 
 
@@ -66,7 +66,7 @@ def test_nobody_is_preempted() -> None:
 
 @pytest.mark.parametrize(("gpus", "where"), [(1, ((1, 1),)), (4, ((0, 4),)), (6, ((0, 4), (2, 2))), (9, None)])
 def test_a_local_offer_fills_what_is_fullest(gpus: int, where: tuple[tuple[int, int], ...] | None) -> None:
-    offer = Offer([GpuType("t4", 3, 4)], [[4, 1, 3]])
+    offer = ResourceOffer([GpuType("t4", 3, 4)], [[4, 1, 3]])
     found = offer.local(gpus, 0)
     assert (None if found is None else found.where) == where
 

@@ -38,7 +38,7 @@ ELASTIC: Mapping[str, Callable[[], ElasticPolicy]] = MappingProxyType(
         "gavel-fifo": lambda: Gavel("gavel-fifo", objectives.first_come),
         "gavel-fifo-blind": lambda: Gavel("gavel-fifo-blind", objectives.KeptTypes(), blind=True, only_granted=True),
         "gavel-las-packed": lambda: Gavel("gavel-las-packed", packing.PackedSnapshot(gavel_packed.least_attained)),
-        "gavel-ftf-packed": lambda: Gavel("gavel-ftf-packed", packing.FinishTimeFairness()),
+        "gavel-ftf-packed": lambda: Gavel("gavel-ftf-packed", packing.PackedFinishTimeFairness()),
         "gavel-makespan-packed": lambda: Gavel("gavel-makespan-packed", packing.makespan),
         "gavel-fifo-packed": lambda: Gavel("gavel-fifo-packed", packing.first_come),
         "gavel-gandiva": lambda: Gavel("gavel-gandiva", packing.RandomPairs()),

@@ -123,9 +123,9 @@ def finish_time_fairness(cluster: GavelRound, spent_s: Floats, steps_left: Float
     Newton's method on how far they can, within an interval.
     """
 
-    def reached(rho: float) -> Reached:
+    def reached(rho: float) -> ReachedLevel:
         found = raise_lowest(cluster.throughput * needed(rho)[:, None], cluster.scale, cluster.workers)
-        return Reached(found.level, (cluster.throughput * found.x).sum(axis=1), found.price)
+        return ReachedLevel(found.level, (cluster.throughput * found.x).sum(axis=1), found.price)
 
     def needed(rho: float) -> Floats:
         return part_needed(rho, spent_s, steps_left, alone_s)
@@ -138,7 +138,7 @@ def finish_time_fairness(cluster: GavelRound, spent_s: Floats, steps_left: Float
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ReachedLevel:
     """How far what a rho asks for can be had: 1 is just so; throughput and price of each job there (n_jobs,)."""
 
     level: float
@@ -151,7 +151,7 @@ def part_needed(rho: float, spent_s: Floats, steps_left: Floats, alone_s: Floats
     return np.asarray(np.maximum(rho * alone_s - spent_s, 1e-9 * alone_s) / steps_left, float)
 
 
-def smallest_rho(reached: Callable[[float], Reached], low: float, high: float, steepness: Floats) -> float:
+def smallest_rho(reached: Callable[[float], ReachedLevel], low: float, high: float, steepness: Floats) -> float:
     """The smallest rho between `low` and `high` that can be had; `steepness` (n_jobs,) is how its needs grow."""
     rho, found = high, reached(high)
     while high - low > 1e-7 * high:

@@ -19,7 +19,7 @@ from perdure.scheduling.gavel import (
     Allocation,
     Floats,
     GavelRound,
-    Reached,
+    ReachedLevel,
     equal_share,
     even,
     part_needed,
@@ -125,9 +125,9 @@ def finish_time_fairness(packed: PackedRound, spent_s: Floats, steps_left: Float
     def needed(rho: float) -> Floats:
         return part_needed(rho, spent_s, steps_left, alone_s)
 
-    def reached(rho: float) -> Reached:
+    def reached(rho: float) -> ReachedLevel:
         found, price = _raise_smallest(packed, needed(rho))
-        return Reached(found.value, packed.throughput(found.fractions), price)
+        return ReachedLevel(found.value, packed.throughput(found.fractions), price)
 
     low = float(np.max(spent_s / alone_s))
     high = float(np.max((spent_s + steps_left / even(packed.cluster)) / alone_s))

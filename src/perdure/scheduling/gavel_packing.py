@@ -92,7 +92,7 @@ def first_come(asked: FractionRequest) -> Mapping[Unit, Floats]:
 
 
 @dataclass(slots=True)
-class FinishTimeFairness:
+class PackedFinishTimeFairness:
     """The largest rho is as small as can be, by the same time alone as without pairs."""
 
     _alone: AloneTime = field(default_factory=AloneTime)

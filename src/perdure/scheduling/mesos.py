@@ -16,14 +16,14 @@ from perdure.scheduling.elastic import ElasticView, GpuType, Plan, Share, place_
 
 
 @dataclass(slots=True)
-class Offer:
+class ResourceOffer:
     """Free GPUs: of each type, those of each node."""
 
     types: Sequence[GpuType]
     free: list[list[int]]
 
     @classmethod
-    def of(cls, view: ElasticView) -> Offer:
+    def of(cls, view: ElasticView) -> ResourceOffer:
         """What no job has now."""
         free = [[kind.gpus_per_node] * kind.nodes for kind in view.types]
         for job in view.jobs.values():
@@ -76,7 +76,7 @@ class Mesos:
     def plan(self, view: ElasticView) -> Plan:
         plan = {row: job.share for row, job in view.jobs.items() if job.share is not None}
         self._declined_s = {row: since_s for row, since_s in self._declined_s.items() if row in view.jobs}
-        offer, held, waiting = Offer.of(view), dict[str, int](), dict[str, list[int]]()
+        offer, held, waiting = ResourceOffer.of(view), dict[str, int](), dict[str, list[int]]()
         for row, job in sorted(view.jobs.items(), key=lambda entry: (entry[1].submit_s, entry[0])):
             held[job.application] = held.get(job.application, 0) + (0 if job.share is None else job.share.gpus)
             if job.share is None:
@@ -94,7 +94,7 @@ class Mesos:
                 del waiting[framework]
         return plan
 
-    def _accepted(self, view: ElasticView, rows: Sequence[int], offer: Offer) -> tuple[int, Share] | None:
+    def _accepted(self, view: ElasticView, rows: Sequence[int], offer: ResourceOffer) -> tuple[int, Share] | None:
         """The oldest job that accepts, and what it takes; those that wait for locality are noted."""
         for row in rows:
             job = view.jobs[row]
