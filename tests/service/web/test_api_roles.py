@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.testclient import TestClient
 
 from perdure.service.access.auth import Identity, Role
 from perdure.service.web.app import API, API_ROUTERS, health
 from perdure.service.web.host_guard import POLICY
 from perdure.service.web.pages import site as pages
 from perdure.service.web.roles import check_every_route_declares, is_still_known, needs
-from tests.service.web_world import Site, csrf_of, fill, routes_of, site
+from tests.service.web_world import Site, TestClient, csrf_of, fill, routes_of, site
 
 CASES = [
     (method, prefix + route.path, needs(route)[0])

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
 from perdure.model.nodes import NodeState
 from perdure.service.access.sessions import SESSION_LIFE_S
 from perdure.service.store.journal import ActionState
 from perdure.service.web.pages.login import own_path
 from tests.copying import replace
-from tests.service.web_world import Site, csrf_of, fill, site
+from tests.service.web_world import Site, TestClient, csrf_of, fill, site
 
 
 @pytest.fixture

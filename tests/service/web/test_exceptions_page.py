@@ -9,7 +9,6 @@ from urllib.parse import quote, unquote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.testclient import TestClient
 
 from perdure.coordination.chain_state import Turn
 from perdure.coordination.playbook import own_playbook
@@ -39,7 +38,7 @@ from tests.copying import replace
 from tests.finding import found_in
 from tests.service.exceptions_world import MIRA, ROOT, STATES, STORM, Told, stir
 from tests.service.web.test_pages import Outline, browser_of
-from tests.service.web_world import RESET, Site, csrf_of, fill, site
+from tests.service.web_world import RESET, Site, TestClient, csrf_of, fill, site
 
 PATHS = ["/exceptions", *(f"/exceptions/{name}" for name in STATES), "/exceptions/pfs%2Fjob.pause%2F200"]
 

@@ -14,13 +14,12 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from fastapi.dependencies.models import Dependant
-from starlette.testclient import TestClient
 
 from perdure.service.web.pages.jobs import STATES
 from perdure.service.web.pages.labels import BADGES
 from perdure.service.web.pages.listing import _instant
 from tests.service.full_world import full_site, get_routes, readers
-from tests.service.web_world import Site
+from tests.service.web_world import Site, TestClient
 
 SEVERAL = ("state", "sort", "cursor", "format", "table")  # they choose among views rather than narrow
 

@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
 from sqlalchemy.sql.schema import Column
-from starlette.testclient import TestClient
 
 from perdure.model.actions import Hold, Release
 from perdure.model.identity import AttemptId
@@ -39,7 +38,7 @@ from perdure.service.web.pages.timeline import WIDTH, timeline
 from perdure.triage.verdict import CauseRole, Evidence
 from tests.copying import replace
 from tests.finding import found_in
-from tests.service.web_world import CLUSTER, HOUR, SHAPE, Site, csrf_of, fill, site
+from tests.service.web_world import CLUSTER, HOUR, SHAPE, Site, TestClient, csrf_of, fill, site
 
 JOB_PATHS = ["/jobs/101", "/jobs/102", "/jobs/104", "/jobs/106", "/jobs/102/log"]
 PATHS = ["/", "/jobs", *JOB_PATHS, "/nodes", "/nodes/gpu03", "/actions", "/notices", "/whatif"]

@@ -22,7 +22,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.testclient import TestClient
 
 from perdure import __version__
 from perdure.errors import InputError
@@ -57,7 +56,7 @@ from perdure.simulation.sweep import Setting, cases, sweep
 from perdure.traces.read import read
 from tests.copying import replace
 from tests.job.launching import is_alive
-from tests.service.web_world import CLUSTER, Site, csrf_of, fill, site
+from tests.service.web_world import CLUSTER, Site, TestClient, csrf_of, fill, site
 from tests.service.whatif_world import ASK, PATIENCE_S, ROWS, WHATIF, answered, asked, awaited, packed, send
 
 

@@ -28,7 +28,7 @@ _OVER = frozenset({"none", "expired"})
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class QuotaUse:
     """What is used of one kind, bytes or files, and what may be; 0: no limit."""
 
     used: float
@@ -57,8 +57,8 @@ class QuotaRow:
     """One file system's row."""
 
     path: str  # where it is mounted, or server:/export
-    size: Share  # in bytes
-    files: Share
+    size: QuotaUse  # in bytes
+    files: QuotaUse
 
     @property
     def has_room(self) -> bool:
@@ -121,14 +121,14 @@ def _row(words: list[str], name: str) -> QuotaRow | None:
     return QuotaRow(name, size, files) if size is not None and files is not None else None
 
 
-def _share(words: list[str], unit: int) -> tuple[Share | None, list[str]]:
+def _share(words: list[str], unit: int) -> tuple[QuotaUse | None, list[str]]:
     """What three amounts and a grace time tell, and the words after them."""
     amounts = [capturing(_AMOUNT).search(word.encode("latin-1")) for word in words[:3]]
     if len(amounts) < 3 or not all(amounts):
         return None, []
     used, quota, limit = (_amount(found, unit) for found in amounts)
     grace = words[3] if len(words) > 3 and not capturing(_AMOUNT).search(words[3].encode("latin-1")) else ""
-    return Share(used, quota, limit, amounts[0][3] == b"*", grace), words[3 + bool(grace) :]
+    return QuotaUse(used, quota, limit, amounts[0][3] == b"*", grace), words[3 + bool(grace) :]
 
 
 def _amount(found: Sequence[bytes], unit: int) -> float:
