@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from perdure.scheduling.gavel import (
@@ -24,24 +25,24 @@ from perdure.scheduling.gavel import (
 
 
 @st.composite
-def clusters(draw):
+def clusters(draw: st.DrawFn) -> GavelRound:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     jobs, types = draw(st.integers(1, 8)), draw(st.integers(1, 4))
     return GavelRound.of(
         rng.uniform(0.1, 10.0, (jobs, types)),
         rng.integers(1, 9, types).astype(float),
-        2.0 ** rng.integers(0, 4, jobs),
+        (2.0 ** rng.integers(0, 4, jobs)).astype(float),
         rng.uniform(0.5, 3.0, jobs),
     )
 
 
-def keeps_the_limits(cluster, fractions):
+def keeps_the_limits(cluster: GavelRound, fractions: NDArray[np.float64]) -> None:
     assert (fractions >= -1e-9).all()
     assert (fractions.sum(axis=1) <= 1 + 1e-6).all()
     assert (cluster.scale @ fractions <= cluster.workers * (1 + 1e-6)).all()
 
 
-def normalised(cluster, fractions):
+def normalised(cluster: GavelRound, fractions: NDArray[np.float64]) -> Any:
     got = (cluster.throughput * fractions).sum(axis=1)
     return cluster.scale * got / (cluster.weight * equal_share(cluster))
 
@@ -55,7 +56,7 @@ def test_max_min_by_hand(hand_cases: dict[str, Any]) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(clusters())
-def test_max_min_is_optimal_by_duality(cluster):
+def test_max_min_is_optimal_by_duality(cluster: GavelRound) -> None:
     """The dual, solved on its own: prices of GPU types and of jobs' time that no allocation can beat."""
     found = least_attained(cluster)
     for each, off in ((found, 1e-6), (least_attained_middle(cluster), 1e-4)):
@@ -76,7 +77,7 @@ def test_max_min_is_optimal_by_duality(cluster):
 
 @settings(deadline=None, max_examples=25)
 @given(clusters())
-def test_water_filling_keeps_the_smallest_and_leaves_nobody_who_could_rise(cluster):
+def test_water_filling_keeps_the_smallest_and_leaves_nobody_who_could_rise(cluster: GavelRound) -> None:
     found = water_filling(cluster)
     keeps_the_limits(cluster, found.fractions)
     assert found.value == pytest.approx(least_attained(cluster).value, rel=1e-5)
@@ -98,7 +99,7 @@ def test_water_filling_keeps_the_smallest_and_leaves_nobody_who_could_rise(clust
 
 @settings(deadline=None, max_examples=15)
 @given(clusters())
-def test_finish_time_fairness_is_the_rho_that_is_said(cluster):
+def test_finish_time_fairness_is_the_rho_that_is_said(cluster: GavelRound) -> None:
     rng = np.random.default_rng(len(cluster.throughput))
     spent, left = rng.uniform(0, 100, len(cluster.throughput)), rng.uniform(10, 1000, len(cluster.throughput))
     alone = spent + left / equal_share(cluster)
@@ -110,7 +111,9 @@ def test_finish_time_fairness_is_the_rho_that_is_said(cluster):
     assert lower < 1.0 + 1e-6
 
 
-def _slower(cluster, left, alone, spent, rho):
+def _slower(
+    cluster: GavelRound, left: NDArray[np.float64], alone: NDArray[np.float64], spent: NDArray[np.float64], rho: float
+) -> float:
     """The part of the throughput needed for this rho that can be had by all."""
     room = rho * alone - spent
     if (room <= 0).any():
@@ -118,22 +121,22 @@ def _slower(cluster, left, alone, spent, rho):
     return makespan(cluster, left / room).value
 
 
-def test_on_equal_gpus_one_type_is_as_good_as_another():
+def test_on_equal_gpus_one_type_is_as_good_as_another() -> None:
     rng = np.random.default_rng(0)
     cluster = GavelRound.of(rng.uniform(1, 5, (4, 2)), np.array([2.0, 2.0]))
     assert least_attained(cluster.blind()).value == pytest.approx(1.0)
 
 
-def test_total_throughput_gives_each_type_to_who_gains_most():
+def test_total_throughput_gives_each_type_to_who_gains_most() -> None:
     found = total_throughput(GavelRound.of(np.array([[4.0, 1.0], [1.0, 1.0]]), np.array([1.0, 1.0])))
     assert found.fractions.round(6).tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
-def test_first_come_serves_the_oldest_where_only_one_can_run():
+def test_first_come_serves_the_oldest_where_only_one_can_run() -> None:
     found = first_come(GavelRound.of(np.ones((3, 1)), np.array([1.0])), np.array([2, 0, 1]))
     assert found.fractions.round(6).ravel().tolist() == [0.0, 1.0, 0.0]
 
 
-def test_makespan_of_two_jobs_on_one_gpu_is_the_sum():
+def test_makespan_of_two_jobs_on_one_gpu_is_the_sum() -> None:
     found = makespan(GavelRound.of(np.ones((2, 1)), np.array([1.0])), np.array([100.0, 300.0]))
     assert 1 / found.value == pytest.approx(400.0)

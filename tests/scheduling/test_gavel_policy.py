@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs, RateProfile
 from perdure.scheduling.elastic_policies import ELASTIC, elastic_named
-from perdure.simulation.elastic import replay_elastic
+from perdure.simulation.elastic import ElasticResult, replay_elastic
 from perdure.throughput.application import rated_applications
 from perdure.throughput.colocation import Colocation
 from perdure.throughput.traits import Traits
@@ -37,7 +38,13 @@ RATES = RateProfile(
 CLUSTER = Cluster.parse("1x2:fast + 1x2:slow")
 
 
-def replayed(policy: str, steps, gpus=None, submit_s=None, pairs=None):
+def replayed(
+    policy: str,
+    steps: Sequence[float],
+    gpus: list[int] | None = None,
+    submit_s: list[float] | None = None,
+    pairs: Colocation | None = None,
+) -> ElasticResult:
     n = len(steps)
     asked = np.ones(n, np.int64) if gpus is None else np.array(gpus)
     came_s = np.zeros(n) if submit_s is None else np.array(submit_s)

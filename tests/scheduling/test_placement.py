@@ -150,16 +150,16 @@ def test_a_placement_that_takes_what_is_not_free_is_named() -> None:
         room.take(3, 9, 0)
 
 
-def test_a_ladder_waits_on_each_rung_for_as_long_as_it_is_told():
+def test_a_ladder_waits_on_each_rung_for_as_long_as_it_is_told() -> None:
     assert [placement_named(name).relax_s for name in ("ladder:60", "spread-ladder:90")] == [60.0, 90.0]
     assert placement_named("ladder").relax_s == placement_named("spread-ladder").relax_s == Ladder().relax_s
 
 
-def test_of_equally_tight_nodes_the_first_is_taken():
+def test_of_equally_tight_nodes_the_first_is_taken() -> None:
     assert tightest([8, 4, 4, 6], 3, range(4)) == 1
 
 
-def test_enough_gpus_are_no_place_where_they_lie_apart():
+def test_enough_gpus_are_no_place_where_they_lie_apart() -> None:
     apart = nodes(8, 4, 4)
     assert not has_place(Consolidate(), apart, Ask(0, 16, 0, 0))
     assert has_place(Consolidate(), apart, Ask(0, 12, 0, 0))

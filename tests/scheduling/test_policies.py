@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from perdure.errors import ConfigError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.backfill import Forecast
 from perdure.scheduling.draws import _mix, uniform
 from perdure.scheduling.drf import DominantShare, fill
-from perdure.scheduling.gittins import index_steps, public_steps
+from perdure.scheduling.gittins import Steps, index_steps, public_steps
 from perdure.scheduling.maxmin import UNIT, maxmin_shares
 from perdure.scheduling.philly import Philly
 from perdure.scheduling.policies import policy_named
@@ -186,7 +188,9 @@ def test_a_plan_that_does_not_fit_is_named() -> None:
 
 
 @pytest.mark.parametrize("steps", [index_steps, public_steps])
-def test_an_index_changes_in_ticks_and_is_0_once_every_sample_is_passed(steps):
+def test_an_index_changes_in_ticks_and_is_0_once_every_sample_is_passed(
+    steps: Callable[[NDArray[np.float64], int, int], Steps],
+) -> None:
     samples = np.array([10.0, 10.0, 40.0, 100.0])
     slow, fast = steps(samples, 30, 1), steps(samples, 30, 10)
     assert (slow.bounds.tolist(), fast.bounds.tolist()) == ([10, 40, 100], [100, 400, 1000])

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import Generator
+from numpy.typing import NDArray
 
 from perdure.scheduling.pollux import GpuLimits, Worth, greedy, mutated, search
 
@@ -15,7 +17,7 @@ NODE = 4
 
 
 @st.composite
-def clusters(draw):
+def clusters(draw: st.DrawFn) -> tuple[Worth, GpuLimits, Generator]:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     jobs, nodes = draw(st.integers(1, 8)), draw(st.integers(1, 5))
     most = rng.integers(1, NODE * nodes + 1, jobs)
@@ -24,7 +26,7 @@ def clusters(draw):
     return Worth(np.zeros((jobs, nodes), np.int16), gpus**power / NODE, rng.random(jobs)), GpuLimits(NODE, most), rng
 
 
-def keeps_the_limits(states, limits):
+def keeps_the_limits(states: NDArray[np.signedinteger], limits: GpuLimits) -> None:
     assert (states >= 0).all()
     assert (states.sum(axis=1) <= limits.node).all()
     assert (states.sum(axis=2) <= limits.most).all()
@@ -34,7 +36,7 @@ def keeps_the_limits(states, limits):
 
 @settings(deadline=None, max_examples=30)
 @given(clusters())
-def test_every_state_keeps_gpus_of_nodes_and_of_jobs(cluster):
+def test_every_state_keeps_gpus_of_nodes_and_of_jobs(cluster: tuple[Worth, GpuLimits, Generator]) -> None:
     worth, limits, rng = cluster
     wild = rng.integers(0, NODE + 1, (20, *worth.base.shape)).astype(np.int16)
     keeps_the_limits(limits.kept(wild, rng), limits)
@@ -45,7 +47,7 @@ def test_every_state_keeps_gpus_of_nodes_and_of_jobs(cluster):
 
 @settings(deadline=None, max_examples=30)
 @given(clusters())
-def test_the_search_ends_no_worse_than_it_began(cluster):
+def test_the_search_ends_no_worse_than_it_began(cluster: tuple[Worth, GpuLimits, Generator]) -> None:
     worth, limits, rng = cluster
     begin = limits.kept(np.stack([worth.base, greedy(worth, limits)]), rng)
     found = search(worth, limits, begin, rng, 10, 5)

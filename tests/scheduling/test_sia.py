@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy import typing
+from numpy.typing import NDArray
 
 from perdure.scheduling import sia
 from perdure.scheduling.sia import NOT_RUN, Configurations, choose, normalised, restart_factor
@@ -50,7 +52,9 @@ def test_the_lowest_goodput_of_a_job_becomes_its_fewest_gpus() -> None:
 
 
 @st.composite
-def rounds(draw):
+def rounds(
+    draw: st.DrawFn,
+) -> tuple[typing.NDArray[np.float64], Configurations, typing.NDArray[np.signedinteger], float, float]:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     jobs, p = draw(st.integers(1, 4)), draw(st.sampled_from([-1.0, -0.5, 0.5, 1.0]))
     configs = Configurations.of_cluster(np.array([2, 1]), np.array([2, 4]))
@@ -59,12 +63,19 @@ def rounds(draw):
     return goodput, configs, rng.integers(0, 5, 2), draw(st.sampled_from([0.0, 1.1, 3.0])), p
 
 
-def objective(goodput, picked, lambda_, p):
+def objective(
+    goodput: typing.NDArray[np.float64],
+    picked: typing.NDArray[np.signedinteger] | tuple[Any, ...],
+    lambda_: float,
+    p: float,
+) -> Any:
     run = [goodput[job, config] ** p for job, config in enumerate(picked) if config != NOT_RUN]
     return sum(run) + (lambda_ if p < 0 else -lambda_) * (len(picked) - len(run))
 
 
-def used(configs, picked):
+def used(
+    configs: Configurations, picked: typing.NDArray[np.signedinteger] | tuple[Any, ...]
+) -> NDArray[np.signedinteger] | NDArray[np.float64]:
     run = [config for config in picked if config != NOT_RUN]
     return np.bincount(configs.gpu_type[run], weights=configs.gpus[run], minlength=2) if run else np.zeros(2)
 
@@ -91,12 +102,16 @@ def test_no_other_choice_is_better(case, large, monkeypatch):
 
 @given(rounds())
 @settings(deadline=None, max_examples=10)
-def test_asked_twice_it_chooses_the_same(case):
+def test_asked_twice_it_chooses_the_same(
+    case: tuple[typing.NDArray[np.float64], Configurations, typing.NDArray[np.signedinteger], float, float],
+) -> None:
     first, second = (choose(*case) for _ in range(2))
     assert first.config.tolist() == second.config.tolist()
 
 
-def test_out_of_time_a_choice_that_fits_is_made_and_says_that_it_may_not_be_best(monkeypatch) -> None:
+def test_out_of_time_a_choice_that_fits_is_made_and_says_that_it_may_not_be_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sia, "_solve", lambda *_: (None, np.inf))
     rng = np.random.default_rng(0)
     configs = Configurations.of_cluster(np.array([4, 2]), np.array([4, 8]))

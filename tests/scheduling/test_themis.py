@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy import typing
+from numpy.typing import NDArray
 
 from perdure.errors import InputError
 from perdure.scheduling.themis import finish_time_ratio, partial_allocation
@@ -46,13 +48,13 @@ def test_an_app_without_gpus_has_rho_without_end() -> None:
 
 
 @st.composite
-def auctions(draw):
+def auctions(draw: st.DrawFn) -> NDArray[Any]:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     apps, gpus = draw(st.integers(1, 4)), draw(st.integers(1, 6))
     return np.cumsum(rng.uniform(0.0, 1.0, (apps, gpus + 1)) ** draw(st.integers(1, 4)) + 1e-6, axis=1)
 
 
-def best_product(bids):
+def best_product(bids: typing.NDArray[Any]) -> Any:
     """By counting out."""
     apps, most = bids.shape[0], bids.shape[1] - 1
     every = (split for split in itertools.product(range(most + 1), repeat=apps) if sum(split) <= most)
@@ -61,7 +63,7 @@ def best_product(bids):
 
 @settings(deadline=None, max_examples=50)
 @given(auctions())
-def test_the_fair_split_has_the_best_product_and_each_pays_what_it_costs_the_others(bids):
+def test_the_fair_split_has_the_best_product_and_each_pays_what_it_costs_the_others(bids: typing.NDArray[Any]) -> None:
     award, apps = partial_allocation(bids), len(bids)
     assert award.fair.sum() <= bids.shape[1] - 1
     own = bids[np.arange(apps), award.fair]
@@ -75,7 +77,7 @@ def test_the_fair_split_has_the_best_product_and_each_pays_what_it_costs_the_oth
 
 @settings(deadline=None, max_examples=50)
 @given(auctions())
-def test_no_other_split_serves_somebody_better_and_nobody_worse(bids):
+def test_no_other_split_serves_somebody_better_and_nobody_worse(bids: typing.NDArray[Any]) -> None:
     """Pareto efficiency, by counting out."""
     apps, most = len(bids), bids.shape[1] - 1
     own = bids[np.arange(apps), partial_allocation(bids).fair]
@@ -87,7 +89,7 @@ def test_no_other_split_serves_somebody_better_and_nobody_worse(bids):
 
 @settings(deadline=None, max_examples=100)
 @given(auctions())
-def test_with_falling_returns_each_gets_its_part_but_for_one_gpu(bids):
+def test_with_falling_returns_each_gets_its_part_but_for_one_gpu(bids: typing.NDArray[Any]) -> None:
     """Sharing incentive: the fair split and one GPU more are worth 1 / n of all GPUs or more (Caragiannis et al.,
     "The unreasonable fairness of maximum Nash welfare", EC 2016: envy-free up to one good).
     """
@@ -100,7 +102,7 @@ def test_with_falling_returns_each_gets_its_part_but_for_one_gpu(bids):
 
 @settings(deadline=None, max_examples=50)
 @given(auctions(), st.floats(0.1, 10.0))
-def test_to_say_all_is_worth_more_changes_nothing(bids, factor):
+def test_to_say_all_is_worth_more_changes_nothing(bids: typing.NDArray[Any], factor: float) -> None:
     """Only how values compare within one bid counts."""
     louder = bids.copy()
     louder[0] *= factor
@@ -111,7 +113,7 @@ def test_to_say_all_is_worth_more_changes_nothing(bids, factor):
 
 @settings(deadline=None, max_examples=50)
 @given(auctions(), st.integers(0, 2**32 - 1))
-def test_no_lie_keeps_more_than_the_truth(bids, seed):
+def test_no_lie_keeps_more_than_the_truth(bids: typing.NDArray[Any], seed: int) -> None:
     """With what is kept counted as a fraction of the true value, which is exact for homogeneous values."""
     lie = bids.copy()
     lie[0] = np.cumsum(np.random.default_rng(seed).uniform(0.0, 1.0, bids.shape[1]) + 1e-6)
@@ -121,6 +123,6 @@ def test_no_lie_keeps_more_than_the_truth(bids, seed):
 
 
 @pytest.mark.parametrize("bid", [[1.0, 0.5, 2.0], [0.0, np.nan, 1.0], [-1.0, 0.0, 1.0]])
-def test_a_bid_that_falls_or_is_no_number_is_named(bid):
+def test_a_bid_that_falls_or_is_no_number_is_named(bid: list[float]) -> None:
     with pytest.raises(InputError, match="bid of app 1"):
         partial_allocation(np.array([[0.0, 1.0, 2.0], bid]))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import Generator
 
 from perdure.scheduling.elastic import ElasticJob, ElasticView, GpuType, Share
 from perdure.scheduling.themis_policy import Arbiter, JobAgent, Themis
@@ -37,7 +39,7 @@ class Told:
 
 
 @st.composite
-def auctions(draw):
+def auctions(draw: st.DrawFn) -> tuple[dict[int, Told], int, float, Generator]:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     agents = {
         row: Told(float(rng.uniform(0.5, 9)), np.cumsum(rng.random(9) + 1e-6), int(rng.integers(0, 9)), rng.random())
@@ -48,7 +50,9 @@ def auctions(draw):
 
 @settings(deadline=None, max_examples=60)
 @given(auctions())
-def test_no_gpu_is_given_twice_and_none_is_left_that_somebody_wants(auction):
+def test_no_gpu_is_given_twice_and_none_is_left_that_somebody_wants(
+    auction: tuple[dict[int, Told], int, float, Generator],
+) -> None:
     agents, free, fairness, rng = auction
     given_ = Arbiter(fairness).give(agents, dict.fromkeys(agents, 1.0), free, 0.0, rng)
     wanted = {row: agent.wants() for row, agent in agents.items()}
@@ -58,7 +62,7 @@ def test_no_gpu_is_given_twice_and_none_is_left_that_somebody_wants(auction):
 
 @settings(deadline=None, max_examples=40)
 @given(auctions())
-def test_the_worst_off_gets_a_gpu(auction):
+def test_the_worst_off_gets_a_gpu(auction: tuple[dict[int, Told], int, float, Generator]) -> None:
     agents, free, fairness, rng = auction
     wanting = [row for row, agent in agents.items() if agent.wants()]
     given_ = Arbiter(fairness).give(agents, dict.fromkeys(agents, 1.0), free, 0.0, rng)
@@ -107,7 +111,7 @@ def test_a_bid_is_the_inverse_of_rho_up_to_what_the_job_can_use() -> None:
     assert agent.rho(600.0, 4.0) == pytest.approx(1100.0 / 4000.0)
 
 
-def rounds(jobs: dict[int, ElasticJob], count: int, came=()):
+def rounds(jobs: dict[int, ElasticJob], count: int, came: list[Any] | tuple[()] = ()) -> list[dict[int, int]]:
     policy, view, plans = Themis(lease_s=180.0), ElasticView((GpuType("t4", 1, 4),), dict(jobs)), []
     for number in range(1, count + 1):
         view.now_s = 60.0 * number

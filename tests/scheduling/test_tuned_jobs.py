@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def test_gpus_come_from_the_freest_nodes() -> None:
 
 
 @pytest.mark.parametrize("policy", [Tiresias, Optimus])
-def test_two_types_are_refused(policy) -> None:
+def test_two_types_are_refused(policy: Callable[[], Tiresias | Optimus]) -> None:
     state = ElasticView((GpuType("t4", 1, 4), GpuType("a100", 1, 4)), {})
     with pytest.raises(ConfigError, match="plans for one GPU type, not for t4, a100"):
         policy().plan(state)
