@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +13,13 @@ import pytest
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs, EpochProfile, StepProfile
-from perdure.scheduling.elastic import GpuType, Share, is_placed
+from perdure.scheduling.elastic import ElasticPolicy, ElasticView, GpuType, Share, is_placed
 from perdure.scheduling.elastic_policies import ELASTIC
 from perdure.scheduling.sia_policy import Sia
-from perdure.simulation.elastic import replay_elastic
+from perdure.simulation.elastic import ElasticResult, replay_elastic
 from perdure.simulation.elastic_metrics import ElasticMetrics, rho
 from perdure.simulation.elastic_plan import ElasticError
-from perdure.simulation.retry_hook import Again
+from perdure.simulation.retry_hook import Again, FailedRun
 from perdure.throughput.application import applications
 from perdure.throughput.traits import PUBLISHED, Traits
 from perdure.traces.profiles import read_adaptive, read_profiles
@@ -56,13 +58,15 @@ def epochs() -> EpochProfile:
     return EpochProfile(np.full(20, "net"), batch, progress, np.full(20, 1e-6), np.ones(20), progress * 16 / batch)
 
 
-def jobs(submit_s=(0.0,), gpus=1, batch=64) -> AdaptiveJobs:
+def jobs(submit_s: tuple[float, ...] = (0.0,), gpus: int = 1, batch: int = 64) -> AdaptiveJobs:
     n = len(submit_s)
     names = np.array([f"net-{row}" for row in range(n)])
     return AdaptiveJobs(names, np.array(submit_s, float), np.full(n, "net"), np.full(n, gpus), np.full(n, batch))
 
 
-def replayed(policy, given=None, cluster=CLUSTER, **changes):
+def replayed(
+    policy: Fixed | ElasticPolicy, given: AdaptiveJobs | None = None, cluster: Cluster = CLUSTER, **changes: Any
+) -> ElasticResult:
     known = applications(steps(), epochs(), ["net"])
     return replay_elastic(given or jobs(), cluster, policy, known, TRAITS, **changes)
 
@@ -76,12 +80,12 @@ class Fixed:
     round_s: float = 60.0
     adaptive: bool = True
 
-    def plan(self, view):
+    def plan(self, view: ElasticView) -> dict[Any, Any]:
         share = self.shares[min(round(view.now_s / self.round_s), len(self.shares)) - 1]
         return {} if share is None else dict.fromkeys(view.jobs, share)
 
 
-def test_a_job_works_at_the_measured_speed_after_its_restart():
+def test_a_job_works_at_the_measured_speed_after_its_restart() -> None:
     found = replayed(Fixed((Share(0, 1, 1),)))
     # A first step of 16 examples shows the gradients; from the next epoch on the batch is chosen, which is as fast.
     assert found.start_s.tolist() == [60.0]
@@ -91,7 +95,7 @@ def test_a_job_works_at_the_measured_speed_after_its_restart():
     assert found.restart_gpu_s.tolist() == [30.0]
 
 
-def test_work_is_kept_over_a_change_that_costs_a_restart():
+def test_work_is_kept_over_a_change_that_costs_a_restart() -> None:
     still = replayed(Fixed((Share(1, 1, 1),)))
     moved = replayed(Fixed((Share(1, 1, 1),) * 3 + (None,) + (Share(1, 1, 1),)))
     assert moved.restarts.tolist() == [1]
@@ -99,27 +103,27 @@ def test_work_is_kept_over_a_change_that_costs_a_restart():
 
 
 @pytest.mark.parametrize("kind", [0, 1])
-def test_a_faster_type_is_faster(kind):
+def test_a_faster_type_is_faster(kind: int) -> None:
     found = replayed(Fixed((Share(kind, 1, 4),)))
     alone = replayed(Fixed((Share(0, 1, 1),)))
     assert (found.end_s - 90)[0] < (alone.end_s - 90)[0] / (3, 6)[kind]
 
 
-def test_sia_takes_what_is_fast_and_grows():
+def test_sia_takes_what_is_fast_and_grows() -> None:
     found = replayed(Sia())
     still = replayed(Fixed((Share(0, 1, 1),)))
     assert found.end_s[0] < 0.4 * still.end_s[0]
     assert found.restarts[0] >= 1
 
 
-def test_sia_asked_twice_gives_the_same():
+def test_sia_asked_twice_gives_the_same() -> None:
     given = jobs((0.0, 30.0, 100.0, 500.0))
     first, second = replayed(Sia(), given), replayed(Sia(), given)
     assert first.end_s.tolist() == second.end_s.tolist()
     assert np.isfinite(first.end_s).all()
 
 
-def test_more_jobs_than_gpus_all_end():
+def test_more_jobs_than_gpus_all_end() -> None:
     found = replayed(Sia(), jobs(tuple(range(20))))
     assert np.isfinite(found.end_s).all()
     figures = ElasticMetrics.of(found)
@@ -128,32 +132,32 @@ def test_more_jobs_than_gpus_all_end():
     assert figures.max_rho == pytest.approx(np.nanmax(rho(found)))
 
 
-def test_rounds_without_jobs_are_passed_over():
+def test_rounds_without_jobs_are_passed_over() -> None:
     near, far = replayed(Sia(), jobs((5.0,))), replayed(Sia(), jobs((5.0 + 6e6,)))
     assert far.rounds == near.rounds
     assert far.jct_s[0] == pytest.approx(near.jct_s[0], rel=1e-6)
 
 
 @pytest.mark.parametrize("shares", [(Share(1, 2, 8),), (Share(0, 1, 3), Share(0, 1, 3), Share(0, 1, 3))])
-def test_a_plan_that_finds_no_place_is_refused(shares):
+def test_a_plan_that_finds_no_place_is_refused(shares: tuple[Share, ...]) -> None:
     class Wide(Fixed):
-        def plan(self, view):
+        def plan(self, view: ElasticView) -> dict[Any, Any]:
             return dict(enumerate(shares))
 
     with pytest.raises(ElasticError, match="find no place"):
         replayed(Wide((None,)), jobs((0.0,) * len(shares)))
 
 
-def test_a_plan_for_a_job_that_is_not_there_is_refused():
+def test_a_plan_for_a_job_that_is_not_there_is_refused() -> None:
     class Strange(Fixed):
-        def plan(self, view):
+        def plan(self, view: ElasticView) -> dict[Any, Any]:
             return {7: Share(0, 1, 1)}
 
     with pytest.raises(ElasticError, match="names 7"):
         replayed(Strange((None,)))
 
 
-def test_powers_of_two_always_find_a_place():
+def test_powers_of_two_always_find_a_place() -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
         kind, shares, left = GpuType("x", 4, 8), [], 32
@@ -163,7 +167,7 @@ def test_powers_of_two_always_find_a_place():
         assert is_placed(sorted(shares, reverse=True), kind)
 
 
-def test_what_the_profiles_lack_is_named():
+def test_what_the_profiles_lack_is_named() -> None:
     with pytest.raises(InputError, match=r"'tpu'.*were measured, only on fast, slow"):
         replay_elastic(jobs(), Cluster.parse("1x4:tpu"), Sia(), applications(steps(), epochs(), ["net"]), TRAITS)
     with pytest.raises(InputError, match="'gpt'"):
@@ -173,12 +177,12 @@ def test_what_the_profiles_lack_is_named():
         applications(broken, epochs(), ["net"])
 
 
-def failing(*shares, retry=None):
+def failing(*shares: float, retry: Callable[[Any], Again | None] | None = None) -> ElasticResult:
     given = replace(jobs(), fails=(shares,))
     return replayed(Fixed((Share(1, 1, 1),)), given, retry=retry)
 
 
-def test_a_failed_attempt_is_lost_from_its_last_epoch_on_and_comes_back():
+def test_a_failed_attempt_is_lost_from_its_last_epoch_on_and_comes_back() -> None:
     still, found = replayed(Fixed((Share(1, 1, 1),))), failing(0.55)
     epoch_s = (still.end_s[0] - 90) / 10
     assert (found.attempts.tolist(), found.passed.tolist()) == ([2], [True])
@@ -186,10 +190,10 @@ def test_a_failed_attempt_is_lost_from_its_last_epoch_on_and_comes_back():
     assert 0 <= found.end_s[0] - still.end_s[0] - epoch_s / 2 - 30 <= 60.5
 
 
-def test_a_retry_policy_is_asked():
+def test_a_retry_policy_is_asked() -> None:
     asked = []
 
-    def once(failed):
+    def once(failed: FailedRun) -> Again | None:
         asked.append(failed.number)
         return Again(delay_s=600.0) if failed.number <= 1 else None
 
@@ -204,7 +208,7 @@ def test_a_retry_policy_is_asked():
 
 
 @pytest.mark.parametrize("name", ELASTIC)
-def test_each_policy_ends_all_jobs(name):
+def test_each_policy_ends_all_jobs(name: str) -> None:
     cluster = Cluster.parse("2x4:slow") if name in ONE_TYPE else CLUSTER
     found = replayed(ELASTIC[name](), jobs((0.0, 10.0, 700.0)), cluster)
     assert np.isfinite(found.end_s).all()
@@ -212,7 +216,7 @@ def test_each_policy_ends_all_jobs(name):
 
 
 @pytest.mark.timeout(300)
-def test_sias_workload(data_dir: Path | None):
+def test_sias_workload(data_dir: Path | None) -> None:
     where = require("data", data_dir, "no profiles here")
     given = read_adaptive(where / "traces" / "sia_workloads" / "saturn.csv.gz", 1)
     measured, learnt = read_profiles(where / "gpu-profiles" / "sia")

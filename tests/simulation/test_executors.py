@@ -7,16 +7,20 @@ import socket
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from perdure.errors import ClusterBusy, ClusterError, InputError, PerdureError
 from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
 from perdure.simulation.executors import dask_workers
 from perdure.simulation.executors.dask_workers import DaskWorkers
 from perdure.simulation.executors.processes import Processes
-from perdure.simulation.sweep import Setting, cases, sweep
+from perdure.simulation.sweep import Setting, SweepCase, cases, sweep
 from perdure.traces.generate import generate
 from tests.conftest import require
 from tests.simulation.tables import jobs
@@ -41,12 +45,12 @@ class Deadly:
 """
 
 
-def drawn(seed):
+def drawn(seed: int) -> JobTable:
     return generate(40, CLUSTER, 0.9, np.random.default_rng(seed))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def extra():
+def extra() -> None:
     try:
         import dask_jobqueue  # noqa: F401
         import distributed  # noqa: F401
@@ -54,7 +58,7 @@ def extra():
         require("dask", False, "the optional part dask is not installed")
 
 
-def local(workers, processes):
+def local(workers: int, processes: bool) -> Any:
     from distributed import LocalCluster
 
     with warnings.catch_warnings():
@@ -70,25 +74,30 @@ def local(workers, processes):
         )
 
 
-def executor_of(cluster):
+def executor_of(cluster: Any) -> DaskWorkers:
     return DaskWorkers(cluster.scheduler_address.removeprefix("tcp://"))
 
 
 @pytest.fixture(scope="module")
-def dask(extra):
+def dask(extra: None) -> Iterator[Any]:
     """A scheduler here, and two workers in processes of their own."""
     with local(2, processes=True) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def lone():
+def lone() -> Iterator[Any]:
     """A scheduler and one worker in this process; a test may do to it what it likes."""
     with local(1, processes=False) as cluster:
         yield cluster
 
 
-def told(tables, wanted, executor, setting=SETTING):
+def told(
+    tables: Sequence[JobTable],
+    wanted: list[SweepCase],
+    executor: Processes | DaskWorkers | None,
+    setting: Setting = SETTING,
+) -> list[Any]:
     done = []
     runs = sweep(tables, setting, wanted, executor, done.append)
     assert done == list(range(1, len(wanted) + 1))
@@ -96,7 +105,7 @@ def told(tables, wanted, executor, setting=SETTING):
     return [(run.metrics, run.result.digest()) for run in runs]
 
 
-def test_every_executor_gives_the_same_answers_in_the_same_order(dask):
+def test_every_executor_gives_the_same_answers_in_the_same_order(dask: Any) -> None:
     tables, wanted = [drawn(1), drawn(2)], cases(2, ["fifo", "las-2d"], seeds=2)
     alone = told(tables, wanted, None)
     assert told(tables, wanted, Processes(2)) == alone
@@ -104,14 +113,14 @@ def test_every_executor_gives_the_same_answers_in_the_same_order(dask):
 
 
 @pytest.mark.parametrize("kind", ["processes", "dask"])
-def test_an_error_in_a_run_arrives_whole(dask, kind):
+def test_an_error_in_a_run_arrives_whole(dask: Any, kind: str) -> None:
     executor = Processes(2) if kind == "processes" else executor_of(dask)
     wide = jobs((64, 0, 1))
     with pytest.raises(InputError, match="job j0: it asks for 64 GPUs"):
         sweep([wide, wide], Setting(CLUSTER), cases(2, ["fifo"]), executor)
 
 
-def test_a_worker_that_dies_is_no_loss(dask, tmp_path, monkeypatch):
+def test_a_worker_that_dies_is_no_loss(dask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(DEADLY.format(always=False))
     monkeypatch.chdir(tmp_path)  # the workers are elsewhere
     found = told([drawn(1)], cases(1, ["mine.py:Deadly"], seeds=2), executor_of(dask))
@@ -119,25 +128,25 @@ def test_a_worker_that_dies_is_no_loss(dask, tmp_path, monkeypatch):
     assert found == told([drawn(1)], cases(1, ["fifo"], seeds=2), None)
 
 
-def test_a_run_that_kills_its_workers_is_given_up(dask, tmp_path, monkeypatch):
+def test_a_run_that_kills_its_workers_is_given_up(dask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(DEADLY.format(always=True))
     monkeypatch.setattr(dask.scheduler, "allowed_failures", 0)
     with pytest.raises(ClusterError, match="several workers died at one and the same run"):
         sweep([drawn(1)], SETTING, cases(1, [f"{tmp_path / 'mine.py'}:Deadly"]), executor_of(dask))
 
 
-def test_other_versions_there_are_refused(dask, monkeypatch):
+def test_other_versions_there_are_refused(dask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_workers, "__version__", "0.0")  # here and in the scheduler, not in the workers
     with pytest.raises(ClusterError, match=r"Perdure \S+ runs there, and 0\.0 here\. Install the same there as here"):
         sweep([drawn(1)], SETTING, cases(1, ["fifo"]), executor_of(dask))
 
 
-def test_a_scheduler_that_goes_away_is_told(lone):
+def test_a_scheduler_that_goes_away_is_told(lone: Any) -> None:
     with pytest.raises(ClusterBusy, match="the Dask scheduler went away during the sweep"):
         sweep([drawn(1)], SETTING, cases(1, ["fifo"], seeds=50), executor_of(lone), lambda _: lone.close())
 
 
-def test_a_scheduler_without_workers_is_told(lone, monkeypatch):
+def test_a_scheduler_without_workers_is_told(lone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_workers, "_PATIENCE_S", 0)
     monkeypatch.setattr(dask_workers, "_GLANCE_S", 0.1)
     lone.scale(0)
@@ -145,7 +154,7 @@ def test_a_scheduler_without_workers_is_told(lone, monkeypatch):
         sweep([drawn(1)], SETTING, cases(1, ["fifo"]), executor_of(lone))
 
 
-def test_an_address_where_nobody_answers_is_told(monkeypatch):
+def test_an_address_where_nobody_answers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_workers, "_CONNECT_S", 0.5)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
@@ -153,7 +162,7 @@ def test_an_address_where_nobody_answers_is_told(monkeypatch):
             sweep([drawn(1)], SETTING, cases(1, ["fifo"]), DaskWorkers(f"127.0.0.1:{taken.getsockname()[1]}"))
 
 
-def test_ctrl_c_means_what_it_meant(tmp_path):
+def test_ctrl_c_means_what_it_meant(tmp_path: Path) -> None:
     """Importing a part of dask-jobqueue would have it end the process as if all were well."""
     code = """
 import signal, sys

@@ -41,7 +41,7 @@ def owner_of(failures: Failures) -> np.ndarray:
     return np.repeat(np.arange(len(failures.table)), np.diff(failures.table.attempts.first))
 
 
-def test_a_record_tells_which_failures_healed():
+def test_a_record_tells_which_failures_healed() -> None:
     lists = [[(5, False), (9, True)], [(5, False), (5, False)], [(5, False), (7, False)], []]
     endings = np.array([TableEnding.PASSED, TableEnding.FAILED, TableEnding.KILLED, TableEnding.PASSED], np.int8)
     rows = [(1, 0, 3)] * 4
@@ -53,7 +53,7 @@ def test_a_record_tells_which_failures_healed():
     assert not found.heals(3)
 
 
-def test_a_job_of_which_only_the_ending_is_told_ended_so():
+def test_a_job_of_which_only_the_ending_is_told_ended_so() -> None:
     table = many(4)
     table.ending[:] = TableEnding.UNKNOWN, TableEnding.PASSED, TableEnding.KILLED, TableEnding.FAILED
     found = recorded(table)
@@ -65,7 +65,7 @@ def test_a_job_of_which_only_the_ending_is_told_ended_so():
     assert figures.wasted_gpu_h_by_cause == {"failed for good": 1.0}
 
 
-def test_without_failures_every_job_takes_its_duration():
+def test_without_failures_every_job_takes_its_duration() -> None:
     table = many(3)
     found = nothing_fails(table)
     assert found.table.attempts.passed.all()
@@ -75,7 +75,7 @@ def test_without_failures_every_job_takes_its_duration():
 @pytest.mark.parametrize("name", MODELS)
 @settings(deadline=None, max_examples=25)
 @given(table=tables(attempts=True), seed=st.integers(0, 5))
-def test_every_model_keeps_jobs_and_says_what_each_attempt_is(name, table, seed):
+def test_every_model_keeps_jobs_and_says_what_each_attempt_is(name: str, table: JobTable, seed: int) -> None:
     found, again = model_named(name)(table, seed), model_named(name)(table, seed)
     tries = found.table.attempts
     assert (np.diff(tries.first) >= 1).all()
@@ -87,7 +87,7 @@ def test_every_model_keeps_jobs_and_says_what_each_attempt_is(name, table, seed)
     assert simulate(found.table, Cluster.parse("1x8"), "fifo").end_s.min() >= 0
 
 
-def test_drawn_failures_look_like_the_table_of_philly():
+def test_drawn_failures_look_like_the_table_of_philly() -> None:
     found = model_named("philly")(many(60_000), 3)
     fails = (found.nature != Nature.PASSED).astype(int)
     trials = np.bincount(owner_of(found), fails)
@@ -105,7 +105,7 @@ def test_drawn_failures_look_like_the_table_of_philly():
     assert healed.sum() / (trials > 0).sum() == pytest.approx(healing / everyone, rel=0.12)
 
 
-def test_what_is_deterministic_fails_after_the_same_time_on_each_try():
+def test_what_is_deterministic_fails_after_the_same_time_on_each_try() -> None:
     found = model_named("philly")(many(4000), 0)
     owner, took_s = owner_of(found), found.table.attempts.duration_s
     mine = found.nature == Nature.DETERMINISTIC
@@ -114,7 +114,7 @@ def test_what_is_deterministic_fails_after_the_same_time_on_each_try():
     assert not found.table.attempts.passed[np.isin(owner, owner[mine])].any()
 
 
-def test_what_heals_then_runs_the_whole_duration():
+def test_what_heals_then_runs_the_whole_duration() -> None:
     found = model_named("philly")(many(4000), 0)
     owner = owner_of(found)
     healed = np.unique(owner[(found.nature == Nature.TRANSIENT) | (found.nature == Nature.NODE_BOUND)])
@@ -123,7 +123,7 @@ def test_what_heals_then_runs_the_whole_duration():
     assert (found.table.attempts.duration_s[last] == 3600.0).all()
 
 
-def test_jobs_that_the_trace_says_failed_are_those_that_fail_for_good():
+def test_jobs_that_the_trace_says_failed_are_those_that_fail_for_good() -> None:
     table = many(300, ending=TableEnding.PASSED)
     table.ending[:100] = TableEnding.FAILED
     table.ending[100:150] = TableEnding.KILLED
@@ -135,7 +135,7 @@ def test_jobs_that_the_trace_says_failed_are_those_that_fail_for_good():
 
 
 @pytest.mark.parametrize(("gpus", "nodes"), [(1, 1), (8, 1), (9, 2), (64, 8)])
-def test_nodes_fail_as_often_as_their_rates_say(gpus, nodes):
+def test_nodes_fail_as_often_as_their_rates_say(gpus: int, nodes: int) -> None:
     days, n = 10, 4000
     found = with_node_faults(nothing_fails(many(n, days * DAY_S, gpus=gpus)), 5)
     faults = found.causes == NODE_FAULT
@@ -149,6 +149,6 @@ def test_nodes_fail_as_often_as_their_rates_say(gpus, nodes):
 
 
 @pytest.mark.parametrize("name", ["", "titan", "nodes+philly", "philly+nodes+nodes", "philly+"])
-def test_unknown_models_are_refused(name):
+def test_unknown_models_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="no failure model"):
         model_named(name)

@@ -21,7 +21,7 @@ from perdure.scheduling.placement.registry import PLACEMENTS
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.simulation.checks import FAULT_LAWS, Replay
 from perdure.simulation.failures import NODE_FAULT, REPAIR_DAYS, Failures, Nature, draw_repairs_s, model_named, recorded
-from perdure.simulation.faults import MOST_MET
+from perdure.simulation.faults import MOST_MET, NodeFaults
 from perdure.simulation.metrics import summary
 from perdure.simulation.result import Result
 from perdure.simulation.retries import RETRY_POLICIES, Always, RetryForm, ServiceRetries, TraceClassifier, retry_named
@@ -49,7 +49,7 @@ def one_failure(retry: Retry, repair_s: float, cluster: Cluster = TWO, then_s: f
     return simulate(table, cluster, "fifo", "best-fit", retry, faults=faults_of(table, {0: (0.0, repair_s)}))
 
 
-def test_who_comes_back_to_a_bad_node_fails_there_again():
+def test_who_comes_back_to_a_bad_node_fails_there_again() -> None:
     found = one_failure(Always(3), 10_000.0)
     assert found.attempts.end_s.tolist() == [60, 120, 180, 240]
     assert found.attempts.number.tolist() == [1, 2, 3, 4]
@@ -57,64 +57,64 @@ def test_who_comes_back_to_a_bad_node_fails_there_again():
     assert not found.passed[0]
 
 
-def test_who_is_kept_off_it_passes():
+def test_who_is_kept_off_it_passes() -> None:
     found = one_failure(off_bad_nodes, 10_000.0)
     assert found.attempts.end_s.tolist() == [60, 160]
     assert found.attempts.node.tolist() == [0, 1]
     assert found.passed[0]
 
 
-def test_a_repaired_node_harms_nobody():
+def test_a_repaired_node_harms_nobody() -> None:
     found = one_failure(Always(9), 100.0)  # bad until 160
     assert found.attempts.end_s.tolist() == [60, 120, 180, 280]
     assert found.attempts.node.tolist() == [0, 0, 0, 0]
     assert one_failure(Always(9), 0.0).attempts.end_s.tolist() == [60, 160]
 
 
-def test_who_ends_before_the_fault_strikes_is_not_harmed():
+def test_who_ends_before_the_fault_strikes_is_not_harmed() -> None:
     assert one_failure(Always(3), 10_000.0, then_s=59.0).attempts.end_s.tolist() == [60, 119]
     assert one_failure(Always(3), 10_000.0, then_s=60.0).attempts.end_s.tolist() == [60, 120]
     assert one_failure(Always(3), 10_000.0, then_s=61.0).attempts.end_s.tolist() == [60, 120, 180, 240]
 
 
-def test_a_job_that_finds_no_other_place_goes_where_it_was():
+def test_a_job_that_finds_no_other_place_goes_where_it_was() -> None:
     found = one_failure(off_bad_nodes, 100.0, Cluster.parse("1x8"))
     assert found.attempts.end_s.tolist() == [60, 120, 180, 280]
 
 
-def test_a_job_that_meets_one_fault_for_ever_is_over_at_last():
+def test_a_job_that_meets_one_fault_for_ever_is_over_at_last() -> None:
     assert len(one_failure(Always(10**6), 1e9).attempts.job) == MOST_MET
 
 
-def test_without_nodes_or_without_a_retry_policy_attempts_are_as_recorded():
+def test_without_nodes_or_without_a_retry_policy_attempts_are_as_recorded() -> None:
     table = tried([(60, False), (100, True)])
     faults = faults_of(table, {0: (0.0, 1e6)})
     for placement, retry in (("count", Always(3)), ("best-fit", None)):
         assert simulate(table, TWO, "fifo", placement, retry, faults=faults).attempts.end_s.tolist() == [60, 160]
 
 
-def test_others_are_well_on_a_node_that_is_bad_for_one():
+def test_others_are_well_on_a_node_that_is_bad_for_one() -> None:
     table = tried([(60, False), (100, True)], [(500, True)])
     found = simulate(table, TWO, "fifo", "best-fit", Always(1), faults=faults_of(table, {0: (0.0, 1e6)}))
     assert found.attempts.node.tolist() == [0, 0, 0]
     assert found.passed.tolist() == [False, True]
 
 
-def test_further_tries_against_one_fault_are_made_where_it_is_only():
+def test_further_tries_against_one_fault_are_made_where_it_is_only() -> None:
     table = tried([(60, False), (60, False), (60, False), (100, True)])
     faults = faults_of(table, dict.fromkeys(range(3), (0.0, 1e6)), again=(1, 2))
     assert simulate(table, TWO, "fifo", "best-fit", off_bad_nodes, faults=faults).attempts.end_s.tolist() == [60, 160]
 
 
 @pytest.mark.parametrize(("pick", "bad"), [(0.0, 0), (0.49, 0), (0.5, 1), (0.99, 1)])
-def test_the_draw_says_which_node_of_a_gang_is_bad(pick: float, bad: int):
+def test_the_draw_says_which_node_of_a_gang_is_bad(pick: float, bad: int) -> None:
     table = tried([(60, False), (100, True)], gpus=16)
     told = []
     simulate(table, TWO, "fifo", "consolidate", told.append, faults=faults_of(table, {0: (pick, 1e6)}))
     assert [(failed.nodes, failed.bad, failed.all_nodes) for failed in told] == [((0, 1), bad, 2)]
 
 
-def test_a_preempted_attempt_goes_on_elsewhere_unharmed():
+def test_a_preempted_attempt_goes_on_elsewhere_unharmed() -> None:
     """It starts again on the bad node at 60, yields to a shorter job at 80, and goes on from 100 on the other node."""
     rows = [(8, 0, 1), (8, 0, 1), (8, 80, 1)]
     lists = [[(60, False), (2000, True)], [(100, True)], [(500, True)]]
@@ -127,7 +127,7 @@ def test_a_preempted_attempt_goes_on_elsewhere_unharmed():
     assert mine == [(0, 60, 0), (60, 80, 0), (100, 2080, 1)]
 
 
-def test_waste_is_charged_to_the_cause_of_the_fault():
+def test_waste_is_charged_to_the_cause_of_the_fault() -> None:
     table = tried([(3600, False), (7200, True)])
     found = simulate(table, TWO, "fifo", "best-fit", Always(2), faults=faults_of(table, {0: (0.0, 1e9)}))
     assert summary(table, found, ["dust", ""]).wasted_gpu_h_by_cause == {"dust": 3.0}
@@ -152,13 +152,20 @@ OPTIONS = PolicyOptions(queue_limits=(20.0, 60.0))
     racks=st.sampled_from([0, 2]),
     retry=st.sampled_from([*RETRIES]),
 )
-def test_laws(name: str, law: Callable[[Replay], None], given_, placement: str, racks: int, retry: str) -> None:
+def test_laws(
+    name: str,
+    law: Callable[[Replay], None],
+    given_: tuple[JobTable, NodeFaults],
+    placement: str,
+    racks: int,
+    retry: str,
+) -> None:
     table, faults = given_
     cluster = Cluster.parse("3x4+1x8", rack_nodes=racks)
     law(Replay(table, cluster, policy_named(name, OPTIONS), placement, 7, RETRIES[retry], faults))
 
 
-def test_only_failures_bound_to_a_node_leave_a_fault_and_tries_against_one_are_told_apart():
+def test_only_failures_bound_to_a_node_leave_a_fault_and_tries_against_one_are_told_apart() -> None:
     n = 4000
     column = np.arange(n).astype("U8"), np.zeros(n), np.ones(n, np.int64), np.full(n, 20 * DAY_S)
     failures = model_named("philly+nodes")(JobTable(*column), 2)
@@ -177,7 +184,7 @@ def test_only_failures_bound_to_a_node_leave_a_fault_and_tries_against_one_are_t
     assert np.array_equal(same.repair_s, faults.repair_s)
 
 
-def test_repairs_take_as_long_as_in_the_published_trace(data_dir: Path | None):
+def test_repairs_take_as_long_as_in_the_published_trace(data_dir: Path | None) -> None:
     path = (data_dir or Path()) / "traces/gpu_faults/infinitehbd_fault_trace_first250d.json.gz"
     require("data", path.is_file(), "no fault trace here")
     open_: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -192,7 +199,7 @@ def test_repairs_take_as_long_as_in_the_published_trace(data_dir: Path | None):
     assert [*REPAIR_DAYS.values()] == pytest.approx(np.quantile(days, [*REPAIR_DAYS]), rel=0.01, abs=0.0006)
 
 
-def test_drawn_repairs_have_the_published_quantiles():
+def test_drawn_repairs_have_the_published_quantiles() -> None:
     drawn = draw_repairs_s(40_000, np.random.default_rng(0)) / DAY_S
     for place, days in REPAIR_DAYS.items():
         assert np.quantile(drawn, place) == pytest.approx(days, rel=0.1)
@@ -212,21 +219,21 @@ def told(row: int, nodes: tuple[int, ...], bad: int, now_s: float = 60.0) -> Fai
     return FailedRun(row, 1, 2 * row, now_s, 60.0, nodes, bad, frozenset(), 8)
 
 
-def test_the_service_keeps_a_retry_off_the_nodes_of_the_attempt():
+def test_the_service_keeps_a_retry_off_the_nodes_of_the_attempt() -> None:
     service = ServiceRetries(TraceClassifier(gray_failures(["a"], "cuda failure"), 0, 1.0, 0.0))
     answer = service(told(0, (3, 5), 5))
     assert answer is not None
     assert answer.avoid == (3, 5)
 
 
-def test_the_service_knows_which_node_went_down():
+def test_the_service_knows_which_node_went_down() -> None:
     service = ServiceRetries(TraceClassifier(gray_failures(["a"], NODE_FAULT), 0, 1.0, 0.0))
     answer = service(told(0, (3, 5), 5))
     assert answer is not None
     assert answer.avoid == (5,)
 
 
-def test_nodes_on_which_jobs_of_several_users_failed_are_blamed_and_kept_free():
+def test_nodes_on_which_jobs_of_several_users_failed_are_blamed_and_kept_free() -> None:
     service = ServiceRetries(TraceClassifier(gray_failures(["a", "b", "a", "c"], "cuda failure"), 0, 1.0, 0.0))
     for row in range(3):
         service(told(row, (2,), 2))
@@ -235,7 +242,7 @@ def test_nodes_on_which_jobs_of_several_users_failed_are_blamed_and_kept_free():
     assert set(answer.avoid) == {6, 2}
 
 
-def test_the_service_keeps_the_budgets_that_jobs_share():
+def test_the_service_keeps_the_budgets_that_jobs_share() -> None:
     """Of two retries an hour the third failure of that hour waits for the first to be an hour old."""
     rules = RetryRules(cluster_floor_per_hour=2, cluster_share_per_hour=0.0, user_share=1.0)
     service = ServiceRetries(TraceClassifier(gray_failures(["a", "b", "c"], "connection lost"), 0, 1.0, 0.0), rules)
@@ -245,7 +252,7 @@ def test_the_service_keeps_the_budgets_that_jobs_share():
     assert 62.0 + third >= 60.0 + first + 3600.0
 
 
-def test_blind_retries_lose_to_bad_nodes_what_those_that_see_nodes_do_not():
+def test_blind_retries_lose_to_bad_nodes_what_those_that_see_nodes_do_not() -> None:
     failures = gray_failures(["a", "b", "c"], "cuda failure")
     faults = failures.node_faults(0)
     faults.repair_s[:] = 1e6

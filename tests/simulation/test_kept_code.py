@@ -4,7 +4,9 @@ import fcntl
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +29,7 @@ print("numba.np.arraymath" in sys.modules)
 """
 
 
-def add_up(values):
+def add_up(values: Sequence[int]) -> int:
     total = 0
     for value in values:
         total += value
@@ -35,16 +37,16 @@ def add_up(values):
 
 
 @kernel.kernel
-def twice(value):
+def twice(value: float) -> float:
     return 2 * value
 
 
 @kernel.kernel
-def four_times(value):
+def four_times(value: float) -> Any:
     return twice(twice(value))
 
 
-def add_up_eightfold(values):
+def add_up_eightfold(values: Sequence[int]) -> int:
     total = 0
     for value in values:
         total += four_times(value) + twice(twice(value))
@@ -52,7 +54,7 @@ def add_up_eightfold(values):
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], Callable[..., Any]]:
     """The function as an entry that is kept in a folder of its own."""
     monkeypatch.setattr(kernel, "code_folder", lambda: tmp_path)
     return lambda: kernel.entry(add_up)
@@ -63,10 +65,12 @@ def kept(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("hook", ["_object_cache_notify", "_object_cache_getbuffer"])
-def test_what_a_signal_raises_while_code_is_made_is_raised_after_it(made, tmp_path, monkeypatch, hook):
+def test_what_a_signal_raises_while_code_is_made_is_raised_after_it(
+    made: Callable[[], Callable[..., Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hook: str
+) -> None:
     engine = cpu_target.target_context.codegen()._engine._ee
 
-    def interrupted(*_):
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as within:
@@ -77,7 +81,7 @@ def test_what_a_signal_raises_while_code_is_made_is_raised_after_it(made, tmp_pa
     assert kept(tmp_path) == 1
 
 
-def test_code_is_made_by_one_process_at_a_time(made, tmp_path):
+def test_code_is_made_by_one_process_at_a_time(made: Callable[[], Callable[..., Any]], tmp_path: Path) -> None:
     kernel.code_for(made(), ONE)
     (lock,) = tmp_path.rglob(LOCK)
     with lock.open("ab") as file:
@@ -92,16 +96,18 @@ def test_code_is_made_by_one_process_at_a_time(made, tmp_path):
     assert kept(tmp_path) == 2
 
 
-def test_a_disk_that_takes_nothing_is_no_error(made, monkeypatch):
-    def full(*_):
+def test_a_disk_that_takes_nothing_is_no_error(
+    made: Callable[[], Callable[..., Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    loop = made()
+    loop: Any = made()
     monkeypatch.setattr(loop._cache._cache_file, "save", full)
     assert kernel.code_for(loop, ONE)(ONE) == 3
 
 
-def test_code_is_read_without_the_compiler(tmp_path):
+def test_code_is_read_without_the_compiler(tmp_path: Path) -> None:
     """Which takes a third of a second to load."""
     ran = [
         subprocess.run([sys.executable, "-c", READ, tmp_path], capture_output=True, text=True, check=True).stdout
@@ -110,13 +116,15 @@ def test_code_is_read_without_the_compiler(tmp_path):
     assert ran == ["3\nTrue\n", "3\nFalse\n"]
 
 
-def test_what_is_read_is_machine_code_and_little_else(made, tmp_path, monkeypatch):
+def test_what_is_read_is_machine_code_and_little_else(
+    made: Callable[[], Callable[..., Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of LLVM's form of a function, which takes long to read, there is no more than its name."""
     kernel.code_for(made(), ONE)
     read: list[int] = []
     parse = llvm.parse_bitcode
 
-    def parse_and_count(form):
+    def parse_and_count(form: str) -> Any:
         read.append(len(list(parse(form).functions)))
         return parse(form)
 
@@ -125,7 +133,9 @@ def test_what_is_read_is_machine_code_and_little_else(made, tmp_path, monkeypatc
     assert read == [1]
 
 
-def test_what_an_installer_has_made_is_read_and_not_made_again(made, tmp_path, monkeypatch):
+def test_what_an_installer_has_made_is_read_and_not_made_again(
+    made: Callable[[], Callable[..., Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel.code_for(made(), ONE)
     own = tmp_path / "own"
     own.mkdir()
@@ -137,12 +147,12 @@ def test_what_an_installer_has_made_is_read_and_not_made_again(made, tmp_path, m
     assert kept(own) == 1
 
 
-def test_machine_code_is_made_of_entries_alone(monkeypatch, tmp_path):
+def test_machine_code_is_made_of_entries_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Kernels are optimised within their entry, once; to make each of them by itself takes twice as long."""
     monkeypatch.setattr(kernel, "code_folder", lambda: tmp_path)
     made, make = [], LateLibrary._make
 
-    def make_and_tell(library):
+    def make_and_tell(library: Any) -> None:
         made.append(library.name)
         make(library)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,18 +36,18 @@ def tried(*lists: list[tuple[float, bool]], **columns: Any) -> JobTable:
         (range(200, 0, -1), (100.5, 100, 180, 190, 198)),
     ],
 )
-def test_a_quantile_is_the_value_in_its_place(values, wanted):
+def test_a_quantile_is_the_value_in_its_place(values: Sequence[int], wanted: tuple[float, int, int, int, int]) -> None:
     found = MetricSpread.of(np.array(values, np.float64))
     assert (found.mean, found.p50, found.p90, found.p95, found.p99) == wanted
 
 
 @given(st.integers(1, 400), st.sampled_from([50, 90, 95, 99]))
-def test_quantiles_follow_the_convention_of_the_golden_files(n, percent):
+def test_quantiles_follow_the_convention_of_the_golden_files(n: int, percent: Any) -> None:
     place = next(k for k in range(1, n + 1) if 100 * k >= percent * n) - 1
     assert getattr(MetricSpread.of(np.arange(n, dtype=float)), f"p{percent}") == place
 
 
-def test_figures_of_three_jobs_on_one_gpu():
+def test_figures_of_three_jobs_on_one_gpu() -> None:
     table = jobs((1, 0, 3600), (1, 0, 7200), (1, 3600, 3600), vc=["a", "b", "b"])
     found = summary(table, simulate(table, ONE, "fifo"))
     assert (found.jobs, found.finished, found.success_rate) == (3, 3, 1.0)
@@ -57,7 +58,7 @@ def test_figures_of_three_jobs_on_one_gpu():
     assert found.groups["b"].wait_s.mean == 5400.0
 
 
-def test_every_figure_of_two_virtual_clusters_by_hand():
+def test_every_figure_of_two_virtual_clusters_by_hand() -> None:
     """On 4 GPUs, FIFO. Hours:
 
     a1 wants 2 GPUs at 0, fails after 1 and passes after 2 more; a2 wants 4 GPUs at 0, and has them after a1's first
@@ -87,7 +88,7 @@ def test_every_figure_of_two_virtual_clusters_by_hand():
     assert b.rho.p99 == pytest.approx(max(rhos[2:]))
 
 
-def test_slowdown_preemptions_and_fairness_of_users_by_hand():
+def test_slowdown_preemptions_and_fairness_of_users_by_hand() -> None:
     """srtf on one GPU: eve's job of 100 s is preempted at 10 by bob's of 5 s, and at 20 by his of 2 s."""
     table = jobs((1, 0, 100), (1, 10, 5), (1, 20, 2), user=["eve", "bob", "bob"])
     found = summary(table, simulate(table, ONE, "srtf"))
@@ -102,7 +103,7 @@ def test_slowdown_preemptions_and_fairness_of_users_by_hand():
 
 @given(tables(), st.sampled_from(["fifo", "srtf", "las-2d"]))
 @settings(max_examples=30, deadline=None)
-def test_groups_add_up_to_all_jobs_whatever_they_have_in_common(table, policy):
+def test_groups_add_up_to_all_jobs_whatever_they_have_in_common(table: JobTable, policy: str) -> None:
     found = summary(table, simulate(table, Cluster.parse("1x8"), policy))
     for groups in (found.groups, found.users, found.sizes):
         assert sum(group.jobs for group in groups.values()) == found.jobs
@@ -115,7 +116,7 @@ def test_groups_add_up_to_all_jobs_whatever_they_have_in_common(table, policy):
     assert found.slowdown.p50 >= 1.0
 
 
-def test_waste_is_told_by_cause_and_killed_jobs_are_no_waste():
+def test_waste_is_told_by_cause_and_killed_jobs_are_no_waste() -> None:
     endings = np.array([TableEnding.PASSED, TableEnding.FAILED, TableEnding.KILLED], np.int8)
     table = tried([(3600, False), (3600, True)], [(7200, False)], [(3600, False), (7200, False)], ending=endings)
     found = summary(table, simulate(table, ONE, "fifo"), ["link down", "", "syntax error", "link down", "killed"])
@@ -124,13 +125,13 @@ def test_waste_is_told_by_cause_and_killed_jobs_are_no_waste():
     assert found.success_rate == pytest.approx(1 / 3)
 
 
-def test_a_killed_job_that_is_stopped_before_is_waste():
+def test_a_killed_job_that_is_stopped_before_is_waste() -> None:
     table = tried([(3600, False), (7200, False)], ending=np.array([TableEnding.KILLED], np.int8))
     found = summary(table, simulate(table, ONE, "fifo", retry=lambda failed: None))
     assert (found.wasted_gpu_h, found.killed_gpu_h) == (1.0, 0.0)
 
 
-def test_a_job_alone_has_a_rho_of_one_and_two_at_once_share():
+def test_a_job_alone_has_a_rho_of_one_and_two_at_once_share() -> None:
     alone = jobs((1, 5, 100))
     assert rho(alone, simulate(alone, ONE, "fifo")).tolist() == [1.0]
     assert rho(alone, simulate(alone, Cluster.parse("1x4"), "fifo")).tolist() == [1.0]  # no faster on more than it asks
@@ -139,18 +140,18 @@ def test_a_job_alone_has_a_rho_of_one_and_two_at_once_share():
     assert rho(both, simulate(both, ONE, "fifo")).tolist() == [0.5, pytest.approx(200 / (100 * 1.5))]
 
 
-def test_a_job_that_never_ran_has_no_rho():
+def test_a_job_that_never_ran_has_no_rho() -> None:
     table = jobs((1, 0, 0), (1, 0, 10))
     assert np.isnan(rho(table, simulate(table, ONE, "fifo"))).tolist() == [True, False]
 
 
-def test_no_jobs_have_figures_of_zero():
+def test_no_jobs_have_figures_of_zero() -> None:
     empty = jobs()
     found = summary(empty, simulate(empty, ONE, "fifo"))
     assert json.loads(json.dumps(found.to_json()))["jct_s"] == dict.fromkeys(("mean", "p50", "p90", "p95", "p99"), 0)
 
 
-def test_the_report_has_exactly_these_figures():
+def test_the_report_has_exactly_these_figures() -> None:
     table = jobs((1, 0, 1))
     found = summary(table, simulate(table, ONE, "fifo"))
     assert list(found.to_json()) == [
@@ -162,7 +163,7 @@ def test_the_report_has_exactly_these_figures():
 
 @settings(deadline=None, max_examples=40)
 @given(tables(attempts=True), st.sampled_from(["fifo", "srtf", "las-2d", "philly"]))
-def test_gpu_time_is_either_good_or_wasted_or_killed(table, policy):
+def test_gpu_time_is_either_good_or_wasted_or_killed(table: JobTable, policy: str) -> None:
     result = simulate(table, Cluster.parse("2x4"), policy)
     found = summary(table, result)
     good = found.goodput * result.busy_gpu_s / 3600
@@ -171,7 +172,7 @@ def test_gpu_time_is_either_good_or_wasted_or_killed(table, policy):
     assert found.jct_s.p50 <= found.jct_s.p90 <= found.jct_s.p99
 
 
-def test_an_interval_holds_the_mean_and_narrows_with_seeds():
+def test_an_interval_holds_the_mean_and_narrows_with_seeds() -> None:
     rng = np.random.default_rng(1)
     few, many = rng.normal(10, 2, 5), rng.normal(10, 2, 200)
     low, high = interval(few.tolist(), rng)
@@ -184,7 +185,7 @@ def test_an_interval_holds_the_mean_and_narrows_with_seeds():
 
 
 @pytest.mark.parametrize("level", [0.5, 0.95])
-def test_the_interval_is_as_wide_as_the_normal_law_says(level):
+def test_the_interval_is_as_wide_as_the_normal_law_says(level: float) -> None:
     """Of many values the bootstrap mean is normal, and spread as the values over the root of their number."""
     values = np.random.default_rng(3).exponential(size=4000)
     low, high = interval(values.tolist(), np.random.default_rng(4), level, draws=20_000)
@@ -192,13 +193,13 @@ def test_the_interval_is_as_wide_as_the_normal_law_says(level):
     assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.05 * half)
 
 
-def test_the_interval_of_two_values_by_hand():
+def test_the_interval_of_two_values_by_hand() -> None:
     """Drawn with return, both are the lower one in a quarter of the draws, and both the higher in another."""
     assert interval([1.0, 2.0], np.random.default_rng(0)) == (1.0, 2.0)
     assert interval([1.0, 2.0], np.random.default_rng(0), level=0.4) == (1.5, 1.5)
 
 
-def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     rng = np.random.default_rng(2)
     covers = [low <= 0 <= high for low, high in (interval(rng.normal(size=30).tolist(), rng) for _ in range(200))]
     assert 0.88 <= np.mean(covers) <= 0.99

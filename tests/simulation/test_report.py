@@ -7,6 +7,7 @@ import json
 import struct
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from perdure.simulation.comparison import PolicyComparison
 from perdure.simulation.groups import SIZES
 from perdure.simulation.report import write_report
 from perdure.simulation.simulate import simulate
-from perdure.simulation.sweep import Setting, cases, sweep
+from perdure.simulation.sweep import Run, Setting, cases, sweep
 from perdure.simulation.use import use_over_time
 from perdure.traces.generate import generate
 from tests.simulation.tables import jobs
@@ -32,21 +33,21 @@ HOSTILE = "<script>alert(1)</script>\"'&{{ 1 }}"
 class Page(HTMLParser):
     """The words of a page, and all that it would fetch or run."""
 
-    def __init__(self, text):
+    def __init__(self, text: str) -> None:
         super().__init__()
         self.words, self.tags, self.fetched = "", set(), []
         self.feed(text)
 
-    def handle_starttag(self, tag, attrs):
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         self.fetched += [value for name, value in attrs if name in ("src", "srcset", "href", "action", "data")]
 
-    def handle_data(self, data):
+    def handle_data(self, data: str) -> None:
         self.words += data
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Page, list[Run]]:
     """A report on two traces, one of them with a hostile name."""
     tables = [generate(60, CLUSTER, 2.0, np.random.default_rng(seed)) for seed in (1, 2)]
     wanted = cases(2, ["fifo", "las-2d"], ["recorded", "never"], seeds=2)
@@ -56,26 +57,26 @@ def written(tmp_path_factory):
     return folder, Page(page.read_text()), runs
 
 
-def test_the_page_needs_nothing_else_and_runs_nothing(written):
+def test_the_page_needs_nothing_else_and_runs_nothing(written: tuple[Path, Page, list[Run]]) -> None:
     _, page, _ = written
     assert len(page.fetched) == 2 * 2 * len(PICTURES)
     assert all(each.startswith("data:image/png;base64,") for each in page.fetched)
     assert "script" not in page.tags
 
 
-def test_what_a_user_named_is_shown_as_it_is(written):
+def test_what_a_user_named_is_shown_as_it_is(written: tuple[Path, Page, list[Run]]) -> None:
     _, page, _ = written
     assert page.words.count(HOSTILE) >= 2 + 8  # the cluster, the section, and a row for each run
 
 
-def test_the_page_holds_the_figures_of_each_run(written):
+def test_the_page_holds_the_figures_of_each_run(written: tuple[Path, Page, list[Run]]) -> None:
     _, page, runs = written
     for run in runs:
         assert f"{run.metrics.jct_s.mean / 3600:.2f}" in page.words
     assert "las-2d, never" in page.words
 
 
-def test_the_page_begins_with_what_to_decide_by(written):
+def test_the_page_begins_with_what_to_decide_by(written: tuple[Path, Page, list[Run]]) -> None:
     folder, page, _ = written
     said = page.words.index("Best of 4 is fifo, never: against fifo, recorded jobs end")
     assert said < page.words.index("Against the first policy") < page.words.index("Figures")
@@ -87,7 +88,7 @@ def test_the_page_begins_with_what_to_decide_by(written):
         assert {row["trace"] for row in csv.DictReader(lines)} == {"a.csv", HOSTILE}
 
 
-def test_pictures_are_files_too(written):
+def test_pictures_are_files_too(written: tuple[Path, Page, list[Run]]) -> None:
     folder, _, _ = written
     names = {f"{name}-{place}.png" for name in PICTURES for place in (1, 2)}
     assert {path.name for path in folder.iterdir()} == names | {"index.html", "figures.csv", "figures.json"}
@@ -98,7 +99,7 @@ def test_pictures_are_files_too(written):
         assert (width, height) == (880, 462)
 
 
-def test_a_folder_that_cannot_be_written_is_an_input_error(tmp_path):
+def test_a_folder_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> None:
     table = jobs((1, 0, 5))
     runs = sweep([table], Setting(CLUSTER, keep=True), cases(1, ["fifo"]))
     (tmp_path / "file").write_text("")
@@ -106,7 +107,7 @@ def test_a_folder_that_cannot_be_written_is_an_input_error(tmp_path):
         write_report(tmp_path / "file", PolicyComparison(["a"], [table], runs))
 
 
-def test_what_rounding_leaves_is_no_wait_and_said_in_words():
+def test_what_rounding_leaves_is_no_wait_and_said_in_words() -> None:
     figure_module = pytest.importorskip("matplotlib.figure")
     table = jobs((1, 0, 10), (4, 1, 10))
     result = simulate(table, CLUSTER, "fifo")
@@ -118,7 +119,7 @@ def test_what_rounding_leaves_is_no_wait_and_said_in_words():
     assert not axes.axison
 
 
-def test_waits_by_size():
+def test_waits_by_size() -> None:
     table = jobs((32, 0, 100), (1, 10, 5), (4, 20, 5), (2, 40, 5))
     waits = waits_by_size(table, simulate(table, CLUSTER, "fifo"))
     assert SIZES[:2] == ((1, 1), (2, 4))
@@ -128,20 +129,20 @@ def test_waits_by_size():
 
 
 @pytest.mark.parametrize("spans", [True, False])
-def test_use_over_time(spans):
+def test_use_over_time(spans: bool) -> None:
     table = jobs((32, 0, 10), (16, 0, 10))
     result = simulate(table, CLUSTER, "fifo", spans=spans)
     assert use_over_time(table, result, np.array([0.0, 5.0, 10.0, 15.0, 20.0, 30.0])).tolist() == [1, 1, 0.5, 0.5, 0]
 
 
-def test_use_over_time_adds_up_to_what_was_used():
+def test_use_over_time_adds_up_to_what_was_used() -> None:
     table = generate(60, CLUSTER, 2.0, np.random.default_rng(3))
     result = simulate(table, CLUSTER, "las-2d", spans=True)
     edges = np.linspace(table.submit_s[0], result.end_s.max(), 100)
     assert use_over_time(table, result, edges).mean() == pytest.approx(result.utilisation)
 
 
-def test_crowded_jobs_are_those_that_waited_and_held_most():
+def test_crowded_jobs_are_those_that_waited_and_held_most() -> None:
     quiet, crowd = [(1, i, 1) for i in range(300)], [(32, 1000, 50 + i) for i in range(200)]
     table = jobs(*quiet, *crowd)
     rows = crowded_jobs(table, simulate(table, CLUSTER, "fifo"))

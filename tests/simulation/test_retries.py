@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from perdure.errors import ConfigError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
-from perdure.retry.decide import decide
+from perdure.retry.decide import Decision, decide
 from perdure.retry.rules import RetryRules
 from perdure.simulation import retries
 from perdure.simulation.failures import Failures, Nature, model_named, recorded
@@ -56,11 +57,11 @@ def philly(n: int) -> JobTable:
         ("service:0,0", [1, 1, 1]),
     ],
 )
-def test_attempts_that_run_under_each_policy(name, wanted):
+def test_attempts_that_run_under_each_policy(name: str, wanted: list[int]) -> None:
     assert attempts_under(name, failures_of(LISTS)) == wanted
 
 
-def test_the_service_waits_longer_after_each_failure():
+def test_the_service_waits_longer_after_each_failure() -> None:
     failures = failures_of([[(60, False), (60, False), (60, True)]])
     found = simulate(failures.table, CLUSTER, "fifo", retry=retry_named("service:1,0")(failures, 0))
     rules = RetryRules()
@@ -68,16 +69,16 @@ def test_the_service_waits_longer_after_each_failure():
     assert waits.tolist() == [rules.back_off_s, 2 * rules.back_off_s]
 
 
-def test_the_service_keeps_its_budgets():
+def test_the_service_keeps_its_budgets() -> None:
     most = RetryRules().max_infrastructure_retries
     failures = failures_of([[(60, False)] * (most + 5) + [(60, True)]])
     assert attempts_under("service:1,0", failures) == [most + 1]
 
 
-def test_the_service_is_asked_through_its_own_decision(monkeypatch):
+def test_the_service_is_asked_through_its_own_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def noted(*args):
+    def noted(*args: Any) -> Decision:
         asked.append(args)
         return decide(*args)
 
@@ -86,13 +87,13 @@ def test_the_service_is_asked_through_its_own_decision(monkeypatch):
     assert [(job.job_id, attempt.elapsed_s) for job, attempt, *_ in asked] == [("j0", 60.0), ("j1", 60.0)]
 
 
-def test_the_jobs_that_the_service_counts_are_those_that_are_there():
+def test_the_jobs_that_the_service_counts_are_those_that_are_there() -> None:
     failures = failures_of([[(10, True)], [(20, True)], [(30, True)]])
     service = ServiceRetries(TraceClassifier(failures, 0, 1.0, 0.0))
     assert [service._live_jobs(now) for now in (0.0, 10.0, 25.0, 30.0)] == [3, 2, 1, 0]
 
 
-def test_a_classifier_errs_as_often_as_its_rates_say():
+def test_a_classifier_errs_as_often_as_its_rates_say() -> None:
     failures = model_named("philly")(philly(20_000), 0)
     tpr, fpr = 0.8, 0.3
     classifier = TraceClassifier(failures, 1, tpr, fpr)
@@ -106,7 +107,7 @@ def test_a_classifier_errs_as_often_as_its_rates_say():
     assert np.mean(said[False]) == pytest.approx(fpr, abs=0.02)
 
 
-def test_a_verdict_is_drawn_once_a_failure_whatever_the_schedule():
+def test_a_verdict_is_drawn_once_a_failure_whatever_the_schedule() -> None:
     failures = model_named("philly")(philly(2000), 0)
     runs = [
         simulate(failures.table, Cluster.parse(size), policy, retry=retry_named("predicted:0.5,0.5")(failures, 4))
@@ -118,7 +119,7 @@ def test_a_verdict_is_drawn_once_a_failure_whatever_the_schedule():
     assert np.bincount(other.attempts.job, minlength=2000).tolist() != tries[0]
 
 
-def test_probabilities_follow_the_rates():
+def test_probabilities_follow_the_rates() -> None:
     failures = failures_of(LISTS)
     healing, hopeless = FailedRun(0, 1, 0, 60.0, 60.0), FailedRun(1, 1, 2, 60.0, 60.0)
     assert TraceClassifier(failures, 0, 0.9, 0.1).verdict(healing).p_transient in (
@@ -128,7 +129,7 @@ def test_probabilities_follow_the_rates():
     assert TraceClassifier(failures, 0, 1.0, 1.0).verdict(hopeless).p_transient == 0.5
 
 
-def test_better_knowledge_wastes_less_and_never_costs_a_job():
+def test_better_knowledge_wastes_less_and_never_costs_a_job() -> None:
     failures = model_named("philly")(philly(3000), 0)
 
     def outcome(name: str) -> tuple[float, float]:
@@ -146,6 +147,6 @@ def test_better_knowledge_wastes_less_and_never_costs_a_job():
     "name",
     ["", "sometimes", "never:3", "always:-1", "always:x", "predicted:2,0", "predicted:nan,0", "service:1", "oracle:1"],
 )
-def test_unknown_policies_are_refused(name):
+def test_unknown_policies_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="retry policy"):
         retry_named(name)

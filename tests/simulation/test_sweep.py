@@ -7,6 +7,7 @@ import pytest
 
 from perdure.errors import ConfigError, InputError
 from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
 from perdure.simulation.sweep import Setting, SweepCase, at_load, cases, check_names, sweep
 from perdure.traces.generate import generate
 from tests.simulation.tables import jobs
@@ -14,30 +15,30 @@ from tests.simulation.tables import jobs
 CLUSTER = Cluster.parse("4x8")
 
 
-def drawn(seed):
+def drawn(seed: int) -> JobTable:
     return generate(40, CLUSTER, 0.9, np.random.default_rng(seed))
 
 
-def test_cases_are_all_combinations_in_order():
+def test_cases_are_all_combinations_in_order() -> None:
     found = cases(2, ["fifo", "srtf"], seeds=2)
     assert len(found) == len(set(found)) == 8
     assert found[:3] == [SweepCase(0, "fifo"), SweepCase(0, "fifo", seed=1), SweepCase(0, "srtf")]
     assert [case.trace for case in found] == [0] * 4 + [1] * 4
 
 
-def test_schedules_are_kept_on_demand_only():
+def test_schedules_are_kept_on_demand_only() -> None:
     (run,) = sweep([drawn(1)], Setting(CLUSTER), cases(1, ["fifo"]))
     assert run.result is None
     assert run.metrics.jobs == 40
 
 
-def test_names_are_looked_up_before_anything_is_run():
+def test_names_are_looked_up_before_anything_is_run() -> None:
     for setting, policy in ((Setting(CLUSTER), "nonsense"), (Setting(CLUSTER, "nonsense"), "fifo")):
         with pytest.raises(ConfigError, match="'nonsense'"):
             check_names(setting, cases(1, ["fifo", policy]))
 
 
-def test_a_load_is_gpu_time_asked_for_over_gpu_time_there_is():
+def test_a_load_is_gpu_time_asked_for_over_gpu_time_there_is() -> None:
     table = at_load(jobs((8, 100, 50), (16, 150, 75), (8, 400, 30)), CLUSTER, 0.5)
     asked = 8 * 50 + 16 * 75 + 8 * 30
     assert table.submit_s[0] == 100
@@ -45,6 +46,6 @@ def test_a_load_is_gpu_time_asked_for_over_gpu_time_there_is():
     assert table.submit_s[1] - 100 == round(asked / (32 * 0.5) / 6)
 
 
-def test_jobs_that_all_come_at_once_have_no_load():
+def test_jobs_that_all_come_at_once_have_no_load() -> None:
     with pytest.raises(InputError, match="all come at once"):
         at_load(jobs((1, 5, 10), (1, 5, 10)), CLUSTER, 0.5)

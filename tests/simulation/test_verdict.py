@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from perdure.simulation.by_day import DayTotals
 from perdure.simulation.groups import GroupKind
-from perdure.simulation.verdict import judge
+from perdure.simulation.verdict import PolicyVerdict, judge
 
 ALL, EVE, BOB, WIDE = (None, ""), (GroupKind.USER, "eve"), (GroupKind.USER, "bob"), (GroupKind.GPUS, "9+")
 
 
-def totals(**jct_s) -> DayTotals:
+def totals(**jct_s: Any) -> DayTotals:
     """20 days with a job each of eve, bob and a wide one; JCTs by group."""
     days = np.array([np.full(20, float(jct_s[name])) for name in ("eve", "bob", "wide")])
     every = np.concatenate([days.sum(axis=0, keepdims=True), days])
@@ -23,11 +25,11 @@ def totals(**jct_s) -> DayTotals:
 FIRST = totals(eve=100, bob=100, wide=100)
 
 
-def says(**others):
+def says(**others: Any) -> PolicyVerdict:
     return judge(["fifo", *others], [[FIRST], *([each] for each in others.values())])
 
 
-def test_the_best_is_named_with_how_much_and_who_loses_first_of_all():
+def test_the_best_is_named_with_how_much_and_who_loses_first_of_all() -> None:
     found = says(srtf=totals(eve=10, bob=10, wide=160))
     which, sure, loses = found.sentences()
     assert which.startswith("Best of 2 is srtf: against fifo jobs end 40 s sooner in the mean, -40% (-40% to -40%);")
@@ -37,12 +39,12 @@ def test_the_best_is_named_with_how_much_and_who_loses_first_of_all():
     assert [each.mark for each in found.standings] == ["", "best"]
 
 
-def test_nobody_loses_where_all_gain():
+def test_nobody_loses_where_all_gain() -> None:
     loses = says(srtf=totals(eve=10, bob=10, wide=90)).sentences()[2]
     assert loses == "Nobody is seen to lose, of 2 users and 1 sizes with jobs enough."
 
 
-def test_where_the_first_is_the_best_nothing_changes():
+def test_where_the_first_is_the_best_nothing_changes() -> None:
     found = says(las=totals(eve=100, bob=100, wide=400), same=FIRST)
     which, _, loses = found.sentences()
     assert which == "Stay with fifo: none of the others is better. No difference from it: same."
@@ -50,13 +52,13 @@ def test_where_the_first_is_the_best_nothing_changes():
     assert [each.mark for each in found.standings] == ["best", "", "no difference"]
 
 
-def test_less_than_a_twentieth_is_no_difference():
+def test_less_than_a_twentieth_is_no_difference() -> None:
     found = says(one=totals(eve=50, bob=50, wide=50), other=totals(eve=51, bob=51, wide=51))
     assert found.best.label == "one"
     assert found.sentences()[0].endswith(" No difference from it: other.")
 
 
-def test_a_difference_that_days_do_not_agree_on_is_not_certain():
+def test_a_difference_that_days_do_not_agree_on_is_not_certain() -> None:
     swaying = totals(eve=100, bob=100, wide=100)
     swaying.totals[0, 0] *= np.random.default_rng(0).permutation([0.01, 0.01, 0.01, 8.0] * 5)
     found = judge(["fifo", "sway"], [[FIRST], [swaying]])
@@ -64,7 +66,7 @@ def test_a_difference_that_days_do_not_agree_on_is_not_certain():
     assert found.sentences()[0].endswith("Not certain to be worse: sway.")
 
 
-def test_losers_stand_in_the_order_of_the_time_that_they_lose():
+def test_losers_stand_in_the_order_of_the_time_that_they_lose() -> None:
     found = says(srtf=totals(eve=110, bob=150, wide=1))
     assert [group[1] for group in found.best.losers] == ["bob", "eve"]
     assert found.to_json()["standings"][1]["groups"][1]["name"] == "bob"

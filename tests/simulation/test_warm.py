@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("numba")
 
 
-def test_every_compiled_loop_is_warmed(monkeypatch):
+def test_every_compiled_loop_is_warmed(monkeypatch: pytest.MonkeyPatch) -> None:
     from perdure.scheduling.policies import policy_named
     from perdure.simulation import warm
     from perdure.simulation.compiled.registry import COMPILED
