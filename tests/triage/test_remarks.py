@@ -23,12 +23,12 @@ DOUBTED = OutputFile("/o/out", b"RuntimeError", doubt="is shared with job 18")
         (Output(), ()),
     ],
 )
-def test_what_is_missing_or_in_doubt_or_empty_is_said(output, remarks):
+def test_what_is_missing_or_in_doubt_or_empty_is_said(output: Output, remarks: tuple[str, ...]) -> None:
     assert remarks_on(output) == remarks
 
 
 @pytest.mark.parametrize("count", [MOST_REMARKS, MOST_REMARKS + 2])
-def test_of_many_the_first_are_said_and_how_many_more_there_are(count):
+def test_of_many_the_first_are_said_and_how_many_more_there_are(count: int) -> None:
     said = remarks_on(Output((), (GONE,) * count))
     more = count - MOST_REMARKS
     assert said == ("its log /o/out is not there",) * MOST_REMARKS + (

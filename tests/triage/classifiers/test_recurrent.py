@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from perdure.errors import InputError, MissingExtra
 from perdure.installation import to_install
 from perdure.triage.classifiers.model_file import array_bytes, pack
-from perdure.triage.classifiers.network import BUCKETS, MAX_WORDS, SHAPES, score, word_numbers
+from perdure.triage.classifiers.network import BUCKETS, MAX_WORDS, SHAPES, Network, score, word_numbers
 from perdure.triage.classifiers.onnx import onnx_bytes, runtime_score
 from perdure.triage.classifiers.protocol import Example, Reading
 from perdure.triage.classifiers.recurrent import FORMAT, SCALARS, Recurrent
@@ -23,35 +24,37 @@ LOST = Reading("rank 3: Connection reset by peer\n" * 3)
 
 
 @pytest.fixture(scope="module", params=sorted(SHAPES))
-def cell(request):
+def cell(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
 @pytest.fixture(scope="module")
-def network(cell):
+def network(cell: Literal["gru", "lstm"]) -> Network:
     return drawn_network(cell)
 
 
-def test_numpy_computes_what_pytorch_does(cell, network):
+def test_numpy_computes_what_pytorch_does(cell: Literal["gru", "lstm"], network: Network) -> None:
     assert [score(network, words) for words in drawn_texts()] == pytest.approx(RECORDED[cell], abs=2e-5)
 
 
-def test_onnx_runtime_computes_what_pytorch_does(cell, network):
+def test_onnx_runtime_computes_what_pytorch_does(cell: Literal["gru", "lstm"], network: Network) -> None:
     pytest.importorskip("onnxruntime")
     served = runtime_score(network)
     assert [served(words) for words in drawn_texts()] == pytest.approx(RECORDED[cell], abs=2e-5)
 
 
-def test_the_recorded_scores_are_of_pytorch(cell, network):
+def test_the_recorded_scores_are_of_pytorch(cell: Literal["gru", "lstm"], network: Network) -> None:
     pytest.importorskip("torch")
     assert torch_scores(network) == pytest.approx(RECORDED[cell], abs=2e-5)
 
 
-def test_equal_networks_are_equal_onnx_models(cell, network):
+def test_equal_networks_are_equal_onnx_models(cell: Literal["gru", "lstm"], network: Network) -> None:
     assert onnx_bytes(network) == onnx_bytes(drawn_network(cell))
 
 
-def test_a_saved_model_says_the_same_without_onnx_runtime(cell, network, monkeypatch):
+def test_a_saved_model_says_the_same_without_onnx_runtime(
+    cell: Literal["gru", "lstm"], network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(MissingExtra, match=re.escape(to_install("rnn"))):
         runtime_score(network)
@@ -63,7 +66,7 @@ def test_a_saved_model_says_the_same_without_onnx_runtime(cell, network, monkeyp
     assert loaded.save() == data
 
 
-def test_the_last_words_count_and_numbers_in_them_do_not():
+def test_the_last_words_count_and_numbers_in_them_do_not() -> None:
     long = word_numbers(Reading("first " + "word " * MAX_WORDS))
     assert (long == word_numbers(Reading("word " * MAX_WORDS))).all()
     assert (word_numbers(Reading("step 7 lost")) == word_numbers(Reading("step 12345 lost"))).all()
@@ -71,14 +74,16 @@ def test_the_last_words_count_and_numbers_in_them_do_not():
     assert 0 < long.min() <= long.max() < BUCKETS
 
 
-def test_arrays_of_other_shapes_are_refused(cell):
+def test_arrays_of_other_shapes_are_refused(cell: Literal["gru", "lstm"]) -> None:
     parts = {f"{name}.npy": array_bytes(np.zeros(3, dtype=np.float16)) for name in SHAPES[cell]}
     data = pack(cell, FORMAT, {**parts, SCALARS: array_bytes(np.ones(2))})
     with pytest.raises(InputError, match="shapes"):
         classifier_named(cell).load(data, "m.npz")
 
 
-def test_teaching_without_pytorch_names_what_to_install(cell, network, monkeypatch):
+def test_teaching_without_pytorch_names_what_to_install(
+    cell: Literal["gru", "lstm"], network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     examples = [Example(str(i), f"g{i}", bool(i % 2), LOST) for i in range(4)]
     with pytest.raises(MissingExtra, match=re.escape(f"PyTorch is not installed. {to_install('rnn')}")):

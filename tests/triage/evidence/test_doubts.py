@@ -4,7 +4,7 @@ import pytest
 
 from perdure.triage.evidence.context import Context
 from perdure.triage.judge import NoModel, judge
-from perdure.triage.verdict import Label
+from perdure.triage.verdict import Label, Verdict
 
 STEPS = "".join(f"step {step}/1000 loss 0.3\n" for step in range(1, 61))
 DNS = "socket.gaierror: [Errno -3] Temporary failure in name resolution\n"
@@ -22,17 +22,17 @@ ILLEGAL = "RuntimeError: CUDA error: an illegal memory access was encountered\n"
 XID = "Jan  2 03:04:05 n7 kernel: NVRM: Xid (PCI:0000:3b:00): 94, pid=7, Contained: CE User Channel (0x9). RST: No\n"
 
 
-def verdict(log, context=None):
+def verdict(log: str, context: Context | None = None) -> Verdict:
     return judge(log.encode(), context=context, model=NoModel())
 
 
-def test_a_way_out_that_was_never_used_is_probed():
+def test_a_way_out_that_was_never_used_is_probed() -> None:
     assert verdict(STEPS + DNS).label is Label.UNSURE
     used = "downloaded https://data.site.local/a.tar\n"
     assert verdict(used + STEPS + DNS).p_transient >= 0.5
 
 
-def test_a_file_that_is_gone_from_a_folder_in_use_is_probed():
+def test_a_file_that_is_gone_from_a_folder_in_use_is_probed() -> None:
     named = "data : /lustre/ann/train\n"
     assert verdict(named + STEPS + GONE).label is Label.UNSURE
     assert "worked with" in verdict(named + STEPS + GONE).summary
@@ -41,12 +41,12 @@ def test_a_file_that_is_gone_from_a_folder_in_use_is_probed():
 
 
 @pytest.mark.parametrize(("place", "label"), [(212992, Label.UNSURE), (212990, Label.DETERMINISTIC)])
-def test_a_file_that_ends_where_a_buffer_ends_is_probed(place, label):
+def test_a_file_that_ends_where_a_buffer_ends_is_probed(place: int, label: Label) -> None:
     error = f"json.decoder.JSONDecodeError: Expecting ',' delimiter: line 1 column {place + 1} (char {place})\n"
     assert verdict(error).label is label
 
 
-def test_a_collective_of_one_rank_waits_for_nobody():
+def test_a_collective_of_one_rank_waits_for_nobody() -> None:
     several, one = verdict(TIMEOUT, Context(gpus=2)), verdict(TIMEOUT, Context(gpus=1))
     told = verdict("n1:7:9 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 1 cudaDev 0\n" + TIMEOUT)
     assert several.label is Label.TRANSIENT
@@ -54,7 +54,7 @@ def test_a_collective_of_one_rank_waits_for_nobody():
     assert "one rank" in one.summary
 
 
-def test_a_card_that_is_full_before_the_first_allocation_is_probed():
+def test_a_card_that_is_full_before_the_first_allocation_is_probed() -> None:
     assert (verdict(CUPY.format(1 << 27, 0)).label, verdict(CUPY.format(1 << 27, 0)).category) == (
         Label.UNSURE,
         "gpu_busy",
@@ -63,7 +63,7 @@ def test_a_card_that_is_full_before_the_first_allocation_is_probed():
         assert (verdict(log).label, verdict(log).category) == (Label.DETERMINISTIC, "gpu_oom")
 
 
-def test_a_crashed_kernel_is_probed_unless_hardware_broke():
+def test_a_crashed_kernel_is_probed_unless_hardware_broke() -> None:
     assert verdict(STEPS + ILLEGAL).label is Label.UNSURE
     for log in (STEPS + ILLEGAL + XID, STEPS + XID + ILLEGAL):
         assert (verdict(log).label, verdict(log).category) == (Label.TRANSIENT, "gpu_hw")

@@ -1,6 +1,8 @@
 """Small parts of triage at their limits: exactly there, and one step beside it."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,14 @@ from tests.copying import replace
 # -- circumstances
 
 
-def named(category="net", progress=TrainingProgress(), bound=Bound.NOTHING, name="x", p=0.5, **known):  # noqa: B008
+def named(
+    category: str = "net",
+    progress: TrainingProgress = TrainingProgress(),  # noqa: B008
+    bound: Bound = Bound.NOTHING,
+    name: str = "x",
+    p: float = 0.5,
+    **known: Any,
+) -> list[Any]:
     found = circumstances(Cause(name, category, p, bound=bound), progress, Context(**known))
     return [each.name for each in found]
 
@@ -49,7 +58,7 @@ def named(category="net", progress=TrainingProgress(), bound=Bound.NOTHING, name
         (TrainingProgress(999), {"ran_s": 1800.0}, "ran-long"),
     ],
 )
-def test_how_far_a_job_had_come(progress, known, name):
+def test_how_far_a_job_had_come(progress: TrainingProgress, known: Mapping[str, Any], name: str | None) -> None:
     assert named(progress=progress, **known) == ([name] if name else [])
     assert named("shape", progress, **known) == []  # a wrong shape is not a matter of the set-up
 
@@ -63,22 +72,22 @@ def test_how_far_a_job_had_come(progress, known, name):
         (TrainingProgress(999, None, 7), None, "it had come to epoch 7"),
     ],
 )
-def test_how_far_it_came_is_said_in_its_unit(progress, ran_s, says):
+def test_how_far_it_came_is_said_in_its_unit(progress: TrainingProgress, ran_s: float | None, says: str) -> None:
     (found,) = circumstances(Cause("x", "net", 0.5), progress, Context(ran_s))
     assert found.says == says
 
 
-def test_the_collective_that_failed_is_not_among_those_that_worked():
+def test_the_collective_that_failed_is_not_among_those_that_worked() -> None:
     (found,) = circumstances(Cause("x", "net", 0.5), TrainingProgress(None, 48113), Context())
     assert found.says == "it failed at collective number 48113, and those before had worked"
 
 
 @pytest.mark.parametrize(("p", "bears"), [(0.09, False), (0.1, True), (0.97, True), (0.98, False)])
-def test_only_a_cause_that_is_not_sure_of_itself_is_moved(p, bears):
+def test_only_a_cause_that_is_not_sure_of_itself_is_moved(p: float, bears: bool) -> None:
     assert bool(named(p=p, ran_s=1800.0)) is bears
 
 
-def test_others_count_by_the_category_and_where_the_cause_is_a_service():
+def test_others_count_by_the_category_and_where_the_cause_is_a_service() -> None:
     assert named(others_on_node=1) == ["neighbours"]
     assert named(others_elsewhere=(("bob", Likeness("net", "x")),), bound=Bound.SERVICE) == ["others-alike"]
     assert named(others_elsewhere=(("bob", Likeness("fs", "x")),), bound=Bound.SERVICE) == []
@@ -96,19 +105,19 @@ def test_others_count_by_the_category_and_where_the_cause_is_a_service():
         ("fs", None, []),
     ],
 )
-def test_room_on_the_disk(category, free, name):
+def test_room_on_the_disk(category: str, free: int | None, name: list[str]) -> None:
     assert named(category, free_bytes=free) == name
 
 
 @pytest.mark.parametrize(("rule", "gpus", "found"), [("gpu-unavailable", 0, True), ("gpu-unavailable", 1, False)])
-def test_a_job_that_asked_for_no_gpu_finds_none(rule, gpus, found):
+def test_a_job_that_asked_for_no_gpu_finds_none(rule: str, gpus: int, found: bool) -> None:
     assert named("cuda_env", name=rule, gpus=gpus) == (["no-gpus"] if found else [])
     assert named("cuda_env", name="other", gpus=0) == []
     assert named("cuda_env", name=rule) == []
 
 
-def test_shifts_add_up_and_are_bounded_on_both_sides():
-    def of(*shifts):
+def test_shifts_add_up_and_are_bounded_on_both_sides() -> None:
+    def of(*shifts: float) -> float:
         return shift_of(tuple(Circumstance("x", "x", shift) for shift in shifts))
 
     assert (of(), of(1.0, 0.5), of(1.0, -0.5)) == (0.0, 1.5, 0.5)
@@ -128,14 +137,16 @@ def test_shifts_add_up_and_are_bounded_on_both_sides():
         (100, 10, 39, False),  # a tenth of the card
     ],
 )
-def test_a_card_is_held_by_others_where_it_would_fit_alone_and_they_have_a_tenth(own, wanted, others, is_held):
+def test_a_card_is_held_by_others_where_it_would_fit_alone_and_they_have_a_tenth(
+    own: int, wanted: int, others: int, is_held: bool
+) -> None:
     tenth = GIB // 10
     memory = GpuMemory(400 * tenth, 0, own * tenth, wanted * tenth, others * tenth)
     assert memory.is_held_by_others is (is_held and own + wanted <= 388)
 
 
 @pytest.mark.parametrize(("others", "is_held"), [(GIB, True), (GIB - 1, False)])
-def test_of_a_small_card_others_have_a_gibibyte_at_least(others, is_held):
+def test_of_a_small_card_others_have_a_gibibyte_at_least(others: int, is_held: bool) -> None:
     assert GpuMemory(4 * GIB, 0, GIB, 0, others).is_held_by_others is is_held
 
 
@@ -146,7 +157,7 @@ def test_of_a_small_card_others_have_a_gibibyte_at_least(others, is_held):
         ("1 GiB", GIB), ("1 TiB", 1 << 40), ("3 M", 3 << 20), ("2 TB", 2 * 10**12), ("512", 512),
     ],
 )  # fmt: skip
-def test_each_unit_of_memory(told, size):
+def test_each_unit_of_memory(told: str, size: int) -> None:
     memory = gpu_memory(f"CUDA out of memory. Tried to allocate {told} (GPU 0; 8 GiB total capacity; 1 GiB cached)")
     assert memory is not None
     assert memory.wanted == size
@@ -157,11 +168,11 @@ def test_each_unit_of_memory(told, size):
 CRASH = Evidence(4, "Segmentation fault", CauseRole.ROOT, "r")
 
 
-def ends(log, category="native_crash", evidence=(CRASH,)):
+def ends(log: str, category: str = "native_crash", evidence: tuple[Evidence, ...] = (CRASH,)) -> str:
     return ending(LogText.of(log.encode()), Verdict(Label.UNSURE, 0.5, category, "", evidence=evidence))
 
 
-def test_work_that_was_done_before_a_crash_is_told_unless_steps_follow():
+def test_work_that_was_done_before_a_crash_is_told_unless_steps_follow() -> None:
     done = "step 1\nTraining complete\n{}\nSegmentation fault\n"
     assert "the work was done (line 2: 'Training complete')" in ends(done.format("bye"))
     assert ends(done.format("step 2 loss 0.1")) == ""
@@ -177,31 +188,31 @@ def test_work_that_was_done_before_a_crash_is_told_unless_steps_follow():
 @pytest.mark.parametrize(
     "line", ["all done", "done", "Finished", "DONE!", "finished in 3.2 s", "10:01:02 INFO Success."]
 )
-def test_a_last_line_that_says_done_is_a_good_end(line):
+def test_a_last_line_that_says_done_is_a_good_end(line: str) -> None:
     assert "ends with its work done" in ends(f"step 1\n{line}\n", category="unknown", evidence=())
     assert "just stops" in ends(f"{line}\nstep 1\n", category="unknown", evidence=())
     assert ends(f"reading\n{line}\nSegmentation fault\n", evidence=(replace(CRASH, line=3),)) == ""
 
 
 @pytest.mark.parametrize("line", ["done reading shard 3", "not done", "Done with epoch 2", "finished: false"])
-def test_a_last_line_that_says_done_of_a_part_is_no_end(line):
+def test_a_last_line_that_says_done_of_a_part_is_no_end(line: str) -> None:
     assert "just stops" in ends(f"step 1\n{line}\n", category="unknown", evidence=())
 
 
 @pytest.mark.parametrize(("between", "told"), [(38, True), (40, False)])
-def test_what_was_done_long_before_is_not_looked_for(between, told):
+def test_what_was_done_long_before_is_not_looked_for(between: int, told: bool) -> None:
     crash = Evidence(between + 2, "Segmentation fault", CauseRole.ROOT, "r")
     assert bool(ends("Training complete\n" + "bye\n" * between + "Segmentation fault\n", evidence=(crash,))) is told
 
 
 @pytest.mark.parametrize(("after", "done"), [(4, True), (5, False)])
-def test_a_log_that_ends_with_its_work_done_says_so_among_its_last_lines(after, done):
+def test_a_log_that_ends_with_its_work_done_says_so_among_its_last_lines(after: int, done: bool) -> None:
     told = ends("Training complete\n" + "bye\n" * after, evidence=())
     assert ("its work done" in told) is done
     assert ("just stops" in told) is not done
 
 
-def test_the_time_of_the_last_line_that_bears_one_is_told():
+def test_the_time_of_the_last_line_that_bears_one_is_told() -> None:
     log = "2026-01-02 03:04:05 step 1\n2026-01-02 13:14:15 step 2\nno time\n\n"
     assert ends(log, evidence=()).startswith("the log just stops at 13:14:15, with 'no time'")
 
@@ -225,15 +236,15 @@ def test_the_time_of_the_last_line_that_bears_one_is_told():
         (Reached(5, 10, 1), None),
     ],
 )
-def test_the_share_of_the_steps_that_is_lost(reached_, lost):
+def test_the_share_of_the_steps_that_is_lost(reached_: Reached, lost: float | None) -> None:
     assert reached_.lost_frac == lost
 
 
-def test_of_several_files_the_furthest_counts_and_those_in_doubt_do_not():
-    def file(text, path, **more):
+def test_of_several_files_the_furthest_counts_and_those_in_doubt_do_not() -> None:
+    def file(text: str, path: str, **more: Any) -> OutputFile:
         return OutputFile(path, text.encode(), **more)
 
-    def of(*files):
+    def of(*files: OutputFile) -> Reached | None:
         return reached(Output(files))
 
     one = file("step 5\nsaved a/step-4.pt\nstep 7\n", "a")
@@ -263,7 +274,7 @@ def test_of_several_files_the_furthest_counts_and_those_in_doubt_do_not():
         (b"[12:34:56,5] x", Form.TIME_OF_DAY, 45_296.5),
     ],
 )
-def test_each_form_of_a_time_is_read(line, form, seconds):
+def test_each_form_of_a_time_is_read(line: bytes, form: Form, seconds: float) -> None:
     assert stamp_of(line) == Stamp(form, seconds)
 
 
@@ -280,7 +291,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_any_instant_is_read_back_from_any_form(form):
+def test_any_instant_is_read_back_from_any_form(form: str) -> None:
     day = datetime(2000, 1, 1, tzinfo=UTC)
     for number in range(366):  # each day of a leap year, each at another time of day
         instant = day + timedelta(days=number, seconds=number * 236)
@@ -291,12 +302,12 @@ def test_any_instant_is_read_back_from_any_form(form):
 
 
 @pytest.mark.parametrize("line", [b"step 12", b"2026-02-31 00:00:00 x", b"x" * 101 + b"12:34:56", b"12:34", b""])
-def test_what_is_no_time_is_none(line):
+def test_what_is_no_time_is_none(line: bytes) -> None:
     assert stamp_of(line) is None
 
 
-def test_times_of_day_bridge_midnight_and_dates_are_left_alone():
-    def day(*seconds):
+def test_times_of_day_bridge_midnight_and_dates_are_left_alone() -> None:
+    def day(*seconds: float) -> list[float]:
         return comparable([Stamp(Form.TIME_OF_DAY, each) for each in seconds])
 
     assert day(10.0, DAY_S / 2 + 10.0) == [10.0, DAY_S / 2 + 10.0]
@@ -311,7 +322,7 @@ def test_times_of_day_bridge_midnight_and_dates_are_left_alone():
 # -- what is to be said of reading
 
 
-def test_what_is_missing_is_said_before_what_is_in_doubt_and_all_of_it_is_bounded():
+def test_what_is_missing_is_said_before_what_is_in_doubt_and_all_of_it_is_bounded() -> None:
     gone = Absent("/o", Why.MISSING, IS_NOT_THERE)
     assert remarks_on(Output((), (gone,))) == ("its log /o is not there",)
     assert remarks_on(Output((), (Absent("/o", Why.MISSING, "no directory"),))) == (
@@ -333,19 +344,19 @@ def test_what_is_missing_is_said_before_what_is_in_doubt_and_all_of_it_is_bounde
 # -- what deliberate bugs were missed here
 
 
-def test_a_job_that_asked_for_no_gpu_and_found_none_does_so_again():
+def test_a_job_that_asked_for_no_gpu_and_found_none_does_so_again() -> None:
     (found,) = circumstances(Cause("gpu-unavailable", "gpu", 0.5), TrainingProgress(), Context(gpus=0))
     assert (found.name, found.shift) == ("no-gpus", -2.5)
     assert circumstances(Cause("gpu-unavailable", "gpu", 0.5), TrainingProgress(), Context(gpus=1)) == ()
 
 
 @pytest.mark.parametrize(("users", "words"), [(1, "jobs of another user failed"), (2, "jobs of 2 other users failed")])
-def test_others_are_counted_in_words(users, words):
+def test_others_are_counted_in_words(users: int, words: str) -> None:
     (found,) = circumstances(Cause("x", "net", 0.5), TrainingProgress(), Context(others_on_node=users))
     assert words in found.says
 
 
-def test_a_card_whose_memory_is_all_told_has_no_others():
+def test_a_card_whose_memory_is_all_told_has_no_others() -> None:
     line = "CUDA out of memory. Tried to allocate 1 GiB. GPU 0 has a total capacity of 8 GiB of which 2 GiB is free. "
     memory = gpu_memory(line + "Including non-PyTorch memory, this process has 6 GiB memory in use.")
     assert memory is not None
@@ -353,19 +364,19 @@ def test_a_card_whose_memory_is_all_told_has_no_others():
 
 
 @pytest.mark.parametrize("skipped", ["failed to save a/step-3.pt: saved nothing", "Saved all that there is"])
-def test_a_line_that_names_no_checkpoint_hides_none_that_comes_after(skipped):
+def test_a_line_that_names_no_checkpoint_hides_none_that_comes_after(skipped: str) -> None:
     log = f"step 1\n{skipped}\nstep 2\nSaved checkpoint to a/step-2.pt\nstep 4\n"
     found = reached(Output.of(log.encode()))
     assert found is not None
     assert (found.checkpoint, found.saved_step) == ("a/step-2.pt", 2)
 
 
-def test_midnight_lies_between_times_that_are_half_a_day_apart():
+def test_midnight_lies_between_times_that_are_half_a_day_apart() -> None:
     late, early = Stamp(Form.TIME_OF_DAY, DAY_S - 1.0), Stamp(Form.TIME_OF_DAY, DAY_S * 0.45)
     assert comparable([late, early]) == [DAY_S - 1.0, DAY_S * 1.45]
     assert comparable([late, Stamp(Form.TIME_OF_DAY, DAY_S * 0.5)]) == [DAY_S - 1.0, DAY_S * 0.5]
 
 
-def test_a_short_date_is_read_whole():
+def test_a_short_date_is_read_whole() -> None:
     whole = stamp_of(b"2026-11-23 01:02:03 x")
     assert stamp_of(b"26/11/23 01:02:03 x") == whole

@@ -98,7 +98,9 @@ RESULTS = ("none", "ok", "OK", "0", "passed", "PASS", "clean", "[ OK ]", "None",
                      "{p}check for {s} error: {r}", "{p}{s} errors .... {r}", "{p}checking dmesg for {s}",
                      "{p}{s} errors (volatile): 0", "{p}{s} errors on GPU 3: 0")),
 )  # fmt: skip
-def test_a_clean_check_in_any_words_never_shows_broken_hardware(prefix: str, subject: str, result: str, form: str):
+def test_a_clean_check_in_any_words_never_shows_broken_hardware(
+    prefix: str, subject: str, result: str, form: str
+) -> None:
     line = form.format(p=prefix, s=subject, r=result)
     verdict = judged(f"{line}\n{KEY_ERROR}")
     assert (verdict.hardware, verdict.category, verdict.label) == ("", "index", Label.DETERMINISTIC), line
@@ -108,7 +110,7 @@ def test_a_clean_check_in_any_words_never_shows_broken_hardware(prefix: str, sub
 
 
 @given(st.sampled_from(PREFIXES), st.sampled_from(SUBJECTS[:-1]), st.integers(1, 99))
-def test_prose_about_hardware_is_no_proof(prefix: str, subject: str, count: int):
+def test_prose_about_hardware_is_no_proof(prefix: str, subject: str, count: int) -> None:
     verdict = judged(f"{prefix}{count} {subject} errors\n{prefix}{subject} errors: {count}\nfound Xid 79\n")
     assert not verdict.hardware
     assert judged(f"{prefix}found Xid 79 on GPU 3\n{KEY_ERROR}").category == "index"

@@ -26,7 +26,7 @@ SRUN = "srun: error: n1: task 0: Exited with exit code 1\n"
         "the environment variable DATA_ROOT is not set",
     ],
 )
-def test_what_it_says_is_wrong_with_its_configuration_is_the_cause(line, after):
+def test_what_it_says_is_wrong_with_its_configuration_is_the_cause(line: str, after: str) -> None:
     verdict = judge(f"loading\n{line}\n{after}".encode(), ENDED)
     assert (verdict.label, verdict.category) == (Label.DETERMINISTIC, "config")
     assert [(each.line, each.text) for each in verdict.evidence] == [(2, line)]
@@ -45,11 +45,11 @@ def test_what_it_says_is_wrong_with_its_configuration_is_the_cause(line, after):
         ("config.yaml: unknown key lr2\n", None),
     ],
 )
-def test_other_last_lines_prove_nothing(log, attempt):
+def test_other_last_lines_prove_nothing(log: str, attempt: Attempt | None) -> None:
     assert judge(log.encode(), attempt).label is Label.UNSURE
 
 
-def test_who_ends_itself_does_not_just_stop():
+def test_who_ends_itself_does_not_just_stop() -> None:
     text = LogText.of(b"loading\nbye for now\n")
     verdict = judge(text, ENDED)
     said = "the program ended itself with exit code 1; its log ends with 'loading', 'bye for now'"
@@ -59,7 +59,7 @@ def test_who_ends_itself_does_not_just_stop():
     assert "just stops" in ending(steps, judge(steps, ENDED), ENDED)
 
 
-def test_who_ends_itself_in_unknown_words_is_said_to_have_ended_itself():
+def test_who_ends_itself_in_unknown_words_is_said_to_have_ended_itself() -> None:
     said = judge(b"loading\nno GPUs requested, refusing\n", ENDED).summary
     assert said == "the program ended itself with exit code 1, and no rule knows why by its log"
     for log, attempt in ((b"", ENDED), (b"loading\n", replace(ENDED, exit_code=137)), (b"loading\n", None)):
@@ -80,7 +80,7 @@ def test_who_ends_itself_in_unknown_words_is_said_to_have_ended_itself():
         ("", False),
     ],
 )
-def test_a_last_test_that_is_false_is_the_exit_code(script, is_test):
+def test_a_last_test_that_is_false_is_the_exit_code(script: str, is_test: bool) -> None:
     assert ends_with_test(script.encode()) is is_test
     output = replace(Output.of(b"epoch 3: loss 0.2\nsaved model to out.pt\n"), ends_with_test=is_test)
     verdict = judge(output, ENDED)

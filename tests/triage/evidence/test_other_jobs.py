@@ -7,14 +7,14 @@ import pytest
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.triage.judge import judge
-from perdure.triage.verdict import Label
+from perdure.triage.verdict import Label, Verdict
 
 START_S = datetime(2026, 11, 24, 14, 0).timestamp()
 RESET = "ConnectionResetError: [Errno 104] Connection reset by peer\n"
 EARLIER, DURING = "2026-11-20T03:00:00", "2026-11-24T14:00:30"
 
 
-def verdict(line, log=RESET, job_id="5000", end_s=START_S + 60):
+def verdict(line: str, log: str = RESET, job_id: str = "5000", end_s: float = START_S + 60) -> Verdict:
     attempt = Attempt(AttemptId("c", job_id, 1), AttemptState.FAILED, ("n1",), START_S, end_s, exit_code=1)
     return judge(f"step 1\nslurmstepd: error: *** {line} ***\n{log}".encode(), attempt)
 
@@ -30,7 +30,7 @@ def verdict(line, log=RESET, job_id="5000", end_s=START_S + 60):
         f"STEP 4711.batch ON node1 CANCELLED AT {EARLIER} DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS",
     ],
 )
-def test_the_end_of_another_job_is_not_this_one_s(line):
+def test_the_end_of_another_job_is_not_this_one_s(line: str) -> None:
     alone = judge(f"step 1\n{RESET}".encode(), None)
     assert verdict(line).category == alone.category == "net"
     found = verdict(line, log="ValueError: bad shape\n")
@@ -46,11 +46,11 @@ def test_the_end_of_another_job_is_not_this_one_s(line):
         ("JOB 5000 ON node9 CANCELLED AT 2026-13-41T99:00:00 DUE TO TIME LIMIT", "5000"),  # no time at all
     ],
 )
-def test_its_own_end_is(line, job_id):
+def test_its_own_end_is(line: str, job_id: str) -> None:
     found = verdict(line, log="", job_id=job_id)
     assert (found.category, found.label) == ("time_limit", Label.DETERMINISTIC)
 
 
-def test_a_log_by_itself_is_believed():
+def test_a_log_by_itself_is_believed() -> None:
     line = f"slurmstepd: error: *** JOB 4711 ON node9 CANCELLED AT {EARLIER} DUE TO TIME LIMIT ***\n"
     assert judge(line.encode()).category == "time_limit"

@@ -8,6 +8,7 @@ from perdure.model.output import Output, OutputFile, OutputKind
 from perdure.triage.evidence.ending import with_ending
 from perdure.triage.judge import judge
 from perdure.triage.text.logtext import LogText
+from perdure.triage.verdict import Verdict
 from tests.copying import replace
 
 FAILED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 60.0, exit_code=1)
@@ -35,12 +36,12 @@ MIDDLE = {
 }
 
 
-def told(log, attempt=FAILED):
+def told(log: str, attempt: Attempt = FAILED) -> Verdict:
     return with_ending(judge(log.encode(), attempt), LogText.of(log.encode()), attempt)
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_work_that_was_done_before_the_failure_is_said_to_be_done(end):
+def test_work_that_was_done_before_the_failure_is_said_to_be_done(end: str) -> None:
     for log in (TRAINED + end, TRAINED + end + "srun: error: n1: task 0: Exited with exit code 1\n"):
         verdict = told(log)
         assert verdict.work_done
@@ -49,11 +50,11 @@ def test_work_that_was_done_before_the_failure_is_said_to_be_done(end):
 
 
 @pytest.mark.parametrize("end", MIDDLE.values(), ids=MIDDLE)
-def test_work_that_goes_on_is_not_done(end):
+def test_work_that_goes_on_is_not_done(end: str) -> None:
     assert not told(TRAINED + end).work_done
 
 
-def test_the_word_may_stand_in_another_file_than_the_cause():
+def test_the_word_may_stand_in_another_file_than_the_cause() -> None:
     out = OutputFile("/j/7.out", (TRAINED + "Training complete.\n").encode())
     err = OutputFile("/j/7.err", b"rm: cannot remove '/proj/x': Stale file handle\n", kind=OutputKind.STDERR)
     for files, is_done in (
@@ -68,7 +69,7 @@ def test_the_word_may_stand_in_another_file_than_the_cause():
         assert verdict.ending.startswith("the work was done (line 7 of 7.out: 'Training complete.'): ") is is_done
 
 
-def test_the_line_that_says_so_is_named_by_its_number_alone_where_there_is_one_log():
+def test_the_line_that_says_so_is_named_by_its_number_alone_where_there_is_one_log() -> None:
     for above in range(4):
         verdict = told("warming up\n" * above + TRAINED + ENDS["stale"])
         assert verdict.ending.startswith(f"the work was done (line {above + 7}: 'Training complete.'): ")

@@ -1,6 +1,7 @@
 """Which examples a model is trained on: persons outrank outcomes, and every user is capped."""
 
 from collections import Counter
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,33 +12,40 @@ from perdure.triage.learning.examples import ExampleCaps, LabelSource, TrainingE
 from tests.copying import replace
 
 
-def lesson(n, transient=True, user="ada", fingerprint="", source=LabelSource.OUTCOME, time_s=0.0):
+def lesson(
+    n: int,
+    transient: bool = True,
+    user: str = "ada",
+    fingerprint: str = "",
+    source: LabelSource = LabelSource.OUTCOME,
+    time_s: float = 0.0,
+) -> TrainingExample:
     mark = fingerprint or f"f{n}"
     return TrainingExample(AttemptId("c", str(n), 1), time_s, user, mark, Reading(f"error {mark}"), transient, source)
 
 
-def test_a_person_outranks_the_outcome_of_the_same_attempt():
+def test_a_person_outranks_the_outcome_of_the_same_attempt() -> None:
     said = lesson(1, transient=False, source=LabelSource.PERSON)
     assert select_examples([replace(said, transient=True, source=LabelSource.OUTCOME, time_s=9.0), said]) == [said]
 
 
-def test_a_person_outranks_outcomes_of_what_looks_alike():
+def test_a_person_outranks_outcomes_of_what_looks_alike() -> None:
     said = lesson(1, transient=False, fingerprint="f", source=LabelSource.PERSON)
     alike = lesson(2, transient=True, fingerprint="f")
     agreeing = lesson(3, transient=False, fingerprint="f")
     assert select_examples([alike, said, agreeing]) == [said, agreeing]
 
 
-def test_contradictory_outcomes_teach_nothing():
+def test_contradictory_outcomes_teach_nothing() -> None:
     assert select_examples([lesson(1, True, fingerprint="f"), lesson(2, False, fingerprint="f")]) == []
 
 
-def test_the_latest_word_of_a_person_counts():
+def test_the_latest_word_of_a_person_counts() -> None:
     first, second = lesson(1, True, source=LabelSource.PERSON), lesson(1, False, source=LabelSource.PERSON, time_s=5.0)
     assert select_examples([first, second]) == [second]
 
 
-def test_of_what_persons_say_of_what_looks_alike_the_latest_word_decides_on_outcomes():
+def test_of_what_persons_say_of_what_looks_alike_the_latest_word_decides_on_outcomes() -> None:
     first = lesson(1, True, fingerprint="f", source=LabelSource.PERSON)
     second = lesson(2, False, fingerprint="f", source=LabelSource.PERSON, time_s=5.0)
     outcomes = [lesson(3, True, fingerprint="f"), lesson(4, False, fingerprint="f")]
@@ -54,7 +62,7 @@ def test_one_user_teaches_at_most_his_share():
     assert sum(kept.user == "mallory" for kept in few) == 16  # a fifth of what the others have
 
 
-def test_one_fingerprint_is_taught_a_few_times_only():
+def test_one_fingerprint_is_taught_a_few_times_only() -> None:
     examples = [lesson(n, fingerprint="f", user=f"u{n}") for n in range(40)]
     assert len(select_examples(examples)) == ExampleCaps().per_fingerprint
 
@@ -73,7 +81,7 @@ def test_one_fingerprint_is_taught_a_few_times_only():
         max_size=20,
     )
 )
-def test_each_attempt_is_taught_once_and_persons_always(lessons):
+def test_each_attempt_is_taught_once_and_persons_always(lessons: list[Any]) -> None:
     kept = select_examples(lessons)
     attempts = [one.attempt for one in kept]
     assert len(attempts) == len(set(attempts))
