@@ -1,5 +1,7 @@
 """Learning in the service: outcomes and persons make lessons, a person's word holds at once and for whom it may."""
 
+from typing import Any
+
 import pytest
 from sqlalchemy import func, select
 
@@ -7,11 +9,13 @@ from perdure.errors import NotFound, StateError
 from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.model.output import Output
 from perdure.service.core.case import ControllerState
 from perdure.service.core.messages import Journalled, Judged
 from perdure.service.learning import training_store
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import KEPT_MODELS, Read, TrainingStore, is_corrected
+from perdure.service.store.journal import Journal
 from perdure.service.store.schema import terms
 from perdure.triage.conformal import own_thresholds
 from perdure.triage.evidence.context import Context
@@ -26,16 +30,18 @@ SHAPE = b"Traceback (most recent call last):\nRuntimeError: mat1 and mat2 shapes
 
 
 @pytest.fixture
-def store(journal):
+def store(journal: Journal) -> TrainingStore:
     return TrainingStore(journal.store, "c")
 
 
 @pytest.fixture
-def learner(store):
+def learner(store: TrainingStore) -> Learner:
     return Learner(store, own_rules(), lambda: 7000.0)
 
 
-def write(journal, store, job_id, ends, user="ada", log=JAM):
+def write(
+    journal: Journal, store: TrainingStore, job_id: str, ends: list[Any], user: str = "ada", log: bytes = JAM
+) -> None:
     """A job's attempts: `ends` holds (state, node, seconds) of each; failures are judged and kept."""
     state, job = ControllerState("c"), Job("c", job_id, "train", user, JobState.RUNNING, 0.0)
     effects = [Journalled(JobChanged(0.0, job))]
@@ -55,14 +61,14 @@ def write(journal, store, job_id, ends, user="ada", log=JAM):
 FAILED, COMPLETED = AttemptState.FAILED, AttemptState.COMPLETED
 
 
-def test_a_retry_that_passes_makes_a_lesson(journal, store, learner):
+def test_a_retry_that_passes_makes_a_lesson(journal: Journal, store: TrainingStore, learner: Learner) -> None:
     write(journal, store, "1", [(FAILED, "n1", 100.0), (COMPLETED, "n2", 500.0)])
     (lesson,) = store.training_examples({rule.cause.name: rule.cause for rule in own_rules().rules})
     assert (lesson.attempt.incarnation, lesson.transient, lesson.source) == (1, True, LabelSource.OUTCOME)
     assert "frobnicator" in lesson.reading.excerpt
 
 
-def test_the_same_failure_elsewhere_makes_two(journal, store):
+def test_the_same_failure_elsewhere_makes_two(journal: Journal, store: TrainingStore) -> None:
     write(journal, store, "1", [(FAILED, "n1", 100.0), (FAILED, "n2", 110.0)], log=SHAPE)
     causes = {rule.cause.name: rule.cause for rule in own_rules().rules}
     lessons = store.training_examples(causes)
@@ -71,12 +77,14 @@ def test_the_same_failure_elsewhere_makes_two(journal, store):
     assert store.training_examples({})[0].reading.causes == ()  # a rule that is gone teaches nothing more
 
 
-def test_a_failure_that_nobody_retried_teaches_nothing(journal, store):
+def test_a_failure_that_nobody_retried_teaches_nothing(journal: Journal, store: TrainingStore) -> None:
     write(journal, store, "1", [(FAILED, "n1", 100.0)])
     assert store.training_examples({}) == []
 
 
-def test_a_persons_word_outranks_the_outcome_and_holds_at_once(journal, store, learner):
+def test_a_persons_word_outranks_the_outcome_and_holds_at_once(
+    journal: Journal, store: TrainingStore, learner: Learner
+) -> None:
     write(journal, store, "1", [(FAILED, "n1", 100.0), (COMPLETED, "n2", 500.0)])
     attempt = AttemptId("c", "1", 1)
     before = examine(JAM).verdict
@@ -91,7 +99,7 @@ def test_a_persons_word_outranks_the_outcome_and_holds_at_once(journal, store, l
     assert not learner.withdraw(attempt)
 
 
-def test_a_users_word_holds_for_his_own_jobs_only(journal, store, learner):
+def test_a_users_word_holds_for_his_own_jobs_only(journal: Journal, store: TrainingStore, learner: Learner) -> None:
     write(journal, store, "1", [(FAILED, "n1", 100.0)])
     learner.correct(AttemptId("c", "1", 1), True, "ada", for_all=False)
     verdict = examine(JAM).verdict
@@ -99,7 +107,9 @@ def test_a_users_word_holds_for_his_own_jobs_only(journal, store, learner):
     assert learner.corrected(verdict, "eve") == verdict
 
 
-def test_a_word_that_is_not_for_all_holds_for_the_user_whose_job_it_was_whoever_said_it(journal, store, learner):
+def test_a_word_that_is_not_for_all_holds_for_the_user_whose_job_it_was_whoever_said_it(
+    journal: Journal, store: TrainingStore, learner: Learner
+) -> None:
     write(journal, store, "1", [(FAILED, "n1", 100.0)])
     learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=False)
     verdict = examine(JAM).verdict
@@ -107,7 +117,9 @@ def test_a_word_that_is_not_for_all_holds_for_the_user_whose_job_it_was_whoever_
     assert learner.corrected(verdict, "grace") == verdict
 
 
-def test_a_word_on_one_attempt_is_taken_back_and_no_other(journal, store, learner):
+def test_a_word_on_one_attempt_is_taken_back_and_no_other(
+    journal: Journal, store: TrainingStore, learner: Learner
+) -> None:
     attempts = [AttemptId("c", job_id, number) for job_id in ("1", "11") for number in (1, 2)]
     for job_id in ("1", "11"):
         write(journal, store, job_id, [(FAILED, "n1", 100.0), (FAILED, "n2", 100.0)])
@@ -117,12 +129,14 @@ def test_a_word_on_one_attempt_is_taken_back_and_no_other(journal, store, learne
     assert {said.attempt for said in store.corrections()} == {*attempts} - {attempts[1]}
 
 
-def test_what_was_never_judged_cannot_be_corrected(learner):
+def test_what_was_never_judged_cannot_be_corrected(learner: Learner) -> None:
     with pytest.raises(NotFound, match="job 9"):
         learner.correct(AttemptId("c", "9", 1), True, "ada", for_all=True)
 
 
-def test_a_round_is_taught_when_there_is_news_and_survives_a_restart(journal, store, learner):
+def test_a_round_is_taught_when_there_is_news_and_survives_a_restart(
+    journal: Journal, store: TrainingStore, learner: Learner
+) -> None:
     assert learner.learn() is None
     for n in range(6):
         write(journal, store, str(n), [(FAILED, "n1", 100.0), (COMPLETED, "n2", 500.0)], f"u{n}", JAM + b"x" * n)
@@ -137,7 +151,7 @@ def test_a_round_is_taught_when_there_is_news_and_survives_a_restart(journal, st
     assert again.model.log_odds(reading) > again.base.log_odds(reading)
 
 
-def test_a_roll_back_returns_to_the_model_before(journal, store, learner):
+def test_a_roll_back_returns_to_the_model_before(journal: Journal, store: TrainingStore, learner: Learner) -> None:
     assert not learner.roll_back()
     write(journal, store, "1", [(FAILED, "n1", 100.0)])
     learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=True)
@@ -147,7 +161,7 @@ def test_a_roll_back_returns_to_the_model_before(journal, store, learner):
     assert learner.model.log_odds(reading) == learner.base.log_odds(reading)
 
 
-def test_few_models_are_kept(journal, store, learner):
+def test_few_models_are_kept(journal: Journal, store: TrainingStore, learner: Learner) -> None:
     write(journal, store, "1", [(FAILED, "n1", 100.0)])
     learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=True)
     for _ in range(KEPT_MODELS + 3):
@@ -156,7 +170,9 @@ def test_few_models_are_kept(journal, store, learner):
         assert db.scalar(select(func.count(terms.c.model))) == KEPT_MODELS
 
 
-def test_readings_are_bounded_and_corrected_ones_stay(journal, store, learner, monkeypatch):
+def test_readings_are_bounded_and_corrected_ones_stay(
+    journal: Journal, store: TrainingStore, learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(training_store, "MAX_READINGS", 2)
     for n in range(5):
         write(journal, store, str(n), [(FAILED, "n1", 100.0)], log=JAM if n else SHAPE)
@@ -165,7 +181,9 @@ def test_readings_are_bounded_and_corrected_ones_stay(journal, store, learner, m
     assert len(store.training_examples({})) == 1
 
 
-def test_of_more_readings_than_are_taught_the_newest_are(journal, store, monkeypatch):
+def test_of_more_readings_than_are_taught_the_newest_are(
+    journal: Journal, store: TrainingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(training_store, "MAX_TAUGHT", 2)
     for n in range(5):
         write(journal, store, str(n), [(FAILED, "n1", 100.0)])
@@ -173,22 +191,27 @@ def test_of_more_readings_than_are_taught_the_newest_are(journal, store, monkeyp
     assert {lesson.attempt.job_id for lesson in store.training_examples({})} == {"3", "4"}
 
 
-def test_a_failure_is_judged_kept_and_answered_though_the_notebook_is_full(learner, monkeypatch, caplog):
+def test_a_failure_is_judged_kept_and_answered_though_the_notebook_is_full(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     attempt = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 9.0, exit_code=1, user="ada")
-    assert learner.judge(SHAPE, attempt, Context()).label is Label.DETERMINISTIC
+    assert learner.judge(Output.of(SHAPE), attempt, Context()).label is Label.DETERMINISTIC
 
-    def full(read):
+    def full(read: Any) -> None:
         raise StateError("journal.db", "cannot be written: disk full", "Free some space")
 
     monkeypatch.setattr(learner.store, "keep", full)
-    assert learner.judge(SHAPE, attempt, Context()).label is Label.DETERMINISTIC
+    assert learner.judge(Output.of(SHAPE), attempt, Context()).label is Label.DETERMINISTIC
     assert "is not kept" in caplog.text
 
 
-def test_a_damaged_model_is_not_used(journal, store, learner, caplog):
+def test_a_damaged_model_is_not_used(
+    journal: Journal, store: TrainingStore, learner: Learner, caplog: pytest.LogCaptureFixture
+) -> None:
     write(journal, store, "1", [(FAILED, "n1", 100.0)])
     learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=True)
     term = learner.learn()
+    assert term is not None
     store.note_round(term, "x", b"garbage", 1.0)
     assert Learner(store, own_rules(), lambda: 1.0).model is learner.base
     assert "model that came with Perdure" in caplog.text
@@ -197,7 +220,7 @@ def test_a_damaged_model_is_not_used(journal, store, learner, caplog):
 UNSAID = b"gadget {}: error: unrecognized arguments: --bay {}\n"
 
 
-def test_stops_that_pass_when_run_again_widen_what_the_service_probes(journal, store):
+def test_stops_that_pass_when_run_again_widen_what_the_service_probes(journal: Journal, store: TrainingStore) -> None:
     before = Learner(store, own_rules(), lambda: 7000.0)
     assert before.promise.thresholds == own_thresholds()
     for n in range(9):
@@ -212,7 +235,9 @@ def test_stops_that_pass_when_run_again_widen_what_the_service_probes(journal, s
         assert "9 of 9 failures that passed when run again had been stopped" in learner.promise.says
 
 
-def test_a_persons_word_counts_as_an_outcome_and_what_it_decided_does_not(journal, store, learner):
+def test_a_persons_word_counts_as_an_outcome_and_what_it_decided_does_not(
+    journal: Journal, store: TrainingStore, learner: Learner
+) -> None:
     write(journal, store, "1", [(FAILED, "n1", 100.0)], log=SHAPE)
     learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=True)
     (found,) = store.proven()

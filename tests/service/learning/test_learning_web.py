@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,18 +17,18 @@ CORRECTION = "/api/v1/jobs/{}/attempts/1/correction"
 
 
 @pytest.fixture
-def place(tmp_path) -> Site:
+def place(tmp_path: Path) -> Site:
     place = site(tmp_path)
     fill(place.world)
     return place
 
 
-def label_of(place, token, job_id):
+def label_of(place: Site, token: str, job_id: str) -> Any:
     answer = place.client(token).get(f"/api/v1/jobs/{job_id}").json()
     return next(a["verdict"]["label"] for a in answer["attempts"] if a["verdict"])
 
 
-def test_an_operators_word_changes_later_verdicts_of_all(place):
+def test_an_operators_word_changes_later_verdicts_of_all(place: Site) -> None:
     assert place.client(place.operator).post(CORRECTION.format(101), json={"label": "transient"}).status_code == 204
     world = place.world
     world.submit("201", "again", "mira")
@@ -37,7 +38,7 @@ def test_an_operators_word_changes_later_verdicts_of_all(place):
     assert label_of(place, place.operator, "201") == "transient"
 
 
-def test_a_users_word_is_for_his_own_jobs(place):
+def test_a_users_word_is_for_his_own_jobs(place: Site) -> None:
     world, mira = place.world, place.client(place.mira)
     assert mira.post(CORRECTION.format(101), json={"label": "transient"}).status_code == 403  # that of jonas
     assert mira.post(CORRECTION.format(102), json={"label": "deterministic"}).status_code == 204
@@ -60,11 +61,11 @@ def test_a_users_word_is_for_his_own_jobs(place):
         (101, {"label": "none"}, 404),  # nobody corrected it
     ],
 )
-def test_what_makes_no_sense_is_refused(place, job_id, body, status):
+def test_what_makes_no_sense_is_refused(place: Site, job_id: int, body: dict[str, str], status: int) -> None:
     assert place.client(place.operator).post(CORRECTION.format(job_id), json=body).status_code == status
 
 
-def test_rounds_are_held_shown_and_rolled_back(place):
+def test_rounds_are_held_shown_and_rolled_back(place: Site) -> None:
     operator = place.client(place.operator)
     operator.post(CORRECTION.format(101), json={"label": "transient"})
     held = operator.post("/api/v1/learning/rounds").json()
@@ -75,12 +76,12 @@ def test_rounds_are_held_shown_and_rolled_back(place):
     assert not any(row["in_use"] for row in operator.get("/api/v1/learning").json()["rounds"])
 
 
-def test_nobody_sees_what_others_said(place):
+def test_nobody_sees_what_others_said(place: Site) -> None:
     place.client(place.operator).post(CORRECTION.format(101), json={"label": "transient"})
     assert place.client(place.mira).get("/api/v1/learning").json()["corrections"] == []
 
 
-def test_the_page_tells_and_the_job_says_how_often_it_was_seen(place):
+def test_the_page_tells_and_the_job_says_how_often_it_was_seen(place: Site) -> None:
     operator = place.client(place.operator)
     assert "No training yet" in operator.get("/learning").text
     operator.post(CORRECTION.format(101), json={"label": "transient"})
@@ -98,14 +99,14 @@ def test_the_page_tells_and_the_job_says_how_often_it_was_seen(place):
     assert "Seen 2 times this week, in 2 jobs of 2 users; a retry got past it in 1" in job
 
 
-def test_what_has_no_fingerprint_is_like_nothing(place):
+def test_what_has_no_fingerprint_is_like_nothing(place: Site) -> None:
     from perdure.service.store.queries.reader import Reader
 
     reader = Reader(place.world.journal.engine, "c")
     assert similar(reader, "", 0.0).failures == 0
 
 
-def test_of_no_examples_of_the_site_no_accuracy_is_told():
+def test_of_no_examples_of_the_site_no_accuracy_is_told() -> None:
     without = {"balanced_accuracy": 1.0, "examples": 0}
     row = SimpleNamespace(term={"site_before": without, "site_after": {"balanced_accuracy": 0.9, "examples": 5}})
     told = {name: cell(cast("Any", row)) for name, cell in ROUNDS if name.startswith("site_accuracy")}
