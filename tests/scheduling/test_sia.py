@@ -83,7 +83,11 @@ def used(
 @pytest.mark.parametrize("large", [sia.LARGE, 0], ids=["all columns", "by prices"])
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=rounds())
-def test_no_other_choice_is_better(case, large, monkeypatch):
+def test_no_other_choice_is_better(
+    case: tuple[typing.NDArray[np.float64], Configurations, typing.NDArray[np.signedinteger], float, float],
+    large: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """All choices of up to four jobs, counted out."""
     monkeypatch.setattr(sia, "LARGE", large)
     goodput, configs, capacity, lambda_, p = case

@@ -52,7 +52,7 @@ def test_of_what_persons_say_of_what_looks_alike_the_latest_word_decides_on_outc
     assert select_examples([*outcomes, first, second]) == [second, first, outcomes[1]]
 
 
-def test_one_user_teaches_at_most_his_share():
+def test_one_user_teaches_at_most_his_share() -> None:
     crowd = [lesson(n, user=f"u{n % 80}") for n in range(400)]
     flood = [lesson(1000 + n, user="mallory", time_s=1.0) for n in range(400)]
     users = Counter(kept.user for kept in select_examples([*crowd, *flood], ExampleCaps(per_user=50)))
