@@ -77,7 +77,7 @@ def test_a_message_is_set_aside_and_approved_and_a_users_word_confirmed(
     page.click("dialog button:has-text('Yes')")
     page.wait_for_selector("section:has(#messages) :text('set aside: nothing is learnt')")
     page.click("section:has(#messages) button:has-text('Approve')")
-    page.wait_for_selector("section:has(#messages) :text('it moves his own verdicts alone')")
+    page.wait_for_selector("section:has(#messages) :text('jobs alone')")
     page.click("section:has(#said) button:has-text('Confirm for all')")
     page.wait_for_selector("section:has(#said) :text('confirmed by root')")
     assert visit.hits() == []

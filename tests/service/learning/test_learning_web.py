@@ -146,7 +146,7 @@ def test_what_was_taught_is_shown_set_aside_and_approved(place: Site) -> None:
     assert (message["passed"], message["failed"], message["says"]) == (
         1,
         0,
-        "one user's: it moves his own verdicts alone",
+        "one user's: it moves verdicts on that user's jobs alone",
     )
     user, which = message["users"][0], message["fingerprint"]
     for kind, value in (("user", user), ("message", which)):

@@ -53,12 +53,12 @@ def learnt_messages(found: Iterable[JobOutcome], aside: Sequence[SetAside], of_u
 
 
 def _says(counts: dict[str, Outcomes]) -> str:
-    """What the outcomes of a message do to the next verdict on it, for a user who has none of his own."""
+    """What the outcomes of a message do to the next verdict on it, for a user who has none."""
     if not counts:
         return "set aside: nothing is learnt"
     found = weighed(counts, "", named=False)
     if found.doubted:
         return "they contradict each other: nothing is learnt"
     if found.is_silent:
-        return "one user's: it moves his own verdicts alone"
+        return "one user's: it moves verdicts on that user's jobs alone"
     return "would pass when run again" if found.weight > 0 else "would fail again"

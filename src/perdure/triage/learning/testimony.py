@@ -8,8 +8,8 @@ truth than under the other, so the log-odds of a verdict move by log(LIKELIHOOD)
 Outcomes can be forged: anybody can print a message and pass when run again. So no count is taken as it is (`weighed`):
 
 - A user's outcomes count as `MOST_OF_USER` at most; against what more users saw, as a fifth of what those saw.
-- What one user alone saw moves his own verdicts only; a cause that a rule names moves by three users' outcomes, and
-  less: what was written of it stands against them.
+- What one user alone saw moves verdicts on that user's jobs only; a cause that a rule names moves by three users'
+  outcomes, and less: what was written of it stands against them.
 - Where half as much or more speaks against the majority as for it, nothing was learnt: the verdict is doubted, no more.
 """
 
@@ -33,7 +33,7 @@ OF_NAMED = 2.0
 MOST_OF_USER, MOST_OF_USER_NAMED = 2.0, 1.0
 LEAST_USERS, LEAST_USERS_NAMED = 2, 3
 LEAST_OWN, MOST_OWN = 2, 3.0
-"""Of what one user alone saw, so many outcomes move the verdicts on his own jobs, and so many count."""
+"""Of what one user alone saw, so many outcomes move the verdicts on that user's jobs, and so many count."""
 
 SHARE_AGAINST = 0.2
 """Of what more users saw, the most that one who saw otherwise can set against it."""
@@ -101,7 +101,7 @@ def weighed(by_user: Mapping[str, Outcomes], user: str, named: bool) -> Weighed:
 
 
 def _of_own(seen: Outcomes) -> Weighed:
-    """What a user alone saw of a message, for his own jobs."""
+    """What a user alone saw of a message, for that user's jobs."""
     ahead, against = sorted((seen.passed, seen.failed), reverse=True)
     if ahead < LEAST_OWN:
         return Weighed()
