@@ -97,3 +97,18 @@ def test_rho_is_drawn_as_a_share_of_the_jobs() -> None:
     assert (curve.get_xdata()[0], curve.get_xdata()[-1]) == pytest.approx((at.min(), at.max()))
     assert (curve.get_ydata()[0], curve.get_ydata()[-1]) == (0, 1)
     assert np.interp(0.5, curve.get_ydata(), curve.get_xdata()) == pytest.approx(np.median(at))
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_marks_of_axes_are_words_and_numbers(name: str) -> None:
+    """Matplotlib writes marks of logarithmic axes as formulas, and no text of a picture is read as one."""
+    runs = shown(CROWD, "fifo", "srtf")
+    figure = figures.Figure()
+    PICTURES[name](figure, runs, LIGHT)
+    figure.canvas.draw()
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            marks = [*axis.get_majorticklabels(), *axis.get_minorticklabels()]
+            texts = [mark.get_text() for mark in marks if mark.get_text()]
+            assert not [text for text in texts if set(text) & set("$\\{}")], texts
+            assert len(texts) != 1, texts  # none where a neighbour has them

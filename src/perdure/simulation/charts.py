@@ -171,7 +171,7 @@ def _completion(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
         panels[1].plot(places, mine / jct_s[0], color=colour, linewidth=2, label=run.label)
     panels[1].axhline(1.0, color=theme.runs[0], linewidth=2)
     panels[1].set_yscale("log")
-    panels[1].yaxis.set_major_formatter("{x:g} times")
+    _mark_ratios(panels[1].yaxis, "{x:g} times")
     panels[1].set(title=f"against {shown[0].label}", xlabel="share of jobs that end sooner", xlim=(0, 1))
     percent(panels[1].xaxis)
     _legend(panels[1], len(shown))
@@ -232,7 +232,7 @@ def draw_rho(axes: Axes, runs: Sequence[tuple[str, Floats]], theme: Theme) -> No
             axes.plot(np.quantile(ratio, places), places, color=colour, linewidth=2, label=label)
     axes.axvline(1.0, color=theme.words, linewidth=1)
     axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
+    _mark_ratios(axes.xaxis, "{x:g}")
     axes.set(xlabel="rho: completion time over that alone on a share", ylabel="share of jobs", ylim=(0, 1))
     percent(axes.yaxis)
     _legend(axes, len(runs))
@@ -301,6 +301,15 @@ def _mark_times(axes: Axes, every: int = 1) -> None:
     kept = {at: word for at, word in list(_MARKS.items())[::every] if low <= at <= high}
     axes.set_xticks(list(kept), list(kept.values()))
     axes.set_xticks([], minor=True)
+
+
+def _mark_ratios(axis: Axis, form: str) -> None:
+    """Mark a logarithmic axis at 1, 2 and 5 of each power of ten, as many as there is room for."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_minor_locator(NullLocator())  # its marks would be formulas, and no text here is read as one
+    axis.set_major_formatter(form)
 
 
 def percent(axis: Axis) -> None:
