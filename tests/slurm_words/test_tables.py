@@ -2,11 +2,11 @@
 
 from perdure.coordination.bridges import slurm as bridge
 from perdure.slurm_words.states import ATTEMPT_STATES, ENDS, ENDS_GRAVEST_FIRST, FAILURES, RARE_ENDS
-from perdure.traces import slurm_endings
+from perdure.traces import slurm_cells
 
 
 def test_tables_name_states_that_are_known() -> None:
-    for table in (bridge._JOB_STATES, slurm_endings._ENDINGS, FAILURES, ENDS, RARE_ENDS, ENDS_GRAVEST_FIRST):
+    for table in (bridge._JOB_STATES, slurm_cells._ENDINGS, FAILURES, ENDS, RARE_ENDS, ENDS_GRAVEST_FIRST):
         assert set(table) <= ATTEMPT_STATES.keys()
 
 

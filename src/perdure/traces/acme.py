@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from perdure.traces.columns import NUMBER, TEXT, load
-from perdure.traces.slurm_cells import instants
-from perdure.traces.slurm_endings import slurm_endings
+from perdure.traces.slurm_cells import instants, slurm_endings
 from perdure.traces.source import TraceSource
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather, whole_counts
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from perdure.slurm_words.tres import gpus_and_types
 from perdure.traces.clocks import from_wall_clock
 from perdure.traces.columns import INSTANT, NUMBER, TEXT, load
-from perdure.traces.slurm_endings import slurm_endings
+from perdure.traces.slurm_cells import slurm_endings
 from perdure.traces.source import TraceSource
 from perdure.traces.texts import mapped
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Sieve, Trace, gather, whole_counts

@@ -6,7 +6,7 @@ import numpy as np
 
 from perdure.traces.clocks import from_wall_clock
 from perdure.traces.columns import INSTANT, NUMBER, TEXT, load
-from perdure.traces.slurm_endings import slurm_endings
+from perdure.traces.slurm_cells import slurm_endings
 from perdure.traces.source import TraceSource
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather, whole_counts
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from perdure.model.table import Attempts, TableEnding
 from perdure.traces.sacct_columns import EXPORT, Records
-from perdure.traces.slurm_endings import slurm_endings
+from perdure.traces.slurm_cells import slurm_endings
 from perdure.traces.source import TraceSource
 from perdure.traces.texts import side_by_side
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Sieve, Trace, gather

@@ -1,4 +1,4 @@
-"""Columns of Slurm's words as numbers: instants, durations, counts, GPUs."""
+"""Columns of Slurm's words as numbers: instants, durations, counts, GPUs, and how jobs ended."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.model.table import TableEnding
 from perdure.slurm_words.durations import UNLIMITED, elapsed_s
+from perdure.slurm_words.states import FAILURES, whole_word
 from perdure.slurm_words.tres import gpus_and_types
 from perdure.traces.cells import Bytes
 from perdure.traces.texts import coded, mapped
 
 _INSTANT = len("2021-01-06T14:09:15")
 _MAX_DIGITS = 11  # of a plain number
+_ENDINGS = {
+    "COMPLETED": TableEnding.PASSED,
+    **dict.fromkeys(
+        ("CANCELLED", "TIMEOUT", "DEADLINE", "REVOKED", "PREEMPTED", "REQUEUED", "RESIZING"), TableEnding.KILLED
+    ),
+    **dict.fromkeys(FAILURES, TableEnding.FAILED),
+}
 
 
 def instants(cells: Bytes) -> NDArray[np.float64]:
@@ -57,6 +66,18 @@ def gpus_held(tres: Bytes) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
     distinct, codes = coded(tres)
     found = [gpus_and_types(text.decode("utf-8", "replace")) for text in distinct] or [(0, "")]
     return np.array([count for count, _ in found], np.float64)[codes], np.array([kind for _, kind in found])[codes]
+
+
+def slurm_ending(word: str) -> TableEnding:
+    """Read a state: ``CANCELLED by 1000`` and the cut-off ``OUT_OF_ME+`` are the states that they begin with.
+
+    A limit that ran out and a cancelled job were killed; a state that is not an ending is UNKNOWN.
+    """
+    return _ENDINGS.get(whole_word(word, _ENDINGS), TableEnding.UNKNOWN)
+
+
+def slurm_endings(words: NDArray[np.str_]) -> NDArray[np.int8]:
+    return mapped(words, slurm_ending, np.int8)
 
 
 def _letters(cells: Bytes) -> NDArray[np.uint8]:

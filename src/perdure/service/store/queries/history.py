@@ -18,7 +18,7 @@ from perdure.service.store import codec
 from perdure.service.store.queries.reader import Reader, as_text
 from perdure.service.store.schema import attempts, jobs, nodes
 from perdure.traces.sacct import UNFINISHED
-from perdure.traces.slurm_endings import slurm_ending
+from perdure.traces.slurm_cells import slurm_ending
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Trace
 
 FORMAT = "history"
