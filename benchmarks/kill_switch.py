@@ -26,8 +26,7 @@ from perdure.backends.simulated import Script, SimulatedBackend, SimulatedCluste
 from perdure.coordination.record import ExceptionRecord
 from perdure.model.actions import Action, Outcome
 from perdure.service.access.auth import Identity, Role
-from perdure.service.core.caps import Caps
-from perdure.service.core.settings import ControllerSettings
+from perdure.service.core.settings import Caps, ControllerSettings
 from perdure.service.exceptions.coordinator import Coordinator
 from perdure.service.store.journal import Journal
 from perdure.service.workers.engine import Engine

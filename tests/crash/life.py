@@ -19,11 +19,10 @@ from perdure.model.actions import (
 )
 from perdure.model.events import ActionEnded
 from perdure.service.access.auth import Identity, Role
-from perdure.service.core.caps import Caps
 from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import unfinished
 from perdure.service.core.messages import Effect
-from perdure.service.core.settings import ControllerSettings
+from perdure.service.core.settings import Caps, ControllerSettings
 from perdure.service.exceptions.coordinator import Answering, Coordinator, Enlisting
 from perdure.service.store.journal import ActionRow, ActionState, Journal
 from perdure.service.workers.engine import Engine

@@ -21,7 +21,8 @@ from perdure.retry.rules import RetryRules
 from perdure.service import settings
 from perdure.service.access import auth
 from perdure.service.blame.settings import BlameSettings
-from perdure.service.core import caps, successor
+from perdure.service.core import successor
+from perdure.service.core.settings import Caps
 from perdure.service.exceptions import permissions
 from perdure.service.notices import notice, rules
 from perdure.service.notices.channels import webhook
@@ -31,7 +32,7 @@ from perdure.service.workers import threads as hands
 from perdure.triage.evidence import context
 
 DOCS = Path(__file__).parents[2] / "docs"
-CAPS, RETRY, LIVE = caps.Caps(), RetryRules(), liveness.LivenessRules()
+CAPS, RETRY, LIVE = Caps(), RetryRules(), liveness.LivenessRules()
 Promises = list[tuple[str, Any, Any]]
 PACE = settings.Settings(service=settings.ServiceSettings(cluster="slurm")).pace
 

@@ -13,10 +13,9 @@ from perdure.coordination.site import Resource
 from perdure.model.jobs import Attempt
 from perdure.model.output import Output
 from perdure.retry.rules import RetryRules
-from perdure.service.core.caps import Caps
 from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import unfinished
-from perdure.service.core.settings import ControllerSettings
+from perdure.service.core.settings import Caps, ControllerSettings
 from perdure.service.exceptions.coordinator import Coordinator
 from perdure.service.store.journal import Journal
 from perdure.service.workers.engine import Engine

@@ -16,7 +16,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.retry.budget import room
 from perdure.retry.history import Fleet, Spent
 from perdure.retry.rules import RetryRules
-from perdure.service.core.caps import Caps
+from perdure.service.core.settings import Caps
 from perdure.service.store.journal import ActionRow, ActionState, Charge
 from perdure.service.store.queries.reader import MAX_LIMIT
 from perdure.service.whatif import uploads

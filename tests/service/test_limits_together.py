@@ -19,7 +19,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.retry.budget import room
 from perdure.retry.history import Fleet, Spent
 from perdure.retry.rules import RetryRules
-from perdure.service.core.caps import Caps
+from perdure.service.core.settings import Caps
 from perdure.service.store.journal import ActionRow, ActionState, Charge
 from perdure.service.workers.executor import GateRuling, Used, rule
 

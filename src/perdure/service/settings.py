@@ -28,9 +28,8 @@ from perdure.retry.rules import RetryRules
 from perdure.service.access.proxy.settings import ProxySettings, check_proxy
 from perdure.service.access.service_file import base_directory, default_state_dir
 from perdure.service.blame.settings import BlameSettings
-from perdure.service.core.caps import Caps
 from perdure.service.core.scope import ScopeSettings
-from perdure.service.core.settings import ControllerSettings
+from perdure.service.core.settings import Caps, ControllerSettings
 from perdure.service.notices.settings import NoticesSettings, check_rules, check_targets
 from perdure.service.waits.settings import WaitsSettings
 from perdure.service.whatif.settings import WhatifSettings

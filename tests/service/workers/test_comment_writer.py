@@ -10,8 +10,8 @@ from perdure.errors import ClusterError
 from perdure.model.actions import Comment, Exclude, Requeue
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
-from perdure.service.core.caps import Caps
 from perdure.service.core.scope import ScopeSettings
+from perdure.service.core.settings import Caps
 from perdure.service.store.journal import ActionState
 from perdure.service.workers.comment_writer import MAX_COMMENTS, CommentWriter
 from tests.copying import replace

@@ -19,11 +19,11 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.retry.budget import at
-from perdure.service.core.caps import Caps
 from perdure.service.core.case import ControllerState
 from perdure.service.core.messages import PERDURE, Act, Journalled
 from perdure.service.core.recovery import is_not_as_left
 from perdure.service.core.scope import ScopeSettings
+from perdure.service.core.settings import Caps
 from perdure.service.store.journal import ActionRow, ActionState, Charge, Journal
 from perdure.service.workers.executor import Executor, ExecutorSettings, GateRuling, Used, rule
 from tests.copying import replace

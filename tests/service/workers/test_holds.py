@@ -13,9 +13,8 @@ from perdure.model.actions import Release
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, JobState
 from perdure.model.output import Output
-from perdure.service.core.caps import Caps
 from perdure.service.core.messages import Ordered
-from perdure.service.core.settings import ControllerSettings
+from perdure.service.core.settings import Caps, ControllerSettings
 from perdure.service.store.journal import Journal
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import Executor, ExecutorSettings

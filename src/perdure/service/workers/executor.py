@@ -33,9 +33,9 @@ from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Job, JobState
 from perdure.retry.budget import at, earliest
-from perdure.service.core.caps import Caps as Caps
 from perdure.service.core.recovery import is_not_as_left
 from perdure.service.core.scope import ScopeSettings
+from perdure.service.core.settings import Caps as Caps
 from perdure.service.store.journal import ActionRow, Charge, Journal
 from perdure.service.store.journal import (
     ActionState as ActionState,  # its home is the journal; callers of both need one
