@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.cli import compiling
+from perdure.cli import progress
 from perdure.cli.main import main
 
 
@@ -60,4 +60,4 @@ def says_nothing_of_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     """The simulator's machine code may not be made yet on this machine. That this is said, `test_speed` shows."""
     warm = pytest.importorskip("perdure.simulation.warm")
     monkeypatch.setattr(warm, "must_compile", lambda *_: False)
-    monkeypatch.setattr(compiling, "must_compile_queue", lambda: False)
+    monkeypatch.setattr(progress, "must_compile_queue", lambda: False)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perdure
-from perdure.cli.compiling import tell_of_compiling_queue
 from perdure.cli.main import main
+from perdure.cli.progress import tell_of_compiling_queue
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.registry import placement_named

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from perdure.cli.comparison_options import ComparisonOptions
 from perdure.cli.comparison_shown import print_comparison
-from perdure.cli.compiling import tell_of_compiling
-from perdure.cli.progress import progress
+from perdure.cli.progress import progress, tell_of_compiling
 from perdure.cli.simulated import cluster_named, read_fitting, tell_of
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster

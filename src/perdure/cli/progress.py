@@ -1,4 +1,7 @@
-"""How far a long command has come, for a person at a terminal."""
+"""What a person is told while a long command works: how far it has come, and that the simulator is compiled first.
+
+Compiling is done once on a machine, and takes longer than people wait in silence.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TextIO
 
 from perdure.cli.table import age
@@ -88,3 +92,32 @@ def progress(
     finally:
         work.ended.set()
         drawing.join()
+
+
+def tell_of_compiling(jobs: int, policies: Sequence[str], placement: str) -> None:
+    """Say on stderr that the replay of this many jobs, repeats counted, compiles first, where it does."""
+    from perdure.simulation.warm import must_compile
+
+    if must_compile(jobs, policies, placement):
+        _say_it_compiles()
+
+
+def tell_of_compiling_queue(jobs: int) -> None:
+    """The same of the first fork of a live queue of so many jobs; the plain loop simulates short ones."""
+    from perdure.waits.rollout import SMALL
+
+    if jobs > SMALL and must_compile_queue():
+        _say_it_compiles()
+
+
+def must_compile_queue() -> bool:
+    """Whether the first fork of a live queue on nodes begins with compiling."""
+    if find_spec("numba") is None:
+        return False
+    from perdure.simulation.compiled.cache import is_kept
+
+    return not is_kept("live._resume_on_nodes")
+
+
+def _say_it_compiles() -> None:
+    sys.stderr.write("perdure: compiling the simulator, once on this machine: 5 to 20 s.\n")

@@ -14,9 +14,9 @@ import numpy as np
 import re2
 
 from perdure.backends.slurm.request import environment_options, request_of
-from perdure.cli.compiling import tell_of_compiling_queue
 from perdure.cli.live_queue import QUEUE_S, keep_answer, live_queue
 from perdure.cli.output import paint, print_json, print_line, print_table
+from perdure.cli.progress import tell_of_compiling_queue
 from perdure.cli.table import age, text, word
 from perdure.cli.table import clock as clock_at
 from perdure.cli.text import plain
