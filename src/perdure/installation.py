@@ -9,11 +9,23 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from perdure.errors import MissingExtra
+
+EXTRAS: Mapping[str, tuple[str, ...]] = {  # extra -> the modules by which it is known to be there
+    "sim": ("numba", "duckdb", "matplotlib"),
+    "ml": ("sklearn", "lightgbm"),
+    "rnn": ("torch", "onnxruntime"),
+    "rl": ("torch", "onnxruntime", "gymnasium", "stable_baselines3"),
+    "k8s": ("lightkube",),
+    "postgres": ("psycopg",),
+    "dask": ("dask", "distributed", "dask_jobqueue"),
+}
 _COMMAND = re.compile(r"(?<![\w./-])perdure (?=[a-z])")  # in a sentence the product is Perdure
 
 
@@ -56,6 +68,14 @@ def cache_folder() -> Path:
         if os.path.isabs(base):
             return Path(base) / "perdure"
     return Path.home() / ".cache" / "perdure"
+
+
+def need(extra: str, command: str) -> None:
+    """Raise `MissingExtra`, saying what to install, unless the extra's modules can be found. Imports none of them."""
+    missing = [module for module in EXTRAS[extra] if find_spec(module) is None]
+    if missing:
+        what = f"needs the optional part {extra!r} ({', '.join(missing)} not installed)"
+        raise MissingExtra(command, what, to_install(extra))
 
 
 def to_install(extra: str) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from perdure import installation
-from perdure.installation import install_command, program, to_type
+from perdure.errors import MissingExtra
+from perdure.installation import EXTRAS, install_command, need, program, to_type
 
 HERE = Path(sys.executable).parent
 
@@ -68,3 +69,17 @@ def test_the_root_is_no_directory_to_paste_commands_in(monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir("/")
     assert shlex.split(program())[0].startswith("/")
+
+
+def test_what_is_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXTRAS, "sim", ("json",))
+    need("sim", "whatif")
+
+
+def test_what_is_missing_is_named_with_its_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXTRAS, "sim", ("json", "no_such_module"))
+    with pytest.raises(MissingExtra) as caught:
+        need("sim", "whatif")
+    assert str(caught.value) == (
+        f"whatif: needs the optional part 'sim' (no_such_module not installed). Install it: {install_command('sim')}."
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from urllib.parse import urlsplit
 
-from perdure.cli.extras import need
 from perdure.errors import ConfigError
+from perdure.installation import need
 from perdure.simulation.executors.processes import Processes
 from perdure.simulation.sweep import SweepExecutor
 
