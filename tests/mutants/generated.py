@@ -91,14 +91,12 @@ PARTS = {
     "judged": Part(
         (
             "service/core/successor.py",
-            "service/core/walltime.py",
-            "service/core/hung.py",
+            "service/core/launcher_notes.py",
             "service/core/recovery.py",
         ),
         (
             "tests/service/core/test_successor.py",
-            "tests/service/core/test_walltime.py",
-            "tests/service/core/test_hung.py",
+            "tests/service/core/test_launcher_notes.py",
             "tests/service/test_small_laws.py",
             "tests/service/core/test_controller.py",
         ),

@@ -30,7 +30,7 @@ from perdure.model.output import LogMark, Output, OutputKind
 from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import step, unfinished
 from perdure.service.core.foreign_marks import foreign_marks
-from perdure.service.core.hung import HANG, WALLTIME, notes_of, of_hang
+from perdure.service.core.launcher_notes import HANG, WALLTIME, notes_of, of_hang, of_walltime
 from perdure.service.core.loglines import lines
 from perdure.service.core.messages import Act, ChainInput, Effect, Ended, Event, Judge, Judged, Looked, Study
 from perdure.service.core.recovery import is_not_as_left
@@ -38,7 +38,6 @@ from perdure.service.core.settings import ControllerSettings
 from perdure.service.core.successor import successor_of
 from perdure.service.core.triage_context import context_of
 from perdure.service.core.view import SiteView
-from perdure.service.core.walltime import of_walltime
 from perdure.service.store.journal import NOT_AS_LEFT, Journal
 from perdure.service.workers.comment_writer import CommentWriter
 from perdure.service.workers.executor import Executor

@@ -1,25 +1,52 @@
-"""Whether an attempt ended because its walltime was near, as ``perdure exec --signal-before`` writes into the log.
+"""What ``perdure exec`` says of an attempt's end: that it hung, or that its walltime was near. Pure.
 
-A log is its owner's word. So it counts where the resource manager's own times agree: the attempt used its walltime but
-for the seconds that the launcher speaks of.
+Both are their owner's word, and count where nothing else is the cause. A hang is a witness where the log does not say
+so. A walltime counts where the resource manager's own times agree: the attempt used its walltime but for the seconds
+that the launcher speaks of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from perdure.model.exits import OURS, RETRY_ME, WALLTIME_SAID, WALLTIME_TOLD
+from perdure.coordination.record import ExceptionRecord
+from perdure.model.exits import HANG_ENDED, OURS, RETRY_ME, WALLTIME_SAID, WALLTIME_TOLD
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import Output, OutputFile
 from perdure.retry.history import WALLTIME_FINGERPRINT
+from perdure.triage.judge import judge
 from perdure.triage.verdict import CauseRole, Evidence, Label, Reached, Verdict
 
+HANG, WALLTIME = "app.hang", "app.walltime"
 SLACK_S = 60.0  # Slurm counts walltime in minutes, and starts the program some seconds after the attempt
 P_GOES_ON = 0.98
 MAX_LINE = 300
 _SAID = WALLTIME_SAID.encode()
+
+
+def notes_of(kind: str, attempt: Attempt, records: Iterable[ExceptionRecord]) -> list[str]:
+    """What was raised of this kind about an attempt, the latest last."""
+    own = (attempt.id.cluster, attempt.id.job_id, attempt.id.incarnation)
+    return [
+        record.note
+        for record in records
+        if record.type == kind and (record.subject.cluster, record.subject.job_id, record.incarnation) == own
+    ]
+
+
+def of_hang(verdict: Verdict, attempt: Attempt, notes: Sequence[str]) -> Verdict:
+    """The verdict, as one of a hang where the launcher raised one of this attempt and nothing else is its cause.
+
+    It is the owner's word about the own job, and read as the same line would be in the log.
+    """
+    if not notes or attempt.exit_code != RETRY_ME or any(line.role is CauseRole.ROOT for line in verdict.evidence):
+        return verdict
+    found = judge(f"{HANG_ENDED}{notes[-1]}".encode("utf-8", "replace"), attempt)
+    return replace(
+        found, logs=verdict.logs, reached=verdict.reached, ending=verdict.ending, work_done=verdict.work_done
+    )
 
 
 def of_walltime(

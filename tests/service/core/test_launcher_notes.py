@@ -1,17 +1,19 @@
-"""What the launcher says of the walltime, where the resource manager's times agree."""
+"""What the launcher says counts: of the walltime where the times agree, of a hang where the log does not say so."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from perdure.coordination.record import ExceptionRecord, Scope, Subject
 from perdure.model.exits import OURS, RETRY_ME, WALLTIME_SAID, WALLTIME_TOLD
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import Output, OutputFile
 from perdure.retry.history import WALLTIME_FINGERPRINT
-from perdure.service.core.walltime import of_walltime
+from perdure.service.core.launcher_notes import HANG, notes_of, of_hang, of_walltime
 from perdure.triage.evidence.reached import reached
+from perdure.triage.judge import judge
 from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 from tests.copying import replace
 
@@ -91,3 +93,47 @@ def test_what_was_ended_at_its_walltime_goes_on_where_it_was_told() -> None:
 def test_a_newer_checkpoint_is_progress_more_than_a_newer_step() -> None:
     found = judged(output=Output.of(f"step 40\nsaved checkpoint ckpt/step_40.pt\nstep 49\n{LINE}\n".encode()))
     assert (found.steps, found.first_step) == (40, 40)
+
+
+NOTE = "rank 1 on n2 stopped first: train.py:17 in load; rank 0 waits for it in backward; no sign of life for 22 s"
+HUNG = Attempt(AttemptId("c", "7", 3), AttemptState.FAILED, ("n1", "n2"), 0.0, 90.0, exit_code=75)
+RECORD = ExceptionRecord(
+    "x1", "app.hang", 3, Scope.LOCAL, Subject("c", "7"), 60.0, note=NOTE, incarnation=3, detected_by="user:ada"
+)
+
+
+def told(log: str, record: ExceptionRecord = RECORD, attempt: Attempt = HUNG) -> Verdict:
+    return of_hang(judge(log.encode(), attempt), attempt, notes_of(HANG, attempt, [record]))
+
+
+def test_a_hang_that_was_raised_is_one_where_the_log_is_silent() -> None:
+    verdict = told("step 5 loss 0.3")
+    assert (verdict.category, verdict.rank, verdict.node) == ("hang", "1", "n2")
+
+
+def test_what_the_log_names_as_a_cause_stays() -> None:
+    assert told("ValueError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)").category != "hang"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        replace(RECORD, incarnation=2),
+        replace(RECORD, subject=Subject("c", "8")),
+        replace(RECORD, subject=Subject("other", "7")),
+        replace(RECORD, type="app.walltime"),
+    ],
+)
+def test_one_that_was_raised_of_something_else_does_not_count(record: ExceptionRecord) -> None:
+    assert told("step 5 loss 0.3", record).category == "unknown"
+
+
+def test_one_that_the_program_came_back_from_does_not_count() -> None:
+    assert told("step 5 loss 0.3", attempt=replace(HUNG, exit_code=3)).category != "hang"
+
+
+def test_of_several_that_were_raised_the_last_one_counts() -> None:
+    """The launchers may have been called off, and have looked again."""
+    records = [RECORD, replace(RECORD, id="x2", note=NOTE.replace("rank 1 on n2", "rank 3 on n1"))]
+    verdict = of_hang(judge(b"step 5", HUNG), HUNG, notes_of(HANG, HUNG, records))
+    assert (verdict.rank, verdict.node) == ("3", "n1")
