@@ -33,7 +33,7 @@ from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import GONE, Known, Observation, changes
 from perdure.retry.decide import Decision
 from perdure.retry.history import Fleet, nodes_by_partition, usable_nodes
-from perdure.retry.launches import of_launches
+from perdure.retry.not_the_node import of_launches, of_set_down
 from perdure.retry.one_node import is_of_place, of_one_node, with_end
 from perdure.service.core.case import Case, ControllerState, Failure
 from perdure.service.core.chain_step import Stepped, acts_on, advance_chain
@@ -59,7 +59,6 @@ from perdure.service.core.messages import (
 from perdure.service.core.requeue_loop import counted, loop_of
 from perdure.service.core.requeue_loop import settled as loops_settled
 from perdure.service.core.scope import OUTSIDE
-from perdure.service.core.set_down import of_set_down
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.core.view import SiteView
 from perdure.service.core.waiting_retry import after_change, after_giving_back, after_too_late, given_back

@@ -1,17 +1,33 @@
-"""Launches that failed alike on several nodes: none of these nodes is at fault, as far as can be told."""
+"""Failures that read like a node's and are not: a person set it down, or launches failed alike on several nodes.
+
+The reverse is in `one_node`: failures that read like a mistake of the user and are one node's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from perdure.model.jobs import Attempt
+from perdure.model.jobs import Attempt, AttemptState
+from perdure.model.nodes import Node
 from perdure.retry.history import PastFailure
 from perdure.triage.evidence.scheduler import has_failed_to_launch
 from perdure.triage.verdict import Bound, Label, Verdict
 
 MOST_NAMED = 4  # nodes in a sentence
+MAX_REASON = 120  # characters
+
+
+def of_set_down(verdict: Verdict, attempt: Attempt, nodes: Mapping[str, Node]) -> Verdict:
+    """The verdict; on a job whose node a person set down, with that in the place of a failure of the node."""
+    if attempt.state is not AttemptState.NODE_FAIL or verdict.hardware:
+        return verdict
+    found = next((node for name in attempt.nodes if (node := nodes.get(name)) and node.is_set_down), None)
+    if found is None:
+        return verdict
+    reason = f": {found.reason[:MAX_REASON]}" if found.reason else ""
+    return replace(verdict, summary=f"a person set {found.name} down under the job{reason}")
 
 
 def of_launches(verdict: Verdict, attempt: Attempt, past: Sequence[PastFailure]) -> Verdict:

@@ -1,4 +1,4 @@
-"""Launches that fail alike on several nodes: what is said of them, and of their chance."""
+"""Failures that are not their node's: launches that fail alike on several, what is said of them and of their chance."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from perdure.cli.card import card
 from perdure.cli.diagnosis import Diagnosis
 from perdure.model.jobs import AttemptState
 from perdure.retry.decide import Decision, DecisionKind
-from perdure.retry.launches import of_launches
+from perdure.retry.not_the_node import of_launches
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Bound, Label, Verdict
 from tests.copying import replace
