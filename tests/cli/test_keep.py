@@ -46,7 +46,7 @@ from perdure.cli.trained_planner import checked_planner
 from perdure.durable import write_whole
 from perdure.errors import ClusterBusy, ConfigError, InputError, NotFound, StateError
 from perdure.job.link_marks import LinkBegun, LinkEnded, LinkMarks
-from perdure.model.chain_link import chain_link_of
+from perdure.model.job_comment import chain_link_of
 from perdure.model.jobs import JobState
 from perdure.slurm_words.link_job import LinkJob
 from perdure.succession import messages

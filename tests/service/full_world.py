@@ -11,7 +11,7 @@ from typing import Any
 from fastapi.routing import APIRoute
 
 from perdure.blame.builders.topology import NO_SWITCHES
-from perdure.model.chain_link import ChainLink
+from perdure.model.job_comment import ChainLink
 from perdure.model.jobs import AttemptState
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.blame.suspect_store import SuspectStore

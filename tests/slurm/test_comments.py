@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.model.comment_line import mark_of
+from perdure.model.job_comment import mark_of
 from tests.slurm.cluster import SlurmCluster, await_
 from tests.slurm.site import Site
 

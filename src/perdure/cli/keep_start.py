@@ -31,7 +31,7 @@ from perdure.durable import write_whole
 from perdure.errors import ClusterBusy, InputError
 from perdure.installation import user_name
 from perdure.job.framework import Framework, recognised
-from perdure.model.chain_link import MARK
+from perdure.model.job_comment import MARK
 from perdure.slurm_words.durations import time_s
 from perdure.succession.chain_state import ChainSpec, JobChain, Strategy
 

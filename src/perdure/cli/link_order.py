@@ -8,7 +8,7 @@ import time
 from perdure.backends.slurm.links import SubmitOrder
 from perdure.backends.slurm.submission import SbatchOption, for_later_links, link_script, words_of
 from perdure.cli.chain_journal import KeptChain, LinkPlan
-from perdure.model.chain_link import LEVELS, ChainLink
+from perdure.model.job_comment import LEVELS, ChainLink
 from perdure.succession.chain_state import JobChain, Link, Strategy
 from perdure.succession.messages import SubmitLink
 

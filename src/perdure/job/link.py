@@ -32,8 +32,8 @@ from perdure.job.link_marks import HandoverAsked, HandoverTold, LinkBegun, LinkE
 from perdure.job.options import ExecOptions
 from perdure.job.output import say
 from perdure.job.silence import HangRule
-from perdure.model.chain_link import chain_link_of
 from perdure.model.exits import RETRY_ME
+from perdure.model.job_comment import chain_link_of
 from perdure.slurm_words.states import ENDS
 
 POLL_S = 0.5

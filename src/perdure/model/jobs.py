@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from perdure.model.chain_link import ChainLink
 from perdure.model.identity import AttemptId
+from perdure.model.job_comment import ChainLink
 
 
 class JobState(StrEnum):

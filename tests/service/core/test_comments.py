@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.model.actions import Comment, Exclude, Hold, Release, Requeue
-from perdure.model.comment_line import mark_of
 from perdure.model.identity import AttemptId
+from perdure.model.job_comment import mark_of
 from perdure.service.core.comments import MAX_CHARACTERS, commented, instance_mark, line_of
 
 ATTEMPT = AttemptId("c", "7", 100)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.model.chain_link import ChainLink, chain_link_of
+from perdure.model.job_comment import ChainLink, chain_link_of
 from perdure.model.jobs import AttemptState, Job, JobState
 from perdure.service.store.queries import chains
 from perdure.service.store.queries.chains import SeenChain, SeenLink, chain_of

@@ -14,8 +14,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from perdure.coordination.messages import Ticked
-from perdure.model.chain_link import ChainLink
 from perdure.model.identity import AttemptId
+from perdure.model.job_comment import ChainLink
 from perdure.model.jobs import AttemptState
 from perdure.model.output import LogMark
 from perdure.service.access.auth import Identity, Role

@@ -17,7 +17,7 @@ from perdure.backends.slurm.asking import job_record
 from perdure.backends.slurm.queue import ask_partitions
 from perdure.backends.slurm.tools import Tools
 from perdure.errors import ClusterBusy, ClusterError, InputError
-from perdure.model.chain_link import chain_link_of
+from perdure.model.job_comment import chain_link_of
 from perdure.slurm_words.link_job import LinkJob
 from perdure.waits.queue import QueuedPartition
 

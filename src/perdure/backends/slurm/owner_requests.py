@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import re2
 
-from perdure.model.comment_line import mark_of
+from perdure.model.job_comment import mark_of
 from perdure.model.jobs import RetryPreference
 
 MAX_MISREAD = 60  # characters of what was not understood

@@ -14,9 +14,9 @@ from perdure.backends.slurm.node_records import NodeRecord
 from perdure.backends.slurm.owner_requests import OwnerRequests, owner_requests
 from perdure.backends.slurm.records import CLOCKS_APART_S, JobRecord, ended_badly, waits_again
 from perdure.backends.slurm.sbatch import WalltimeWarning
-from perdure.model.chain_link import chain_link_of
 from perdure.model.exits import ExitRequest, exit_request_of
 from perdure.model.identity import AttemptId
+from perdure.model.job_comment import chain_link_of
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import NodeState
 from perdure.model.signals import SHELL_ADDS, persons_signal

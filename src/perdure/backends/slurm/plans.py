@@ -32,7 +32,7 @@ from perdure.model.actions import (
     Release,
     Requeue,
 )
-from perdure.model.comment_line import mark_of
+from perdure.model.job_comment import mark_of
 from perdure.model.nodes import Node, NodeState
 from perdure.slurm_words.reasons import CANNOT_RUN, HELD_BY_A_PERSON
 from perdure.slurm_words.states import is_held, is_waiting

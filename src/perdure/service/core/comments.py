@@ -11,8 +11,8 @@ import re2
 from msgspec.structs import replace
 
 from perdure.model.actions import Action, Comment, Exclude, Release, Requeue
-from perdure.model.comment_line import COMMENT_PREFIX
 from perdure.model.identity import AttemptId
+from perdure.model.job_comment import COMMENT_PREFIX
 from perdure.retry.decide import COSTS
 
 MAX_CHARACTERS = 200

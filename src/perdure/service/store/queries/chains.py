@@ -30,7 +30,7 @@ class SeenLink:
 
     @property
     def said_s(self) -> tuple[float, ...]:
-        """Waits that were forecast when it was submitted, at `perdure.model.chain_link.LEVELS`."""
+        """Waits that were forecast when it was submitted, at `perdure.model.job_comment.LEVELS`."""
         return self.job.link.said_s if self.job.link is not None else ()
 
     @property

@@ -1,7 +1,10 @@
-"""What the comment of a chain's job says: ``perdure-keep=CHAIN/NUMBER.TRIES (WAITS) because WHY``.
+"""What Perdure writes into a job's comment, so that it is known from what others write there.
 
-The key is how a submission that was not noted down is found again. The rest tells others what was known and decided
-when it was submitted: three waits of the forecast, in seconds, and the planner's reason. It is the job's owner's word.
+The comment of a chain's job: ``perdure-keep=CHAIN/NUMBER.TRIES (WAITS) because WHY``. The key is how a submission that
+was not noted down is found again. The rest tells others what was known and decided when it was submitted: three waits
+of the forecast, in seconds, and the planner's reason. It is the job's owner's word.
+
+The line of a decision: ``perdure: WHAT FAILED: WHAT WAS DONE. perdure why JOB #MARK``, with the mark of the service.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ _LINK = re2.compile(
     r"(?: \((\d{1,9})-(\d{1,9})-(\d{1,9}) s\))?(?: because ([^\r\n]{1,160}))?"
 )
 _UNSAFE = re2.compile(r"[^ -~]|[\"'\\|`$]")  # would end a field, or be read by a shell
+COMMENT_PREFIX = "perdure: "
+_OURS = re2.compile(r'(?s)"?perdure: .{0,1000}\. perdure why \S{1,64} #([0-9a-f]{6})"?')
 
 
 class ChainLink(Struct, frozen=True):
@@ -53,3 +58,13 @@ def chain_link_of(comment: str) -> ChainLink | None:
         return None
     said_s = tuple(float(found[place]) for place in (4, 5, 6)) if found[4] else ()
     return ChainLink(found[1], int(found[2]), int(found[3]), said_s, found[7] or "")
+
+
+def mark_of(text: str) -> str:
+    """The mark of the service that wrote a line; "" for a line of others. Slurm may keep a command's quotes.
+
+    >>> mark_of("perdure: a wrong shape: it would fail again. perdure why 7 #0a1b2c"), mark_of("perdure: retry=never")
+    ('0a1b2c', '')
+    """
+    found = _OURS.fullmatch(text.strip())
+    return str(found[1]) if found else ""
