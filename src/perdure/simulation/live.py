@@ -23,8 +23,8 @@ from perdure.model.table import JobTable
 from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import room_of
 from perdure.scheduling.placement.room import Shares
+from perdure.scheduling.slurm.eligible import SlurmReason
 from perdure.scheduling.slurm.policy import Slurm, SlurmRanking
-from perdure.scheduling.slurm.reasons import SlurmReason
 from perdure.simulation.allocation import Passes
 from perdure.simulation.plain import PlainLoop
 from perdure.simulation.workload import Workload

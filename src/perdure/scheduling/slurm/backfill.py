@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, replace
 
+from perdure.scheduling.slurm.eligible import SlurmReason
 from perdure.scheduling.slurm.pass_state import PassState
-from perdure.scheduling.slurm.reasons import SlurmReason
 from perdure.scheduling.slurm.settings import BackfillSettings
 from perdure.scheduling.slurm.space import Space
 from perdure.slurm_words.reasons import PRIORITY, RESERVATION

@@ -1,4 +1,4 @@
-"""Which waiting jobs may start as far as time and other jobs are concerned, and since when they accrue age.
+"""Which waiting jobs may start as far as time and other jobs go, since when they accrue age, and what holds them.
 
 A job with a begin time or an unmet dependency waits, and is in no pass. It accrues age from the tick on at which it is
 eligible; with ACCRUE_ALWAYS from the tick at which it came.
@@ -11,9 +11,18 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from perdure.scheduling.asks import After
-from perdure.scheduling.slurm.reasons import SlurmReason
 from perdure.scheduling.view import View
 from perdure.slurm_words.reasons import BEGIN_TIME, DEPENDENCY, NEVER_SATISFIED, PRIORITY
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmReason:
+    """What holds a waiting job, in Slurm's own words (squeue's NODELIST(REASON))."""
+
+    reason: str
+    planned: int | None = None  # the tick at which the last backfill cycle planned to start it
+    ahead: int = 0  # jobs before it in the order of the last pass
+    forever: bool = False  # no passing of time ends it
 
 
 @dataclass(slots=True)

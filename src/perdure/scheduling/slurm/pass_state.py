@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from perdure.scheduling.slurm.eligible import Eligible
+from perdure.scheduling.slurm.eligible import Eligible, SlurmReason
 from perdure.scheduling.slurm.limits import LimitCounts
-from perdure.scheduling.slurm.reasons import SlurmReason
 from perdure.scheduling.slurm.requests import JobRequests
 from perdure.scheduling.slurm.usage import DecayedUsage
 from perdure.scheduling.view import View

@@ -21,12 +21,11 @@ from perdure.errors import ConfigError
 from perdure.scheduling.placement.placed import Placed
 from perdure.scheduling.protocol import Ranking
 from perdure.scheduling.slurm.backfill import CycleTimes, backfill_cycle
-from perdure.scheduling.slurm.eligible import Eligible
+from perdure.scheduling.slurm.eligible import Eligible, SlurmReason
 from perdure.scheduling.slurm.main_pass import main_pass
 from perdure.scheduling.slurm.node_space import OnNodes
 from perdure.scheduling.slurm.pass_state import PassState
 from perdure.scheduling.slurm.priorities import Priorities
-from perdure.scheduling.slurm.reasons import SlurmReason
 from perdure.scheduling.slurm.requests import JobRequests, requests_of
 from perdure.scheduling.slurm.settings import SchedulerSettings
 from perdure.scheduling.slurm.space import CountedSpace, Space
