@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.throughput.efficiency import StatisticalEfficiency
-from perdure.throughput.goodput import BatchLimits, best_batch, goodput
+from perdure.throughput.goodput import BatchLimits, StatisticalEfficiency, best_batch, goodput
 from perdure.throughput.gpu_types import fill_unseen
 from perdure.throughput.speed import SpeedModel
 

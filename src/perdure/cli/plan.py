@@ -192,7 +192,7 @@ def _pollux(state: State) -> dict[str, Any]:
 
 
 def _goodput(state: State) -> dict[str, Any]:
-    from perdure.throughput.efficiency import StatisticalEfficiency
+    from perdure.throughput.goodput import StatisticalEfficiency
     from perdure.throughput.speed import PARAMETERS, SpeedModel
 
     speed = SpeedModel(*(float(state[name]) for name in PARAMETERS))

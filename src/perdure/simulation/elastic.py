@@ -25,8 +25,7 @@ from perdure.simulation.elastic_plan import ElasticError, check_plan, gpus_by_ty
 from perdure.simulation.retry_hook import Again, FailedRun, Retry
 from perdure.throughput.application import Application, Layout
 from perdure.throughput.colocation import Colocation
-from perdure.throughput.efficiency import StatisticalEfficiency
-from perdure.throughput.goodput import ROUNDING, BatchLimits, best_batch
+from perdure.throughput.goodput import ROUNDING, BatchLimits, StatisticalEfficiency, best_batch
 from perdure.throughput.learned import Fits, learning
 from perdure.throughput.speed import Floats
 from perdure.throughput.traits import Traits

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.throughput.efficiency import StatisticalEfficiency
 from perdure.throughput.fit import StepTimes, fit
-from perdure.throughput.goodput import BatchLimits, best_batch
+from perdure.throughput.goodput import BatchLimits, StatisticalEfficiency, best_batch
 from perdure.throughput.speed import PARAMETERS, Floats, SpeedModel
 
 SURE = 0.05  # a model that foretells a new step within this part of it is not fitted again
