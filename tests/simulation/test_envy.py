@@ -8,7 +8,7 @@ import pytest
 from perdure.scheduling.elastic import GpuType
 from perdure.simulation.elastic import ElasticResult
 from perdure.simulation.elastic_metrics import ElasticMetrics
-from perdure.simulation.envy import envy
+from perdure.simulation.fairness import envy
 
 TYPES = GpuType("fast", 1, 4), GpuType("slow", 1, 4)
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from perdure.simulation.elastic import ElasticResult
-from perdure.simulation.envy import envy
-from perdure.simulation.fairness import jain, mean_present
+from perdure.simulation.fairness import envy, jain, mean_present
 from perdure.throughput.speed import Floats
 
 
