@@ -231,3 +231,10 @@ def test_a_roll_back_holds_until_somebody_asks_for_a_round(taught: Site) -> None
     assert again.learn() is None
     assert again.learn(anyway=True) is not None
     assert not again.is_held
+
+
+def test_nobody_uses_up_the_probes_of_others(place: Site) -> None:
+    log = TRACE + b"acme.LatticeMismatch: the shapes of the lattice do not match\n"
+    assert [place.fail(log, "eve").label for _ in range(4)] == [Label.UNSURE] * 3 + [Label.DETERMINISTIC]
+    place.fail(log, "mallory")
+    assert place.fail(log, "ada").label is Label.UNSURE

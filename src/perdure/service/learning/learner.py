@@ -90,7 +90,7 @@ class Learner:
         try:
             self.store.note_outcomes(fingerprint)
             seen = weighed(self.store.outcomes.by_user(fingerprint), user, found.named)
-            jobs = self.store.jobs_like(fingerprint)
+            jobs = self.store.jobs_like(fingerprint, user)
         except PerdureError as err:
             log.warning("judged without what was learnt of its message: %s", err)
             return verdict

@@ -157,11 +157,17 @@ class TrainingStore:
                     found[key] = JobOutcome(*key, row.time_s, row.user, passed, row.message)
         self.outcomes.note(found.values())
 
-    def jobs_like(self, fingerprint: str) -> int:
-        """How many jobs failed with a message, as far as is remembered."""
+    def jobs_like(self, fingerprint: str, user: str) -> int:
+        """How many jobs of `user` failed with a message, as far as is remembered; each other user counts as one.
+
+        So nobody uses up the probes of others by printing their message.
+        """
         here = (readings.c.cluster == self.cluster, readings.c.fingerprint == fingerprint)
+        mine = readings.c.user == clean(user)
+        own = select(func.count(readings.c.job_id.distinct())).where(*here, mine)
+        others = select(func.count(readings.c.user.distinct())).where(*here, ~mine)
         with self._store.reading() as db:
-            return db.scalar(select(func.count(readings.c.job_id.distinct())).where(*here)) or 0
+            return (db.scalar(own) or 0) + (db.scalar(others) or 0)
 
     def proven(self) -> list[ProvenVerdict]:
         """The newest verdicts of which the truth is known since: by what retries did, or by a person's word."""

@@ -138,14 +138,15 @@ def learnt(verdict: Verdict, found: Weighed, thresholds: Thresholds, named: bool
 def probed(verdict: Verdict, jobs: int, thresholds: Thresholds) -> Verdict:
     """The verdict on a message that no rule names and nothing is learnt of: the first jobs with it are not stopped.
 
-    Else nothing could ever show that it passes. `jobs` failed with it up to now, this one among them.
+    Else nothing could ever show that it passes. `jobs` of its user failed with it up to now, this one among them, and
+    each other user counts as one more.
     """
     if verdict.label is Label.TRANSIENT or jobs > PROBED_JOBS or verdict.category == CANCELLED:
         return verdict
     p = round(thresholds.unsure(max(verdict.p_transient, PROBE_P)), 4)
     if p <= verdict.p_transient and verdict.label is Label.UNSURE:
         return verdict
-    told = f"new here (job {jobs} with this message): the first {PROBED_JOBS} are tried again once, to learn from it"
+    told = f"new here: the first {PROBED_JOBS} jobs with this message are tried again once, to learn from it"
     evidence = (Evidence(0, told, CauseRole.CONFIRMATION, LEARNT), *verdict.evidence)
     return replace(verdict, label=Label.UNSURE, p_transient=p, evidence=evidence)
 
