@@ -181,6 +181,17 @@ def test_readings_are_bounded_and_corrected_ones_stay(
     assert len(store.training_examples({})) == 1
 
 
+def test_a_corrected_message_that_is_printed_again_and_again_fills_nothing(
+    journal: Journal, store: TrainingStore, learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_store, "MAX_READINGS", 2)
+    for n in range(6):
+        write(journal, store, str(n), [(FAILED, "n1", 100.0)], user="eve")
+    learner.correct(AttemptId("c", "0", 1), True, "eve", for_all=False)
+    assert store.prune() == 3
+    assert store.jobs_like(learner.store.corrections()[0].fingerprint, "eve") == 3
+
+
 def test_of_more_readings_than_are_taught_the_newest_are(
     journal: Journal, store: TrainingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
-from perdure.errors import NotPermitted
+from perdure.errors import NotPermitted, StateError
 from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
@@ -19,7 +20,7 @@ from perdure.service.core.messages import Journalled, Judged
 from perdure.service.learning import outcome_store
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.outcome_store import Aside, JobOutcome
-from perdure.service.learning.training_store import TrainingStore
+from perdure.service.learning.training_store import Correction, TrainingStore
 from perdure.service.store.journal import Journal
 from perdure.triage.evidence.context import Context
 from perdure.triage.evidence.rules import own_rules
@@ -238,3 +239,43 @@ def test_nobody_uses_up_the_probes_of_others(place: Site) -> None:
     assert [place.fail(log, "eve").label for _ in range(4)] == [Label.UNSURE] * 3 + [Label.DETERMINISTIC]
     place.fail(log, "mallory")
     assert place.fail(log, "ada").label is Label.UNSURE
+
+
+def test_a_roll_back_that_a_crash_cuts_short_holds_training(taught: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    taught.learner.learn(anyway=True)
+
+    def crash() -> bool:
+        raise StateError("journal", "it is gone", "Start again")
+
+    monkeypatch.setattr(taught.learner.store, "roll_back", crash)
+    with pytest.raises(StateError):
+        taught.learner.roll_back("root")
+    assert taught.learner.is_held
+
+
+def test_a_word_given_beside_another_holds(taught: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request has read the corrections, and another writes one before the first takes what it read."""
+    store, beside = taught.learner.store, Event()
+    attempts = [AttemptId("c", str(n), 1) for n in (1, 6)]
+    read = store.corrections
+    later = Thread(target=lambda: taught.learner.correct(attempts[1], False, "root", for_all=True))
+
+    def slow() -> list[Correction]:
+        found = read()
+        if not beside.is_set():
+            beside.set()
+            later.start()
+            later.join(0.5)
+        return found
+
+    monkeypatch.setattr(store, "corrections", slow)
+    taught.learner.correct(attempts[0], False, "root", for_all=True)
+    later.join()
+    assert labels(taught)[:2] == [Label.DETERMINISTIC] * 2
+
+
+def test_what_is_set_aside_makes_a_round_worth_it(taught: Site) -> None:
+    assert taught.learner.learn(anyway=True) is not None
+    assert taught.learner.learn() is None
+    taught.learner.put_aside(Aside.USER, "ada", "root")
+    assert taught.learner.learn() is not None

@@ -38,7 +38,7 @@ from perdure.triage.verdict import Verdict
 log = logging.getLogger("perdure")
 
 MIN_NEWS = 5
-"""New examples from outcomes that make a training round worth it; a person's word always does."""
+"""Examples from outcomes, new or set aside, that make a training round worth it; a person's word always does."""
 
 
 class Learner:
@@ -54,6 +54,7 @@ class Learner:
         self._causes = {rule.cause.name: rule.cause for rule in rules.rules}
         self._clock = clock
         self._turn = threading.Lock()  # one training round at a time
+        self._words = threading.Lock()  # so that no older view of the corrections replaces a newer one
         self.base: Model = own_model()
         self.model: Model = self._latest()
         self._corrections: tuple[Correction, ...] = self._standing()
@@ -118,8 +119,12 @@ class Learner:
     def correct(self, attempt: AttemptId, transient: bool, by: str, for_all: bool) -> Correction:
         """Take a person's word; it holds at once. Raises `NotFound`."""
         said = self.store.correct(attempt, transient, by, for_all, self._clock())
-        self._corrections = self._standing()
+        self._take_words()
         return said
+
+    def _take_words(self) -> None:
+        with self._words:
+            self._corrections = self._standing()
 
     def _standing(self) -> tuple[Correction, ...]:
         """The corrections that hold: an operator's, and those of users whose words are not set aside."""
@@ -133,7 +138,7 @@ class Learner:
     def confirm(self, attempt: AttemptId, by: str) -> bool:
         """Let a user's word on a failure hold for all, and be taught. False: no correction was stored."""
         found = self.store.confirm(attempt, by)
-        self._corrections = self._standing()
+        self._take_words()
         return found
 
     def put_aside(self, kind: Aside, value: str, by: str) -> None:
@@ -142,12 +147,12 @@ class Learner:
         The model forgets it in its next round.
         """
         self.store.outcomes.put_aside(kind, value, by, self._clock())
-        self._corrections = self._standing()
+        self._take_words()
 
     def approve(self, kind: Aside, value: str) -> bool:
         """Let what was put aside count again. False: it was not put aside."""
         found = self.store.outcomes.approve(kind, value)
-        self._corrections = self._standing()
+        self._take_words()
         return found
 
     def messages(self, of_user: str = "") -> list[LearntMessage]:
@@ -158,7 +163,7 @@ class Learner:
     def withdraw(self, attempt: AttemptId, for_all: bool = True) -> bool:
         """Take a correction back; an operator's only `for_all`. False: no correction was stored."""
         found = self.store.withdraw(attempt, for_all)
-        self._corrections = self._standing()
+        self._take_words()
         return found
 
     def learn(self, anyway: bool = False) -> RoundResult | None:
@@ -210,9 +215,10 @@ class Learner:
     def roll_back(self, by: str = "") -> bool:
         """Use the model before the one in use, and hold training. False: the one that came with Perdure is in use."""
         with self._turn:
+            if self.store.model() is None:
+                return False
+            self.store.outcomes.put_aside(Aside.TRAINING, "", by, self._clock())  # first: a crash must not lose it
             found = self.store.roll_back()
-            if found:
-                self.store.outcomes.put_aside(Aside.TRAINING, "", by, self._clock())
             self.model = self._latest()
             return found
 
@@ -223,7 +229,7 @@ class Learner:
             return persons or len(examples) >= MIN_NEWS
         digest_before, result = last
         grown = len(examples) - int(result["offered"])
-        return digest_before != digest and (grown >= MIN_NEWS or persons or result["persons"] > 0)
+        return digest_before != digest and (abs(grown) >= MIN_NEWS or persons or result["persons"] > 0)
 
     @cached_property
     def known(self) -> Sequence[Example]:

@@ -304,15 +304,19 @@ class TrainingStore:
             )
 
     def prune(self) -> int:
-        """Delete the oldest readings beyond `MAX_READINGS`, corrected ones last; return how many."""
+        """Delete the oldest readings beyond `MAX_READINGS`, but those of attempts that were corrected; return how many.
+
+        What only looks like a corrected one goes: the correction holds without it, and anybody can print its line.
+        """
         kept = select(readings.c.seq).where(readings.c.cluster == self.cluster)
         border = kept.order_by(readings.c.seq.desc()).offset(MAX_READINGS).limit(1)
         with self._store.writing() as db:
             seq = db.scalar(border)
             if seq is None:
                 return 0
-            said = select(corrections.c.fingerprint).where(corrections.c.cluster == self.cluster)
-            old = and_(readings.c.cluster == self.cluster, readings.c.seq <= seq, readings.c.fingerprint.not_in(said))
+            same = [corrections.c[name] == readings.c[name] for name in ("cluster", "job_id", "incarnation")]
+            said = select(corrections.c.job_id).where(*same).exists()
+            old = and_(readings.c.cluster == self.cluster, readings.c.seq <= seq, ~said)
             return db.execute(delete(readings).where(old)).rowcount
 
     def _of(self, attempt: AttemptId) -> dict[str, Any]:
