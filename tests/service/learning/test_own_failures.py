@@ -258,7 +258,7 @@ def test_a_word_given_beside_another_holds(taught: Site, monkeypatch: pytest.Mon
     store, beside = taught.learner.store, Event()
     attempts = [AttemptId("c", str(n), 1) for n in (1, 6)]
     read = store.corrections
-    later = Thread(target=lambda: taught.learner.correct(attempts[1], False, "root", for_all=True))
+    later = Thread(target=lambda: taught.learner.correct(attempts[1], True, "root", for_all=True))
 
     def slow() -> list[Correction]:
         found = read()
@@ -271,7 +271,7 @@ def test_a_word_given_beside_another_holds(taught: Site, monkeypatch: pytest.Mon
     monkeypatch.setattr(store, "corrections", slow)
     taught.learner.correct(attempts[0], False, "root", for_all=True)
     later.join()
-    assert labels(taught)[:2] == [Label.DETERMINISTIC] * 2
+    assert labels(taught)[:2] == [Label.DETERMINISTIC, Label.TRANSIENT]
 
 
 def test_what_is_set_aside_makes_a_round_worth_it(taught: Site) -> None:
