@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure.errors import NotPermitted, StateError
+from perdure.errors import NotPermitted, StateError, TooMany
 from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
@@ -279,3 +279,25 @@ def test_what_is_set_aside_makes_a_round_worth_it(taught: Site) -> None:
     assert taught.learner.learn() is None
     taught.learner.put_aside(Aside.USER, "ada", "root")
     assert taught.learner.learn() is not None
+
+
+def test_what_two_users_saw_of_a_named_cause_is_not_said_to_decide(taught: Site) -> None:
+    for user in ("ada", "bob"):
+        taught.fail(ORDINARY[1], user, passes=True)
+    taught.learner.store.note_outcomes()
+    assert labels(taught)[len(KINDS) + 1] is Label.DETERMINISTIC
+    (shapes,) = [one for one in taught.learner.messages() if "mat1 and mat2" in one.message]
+    assert shapes.says.startswith("would pass when run again, unless a rule names the cause")
+
+
+def test_more_than_fits_is_not_set_aside_and_none_is_forgotten(
+    taught: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outcome_store, "MAX_SET_ASIDE", 2)
+    for user in ("eve", "mallory"):
+        taught.learner.put_aside(Aside.USER, user, "root")
+    with pytest.raises(TooMany):
+        taught.learner.put_aside(Aside.USER, "trudy", "root")
+    taught.learner.store.outcomes.put_aside(Aside.TRAINING, "", "root", 7000.0)
+    assert taught.learner.is_held
+    assert len(taught.learner.store.outcomes.set_aside()) == 3

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from perdure.service.learning.outcome_store import JobOutcome, SetAside, by_message, counted
 from perdure.triage.learning.testimony import Outcomes, weighed
+from perdure.triage.verdict import UNNAMED
 
 MOST_SHOWN = 200
+TOO_FEW_FOR_NAMED = ", unless a rule names the cause: then a third user is needed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def learnt_messages(found: Iterable[JobOutcome], aside: Sequence[SetAside], of_u
         told.append(
             LearntMessage(
                 fingerprint, shown, newest.time_s, passed, len(group) - passed, tuple(sorted(users)),
-                len(group) - in_force, _says(counts),
+                len(group) - in_force, _says(fingerprint, counts),
             )
         )  # fmt: skip
         if len(told) == MOST_SHOWN:
@@ -52,8 +54,11 @@ def learnt_messages(found: Iterable[JobOutcome], aside: Sequence[SetAside], of_u
     return told
 
 
-def _says(counts: dict[str, Outcomes]) -> str:
-    """What the outcomes of a message do to the next verdict on it, for a user who has none."""
+def _says(fingerprint: str, counts: dict[str, Outcomes]) -> str:
+    """What the outcomes of a message do to the next verdict on it, for a user who has none.
+
+    A fingerprint does not tell whether a rule names the cause, but where it is of no cause, none does.
+    """
     if not counts:
         return "set aside: nothing is learnt"
     found = weighed(counts, "", named=False)
@@ -61,4 +66,6 @@ def _says(counts: dict[str, Outcomes]) -> str:
         return "they contradict each other: nothing is learnt"
     if found.is_silent:
         return "one user's: it moves verdicts on that user's jobs alone"
-    return "would pass when run again" if found.weight > 0 else "would fail again"
+    says = "would pass when run again" if found.weight > 0 else "would fail again"
+    may_be_named = not fingerprint.startswith(UNNAMED)
+    return f"{says}{TOO_FEW_FOR_NAMED}" if may_be_named and weighed(counts, "", named=True).is_silent else says

@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from perdure.errors import TooMany
 from perdure.service.store.codec import clean
 from perdure.service.store.database import Store
 from perdure.service.store.schema import outcomes, set_aside
@@ -132,13 +133,21 @@ class OutcomeStore:
         """All that is, the newest first."""
         query = select(set_aside).where(set_aside.c.cluster == self._cluster).order_by(set_aside.c.time_s.desc())
         with self._store.reading() as db:
-            rows = db.execute(query.limit(MAX_SET_ASIDE)).all()
+            rows = db.execute(query).all()
         return [SetAside(Aside(row.kind), row.value, row.time_s, row.by) for row in rows]
 
     def put_aside(self, kind: Aside, value: str, by: str, now: float) -> None:
-        """Learn nothing from that from now on, and no more from what it taught."""
+        """Learn nothing from that from now on, and no more from what it taught.
+
+        Raises `TooMany` beyond `MAX_SET_ASIDE`: no older one is dropped in silence. That a model was taken back is
+        always noted.
+        """
         row = {"cluster": self._cluster, "kind": kind.value, "value": clean(value), "time_s": now, "by": clean(by)}
+        mine = select(func.count()).select_from(set_aside).where(set_aside.c.cluster == self._cluster)
         with self._store.writing() as db:
+            if kind is not Aside.TRAINING and (db.scalar(mine) or 0) >= MAX_SET_ASIDE:
+                fix = "Approve what is no longer needed: perdure learn --approve KIND=VALUE"
+                raise TooMany(f"{kind.value} {value}", f"{MAX_SET_ASIDE} things are set aside already", fix)
             db.execute(self._insert(set_aside).on_conflict_do_nothing(), row)
 
     def approve(self, kind: Aside, value: str) -> bool:
@@ -168,6 +177,16 @@ def start_of(day: str) -> float | None:
         return datetime.datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=datetime.UTC).timestamp()
     except ValueError:
         return None
+
+
+def is_day(value: str) -> bool:
+    """Whether something is a day as `day_of` writes it.
+
+    >>> is_day("2026-01-31"), is_day("2026-1-31"), is_day("soon")
+    (True, False, False)
+    """
+    start_s = start_of(value)
+    return start_s is not None and day_of(start_s) == value
 
 
 def by_message(found: Iterable[JobOutcome]) -> Mapping[str, list[JobOutcome]]:

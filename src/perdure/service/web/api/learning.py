@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from perdure.errors import ClusterError, NotFound, NotPermitted
+from perdure.errors import ClusterError, InputError, NotFound, NotPermitted
 from perdure.model.identity import AttemptId
 from perdure.service.access.auth import Identity, Role
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.learnt_messages import LearntMessage
-from perdure.service.learning.outcome_store import Aside, SetAside
+from perdure.service.learning.outcome_store import Aside, SetAside, is_day
 from perdure.service.store.queries import jobs, learning
 from perdure.service.web.api.models import Item
 from perdure.service.web.api.params import JobId
@@ -211,7 +211,9 @@ def aside_for(web: WebState, identity: Identity) -> list[SetAside]:
 
 
 def put_aside(web: WebState, identity: Identity, kind: str, value: str) -> None:
-    """Set something aside; a day that is none holds nothing."""
+    """Set something aside. Raises `InputError`, `TooMany`."""
+    if kind == Aside.DAY and not is_day(value):
+        raise InputError("value", f"{value[:80]!r} is not a day", "Write it like 2026-01-31, in UTC")
     learner_of(web).put_aside(Aside(kind), value, identity.user)
 
 
