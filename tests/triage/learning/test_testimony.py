@@ -97,3 +97,10 @@ def test_the_first_jobs_with_a_new_message_are_probed_and_no_more() -> None:
 def test_without_outcomes_nothing_changes() -> None:
     one = verdict(0.3)
     assert learnt(one, Weighed(), own_thresholds(), named=False) is one
+
+
+def test_what_users_saw_themselves_is_doubted_and_not_overruled() -> None:
+    seen = {"ada": Outcomes(passed=3), "eve": Outcomes(failed=200), "mallory": Outcomes(failed=200)}
+    assert weighed(seen, "ada", named=False).doubted
+    assert weighed(seen, "bob", named=False).weight < 0
+    assert weighed({**seen, "ada": Outcomes(passed=1)}, "ada", named=False).weight < 0

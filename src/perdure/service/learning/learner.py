@@ -16,7 +16,7 @@ from perdure.model.output import Output
 from perdure.service.learning.corrections import corrected
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learnt_messages import LearntMessage, learnt_messages
-from perdure.service.learning.outcome_store import Aside
+from perdure.service.learning.outcome_store import Aside, AsideIndex
 from perdure.service.learning.training_store import Correction, Read, TrainingStore
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Example, Model
@@ -128,11 +128,11 @@ class Learner:
 
     def _standing(self) -> tuple[Correction, ...]:
         """The corrections that hold: an operator's, and those of users whose words are not set aside."""
-        aside = self.store.outcomes.set_aside()
+        aside = AsideIndex(self.store.outcomes.set_aside())
         return tuple(
             said
             for said in self.store.corrections()
-            if said.is_of_operator or not any(one.holds(said.by, said.fingerprint, said.time_s) for one in aside)
+            if said.is_of_operator or not aside.holds(said.by, said.fingerprint, said.time_s)
         )
 
     def confirm(self, attempt: AttemptId, by: str) -> bool:

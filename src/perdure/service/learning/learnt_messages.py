@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from perdure.service.learning.outcome_store import JobOutcome, SetAside, by_message, counted
+from perdure.service.learning.outcome_store import AsideIndex, JobOutcome, SetAside, by_message, counted
 from perdure.triage.learning.testimony import Outcomes, weighed
 from perdure.triage.verdict import UNNAMED
 
@@ -32,12 +32,12 @@ def learnt_messages(found: Iterable[JobOutcome], aside: Sequence[SetAside], of_u
 
     `found` has the newest outcome first.
     """
-    told = []
+    told, index = [], AsideIndex(aside)
     for fingerprint, group in by_message(found).items():
         mine = [each for each in group if not of_user or each.user == of_user]
         if not mine:
             continue
-        counts = counted(group, aside)
+        counts = counted(group, index)
         newest = group[0]
         shown = next((each.message for each in mine if each.message), "")
         passed = sum(each.passed for each in group)

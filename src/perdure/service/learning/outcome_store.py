@@ -46,10 +46,17 @@ class SetAside:
     time_s: float
     by: str
 
+
+class AsideIndex:
+    """What is set aside, to be asked about thousands of outcomes: a lookup each, as there may be a thousand things."""
+
+    def __init__(self, aside: Iterable[SetAside]) -> None:
+        self._held = {(one.kind, one.value) for one in aside}
+
     def holds(self, user: str, fingerprint: str, time_s: float) -> bool:
-        """Whether what was proved by a job of `user` at an instant is set aside by this."""
-        of = {Aside.USER: user, Aside.MESSAGE: fingerprint, Aside.DAY: day_of(time_s)}
-        return of.get(self.kind) == self.value
+        """Whether what was proved by a job of `user` at an instant is set aside."""
+        of = ((Aside.USER, user), (Aside.MESSAGE, fingerprint), (Aside.DAY, day_of(time_s)))
+        return not self._held.isdisjoint(of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +164,11 @@ class OutcomeStore:
             return db.execute(delete(set_aside).where(*here)).rowcount == 1
 
 
-def counted(found: Iterable[JobOutcome], aside: Iterable[SetAside]) -> dict[str, Outcomes]:
+def counted(found: Iterable[JobOutcome], aside: AsideIndex) -> dict[str, Outcomes]:
     """Outcomes of one message by user, without those that are set aside."""
     counts: dict[str, list[int]] = {}
-    held = list(aside)
     for each in found:
-        if not any(one.holds(each.user, each.fingerprint, each.time_s) for one in held):
+        if not aside.holds(each.user, each.fingerprint, each.time_s):
             counts.setdefault(each.user, [0, 0])[not each.passed] += 1
     return {user: Outcomes(passed, failed) for user, (passed, failed) in counts.items()}
 

@@ -18,7 +18,7 @@ from perdure.errors import NotFound, NotPermitted
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.history import WALLTIME_FINGERPRINT
-from perdure.service.learning.outcome_store import JobOutcome, OutcomeStore
+from perdure.service.learning.outcome_store import AsideIndex, JobOutcome, OutcomeStore
 from perdure.service.store import codec
 from perdure.service.store.codec import clean
 from perdure.service.store.database import Store
@@ -123,7 +123,7 @@ class TrainingStore:
         for trials in self._trials({row.job_id for row in rows}):
             proved |= labels(trials)
         said = {each.attempt: each for each in self.corrections() if each.is_of_operator}
-        aside = self.outcomes.set_aside()
+        aside = AsideIndex(self.outcomes.set_aside())
         found = []
         for row in rows:
             if row.packed is None and not row.excerpt:
@@ -133,7 +133,7 @@ class TrainingStore:
             about = (attempt, row.time_s, row.user, row.fingerprint, Reading(_excerpt(row), known))
             if attempt in said:
                 found.append(TrainingExample(*about, said[attempt].transient, LabelSource.PERSON))
-            elif attempt in proved and not any(one.holds(row.user, row.fingerprint, row.time_s) for one in aside):
+            elif attempt in proved and not aside.holds(row.user, row.fingerprint, row.time_s):
                 found.append(TrainingExample(*about, proved[attempt], LabelSource.OUTCOME))
         return found
 
@@ -176,7 +176,7 @@ class TrainingStore:
         with self._store.reading() as db:
             judged = {AttemptId(self.cluster, row.job_id, row.incarnation): row for row in db.execute(query)}
         truths = {each.attempt: each.transient for each in self.corrections() if each.is_of_operator}
-        aside = self.outcomes.set_aside()
+        aside = AsideIndex(self.outcomes.set_aside())
         found = []
         for trials in self._trials({attempt.job_id for attempt in judged}):
             truth = labels(trials) | truths
@@ -184,7 +184,7 @@ class TrainingStore:
                 ProvenVerdict(t.attempt, row.time_s, t.fingerprint, t.p_transient, truth[t.attempt], row.user)
                 for t in trials
                 if (row := judged.get(t.attempt)) is not None and t.attempt in truth and t.p_transient is not None
-                if not any(one.holds(row.user, t.fingerprint, row.time_s) for one in aside)
+                if not aside.holds(row.user, t.fingerprint, row.time_s)
             ]
         return found
 

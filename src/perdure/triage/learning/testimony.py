@@ -10,6 +10,7 @@ Outcomes can be forged: anybody can print a message and pass when run again. So 
 - A user's outcomes count as `MOST_OF_USER` at most; against what more users saw, as a fifth of what those saw.
 - What one user alone saw moves verdicts on that user's jobs only; a cause that a rule names moves by three users'
   outcomes, and less: what was written of it stands against them.
+- What a user saw twice themselves is never overruled on that user's jobs where no rule names the cause, only doubted.
 - Where half as much or more speaks against the majority as for it, nothing was learnt: the verdict is doubted, no more.
 """
 
@@ -91,6 +92,8 @@ def weighed(by_user: Mapping[str, Outcomes], user: str, named: bool) -> Weighed:
     more, fewer = (passing, lasting) if len(passing) >= len(lasting) else (lasting, passing)
     if len(more) < (LEAST_USERS_NAMED if named else LEAST_USERS):
         return Weighed() if named else _of_own(by_user.get(user, Outcomes()))
+    if user in fewer and not named and abs(by_user[user].lean) >= LEAST_OWN:
+        return Weighed(users=len(more) + len(fewer), outcomes=_count(by_user, (*more, *fewer)), doubted=True)
     ahead = math.fsum(more.values())
     even = len(more) == len(fewer)
     most_against = most if even else SHARE_AGAINST * abs(ahead)
