@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from perdure.service.learning.outcome_store import JobOutcome
 from perdure.service.store.queries.learning import similar
 from perdure.service.web.pages.learning import ROUNDS
 from tests.service.web_world import Site, fill, site
@@ -170,7 +171,25 @@ def test_what_was_taught_is_shown_set_aside_and_approved(place: Site) -> None:
 
 
 def test_a_user_sees_no_message_of_others(place: Site) -> None:
-    place.world.learner.store.note_outcomes()
-    (message,) = place.client(place.operator).get("/api/v1/learning").json()["messages"]
-    seen = place.client(place.mira).get("/api/v1/learning").json()["messages"]
-    assert bool(seen) == ("mira" in message["users"])
+    outcomes = [JobOutcome("1", "f", 0.0, "mira", True, "of mira"), JobOutcome("2", "g", 0.0, "jonas", True, "secret")]
+    place.world.learner.store.outcomes.note(outcomes)
+    every = place.client(place.operator).get("/api/v1/learning").json()["messages"]
+    assert {one["message"] for one in every} >= {"of mira", "secret"}
+    mira = place.client(place.mira)
+    assert {user for one in mira.get("/api/v1/learning").json()["messages"] for user in one["users"]} == {"mira"}
+    for page in ("/learning", "/learning?format=csv&table=messages"):
+        told = mira.get(page).text
+        assert "of mira" in told
+        assert "secret" not in told
+
+
+def test_only_operators_set_aside_approve_and_confirm(place: Site) -> None:
+    mira, asked = place.client(place.mira), {"kind": "user", "value": "jonas"}
+    for deed in ("aside", "approve"):
+        assert mira.post(f"/api/v1/learning/{deed}", json=asked).status_code == 403
+        assert mira.post(f"/do/learning/{deed}", data=asked).status_code == 403
+    assert mira.post(CORRECTION.format(102), json={"label": "deterministic"}).status_code == 204
+    assert mira.post(f"{CORRECTION.format(102)}/confirm").status_code == 403
+    assert mira.post(f"/do{CORRECTION.format(102).removeprefix('/api/v1')}/confirm").status_code == 403
+    (said,) = mira.get("/api/v1/learning").json()["corrections"]
+    assert not said["confirmed_by"]

@@ -187,6 +187,13 @@ def test_outcomes_outlive_the_rows_of_their_jobs(taught: Site) -> None:
     assert labels(taught) == before
 
 
+def test_of_one_job_the_latest_proof_counts(taught: Site) -> None:
+    outcomes = taught.learner.store.outcomes
+    for passed in (False, True):
+        outcomes.note([JobOutcome("1", "new", 0.0, "ada", passed, "")])
+    assert outcomes.by_user("new") == {"ada": Outcomes(passed=1)}
+
+
 def test_one_user_crowds_out_nobody(taught: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcome_store, "MAX_OF_USER", 4)
     outcomes = taught.learner.store.outcomes
@@ -211,6 +218,15 @@ def test_an_operators_word_decides_and_no_owner_undoes_it(taught: Site) -> None:
     with pytest.raises(NotPermitted):
         taught.learner.withdraw(which, for_all=False)
     assert labels(taught)[8] is Label.DETERMINISTIC
+
+
+def test_a_users_newer_word_does_not_outrank_an_operators_older_one(taught: Site) -> None:
+    for now, by, transient in ((7000.0, "root", False), (8000.0, "ada", True)):
+        taught.fail(KINDS[8][0], "ada")
+        which = AttemptId("c", str(taught.jobs), 1)
+        taught.learner.store.correct(which, transient, by, for_all=by == "root", now=now)
+    taught.learner = Learner(taught.learner.store, own_rules(), lambda: 9000.0)
+    assert labels(taught, "ada")[8] is Label.DETERMINISTIC
 
 
 def test_words_of_users_are_not_taught_until_an_operator_confirms_them(taught: Site) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,6 +48,16 @@ def test_what_one_user_saw_moves_his_own_verdicts_alone() -> None:
 def test_two_users_move_no_cause_that_a_rule_names() -> None:
     seen = {"eve": Outcomes(passed=200), "mallory": Outcomes(passed=200)}
     assert weighed(seen, "bob", named=True).is_silent
+
+
+def test_a_cause_that_a_rule_names_moves_by_half_as_much() -> None:
+    seen = {name: Outcomes(passed=1) for name in ("ada", "bob", "cleo")}
+    odds = {}
+    for named in (False, True):
+        p = learnt(verdict(0.5), weighed(seen, "dora", named), own_thresholds(), named).p_transient
+        odds[named] = math.log(p / (1.0 - p))
+    assert odds[True] == pytest.approx(odds[False] / 2, abs=0.01)
+    assert odds[True] > 0
 
 
 @pytest.mark.parametrize("hostile", [("eve",), ("eve", "mallory")])
