@@ -279,7 +279,7 @@ def test_a_page_with_pictures(perdure: Callable[..., Ran], home: Path, trace: st
     ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo,srtf", "--out", "report")
     assert (ran.code, ran.err) == (0, "")
     assert {path.name for path in (home / "report").iterdir()} == {
-        "index.html", "completion.png", "gantt.png", "use.png", "waits.png", "figures.csv", "figures.json",
+        "index.html", "completion.png", "gantt.png", "rho.png", "use.png", "waits.png", "figures.csv", "figures.json",
     }  # fmt: skip
 
 

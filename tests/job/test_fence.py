@@ -240,6 +240,21 @@ def test_claimants_at_once_get_one_token_each(tmp_path: Path) -> None:
                 made.check()
 
 
+@pytest.mark.parametrize("seen", [0, 3, 40 - fence.KEPT_CLAIMS])
+def test_a_claimant_that_was_slow_does_not_take_a_number_that_was_let_go(
+    tmp_path: Path, seen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its look and its claim forty others claimed, and the oldest of their claims were let go."""
+    for start in range(40):
+        claim(tmp_path, "7", 1, str(start))
+    looks = iter([seen])
+    newest = fence._newest
+    monkeypatch.setattr(fence, "_newest", lambda directory: next(looks, newest(directory)))
+    made = claim(tmp_path, "7", 2)
+    assert made.token == 41
+    made.check()
+
+
 def test_old_claims_are_let_go(tmp_path: Path) -> None:
     for start in range(40):
         claim(tmp_path, "7", 1, str(start))

@@ -147,9 +147,14 @@ def _take_token(directory: Path, wanted: Holder) -> int:
             try:
                 if newest and _joins(directory, newest, wanted):
                     return newest
+            except FileNotFoundError:
+                continue  # so many came since that it has been let go
+            try:
                 os.link(draft, _claims(directory) / str(newest + 1))
             except FileExistsError:
                 continue  # somebody was faster: look again
+            if _newest(directory) > newest + KEPT_CLAIMS:
+                continue  # this one was slow: its number may have been another's, and let go since
             sync_directory(_claims(directory))
             return newest + 1
     finally:

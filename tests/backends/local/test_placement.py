@@ -37,10 +37,10 @@ def test_a_gang_gets_all_it_needs_or_nothing(
     asked = job(gpus_per_node=gpus, node_count=nodes, exclude=tuple(exclude), require=required)
     places = place(asked, free)
     fitting = [n for n, room in free.items() if room.slots and len(room.gpus) >= gpus and n not in exclude]
-    assert (places is None) == (len(fitting) < nodes or not set(require) <= set(fitting))
+    assert (places is None) == (len(fitting) < nodes or not set(required) <= set(fitting))
     if places is not None:
         assert len({each.node for each in places}) == len(places) == nodes
-        assert set(require) <= {each.node for each in places} <= set(fitting)
+        assert set(required) <= {each.node for each in places} <= set(fitting)
         assert all(len(each.gpus) == gpus and set(each.gpus) <= free[each.node].gpus for each in places)
         left = occupy(free, ((each.node, each.gpus) for each in places))
         assert all(left[each.node].slots == free[each.node].slots - 1 for each in places)
