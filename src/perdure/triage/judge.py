@@ -178,10 +178,7 @@ def examine(
         return Finding(_with_output(_of_cause(test, weights), output, remarks), reading)
     if primary is None:
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
-        verdict = _of_nothing(p, text, attempt)
-        message = message_of(None, hits, text, attempt)
-        if message:
-            verdict = replace(verdict, fingerprint=of_message(message))
+        verdict, message = _of_nothing(p, hits, text, attempt)
         return Finding(_with_output(verdict, output, remarks), reading, shown_message(message))
     around = _around(context or Context(), attempt, primary)
     progress = with_steps_of(progress_of(reading.excerpt), text)
@@ -195,11 +192,8 @@ def examine(
     shown = most_telling(primary, hits) if isinstance(primary, Hit) else primary
     verdict = _verdict(shown, p, seen, surroundings, weights)
     message = message_of(primary, hits, text, attempt)
-    verdict = replace(
-        verdict,
-        fingerprint=fingerprint_of(primary, message),
-        hardware=proof_of(primary, hits, text) if isinstance(primary, Hit) else "",
-    )
+    hardware = proof_of(primary, hits, text) if isinstance(primary, Hit) else ""
+    verdict = replace(verdict, fingerprint=fingerprint_of(primary, message), hardware=hardware)
     if survives and is_of_step(primary, report):
         verdict = as_guess(verdict)
     told = _with_output(verdict, output, _that_matter(remarks, primary))
@@ -219,9 +213,11 @@ def _that_count(
     return hits, report
 
 
-def _of_nothing(p: float, text: LogText, attempt: Attempt | None) -> Verdict:
-    """What is said where no line shows a failure."""
-    return Verdict(Label.UNSURE, round(p, 4), NOTHING.category, unexplained(text, attempt) or NOTHING.says)
+def _of_nothing(p: float, hits: Sequence[Hit], text: LogText, attempt: Attempt | None) -> tuple[Verdict, bytes]:
+    """What is said where no line shows a failure, and the message that stands for it, empty where there is none."""
+    verdict = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, unexplained(text, attempt) or NOTHING.says)
+    message = message_of(None, hits, text, attempt)
+    return (replace(verdict, fingerprint=of_message(message)) if message else verdict), message
 
 
 def _that_matter(remarks: Sequence[str], primary: Sign) -> Sequence[str]:
