@@ -71,6 +71,7 @@ def full_site(path: Path, **more: Any) -> Site:
         _well(client.put(f"{API}/handlers/{name}", json=handler))
     _well(operator.post(f"{API}/jobs/101/attempts/1/correction", json={"label": "transient"}))
     _well(mira.post(f"{API}/jobs/102/attempts/1/correction", json={"label": "deterministic"}))
+    _well(operator.post(f"{API}/learning/aside", json={"kind": "day", "value": "2019-12-31"}))
     drain = {"kind": "drain", "node": "gpu06", "reason": "fan"}
     _well(operator.post(f"{API}/actions", json=drain, headers={"Idempotency-Key": "tonight"}))
     tell(world, path)

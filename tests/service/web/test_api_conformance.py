@@ -18,7 +18,9 @@ LONGEST_S = 30  # what a slow machine has not asked by then it leaves out
 SLOW = "^/api/v1/learning/rounds$"  # teaches a model at each request
 ENDLESS = "/stream$"
 # What makes sense here depends on more than a form: a type must be in the playbook, a name in a registry, and so on.
-OF_MEANING = tuple(f"POST {API}/{name}" for name in ("exceptions", "jobs", "actions", "whatif/comparisons"))
+OF_MEANING = tuple(
+    f"POST {API}/{name}" for name in ("exceptions", "jobs", "actions", "learning/aside", "whatif/comparisons")
+)
 
 
 @pytest.fixture(scope="module")
