@@ -9,7 +9,7 @@ Labels come from those retries alone. Each way to decide sees the same failures,
 verdicts earned:
 
 - *fixed model*: what comes with Perdure, and nothing learnt;
-- *nightly refit*: every `A_DAY` failures the model is trained anew with what retries proved, by Perdure's own round;
+- *nightly refit*: every `A_DAY` failures the model is trained again on what retries proved, by Perdure's own round;
 - *classifier alone, nightly refit*: the same without rules, caps and gate; its probability decides. That is the
   published idea (Sibylla, USENIX ATC 2022): a classifier learns new kinds from few labels, which retries give;
 - *counts of outcomes*: of each message, by user, weighed with the verdict by Bayes, beside the nightly round.

@@ -1,4 +1,4 @@
-"""Run the failing programs anew: python -m benchmarks.tool_failures.run OUT.jsonl.gz [--only ID ...]
+"""Run the failing programs again: python -m benchmarks.tool_failures.run OUT.jsonl.gz [--only ID ...]
 
 Needs root (for namespaces of its own) and the tools that the scripts call. Each script runs in an empty folder, its
 output and errors in one log; what it left running is ended. Names of this machine are replaced by invented ones.
