@@ -181,3 +181,19 @@ def test_an_exception_that_nobody_knows_is_told_by_the_one_raised_from_it() -> N
     chain = "\nThe above exception was the direct cause of the following exception:\n\n"
     assert NEW in {line.rule for line in said(unknown).evidence}
     assert said(f"{unknown}{chain}{RAISED}TimeoutError\n").category == "net"
+
+
+def test_a_large_allocation_before_a_kill_is_lack_of_memory() -> None:
+    warning = (
+        "2025-10-20 22:56:00.03: W cpu_allocator_impl.cc:84] Allocation of {} exceeds 10% of free system memory.\n"
+    )
+    killed = "/var/lib/slurm/job1/slurm_script: line 12:  9442 Killed                  python centroids.py\n"
+    assert judge((warning.format(15302833288) + killed).encode()).category == "host_oom"
+    assert judge((warning.format(53999200) + killed).encode()).category == "killed"
+    assert judge(warning.format(15302833288).encode()).category != "host_oom"  # nobody was killed
+
+
+def test_nextflow_names_the_error_in_the_line_after_it() -> None:
+    head = "Apr-29 11:01:06.814 [main] ERROR nextflow.cli.Launcher - @unknown\n"
+    used = "nextflow.dag.MultipleOutputChannelException: Channel `x` has been used twice as an output by process `a`\n"
+    assert judge((head + used).encode()).category == "api"

@@ -16,6 +16,7 @@ from perdure.triage.evidence.rule import Cause
 from perdure.triage.evidence.rules import own_categories
 from perdure.triage.evidence.telling import RAISED
 from perdure.triage.grammar import own_grammar
+from perdure.triage.subject import subject_of
 from perdure.triage.text.patterns import compiled
 from perdure.triage.verdict import TRACEBACK, CauseRole
 
@@ -54,6 +55,14 @@ _BY_WORDS: tuple[tuple[str, str, str], ...] = (
         "import",
     ),
     ("python-api", r"(?i)\bcuda(?::\d+)? (?:device|tensor)|\bsame device\b|\bdevice type tensor", "device"),
+    (
+        "compile-error",
+        r"(?i)undefined reference|undeclared|not declared|expected .;|no matching function|has no member|redefinition"
+        r"|CompilationErrors?Exception",
+        "syntax",
+    ),
+    # What an older Python or library lacks: dict | dict (PEP 584), X | Y (PEP 604), list[int] (PEP 585).
+    ("python-api", r"for \|: '(?:dict|type|NoneType)' and |'(?:ABCMeta|type)' object is not subscriptable", "version"),
 )
 """By a rule, the words of its line that tell more than the rule: an error number, a status, what is to be done."""
 
@@ -132,6 +141,8 @@ def _by_kind(primary: Hit, hits: Sequence[Hit]) -> str | None:
         return "data"
     if cause.name in _BY_CLASS and (told := _told_by_message(primary, line)) is not None:
         return told
+    if (told := subject_of(primary)) is not None:
+        return told
     if cause.category == "shape":
         if compiled(_INDEX_ERROR).search(line):
             return "index"
@@ -208,6 +219,7 @@ def _in_data_loader(hit: Hit, primary: Hit) -> bool:
 
 def _as(cause: Cause, category: str) -> Cause:
     of = own_categories()[category]
-    if cause.category == "obj_store":  # what its rule says of a service is true of any
+    if cause.category == "obj_store" or (cause.category, category) == ("index", "api"):
+        # What its rule says of a service is true of any, and that of a key of the field that a record lacks.
         return replace(cause, category=category, part_of=of.part_of)
     return replace(cause, category=category, says=of.says, advice=of.advice, part_of=of.part_of)

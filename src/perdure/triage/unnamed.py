@@ -20,7 +20,7 @@ from perdure.triage.evidence.frames import companions
 from perdure.triage.evidence.launchers import LauncherReport
 from perdure.triage.evidence.matching import FRAME_OF_CPP, Hit
 from perdure.triage.evidence.rule import Cause, Force
-from perdure.triage.evidence.rules import own_categories
+from perdure.triage.evidence.rules import own_categories, own_rules
 from perdure.triage.evidence.scheduler import Fact
 from perdure.triage.grammar import BY, PASSING, own_grammar
 from perdure.triage.text.clean import (
@@ -82,7 +82,10 @@ _IDLE = (
 FROM_OUTSIDE = frozenset({1, 6, 9, 15})
 """Signals that come from outside: a hang-up, a kill, a wish to end, and the abort of a runtime whose peer is gone."""
 
-_HOST_OOM = "host_oom"
+_HOST_OOM, _HOST_OOM_RULE = "host_oom", "host-oom-alloc"
+_ALLOCATION = r"Allocation of (\d{6,15}) exceeds \d+% of free system memory"
+_LARGE_BYTES = 2**30
+"""One that a process may be killed for; TensorFlow warns of small ones too where memory is short."""
 _OF_DEATHS = frozenset({"killed", "launcher"})
 _BY_SIGNAL = (
     r"(?i)(?:signal |exit(?:ed)? (?:on|by|with) signal )(?:1|6|9|15)\b|\b(?:Killed|Terminated|Hangup|Aborted)\b"
@@ -96,6 +99,9 @@ _OF_PROGRAM = r"^\s*[a-z][\w.+-]{1,30}: \S"
 
 _BEHIND_ERROR = r"^(\S{1,40} (?:error|ERR!|ERROR))(?:\s|$)"
 """A tool's name and the word, which some write before every line."""
+
+_GOES_ON_BELOW = (b":", b" - @unknown")
+"""How a line ends whose message is the next: Nextflow writes the second before an exception of no task."""
 
 _CHAINED = r"exception was the direct cause of the following|During handling of the above exception"
 
@@ -152,7 +158,18 @@ def told_by_node(hits: Sequence[Hit], passed: Container[int], text: LogText) -> 
         return _hit(*told[-1])
     short = ((line, own_grammar().parse(line.text)) for line in lines)
     of_memory = [(line, own_grammar().means(parsed)) for line, parsed in short if parsed and parsed.kind == "memory"]
-    return next((_hit(line, read) for line, read in of_memory if read.category == _HOST_OOM), None)
+    named = next((_hit(line, read) for line, read in of_memory if read.category == _HOST_OOM), None)
+    return named or _large_allocation(text, hits)
+
+
+def _large_allocation(text: LogText, hits: Sequence[Hit]) -> Hit | None:
+    """The last line near the end in which TensorFlow warns of an allocation of a gigabyte or more."""
+    rule = own_rules().named(_HOST_OOM_RULE)
+    for line in end_lines(text, hits):
+        found = capturing(_ALLOCATION).search(line.text)
+        if rule and found and int(found[1]) >= _LARGE_BYTES:
+            return replace(line.like, cause=rule.cause, line=line.number, text=decode(line.text).strip())
+    return None
 
 
 def explained(primary: Sign | None, hits: Sequence[Hit], passed: Container[int], text: LogText) -> Hit | None:
@@ -274,7 +291,7 @@ def _own_lines(hit: Hit) -> Iterator[_Line]:
     """A hit's line, with the next where it ends in a colon, and those that go on with its message."""
     text = hit.text.encode()
     yield _Line(hit.line, text, hit)
-    if text.endswith(b":") and (after := _line_after(hit)).strip():
+    if text.endswith(_GOES_ON_BELOW) and (after := _line_after(hit)).strip():
         yield _Line(hit.line, text + b" " + after.strip(), hit)
     for frame in companions(hit):
         yield _Line(frame.line, frame.text.encode(), hit)

@@ -103,7 +103,7 @@ def test_a_clean_check_in_any_words_never_shows_broken_hardware(
 ) -> None:
     line = form.format(p=prefix, s=subject, r=result)
     verdict = judged(f"{line}\n{KEY_ERROR}")
-    assert (verdict.hardware, verdict.category, verdict.label) == ("", "index", Label.DETERMINISTIC), line
+    assert (verdict.hardware, verdict.category, verdict.label) == ("", "config", Label.DETERMINISTIC), line
     alone = judged(f"{line}\n", exit_code=3)
     assert not alone.hardware, line
     assert alone.category not in ("gpu_hw", "node_loss"), line
@@ -113,7 +113,7 @@ def test_a_clean_check_in_any_words_never_shows_broken_hardware(
 def test_prose_about_hardware_is_no_proof(prefix: str, subject: str, count: int) -> None:
     verdict = judged(f"{prefix}{count} {subject} errors\n{prefix}{subject} errors: {count}\nfound Xid 79\n")
     assert not verdict.hardware
-    assert judged(f"{prefix}found Xid 79 on GPU 3\n{KEY_ERROR}").category == "index"
+    assert judged(f"{prefix}found Xid 79 on GPU 3\n{KEY_ERROR}").category == "config"
 
 
 REAL = [

@@ -440,3 +440,10 @@ def test_a_compiler_is_no_task_though_it_is_told_where_pythons_headers_are() -> 
         "'-I/usr/include/python3.9']' returned non-zero exit status 1.\n"
     )
     assert judge(log.encode()).category == "env"
+
+
+@pytest.mark.parametrize(("code", "category"), [(132, "native_crash"), (139, "native_crash"), (137, "killed")])
+def test_flux_says_by_which_signal_a_task_ended(code: int, category: str) -> None:
+    before = "chmod: cannot access './wait-fs': No such file or directory\n"
+    assert told(f"{before}flux-job: task(s) exited with exit code {code}\n").category == category
+    assert told(f"{before}flux-job: task(s) exited with exit code 0\n").category == "missing_file"

@@ -40,7 +40,7 @@ OF_SIGNAL: dict[int, Cause] = {
     2: _faint("signal-int", CANCELLED, 0.03, "it was interrupted (signal 2), as Ctrl-C and scancel -s INT do",
               "Its owner submits it again."),
     4: replace(
-        _faint("signal-ill", "config", 0.3,
+        _faint("signal-ill", "native_crash", 0.3,
                "the program met an instruction that this machine's processor lacks (signal 4)",
                "Build it for the oldest processor of the partition (-march), or ask for nodes that have it "
                "(--constraint)."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perdure.triage.evidence.matching import Hit
@@ -13,6 +14,9 @@ LOOK_BACK_LINES, LOOK_BACK_BYTES = 600, 128 * 1024
 """The traceback of a message is looked for in this much text before it."""
 
 _FRAME = r'^\s*File "([^"]{1,1000})", line \d{1,9}'
+_FRAME_OF_NOTEBOOK = r"^\s*File ([^\s:\"]{1,1000}):\d{1,9}, in "
+"""How IPython names a frame."""
+
 _IN_NO_FILE = (b"<string>", b"<stdin>", b"<frozen os>")
 _NOT_OWN = r"(?:site|dist)-packages/|/lib(?:64)?/python\d|^<|/s?bin/[^/]*$"
 """Paths of libraries, of what was never a file, and of launchers."""
@@ -131,15 +135,31 @@ def raising_line(hit: Hit) -> bytes:
     What marks a part of it is passed over, as lines of other tasks are. Of code that is in no file (``python -c``)
     Python quotes nothing: then it is the frame's own line.
     """
+    line = next((line for line in _above(hit) if line.strip(b" ^~")), b"")
+    frame = capturing(_FRAME).search(line)
+    return b"" if frame and frame[1] not in _IN_NO_FILE else line
+
+
+def innermost_file(hit: Hit) -> bytes:
+    """The file that raised the exception of a message, be it a library's; b"" where no traceback is above it."""
+    for line in _above(hit):
+        if frame := capturing(_FRAME).search(line) or capturing(_FRAME_OF_NOTEBOOK).search(line):
+            return bytes(frame[1])
+        if b"Traceback (most recent call last)" in line:
+            break
+    return b""
+
+
+def _above(hit: Hit) -> Iterator[bytes]:
+    """The lines of the same task above a message, the nearest first."""
     block = hit.block
     data, start = block.window.data, max(0, block.start - LOOK_BACK_BYTES)
     lines = scrub(data[start : block.end]).split(b"\n")
     at = min(hit.line - block.first_line + data.count(b"\n", start, block.start), len(lines) - 1)
     task = rank_of(lines[at])
-    own = (line for line in reversed(lines[max(0, at - LOOK_BACK_LINES) : at]) if rank_of(line) == task)
-    line = next((tidied for raw in own if (tidied := tidy(raw[:MAX_LINE_BYTES])).strip(b" ^~")), b"")
-    frame = capturing(_FRAME).search(line)
-    return b"" if frame and frame[1] not in _IN_NO_FILE else line
+    for raw in reversed(lines[max(0, at - LOOK_BACK_LINES) : at]):
+        if rank_of(raw) == task:
+            yield tidy(raw[:MAX_LINE_BYTES])
 
 
 def _crashed_in(hit: Hit) -> CodeFrame | None:

@@ -237,7 +237,7 @@ def _last_launch(reports: Sequence[LauncherReport]) -> list[LauncherReport]:
 _KNOWS_BEST = (
     "perdure exec", _SLURM,
     "torchrun", "torchrun's agent", "torch.multiprocessing", "MPI", "DeepSpeed", "Lightning", "Accelerate", "srun",
-    _WAIT,
+    "Flux", _WAIT,
 )  # fmt: skip
 """The inner before the outer: the exit code that an outer one sees is that of the inner."""
 
@@ -282,6 +282,7 @@ _LINES: tuple[tuple[str, str], ...] = (
         + r"|(?P<word>Killed|Terminated|Segmentation fault|Bus error|Aborted|Illegal instruction"
         r"|Floating point exception))",
     ),
+    ("Flux", rf"flux-job: task\(s\) exited with exit code {_CODE}"),
     (_WAIT, r"srun: First task exited \d+s ago"),
     (_SLURM, r"\*\*\* STEP \d+\.\d+ ON \S+ (?P<word>CANCELLED) AT [\dT:.-]+ \*\*\*"),
 )
@@ -292,7 +293,7 @@ _SCREEN = (
     r"|MPI_ABORT was invoked|BAD TERMINATION|Process name: \[|exits with return code|CalledProcessError: Command"
     r"|perdure exec: (?:hang|ended for a hang|failed rank): "
     r"|srun: error: |srun: (?:Job step aborted|Terminating|Force Terminated|forcing job|launch/slurm: _step_signal)"
-    r"|srun: First task exited "
+    r"|srun: First task exited |flux-job: task"
     r"|\*\*\* STEP "
 )
 _STOPS_OTHERS = b"srun: Job step aborted", b"Terminating StepId", b"srun: Terminating", b"srun: Force Terminated"
