@@ -27,6 +27,7 @@ MESSAGES = (
     word("LEARNT FROM", leave=1),
     names("USERS", leave=2),
     text("NEXT JOB"),
+    text("VERDICTS CHANGED", leave=1),
     word("ID", leave=3),
 )
 ASIDE = (word("SET ASIDE"), text("WHICH"), word("BY", leave=1), word("WHEN", leave=2))
@@ -126,7 +127,7 @@ def _print_messages(found: dict[str, Any], *, wide: bool) -> None:
     """What was learnt of which message, and what is set aside."""
     if found["messages"]:
         rows = (
-            (m["message"] or "?", _from(m), " ".join(m["users"]), m["says"], m["fingerprint"])
+            (m["message"] or "?", _from(m), " ".join(m["users"]), m["says"], _changed(m), m["fingerprint"])
             for m in found["messages"]
         )
         print_table(MESSAGES, rows, wide=wide)
@@ -140,6 +141,15 @@ def _print_messages(found: dict[str, Any], *, wide: bool) -> None:
 def _from(message: dict[str, Any]) -> str:
     aside = f" ({message['set_aside']} set aside)" if message["set_aside"] else ""
     return f"{message['passed']} passed, {message['failed']} failed{aside}"
+
+
+def _changed(message: dict[str, Any]) -> str:
+    """The verdicts with and without what was learnt of a message, and of how many jobs."""
+    told = []
+    for each in message["changed"]:
+        jobs = f"{each['jobs']} job{'s' if each['jobs'] != 1 else ''}"
+        told.append(f"{each['says']}: {jobs} since {date.fromtimestamp(each['since_s'])}")
+    return "; ".join(told) or "none yet"
 
 
 def _holds_for(correction: dict[str, Any]) -> str:

@@ -20,6 +20,9 @@ CORRECTED = "corrected"
 LEARNT = "learnt"
 """What the evidence is called of what retries of the same message proved at this site."""
 
+NEW_HERE = "new-here"
+"""What the evidence is called of a message that the site has too little experience of to stop its job."""
+
 UNNAMED = "~"
 """Begins the fingerprint of a failure that nothing recognised: of its message alone."""
 

@@ -26,6 +26,7 @@ from perdure.service.store.journal import Journal
 from perdure.triage.evidence.context import Context
 from perdure.triage.evidence.rules import own_rules
 from perdure.triage.learning.testimony import Outcomes
+from perdure.triage.learning.verdict_changes import ChangedBy
 from perdure.triage.verdict import LEARNT, Label, Verdict
 from tests.copying import replace
 
@@ -328,3 +329,45 @@ def test_as_much_as_may_be_set_aside_makes_no_message_slow() -> None:
     assert process_time() - begun < 1.0  # 6 s where each is compared with each
     assert counts == {"u0": Outcomes(2000, 0), "u2": Outcomes(3000, 0)}
     assert outcome_store.counted(found, AsideIndex([SetAside(Aside.MESSAGE, "f", 0.0, "root")])) == {}
+
+
+def test_messages_tell_which_verdicts_they_changed_also_after_a_restart(place: Site) -> None:
+    log = KINDS[8][0]  # by its words alone its jobs would be stopped
+    for user in ("ada", "bob", "ada", "cleo", "dora"):
+        place.fail(log, user, passes=True if user in {"ada", "bob"} else None)
+    learner = Learner(TrainingStore(place.journal.store, "c"), own_rules(), lambda: 7000.0)
+    (told,) = learner.messages()
+    assert {(one.says, one.change.by): one.jobs for one in told.changed} == {
+        ("stop -> probe", ChangedBy.NEW): 2,
+        ("stop -> probe", ChangedBy.OUTCOMES): 1,
+        ("stop -> retry", ChangedBy.OUTCOMES): 2,
+    }
+    (mine,) = learner.messages("cleo")
+    assert [(one.says, one.jobs) for one in mine.changed] == [("stop -> retry", 1)]
+    assert (mine.users, mine.passed) == ((), 3)
+    assert learner.messages("zoe") == []
+
+
+def test_a_verdict_that_is_judged_again_is_counted_once_and_as_it_was_given(place: Site) -> None:
+    """A service that is killed between keeping what it read and writing the verdict judges again."""
+    log = KINDS[8][0].replace(b"{n}", b"7")
+    for user in ("ada", "bob", "ada"):
+        place.fail(log, user, passes=True)
+    over = Attempt(AttemptId("c", "again", 1), AttemptState.FAILED, ("n9",), 0.0, 90.0, exit_code=3, user="eve")
+    for _ in range(2):
+        assert place.learner.judge(Output.of(log), over, Context()).label is Label.TRANSIENT
+    assert [one.jobs for one in place.learner.messages("eve")[0].changed] == [1]
+    place.learner.put_aside(Aside.MESSAGE, place.learner.messages()[0].fingerprint, "root")
+    place.learner.correct(over.id, False, "root", for_all=True)
+    assert place.learner.judge(Output.of(log), over, Context()).label is Label.DETERMINISTIC
+    assert place.learner.messages("eve") == []
+
+
+def test_a_word_that_changes_verdicts_is_told_of_its_message(place: Site) -> None:
+    log = KINDS[0][0]
+    place.fail(log, "ada")
+    place.learner.correct(AttemptId("c", "1", 1), False, "root", for_all=True)
+    place.fail(log, "bob")
+    (told,) = place.learner.messages()
+    assert (told.message, told.passed, told.users) == ("frobnicator jammed: bay <n> gives no token", 0, ())
+    assert [(one.says, one.change.by, one.jobs) for one in told.changed] == [("probe -> stop", ChangedBy.PERSON, 1)]

@@ -15,13 +15,13 @@ from perdure.model.jobs import Attempt, Job
 from perdure.model.output import Output
 from perdure.service.learning.corrections import corrected
 from perdure.service.learning.good_runs import GoodRuns
-from perdure.service.learning.learnt_messages import LearntMessage, learnt_messages
+from perdure.service.learning.learnt_messages import LearntMessage, learnt_messages, message_of_words, without_outcomes
 from perdure.service.learning.outcome_store import Aside, AsideIndex
 from perdure.service.learning.training_store import Correction, Read, TrainingStore
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Example, Model
 from perdure.triage.classifiers.registry import load_model
-from perdure.triage.conformal import own_thresholds
+from perdure.triage.conformal import Thresholds, own_thresholds
 from perdure.triage.evidence.context import Context
 from perdure.triage.evidence.goodrun import GoodRun
 from perdure.triage.evidence.matching import RuleBook
@@ -31,6 +31,7 @@ from perdure.triage.labelled import read_replayed
 from perdure.triage.learning.examples import LabelSource, TrainingExample
 from perdure.triage.learning.promise import PromiseCheck, check
 from perdure.triage.learning.testimony import learnt, probed, weighed
+from perdure.triage.learning.verdict_changes import change_of
 from perdure.triage.learning.update import RoundResult, update_model
 from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import Verdict
@@ -74,28 +75,30 @@ class Learner:
     def judge(self, output: Output, attempt: Attempt, context: Context) -> Verdict:
         """The verdict on a failed attempt by its log, the model in use and what persons said; keeps what was read."""
         good = self._good_run(attempt.id)
-        weights = Weights(thresholds=self.promise.thresholds)
+        promise = self.promise
+        weights = Weights(thresholds=promise.thresholds)
         found = examine(output, attempt, context, self.model, self._rules, weights, good)
+        learnt_from = promise.applied(self._learnt(found, attempt, promise.thresholds))
+        verdict = self.corrected(learnt_from, attempt.user)
+        change = change_of(promise.applied(found.verdict), verdict)
         try:
-            self.store.keep(Read.of(attempt, found, self._clock()))
+            self.store.keep(Read.of(attempt, found, self._clock(), change))
         except PerdureError as err:  # no reason to leave the failure unanswered
             log.warning("%s: what was read is not kept: %s", attempt.id, err)
-        verdict = self._learnt(found, attempt.user)
-        return self.corrected(self.promise.applied(verdict), attempt.user)
+        return verdict
 
-    def _learnt(self, found: Finding, user: str) -> Verdict:
+    def _learnt(self, found: Finding, attempt: Attempt, thresholds: Thresholds) -> Verdict:
         """The verdict after what retries of the same message proved here; one that is new here is probed."""
-        verdict, fingerprint = found.verdict, found.verdict.fingerprint
+        verdict, fingerprint, user = found.verdict, found.verdict.fingerprint, attempt.user
         if not fingerprint:
             return verdict
         try:
             self.store.note_outcomes(fingerprint)
             seen = weighed(self.store.outcomes.by_user(fingerprint), user, found.named)
-            jobs = self.store.jobs_like(fingerprint, user)
+            jobs = self.store.jobs_like(fingerprint, user, attempt.id.job_id)
         except PerdureError as err:
             log.warning("judged without what was learnt of its message: %s", err)
             return verdict
-        thresholds = self.promise.thresholds
         if seen.is_silent:
             return verdict if found.named else probed(verdict, jobs, thresholds)
         return learnt(verdict, seen, thresholds, found.named)
@@ -157,8 +160,11 @@ class Learner:
 
     def messages(self, of_user: str = "") -> list[LearntMessage]:
         """The messages of which something was learnt; of one user's jobs where one is named."""
-        outcomes = self.store.outcomes
-        return learnt_messages(outcomes.newest(), outcomes.set_aside(), of_user)
+        outcomes, changes = self.store.outcomes, self.store.changes(of_user)
+        told = learnt_messages(outcomes.newest(), outcomes.set_aside(), of_user, changes)
+        rest = without_outcomes(told, changes)
+        told += [message_of_words(which, *said, changes[which]) for which, said in self.store.latest_of(rest).items()]
+        return sorted(told, key=lambda one: -one.time_s)
 
     def withdraw(self, attempt: AttemptId, for_all: bool = True) -> bool:
         """Take a correction back; an operator's only `for_all`. False: no correction was stored."""

@@ -1,12 +1,16 @@
-"""What was learnt of which message, from how many outcomes and of whom: for a person to read, approve or set aside."""
+"""What was learnt of which message, from how many outcomes and of whom, and which verdicts changed through it.
+
+For a person to read, approve or set aside.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from perdure.service.learning.outcome_store import AsideIndex, JobOutcome, SetAside, by_message, counted
 from perdure.triage.learning.testimony import Outcomes, weighed
+from perdure.triage.learning.verdict_changes import ChangedBy, ChangedJobs, in_total
 from perdure.triage.verdict import UNNAMED
 
 MOST_SHOWN = 200
@@ -15,7 +19,7 @@ TOO_FEW_FOR_NAMED = ", unless a rule names the cause: then a third user is neede
 
 @dataclass(frozen=True, slots=True)
 class LearntMessage:
-    """A message of this site, and what its outcomes say."""
+    """A message of this site, what its outcomes say, and which verdicts it changed."""
 
     fingerprint: str
     message: str  # its root line, normalised; "" where an older version read it
@@ -25,33 +29,53 @@ class LearntMessage:
     users: tuple[str, ...]  # whose jobs they were
     set_aside: int  # of the outcomes, how many count for nothing
     says: str  # half a sentence: what follows for the next job
+    changed: tuple[ChangedJobs, ...] = ()  # those of most jobs first
 
 
-def learnt_messages(found: Iterable[JobOutcome], aside: Sequence[SetAside], of_user: str = "") -> list[LearntMessage]:
-    """The messages of which outcomes are known, the latest first; only those of `of_user` where one is named.
+def learnt_messages(
+    found: Iterable[JobOutcome],
+    aside: Sequence[SetAside],
+    of_user: str = "",
+    changes: Mapping[str, Sequence[ChangedJobs]] | None = None,
+) -> list[LearntMessage]:
+    """The messages of which outcomes are known, the latest first.
 
-    `found` has the newest outcome first.
+    Where `of_user` is named only those of that user's outcomes, and those that changed verdicts on their jobs. `found`
+    has the newest outcome first; `changes` are the verdicts that learning changed, by fingerprint.
     """
-    told, index = [], AsideIndex(aside)
+    told, index, changes = [], AsideIndex(aside), changes or {}
     for fingerprint, group in by_message(found).items():
-        mine = [each for each in group if not of_user or each.user == of_user]
-        if not mine:
+        users = {each.user for each in group if not of_user or each.user == of_user}
+        if not users and fingerprint not in changes:
             continue
         counts = counted(group, index)
         newest = group[0]
-        shown = next((each.message for each in mine if each.message), "")
+        shown = next((each.message for each in group if each.message), "")
         passed = sum(each.passed for each in group)
         in_force = sum(seen.passed + seen.failed for seen in counts.values())
-        users = {each.user for each in mine} if of_user else {each.user for each in group}
         told.append(
             LearntMessage(
                 fingerprint, shown, newest.time_s, passed, len(group) - passed, tuple(sorted(users)),
-                len(group) - in_force, _says(fingerprint, counts),
+                len(group) - in_force, _says(fingerprint, counts), tuple(in_total(changes.get(fingerprint, ()))),
             )
         )  # fmt: skip
         if len(told) == MOST_SHOWN:
             break
     return told
+
+
+def without_outcomes(told: Iterable[LearntMessage], changes: Mapping[str, Sequence[ChangedJobs]]) -> list[str]:
+    """Fingerprints of messages that changed verdicts and have no outcomes: a person spoke, or these are forgotten."""
+    known = {one.fingerprint for one in told}
+    taught = (which for which, found in changes.items() if any(each.change.by is not ChangedBy.NEW for each in found))
+    return [which for which in taught if which not in known][:MOST_SHOWN]
+
+
+def message_of_words(fingerprint: str, message: str, time_s: float, changes: Sequence[ChangedJobs]) -> LearntMessage:
+    """A message that changed verdicts without outcomes."""
+    by_person = any(each.change.by is ChangedBy.PERSON for each in changes)
+    says = "as a person said, while the word holds" if by_person else "what was learnt of it is forgotten"
+    return LearntMessage(fingerprint, message, time_s, 0, 0, (), 0, says, tuple(in_total(changes)))
 
 
 def _says(fingerprint: str, counts: dict[str, Outcomes]) -> str:

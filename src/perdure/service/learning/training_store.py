@@ -30,7 +30,8 @@ from perdure.triage.learning.examples import LabelSource, TrainingExample
 from perdure.triage.learning.outcomes import Trial, labels
 from perdure.triage.learning.promise import ProvenVerdict
 from perdure.triage.learning.update import RoundResult
-from perdure.triage.verdict import CORRECTED, Verdict
+from perdure.triage.learning.verdict_changes import ChangedBy, ChangedJobs, VerdictChange
+from perdure.triage.verdict import CORRECTED, Label, Verdict
 
 MAX_READINGS = 20_000
 MAX_PROVEN = 2_000  # readings whose outcomes are held against what was promised, the newest
@@ -52,12 +53,14 @@ class Read:
     category: str
     reading: Reading
     message: str = ""  # its root line, normalised
+    change: VerdictChange | None = None  # what the site's learning made of the verdict
 
     @classmethod
-    def of(cls, attempt: Attempt, found: Finding, now: float) -> Read:
+    def of(cls, attempt: Attempt, found: Finding, now: float, change: VerdictChange | None = None) -> Read:
         """What was found in the log of `attempt`."""
         verdict = found.verdict
-        return cls(attempt.id, now, attempt.user, verdict.fingerprint, verdict.category, found.reading, found.message)
+        about = (verdict.fingerprint, verdict.category, found.reading, found.message)
+        return cls(attempt.id, now, attempt.user, *about, change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ class TrainingStore:
     # -- readings
 
     def keep(self, read: Read) -> None:
-        """Write a reading down; the first of an attempt stays.
+        """Write a reading down; the first of an attempt stays, with what its last verdict changed to.
 
         Of what one user's jobs showed of one message often enough no excerpt is kept: no more of them are taught.
         """
@@ -112,9 +115,35 @@ class TrainingStore:
             "packed": None if is_known else zlib.compress(clean(read.reading.excerpt).encode("utf-8", "replace")),
             "causes": json.dumps([cause.name for cause in read.reading.causes]),
             "message": clean(read.message),
+            **_columns(read.change),
         }
+        insert = self._insert(readings)
+        changed = {name: insert.excluded[name] for name in _columns(None)}
+        keys = ["cluster", "job_id", "incarnation"]
         with self._store.writing() as db:
-            db.execute(self._insert(readings).on_conflict_do_nothing(), row)
+            db.execute(insert.on_conflict_do_update(index_elements=keys, set_=changed), row)
+
+    def changes(self, of_user: str = "") -> dict[str, list[ChangedJobs]]:
+        """The verdicts that learning changed, by fingerprint, as far as is remembered; of one user's jobs where named."""
+        columns = (readings.c.fingerprint, readings.c.was, readings.c.became, readings.c.changed_by)
+        here = [readings.c.cluster == self.cluster, readings.c.was.is_not(None)]
+        if of_user:
+            here.append(readings.c.user == clean(of_user))
+        counts = (func.count(readings.c.job_id.distinct()).label("jobs"), func.min(readings.c.time_s).label("since_s"))
+        found: dict[str, list[ChangedJobs]] = {}
+        with self._store.reading() as db:
+            for row in db.execute(select(*columns, *counts).where(*here).group_by(*columns)):
+                change = VerdictChange(Label(row.was), Label(row.became), ChangedBy(row.changed_by))
+                found.setdefault(row.fingerprint, []).append(ChangedJobs(change, row.jobs, row.since_s))
+        return found
+
+    def latest_of(self, fingerprints: Iterable[str]) -> dict[str, tuple[str, float]]:
+        """Of each message its words, and when it was read last."""
+        asked = (readings.c.cluster == self.cluster, readings.c.fingerprint.in_(sorted(fingerprints)))
+        newest = select(func.max(readings.c.seq)).where(*asked).group_by(readings.c.fingerprint)
+        query = select(readings.c.fingerprint, readings.c.message, readings.c.time_s).where(readings.c.seq.in_(newest))
+        with self._store.reading() as db:
+            return {row.fingerprint: (row.message, row.time_s) for row in db.execute(query)}
 
     def training_examples(self, causes: Mapping[str, Cause]) -> list[TrainingExample]:
         """All that the site has learnt: what outcomes prove, and what persons said. `causes` are the rules' by name."""
@@ -157,17 +186,17 @@ class TrainingStore:
                     found[key] = JobOutcome(*key, row.time_s, row.user, passed, row.message)
         self.outcomes.note(found.values())
 
-    def jobs_like(self, fingerprint: str, user: str) -> int:
-        """How many jobs of `user` failed with a message, as far as is remembered; each other user counts as one.
+    def jobs_like(self, fingerprint: str, user: str, job_id: str) -> int:
+        """How many jobs of `user` failed with a message, `job_id` among them; each other user counts as one.
 
-        So nobody uses up the probes of others by printing their message.
+        As far as is remembered. So nobody uses up the probes of others by printing their message.
         """
         here = (readings.c.cluster == self.cluster, readings.c.fingerprint == fingerprint)
         mine = readings.c.user == clean(user)
-        own = select(func.count(readings.c.job_id.distinct())).where(*here, mine)
+        own = select(func.count(readings.c.job_id.distinct())).where(*here, mine, readings.c.job_id != clean(job_id))
         others = select(func.count(readings.c.user.distinct())).where(*here, ~mine)
         with self._store.reading() as db:
-            return (db.scalar(own) or 0) + (db.scalar(others) or 0)
+            return 1 + (db.scalar(own) or 0) + (db.scalar(others) or 0)
 
     def proven(self) -> list[ProvenVerdict]:
         """The newest verdicts of which the truth is known since: by what retries did, or by a person's word."""
@@ -324,6 +353,12 @@ class TrainingStore:
 
     def _at(self, table: Any, attempt: AttemptId) -> list[Any]:
         return [table.c[name] == value for name, value in self._of(attempt).items()]
+
+
+def _columns(change: VerdictChange | None) -> dict[str, str | None]:
+    if change is None:
+        return {"was": None, "became": None, "changed_by": None}
+    return {"was": change.was.value, "became": change.became.value, "changed_by": change.by.value}
 
 
 def _excerpt(row: Any) -> str:

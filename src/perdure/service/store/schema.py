@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 metadata = MetaData()
@@ -182,8 +183,24 @@ readings = Table(  # what triage read of a failed attempt, to learn from once it
     Column("causes", JSON, nullable=False),  # names of the rules that matched, in the log's order
     Column("message", Text, nullable=False, server_default=""),  # its root line, normalised; "" in older versions
     Column("packed", LargeBinary),  # the excerpt, compressed
+    Column("was", String),  # the label without what the site learnt, where learning changed it
+    Column("became", String),
+    Column("changed_by", String),  # triage.learning.verdict_changes.ChangedBy
     UniqueConstraint("cluster", "job_id", "incarnation"),
     Index("readings_by_fingerprint", "cluster", "fingerprint", "seq"),
+    Index(  # few rows, all that is told of them, and none of the excerpts before it
+        "readings_changed",
+        "cluster",
+        "fingerprint",
+        "was",
+        "became",
+        "changed_by",
+        "user",
+        "job_id",
+        "time_s",
+        sqlite_where=text("was IS NOT NULL"),
+        postgresql_where=text("was IS NOT NULL"),
+    ),
 )
 
 corrections = Table(  # verdicts that a person corrected
@@ -227,6 +244,7 @@ set_aside = Table(  # what is not learnt from: a user's, a message's or a day's 
     Column("value", String, primary_key=True),
     Column("time_s", Float, nullable=False),
     Column("by", String, nullable=False),
+    Column("reason", Text, nullable=False, server_default=""),  # why the service itself set it aside
 )
 
 good_runs = Table(  # what the log of a job's last good run said; the same job is the same user's of the same name

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from perdure.triage.conformal import Thresholds
-from perdure.triage.verdict import CANCELLED, LEARNT, CauseRole, Evidence, Label, Verdict
+from perdure.triage.verdict import CANCELLED, LEARNT, NEW_HERE, CauseRole, Evidence, Label, Verdict
 
 LIKELIHOOD = 4.0
 """How much likelier an outcome is under the truth that it shows: three of them overcome what no rule names."""
@@ -150,7 +150,7 @@ def probed(verdict: Verdict, jobs: int, thresholds: Thresholds) -> Verdict:
     if p <= verdict.p_transient and verdict.label is Label.UNSURE:
         return verdict
     told = f"new here: the first {PROBED_JOBS} jobs with this message are tried again once, to learn from it"
-    evidence = (Evidence(0, told, CauseRole.CONFIRMATION, LEARNT), *verdict.evidence)
+    evidence = (Evidence(0, told, CauseRole.CONFIRMATION, NEW_HERE), *verdict.evidence)
     return replace(verdict, label=Label.UNSURE, p_transient=p, evidence=evidence)
 
 

@@ -18,6 +18,7 @@ from perdure.service.web.api.models import Item
 from perdure.service.web.api.params import JobId
 from perdure.service.web.state import Here, Operator, Owner, Viewer, WebState
 from perdure.triage.learning.promise import PromiseCheck
+from perdure.triage.learning.verdict_changes import ChangedJobs
 
 router = APIRouter(tags=["learning"])
 
@@ -54,6 +55,22 @@ class CorrectionItem(Item):
     confirmed_by: str = Field("", description="Operator who let a user's word hold for all users' jobs")
 
 
+class ChangedJobsItem(Item):
+    """How many jobs were decided otherwise than without what the site learnt of their message."""
+
+    was: str = Field(description="The verdict without it")
+    became: str
+    says: str = Field(description="In the words of decisions: stop, probe, retry")
+    by: str = Field(description="outcomes, person, or new: the first jobs with a message are probed")
+    jobs: int
+    since_s: float
+
+    @classmethod
+    def of(cls, found: ChangedJobs) -> ChangedJobsItem:
+        change = found.change
+        return cls.of_parts(found, was=change.was, became=change.became, by=change.by)
+
+
 class LearntMessageItem(Item):
     """A message of this site, and what retries proved of it. A viewer sees those of their own jobs."""
 
@@ -65,6 +82,12 @@ class LearntMessageItem(Item):
     users: list[str]
     set_aside: int = Field(description="Of these outcomes, how many count for nothing")
     says: str = Field(description="What follows for the next job with this message")
+    changed: list[ChangedJobsItem] = Field(description="Verdicts that this changed, as far as is remembered")
+
+    @classmethod
+    def of(cls, found: LearntMessage) -> LearntMessageItem:
+        changed = [ChangedJobsItem.of(each) for each in found.changed]
+        return cls.of_parts(found, users=list(found.users), changed=changed)
 
 
 class AsideItem(Item):
@@ -145,7 +168,7 @@ def get_learning(web: Here, identity: Viewer) -> LearningItem:
     return LearningItem(
         rounds=[RoundItem.of_parts(row) for row in learning.rounds(web.reader)],
         corrections=[CorrectionItem.of_parts(row) for row in said],
-        messages=[LearntMessageItem.of_parts(each, users=list(each.users)) for each in messages_for(web, identity)],
+        messages=[LearntMessageItem.of(each) for each in messages_for(web, identity)],
         set_aside=[AsideItem.of_parts(each, kind=each.kind.value) for each in aside_for(web, identity)],
         held=web.learner is not None and web.learner.is_held,
         promise=PromiseItem.of(web.learner.promise) if web.learner else None,

@@ -70,6 +70,7 @@ MESSAGES: Columns[LearntMessage] = (
     ("users", lambda row: " ".join(row.users)),
     ("set_aside", lambda row: row.set_aside),
     ("next_job", lambda row: row.says),
+    ("verdicts_changed", lambda row: "; ".join(f"{each.says}: {each.jobs}" for each in row.changed)),
     ("latest", lambda row: at(row.time_s)),
 )
 ROUNDS_BY: Mapping[str, Callable[[TermRow], Any]] = {
