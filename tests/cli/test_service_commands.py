@@ -169,7 +169,9 @@ def test_what_was_taught_is_set_aside_and_approved(ask: Callable[..., Ran]) -> N
     await_(lambda: ask("why", job_id).code == 1)
     ask("why", job_id, "--correct", "transient")
     assert "attempt 1 was transient, by the word of " in ask("why", job_id).out
-    assert "holds for all users" in ask("learn", "--approve", f"job={job_id}").out
+    assert "name the word that you saw" in ask("learn", "--approve", f"job={job_id}").err
+    (said,) = ask("learn", "--json").json["corrections"]
+    assert "holds for all users" in ask("learn", "--approve", f"word={said['word']}").out
     assert "is set aside" in ask("learn", "--set-aside", "user=eve").out
     assert "eve" in ask("learn").out
     assert ask("learn", "--approve", "user=eve").out.endswith("counts again\n")
@@ -178,6 +180,7 @@ def test_what_was_taught_is_set_aside_and_approved(ask: Callable[..., Ran]) -> N
         ["--set-aside", "day=soon"],
         ["--set-aside", "eve"],
         ["--approve", "job=9"],
+        ["--approve", "word=9"],
     ):
         ran = ask("learn", *words)
         assert ran.code == 2

@@ -19,6 +19,7 @@ ROUNDS = (
 )  # fmt: skip
 CORRECTIONS = (
     word("CORRECTED"), word("IT WAS"), word("BY", leave=1), word("HOLDS FOR", leave=2), word("WHEN", leave=3),
+    word("WORD", leave=4),
 )  # fmt: skip
 
 
@@ -39,7 +40,7 @@ SetAside = Annotated[
 ]
 Approve = Annotated[
     str | None,
-    typer.Option("--approve", metavar="KIND=VALUE", help="Let it count again; job=ID: a user's word, for all users."),
+    typer.Option("--approve", metavar="KIND=VALUE", help="Let it count again; word=ID: a user's word, for all users."),
 ]
 
 
@@ -81,13 +82,13 @@ def learn(
 def _choose(client: Client, asked: str, deed: str) -> None:
     """Set something aside, or approve it. Raises `InputError`, `NotFound`."""
     kind, equals, value = asked.partition("=")
-    if not equals or not value or kind not in (*KINDS, *(["job"] if deed == "approve" else [])):
+    if not equals or not value or kind not in (*KINDS, *(["word", "job"] if deed == "approve" else [])):
         fix = "Write user=NAME, message=ID or day=2026-01-31; perdure learn has the ids"
         raise InputError(f"learn {asked!r}", "not a user, a message or a day", fix)
     if kind == "day" and not _is_day(value):
         raise InputError(f"learn {asked!r}", "not a day", "Write it like day=2026-01-31")
-    if kind == "job":
-        _confirm(client, value)
+    if kind in {"word", "job"}:
+        _confirm(client, kind, value)
         return
     client.post(f"/learning/{deed}", {"kind": kind, "value": value})
     said = "is set aside: nothing is learnt from it" if deed == "aside" else "counts again"
@@ -101,12 +102,19 @@ def _is_day(value: str) -> bool:
         return False
 
 
-def _confirm(client: Client, job_id: str) -> None:
-    said = next((c for c in client.get("/learning")["corrections"] if c["job_id"] == job_id), None)
+def _confirm(client: Client, kind: str, value: str) -> None:
+    """Let a word hold for all. Raises `NotFound`, and `InputError` where only its job is named: it may have changed."""
+    every = client.get("/learning")["corrections"]
+    said = next((c for c in every if c["word" if kind == "word" else "job_id"] == value), None)
     if said is None:
-        raise NotFound(f"job {job_id}", "nobody corrected its verdict", "See perdure learn for corrected jobs")
-    client.post(f"/jobs/{segment(job_id)}/attempts/{said['incarnation']}/correction/confirm", {})
-    print_line(f"job {job_id}: {said['by']}'s word, {said['label']}, holds for all users")
+        what = "nobody said that, or it has changed since" if kind == "word" else "nobody corrected its verdict"
+        raise NotFound(f"{kind} {value}", what, "See perdure learn for corrected jobs")
+    if kind == "job":
+        what = f"name the word that you saw: {said['by']} says {said['label']} now"
+        raise InputError(f"job {value}", what, f"Run perdure learn --approve word={said['word']}")
+    path = f"/jobs/{segment(said['job_id'])}/attempts/{said['incarnation']}/correction/confirm"
+    client.post(path, {"word": value})
+    print_line(f"job {said['job_id']}: {said['by']}'s word, {said['label']}, holds for all users")
 
 
 def _print(found: dict[str, Any], *, wide: bool) -> None:
@@ -119,7 +127,10 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
         rows = (_round(row) for row in found["rounds"])
         print_table(ROUNDS, rows, wide=wide)
     if found["corrections"]:
-        said = ((c["job_id"], c["label"], c["by"], _holds_for(c), clock(c["time_s"])) for c in found["corrections"])
+        said = (
+            (c["job_id"], c["label"], c["by"], _holds_for(c), clock(c["time_s"]), c["word"])
+            for c in found["corrections"]
+        )
         print_table(CORRECTIONS, said, wide=wide)
 
 

@@ -127,9 +127,11 @@ def test_a_users_word_holds_for_all_once_an_operator_confirms_it(place: Site) ->
     operator, mira = place.client(place.operator), place.client(place.mira)
     assert mira.post(CORRECTION.format(102), json={"label": "deterministic"}).status_code == 204
     confirm = CORRECTION.format(102) + "/confirm"
-    assert mira.post(confirm).status_code == 403
-    assert operator.post(CORRECTION.format(999) + "/confirm").status_code == 404
-    assert operator.post(confirm).status_code == 204
+    word = {"word": operator.get("/api/v1/learning").json()["corrections"][0]["word"]}
+    assert mira.post(confirm, json=word).status_code == 403
+    assert operator.post(CORRECTION.format(999) + "/confirm", json=word).status_code == 404
+    assert operator.post(confirm).status_code == 422
+    assert operator.post(confirm, json=word).status_code == 204
     fail_again(place, "201", "jonas")
     assert label_of(place, place.operator, "201") == "deterministic"
     assert mira.post(CORRECTION.format(102), json={"label": "transient"}).status_code == 403  # an operator spoke
@@ -189,7 +191,23 @@ def test_only_operators_set_aside_approve_and_confirm(place: Site) -> None:
         assert mira.post(f"/api/v1/learning/{deed}", json=asked).status_code == 403
         assert mira.post(f"/do/learning/{deed}", data=asked).status_code == 403
     assert mira.post(CORRECTION.format(102), json={"label": "deterministic"}).status_code == 204
-    assert mira.post(f"{CORRECTION.format(102)}/confirm").status_code == 403
-    assert mira.post(f"/do{CORRECTION.format(102).removeprefix('/api/v1')}/confirm").status_code == 403
+    word = {"word": mira.get("/api/v1/learning").json()["corrections"][0]["word"]}
+    assert mira.post(f"{CORRECTION.format(102)}/confirm", json=word).status_code == 403
+    assert mira.post(f"/do{CORRECTION.format(102).removeprefix('/api/v1')}/confirm", data=word).status_code == 403
     (said,) = mira.get("/api/v1/learning").json()["corrections"]
     assert not said["confirmed_by"]
+
+
+@pytest.mark.parametrize("then", ["deterministic", "transient"])
+def test_a_word_that_changed_since_it_was_seen_is_not_confirmed(place: Site, then: str) -> None:
+    operator, mira, path = place.client(place.operator), place.client(place.mira), CORRECTION.format(102)
+    mira.post(path, json={"label": "transient"})
+    seen = {"word": operator.get("/api/v1/learning").json()["corrections"][0]["word"]}
+    place.world.pass_time(1)
+    assert mira.post(path, json={"label": then}).status_code == 204
+    refused = operator.post(path + "/confirm", json=seen)
+    assert refused.status_code == 409
+    assert "has changed since you looked" in refused.json()["detail"]
+    (said,) = operator.get("/api/v1/learning").json()["corrections"]
+    assert (said["label"], said["confirmed_by"]) == (then, "")
+    assert operator.post(path + "/confirm", json={"word": said["word"]}).status_code == 204

@@ -23,6 +23,7 @@ from perdure.service.learning.learner import Learner
 from perdure.service.learning.outcome_store import Aside, AsideIndex, JobOutcome, SetAside
 from perdure.service.learning.training_store import Correction, TrainingStore
 from perdure.service.store.journal import Journal
+from perdure.service.store.queries.learning import word_of
 from perdure.triage.evidence.context import Context
 from perdure.triage.evidence.rules import own_rules
 from perdure.triage.learning.testimony import Outcomes
@@ -119,6 +120,14 @@ ORDINARY = (
     b"slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***\n",
     TRACE + b"ConnectionResetError: [Errno 104] Connection reset by peer\n",
 )
+
+
+def confirmed(place: Site, which: AttemptId) -> bool:
+    (said,) = [one for one in place.learner.store.corrections() if one.attempt == which]
+    word = word_of(which.job_id, which.incarnation, said.time_s, said.transient, said.by)
+    return place.learner.confirm(which, word, "root")
+
+
 HOSTILE = 12  # forged passes of each
 
 
@@ -210,7 +219,7 @@ def test_an_operators_word_decides_and_no_owner_undoes_it(taught: Site) -> None:
     which = AttemptId("c", str(taught.jobs), 1)
     taught.learner.correct(which, True, "ada", for_all=False)
     assert labels(taught)[8] is Label.UNSURE
-    assert taught.learner.confirm(which, "root")
+    assert confirmed(taught, which)
     assert labels(taught)[8] is Label.TRANSIENT
     taught.learner.correct(which, False, "root", for_all=True)
     assert labels(taught)[8] is Label.DETERMINISTIC
@@ -237,7 +246,7 @@ def test_words_of_users_are_not_taught_until_an_operator_confirms_them(taught: S
     taught.learner.correct(which, True, "ada", for_all=False)
     assert len(taught.learner.store.training_examples({})) == before
     assert which not in {one.attempt for one in taught.learner.store.proven()}
-    taught.learner.confirm(which, "root")
+    assert confirmed(taught, which)
     assert len(taught.learner.store.training_examples({})) == before + 1
 
 

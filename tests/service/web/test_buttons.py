@@ -11,6 +11,7 @@ from perdure.service.access.sessions import SESSION_LIFE_S
 from perdure.service.store.journal import ActionState
 from perdure.service.web.pages.login import own_path
 from tests.copying import replace
+from tests.finding import found_in
 from tests.service.web_world import Site, TestClient, csrf_of, fill, site
 
 
@@ -160,6 +161,21 @@ def test_a_correction_is_the_word_of_whoever_gives_it(place: Site) -> None:
     mira = logged_in(place, place.mira)
     assert press(mira, "/do/jobs/101/attempts/1/correction", label="transient").status_code == 403
     assert press(mira, "/do/jobs/101/attempts/1/correction", label="maybe").status_code == 422
+
+
+def test_the_button_confirms_the_word_that_the_page_showed(place: Site) -> None:
+    mira, root = logged_in(place, place.mira), logged_in(place)
+    path = "/do/jobs/102/attempts/1/correction"
+    press(mira, path, label="transient")
+    seen = found_in(root.get("/learning").text, r'name="word" value="(\w+)"')
+    place.world.pass_time(1)
+    press(mira, path, label="deterministic")
+    refused = press(root, f"{path}/confirm", word=seen)
+    assert refused.status_code == 409
+    assert "has changed since you looked" in refused.text
+    press(root, f"{path}/confirm", word=found_in(root.get("/learning").text, r'name="word" value="(\w+)"'))
+    (said,) = place.client(place.operator).get("/api/v1/learning").json()["corrections"]
+    assert (said["label"], said["by"], said["confirmed_by"]) == ("deterministic", "mira", "root")
 
 
 def test_a_browser_that_scripts_help_is_told_and_stays_where_it_is(place: Site) -> None:

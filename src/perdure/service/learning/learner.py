@@ -31,8 +31,8 @@ from perdure.triage.labelled import read_replayed
 from perdure.triage.learning.examples import LabelSource, TrainingExample
 from perdure.triage.learning.promise import PromiseCheck, check
 from perdure.triage.learning.testimony import learnt, probed, weighed
-from perdure.triage.learning.verdict_changes import change_of
 from perdure.triage.learning.update import RoundResult, update_model
+from perdure.triage.learning.verdict_changes import change_of
 from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import Verdict
 
@@ -138,9 +138,12 @@ class Learner:
             if said.is_of_operator or not aside.holds(said.by, said.fingerprint, said.time_s)
         )
 
-    def confirm(self, attempt: AttemptId, by: str) -> bool:
-        """Let a user's word on a failure hold for all, and be taught. False: no correction was stored."""
-        found = self.store.confirm(attempt, by)
+    def confirm(self, attempt: AttemptId, word: str, by: str) -> bool:
+        """Let a user's word on a failure, as it was seen, hold for all, and be taught. False: no correction was stored.
+
+        Raises `ClusterError` where it is another word by now.
+        """
+        found = self.store.confirm(attempt, word, by)
         self._take_words()
         return found
 

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Text, and_, cast, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from perdure.errors import NotFound, NotPermitted
+from perdure.errors import ClusterError, NotFound, NotPermitted
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.history import WALLTIME_FINGERPRINT
@@ -22,6 +22,7 @@ from perdure.service.learning.outcome_store import AsideIndex, JobOutcome, Outco
 from perdure.service.store import codec
 from perdure.service.store.codec import clean
 from perdure.service.store.database import Store
+from perdure.service.store.queries.learning import word_of
 from perdure.service.store.schema import attempts, corrections, readings, terms
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.evidence.rule import Cause
@@ -124,7 +125,7 @@ class TrainingStore:
             db.execute(insert.on_conflict_do_update(index_elements=keys, set_=changed), row)
 
     def changes(self, of_user: str = "") -> dict[str, list[ChangedJobs]]:
-        """The verdicts that learning changed, by fingerprint, as far as is remembered; of one user's jobs where named."""
+        """The verdicts that learning changed, by fingerprint; of one user's jobs where `of_user` is named."""
         columns = (readings.c.fingerprint, readings.c.was, readings.c.became, readings.c.changed_by)
         here = [readings.c.cluster == self.cluster, readings.c.was.is_not(None)]
         if of_user:
@@ -262,11 +263,21 @@ class TrainingStore:
             db.execute(insert.on_conflict_do_update(index_elements=["cluster", "job_id", "incarnation"], set_=changed))
         return said
 
-    def confirm(self, attempt: AttemptId, by: str) -> bool:
-        """Let a user's word hold for all, as an operator says. False: no correction was stored."""
+    def confirm(self, attempt: AttemptId, word: str, by: str) -> bool:
+        """Let a user's word hold for all, as an operator says who saw `word`. False: no correction was stored.
+
+        Raises `ClusterError` where it is another word by now.
+        """
+        here = self._at(corrections, attempt)
         with self._store.writing() as db:
-            here = update(corrections).where(*self._at(corrections, attempt))
-            return db.execute(here.values(confirmed_by=clean(by))).rowcount == 1
+            found = db.execute(select(corrections).where(*here)).one_or_none()
+            if found is None:
+                return False
+            if word != word_of(attempt.job_id, attempt.incarnation, found.time_s, found.transient, found.by):
+                what, fix = "what was said of it has changed since you looked", "Look again: perdure learn"
+                raise ClusterError(f"job {attempt.job_id}", what, fix)
+            db.execute(update(corrections).where(*here).values(confirmed_by=clean(by)))
+        return True
 
     def _is_of_operator(self, db: Any, attempt: AttemptId) -> bool:
         query = select(corrections.c.for_all, corrections.c.confirmed_by).where(*self._at(corrections, attempt))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,21 @@ class CorrectionRow:
     @property
     def label(self) -> str:
         return "transient" if self.transient else "deterministic"
+
+    @property
+    def word(self) -> str:
+        """Names this very word: another attempt, label, instant or author is another word."""
+        return word_of(self.job_id, self.incarnation, self.time_s, self.transient, self.by)
+
+
+def word_of(job_id: str, incarnation: int, time_s: float, transient: bool, by: str) -> str:
+    """What an operator names who confirms a word as it was seen: it may have changed since.
+
+    >>> word_of("7", 1, 5.0, True, "ada") == word_of("7", 1, 6.0, True, "ada")
+    False
+    """
+    said = json.dumps([job_id, incarnation, time_s, transient, by])
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)

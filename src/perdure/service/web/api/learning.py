@@ -52,6 +52,7 @@ class CorrectionItem(Item):
     label: str
     by: str
     for_all: bool
+    word: str = Field(description="Names this very word: who confirms it says so, as it may change meanwhile")
     confirmed_by: str = Field("", description="Operator who let a user's word hold for all users' jobs")
 
 
@@ -97,6 +98,14 @@ class AsideItem(Item):
     value: str
     time_s: float
     by: str
+
+
+class ConfirmAsked(BaseModel):
+    """Which word on a failure is confirmed: the one that was seen, by `word` of the correction."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    word: Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
 
 class AsideAsked(BaseModel):
@@ -188,9 +197,9 @@ def approve(web: Here, identity: Operator, asked: AsideAsked) -> None:  # noqa: 
 
 
 @router.post("/jobs/{job_id}/attempts/{incarnation}/correction/confirm", status_code=204)
-def confirm(web: Here, identity: Operator, job_id: JobId, incarnation: Incarnation) -> None:
-    """Let a user's correction hold for the jobs of all users, and be taught."""
-    confirm_word(web, identity, job_id, incarnation)
+def confirm(web: Here, identity: Operator, job_id: JobId, incarnation: Incarnation, asked: ConfirmAsked) -> None:
+    """Let a user's correction hold for the jobs of all users, and be taught; 409 where it has changed since."""
+    confirm_word(web, identity, job_id, incarnation, asked.word)
 
 
 @router.post("/learning/rounds", status_code=201)
@@ -246,9 +255,9 @@ def approve_again(web: WebState, kind: str, value: str) -> None:
         raise NotFound(f"{kind} {value}", "it is not set aside", "See perdure learn for what is")
 
 
-def confirm_word(web: WebState, identity: Identity, job_id: str, incarnation: int) -> None:
-    """Let a user's word hold for all. Raises `NotFound`."""
-    if not learner_of(web).confirm(AttemptId(web.reader.cluster, job_id, incarnation), identity.user):
+def confirm_word(web: WebState, identity: Identity, job_id: str, incarnation: int, word: str) -> None:
+    """Let a user's word hold for all. Raises `NotFound`, and `ClusterError` where it is another word by now."""
+    if not learner_of(web).confirm(AttemptId(web.reader.cluster, job_id, incarnation), word, identity.user):
         what = f"attempt {incarnation} has no correction"
         raise NotFound(f"job {job_id}", what, "See perdure learn for those that do")
 

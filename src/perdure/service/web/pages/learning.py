@@ -31,6 +31,7 @@ from perdure.service.web.state import Here, Operator, Viewer
 router = APIRouter()
 
 Kind = Annotated[Literal["user", "message", "day"], Form()]
+Seen = Annotated[str, Form(min_length=1, max_length=64)]
 Value = Annotated[str, Form(min_length=1, max_length=200)]
 
 
@@ -129,9 +130,11 @@ def approve(request: Request, web: Here, identity: Operator, kind: Kind, value: 
 
 
 @router.post("/do/jobs/{job_id}/attempts/{incarnation}/correction/confirm")
-def confirm(request: Request, web: Here, identity: Operator, job_id: JobId, incarnation: Incarnation) -> Response:
-    """Let a user's correction hold for all users' jobs."""
-    confirm_word(web, identity, job_id, incarnation)
+def confirm(
+    request: Request, web: Here, identity: Operator, job_id: JobId, incarnation: Incarnation, word: Seen
+) -> Response:
+    """Let a user's correction, as the page showed it, hold for all users' jobs."""
+    confirm_word(web, identity, job_id, incarnation, word)
     return done(request, "Confirmed: it holds for similar failures of all users")
 
 

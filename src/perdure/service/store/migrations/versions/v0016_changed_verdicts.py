@@ -1,4 +1,4 @@
-"""Readings keep which verdict learning changed, and through what; what is set aside has a reason, and may be trusted."""
+"""Readings keep which verdict learning changed, and through what; what the service sets aside has a reason."""
 
 from __future__ import annotations
 
