@@ -37,7 +37,7 @@ from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import examine
 from perdure.triage.labelled import read_replayed
 from perdure.triage.learning.examples import LabelSource, TrainingExample
-from perdure.triage.learning.testimony import Outcomes, learnt, probed, weighed
+from perdure.triage.learning.testimony import Outcomes, decided, weighed
 from perdure.triage.learning.update import update_model
 from perdure.triage.verdict import Label, Verdict
 
@@ -123,7 +123,7 @@ class Way:
     alone: bool = False  # the classifier decides
     model: Model = field(default_factory=own_model)
     seen: dict[str, dict[str, Outcomes]] = field(default_factory=dict)
-    jobs: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, dict[str, int]] = field(default_factory=dict)  # by message and user
     examples: list[TrainingExample] = field(default_factory=list)
     right: dict[int, list[str]] = field(default_factory=dict)  # by how often the kind had been seen
 
@@ -132,7 +132,8 @@ class Way:
         attempt = Attempt(AttemptId("c", str(n), 1), AttemptState.FAILED, ("n1",), 0.0, 90.0, exit_code=3, user=user)
         found = examine(kind.log(n), attempt, None, self.model)
         verdict, which = found.verdict, found.verdict.fingerprint
-        self.jobs[which] = self.jobs.get(which, 0) + 1
+        of_message = self.jobs.setdefault(which, {})
+        of_message[user] = of_message.get(user, 0) + 1
         if self.alone:
             p = 1.0 / (1.0 + math.exp(-self.model.log_odds(found.reading)))
             verdict = replace(verdict, p_transient=p, label=own_thresholds().label(p))
@@ -152,9 +153,9 @@ class Way:
 
     def _counted(self, verdict: Verdict, user: str, named: bool) -> Verdict:
         seen = weighed(self.seen.get(verdict.fingerprint, {}), user, named)
-        if seen.is_silent:
-            return verdict if named else probed(verdict, self.jobs[verdict.fingerprint], own_thresholds())
-        return learnt(verdict, seen, own_thresholds(), named)
+        jobs = self.jobs[verdict.fingerprint]
+        told = jobs[user] + sum(other != user for other in jobs)
+        return decided(verdict, seen, told, own_thresholds(), named)
 
     def sleep(self, known: list[Example], day: int) -> None:
         """The nightly round."""

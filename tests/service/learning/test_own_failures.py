@@ -113,6 +113,17 @@ def test_each_new_kind_is_decided_rightly_from_the_fourth_on(place: Site, log: b
         assert verdict.label is (Label.TRANSIENT if passes else Label.DETERMINISTIC)
 
 
+@pytest.mark.parametrize(("log", "passes"), KINDS)
+def test_what_two_users_saw_thrice_retries_the_job_of_a_third_and_stops_it_once_it_was_tried(
+    place: Site, log: bytes, passes: bool
+) -> None:
+    for user in ("ada", "bob", "ada"):
+        place.fail(log, user, passes=passes)
+    assert place.fail(log, "cleo", passes=passes).label is (Label.TRANSIENT if passes else Label.UNSURE)
+    for user in ("cleo", "dora", "ada"):
+        assert place.fail(log, user).label is (Label.TRANSIENT if passes else Label.DETERMINISTIC)
+
+
 ORDINARY = (
     TRACE + b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n",
     TRACE + b"RuntimeError: mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)\n",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -14,11 +15,18 @@ from perdure.triage.learning.testimony import (
     PROBED_JOBS,
     Outcomes,
     Weighed,
+    decided,
     learnt,
     probed,
     weighed,
 )
 from perdure.triage.verdict import Label, Verdict
+
+
+def after(one: Verdict, seen: dict[str, Outcomes], user: str, jobs: int = 1) -> Verdict:
+    """The verdict on a job of `user` with a message that no rule names."""
+    return decided(one, weighed(seen, user, named=False), jobs, own_thresholds(), named=False)
+
 
 HONEST = {"ada": Outcomes(failed=2), "bob": Outcomes(failed=2), "cleo": Outcomes(failed=1)}
 
@@ -31,11 +39,43 @@ def verdict(p: float) -> Verdict:
 def test_three_outcomes_of_two_users_decide_what_no_rule_names(p: float) -> None:
     for seen, label in (
         ({"ada": Outcomes(passed=2), "bob": Outcomes(passed=1)}, Label.TRANSIENT),
-        ({"ada": Outcomes(failed=1), "bob": Outcomes(failed=2)}, Label.DETERMINISTIC),
+        ({"ada": Outcomes(failed=1), "eve": Outcomes(failed=2)}, Label.DETERMINISTIC),
     ):
-        found = learnt(verdict(p), weighed(seen, "eve", named=False), own_thresholds(), named=False)
+        found = after(verdict(p), seen, "eve")
         assert found.label is label
         assert found.summary.endswith("learnt from 3 outcomes here")
+
+
+@pytest.mark.parametrize("p", [0.2, 0.4, 0.6])
+def test_two_users_stop_no_job_of_others_and_a_third_does(p: float) -> None:
+    seen = {"eve": Outcomes(failed=200), "mallory": Outcomes(failed=200)}
+    assert after(verdict(p), seen, "ada").label is Label.UNSURE
+    assert after(verdict(p), seen, "ada", jobs=9).label is Label.UNSURE
+    assert after(verdict(p), seen, "eve").label is Label.DETERMINISTIC
+    seen["bob"] = Outcomes(failed=1)
+    assert after(verdict(p), seen, "ada").label is Label.DETERMINISTIC
+
+
+def test_what_two_users_saw_takes_no_probe_from_others() -> None:
+    seen = {"eve": Outcomes(failed=200), "mallory": Outcomes(failed=200)}
+    assert after(verdict(0.05), seen, "ada").label is Label.UNSURE
+    assert after(verdict(0.05), seen, "ada", jobs=PROBED_JOBS + 1).label is Label.DETERMINISTIC  # by its words
+
+
+@pytest.mark.parametrize("p", [0.2, 0.4])
+@pytest.mark.parametrize("forged", [1, 200])
+def test_passes_that_two_users_forge_have_few_jobs_of_others_retried(p: float, forged: int) -> None:
+    """In whatever order others fail with that message: three jobs of theirs, at most, are retried for it."""
+    most = 0
+    for users in product("abcd", repeat=6):
+        seen = {"eve": Outcomes(passed=forged), "mallory": Outcomes(passed=forged)}
+        retried = 0
+        for user in users:
+            retried += after(verdict(p), seen, user).label is Label.TRANSIENT
+            seen[user] = Outcomes(failed=seen.get(user, Outcomes()).failed + 1)
+        most = max(most, retried)
+        assert after(verdict(p), seen, "z").label is not Label.TRANSIENT or len(set(users)) == 1
+    assert most <= 3
 
 
 def test_what_one_user_saw_moves_his_own_verdicts_alone() -> None:

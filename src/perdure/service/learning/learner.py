@@ -30,7 +30,7 @@ from perdure.triage.judge import Finding, Weights, examine
 from perdure.triage.labelled import read_replayed
 from perdure.triage.learning.examples import LabelSource, TrainingExample
 from perdure.triage.learning.promise import PromiseCheck, check
-from perdure.triage.learning.testimony import learnt, probed, weighed
+from perdure.triage.learning.testimony import decided, weighed
 from perdure.triage.learning.update import RoundResult, update_model
 from perdure.triage.learning.verdict_changes import change_of
 from perdure.triage.text.logtext import LogText
@@ -99,9 +99,7 @@ class Learner:
         except PerdureError as err:
             log.warning("judged without what was learnt of its message: %s", err)
             return verdict
-        if seen.is_silent:
-            return verdict if found.named else probed(verdict, jobs, thresholds)
-        return learnt(verdict, seen, thresholds, found.named)
+        return decided(verdict, seen, jobs, thresholds, found.named)
 
     def study(self, output: Output, job: Job) -> None:
         """Keep what the log of a good run of `job` said. Raises `StateError` where that cannot be written."""

@@ -8,8 +8,9 @@ truth than under the other, so the log-odds of a verdict move by log(LIKELIHOOD)
 Outcomes can be forged: anybody can print a message and pass when run again. So no count is taken as it is (`weighed`):
 
 - A user's outcomes count as `MOST_OF_USER` at most; against what more users saw, as a fifth of what those saw.
-- What one user alone saw moves verdicts on that user's jobs only; a cause that a rule names moves by three users'
-  outcomes, and less: what was written of it stands against them.
+- What one user alone saw moves verdicts on that user's jobs only; what two saw stops no job of others, who are probed
+  and so become the third, and has them retried until what they see themselves speaks against it.
+- A cause that a rule names moves by three users' outcomes, and less: what was written of it stands against them.
 - What a user saw twice themselves is never overruled on that user's jobs where no rule names the cause, only doubted.
 - Where half as much or more speaks against the majority as for it, nothing was learnt: the verdict is doubted, no more.
 """
@@ -33,6 +34,9 @@ OF_NAMED = 2.0
 
 MOST_OF_USER, MOST_OF_USER_NAMED = 2.0, 1.0
 LEAST_USERS, LEAST_USERS_NAMED = 2, 3
+LEAST_TO_STOP = 3
+"""Of a message that fewer users saw fail, no job of others is stopped through what they saw."""
+
 LEAST_OWN, MOST_OWN = 2, 3.0
 """Of what one user alone saw, so many outcomes move the verdicts on that user's jobs, and so many count."""
 
@@ -71,6 +75,7 @@ class Weighed:
     outcomes: int = 0  # that count, before they were capped
     users: int = 0
     doubted: bool = False  # half or more as much speaks against the majority
+    stops: bool = True  # enough users, or the job's own, saw it for a job to be stopped
 
     @property
     def is_silent(self) -> bool:
@@ -100,7 +105,8 @@ def weighed(by_user: Mapping[str, Outcomes], user: str, named: bool) -> Weighed:
     against = math.fsum(math.copysign(min(abs(lean), most_against), lean) for lean in fewer.values())
     if abs(against) >= DOUBT * abs(ahead):
         return Weighed(users=len(more) + len(fewer), outcomes=_count(by_user, (*more, *fewer)), doubted=True)
-    return Weighed(ahead + against, _count(by_user, more), len(more))
+    stops = user in more or len(more) >= LEAST_TO_STOP
+    return Weighed(ahead + against, _count(by_user, more), len(more), stops=stops)
 
 
 def _of_own(seen: Outcomes) -> Weighed:
@@ -117,8 +123,20 @@ def _count(by_user: Mapping[str, Outcomes], users: Iterable[str]) -> int:
     return sum(abs(by_user[name].lean) for name in users)
 
 
+def decided(verdict: Verdict, found: Weighed, jobs: int, thresholds: Thresholds, named: bool) -> Verdict:
+    """The verdict after what the site learnt of its message; a message that is new is probed (`probed` has `jobs`)."""
+    if found.is_silent and not named:
+        return probed(verdict, jobs, thresholds)
+    after = learnt(verdict, found, thresholds, named)
+    if found.stops or after.label is not Label.DETERMINISTIC:
+        return after
+    if verdict.label is Label.DETERMINISTIC:  # its own words stop it
+        return probed(verdict, jobs, thresholds)
+    return _tried_again(after, "no other user has seen this message: it is tried again once", thresholds)
+
+
 def learnt(verdict: Verdict, found: Weighed, thresholds: Thresholds, named: bool) -> Verdict:
-    """The verdict after what the site learnt of its message."""
+    """The verdict after what outcomes proved of its message."""
     if found.is_silent:
         return verdict
     if found.doubted:
@@ -150,6 +168,11 @@ def probed(verdict: Verdict, jobs: int, thresholds: Thresholds) -> Verdict:
     if p <= verdict.p_transient and verdict.label is Label.UNSURE:
         return verdict
     told = f"new here: the first {PROBED_JOBS} jobs with this message are tried again once, to learn from it"
+    return _tried_again(verdict, told, thresholds)
+
+
+def _tried_again(verdict: Verdict, told: str, thresholds: Thresholds) -> Verdict:
+    p = round(thresholds.unsure(max(verdict.p_transient, PROBE_P)), 4)
     evidence = (Evidence(0, told, CauseRole.CONFIRMATION, NEW_HERE), *verdict.evidence)
     return replace(verdict, label=Label.UNSURE, p_transient=p, evidence=evidence)
 
