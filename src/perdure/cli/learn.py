@@ -31,7 +31,7 @@ MESSAGES = (
     text("VERDICTS CHANGED", leave=1),
     word("ID", leave=3),
 )
-ASIDE = (word("SET ASIDE"), text("WHICH"), word("BY", leave=1), word("WHEN", leave=2))
+ASIDE = (word("SET ASIDE"), text("WHICH"), word("BY", leave=2), word("WHEN", leave=3), text("WHY", leave=1))
 KINDS = ("user", "message", "day")
 
 SetAside = Annotated[
@@ -143,7 +143,7 @@ def _print_messages(found: dict[str, Any], *, wide: bool) -> None:
         )
         print_table(MESSAGES, rows, wide=wide)
     if found["set_aside"]:
-        held = ((a["kind"], a["value"], a["by"], clock(a["time_s"])) for a in found["set_aside"])
+        held = ((a["kind"], a["value"], a["by"], clock(a["time_s"]), a["reason"]) for a in found["set_aside"])
         print_table(ASIDE, held, wide=wide)
     if found["held"]:
         print_line("A model was taken back: none is trained until perdure learn --now.")

@@ -186,9 +186,9 @@ def test_what_a_user_a_message_or_a_day_taught_is_undone_and_approved_again(taug
         taught.learner.put_aside(kind, value, "root")
         assert labels(taught) != taught_labels
         again = Learner(taught.learner.store, own_rules(), lambda: 7000.0)  # as after a restart
-        assert again.approve(kind, value)
+        assert again.approve(kind, value, "root")
         assert labels(taught) == taught_labels
-        assert not again.approve(kind, value)
+        assert not again.approve(kind, value, "root")
 
 
 def test_messages_tell_what_was_learnt_of_them_and_users_see_their_own(taught: Site) -> None:
@@ -391,3 +391,51 @@ def test_a_word_that_changes_verdicts_is_told_of_its_message(place: Site) -> Non
     (told,) = place.learner.messages()
     assert (told.message, told.passed, told.users) == ("frobnicator jammed: bay <n> gives no token", 0, ())
     assert [(one.says, one.change.by, one.jobs) for one in told.changed] == [("probe -> stop", ChangedBy.PERSON, 1)]
+
+
+def forge(place: Site) -> None:
+    """On eight days others fail alike with ten messages, and eve has each pass."""
+    outcomes = [
+        JobOutcome(f"{user}{day}{n}", f"~{n}", day * 86400.0, user, user == "eve", f"message {n}")
+        for day in range(8)
+        for n in (day % 5, day % 5 + 5)
+        for user in ("ada", "bob", "cleo", "eve")
+    ]
+    place.learner.store.outcomes.note(outcomes)
+
+
+def test_users_whom_others_contradict_are_set_aside_by_the_service(place: Site) -> None:
+    forge(place)
+    place.fail(KINDS[0][0], "eve")
+    place.learner.correct(AttemptId("c", "1", 1), False, "eve", for_all=False)
+    place.learner.turn()
+    (held,) = place.learner.store.outcomes.set_aside()
+    assert (held.kind, held.value, held.by) == (Aside.USER, "eve", "perdure")
+    assert held.reason == "of 10 messages at least 3 other users each saw the opposite"
+    assert place.fail(KINDS[0][0], "eve").label is Label.DETERMINISTIC  # their word on their own jobs stays
+    assert "eve" not in place.learner.store.outcomes.by_user("~1")
+    again = Learner(place.learner.store, own_rules(), lambda: 8 * 86400.0)
+    assert again.approve(Aside.USER, "eve", "root")
+    again.turn()
+    assert [one.kind for one in again.store.outcomes.set_aside()] == [Aside.TRUSTED]
+    assert "eve" in again.store.outcomes.by_user("~1")
+
+
+def test_a_user_who_was_let_count_again_is_judged_by_what_they_teach_since(place: Site) -> None:
+    forge(place)
+    outcomes = place.learner.store.outcomes
+    outcomes.put_aside(Aside.USER, "eve", "root", 0.0)
+    assert outcomes.contradicted() == []
+    outcomes.approve(Aside.USER, "eve", "root", 2 * 86400.0)
+    assert [one.user for one in outcomes.contradicted()] == ["eve"]
+    outcomes.put_aside(Aside.USER, "eve", "root", 0.0)
+    outcomes.approve(Aside.USER, "eve", "root", 6 * 86400.0)
+    assert outcomes.contradicted() == []
+
+
+def test_no_reason_of_the_service_replaces_an_operators_word(place: Site) -> None:
+    outcomes = place.learner.store.outcomes
+    for by, reason in (("perdure", "why"), ("root", ""), ("perdure", "why")):
+        outcomes.put_aside(Aside.USER, "eve", by, 0.0, reason)
+    (held,) = outcomes.set_aside()
+    assert (held.by, held.reason, held.is_automatic) == ("root", "", False)

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib import resources
 
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, TooMany
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job
 from perdure.model.output import Output
 from perdure.service.learning.corrections import corrected
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learnt_messages import LearntMessage, learnt_messages, message_of_words, without_outcomes
-from perdure.service.learning.outcome_store import Aside, AsideIndex
+from perdure.service.learning.outcome_store import SERVICE, Aside, AsideIndex
 from perdure.service.learning.training_store import Correction, Read, TrainingStore
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Example, Model
@@ -128,8 +128,8 @@ class Learner:
             self._corrections = self._standing()
 
     def _standing(self) -> tuple[Correction, ...]:
-        """The corrections that hold: an operator's, and those of users whose words are not set aside."""
-        aside = AsideIndex(self.store.outcomes.set_aside())
+        """The corrections that hold: an operator's, and those of users whose words an operator has not set aside."""
+        aside = AsideIndex(one for one in self.store.outcomes.set_aside() if not one.is_automatic)
         return tuple(
             said
             for said in self.store.corrections()
@@ -153,9 +153,9 @@ class Learner:
         self.store.outcomes.put_aside(kind, value, by, self._clock())
         self._take_words()
 
-    def approve(self, kind: Aside, value: str) -> bool:
+    def approve(self, kind: Aside, value: str, by: str) -> bool:
         """Let what was put aside count again. False: it was not put aside."""
-        found = self.store.outcomes.approve(kind, value)
+        found = self.store.outcomes.approve(kind, value, by, self._clock())
         self._take_words()
         return found
 
@@ -180,7 +180,7 @@ class Learner:
         """
         with self._turn:
             if anyway:
-                self.store.outcomes.approve(Aside.TRAINING, "")
+                self.store.outcomes.approve(Aside.TRAINING, "", "", self._clock())
             elif self.is_held:
                 return None
             examples = self.store.training_examples(self._causes)
@@ -193,15 +193,28 @@ class Learner:
             return result
 
     def turn(self) -> None:
-        """What is due every now and then: train, hold verdicts against outcomes, and delete the oldest readings."""
+        """What is due every now and then: note outcomes, train, hold verdicts against them, delete what is oldest."""
+        self.store.note_outcomes()
+        self._set_aside_contradicted()
         result = self.learn()
         if result is not None:
             adopted = "adopted" if result.adopted else "not adopted"
             log.info("trained on %d examples: %s (%s)", result.lessons, adopted, result.reason)
         self._watch_promise()
-        self.store.note_outcomes()
         self.store.prune()
         self.store.outcomes.prune()
+
+    def _set_aside_contradicted(self) -> None:
+        """Learn nothing more from users whom others contradict on message after message; their own words stay."""
+        for one in self.store.outcomes.contradicted():
+            try:
+                self.store.outcomes.put_aside(Aside.USER, one.user, SERVICE, self._clock(), one.says)
+            except TooMany as err:
+                log.warning("what user %s taught is not set aside: %s", one.user, err)
+                return
+            log.warning(
+                "what user %s taught is set aside: %s; undo: perdure learn --approve user=NAME", one.user, one.says
+            )
 
     def _watch_promise(self) -> None:
         """Hold verdicts against their outcomes; from now on thresholds that would have kept the promise decide."""

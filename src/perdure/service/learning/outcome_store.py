@@ -2,13 +2,15 @@
 
 Rows outlive the jobs that they are of, as learning is slower than the journal forgets. Bounded: the `MAX_OUTCOMES`
 newest, and of one user `MAX_OF_USER`, so that nobody crowds out what others saw. What is set aside (of a user, a
-message, a day) counts for nothing until it is approved again; nothing is deleted for it.
+message, a day) counts for nothing until it is approved again; nothing is deleted for it. The service itself sets users
+aside whom others contradict on message after message, with its reason.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -20,6 +22,7 @@ from perdure.errors import TooMany
 from perdure.service.store.codec import clean
 from perdure.service.store.database import Store
 from perdure.service.store.schema import outcomes, set_aside
+from perdure.triage.learning.contradicted import Contradicted, Witnessed, contradicted
 from perdure.triage.learning.testimony import Outcomes
 
 MAX_OUTCOMES = 20_000
@@ -35,6 +38,11 @@ class Aside(StrEnum):
     MESSAGE = "message"  # its fingerprint
     DAY = "day"  # of the failure, YYYY-MM-DD in UTC
     TRAINING = "training"  # no new model is adopted, since one was taken back
+    TRUSTED = "trusted"  # a user whom an operator let count again: what they taught before is not held against them
+
+
+SERVICE = "perdure"
+"""Who sets a user aside without an operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,16 @@ class SetAside:
     value: str
     time_s: float
     by: str
+    reason: str = ""  # of the service itself; "" where a person set it aside
+
+    @property
+    def is_automatic(self) -> bool:
+        return bool(self.reason)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether it is something from which nothing is learnt."""
+        return self.kind not in (Aside.TRAINING, Aside.TRUSTED)
 
 
 class AsideIndex:
@@ -141,27 +159,67 @@ class OutcomeStore:
         query = select(set_aside).where(set_aside.c.cluster == self._cluster).order_by(set_aside.c.time_s.desc())
         with self._store.reading() as db:
             rows = db.execute(query).all()
-        return [SetAside(Aside(row.kind), row.value, row.time_s, row.by) for row in rows]
+        return [SetAside(Aside(row.kind), row.value, row.time_s, row.by, row.reason) for row in rows]
 
-    def put_aside(self, kind: Aside, value: str, by: str, now: float) -> None:
-        """Learn nothing from that from now on, and no more from what it taught.
+    def put_aside(self, kind: Aside, value: str, by: str, now: float, reason: str = "") -> None:
+        """Learn nothing from that from now on, and no more from what it taught; `reason`: the service's own.
 
         Raises `TooMany` beyond `MAX_SET_ASIDE`: no older one is dropped in silence. That a model was taken back is
         always noted.
         """
-        row = {"cluster": self._cluster, "kind": kind.value, "value": clean(value), "time_s": now, "by": clean(by)}
+        about = {"time_s": now, "by": clean(by), "reason": clean(reason)}
+        row = {"cluster": self._cluster, "kind": kind.value, "value": clean(value), **about}
         mine = select(func.count()).select_from(set_aside).where(set_aside.c.cluster == self._cluster)
+        mine = mine.where(set_aside.c.kind != Aside.TRUSTED.value)
         with self._store.writing() as db:
             if kind is not Aside.TRAINING and (db.scalar(mine) or 0) >= MAX_SET_ASIDE:
                 fix = "Approve what is no longer needed: perdure learn --approve KIND=VALUE"
                 raise TooMany(f"{kind.value} {value}", f"{MAX_SET_ASIDE} things are set aside already", fix)
-            db.execute(self._insert(set_aside).on_conflict_do_nothing(), row)
+            insert = self._insert(set_aside).values(row)
+            if reason:  # a person's outranks it
+                db.execute(insert.on_conflict_do_nothing())
+            else:
+                keys = ["cluster", "kind", "value"]
+                db.execute(insert.on_conflict_do_update(index_elements=keys, set_=about))
 
-    def approve(self, kind: Aside, value: str) -> bool:
-        """Let it count again. False: it was not set aside."""
+    def approve(self, kind: Aside, value: str, by: str, now: float) -> bool:
+        """Let it count again. False: it was not set aside.
+
+        What a user taught by `now` is no reason any more for the service to set them aside by itself.
+        """
         here = (set_aside.c.cluster == self._cluster, set_aside.c.kind == kind.value, set_aside.c.value == clean(value))
         with self._store.writing() as db:
-            return db.execute(delete(set_aside).where(*here)).rowcount == 1
+            found = db.execute(delete(set_aside).where(*here)).rowcount == 1
+            if found and kind is Aside.USER:
+                self._trust(db, clean(value), clean(by), now)
+        return found
+
+    def _trust(self, db: Any, user: str, by: str, now: float) -> None:
+        about = {"time_s": now, "by": by}
+        row = {"cluster": self._cluster, "kind": Aside.TRUSTED.value, "value": user, **about}
+        insert, keys = self._insert(set_aside).values(row), ["cluster", "kind", "value"]
+        db.execute(insert.on_conflict_do_update(index_elements=keys, set_=about))
+        trusted = (set_aside.c.cluster == self._cluster, set_aside.c.kind == Aside.TRUSTED.value)
+        times = select(set_aside.c.time_s).where(*trusted).order_by(set_aside.c.time_s.desc())
+        if (border := db.scalar(times.offset(MAX_SET_ASIDE).limit(1))) is not None:
+            db.execute(delete(set_aside).where(*trusted, set_aside.c.time_s <= border))
+
+    def contradicted(self) -> list[Contradicted]:
+        """The users whose outcomes others contradict so often that they are to be set aside."""
+        aside = self.set_aside()
+        index = AsideIndex(aside)
+        trusted = {one.value: one.time_s for one in aside if one.kind is Aside.TRUSTED}
+        counting = [each for each in self.newest() if not index.holds(each.user, each.fingerprint, each.time_s)]
+        named = contradicted(_witnessed(counting))
+        if not any(one.user in trusted for one in named):
+            return named
+        since = [each for each in counting if each.time_s > trusted.get(each.user, -math.inf)]
+        again = [one for one in contradicted(_witnessed(since)) if one.user in trusted]
+        return [one for one in named if one.user not in trusted] + again
+
+
+def _witnessed(found: Iterable[JobOutcome]) -> Iterator[Witnessed]:
+    return (Witnessed(each.fingerprint, each.user, each.passed, int(each.time_s // DAY_S)) for each in found)
 
 
 def counted(found: Iterable[JobOutcome], aside: AsideIndex) -> dict[str, Outcomes]:

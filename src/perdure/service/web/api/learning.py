@@ -92,12 +92,13 @@ class LearntMessageItem(Item):
 
 
 class AsideItem(Item):
-    """What is not learnt from, by an operator's word."""
+    """What is not learnt from: by an operator's word, or by the service itself, which says why."""
 
     kind: str
     value: str
     time_s: float
     by: str
+    reason: str = Field(description="Why the service itself set it aside; empty where an operator did")
 
 
 class ConfirmAsked(BaseModel):
@@ -191,9 +192,9 @@ def set_aside(web: Here, identity: Operator, asked: AsideAsked) -> None:
 
 
 @router.post("/learning/approve", status_code=204)
-def approve(web: Here, identity: Operator, asked: AsideAsked) -> None:  # noqa: ARG001
+def approve(web: Here, identity: Operator, asked: AsideAsked) -> None:
     """Let what was set aside count again."""
-    approve_again(web, asked.kind, asked.value)
+    approve_again(web, identity, asked.kind, asked.value)
 
 
 @router.post("/jobs/{job_id}/attempts/{incarnation}/correction/confirm", status_code=204)
@@ -239,7 +240,7 @@ def aside_for(web: WebState, identity: Identity) -> list[SetAside]:
     """What is set aside; for operators."""
     if web.learner is None or identity.role is not Role.OPERATOR:
         return []
-    return [each for each in web.learner.store.outcomes.set_aside() if each.kind is not Aside.TRAINING]
+    return [each for each in web.learner.store.outcomes.set_aside() if each.is_shown]
 
 
 def put_aside(web: WebState, identity: Identity, kind: str, value: str) -> None:
@@ -249,9 +250,9 @@ def put_aside(web: WebState, identity: Identity, kind: str, value: str) -> None:
     learner_of(web).put_aside(Aside(kind), value, identity.user)
 
 
-def approve_again(web: WebState, kind: str, value: str) -> None:
+def approve_again(web: WebState, identity: Identity, kind: str, value: str) -> None:
     """Let it count again. Raises `NotFound`."""
-    if not learner_of(web).approve(Aside(kind), value):
+    if not learner_of(web).approve(Aside(kind), value, identity.user):
         raise NotFound(f"{kind} {value}", "it is not set aside", "See perdure learn for what is")
 
 

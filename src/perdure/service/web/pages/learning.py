@@ -123,9 +123,9 @@ def set_aside(request: Request, web: Here, identity: Operator, kind: Kind, value
 
 
 @router.post("/do/learning/approve")
-def approve(request: Request, web: Here, identity: Operator, kind: Kind, value: Value) -> Response:  # noqa: ARG001
+def approve(request: Request, web: Here, identity: Operator, kind: Kind, value: Value) -> Response:
     """Let what was set aside count again."""
-    approve_again(web, kind, value)
+    approve_again(web, identity, kind, value)
     return done(request, f"What {kind} {value} taught counts again")
 
 
