@@ -33,7 +33,20 @@ _OF_PYTHON = frozenset(name for name in dir(builtins) if name[0].isupper())
 MAX_MESSAGE = 200
 """Characters of a message that are kept to be shown."""
 
+_COUNTED = (
+    "node|host|rank|worker|server|client|replica|peer|instance|pod|rack|bay|slot|lane|disk|volume|gpu|task|job|run|trial"
+    "|session|attempt|process|proc|thread|actor|queue|bucket|partition|part|shard|chunk|split|fold|batch|step|iter|epoch"
+    "|sample|image|img|file|seed"
+)
+"""What a log numbers: with a number glued to it, as in node17, it is another of the same. Names that have a number of
+their own stay, as sm_90, E1101, CUDA12, float32 or conv2d do.
+"""
+_NUMBERED = rf"(?i)((?:{_COUNTED})s?_?)\d+\b"
+_PADDED = r"\b([a-z]+)(?:0\d+|\d{5,})\b"
+"""A number with leading zeros, or of five digits and more, is glued to what is numbered, whatever that is."""
+
 _TRACEBACK = "traceback"
+_DIGITS = frozenset(b"0123456789")
 _FIRST_WORDS = r"[\w<>]"
 
 
@@ -79,10 +92,16 @@ def _is_own(line: bytes) -> bool:
 
 
 def normalised(line: bytes, nodes: Sequence[str]) -> bytes:
-    """The line without what changes from run to run: numbers, paths, addresses, times, and nodes named like `nodes`."""
+    """The line without what changes from run to run: numbers, paths, addresses, times, and nodes named like `nodes`.
+
+    >>> normalised(b"vault 7 lost shard37 on node17, built for sm_90 with CUDA12", ())
+    b'vault <n> lost shard<n> on node<n>, built for sm_90 with CUDA12'
+    """
     text = mask(line)
     for stem in sorted({node.rstrip("0123456789") for node in nodes} - {""}):
         text = compiled(rf"\b{re2.escape(stem)}\d+\b").sub(b"<node>", text)
+    if not _DIGITS.isdisjoint(text):
+        text = capturing(_PADDED).sub(rb"\1<n>", capturing(_NUMBERED).sub(rb"\1<n>", text))
     return text
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from perdure.service.learning.outcome_store import JobOutcome
+from perdure.service.learning.outcome_store import SERVICE, Aside, JobOutcome
 from perdure.service.store.queries.learning import similar
 from perdure.service.web.pages.learning import ROUNDS
 from tests.service.web_world import Site, fill, site
@@ -211,3 +211,22 @@ def test_a_word_that_changed_since_it_was_seen_is_not_confirmed(place: Site, the
     (said,) = operator.get("/api/v1/learning").json()["corrections"]
     assert (said["label"], said["confirmed_by"]) == (then, "")
     assert operator.post(path + "/confirm", json={"word": said["word"]}).status_code == 204
+
+
+def test_a_user_with_a_long_name_is_set_aside_and_approved(place: Site) -> None:
+    operator, asked = place.client(place.operator), {"kind": "user", "value": "e" * 1000}
+    assert operator.post("/api/v1/learning/aside", json=asked).status_code == 204
+    assert operator.get("/api/v1/learning").json()["set_aside"][0]["value"] == "e" * 1000
+    assert operator.post("/api/v1/learning/approve", json=asked).status_code == 204
+    assert operator.post("/api/v1/learning/aside", json={**asked, "value": "e" * 5000}).status_code == 422
+
+
+def test_what_the_service_set_aside_says_why_and_is_undone_by_one_command(place: Site) -> None:
+    operator, outcomes = place.client(place.operator), place.world.learner.store.outcomes
+    outcomes.put_aside(Aside.USER, "eve", SERVICE, place.world.now, "of 5 messages others saw the opposite")
+    (held,) = operator.get("/api/v1/learning").json()["set_aside"]
+    assert (held["by"], held["reason"]) == ("perdure", "of 5 messages others saw the opposite")
+    assert "Set aside by the service" in (page := operator.get("/learning").text)
+    assert "of 5 messages others saw the opposite" in page
+    assert operator.post("/api/v1/learning/approve", json={"kind": "user", "value": "eve"}).status_code == 204
+    assert operator.get("/api/v1/learning").json()["set_aside"] == []

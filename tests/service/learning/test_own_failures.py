@@ -21,11 +21,13 @@ from perdure.service.core.messages import Journalled, Judged
 from perdure.service.learning import outcome_store
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.outcome_store import Aside, AsideIndex, JobOutcome, SetAside
-from perdure.service.learning.training_store import Correction, TrainingStore
+from perdure.service.learning.training_store import Correction, Read, TrainingStore
 from perdure.service.store.journal import Journal
 from perdure.service.store.queries.learning import word_of
 from perdure.triage.evidence.context import Context
 from perdure.triage.evidence.rules import own_rules
+from perdure.triage.judge import examine
+from perdure.triage.learning.examples import LabelSource
 from perdure.triage.learning.testimony import Outcomes
 from perdure.triage.learning.verdict_changes import ChangedBy
 from perdure.triage.verdict import LEARNT, Label, Verdict
@@ -439,3 +441,30 @@ def test_no_reason_of_the_service_replaces_an_operators_word(place: Site) -> Non
         outcomes.put_aside(Aside.USER, "eve", by, 0.0, reason)
     (held,) = outcomes.set_aside()
     assert (held.by, held.reason, held.is_automatic) == ("root", "", False)
+
+
+WORDS = 30  # of each hostile viewer; `make bench-learning-cost` has 500
+
+
+def test_words_of_hostile_viewers_move_no_verdict_of_others_and_are_undone_at_once(taught: Site) -> None:
+    hostile = ("eve", "mallory")
+    before, own = labels(taught), labels(taught, "eve")
+    logs = [*(log for log, _ in KINDS), *ORDINARY]
+    over = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n9",), 0.0, 90.0, exit_code=3)
+    found = [examine(log.replace(b"{n}", b"7"), over) for log in logs]
+    for n in range(WORDS):
+        for user in hostile:
+            which = replace(over, id=AttemptId("c", f"{user}{n}", 1), user=user)
+            taught.learner.store.keep(Read.of(which, found[n % len(found)], 7000.0))
+            taught.learner.store.correct(which.id, before[n % len(logs)] is not Label.TRANSIENT, user, False, 7000.0)
+    taught.learner.turn()  # takes no word either
+    taught.learner = Learner(taught.learner.store, own_rules(), lambda: 7000.0)
+    assert labels(taught) == before
+    assert labels(taught, "eve") != own
+    assert all(one.source is not LabelSource.PERSON for one in taught.learner.store.training_examples({}))
+    for user in hostile:
+        taught.learner.put_aside(Aside.USER, user, "root")
+    assert [one for one in taught.learner._corrections if one.by in hostile] == []
+    taught.fail(KINDS[0][0], "ada", passes=True)
+    assert taught.learner.learn(anyway=True) is not None
+    assert labels(taught) == before

@@ -23,6 +23,8 @@ from perdure.triage.learning.verdict_changes import ChangedJobs
 router = APIRouter(tags=["learning"])
 
 Incarnation = Annotated[int, Path(ge=0, le=2**62, description="Number of the attempt that failed")]
+MAX_VALUE = 4096
+"""Characters of a user's name, a message's fingerprint or a day: no name that a job had is too long."""
 Word = Literal["transient", "deterministic", "none"]
 
 
@@ -115,7 +117,7 @@ class AsideAsked(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     kind: Literal["user", "message", "day"]
-    value: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    value: Annotated[str, StringConstraints(min_length=1, max_length=MAX_VALUE)]
 
 
 class PromiseItem(BaseModel):

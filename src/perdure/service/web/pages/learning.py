@@ -13,6 +13,7 @@ from perdure.service.learning.learnt_messages import LearntMessage
 from perdure.service.store.queries import learning
 from perdure.service.store.queries.learning import CorrectionRow, TermRow
 from perdure.service.web.api.learning import (
+    MAX_VALUE,
     Incarnation,
     Word,
     approve_again,
@@ -32,7 +33,7 @@ router = APIRouter()
 
 Kind = Annotated[Literal["user", "message", "day"], Form()]
 Seen = Annotated[str, Form(min_length=1, max_length=64)]
-Value = Annotated[str, Form(min_length=1, max_length=200)]
+Value = Annotated[str, Form(min_length=1, max_length=MAX_VALUE)]
 
 
 def _site_accuracy(row: TermRow, which: str) -> float | None:
