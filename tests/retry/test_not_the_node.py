@@ -1,4 +1,4 @@
-"""Failures that are not their node's: launches that fail alike on several, what is said of them and of their chance."""
+"""Failures that are not their node's: a node set down by a person, and launches that fail alike on several nodes."""
 
 from typing import Any
 
@@ -6,15 +6,20 @@ import pytest
 
 from perdure.cli.card import card
 from perdure.cli.diagnosis import Diagnosis
-from perdure.model.jobs import AttemptState
+from perdure.model.jobs import Attempt, AttemptState
+from perdure.model.nodes import Node, NodeState
 from perdure.retry.decide import Decision, DecisionKind
-from perdure.retry.not_the_node import of_launches
+from perdure.retry.not_the_node import MAX_REASON, of_launches, of_set_down
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Bound, Label, Verdict
 from tests.copying import replace
 from tests.retry.test_decide import TRANSIENT, TRIED, decided, earlier
 
 NOT_LAUNCHED = replace(TRIED, state=AttemptState.LAUNCH_FAILED, exit_code=0, reason="launch failed: no such user")
+
+
+LOST = replace(TRIED, state=AttemptState.NODE_FAIL)
+SET_DOWN = {"n2": Node("n2", NodeState.DOWN, reason="replacing a DIMM", is_set_down=True)}
 
 
 def failed_before(*nodes: str) -> list[Any]:
@@ -75,3 +80,32 @@ def test_a_card_calls_a_failure_that_came_back_unsure() -> None:
     first, *rest = card(Diagnosis("job 7", verdict, decision))
     assert first.startswith("job 7  UNSURE: nobody can tell yet (p = 0.")
     assert not any("usually starts" in line for line in rest)
+
+
+def test_a_launch_that_failed_for_another_reason_elsewhere_says_nothing_of_this_one() -> None:
+    other = [replace(before, fingerprint="another") for before in failed_before("n1", "n3")]
+    verdict = judge(b"", NOT_LAUNCHED)
+    assert of_launches(verdict, NOT_LAUNCHED, other) == verdict
+
+
+def test_a_failure_of_a_node_that_a_person_set_down_says_so() -> None:
+    told = of_set_down(TRANSIENT, LOST, SET_DOWN)
+    assert told == replace(TRANSIENT, summary="a person set n2 down under the job: replacing a DIMM")
+
+
+def test_a_reason_that_fills_pages_is_cut() -> None:
+    long = {"n2": replace(SET_DOWN["n2"], reason="x" * 5000)}
+    assert of_set_down(TRANSIENT, LOST, long).summary.endswith(f": {'x' * MAX_REASON}")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "attempt", "node"),
+    [
+        (replace(TRANSIENT, hardware="GPU has fallen off the bus"), LOST, SET_DOWN["n2"]),  # the log shows what broke
+        (TRANSIENT, TRIED, SET_DOWN["n2"]),
+        (TRANSIENT, LOST, replace(SET_DOWN["n2"], is_set_down=False)),
+    ],
+    ids=["broken", "failed", "down by itself"],
+)
+def test_otherwise_a_failure_of_a_node_stays_one(verdict: Verdict, attempt: Attempt, node: Node) -> None:
+    assert of_set_down(verdict, attempt, {"n2": node}) == verdict

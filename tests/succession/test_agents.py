@@ -19,7 +19,7 @@ from perdure.succession.sightings import Sightings, Terms
 from perdure.succession.wait_table import SuccessorWaits
 
 if TYPE_CHECKING:  # it needs Gymnasium
-    from perdure.succession.planners.agents import environment  # noqa: TC004  # the fixture's own import is another
+    from perdure.succession.planners.agents.environment import SuccessionEnv
 
 HOUR_S = 3600.0
 
@@ -61,18 +61,19 @@ def test_an_encoder_says_what_torch_says() -> None:
 
 
 @pytest.fixture
-def env() -> environment.SuccessionEnv:
+def env() -> SuccessionEnv:
     pytest.importorskip("gymnasium")
+    from perdure.succession.planners.agents.environment import SuccessionEnv
 
     instants = np.arange(1e9, 1e9 + 30 * HOUR_S, HOUR_S, dtype=np.float64)
     truth = SuccessorWaits(instants, np.full((30, 1), 3 * HOUR_S))
     nothing: list[tuple[()]] = [()] * 30
     seen = Sightings(instants, [None] * 30, nothing, nothing, [(0.0,) * len(NAMES)] * 30)
-    return environment.SuccessionEnv(Links.of(truth, 0, 10 * HOUR_S, HOUR_S), seen, [Terms(0.25)])
+    return SuccessionEnv(Links.of(truth, 0, 10 * HOUR_S, HOUR_S), seen, [Terms(0.25)])
 
 
 @pytest.mark.parametrize(("waits", "reward"), [(0, -0.25 * 7), (7, 0.0), (9, -2.0), (10, -3.0)])
-def test_the_reward_is_what_the_handover_costs(env: environment.SuccessionEnv, waits: int, reward: float) -> None:
+def test_the_reward_is_what_the_handover_costs(env: SuccessionEnv, waits: int, reward: float) -> None:
     """All successors wait for 3 h and links run for 10: submitted after 7 h there is no gap and no overlap."""
     env.reset(options={"episode": 4})
     for _ in range(min(waits, 9)):
@@ -83,13 +84,13 @@ def test_the_reward_is_what_the_handover_costs(env: environment.SuccessionEnv, w
     assert info["oracle_h"] == 0.0
 
 
-def test_episodes_of_training_start_anywhere_in_their_links(env: environment.SuccessionEnv) -> None:
+def test_episodes_of_training_start_anywhere_in_their_links(env: SuccessionEnv) -> None:
     env.starts_anywhere = True
     rows = {env.reset(seed=seed, options={"episode": 4}) and env.row for seed in range(200)}
     assert rows == set(range(4, 14))
 
 
-def test_it_keeps_to_the_api_of_gymnasium(env: environment.SuccessionEnv) -> None:
+def test_it_keeps_to_the_api_of_gymnasium(env: SuccessionEnv) -> None:
     checker = pytest.importorskip("gymnasium.utils.env_checker")
     import warnings
 

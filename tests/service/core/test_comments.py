@@ -22,7 +22,7 @@ def test_a_line_is_short_plain_and_tells_whose_it_is(note: str, misread: str) ->
     assert line.isascii()
     assert line.startswith("perdure: ")
     assert line.endswith(". perdure why 7 #0a1b2c")
-    assert mark_of(line) == "0a1b2c"
+    assert mark_of(line) == mark_of(f'"{line}"') == "0a1b2c"
 
 
 def test_of_a_job_that_slurm_put_back_the_line_tells_what_failed_and_leaves_the_figures_out() -> None:

@@ -14,7 +14,7 @@ from perdure.retry.history import WALLTIME_FINGERPRINT
 from perdure.service.core.launcher_notes import HANG, notes_of, of_hang, of_walltime
 from perdure.triage.evidence.reached import reached
 from perdure.triage.judge import judge
-from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
+from perdure.triage.verdict import CauseRole, Evidence, Label, Reached, Verdict
 from tests.copying import replace
 
 HOUR_S = 3600.0
@@ -33,7 +33,7 @@ LOG = Output.of(f"step 40 loss 0.1\n{LINE}\nstep 41 loss 0.1\n".encode())
 
 
 def judged(
-    verdict: Verdict = UNSURE, output: Output = LOG, attempt: Attempt = ENDED, walltime_s: float = 2 * HOUR_S
+    verdict: Verdict = UNSURE, output: Output = LOG, attempt: Attempt = ENDED, walltime_s: float | None = 2 * HOUR_S
 ) -> Verdict:
     return of_walltime(replace(verdict, reached=reached(output)), output, attempt, walltime_s)
 
@@ -53,6 +53,11 @@ def test_where_the_log_is_out_of_reach_what_the_launcher_raised_counts() -> None
     assert of_walltime(UNSURE, Output(), ENDED, 2 * HOUR_S, [note]).category == "time_limit"
     assert of_walltime(SHAPE, Output(), ENDED, 2 * HOUR_S, [note]).category == "shape"
     assert of_walltime(UNSURE, Output(), ENDED, 9 * HOUR_S, [note]).category == "unknown"
+
+
+def test_of_several_warnings_the_last_one_is_told() -> None:
+    early = LINE.replace("118 s", "598 s")
+    assert judged(output=Output.of(f"{early}\nstep 40\n{LINE}\n".encode())).summary.endswith("told 118 s before")
 
 
 def test_ranks_lines_are_read_behind_their_prefix() -> None:
@@ -109,6 +114,14 @@ def told(log: str, record: ExceptionRecord = RECORD, attempt: Attempt = HUNG) ->
 def test_a_hang_that_was_raised_is_one_where_the_log_is_silent() -> None:
     verdict = told("step 5 loss 0.3")
     assert (verdict.category, verdict.rank, verdict.node) == ("hang", "1", "n2")
+
+
+def test_what_the_log_shows_besides_is_kept_with_a_hang() -> None:
+    """How far it came counts in the retry decision; which files were read, and how Slurm ended it, are shown."""
+    shown = {"logs": ("log",), "reached": Reached(step=5), "ending": "ended", "work_done": True}
+    verdict = of_hang(replace(judge(b"step 5", HUNG), **shown), HUNG, notes_of(HANG, HUNG, [RECORD]))
+    assert verdict.category == "hang"
+    assert {name: getattr(verdict, name) for name in shown} == shown
 
 
 def test_what_the_log_names_as_a_cause_stays() -> None:

@@ -77,6 +77,12 @@ def test_a_reason_breaks_no_line_or_field_of_slurms() -> None:
     assert len(words) < 220
 
 
+def test_any_forecast_is_read_back_from_the_comment() -> None:
+    """A comment whose waits had more digits would be read without its reason, or be taken for another's."""
+    link = chain_link_of(ChainLink("a", 2, said_s=(-1.0, 60.0, 1e12), why="it pays").in_words())
+    assert link == ChainLink("a", 2, 1, (0.0, 60.0, 999_999_999.0), "it pays")
+
+
 def test_gaps_and_overlaps_are_those_between_links_and_reactive_gaps_are_their_waits() -> None:
     spans = [LinkSpan(1, 5, 10, 100), LinkSpan(2, 50, 80, 200), LinkSpan(3, 190, 230, 300), LinkSpan(4, 290)]
     first, second, third, fourth = all_times(spans)
