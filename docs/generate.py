@@ -23,7 +23,7 @@ from perdure.cli.commands import app
 from perdure.cli.config import as_toml, shown
 from perdure.retry.budget import BudgetStanding
 from perdure.service.access.auth import TokenBook
-from perdure.service.settings import Settings, groups, known_names, value_of
+from perdure.service.settings import Settings, groups, known_names, value_of, values_of
 from perdure.service.store.queries.reader import Reader
 from perdure.service.store.schema import metadata
 from perdure.service.web.app import create_app
@@ -66,9 +66,10 @@ def settings() -> str:
     for group, kind in groups().items():
         meaning = meanings(kind)
         parts += ["", f"## [{group}]", "", inspect.cleandoc(kind.__doc__ or ""), ""]
-        parts += ["| key | built in | meaning |", "|---|---|---|"]
-        for key in (name.partition(".")[2] for name in known_names() if name.startswith(f"{group}.")):
-            parts.append(f"| `{key}` | {built_in(f'{group}.{key}')} | {meaning.get(key, '')} |")
+        parts += ["| key | built in | values | meaning |", "|---|---|---|---|"]
+        for name in (name for name in known_names() if name.startswith(f"{group}.")):
+            key = name.partition(".")[2]
+            parts.append(f"| `{key}` | {built_in(name)} | {values_of(name)} | {meaning.get(key, '')} |")
     return "\n".join(parts) + "\n"
 
 

@@ -266,7 +266,11 @@ def test_blind_retries_lose_to_bad_nodes_what_those_that_see_nodes_do_not() -> N
 
 
 def test_a_retry_policy_registered_by_a_line_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RETRY_POLICIES, "once", RetryForm("once", lambda *_: lambda failures, seed: Always(1)))
+    monkeypatch.setitem(
+        RETRY_POLICIES,
+        "once",
+        RetryForm("once", lambda *_: lambda failures, seed: Always(1), "once", "Once", "One retry"),
+    )
     failures = recorded(tried([(1.0, True)]))
     assert retry_named("once")(failures, 0) == retry_named("always:1")(failures, 0)
     with pytest.raises(ConfigError, match="service:TPR,FPR, once"):

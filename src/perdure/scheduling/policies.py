@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf, nan
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from perdure.errors import ConfigError
 from perdure.scheduling import backfill, capacity, drf, fifo, las, maxmin, philly, shortest, tetris
@@ -85,24 +85,66 @@ def _capacity(argument: str, options: PolicyOptions) -> Policy:
     return capacity.Capacity(options.quotas, most, name=_with(argument, "capacity", most))
 
 
-POLICIES: dict[str, Maker] = {
-    "fifo": _plain("fifo", lambda _: fifo.Fifo()),
-    "fjf": _plain("fjf", lambda _: fifo.Fifo(blocks=False)),
-    "sjf": _sjf,
-    "fewest-gpus": _plain("fewest-gpus", lambda options: shortest.FewestGpus(options.like_tiresias)),
-    "srtf": _plain("srtf", lambda options: shortest.ShortestRemaining(options.like_tiresias)),
-    "srsf": _plain("srsf", lambda options: shortest.ShortestService(options.like_tiresias)),
-    "las": _las(counts_gpus=False),
-    "las-2d": _las(counts_gpus=True),
-    "gittins-2d": _gittins,
-    "philly": _philly,
-    "capacity": _capacity,
-    "drf": _plain("drf", lambda _: drf.DominantShare()),
-    "tetris": _plain("tetris", lambda _: tetris.Tetris()),
-    "easy": _plain("easy", lambda _: backfill.Easy()),
-    "conservative": _conservative,
-    "maxmin": _plain("maxmin", lambda _: maxmin.MaxMin()),
-    "slurm": _plain("slurm", lambda options: Slurm(options.slurm)),
+class PolicyForm(NamedTuple):
+    """What makes a policy of its argument and the options, what the field calls it, and how it chooses."""
+
+    make: Maker
+    title: str
+    chooses: str
+
+
+POLICIES: dict[str, PolicyForm] = {  # a new policy is a file, and an entry here
+    "fifo": PolicyForm(_plain("fifo", lambda _: fifo.Fifo()), "FIFO", "First come, first served; nothing overtakes"),
+    "fjf": PolicyForm(
+        _plain("fjf", lambda _: fifo.Fifo(blocks=False)),
+        "FIFO, first fit",
+        "First come, first served; jobs that do not fit are passed over",
+    ),
+    "sjf": PolicyForm(_sjf, "SJF", "Shortest job first"),
+    "fewest-gpus": PolicyForm(
+        _plain("fewest-gpus", lambda options: shortest.FewestGpus(options.like_tiresias)),
+        "Fewest GPUs first",
+        "The job that asks for the fewest GPUs goes first",
+    ),
+    "srtf": PolicyForm(
+        _plain("srtf", lambda options: shortest.ShortestRemaining(options.like_tiresias)),
+        "SRTF",
+        "Shortest remaining time first, preemptive",
+    ),
+    "srsf": PolicyForm(
+        _plain("srsf", lambda options: shortest.ShortestService(options.like_tiresias)),
+        "SRSF",
+        "Shortest remaining service (GPU time) first, preemptive",
+    ),
+    "las": PolicyForm(_las(counts_gpus=False), "LAS", "Least attained service, counted in time"),
+    "las-2d": PolicyForm(
+        _las(counts_gpus=True), "Tiresias-LAS", "Least attained service, counted in GPU time (2D-LAS)"
+    ),
+    "gittins-2d": PolicyForm(
+        _gittins, "Tiresias-Gittins", "Highest Gittins index: most likely to end soon (2D-Gittins)"
+    ),
+    "philly": PolicyForm(_philly, "Philly", "Quotas of virtual clusters; idle GPUs are lent"),
+    "capacity": PolicyForm(_capacity, "Capacity scheduler", "Guaranteed shares of virtual clusters"),
+    "drf": PolicyForm(_plain("drf", lambda _: drf.DominantShare()), "DRF", "Dominant resource fairness"),
+    "tetris": PolicyForm(_plain("tetris", lambda _: tetris.Tetris()), "Tetris", "Multi-resource packing"),
+    "easy": PolicyForm(
+        _plain("easy", lambda _: backfill.Easy()),
+        "EASY backfilling",
+        "FIFO; later jobs may start if they do not delay the first in the queue",
+    ),
+    "conservative": PolicyForm(
+        _conservative, "Conservative backfilling", "FIFO; every job is promised a start, which no later job may delay"
+    ),
+    "maxmin": PolicyForm(
+        _plain("maxmin", lambda _: maxmin.MaxMin()),
+        "Max-min fairness",
+        "In rounds: whoever has had the least of their share goes first (Gavel)",
+    ),
+    "slurm": PolicyForm(
+        _plain("slurm", lambda options: Slurm(options.slurm)),
+        "Slurm",
+        "By Slurm's defaults: in the order of arrival, each job that waits has a reservation",
+    ),
 }
 ALIASES = {
     "shortest": "srtf",
@@ -129,7 +171,7 @@ def policy_named(text: str, options: PolicyOptions | None = None) -> Policy:
         name, argument = "las-2d", name.removeprefix("dlas-gpu-")
     if name not in POLICIES:
         raise ConfigError(f"policy {text!r}", "no policy has that name", f"Use one of: {', '.join(POLICIES)}")
-    return POLICIES[name](argument, options or PolicyOptions())
+    return POLICIES[name].make(argument, options or PolicyOptions())
 
 
 def _knob(argument: str) -> float:

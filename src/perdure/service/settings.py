@@ -262,6 +262,11 @@ def value_of(settings: Settings, name: str) -> Any:
     return getattr(settings.backends.get(group) or getattr(settings, group), key)
 
 
+def values_of(name: str) -> str:
+    """What may be given for a "group.key", in words."""
+    return in_words(_type_of(name))
+
+
 def read_file(path: Path) -> Iterator[Given]:
     """Read what a TOML file sets. Raises `ConfigError` that names the file, and the line where it can."""
     text = _text_of(path)

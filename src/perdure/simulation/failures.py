@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator, Philox
@@ -35,6 +36,7 @@ NODE_FAULTS_PER_DAY = 584 / (400 * 348)
 GPU_FAULTS_PER_DAY = (111 + 30) / 25_144 / 365.25
 NODE_GPUS = 8  # GPUs that a gang has on each of its nodes, where faults are drawn
 NODE_FAULT = "node fault"
+RECORDED = "recorded"
 _OF_NODE = frozenset({"cuda failure", "cuda init failed", "gpu ecc error"})
 _MOST_FAULTS = 16  # of one attempt
 
@@ -105,11 +107,11 @@ def model_named(text: str) -> FailureModel:
     """
     first, *more = text.split("+")
     if first == "nodes" and not more:
-        first, more = "recorded", ["nodes"]
+        first, more = RECORDED, ["nodes"]
     if first not in MODELS or more not in ([], ["nodes"]):
         fix = f"Use one of: {', '.join(MODELS)}, nodes; or join two, as in philly+nodes"
         raise ConfigError(f"failure model {text!r}", "no failure model has that name", fix)
-    model = MODELS[first]
+    model = MODELS[first].draw
     return (lambda table, seed: with_node_faults(model(table, seed), seed)) if more else model
 
 
@@ -203,15 +205,27 @@ def with_node_faults(failures: Failures, seed: int) -> Failures:
     return Failures(table, nature.astype(np.int8), causes)
 
 
-MODELS: dict[str, FailureModel] = {"none": nothing_fails, "recorded": recorded, "philly": philly}
+class FailureForm(NamedTuple):
+    """A failure model, and what it means to people."""
+
+    draw: FailureModel
+    says: str
+
+
+MODELS: Mapping[str, FailureForm] = {  # a new model is a function, and an entry here; the usual one first
+    RECORDED: FailureForm(recorded, "those of the trace"),
+    "none": FailureForm(nothing_fails, "nothing fails"),
+    "philly": FailureForm(philly, "drawn as in Philly's study"),
+}
 """What fails by itself."""
 
 FAILURE_WORDS: Mapping[str, str] = {
-    "recorded": "those of the trace",
-    "none": "nothing fails",
-    "philly": "drawn as in Philly's study",
-    "nodes": "those of the trace, and node failures",
-    "philly+nodes": "drawn as in Philly's study, and node failures",
+    **{name: form.says for name, form in MODELS.items()},
+    **{
+        "nodes" if name == RECORDED else f"{name}+nodes": f"{form.says}, and node failures"
+        for name, form in MODELS.items()
+        if name != "none"
+    },
 }
 """The names that people are offered, the usual one first, with what each means."""
 

@@ -231,17 +231,36 @@ def _by_classifier(kind: Callable[[TraceClassifier], Retry]) -> Callable[[str, s
 
 
 class RetryForm(NamedTuple):
-    """How a retry policy is named, and what makes it of its name and what is behind the colon."""
+    """How a retry policy is named, what makes it of its name and what is behind the colon, and what people read."""
 
     usage: str
     make: Callable[[str, str], RetryPolicy]
+    offered: str  # the name that people can choose
+    title: str
+    says: str
 
 
-RETRY_POLICIES: Mapping[str, RetryForm] = {  # a new policy is a class, and a line here
-    "recorded": RetryForm("recorded", lambda *_: _recorded),
-    "never": RetryForm("never", lambda *_: _never),
-    "always": RetryForm("always:K", _always),
-    "oracle": RetryForm("oracle", lambda *_: Oracle),
-    "predicted": RetryForm("predicted:TPR,FPR", _by_classifier(Predicted)),
-    "service": RetryForm("service:TPR,FPR", _by_classifier(ServiceRetries)),
+RETRY_POLICIES: Mapping[str, RetryForm] = {  # a new policy is a class, and an entry here
+    "recorded": RetryForm(
+        "recorded", lambda *_: _recorded, "recorded", "As recorded", "The attempts that the trace holds"
+    ),
+    "never": RetryForm("never", lambda *_: _never, "never", "Never", "No failure is retried"),
+    "always": RetryForm("always:K", _always, "always:3", "Always, up to 3", "Each failure is retried up to 3 times"),
+    "oracle": RetryForm(
+        "oracle", lambda *_: Oracle, "oracle", "Oracle", "Exactly the failures that a retry gets past are retried"
+    ),
+    "predicted": RetryForm(
+        "predicted:TPR,FPR",
+        _by_classifier(Predicted),
+        "predicted",
+        "Classifier",
+        "The failures that a classifier calls transient are retried",
+    ),
+    "service": RetryForm(
+        "service:TPR,FPR",
+        _by_classifier(ServiceRetries),
+        "service",
+        "This service",
+        "As this service decides, by expected cost",
+    ),
 }

@@ -19,7 +19,7 @@ from perdure.scheduling.placement.registry import COUNT, placement_named
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.scheduling.protocol import Policy
 from perdure.simulation.by_day import DayTotals, day_totals
-from perdure.simulation.failures import model_named
+from perdure.simulation.failures import RECORDED, model_named
 from perdure.simulation.groups import groupings
 from perdure.simulation.metrics import Metrics, summary
 from perdure.simulation.policy_file import blaming, is_policy_file, policy_in_file
@@ -31,8 +31,6 @@ from perdure.simulation.retries import retry_named
 from perdure.simulation.simulate import simulate
 from perdure.simulation.use import attempts_held, day_edges, held_gpu_s
 from perdure.simulation.verdict import PolicyVerdict, judge
-
-RECORDED = "recorded"
 
 
 @dataclass(frozen=True, slots=True)

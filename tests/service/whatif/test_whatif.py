@@ -32,7 +32,6 @@ from perdure.service.access.auth import Identity, Role
 from perdure.service.runtime import at_work
 from perdure.service.web.host_guard import MAX_BODY_BYTES, POLICY
 from perdure.service.web.pages import whatif as pages
-from perdure.service.web.pages.policies import POLICY_WORDS, RETRY_WORDS
 from perdure.service.whatif import uploads as uploads_module
 from perdure.service.whatif.comparison import ComparisonRequest, Progress, Stage, Summary
 from perdure.service.whatif.comparison_queue import ComparisonQueue
@@ -51,6 +50,7 @@ from perdure.simulation.failures import FAILURE_WORDS
 from perdure.simulation.policy_file import is_policy_file
 from perdure.simulation.report import TITLES
 from perdure.simulation.restart_cost import PUBLISHED, restart_cost
+from perdure.simulation.retries import RETRY_POLICIES
 from perdure.simulation.simulate import simulate
 from perdure.simulation.sweep import Setting, cases, sweep
 from perdure.traces.read import read
@@ -598,17 +598,12 @@ def table_of(n: int) -> JobTable:
 
 
 def test_words_are_of_names_that_are_offered() -> None:
-    offered = {
-        "policy": (policy_names(), POLICY_WORDS),
-        "retry": (RETRY_NAMES, RETRY_WORDS),
-        "placement": (PLACEMENT_NAMES, pages.PLACEMENT_WORDS),
-    }
-    for names, words in offered.values():
-        assert set(words) <= set(names)
+    assert set(pages.PLACEMENT_WORDS) <= set(PLACEMENT_NAMES)
+    for name, form in RETRY_POLICIES.items():
+        assert form.offered.partition(":")[0] == form.usage.partition(":")[0] == name
 
 
 def test_every_policy_is_named_as_the_field_names_it_and_keeps_its_id(place: Site) -> None:
-    assert set(POLICY_WORDS) == set(policy_names())
     browser = logged_in(place, place.mira)
     text = browser.get("/whatif").text
     assert 'value="las-2d" checked><span class="choice-name">Tiresias-LAS <code class="muted">las-2d</code>' in text

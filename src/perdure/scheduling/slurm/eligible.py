@@ -22,7 +22,6 @@ class SlurmReason:
     reason: str
     planned: int | None = None  # the tick at which the last backfill cycle planned to start it
     ahead: int = 0  # jobs before it in the order of the last pass
-    forever: bool = False  # no passing of time ends it
 
 
 @dataclass(slots=True)
@@ -87,7 +86,7 @@ class Eligible:
             elif ended is None or (ended != (kind == After.OK) and kind in (After.OK, After.NOTOK)):
                 left.append((on, kind))
                 if ended is not None:
-                    self.holds[row] = SlurmReason(NEVER_SATISFIED, forever=True)
+                    self.holds[row] = SlurmReason(NEVER_SATISFIED)
         self.unmet[row] = left
         if left:
             return False

@@ -71,7 +71,7 @@ class SlurmRanking(Ranking):
 
     def arrive(self, row: int) -> None:
         if row in self.requests.refused:
-            self.eligible.holds[row] = SlurmReason(self.requests.refused[row], forever=True)
+            self.eligible.holds[row] = SlurmReason(self.requests.refused[row])
         elif self.eligible.arrive(row):
             self.changed = True
 

@@ -11,10 +11,9 @@ from perdure.errors import ConfigError, InputError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.registry import COUNT, PLACEMENTS, placement_named
 from perdure.scheduling.policies import POLICIES, policy_named
-from perdure.simulation.failures import model_named
+from perdure.simulation.failures import RECORDED, model_named
 from perdure.simulation.restart_cost import PUBLISHED, RestartCost, restart_cost
-from perdure.simulation.retries import retry_named
-from perdure.simulation.sweep import RECORDED
+from perdure.simulation.retries import RETRY_POLICIES, retry_named
 from perdure.traces.read import FORMATS
 
 MAX_POLICIES = 20
@@ -24,7 +23,7 @@ MAX_RUNS = 200  # policies times retry policies times seeds
 ID = r"^[0-9a-f]{16}$"
 
 PLACEMENT_NAMES = (COUNT, *PLACEMENTS)
-RETRY_NAMES = (RECORDED, "never", "always:3", "oracle", "predicted", "service")
+RETRY_NAMES = tuple(form.offered for form in RETRY_POLICIES.values())
 
 Name = Annotated[str, Field(min_length=1, max_length=40)]
 Id = Annotated[str, Field(pattern=ID)]

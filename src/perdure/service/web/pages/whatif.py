@@ -12,24 +12,20 @@ from pydantic import ValidationError
 
 from perdure.errors import InputError
 from perdure.installation import install_command
+from perdure.scheduling.policies import POLICIES
 from perdure.service.access.auth import Identity
 from perdure.service.store.queries import history
 from perdure.service.web.api.models import ComparisonItem
 from perdure.service.web.api.whatif import SIM, ComparisonId, comparison_queue_of, item, listed, put
 from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, arranged, at, csv_file, known_value
-from perdure.service.web.pages.policies import POLICY_WORDS, RETRY_WORDS, policy_title
+from perdure.service.web.pages.policies import policy_title
 from perdure.service.web.pages.render import done, is_htmx, page
 from perdure.service.web.state import Here, Viewer, WebState
 from perdure.service.whatif.comparison import Comparison, Figures
-from perdure.service.whatif.question import (
-    MAX_SEEDS,
-    PLACEMENT_NAMES,
-    RETRY_NAMES,
-    ComparisonQuestion,
-    policy_names,
-)
+from perdure.service.whatif.question import MAX_SEEDS, PLACEMENT_NAMES, ComparisonQuestion
 from perdure.simulation.failures import FAILURE_WORDS
 from perdure.simulation.restart_cost import PUBLISHED
+from perdure.simulation.retries import RETRY_POLICIES
 from perdure.traces.read import FORMATS
 
 router = APIRouter()
@@ -146,8 +142,8 @@ def whatif_page(
         extent=history.extent(web.reader),
         given=_given(web, identity, like, spec),
         spec=spec,
-        policies=[(name, *POLICY_WORDS.get(name, (name, ""))) for name in policy_names()],
-        retries=[(name, *RETRY_WORDS.get(name, (name, ""))) for name in RETRY_NAMES],
+        policies=[(name, form.title, form.chooses) for name, form in POLICIES.items()],
+        retries=[(form.offered, form.title, form.says) for form in RETRY_POLICIES.values()],
         placements=[(name, PLACEMENT_WORDS.get(name, "")) for name in PLACEMENT_NAMES],
         failures=list(FAILURE_WORDS.items()),
         formats=[(form.name, form.about) for form in FORMATS.values()],
