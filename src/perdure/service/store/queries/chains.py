@@ -87,10 +87,14 @@ def chain_of(reader: Reader, user: str, chain: str) -> SeenChain:
 def _chains(reader: Reader, wanted: Sequence[tuple[str, str]]) -> list[SeenChain]:
     """Chains and users, with their links; others' jobs that say the same leave them room."""
     j = jobs.c
-    query = select(j.chain, j.user, as_text(j.payload).label("payload"))
-    query = query.where(j.cluster == reader.cluster, tuple_(j.chain, j.user).in_(list(wanted)))
+    place = func.row_number().over(partition_by=(j.chain, j.user), order_by=j.seq.desc()).label("place")
+    every = (
+        select(j.seq, place).where(j.cluster == reader.cluster, tuple_(j.chain, j.user).in_(list(wanted))).subquery()
+    )
+    latest = select(every.c.seq).where(every.c.place <= MAX_LINKS)  # of each: a long chain leaves the others room
     known: dict[tuple[str, str], list[Job]] = {each: [] for each in wanted}
-    for row in reader.all(query.order_by(j.seq.desc()).limit(MAX_LINKS * max(1, len(wanted)))):
+    query = select(j.chain, j.user, as_text(j.payload).label("payload"))
+    for row in reader.all(query.where(j.cluster == reader.cluster, j.seq.in_(latest)).order_by(j.seq.desc())):
         known[row.chain, row.user].append(codec.JOB.decode(row.payload))
     runs = _runs(reader, [job.job_id for some in known.values() for job in some])
     return [_chain(chain, user, some, runs) for (chain, user), some in known.items() if some]
