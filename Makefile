@@ -82,9 +82,9 @@ mutants-generated: N = 100
 mutants-generated: $(VENV)/.mutmut ## does a test notice random changes of a part? PART=retry N=100
 	@$(BIN)/python -m tests.mutants.generated $(PART) --n $(N) --seed $(or $(SEED),0)
 
-# All mutants of one kind in some files, against the tests nearest to each: make mutants-swept KIND=ends ONLY=retry,coordination.
+# All mutants of one kind in some files, or N drawn at random, against the tests nearest to each: make mutants-swept KIND=ends ONLY=retry,coordination.
 mutants-swept: test-tools ## does a test notice each swapped end, or whose? KIND=ends ONLY=retry
-	@$(BIN)/python -m tests.mutants.swept --kind $(or $(KIND),ends) --only "$(ONLY)"
+	@$(BIN)/python -m tests.mutants.swept --kind $(or $(KIND),ends) --only "$(ONLY)" $(if $(filter command line,$(origin N)),--n $(N) --seed $(or $(SEED),0))
 
 $(VENV)/.mutmut: tests/mutants/requirements.txt $(VENV)/.test
 	@echo "Installing mutmut into $(VENV) ..."

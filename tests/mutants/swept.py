@@ -1,6 +1,7 @@
 """All mutants of one kind in some files, each run against the tests nearest to its file.
 
-``python -m tests.mutants.swept --kind ends --only retry,coordination``; kinds are in ``operators.py``. Nearest are
+``python -m tests.mutants.swept --kind ends,counts --only retry,coordination``; kinds are in ``operators.py``, and ``--n 40
+--seed 1`` tries so many of them, drawn at random. Nearest are
 tests called like the file, then those of the same folder and others that name most of what it defines; of those, what a
 quarter of a minute takes. Prints what survives, with its line and the change. One that changes nothing that anybody can
 see is listed, with the reason, in ``equivalent.toml``.
@@ -11,7 +12,9 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import math
 import os
+import random
 import re
 import subprocess
 import sys
@@ -28,7 +31,7 @@ from tests.mutants.runner import copies, say
 
 SOURCE = ROOT / "src/perdure"
 FAR = ("slurm/", "browser/", "packaging/", "e2e/", "programs/", "foundry/", "docs/", "attacks/", "crash/", "mutants/")
-ENOUGH_S = 15.0  # of tests for each mutant
+ENOUGH_S = 15.0  # of the processor, for the tests of each mutant
 MOST_FILES = 4
 SHORT = 4  # letters of a name that many things have
 SLOWER = 3.0  # than without a mutant: it does not end
@@ -36,18 +39,27 @@ SLOWER = 3.0  # than without a mutant: it does not end
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.swept", description="try all mutants of a kind")
-    parser.add_argument("--kind", choices=sorted(OPERATORS), default="ends")
+    parser.add_argument("--kind", default="ends", help=f"one or several of {', '.join(sorted(OPERATORS))}")
     parser.add_argument("--only", default="", help="files whose paths below src/perdure begin like one of these")
+    parser.add_argument("--n", type=int, help="so many of them, drawn at random")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--list", action="store_true", help="only print the mutants")
     parser.add_argument("--log", type=Path, help="where results are written down, and not tried again")
     given = parser.parse_args()
+    kinds = given.kind.split(",")
+    if unknown := set(kinds) - set(OPERATORS):
+        parser.error(f"{', '.join(sorted(unknown))}: the kinds are {', '.join(sorted(OPERATORS))}")
+    chosen = list(_chosen(kinds, given.only.split(",")))
+    if given.n is not None and given.n < len(chosen):
+        drawn = random.Random(given.seed).sample(range(len(chosen)), given.n)
+        chosen = [chosen[at] for at in sorted(drawn)]
     known = tomllib.loads(EQUIVALENT.read_text())["mutant"]
     done = {} if given.log is None or not given.log.exists() else _read(given.log)
     caught = survived = same = 0
     with copies(1) as free:
         copy = free.get()
         server = None if given.list else Server(copy)
-        for file, text, site in _chosen(given.kind, given.only.split(",")):
+        for file, text, site in chosen:
             told = f"{file}:{site.line}: {text[site.start : site.end]!r} -> {site.now!r}"
             if server is None:
                 say(told)
@@ -62,22 +74,35 @@ def main() -> int:
             caught, survived = caught + bool(by), survived + (not by)
             if not by:
                 say(f"survived: {told}")
-    say(f"{given.kind} of {given.only or 'all'}: {caught} caught, {survived} survived, {same} more change nothing")
+    low, high = interval(caught, caught + survived)
+    say(
+        f"{given.kind} of {given.only or 'all'}: {caught} caught, {survived} survived ({low:.0%} to {high:.0%} of all are"
+        f" caught), {same} more change nothing"
+    )
     return 1 if survived else 0
+
+
+def interval(caught: int, tried: int) -> tuple[float, float]:
+    """In which the share that is caught is, with 95 % (E. B. Wilson, JASA 22, 1927)."""
+    if not tried:
+        return 0.0, 1.0
+    z, share = 1.96, caught / tried
+    middle, wide = share + z * z / (2 * tried), z * math.sqrt(share * (1 - share) / tried + (z / (2 * tried)) ** 2)
+    return (middle - wide) / (1 + z * z / tried), (middle + wide) / (1 + z * z / tried)
 
 
 def _read(log: Path) -> dict[str, str]:
     return dict(json.loads(line) for line in log.read_text().splitlines())
 
 
-def _chosen(kind: str, only: list[str]) -> Iterator[tuple[str, str, Site]]:
+def _chosen(kinds: list[str], only: list[str]) -> Iterator[tuple[str, str, Site]]:
     for begins in only:
         for path in sorted(SOURCE.rglob("*.py")):
             file = path.relative_to(SOURCE).as_posix()
             if file.startswith(begins):
                 text = path.read_text()
-                for site in sites(text, kind):
-                    yield file, text, site
+                for kind in kinds:
+                    yield from ((file, text, site) for site in sites(text, kind))
 
 
 def _is_as(entry: dict[str, str], file: str, text: str, site: Site) -> bool:
