@@ -47,6 +47,25 @@ def test_every_state_keeps_gpus_of_nodes_and_of_jobs(cluster: tuple[Worth, GpuLi
 
 @settings(deadline=None, max_examples=30)
 @given(clusters())
+def test_a_rigid_job_has_all_of_its_gpus_in_every_state_or_none(cluster: tuple[Worth, GpuLimits, Generator]) -> None:
+    worth, limits, rng = cluster
+    rigid = rng.random(len(limits.most)) < 0.6
+    limits = GpuLimits(NODE, limits.most, rigid)
+    wild = rng.integers(0, NODE + 1, (20, *worth.base.shape)).astype(np.int16)
+    begin = np.concatenate([wild, greedy(worth, limits)[None]])
+    found = search(worth, limits, begin, rng, 20, 10)
+    keeps_the_limits(found, limits)
+    gpus = found.sum(axis=2)
+    assert ((gpus == 0) | (gpus == limits.most))[:, rigid].all()
+    smallest = int(limits.most[rigid].min()) if rigid.any() else NODE + 1
+    idle = NODE - found[0].sum(axis=0)
+    if rigid.any() and smallest <= NODE:
+        out = rigid & (gpus[0] == 0) & (limits.most == smallest)
+        assert not out.any() or idle.max() < smallest, "a gang that finds room on a node gets it"
+
+
+@settings(deadline=None, max_examples=30)
+@given(clusters())
 def test_the_search_ends_no_worse_than_it_began(cluster: tuple[Worth, GpuLimits, Generator]) -> None:
     worth, limits, rng = cluster
     begin = limits.kept(np.stack([worth.base, greedy(worth, limits)]), rng)

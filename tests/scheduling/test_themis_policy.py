@@ -31,8 +31,8 @@ class Told:
     def bid(self, now_s: float, contending: float, offered: int) -> np.ndarray:
         return self.values[np.minimum(np.arange(offered + 1), len(self.values) - 1)]
 
-    def wants(self) -> int:
-        return self.more
+    def usable(self, offered: int) -> int:
+        return min(offered, self.more)
 
     def sensitivity(self) -> float:
         return self.loses
@@ -42,7 +42,12 @@ class Told:
 def auctions(draw: st.DrawFn) -> tuple[dict[int, Told], int, float, Generator]:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     agents = {
-        row: Told(float(rng.uniform(0.5, 9)), np.cumsum(rng.random(9) + 1e-6), int(rng.integers(0, 9)), rng.random())
+        row: Told(
+            float(rng.uniform(0.5, 9)),
+            np.append(1e-9, np.cumsum(rng.random(8) + 1e-6)),  # without any GPU no app ever ends
+            int(rng.integers(0, 9)),
+            rng.random(),
+        )
         for row in range(draw(st.integers(0, 7)))
     }
     return agents, draw(st.integers(0, 12)), draw(st.sampled_from([0.0, 0.5, 0.8, 0.99])), rng
@@ -55,7 +60,7 @@ def test_no_gpu_is_given_twice_and_none_is_left_that_somebody_wants(
 ) -> None:
     agents, free, fairness, rng = auction
     given_ = Arbiter(fairness).give(agents, dict.fromkeys(agents, 1.0), free, 0.0, rng)
-    wanted = {row: agent.wants() for row, agent in agents.items()}
+    wanted = {row: agent.more for row, agent in agents.items()}
     assert all(0 < gpus <= wanted[row] for row, gpus in given_.items())
     assert sum(given_.values()) == min(free, sum(wanted.values()))
 
@@ -64,7 +69,7 @@ def test_no_gpu_is_given_twice_and_none_is_left_that_somebody_wants(
 @given(auctions())
 def test_the_worst_off_gets_a_gpu(auction: tuple[dict[int, Told], int, float, Generator]) -> None:
     agents, free, fairness, rng = auction
-    wanting = [row for row, agent in agents.items() if agent.wants()]
+    wanting = [row for row, agent in agents.items() if agent.more]
     given_ = Arbiter(fairness).give(agents, dict.fromkeys(agents, 1.0), free, 0.0, rng)
     if wanting and free >= len(wanting):
         assert max(wanting, key=lambda row: agents[row].rho_now) in given_
@@ -127,6 +132,20 @@ def test_a_lease_is_kept_until_it_ends_and_then_the_newcomer_gets_its_part() -> 
     plans = rounds({0: job()}, 5, [(2, 1, job(submit_s=100.0))])
     assert plans[0] == plans[1] == plans[2] == {0: 4}
     assert plans[3].get(1, 0) > 0
+
+
+def test_a_gang_bids_nothing_for_less_than_itself_and_gets_no_part() -> None:
+    agent = JobAgent(job(gpus=4), 0)
+    agent.job.rigid = True
+    bid = agent.bid(600.0, 4.0, 6)
+    assert (bid[:4] == bid[0]).all()
+    assert bid[4] == bid[6] > bid[0]
+    assert [agent.usable(gpus) for gpus in (0, 3, 4, 6)] == [0, 0, 4, 4]
+    gangs = {row: JobAgent(job(gpus=3, submit_s=row), 0) for row in range(3)}
+    for each in gangs.values():
+        each.job.rigid = True
+    given_ = Arbiter().give(gangs, dict.fromkeys(gangs, 3.0), 8, 600.0, np.random.default_rng(0))
+    assert sorted(given_.values()) == [3, 3], "8 GPUs are two gangs of 3, and the rest is of no use"
 
 
 def test_asked_twice_it_plans_the_same() -> None:

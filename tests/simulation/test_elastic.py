@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs, EpochProfile, StepProfile
-from perdure.scheduling.elastic import ElasticPolicy, ElasticView, GpuType, Share, is_placed
+from perdure.scheduling.elastic import ElasticPolicy, ElasticView, GpuType, Plan, Share, is_placed
 from perdure.scheduling.elastic_policies import ELASTIC
 from perdure.scheduling.sia_policy import Sia
 from perdure.simulation.elastic import ElasticResult, replay_elastic
@@ -27,6 +27,7 @@ from tests.conftest import require
 
 CLUSTER = Cluster.parse("2x4:slow + 1x4:fast")
 ONE_TYPE = ("tiresias", "optimus", "pollux", "themis")
+LAYOUTS = [(gpus,) for gpus in range(1, 5)] + [(few, many) for many in range(1, 5) for few in range(1, many + 1)]
 TRAITS = {"net": Traits(restart_s=30, expected_restart_s=30)}
 
 
@@ -35,7 +36,7 @@ def steps() -> StepProfile:
     rows = [
         (kind, layout, batch, batch * each_s + 0.001)
         for kind, each_s in (("slow", 0.01), ("fast", 0.005))
-        for layout in ((1,), (2,), (4,), (4, 4))
+        for layout in LAYOUTS
         for batch in (1, 8, 16, 32)
     ]
     kind, layout, batch, step_s = (list(column) for column in zip(*rows, strict=True))
@@ -213,6 +214,52 @@ def test_each_policy_ends_all_jobs(name: str) -> None:
     found = replayed(ELASTIC[name](), jobs((0.0, 10.0, 700.0)), cluster)
     assert np.isfinite(found.end_s).all()
     assert (found.start_s >= found.submit_s).all()
+
+
+@dataclass
+class Noted:
+    """A policy, and the GPUs that each job ever had."""
+
+    policy: ElasticPolicy
+    sizes: dict[int, set[int]] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.policy, name)
+
+    def plan(self, view: ElasticView) -> Plan:
+        plan = self.policy.plan(view)
+        for row, share in plan.items():
+            self.sizes.setdefault(row, set()).add(share.gpus)
+        return plan
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "asks"), [("sia", 5, 4), ("pollux", 5, 4), ("optimus", 5, 4), ("gandiva", 3, 2)]
+)
+def test_a_job_that_may_be_resized_is_and_rigid_ones_beside_it_never(name: str, count: int, asks: int) -> None:
+    third = np.arange(count) == 2
+    given = replace(jobs(tuple(range(count))), rigid=~third, gpus=np.where(third, asks, 2))
+    policy = Noted(ELASTIC[name]())
+    found = replayed(policy, given, Cluster.parse("2x4:slow"))
+    assert np.isfinite(found.end_s).all()
+    assert policy.sizes.pop(2) != {asks}
+    assert set(map(frozenset, policy.sizes.values())) == {frozenset({2})}
+
+
+def test_a_trace_says_which_jobs_are_rigid(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv"
+    lines = [
+        "name,time,application,num_replicas,batch_size,rigid",
+        "a,0,net,2,64,yes",
+        "b,1,net,2,64,No",
+        "c,2,net,2,64,",
+    ]
+    trace.write_text("\n".join(lines))
+    found = read_adaptive(trace)
+    assert [found.is_rigid(row) for row in range(3)] == [True, False, False]
+    trace.write_text("\n".join([*lines, "d,3,net,2,64,maybe"]))
+    with pytest.raises(InputError, match=r"jobs.csv:5: rigid is neither yes nor no \(maybe\)"):
+        read_adaptive(trace)
 
 
 @pytest.mark.timeout(300)

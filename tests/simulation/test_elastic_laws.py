@@ -17,7 +17,6 @@ from perdure.throughput.colocation import Colocation
 from perdure.throughput.traits import Traits
 
 ONE_TYPE = ("tiresias", "pollux", "themis")
-RESIZES = ("pollux", "themis")  # whatever the job
 SLOW = ("sia", "pollux")  # to plan
 ONE_GPU = ("allox",)
 RATED = [name for name in ELASTIC if name != "optimus"]  # which asks for the steps of epochs
@@ -49,7 +48,7 @@ class Watched:
         for row, share in plan.items():
             kind, job = view.types[share.gpu_type], view.jobs[row]
             used[share.gpu_type] += share.gpus / (1 if share.shared_with is None else 2)
-            assert share.gpus == job.asked_gpus or self.name in RESIZES, "a rigid job has all of its gang"
+            assert share.gpus == job.asked_gpus or not job.rigid, "a rigid job has all of its gang"
             assert np.isfinite(job.alone_s[share.gpu_type]), "it runs there"
             assert 1 <= share.nodes <= share.gpus <= share.nodes * kind.gpus_per_node
             for node, gpus in share.where:
@@ -120,5 +119,5 @@ def test_plans_fit_keep_gangs_and_are_the_same_twice_and_all_jobs_end(policy: st
     assert found.attempts.tolist() == [1 + len(each) for each in given.jobs.fails]
     assert (found.start_s >= found.submit_s).all()
     assert found.gpu_s.sum() <= given.cluster.total_gpus * found.end_s.max()
-    if policy not in RESIZES:  # a first start costs as much as a restart, and no type is faster than the best
-        assert (found.end_s - found.start_s >= found.alone_s + 30.0 - 1e-6).all()
+    # A first start costs as much as a restart, and no type is faster than the best.
+    assert (found.end_s - found.start_s >= found.alone_s + 30.0 - 1e-6).all()

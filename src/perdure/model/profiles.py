@@ -70,7 +70,14 @@ class AdaptiveJobs:
     """Of each job, for each attempt that fails, after which share of the work left at its beginning it does. Attempts
     beyond these pass; empty where none fails."""
     steps: NDArray[np.float64] | None = None
-    """The work of each job (n_jobs,), where applications tell but rates; such a job keeps to the GPUs asked for."""
+    """The work of each job (n_jobs,), where applications tell but rates, which say nothing of other batches."""
+    rigid: NDArray[np.bool_] | None = None
+    """Which jobs keep to the GPUs and the batch asked for (n_jobs,); None: those of Pollux's and Sia's experiments, all
+    of which may be resized, or Gavel's with `steps`, none of which may."""
+
+    def is_rigid(self, row: int) -> bool:
+        """Whether a job has the GPUs asked for, or none."""
+        return self.steps is not None or (self.rigid is not None and bool(self.rigid[row]))
 
     def __len__(self) -> int:
         return len(self.job_id)

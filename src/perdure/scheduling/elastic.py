@@ -74,7 +74,7 @@ class ElasticJob:
     learned: LearnedJob
     work: float  # in steps of its smallest batch
     alone_s: Floats  # of all of it, on the GPUs and with the batch asked for, on each type (n_types,); inf: it cannot
-    rigid: bool = False  # it runs on the GPUs asked for, and with their batch, or not at all
+    rigid: bool = False  # it runs on the GPUs asked for, and with their batch, or not at all: no policy resizes it
     left: float = 1.0  # the part of its work that is still to be done
     share: Share | None = None
     restarting: bool = False

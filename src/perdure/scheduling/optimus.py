@@ -13,7 +13,10 @@ from perdure.scheduling.elastic import ElasticJob, ElasticView, Plan, Share, onl
 
 @dataclass(frozen=True, slots=True)
 class Optimus:
-    """Each job has its batch; how long its steps take on more GPUs, and how many are left, is known."""
+    """Each job has its batch; how long its steps take on more GPUs, and how many are left, is known.
+
+    A rigid job has the GPUs that it asks for, or none.
+    """
 
     name: str = "optimus"
     round_s: float = 60.0
@@ -35,13 +38,14 @@ class Optimus:
         return found
 
     def _counts(self, view: ElasticView, left: int) -> dict[int, int]:
-        """GPUs of each job: one for each as long as they last, then by what another one is worth."""
+        """GPUs of each job: the fewest for each as long as they last, then by what another one is worth."""
         gpus, gain = dict.fromkeys(view.jobs, 0), dict.fromkeys(view.jobs, 0.0)
         for row, job in view.jobs.items():
-            if left:
-                left -= 1
-                gpus[row] = 1
-                gain[row] = _gain(job, 1) if left else 0.0
+            fewest = job.asked_gpus if job.rigid else 1
+            if fewest <= left:
+                left -= fewest
+                gpus[row] = fewest
+                gain[row] = _gain(job, 1) if left and not job.rigid else 0.0
         while left and max(gain.values()) > 0:
             row = max(gain, key=gain.__getitem__)
             gpus[row] += 1

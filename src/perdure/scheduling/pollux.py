@@ -1,7 +1,8 @@
 """Pollux: which GPUs of which nodes each job gets, by a population search for the best goodput of all, shared fairly.
 
 Source: A. Qiao et al., "Pollux: co-adaptive cluster scheduling for goodput-optimized deep learning", OSDI 2021, section
-4.2; the changes and the limits of the search are those of its public code, without its second objective.
+4.2; the changes and the limits of the search are those of its public code, without its second objective. Rigid jobs,
+which have all of their GPUs or none, are ours: its own experiments have none.
 """
 
 from __future__ import annotations
@@ -40,13 +41,20 @@ class Worth:
 
 @dataclass(frozen=True, slots=True)
 class GpuLimits:
-    """GPUs of a node, and the most of each job (n_jobs,)."""
+    """GPUs of a node, the most of each job (n_jobs,), and which jobs have these or none: None for none of them."""
 
     node: int
     most: NDArray[np.int64]
+    rigid: NDArray[np.bool_] | None = None
 
     def kept(self, states: States, rng: Generator) -> States:
         """The states without what goes beyond: a job of several nodes shares none with another such job."""
+        states = self._kept(states, rng)
+        if self.rigid is not None:
+            states[self.rigid & (states.sum(axis=2) < self.most)] = 0
+        return states
+
+    def _kept(self, states: States, rng: Generator) -> States:
         across = np.count_nonzero(states, axis=2, keepdims=True) > 1
         states = np.where(np.cumsum((states > 0) & across, axis=1) * ((states > 0) & across) > 1, 0, states)
         order = rng.permutation(states.shape[2])
@@ -65,7 +73,8 @@ def search(
     states = limits.kept(states, rng)
     value = worth(states)
     for _ in range(generations):
-        children = limits.kept(mutated(_crossed(states, value, population, rng), worth.base, limits.node, rng), rng)
+        children = mutated(_crossed(states, value, population, rng), worth.base, limits.node, rng)
+        children = with_gangs(limits.kept(children, rng), limits, rng)
         states, value = _fittest(
             np.concatenate([states, children]), np.concatenate([value, worth(children)]), population, rng
         )
@@ -81,12 +90,19 @@ def greedy(worth: Worth, limits: GpuLimits) -> NDArray[np.int16]:
     cost = 1.0 / (worth.speed_up[:, across, np.arange(top + 1)] + _BARELY)
     gain = np.concatenate([cost[:, :-1] - cost[:, 1:], np.zeros((jobs, 1))], axis=1)
     gain[np.arange(top + 1) >= limits.most[:, None]] = 0.0
-    for _ in range(nodes * limits.node):
-        at = gain[rows, count]
+    step = np.ones(jobs, np.int64)
+    if limits.rigid is not None:  # all at once, or none
+        step[limits.rigid] = limits.most[limits.rigid]
+        gain[limits.rigid, 0] = (cost[rows, 0] - cost[rows, limits.most])[limits.rigid] / step[limits.rigid]
+        gain[limits.rigid, 1:] = 0.0
+    spare = nodes * limits.node
+    while spare:
+        at = np.where(step <= spare, gain[rows, count], 0.0)
         row = int(at.argmax())
         if not at[row] > 0:
             break
-        count[row] += 1
+        count[row] += step[row]
+        spare -= int(step[row])
     state, free = np.zeros((jobs, nodes), np.int16), np.full(nodes, limits.node)
     for row in np.argsort(-count, kind="stable").tolist():
         left = int(count[row])
@@ -112,6 +128,29 @@ def mutated(states: States, base: NDArray[np.int16], node: int, rng: Generator) 
     more = states + (rng.random(states.shape, np.float32) * (node + 1 - states)).astype(np.int16)
     grown: States = np.where(grows, more, states).astype(np.int16)
     return grown
+
+
+def with_gangs(states: States, limits: GpuLimits, rng: Generator) -> States:
+    """The states, each with one rigid job more where there is room: which grow by chance hardly ever find it."""
+    if limits.rigid is None:
+        return states
+    for state in states:
+        out = np.flatnonzero(limits.rigid & ~state.any(axis=1))
+        free = limits.node - state.sum(axis=0)
+        across = np.count_nonzero(state, axis=1) > 1
+        alone = np.where(state[across].any(axis=0), 0, free)  # of nodes without a job of several
+        for row in rng.permutation(out):
+            gpus = int(limits.most[row])
+            whole = np.flatnonzero(free >= gpus)
+            if len(whole):
+                state[row, whole[free[whole].argmin()]] = gpus
+                break
+            order = np.argsort(-alone, kind="stable")[:MOST_NODES]
+            taken = np.diff(np.minimum(np.cumsum(alone[order]), gpus), prepend=0)
+            if taken.sum() == gpus:
+                state[row, order] = taken
+                break
+    return states
 
 
 def _crossed(states: States, value: Floats, count: int, rng: Generator) -> States:
@@ -166,9 +205,12 @@ class Pollux:
         for at, job in enumerate(jobs):
             for node, gpus in job.share.where if job.share else ():
                 base[at, node] = gpus
+        rigid = np.array([job.rigid for job in jobs])
         most = np.array([max(1, min(2 * job.learned.most_gpus(), job.most_gpus)) for job in jobs])
-        worth = Worth(base, _speed_ups(jobs, most, kind.gpus, kind.gpus_per_node), _kept(jobs, view.now_s))
-        limits = GpuLimits(kind.gpus_per_node, most)
+        most[rigid] = [job.asked_gpus for job in jobs if job.rigid]
+        speed_up = _speed_ups(jobs, most, kind.gpus, kind.gpus_per_node)
+        worth = Worth(base, speed_up, _kept(jobs, view.now_s))
+        limits = GpuLimits(kind.gpus_per_node, most, rigid if rigid.any() else None)
         begin = np.concatenate([self._remembered(rows, kind.nodes), base[None], greedy(worth, limits)[None]])
         self._states = search(worth, limits, begin, self._rng, self.population, self.generations)
         self._rows = rows
@@ -186,7 +228,7 @@ class Pollux:
 
 
 def _speed_ups(jobs: Sequence[ElasticJob], most: NDArray[np.int64], gpus: int, node: int) -> Floats:
-    """Goodput over that of a fair share, in GPUs of a node; of jobs that were never seen, as many as their GPUs."""
+    """Goodput over that of a fair share, in GPUs of a node; of jobs never seen, and of rigid ones, as their GPUs."""
     top = int(most.max())
     fair = -(-gpus // len(jobs))
     count = np.arange(1, max(top, fair) + 1)
@@ -195,7 +237,8 @@ def _speed_ups(jobs: Sequence[ElasticJob], most: NDArray[np.int64], gpus: int, n
     found = found.reshape(len(jobs), 2, len(count))
     with np.errstate(invalid="ignore", divide="ignore"):
         found = found / found[:, :1, fair - 1 : fair]
-    found = np.where(np.isfinite(found), found, count / fair)
+    rigid = np.array([job.rigid for job in jobs])[:, None, None]  # whose batch goodput does not choose
+    found = np.where(np.isfinite(found) & ~rigid, found, count / fair)
     table = np.zeros((len(jobs), 2, top + 1))
     table[:, :, 1:] = found[:, :, :top] / node
     return table

@@ -29,8 +29,8 @@ class AppAgent(Protocol):
     def bid(self, now_s: float, contending: float, offered: int) -> Floats:
         """``1 / rho`` with 0 to `offered` GPUs more than it has (offered + 1,); it does not fall."""
 
-    def wants(self) -> int:
-        """How many GPUs more it could use."""
+    def usable(self, offered: int) -> int:
+        """How many of so many GPUs more it would use; a gang has all of its GPUs, or none."""
 
     def sensitivity(self) -> float:
         """How much its GPUs lose together: who loses more chooses first of what the auction leaves."""
@@ -50,7 +50,7 @@ class JobAgent:
         return np.inf if value <= 0 else 1.0 / value
 
     def bid(self, now_s: float, contending: float, offered: int) -> Floats:
-        gpus = np.minimum(self.held + np.arange(offered + 1), self.job.asked_gpus)
+        gpus = self.held + np.array([self.usable(count) for count in range(offered + 1)])
         value = np.nan_to_num(self._value(now_s, contending, gpus))
         return np.maximum.accumulate(np.maximum(value, _NOTHING))
 
@@ -58,8 +58,9 @@ class JobAgent:
         left_s = np.array([self._left_s(int(count)) for count in gpus])
         return np.asarray(self.job.alone_s[0] * contending / (now_s - self.job.submit_s + left_s), float)
 
-    def wants(self) -> int:
-        return max(self.job.asked_gpus - self.held, 0)
+    def usable(self, offered: int) -> int:
+        wanted = max(self.job.asked_gpus - self.held, 0)
+        return 0 if self.job.rigid and offered < wanted else min(offered, wanted)
 
     def sensitivity(self) -> float:
         return self._step_s(self.job.asked_gpus) * self.job.asked_gpus / self._step_s(1)
@@ -84,44 +85,51 @@ class Arbiter:
         self, agents: Mapping[int, AppAgent], contending: Mapping[int, float], free: int, now_s: float, rng: Generator
     ) -> dict[int, int]:
         """GPUs more for each app that gets some."""
-        wants = {row: agent.wants() for row, agent in agents.items() if agent.wants()}
-        if not wants or not free:
+        rows = [row for row, agent in agents.items() if agent.usable(free)]
+        if not rows:
             return {}
-        bids = {row: agents[row].bid(now_s, contending[row], free) for row in wants}
-        rho = {row: agents[row].rho(now_s, contending[row]) for row in wants}
-        ranked = sorted(
-            wants, key=lambda row: (-rho[row], bids[row][-1])
-        )  # of those without any, by what they could have
+        bids = {row: agents[row].bid(now_s, contending[row], free) for row in rows}
+        rho = {row: agents[row].rho(now_s, contending[row]) for row in rows}
+        # Of those without any GPU, those first that could have least.
+        ranked = sorted(rows, key=lambda row: (-rho[row], bids[row][-1]))
         asked = ranked[: max(1, ceil((1.0 - self.fairness) * len(ranked) - 1e-9))]
         award = partial_allocation(np.array([bids[row] for row in asked]))
-        keeps = np.maximum(award.gpus, np.minimum(award.fair, 1))  # rounding down must not take a winner's only GPU
-        given = {row: min(gpus, wants[row]) for row, gpus in zip(asked, keeps.tolist(), strict=True)}
+        given = {
+            row: _kept(agents[row], fair, gpus)
+            for row, fair, gpus in zip(asked, award.fair.tolist(), award.gpus.tolist(), strict=True)
+        }
         outside = [row for row in ranked if row not in given]
         free -= sum(given.values())
         for rows in (outside, asked):
-            free = self._hand_out(rows, agents, wants, given, free, rng)
+            free = self._hand_out(rows, agents, given, free, rng)
         return {row: gpus for row, gpus in given.items() if gpus}
 
     def _hand_out(
-        self,
-        rows: Sequence[int],
-        agents: Mapping[int, AppAgent],
-        wants: Mapping[int, int],
-        given: dict[int, int],
-        free: int,
-        rng: Generator,
+        self, rows: Sequence[int], agents: Mapping[int, AppAgent], given: dict[int, int], free: int, rng: Generator
     ) -> int:
-        """What is left, one at a time; returns what nobody of these can use."""
+        """What is left, as little at a time as each can use; returns what nobody of these can."""
         drawn = [rows[at] for at in rng.permutation(len(rows))]
         drawn.sort(key=lambda row: -agents[row].sensitivity())
-        while free:
-            more = [row for row in drawn if given.get(row, 0) < wants[row]][:free]
-            if not more:
-                break
-            for row in more:
-                given[row] = given.get(row, 0) + 1
-            free -= len(more)
+        before = free + 1
+        while 0 < free < before:
+            before = free
+            for row in drawn:
+                has = given.get(row, 0)
+                more = _least(agents[row], has, free) - has
+                given[row] = has + more
+                free -= more
         return free
+
+
+def _kept(agent: AppAgent, fair: int, gpus: int) -> int:
+    """Of GPUs won, those that the payment leaves: rounding down must not take the only ones that are of use."""
+    return agent.usable(gpus) or _least(agent, 0, fair)
+
+
+def _least(agent: AppAgent, has: int, more: int) -> int:
+    """The fewest GPUs above `has` that an app can use, of at most so many more; else what it has."""
+    counts = (agent.usable(has + count) for count in range(1, more + 1))
+    return next((count for count in counts if count > has), has)
 
 
 @dataclass(slots=True)

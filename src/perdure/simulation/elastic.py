@@ -401,7 +401,7 @@ def _begun(
     *,
     adaptive: bool,
 ) -> _Running:
-    application, rigid = known[str(jobs.application[row])], jobs.steps is not None
+    application, rigid = known[str(jobs.application[row])], jobs.is_rigid(row)
     if jobs.steps is not None:
         application = application.of_steps(float(jobs.steps[row]))
     trait, gpus = traits.get(application.name, Traits()), int(jobs.gpus[row])

@@ -129,12 +129,15 @@ def _together(columns: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
 def read_adaptive(path: Path, workload: int | None = None) -> AdaptiveJobs:
     """Read a trace of ``name,time,application,num_replicas,batch_size``; of several in a file, the one of that number.
 
-    ``fails`` may say of each attempt that fails when it does, as `AdaptiveJobs.fails`.
+    ``fails`` may say of each attempt that fails when it does, as `AdaptiveJobs.fails`, and ``rigid`` (yes, no) which
+    jobs keep to the GPUs and the batch asked for: without it all may be resized, as in the published experiments.
 
     Raises `InputError`.
     """
     source = look(path)
-    columns, sieve = load(source, _ROW, False, optional={"workload": NUMBER, "fails": TEXT})
+    columns, sieve = load(source, _ROW, False, optional={"workload": NUMBER, "fails": TEXT, "rigid": TEXT})
+    told = np.char.lower(columns.get("rigid", np.full(len(columns["name"]), "")))
+    sieve.bad(~np.isin(told, ("yes", "no", "")), "rigid is neither yes nor no", "Fix it", told)
     for name in ("time", "num_replicas", "batch_size"):
         sieve.bad(~(np.isfinite(columns[name]) & (columns[name] >= (name != "time"))), f"{name} is no number", "Fix it")
     keep = np.ones(len(columns["name"]), bool)
@@ -155,6 +158,7 @@ def read_adaptive(path: Path, workload: int | None = None) -> AdaptiveJobs:
         columns["num_replicas"][rows].astype(np.int64),
         columns["batch_size"][rows].astype(np.int64),
         tuple(_fails(path, text) for text in columns["fails"][rows].tolist()) if "fails" in columns else (),
+        rigid=(told == "yes")[rows],
     )
 
 
