@@ -1,6 +1,7 @@
 """Runs whole workloads under policies that plan, beside what was published: CPU seconds and mean completion times.
 
     python -m benchmarks.planning_policies DATA [POLICY ...]
+    python -m benchmarks.planning_policies DATA many        # AlloX on 5,000 jobs
 
 DATA holds `golden-schedulers`, `gpu-profiles` and `traces`. Set ``OPENBLAS_NUM_THREADS=1``: waiting threads cost time.
 """
@@ -15,8 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perdure.model.cluster import Cluster
+from perdure.model.profiles import AdaptiveJobs
 from perdure.scheduling.elastic_policies import elastic_named
 from perdure.simulation.elastic import ElasticResult, replay_elastic
 from perdure.throughput.application import applications, rated_applications
@@ -36,21 +39,36 @@ GAVEL: Mapping[str, str] = {
 }
 """Our names of what Gavel's simulator calls so."""
 POLLUX_POLICIES = ("tiresias", "optimus", "pollux")
+MANY_JOBS = 5000  # drawn from Gavel's, of which so many are not given; one comes in `EACH_S` seconds
+EACH_S = 4500.0
 WINDOW = 200  # jobs that Gavel's averages are of; later ones only keep the cluster busy
 
 
 def gavel_jobs(data: Path, policy: str) -> ElasticResult:
     """Gavel's generated jobs on 12 GPUs of each of three types, under a policy."""
     jobs = read_steps(data / "golden-schedulers" / "gavel" / "g200.trace.gz")
-    rows = np.arange(1, len(jobs))  # its generator wrote the first job twice
-    kept = {name: getattr(jobs, name)[rows] for name in ("job_id", "submit_s", "application", "gpus", "batch")}
-    assert jobs.steps is not None
-    jobs = replace(jobs, **kept, steps=jobs.steps[rows])
+    jobs = _some(jobs, np.arange(1, len(jobs)))  # its generator wrote the first job twice
+    return _rated(data, policy, jobs, 12)
+
+
+def many_jobs(data: Path, policy: str) -> ElasticResult:
+    """`MANY_JOBS` of these on 36 GPUs of each type."""
+    jobs, rng = read_steps(data / "golden-schedulers" / "gavel" / "g200.trace.gz"), np.random.default_rng(0)
+    drawn = _some(jobs, rng.integers(1, len(jobs), MANY_JOBS))
+    return _rated(data, policy, replace(drawn, submit_s=np.cumsum(rng.exponential(EACH_S, MANY_JOBS))), 36)
+
+
+def _some(jobs: AdaptiveJobs, rows: NDArray[np.int64]) -> AdaptiveJobs:
+    kept = {name: getattr(jobs, name)[rows] for name in ("job_id", "submit_s", "application", "gpus", "batch", "steps")}
+    return replace(jobs, **kept)
+
+
+def _rated(data: Path, policy: str, jobs: AdaptiveJobs, gpus: int) -> ElasticResult:
     known = rated_applications(read_rates(data / "gpu-profiles" / "gavel"), jobs.application.tolist())
     free = dict.fromkeys(known, Traits(0.0, 0.0))
     measured = read_pairs(data / "gpu-profiles" / "gavel")
     pairs = None if measured is None else colocation(measured, known)
-    cluster = Cluster.parse("12x1:v100 + 12x1:p100 + 12x1:k80")
+    cluster = Cluster.parse(f"{gpus}x1:v100 + {gpus}x1:p100 + {gpus}x1:k80")
     return replay_elastic(jobs, cluster, elastic_named(policy), known, free, pairs=pairs)
 
 
@@ -80,6 +98,12 @@ def mean_jct_s(data: Path, policy: str) -> float:
 
 def main() -> None:
     data, *wanted = Path(sys.argv[1]), *sys.argv[2:]
+    if wanted == ["many"]:
+        began_s = time.process_time()
+        found = many_jobs(data, "allox")
+        taken_s = time.process_time() - began_s
+        print(f"allox, {MANY_JOBS} jobs: {found.jct_s.mean():.5f} s, {found.rounds} rounds, {taken_s:.1f} CPU s")
+        return
     for policy in wanted or (*GAVEL, *POLLUX_POLICIES):
         began_s = time.process_time()
         mean_s, told_s = mean_jct_s(data, policy), golden(data, policy)

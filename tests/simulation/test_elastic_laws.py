@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -105,6 +106,39 @@ def world(policy: str, seed: int) -> World:
     jobs = AdaptiveJobs(names, submit_s, rng.choice(KINDS, n), gpus, gpus, fails, steps)
     cluster = Cluster.parse("+".join(f"{count}x4:{kind}" for count, kind in zip(nodes, types, strict=True)))
     return World(cluster, jobs, rates, Colocation(kept))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("policy", ["allox", "gavel-las", "gavel-makespan"])
+def test_rounds_that_are_passed_over_change_nothing(policy: str, seed: int) -> None:
+    given = world("allox", seed)  # jobs of one GPU, some of which fail and come back
+    found, each = (
+        given.replayed(elastic_named(policy)),
+        Watched(elastic_named(policy)),
+    )  # which never tells that it settled
+    asked = given.replayed(each)
+    for name in ("start_s", "end_s", "gpu_s", "held_gpu_s", "restart_gpu_s"):
+        assert getattr(found, name) == pytest.approx(getattr(asked, name), rel=1e-12), name
+    assert (found.restarts.tolist(), found.attempts.tolist()) == (asked.restarts.tolist(), asked.attempts.tolist())
+    assert (found.rounds, found.use) == (asked.rounds, asked.use)
+
+
+def test_allox_is_not_asked_while_all_jobs_keep_their_gpus() -> None:
+    given, policy, count = world("allox", 0), elastic_named("allox"), 0
+    assert given.jobs.steps is not None
+    given.jobs = replace(given.jobs, steps=given.jobs.steps * 50)
+
+    class Counted:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(policy, name)
+
+        def plan(self, view: ElasticView) -> Plan:
+            nonlocal count
+            count += 1
+            return policy.plan(view)
+
+    found = given.replayed(cast("ElasticPolicy", Counted()))
+    assert count < found.rounds / 5
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -130,6 +130,17 @@ class SuspendingPolicy(Protocol):
     def resume_s(self) -> float: ...
 
 
+@runtime_checkable
+class SettlingPolicy(Protocol):
+    """A policy that can tell when rounds need no plan; others plan each round."""
+
+    @property
+    def round_s(self) -> float: ...
+
+    def settled_until_s(self, view: ElasticView) -> float:
+        """Its plans before this instant are the last one again, if no job comes, goes or fails."""
+
+
 def is_placed(gpus: Sequence[int], kind: GpuType) -> bool:
     """Whether shares find their nodes together, the largest first: whole nodes, and a rest within one node.
 
@@ -137,7 +148,7 @@ def is_placed(gpus: Sequence[int], kind: GpuType) -> bool:
     (True, False)
     """
     size = kind.gpus_per_node
-    if all((size % each == 0 and each & (each - 1) == 0) or each % size == 0 for each in gpus):
+    if all(leaves_no_hole(each, size) for each in gpus):
         return sum(gpus) <= kind.gpus  # halves of halves leave no hole
     free = [size] * kind.nodes
     for asked in sorted(gpus, reverse=True):
@@ -153,6 +164,11 @@ def is_placed(gpus: Sequence[int], kind: GpuType) -> bool:
         if rest:
             free[min(fitting)[1]] -= rest
     return True
+
+
+def leaves_no_hole(gpus: int, size: int) -> bool:
+    """Whether shares of so many GPUs find their nodes of `size` as long as there are GPUs enough."""
+    return (size % gpus == 0 and gpus & (gpus - 1) == 0) or gpus % size == 0
 
 
 def only_type(view: ElasticView, policy: str) -> GpuType:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf, isfinite
 from typing import Protocol
 
 import numpy as np
 
 from perdure.scheduling.draws import PythonDraws
-from perdure.scheduling.elastic import ElasticJob, ElasticView, Plan, Share, is_placed, share_of
+from perdure.scheduling.elastic import ElasticJob, ElasticView, Plan, Share, is_placed, leaves_no_hole, share_of
 from perdure.scheduling.gavel import Floats, GavelRound
 
 
@@ -79,6 +79,7 @@ class Gavel:
     _last_s: float = 0.0
     _computed_s: float | None = None
     _changed: bool = True
+    _turns: bool = True  # jobs may take them
     _draw: PythonDraws = field(init=False)
 
     def __post_init__(self) -> None:
@@ -93,16 +94,24 @@ class Gavel:
         for place in self._order(view):
             if len(plan) == len(view.jobs):
                 break
-            kind, given = view.types[place], list[int]()
+            kind, given, left, tiled = view.types[place], list[int](), view.types[place].gpus, True
             for unit in self._lacking(view, place):
                 gpus = view.jobs[unit[0]].asked_gpus
-                if any(row in plan for row in unit) or sum(given) + gpus > kind.gpus:
+                if gpus > left or any(row in plan for row in unit):
                     continue
-                if is_placed([*given, gpus], kind):
+                tiles = tiled and leaves_no_hole(gpus, kind.gpus_per_node)
+                if tiles or is_placed([*given, gpus], kind):
                     given.append(gpus)
+                    left, tiled = left - gpus, tiles
                     for row, other in zip(unit, unit[1:] + unit[:1], strict=True):
                         plan[row] = share_of(gpus, place, kind)._replace(shared_with=None if other == row else other)
         return {row: share for row, share in plan.items() if self._accounts[row,].fraction is not None}
+
+    def settled_until_s(self, view: ElasticView) -> float:
+        """As `SettlingPolicy`: jobs of one GPU that have all of their time on one type never take turns."""
+        if self._turns or self._computed_s is None:
+            return view.now_s
+        return self._computed_s + self.reset_s if self._changed else inf
 
     def _note(self, view: ElasticView) -> None:
         """Who came and went, and what each received in the round that is over."""
@@ -114,6 +123,7 @@ class Gavel:
         for row, job in view.jobs.items():
             if row in come:
                 self._accounts[row,] = self._new(len(view.types))
+                self._turns |= job.asked_gpus > 1
             elif job.share is not None:
                 unit = (row,) if job.share.shared_with is None else (row, job.share.shared_with)
                 if unit in self._accounts:  # of a pair once; one whose partner is gone ran alone for the rest
@@ -139,6 +149,14 @@ class Gavel:
                 self._accounts[unit] = self._new(len(view.types))
             self._accounts[unit].fraction = fraction
         self._computed_s, self._changed = view.now_s, False
+        self._turns = self.blind or not self._is_whole(view)
+
+    def _is_whole(self, view: ElasticView) -> bool:
+        """Whether each job is of one GPU, and has all of its time on one type or none."""
+        fraction = np.array([account.fraction for account in self._accounts.values()])
+        alone = all(len(unit) == 1 and view.jobs[unit[0]].asked_gpus == 1 for unit in self._accounts)
+        granted = fraction.sum(axis=0) <= [kind.gpus for kind in view.types]
+        return alone and bool(((fraction == 0) | (fraction == 1)).all() and granted.all())
 
     def _cluster(self, view: ElasticView, rows: Sequence[int]) -> GavelRound:
         throughput = np.array([view.jobs[row].work / view.jobs[row].alone_s for row in rows])

@@ -115,6 +115,7 @@ class Application:
     variance: Floats
     speed: Mapping[str, Speed]  # by GPU type
     iterations: Floats | None = None  # steps made by the end of each epoch (n_batches, n_epochs)
+    steady: bool = False  # gradients are the same in all epochs
 
     @property
     def base_batch(self) -> int:
@@ -193,7 +194,7 @@ def _rated(name: str, rates: RateProfile) -> Application:
     largest = int(rates.gpus[own].max())
     batches = np.array([1, max(largest, 2)])
     saves = np.linspace(0.0, 1.0, 101)
-    return Application(name, batches, saves, np.ones((2, 100)), np.zeros((2, 100)), speed)
+    return Application(name, batches, saves, np.ones((2, 100)), np.zeros((2, 100)), speed, steady=True)
 
 
 def _application(name: str, steps: StepProfile, epochs: EpochProfile) -> Application:
