@@ -443,6 +443,18 @@ def test_a_cluster_in_toml(perdure: Callable[..., Ran], home: Path, trace: str) 
     assert ran.json["runs"][0]["wait_s"]["p99"] == 0
 
 
+def test_cpus_that_are_scarce_are_waited_for(perdure: Callable[..., Ran], home: Path) -> None:
+    (home / "t.csv").write_text("job_id,submit_s,gpus,duration_s,cpus\na,0,1,60,8\nb,0,1,60,8\nc,0,1,60,\n")
+    (home / "nodes.toml").write_text("[[nodes]]\ncount = 1\ngpus = 4\ncpus = 8\n")
+    waits = {}
+    for cluster in ("1x4", "1x4:cpu=8", "nodes.toml"):
+        ran = perdure("whatif", "t.csv", "--cluster", cluster, "--policy", "fjf,easy", "--json")
+        waits[cluster] = ran.json["runs"][0]["wait_s"]["mean"]
+    assert waits == {"1x4": 0, "1x4:cpu=8": 20, "nodes.toml": 20}
+    assert ran.err == "t.csv: 1 of 3 jobs do not tell how many CPUs they ask for; they count as asking for none\n"
+    assert ran.json["warnings"][-1].startswith("easy: reserves GPUs alone")
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -450,6 +462,8 @@ def test_a_cluster_in_toml(perdure: Callable[..., Ran], home: Path, trace: str) 
         ("", "nodes.toml: it has no [[nodes]], or one that is not a group of nodes. Write tables [[nodes]] "),
         ("nodes = 5", "nodes.toml: it has no [[nodes]], "),
         ("[[nodes]]\ngpus = 1", "nodes.toml: it has no [[nodes]], "),
+        (NODES + "cpus = 0", "nodes.toml: it has no [[nodes]], "),
+        (NODES + "cpus = 8\n" + NODES, "cluster 'nodes.toml': some of its nodes tell no cpus"),
         (NODES + "colour = 3", "nodes.toml: it has no [[nodes]], "),
         (NODES.replace("1", "true"), "nodes.toml: it has no [[nodes]], "),
         (NODES.replace("2", "1000000") + NODES, "nodes.toml: more than 1000000 nodes. "),

@@ -11,8 +11,9 @@ from perdure.scheduling import policies
 from perdure.scheduling.policies import policy_named
 from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.simulate import Engine
-from tests.simulation.reference.instances import REFERENCES, differing
+from tests.simulation.reference.instances import REFERENCES, Instance, differing
 
+PLAN_GPUS_ALONE = ("easy", "conservative", "conservative:replan")
 MANY = int(os.environ.get("REFERENCE_INSTANCES", "150"))
 
 
@@ -22,6 +23,12 @@ def test_schedules_are_those_of_the_textbooks(name: str, engine: Engine) -> None
     if engine == "compiled" and (type(policy_named(name)) not in COMPILED or find_spec("numba") is None):
         pytest.skip("no compiled form here")
     assert list(differing(name, engine, range(MANY))) == []
+
+
+@pytest.mark.parametrize("name", [name for name in REFERENCES if name not in PLAN_GPUS_ALONE])
+def test_schedules_of_several_resources_are_those_of_the_textbooks(name: str) -> None:
+    """Whatever engine is asked for: the compiled loops do not know them."""
+    assert list(differing(name, "compiled", range(MANY), Instance.with_others)) == []
 
 
 def test_every_policy_has_a_reference() -> None:

@@ -42,6 +42,7 @@ def test_helios_keeps_gpu_jobs_that_started(file: Callable[..., Path]) -> None:
     assert (trace.format, trace.left_out) == ("helios", {"no GPUs": 1, "never started": 1})
     assert (jobs.gpus[0], jobs.nodes[0], jobs.duration_s[0], jobs.start_s[0], jobs.end_s[0]) == (16, 2, 3600, 600, 4200)
     assert (jobs.vc[0], jobs.ending[0]) == ("vcA", TableEnding.KILLED)
+    assert jobs.cpus[0] == 4
     assert jobs.began_s == np.datetime64("2020-03-31T16:00:00", "s").astype(int)  # Shanghai is 8 hours ahead
 
 
@@ -77,7 +78,7 @@ def test_openb_pods_that_were_never_scheduled_or_have_no_gpus_are_left_out(file:
         "p0,1,1,1,460,V100M16|V100M32,LS,Running,0,900,100\n"
         "p1,1,1,0,0,,LS,Succeeded,0,900,100\n"
         "p2,1,1,8,1000,,BE,Pending,0,900,\n"
-        "p3,1,1,8,1000,,BE,Succeeded,50,900,100\n"
+        "p3,2500,4096,8,1000,,BE,Succeeded,50,900,100\n"
         "p4,1,1,2,1000,,BE,Failed,60,900,100\n"
     )
     trace = read(file("openb_pod_list_default.csv", OPENB + rows))
@@ -90,6 +91,7 @@ def test_openb_pods_that_were_never_scheduled_or_have_no_gpus_are_left_out(file:
     ]  # Running: when it was deleted
     assert jobs.duration_s.tolist() == [800, 800, 800]
     assert jobs.gpu_type[0] == "V100M16|V100M32"
+    assert (jobs.cpus.tolist(), jobs.mem_mib.tolist()) == ([1, 3, 1], [1, 4096, 1])
     assert trace.notes[0] == "1 pods share a GPU; each counts as one whole GPU"
 
 

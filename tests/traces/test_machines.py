@@ -24,6 +24,13 @@ def test_a_list_made_by_hand_may_name_racks(file: Callable[..., Path]) -> None:
     assert (nodes.rack.tolist(), nodes.total_gpus) == ([0, 1], 16)
 
 
+def test_a_list_made_by_hand_may_name_cpus_and_memory(file: Callable[..., Path]) -> None:
+    nodes = read_nodes(file("nodes.csv", "gpus,cpus,mem_mib\n8,96,1024\n0,4,4\n4,48,512\n"))
+    assert (nodes.cpus.tolist(), nodes.mem_mib.tolist()) == ([96, 48], [1024, 512])
+    with pytest.raises(InputError, match="some of its nodes tell no cpus"):
+        read_nodes(file("nodes.csv", "gpus,cpus\n8,96\n8,\n"))
+
+
 def test_phillys_machines_are_its_cluster(public: Callable[[str], Path]) -> None:
     nodes = read_nodes(public("traces/philly/cluster_machine_list"))
     assert sorted(nodes.gpus) == sorted(Cluster.parse("321x2+231x8").gpus)

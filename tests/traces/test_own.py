@@ -61,6 +61,7 @@ def tables(draw: st.DrawFn) -> JobTable:
                 "dependency": column(texts),
                 "nice": column(st.integers(-10_000, 10_000)),
                 "cpus": column(st.integers(0, 1000)),
+                "mem_mib": column(st.integers(0, 10**9)),
                 "eligible_s": column(seconds | st.just(np.nan)),
             }
             if draw(st.booleans())

@@ -45,6 +45,7 @@ def test_a_job_holds_the_gpus_of_all_its_tasks_from_the_first_start_to_the_last_
     jobs = trace.table
     assert (trace.format, jobs.job_id.tolist(), jobs.user.tolist()) == ("pai", ["a1", "b2"], ["ann", "bob"])
     assert (jobs.gpus.tolist(), jobs.cpus.tolist(), jobs.gpu_type.tolist()) == ([2, 6], [14, 5], ["T4", "V100"])
+    assert jobs.mem_mib.tolist() == [90010, 30720]  # of three instances of 29.3 GiB, and of three of 10
     assert (jobs.submit_s.tolist(), jobs.start_s.tolist()) == ([0.0, 100.0], [10.0, 150.0])
     assert (jobs.duration_s.tolist(), jobs.end_s.tolist()) == ([490.0, 150.0], [500.0, 300.0])
     assert jobs.ending.tolist() == [TableEnding.PASSED, TableEnding.FAILED]

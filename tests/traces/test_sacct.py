@@ -151,7 +151,9 @@ def test_what_slurm_schedules_by_is_read_where_it_was_exported(file: Callable[..
         30,
     )
     bare = read(file("bare.txt", HEADER + record())).table
-    assert (bare.partition[0], bare.account[0], bare.cpus[0]) == ("", "lab", 0)
+    assert (bare.partition[0], bare.account[0], bare.cpus[0]) == ("", "lab", 4)  # of the TRES
+    memory = read(file("memory.txt", HEADER + record().replace("cpu=4,", "cpu=4,mem=1.50G,"))).table
+    assert (bare.mem_mib[0], memory.mem_mib[0]) == (0, 1536)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
     spans = asked.out is not None and max(map(len, tables)) <= _MAX_SPANS
     repeats = len(wanted) // len(asked.policies)
     setting = Setting(cluster, asked.placement, options, asked.failures, keep, spans, asked.cost, repeats)
-    if not spans:
+    if not spans and cluster.counts_gpus_alone:
         tell_of_compiling(max(map(len, tables)) * repeats, asked.policies, asked.placement)
     with progress(len(wanted) if len(wanted) > 1 else None, "replaying") as tell:
         runs = sweep(tables, setting, wanted, asked.executor or _fitting(read), tell)

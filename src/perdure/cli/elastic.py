@@ -67,6 +67,8 @@ def compare_elastic(
     chosen, again = [elastic_named(name) for name in policies], _retry_named(retry)
     with progress(what="reading"):
         cluster, jobs, known, traits = _profiled(trace, profiles, spec)
+        if not cluster.counts_gpus_alone:
+            raise InputError(f"--cluster {spec}", "CPUs and memory are not counted here", "Name GPUs alone")
         measured = read_pairs(profiles)
         pairs = None if measured is None else colocation(measured, known)
         whole = is_pollux(profiles)  # its simulator counts in seconds

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import csv
 import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from perdure.cli.text import plain
 from perdure.errors import ConfigError, InputError
-from perdure.model.cluster import MAX_NODES, Cluster
+from perdure.model.cluster import MAX_NODES, Cluster, told_of_all
 from perdure.scheduling.placement.registry import placement_named
 from perdure.simulation.fitting import fitting
 from perdure.traces.read import read
-from perdure.traces.trace import Trace
+from perdure.traces.trace import MAX_COUNT, Trace
 
 _QUOTA_MEND = "Write it like lab=64,ops=32, or name a CSV file of vc,gpus"
-_NODES_MEND = "Write tables [[nodes]] with count and gpus, and if need be gpu_type and rack (a number)"
+_NODES_MEND = "Write tables [[nodes]] with count and gpus, and if need be gpu_type, rack (a number), cpus and mem_mib"
+
+
+_BOUNDS = {
+    "count": (1, MAX_NODES), "gpus": (1, MAX_NODES), "rack": (0, MAX_NODES), "cpus": (1, MAX_COUNT),
+    "mem_mib": (1, MAX_COUNT),
+}  # fmt: skip
 
 
 def cluster_named(spec: str) -> Cluster:
@@ -33,7 +41,7 @@ def cluster_named(spec: str) -> Cluster:
 
 
 def _in_toml(path: Path) -> Cluster:
-    """The cluster of tables ``[[nodes]]``, each with ``count`` and ``gpus``, and perhaps ``gpu_type`` and ``rack``."""
+    """The cluster of tables ``[[nodes]]``, each with ``count`` and ``gpus``, and perhaps other columns."""
     try:
         groups = tomllib.loads(path.read_text("utf-8")).get("nodes")
     except (OSError, ValueError) as err:
@@ -47,15 +55,22 @@ def _in_toml(path: Path) -> Cluster:
         np.repeat(np.array([group["gpus"] for group in groups], np.int64), counts),
         np.repeat(np.array([group.get("rack", 0) for group in groups], np.int64), counts),
         np.repeat(np.array([group.get("gpu_type", "") for group in groups]), counts),
+        *_further(str(path), groups, counts),
     )
 
 
+def _further(where: str, groups: Sequence[Mapping[str, int]], counts: Sequence[int]) -> Iterator[NDArray[np.int64]]:
+    """CPUs and memory of each node, where they are told."""
+    for name in ("cpus", "mem_mib"):
+        column = told_of_all(where, name, [group.get(name, 0) for group in groups])
+        yield np.repeat(column, counts if len(column) else 1)
+
+
 def _is_group(group: object) -> bool:
-    if not isinstance(group, dict) or set(group) - {"count", "gpus", "gpu_type", "rack"}:
+    if not isinstance(group, dict) or set(group) - {"count", "gpus", "gpu_type", *_BOUNDS}:
         return False
-    least = {"count": 1, "gpus": 1, "rack": 0}
-    values = {"rack": 0, **group}
-    whole = all(type(values.get(name)) is int and low <= values[name] <= MAX_NODES for name, low in least.items())
+    values = {"rack": 0, "cpus": 1, "mem_mib": 1, **group}
+    whole = all(type(values.get(name)) is int and low <= values[name] <= most for name, (low, most) in _BOUNDS.items())
     return whole and isinstance(group.get("gpu_type", ""), str)
 
 

@@ -11,7 +11,9 @@ from perdure.cli.output import print_line
 from perdure.cli.progress import progress
 
 app = typer.Typer()
-CLUSTER_HELP = "Nodes x GPUs: 32x8, 321x2+231x8, 32x8/4 (racks of 4); or a list of machines, CSV or TOML."
+CLUSTER_HELP = (
+    "Nodes x GPUs: 32x8, 321x2+231x8, 32x8/4 (racks of 4), 32x8:cpu=96:mem=1T; or a list of machines, CSV or TOML."
+)
 ClusterSpec = Annotated[str, typer.Option(metavar="SPEC|FILE", help=CLUSTER_HELP)]
 TraceFormat = Annotated[
     str | None,

@@ -1,6 +1,7 @@
 """What jobs asked for besides GPUs and a time limit, as far as a trace shows.
 
-The policy `slurm` reads it; the others see GPUs, time limits, users and virtual clusters alone.
+The policy `slurm` reads it; the others see GPUs, time limits, users and virtual clusters alone. CPUs and memory that a
+cluster counts are in `placement/resources`.
 """
 
 from __future__ import annotations

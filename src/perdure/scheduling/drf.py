@@ -19,9 +19,9 @@ from perdure.scheduling.view import View
 class DominantShare:
     """The user with the smallest dominant share, over its weight, starts its oldest job; nobody is preempted.
 
-    A trace tells GPUs only, so that GPUs are every job's dominant resource: this is max-min fairness of GPUs among
-    users. `fill` does it for any resources. Running jobs count, so a user whose jobs run long waits while others catch
-    up.
+    A user's dominant share is the largest of its shares of GPUs and of what the cluster counts besides them. Where it
+    counts GPUs alone this is max-min fairness of GPUs among users. `fill` is the same for tasks without end. Running
+    jobs count, so a user whose jobs run long waits while others catch up.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)  # of users; 1 for those not named
@@ -30,7 +30,7 @@ class DominantShare:
     name: str = "drf"
 
     def ranking(self, view: View) -> Turns:
-        return Turns(view, view.user, [self.weights.get(user, 1.0) for user in view.users])
+        return Turns(view, view.user, [self.weights.get(user, 1.0) for user in view.users], resources=view.resources)
 
 
 def fill(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.scheduling.placement.resources import Stock
 from perdure.scheduling.view import View
 
 UNIT = 27_720  # of these a GPU has: shares are whole, so that equal jobs stay equal, and exact among up to 12 jobs
@@ -90,7 +91,7 @@ class Deficits:
         self.share[rows] = maxmin_shares(gpus, view.total_gpus)
         order = np.argsort(-(self.owed[rows] + self.share[rows]) / gpus, kind="stable")
         ordered = rows[order].tolist()
-        return ordered if gpus.sum() <= view.total_gpus else _first_fit(ordered, view)
+        return ordered if not view.resources and gpus.sum() <= view.total_gpus else _first_fit(ordered, view)
 
     def is_settled(self) -> bool:
         """With everybody running, the next plan is the same again."""
@@ -98,9 +99,9 @@ class Deficits:
 
 
 def _first_fit(rows: list[int], view: View) -> list[int]:
-    plan, free = [], view.total_gpus
+    plan, free, others = [], view.total_gpus, Stock.counted(view.resources)
     for row in rows:
-        if view.gpus[row] <= free:
+        if view.gpus[row] <= free and (not others.resources or others.take(row, view.gpus[row])):
             plan.append(row)
             free -= view.gpus[row]
             if not free:

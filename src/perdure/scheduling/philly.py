@@ -59,7 +59,7 @@ class Lending(Ranking):
         """
         view = self.view
         waiting = list(view.waiting)
-        if sum(view.gpus[row] for row in waiting) <= view.free_gpus:
+        if not view.resources and sum(view.gpus[row] for row in waiting) <= view.free_gpus:
             entitled, borrowing = self._split(waiting, self._left())
             return [*entitled, *self._allowed(entitled, borrowing)]  # nobody makes room: who runs need not be named
         left = self.quota.copy()

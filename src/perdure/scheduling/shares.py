@@ -39,9 +39,13 @@ def limits(view: View, quota: Sequence[float], most: float) -> list[float]:
     return [max(most * gpus, least) for gpus, least in zip(quota, widest, strict=True)]
 
 
-def used(view: View, owner: Sequence[int], owners: int) -> list[int]:
-    """GPUs that the running jobs of each owner hold, shape (owners,); `owner` gives the owner of each row."""
+def used(view: View, owner: Sequence[int], owners: int, asked: Sequence[int] | None = None) -> list[int]:
+    """GPUs that the running jobs of each owner hold, shape (owners,); `owner` gives the owner of each row.
+
+    Of another resource where `asked` says what each job asks for of it.
+    """
+    asked = view.gpus if asked is None else asked
     held = [0] * owners
     for row in view.running:
-        held[owner[row]] += view.gpus[row]
+        held[owner[row]] += asked[row]
     return held

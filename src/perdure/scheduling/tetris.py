@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.scheduling.placement.resources import Stock
 from perdure.scheduling.protocol import StatelessPolicy
 from perdure.scheduling.view import View
 
@@ -38,14 +39,19 @@ class Tetris(StatelessPolicy):
     the alignment: 1 as published, 0 is the shortest service first. Equal scores, to a billionth, go by arrival.
 
     With GPUs alone to pack, alignment means the widest gang first, and to score again after each start would change
-    nothing: both terms are in proportion to what is free, and eps is that of the beginning of the pass. Remote
-    placement, fairness and barriers are left out. Clairvoyant by the service left.
+    nothing: both terms are in proportion to what is free, and eps is that of the beginning of the pass. Where the
+    cluster counts CPUs or memory too, alignment is over all of them, service is the running time left times the shares
+    of all of them together, and jobs are scored again after each start. What is free counts in the whole cluster, not
+    machine by machine. Remote placement, fairness and barriers are left out. Clairvoyant by the service left.
     """
 
     packing: float = 1.0
     name: str = "tetris"
 
     def order(self, view: View) -> Iterator[int]:
+        if view.stock is not None:
+            yield from self._over_all(view, view.stock)
+            return
         rows = [row for row in view.waiting if view.gpus[row] <= view.free_gpus]
         if len(rows) <= 1:
             yield from rows
@@ -57,3 +63,32 @@ class Tetris(StatelessPolicy):
         for i in np.argsort(-np.round(score / score.max(), 9), kind="stable"):
             if view.gpus[rows[i]] <= view.free_gpus:
                 yield rows[i]
+
+    def _over_all(self, view: View, stock: Stock) -> Iterator[int]:
+        """The best of what fits, then the best of what then fits; by GPUs and all that is counted besides.
+
+        Eps is over the jobs that fit when the pass begins, and what is free by then.
+        """
+        capacity = np.array([view.total_gpus, *(each.total for each in stock.resources)], float)
+        columns = [view.gpus, *(each.asked for each in stock.resources)]
+        rows = [row for row in view.waiting if view.gpus[row] <= view.free_gpus]
+        asked = np.array([[column[row] for column in columns] for row in rows], float).reshape(-1, len(columns))
+        begins = (asked <= _free(view, stock)).all(axis=1)
+        rows, asked = [rows[i] for i in np.flatnonzero(begins)], asked[begins]
+        left = np.array([max(1, view.remaining(row)) for row in rows], float)
+        soon = 1.0 / (left * (asked / capacity).sum(axis=1))
+        tried = np.zeros(len(rows), bool)
+        while not tried.all():
+            free = _free(view, stock)
+            tried |= (asked > free).any(axis=1)
+            packed = (asked / capacity) @ (free / capacity)
+            score = self.packing * packed + packed.mean() / soon.mean() * soon
+            best = int(np.argmax(np.where(tried, -1.0, np.round(score / score.max(), 9))))
+            if not tried[best]:
+                tried[best] = True
+                yield rows[best]
+
+
+def _free(view: View, stock: Stock) -> NDArray[np.float64]:
+    """What is free of GPUs and of each resource besides, in the whole cluster."""
+    return np.array([view.free_gpus, *map(sum, stock.free)], float)

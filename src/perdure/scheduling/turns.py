@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+from perdure.scheduling.placement.resources import Resource
 from perdure.scheduling.protocol import Ranking
 from perdure.scheduling.shares import used
 from perdure.scheduling.view import View
@@ -28,13 +29,15 @@ class Turns(Ranking):
     owner: Sequence[int]  # of each job
     due: Sequence[float]  # GPUs, or weight, of each owner; more than 0 for one that has jobs
     limit: Sequence[float] = ()  # GPUs that each owner may hold; none: as many as there are
+    resources: Sequence[Resource] = ()  # that count besides GPUs: then the largest share of all decides
 
     def order(self) -> Iterator[int]:
         held = used(self.view, self.owner, len(self.due))
+        others = [(each, used(self.view, self.owner, len(self.due), each.asked)) for each in self.resources]
         queues: dict[int, list[int]] = {}
         for row in reversed(self.view.waiting):
             queues.setdefault(self.owner[row], []).append(row)
-        turns = [(held[owner] / self.due[owner], owner) for owner in queues]
+        turns = [(self._share(owner, held, others), owner) for owner in queues]
         heapify(turns)
         while turns:
             _, owner = heappop(turns)
@@ -44,4 +47,13 @@ class Turns(Ranking):
             yield row
             if row in self.view.running and queues[owner]:
                 held[owner] += self.view.gpus[row]
-                heappush(turns, (held[owner] / self.due[owner], owner))
+                for each, of_each in others:
+                    of_each[owner] += each.asked[row]
+                heappush(turns, (self._share(owner, held, others), owner))
+
+    def _share(self, owner: int, held: list[int], others: Sequence[tuple[Resource, list[int]]]) -> float:
+        """What an owner holds over what it is due: GPUs, or the largest share of any resource."""
+        if not others:
+            return held[owner] / self.due[owner]
+        shares = (of_each[owner] / each.total for each, of_each in others)
+        return max(held[owner] / self.view.total_gpus, *shares) / self.due[owner]

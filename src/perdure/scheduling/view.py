@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from perdure.scheduling.asks import Asks
+from perdure.scheduling.placement.resources import Resource, Stock
 from perdure.scheduling.placement.room import Room
 
 
@@ -51,6 +52,17 @@ class View:
         n = len(self.gpus)
         self.before, self.restart, self.earlier, self.promotions = [0] * n, [0] * n, [0] * n, [0] * n
         self.free_gpus = self.total_gpus
+
+    @property
+    def stock(self) -> Stock | None:
+        """What is free besides GPUs; None where GPUs alone are counted."""
+        return None if self.room is None else self.room.stock
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """What is counted besides GPUs."""
+        stock = self.stock
+        return () if stock is None else stock.resources
 
     def executed(self, row: int) -> int:
         """Ticks that the present attempt has run, those before a preemption included: preempted work is kept."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol, cast
 
 from perdure.errors import PerdureError
+from perdure.scheduling.placement.resources import Stock
 from perdure.scheduling.protocol import ExplainingRanking, PlanningPolicy, Policy, RankingPolicy, SettlingPlanner
 from perdure.simulation.world import World
 
@@ -55,13 +56,13 @@ class Passes:
                 return
 
     def _give_anew(self) -> None:
-        """Choose who runs by counting GPUs; who is not chosen yields, and takes what then is left in its place."""
+        """Choose who runs by counting; who is not chosen yields, and takes what then is left in its place."""
         world, view = self.world, self.world.view
         order = list(self._order())
-        chosen, free = set(), view.total_gpus
+        chosen, free, others = set(), view.total_gpus, Stock.counted(view.resources)
         for row in order:
             self._must_be_there(row)
-            if view.gpus[row] <= free:
+            if view.gpus[row] <= free and (not others.resources or others.take(row, view.gpus[row])):
                 free -= view.gpus[row]
                 chosen.add(row)
             elif self.policy.blocks:

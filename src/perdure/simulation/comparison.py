@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.model.table import JobTable
-from perdure.simulation.foresight import foresight
+from perdure.simulation.foresight import foresight, gpus_alone
 from perdure.simulation.manifest import Manifest
 from perdure.simulation.restart_cost import FREE
 from perdure.simulation.steady import too_short
@@ -50,6 +50,7 @@ class PolicyComparison:
         known = foresight(tables, policies, setting.options)
         short = [(Path(trace).name, too_short(table)) for trace, table in zip(traces, tables, strict=True)]
         warnings = [f"{name}: {what}" if len(traces) > 1 else what for name, what in short if what is not None]
+        warnings += gpus_alone(setting.cluster, policies)
         return cls(
             traces, tables, runs, facts=_facts(setting, cluster, load), foresight=known, warnings=warnings, **further
         )

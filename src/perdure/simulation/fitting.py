@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import room_of
+from perdure.scheduling.placement.resources import Resource, resources_of
 from perdure.scheduling.protocol import Policy
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.requests import requests_of
@@ -27,8 +30,9 @@ def fitting(found: Trace, where: str, cluster: Cluster, skip_bad: bool, placemen
     """The jobs that fit into an empty `cluster`; the others are left out and counted with `skip_bad`.
 
     With `placement` None GPUs are only counted. Raises `InputError` for the first job that does not fit, and also
-    where none does.
+    where none does, or none tells a resource that the cluster counts.
     """
+    found = replace(found, notes=(*found.notes, *_untold(found.table, where, resources_of(cluster, found.table))))
     misfit = misfits(found.table, cluster, placement)
     if not misfit.any():
         return found
@@ -38,6 +42,18 @@ def fitting(found: Trace, where: str, cluster: Cluster, skip_bad: bool, placemen
     counts = {TOO_WIDE: wide, f"no place for it by {_name(placement)}": int(misfit.sum()) - wide}
     left_out = {**found.left_out, **{why: jobs for why, jobs in counts.items() if jobs}}
     return Trace(found.table.take(np.flatnonzero(~misfit)), found.format, left_out, found.notes)
+
+
+def _untold(table: JobTable, where: str, resources: Sequence[Resource]) -> Iterator[str]:
+    """A note on each resource of which some jobs do not tell what they ask for."""
+    for resource in resources:
+        silent = len(table) - int(np.count_nonzero(resource.asked))
+        if silent == len(table):
+            what = f"no job tells how many {resource.unit} it asks for, and the cluster counts them"
+            raise InputError(where, what, "Leave them out of the cluster, or export them with the trace")
+        if silent:
+            told = f"{silent} of {len(table)} jobs do not tell how many {resource.unit} they ask for"
+            yield f"{told}; they count as asking for none"
 
 
 def accepted(
@@ -73,14 +89,19 @@ def must_fit(table: JobTable, cluster: Cluster, placement: Placement | None) -> 
 
 def misfits(table: JobTable, cluster: Cluster, placement: Placement | None) -> NDArray[np.bool_]:
     """Which jobs find no place in an empty cluster, not even where the placement asks for the least locality."""
-    sizes, which = np.unique(table.gpus, return_inverse=True)
-    lost: NDArray[np.bool_] = np.array([not _has_place(gpus, cluster, placement) for gpus in sizes.tolist()], bool)
-    return lost[which]
+    resources = resources_of(cluster, table)
+    columns = np.stack([table.gpus, *(each.asked for each in resources)])
+    _, first, which = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+    places = [_has_place(row, int(table.gpus[row]), cluster, placement, resources) for row in first.tolist()]
+    lost: NDArray[np.bool_] = ~np.array(places, bool)
+    return lost[which.ravel()]
 
 
-def _has_place(gpus: int, cluster: Cluster, placement: Placement | None) -> bool:
-    room = room_of(cluster, placement, 1)
-    return room.take(0, gpus, 0) or room.take(0, gpus, _RELAXED)
+def _has_place(
+    row: int, gpus: int, cluster: Cluster, placement: Placement | None, resources: tuple[Resource, ...]
+) -> bool:
+    room = room_of(cluster, placement, 1, resources)
+    return room.take(row, gpus, 0) or room.take(row, gpus, _RELAXED)
 
 
 def _name(placement: Placement | None) -> str:
@@ -91,9 +112,10 @@ def _refusal(table: JobTable, row: int, where: str, cluster: Cluster, placement:
     gpus, whole = int(table.gpus[row]), cluster.total_gpus
     what, fix = f"it asks for {gpus} GPUs, and the cluster has {whole}", "Take a larger cluster"
     if gpus <= whole:
-        what = (
-            f"it asks for {gpus} GPUs, and {_name(placement)} finds no place for them in the empty cluster of {whole}"
-        )
+        resources = resources_of(cluster, table)
+        asked = " and ".join([f"{gpus} GPUs", *(f"{each.asked[row]} {each.unit}" for each in resources)])
+        has = " and ".join([str(whole), *(f"{each.total} {each.unit}" for each in resources)])
+        what = f"it asks for {asked}, and {_name(placement)} finds no place for them in the empty cluster of {has}"
         fix += " or another placement"
     job = f"job {table.job_id[row]}"
     fix += ", or pass --skip-bad to leave such jobs out" if where else ", or leave the job out"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.policies import ALIASES, PolicyOptions
 
@@ -11,6 +12,21 @@ _BY_LIMIT = ("easy", "conservative")
 _BY_RUNNING_TIME = ("sjf", "srtf", "srsf", "tetris")
 _BY_QUOTA = ("philly", "capacity")
 _BY_SAMPLE = ("gittins-2d",)
+
+
+_BY_GPUS = ("easy", "conservative", "slurm")
+
+
+def gpus_alone(cluster: Cluster, policies: Sequence[str]) -> list[str]:
+    """A sentence on policies that plan GPUs alone, where the cluster counts more.
+
+    >>> gpus_alone(Cluster.parse("2x8:cpu=64"), ["fifo", "easy"])
+    ['easy: reserves GPUs alone, and a job whose CPUs or memory are taken starts later than its reservation']
+    """
+    asked = dict.fromkeys(policy.partition(":")[0] for policy in policies)
+    names = [name for name in asked if name in _BY_GPUS and not cluster.counts_gpus_alone]
+    what = "GPUs alone, and a job whose CPUs or memory are taken starts later than its reservation"
+    return [f"{', '.join(names)}: reserve{'s' * (len(names) == 1)} {what}"] if names else []
 
 
 def foresight(tables: Sequence[JobTable], policies: Sequence[str], options: PolicyOptions) -> list[str]:

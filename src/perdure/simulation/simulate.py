@@ -11,6 +11,7 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import COUNT, placement_named, room_of
+from perdure.scheduling.placement.resources import Resource, resources_of
 from perdure.scheduling.policies import Compat, PolicyOptions, policy_named
 from perdure.scheduling.protocol import Policy
 from perdure.simulation.faults import NodeFaults
@@ -53,9 +54,9 @@ def simulate(
     added. `placement` is a name, a placement, or None where GPUs are only counted. `retry` None replays the recorded
     attempts as they are; with one, and with a placement, `faults` says which attempts fail for a fault of a node, that
     the job then meets again on that node alone. `spans` asks for `Result.spans`. `engine` "plain" or "compiled"
-    insists on a loop; what only the plain one knows (the other policies and placements, spans) runs there all the same.
-    `cost` is what a preemption adds to a job's running time. `repeats` says how many such replays this process is to
-    do: what is loaded for one serves all.
+    insists on a loop; what only the plain one knows (the other policies and placements, spans, CPUs and memory) runs
+    there all the same. `cost` is what a preemption adds to a job's running time. `repeats` says how many such replays
+    this process is to do: what is loaded for one serves all.
 
     Raises `InputError`, naming the job, for one that cannot be replayed, `ConfigError` for an unknown name and
     `PolicyError` for a policy that asks for the impossible.
@@ -71,7 +72,7 @@ def simulate(
         faults = None
     if engine == "auto":
         engine = "compiled" if worth_compiling(len(jobs) * repeats, policy.name, placement) else "plain"
-    outcome = _outcome(jobs, cluster, policy, placement, retry, spans, engine, faults)
+    outcome = _outcome(jobs, cluster, policy, placement, retry, spans, engine, faults, resources_of(cluster, table))
     return outcome.result(jobs, policy.name, placement.name if placement else COUNT, seed, cluster.total_gpus)
 
 
@@ -84,14 +85,16 @@ def _outcome(
     spans: bool,
     engine: Engine,
     faults: NodeFaults | None,
+    resources: tuple[Resource, ...],
 ) -> ReplayOutcome:
-    if not spans and engine == "compiled":
+    if not spans and not resources and engine == "compiled":
         from perdure.simulation.compiled import run
 
         loop = run.compiled(jobs, cluster, policy, placement)
         if loop is not None:
             return run.replay(jobs, cluster, loop, placement, retry, faults)
-    return ReplayOutcome.of(replay(jobs, room_of(cluster, placement, jobs.ticks_per_s), policy, retry, faults), spans)
+    room = room_of(cluster, placement, jobs.ticks_per_s, resources)
+    return ReplayOutcome.of(replay(jobs, room, policy, retry, faults), spans)
 
 
 def worth_compiling(jobs: int, policy: str, placement: Placement | None) -> bool:

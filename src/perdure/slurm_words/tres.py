@@ -1,4 +1,4 @@
-"""Resources as Slurm lists them (TRES, gres): how many GPUs and nodes a text names."""
+"""Resources as Slurm lists them (TRES, gres): how many GPUs, nodes and CPUs a text names, and how much memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from functools import lru_cache
 import re2
 
 _GPUS = re2.compile(r"(?:^|,)gres/gpu(?::([^=,]{1,64}))?=(\d{1,9})")
+_CPUS = re2.compile(r"(?:^|,)cpu=(\d{1,9})(?:$|,)")
+_MEMORY = re2.compile(r"(?:^|,)mem=(\d{1,12}(?:\.\d{1,6})?)([KMGTP]?)(?:$|,)")
+_MIB = {"K": 2**-10, "": 1, "M": 1, "G": 2**10, "T": 2**20, "P": 2**30}
 _NODE_TOTAL = re2.compile(r"(?:^|,)node=(\d{1,6})(?:$|,)")
 
 
@@ -51,6 +54,17 @@ def gpus_and_types(tres: str) -> tuple[int, str]:
         else:
             plain += int(count)
     return max(plain, typed), "|".join(sorted(set(kinds)))
+
+
+@lru_cache(maxsize=1 << 16)
+def cpus_and_mem_mib(tres: str) -> tuple[int, int]:
+    """How many CPUs and MiB a list of resources names; 0 where it names none. Memory without a unit is in MiB.
+
+    >>> cpus_and_mem_mib("cpu=4,mem=1.50G,node=1"), cpus_and_mem_mib("gres/gpu=1,mem=512")
+    ((4, 1536), (0, 512))
+    """
+    cpus, memory = _CPUS.search(tres), _MEMORY.search(tres)
+    return int(cpus[1]) if cpus else 0, round(float(memory[1]) * _MIB[memory[2]]) if memory else 0
 
 
 def node_total(text: str) -> int | None:

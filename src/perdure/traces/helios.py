@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from perdure.traces.clocks import from_wall_clock
@@ -24,7 +26,8 @@ def sniff(head: bytes, _name: str) -> bool:
 
 def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the GPU jobs. CPU jobs, which are about half of them, and jobs that never started are left out."""
-    columns, sieve = load(source, _WANTED, skip_bad)
+    columns, sieve = load(source, _WANTED, skip_bad, optional={"cpu_num": NUMBER})
+    further: dict[str, Any] = {"cpus": whole_counts(columns["cpu_num"])} if "cpu_num" in columns else {}
     start_s = from_wall_clock(columns["start_time"], ZONE)
     sieve.leave_out(columns["gpu_num"] == 0, NO_GPUS)
     sieve.leave_out(np.isnan(start_s), NEVER_STARTED)
@@ -43,6 +46,7 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
         vc=columns["vc"],
         nodes=whole_counts(columns["node_num"]),
         ending=slurm_endings(columns["state"]),
+        **further,
     )
 
 

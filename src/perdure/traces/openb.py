@@ -8,14 +8,15 @@ from numpy.typing import NDArray
 from perdure.model.table import TableEnding
 from perdure.traces.columns import NUMBER, TEXT, load
 from perdure.traces.source import TraceSource
-from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather
+from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather, whole_counts
 
 _WANTED = {
     "name": TEXT, "num_gpu": NUMBER, "gpu_milli": NUMBER, "gpu_spec": TEXT, "qos": TEXT, "pod_phase": TEXT,
-    "creation_time": NUMBER, "deletion_time": NUMBER, "scheduled_time": NUMBER,
+    "cpu_milli": NUMBER, "memory_mib": NUMBER, "creation_time": NUMBER, "deletion_time": NUMBER,
+    "scheduled_time": NUMBER,
 }  # fmt: skip
 _ENDINGS = {"Succeeded": TableEnding.PASSED, "Failed": TableEnding.FAILED, "Running": TableEnding.KILLED}
-_WHOLE_GPU = 1000
+_WHOLE_GPU = _WHOLE_CPU = 1000
 _CROWDED = 0.99  # of the jobs; the rest came long before them
 _DAY_S = 86400
 
@@ -50,6 +51,8 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
         end_s=end_s,
         vc=columns["qos"],
         gpu_type=columns["gpu_spec"],
+        cpus=whole_counts(np.ceil(columns["cpu_milli"] / _WHOLE_CPU)),
+        mem_mib=whole_counts(columns["memory_mib"]),
         ending=np.select([phase == word for word in _ENDINGS], list(_ENDINGS.values()), TableEnding.UNKNOWN).astype(
             np.int8
         ),

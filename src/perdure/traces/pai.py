@@ -23,7 +23,7 @@ _TASKS = ("job_name", "task_name", "inst_num", "status", "start_time", "end_time
           "gpu_type")  # fmt: skip
 _JOB_KINDS = {"job_name": TEXT, "user": TEXT, "status": TEXT, "start_time": NUMBER}
 _TASK_KINDS = {"job_name": TEXT, "inst_num": NUMBER, "start_time": NUMBER, "end_time": NUMBER, "plan_cpu": NUMBER,
-               "plan_gpu": NUMBER, "gpu_type": TEXT}  # fmt: skip
+               "plan_mem": NUMBER, "plan_gpu": NUMBER, "gpu_type": TEXT}  # fmt: skip
 _ENDINGS = {"Terminated": TableEnding.PASSED, "Failed": TableEnding.FAILED}
 _STATUSES = (b"Terminated", b"Failed", b"Running", b"Waiting")
 _PERCENT = 100
@@ -62,6 +62,7 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
         user=columns["user"],
         gpu_type=tasks["gpu_type"],
         cpus=whole_counts(np.ceil(tasks["cpus"])),
+        mem_mib=whole_counts(np.ceil(tasks["mem_gib"] * 1024)),
         ending=np.select([status == word for word in _ENDINGS], list(_ENDINGS.values()), TableEnding.UNKNOWN).astype(
             np.int8
         ),
@@ -70,7 +71,7 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
 
 
 def _tasks(source: TraceSource, jobs: NDArray[np.str_], sieve: Sieve) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
-    """Of each job its GPUs, CPUs, kind of GPU, first start and last end; and whether it shares GPUs."""
+    """Of each job its GPUs, CPUs, memory, kind of GPU, first start and last end; and whether it shares GPUs."""
     path = source.path.with_name(source.path.name.replace("job", "task"))
     if path == source.path or not path.exists():
         what = "the GPUs of PAI's jobs are in pai_task_table.csv, and it is not here"
@@ -93,6 +94,7 @@ def _tasks(source: TraceSource, jobs: NDArray[np.str_], sieve: Sieve) -> tuple[d
     columns = {
         "gpus": np.bincount(of_job, instances * np.ceil(percent / _PERCENT), len(jobs)),
         "cpus": np.bincount(of_job, instances * np.nan_to_num(told["plan_cpu"]) / _PERCENT, len(jobs)),
+        "mem_gib": np.bincount(of_job, instances * np.nan_to_num(told["plan_mem"]), len(jobs)),
         "start_s": np.where(np.isfinite(start_s), start_s, np.nan),
         "end_s": np.where(np.isfinite(end_s), end_s, np.nan),
         "gpu_type": kinds,

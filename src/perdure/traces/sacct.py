@@ -95,6 +95,7 @@ def _jobs(source: TraceSource, seen: Records, sieve: Sieve, rows: NDArray[np.int
         account=vc if source.head.split(b"\n", 1)[0].count(b"Account") else np.empty(0, "U1"),
         qos=seen.qos[tail],
         cpus=seen.cpus[tail],
+        mem_mib=seen.mem_mib[tail],
         eligible_s=seen.eligible_s[head],
         nodes=seen.nodes[tail],
         gpu_type=seen.gpu_type[tail],

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from perdure.errors import InputError
 from perdure.traces.cells import MAX_CELL_BYTES, Bytes, as_texts, at_each, below_header, take
 from perdure.traces.sacct_records import Layout, Record, RecordJoiner
-from perdure.traces.slurm_cells import counts, gpus_held, instants, seconds
+from perdure.traces.slurm_cells import counts, cpus_and_mem_held, gpus_held, instants, seconds
 from perdure.traces.source import TraceSource
 from perdure.traces.texts import coded
 
@@ -66,6 +66,7 @@ class Records:
     partition: NDArray[np.str_]
     qos: NDArray[np.str_]
     cpus: NDArray[np.int64]
+    mem_mib: NDArray[np.int64]
     eligible_s: NDArray[np.float64]
 
     def __len__(self) -> int:
@@ -124,7 +125,9 @@ def _columns(
     """The meaning of cells, which are blank in a broken record; `limit_s` is the unit of a limit in plain numbers."""
     blank: Bytes = np.zeros(len(line), "S1")
     job_id, tres, asked = (cells.get(role, blank) for role in ("id", "tres", "asked"))
-    held, kinds = gpus_held(np.where(tres == b"", asked, tres) if (tres == b"").any() else tres)
+    tres = np.where(tres == b"", asked, tres) if (tres == b"").any() else tres
+    held, kinds = gpus_held(tres)
+    cpus, mem_mib = cpus_and_mem_held(tres)
     state, elapsed_s = _first_words(cells.get("state", blank)), seconds(cells.get("elapsed", blank), 1)
     never_ran = (state == "NODE_FAIL") & (elapsed_s == 0)  # put back before the launch: it names the next node (22.05)
     return Records(
@@ -145,7 +148,8 @@ def _columns(
         vc=as_texts(cells.get("vc", blank), _WIDEST),
         partition=as_texts(cells.get("partition", blank), _WIDEST),
         qos=as_texts(cells.get("qos", blank), _WIDEST),
-        cpus=counts(cells.get("cpus", blank)),
+        cpus=counts(cells["cpus"]) if "cpus" in cells else cpus,
+        mem_mib=mem_mib,
         eligible_s=instants(cells.get("eligible", blank)),
     )
 

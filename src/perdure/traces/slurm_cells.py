@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from perdure.model.table import TableEnding
 from perdure.slurm_words.durations import UNLIMITED, elapsed_s
 from perdure.slurm_words.states import FAILURES, whole_word
-from perdure.slurm_words.tres import gpus_and_types
+from perdure.slurm_words.tres import cpus_and_mem_mib, gpus_and_types
 from perdure.traces.cells import Bytes
 from perdure.traces.texts import coded, mapped
 
@@ -66,6 +66,14 @@ def gpus_held(tres: Bytes) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
     distinct, codes = coded(tres)
     found = [gpus_and_types(text.decode("utf-8", "replace")) for text in distinct] or [(0, "")]
     return np.array([count for count, _ in found], np.float64)[codes], np.array([kind for _, kind in found])[codes]
+
+
+def cpus_and_mem_held(tres: Bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many CPUs and MiB each list of resources names."""
+    distinct, codes = coded(tres)
+    found = [cpus_and_mem_mib(text.decode("utf-8", "replace")) for text in distinct] or [(0, 0)]
+    cpus, mem_mib = np.array(found, np.int64).T
+    return cpus[codes], mem_mib[codes]
 
 
 def slurm_ending(word: str) -> TableEnding:

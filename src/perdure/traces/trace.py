@@ -17,6 +17,7 @@ from perdure.traces.texts import side_by_side
 NO_GPUS = "no GPUs"
 NEVER_STARTED = "never started"
 MAX_GPUS = 10_000_000  # a gang beyond this is a misread column
+MAX_COUNT = 10**12  # of nodes, CPUs or MiB: so is one beyond this
 MAX_S = 1e11  # so is a time beyond this: some 3,000 years
 
 
@@ -122,8 +123,8 @@ def gather(
 
 
 def whole_counts(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Counts of nodes, 0 where a count is missing or absurd: no job is judged by them."""
-    told = np.isfinite(numbers) & (numbers >= 0) & (numbers <= MAX_GPUS)
+    """Counts of nodes, CPUs or MiB, 0 where a count is missing or absurd: no job is judged by them."""
+    told = np.isfinite(numbers) & (numbers >= 0) & (numbers <= MAX_COUNT)
     return np.where(told, numbers, 0).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Jobs on a cluster whose GPUs are only counted, second by second."""
+"""Jobs on a cluster whose GPUs, and perhaps other resources, are only counted, second by second."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ class Job:
     run: int
     limit: int | None = None
     owner: str = ""  # whom the policy counts: a user or a virtual cluster
+    others: tuple[int, ...] = ()  # what it asks for besides GPUs
     ran: int = 0
     since: int | None = None  # when it was last started; None while it does not run
     start: int | None = None
     end: int | None = None
     preempted: int = 0
     promoted: int = 0
+
+    @property
+    def asks(self) -> tuple[int, ...]:
+        return self.gpus, *self.others
 
     @property
     def left(self) -> int:
@@ -36,6 +41,7 @@ class Job:
 @dataclass
 class Cluster:
     total: int
+    others: tuple[int, ...] = ()
     now: int = 0
     waiting: list[Job] = field(default_factory=list)  # in the order in which they came
     running: list[Job] = field(default_factory=list)
@@ -44,6 +50,15 @@ class Cluster:
     @property
     def free(self) -> int:
         return self.total - sum(job.gpus for job in self.running)
+
+    @property
+    def has(self) -> tuple[int, ...]:
+        return self.total, *self.others
+
+    def fits(self, job: Job, beside: Iterable[Job]) -> bool:
+        """Whether the cluster holds this job beside these."""
+        together = [job, *beside]
+        return all(sum(each.asks[r] for each in together) <= has for r, has in enumerate(self.has))
 
     @property
     def active(self) -> list[Job]:
@@ -58,9 +73,9 @@ class Policy(Protocol):
         """The jobs that run from now on, in the order in which they are started."""
 
 
-def schedule(jobs: list[Job], total: int, policy: Policy) -> None:
+def schedule(jobs: list[Job], total: int, policy: Policy, others: tuple[int, ...] = ()) -> None:
     """Run all jobs to their ends."""
-    cluster = Cluster(total)
+    cluster = Cluster(total, others)
     while any(job.end is None for job in jobs):
         if _happens(jobs, cluster) or policy.wakes(cluster):
             _carry_out(cluster, list(policy.decide(cluster)))
@@ -84,7 +99,7 @@ def _happens(jobs: list[Job], cluster: Cluster) -> bool:
 
 
 def _carry_out(cluster: Cluster, chosen: list[Job]) -> None:
-    assert sum(job.gpus for job in chosen) <= cluster.total
+    assert not chosen or cluster.fits(chosen[0], chosen[1:])
     for job in [job for job in cluster.running if job not in chosen]:
         cluster.running.remove(job)
         cluster.waiting.append(job)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -27,7 +27,7 @@ REFERENCES: dict[str, Callable[[], cluster.Policy]] = {
     "fjf": lambda: queues.Queue(blocks=False),
     "sjf": lambda: queues.Queue(blocks=True, key=lambda job: job.run),
     "sjf:skip": lambda: queues.Queue(blocks=False, key=lambda job: job.run),
-    "drf": lambda: queues.Turns(EQUAL),
+    "drf": lambda: queues.Turns(EQUAL, dominant=True),
     "capacity": lambda: queues.Turns(QUOTAS),
     "tetris": queues.Tetris,
     "srtf": lambda: preempting.Least(lambda job: job.left),
@@ -53,6 +53,7 @@ class Instance:
     seed: int
     total: int
     table: JobTable
+    others: tuple[int, ...] = ()  # CPUs and MiB of the cluster, where they count
 
     @classmethod
     def drawn(cls, seed: int) -> Instance:
@@ -66,16 +67,27 @@ class Instance:
         names, owner = np.arange(n).astype(str), rng.choice(list("abc"), n)
         return cls(seed, total, JobTable(names, submit, gpus, run, vc=owner, user=owner, walltime_s=limit))
 
+    @classmethod
+    def with_others(cls, seed: int) -> Instance:
+        """The same jobs, which ask for CPUs and memory too, none of it at times; either may be what is scarce."""
+        plain, rng = cls.drawn(seed), np.random.default_rng((seed, 1))
+        n, others = len(plain.table), (int(rng.choice([9, 16, 40])), int(rng.choice([18, 30, 100])))
+        cpus = np.minimum(others[0], plain.table.gpus * rng.integers(0, 4, n) + rng.integers(0, 3, n))
+        mem_mib = np.minimum(others[1], plain.table.gpus * rng.integers(0, 6, n) + rng.integers(0, 3, n))
+        return cls(seed, plain.total, replace(plain.table, cpus=cpus, mem_mib=mem_mib), others)
+
     def by_reference(self, name: str) -> list[tuple[int | None, ...]]:
         """Start, end, preemptions and promotions of each job, as the textbook has them."""
         table = self.table
         limits = [int(limit) if limit > 0 else None for limit in table.walltime_s]
-        rows = zip(table.gpus, table.submit_s, table.duration_s, limits, table.user, strict=True)
+        columns = (table.cpus, table.mem_mib)[: len(self.others)]
+        others = list(zip(*(column.tolist() for column in columns), strict=True)) or [()] * len(table)
+        rows = zip(table.gpus, table.submit_s, table.duration_s, limits, table.user, others, strict=True)
         jobs = [
-            cluster.Job(i, int(gpus), int(submit), int(run), limit, str(owner))
-            for i, (gpus, submit, run, limit, owner) in enumerate(rows)
+            cluster.Job(i, int(gpus), int(submit), int(run), limit, str(owner), more)
+            for i, (gpus, submit, run, limit, owner, more) in enumerate(rows)
         ]
-        cluster.schedule(jobs, self.total, REFERENCES[name]())
+        cluster.schedule(jobs, self.total, REFERENCES[name](), self.others)
         return [(job.start, job.end, job.preempted, job.promoted) for job in jobs]
 
     def by_engine(self, name: str, engine: Engine) -> list[tuple[int, ...]]:
@@ -83,14 +95,17 @@ class Instance:
         quotas = {vc: float(gpus) for vc, gpus in QUOTAS.items()}
         options = PolicyOptions(tuple(map(float, LIMITS)), tuple(map(float, SAMPLES)), quotas)
         policy: Policy = MaxMin(ROUND_S) if name == "maxmin" else policy_named(name, options)
-        found = simulate(self.table, Cluster.parse(f"1x{self.total}"), policy, engine=engine)
+        spec = f"1x{self.total}" + "".join(map(str.format, (":cpu={}", ":mem={}M"), self.others))
+        found = simulate(self.table, Cluster.parse(spec), policy, engine=engine)
         columns = found.start_s, found.end_s, found.preempted, found.promoted
         return list(zip(*(column.astype(int).tolist() for column in columns), strict=True))
 
 
-def differing(name: str, engine: Engine, seeds: range) -> Iterator[int]:
+def differing(
+    name: str, engine: Engine, seeds: range, drawn: Callable[[int], Instance] = Instance.drawn
+) -> Iterator[int]:
     """The seeds of the instances on which an engine differs from the reference."""
     for seed in seeds:
-        instance = Instance.drawn(seed)
+        instance = drawn(seed)
         if instance.by_engine(name, engine) != instance.by_reference(name):
             yield seed

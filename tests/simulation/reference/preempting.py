@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from tests.simulation.reference.cluster import Cluster, Job
 
 
-def first_fit(order: Iterable[Job], total: int) -> list[Job]:
-    chosen, free = [], total
+def first_fit(order: Iterable[Job], cluster: Cluster) -> list[Job]:
+    chosen: list[Job] = []
     for job in order:
-        if job.gpus <= free:
+        if cluster.fits(job, chosen):
             chosen.append(job)
-            free -= job.gpus
     return chosen
 
 
@@ -29,7 +28,7 @@ class Least:
 
     def decide(self, cluster: Cluster) -> list[Job]:
         order = sorted(cluster.active, key=lambda job: (self.key(job), job.since is None, job.number))
-        return first_fit(order, cluster.total)
+        return first_fit(order, cluster)
 
 
 @dataclass
@@ -49,11 +48,11 @@ class Lending:
         left = dict(self.quota)
         kept, lent = self._split(sorted(cluster.running, key=lambda job: (job.since, job.number)), left)
         entitled, borrowing = self._split(cluster.waiting, left)
-        if sum(job.gpus for job in cluster.waiting) <= cluster.free:
+        if len(first_fit(cluster.active, cluster)) == len(cluster.active):
             return cluster.running + entitled + borrowing
         if 10 * (cluster.total - cluster.free) < 9 * cluster.total:
-            return first_fit(kept + lent + entitled + borrowing, cluster.total)
-        return first_fit(kept + entitled + lent + borrowing, cluster.total)
+            return first_fit(kept + lent + entitled + borrowing, cluster)
+        return first_fit(kept + entitled + lent + borrowing, cluster)
 
     @staticmethod
     def _split(jobs: list[Job], left: dict[str, int]) -> tuple[list[Job], list[Job]]:

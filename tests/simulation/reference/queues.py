@@ -20,11 +20,10 @@ class Queue:
         return False
 
     def decide(self, cluster: Cluster) -> list[Job]:
-        chosen, free = list(cluster.running), cluster.free
+        chosen = list(cluster.running)
         for job in sorted(cluster.waiting, key=lambda job: (self.key(job), job.number)):
-            if job.gpus <= free:
+            if cluster.fits(job, chosen):
                 chosen.append(job)
-                free -= job.gpus
             elif self.blocks:
                 break
         return chosen
@@ -32,36 +31,43 @@ class Queue:
 
 @dataclass
 class Turns:
-    """Dominant resource fairness of GPUs alone; capacities of virtual clusters.
+    """Dominant resource fairness; capacities of virtual clusters, which are of GPUs alone.
 
     The owner that holds least of its due starts its oldest job. Once that does not fit the owner is out.
     """
 
     due: Mapping[str, int]
+    dominant: bool = False  # what an owner holds is the largest of its shares of all resources
 
     def wakes(self, cluster: Cluster) -> bool:
         return False
 
     def decide(self, cluster: Cluster) -> list[Job]:
-        chosen, free = list(cluster.running), cluster.free
+        chosen = list(cluster.running)
         waits = sorted(cluster.waiting, key=lambda job: job.number)
         taking_part = {job.owner for job in waits}
         while taking_part:
-            holds = {owner: sum(job.gpus for job in chosen if job.owner == owner) for owner in taking_part}
-            owner = min(taking_part, key=lambda owner: (Fraction(holds[owner], self.due[owner]), owner))
+            holds = {
+                owner: self._holds([job for job in chosen if job.owner == owner], cluster) for owner in taking_part
+            }
+            owner = min(taking_part, key=lambda owner: (holds[owner] / self.due[owner], owner))
             oldest = next((job for job in waits if job.owner == owner and job not in chosen), None)
-            if oldest is None or oldest.gpus > free:
+            if oldest is None or not cluster.fits(oldest, chosen):
                 taking_part.remove(owner)
             else:
                 chosen.append(oldest)
-                free -= oldest.gpus
         return chosen
+
+    def _holds(self, jobs: list[Job], cluster: Cluster) -> Fraction:
+        counted = cluster.has if self.dominant else (cluster.total,)
+        return max(Fraction(sum(job.asks[r] for job in jobs), has) for r, has in enumerate(counted))
 
 
 class Tetris:
-    """The job that fits with the greatest alignment plus eps over its GPU time left; then the next one that fits.
+    """The job that fits with the greatest alignment plus eps over its work left; then the next one that fits.
 
-    Alignment is GPUs asked times GPUs free, over the square of all. Each score is worked out after each start. Eps
+    Alignment is what is asked times what is free, over the square of all there is, summed over the resources; work is
+    the running time left times the shares of all resources together. Each score is worked out after each start. Eps
     makes both terms equal on average over the jobs that fitted when the pass began.
     """
 
@@ -69,19 +75,22 @@ class Tetris:
         return False
 
     def decide(self, cluster: Cluster) -> list[Job]:
-        chosen, free = list(cluster.running), cluster.free
-        candidates = [job for job in cluster.waiting if job.gpus <= free]
-        crowd = list(candidates)
-        while candidates := [job for job in candidates if job.gpus <= free and job not in chosen]:
+        chosen, candidates = list(cluster.running), list(cluster.waiting)
+        crowd = [job for job in candidates if cluster.fits(job, chosen)]
 
-            def alignment(job: Job, free: int = free) -> Fraction:
-                return Fraction(job.gpus, cluster.total) * Fraction(free, cluster.total)
-
-            def soon(job: Job) -> Fraction:
+        def soon(job: Job) -> Fraction:
+            if not cluster.others:
                 return Fraction(1, max(1, job.gpus * job.left))
+            return 1 / (max(1, job.left) * sum(map(Fraction, job.asks, cluster.has), Fraction(0)))
+
+        while candidates := [job for job in candidates if job not in chosen and cluster.fits(job, chosen)]:
+            free = [has - sum(job.asks[r] for job in chosen) for r, has in enumerate(cluster.has)]
+
+            def alignment(job: Job, free: list[int] = free) -> Fraction:
+                parts = zip(job.asks, free, cluster.has, strict=True)
+                return sum((Fraction(asked * left, has * has) for asked, left, has in parts), Fraction(0))
 
             eps = sum(map(alignment, crowd)) / sum(map(soon, crowd))
             best = max(candidates, key=lambda job: (alignment(job) + eps * soon(job), -job.number))
             chosen.append(best)
-            free -= best.gpus
         return chosen

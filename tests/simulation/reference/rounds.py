@@ -51,4 +51,4 @@ class MaxMin:
         self.share = shares(cluster.active, cluster.total)
         self.last, self.due = cluster.now, cluster.now + self.round_s
         order = sorted(cluster.active, key=lambda job: (-(self.owed[job] + self.share[job]) / job.gpus, job.number))
-        return first_fit(order, cluster.total)
+        return first_fit(order, cluster)

@@ -57,7 +57,7 @@ class Queues:
         if self.samples:
             for queue in self.queues:
                 queue.sort(key=lambda job: (-gittins(self.samples, 3250, job.gpus * self.served[job]), job.number))
-        return first_fit([job for queue in self.queues for job in queue], cluster.total)
+        return first_fit([job for queue in self.queues for job in queue], cluster)
 
     def _places(self) -> list[tuple[int, Job]]:
         return [(q, job) for q, queue in enumerate(self.queues) for job in queue]

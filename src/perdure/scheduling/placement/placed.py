@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 from perdure.errors import PerdureError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.nodes import Ask, Nodes, Placement, has_place, relax_ticks
+from perdure.scheduling.placement.resources import Stock
 from perdure.scheduling.placement.room import Shares
 
 
@@ -36,6 +37,7 @@ class Placed:
     launches: dict[int, int] = field(default_factory=dict)
     refused: dict[int, int] = field(default_factory=dict)  # row -> tick of the first refusal, as there was no place
     timers: list[tuple[int, int, int]] = field(default_factory=list)  # tick of a rung, row, first refusal
+    stock: Stock | None = None
 
     @classmethod
     def on(cls, cluster: Cluster, placement: Placement, ticks_per_s: int) -> Placed:
@@ -49,10 +51,16 @@ class Placed:
         return len(self.nodes.size)
 
     def take(self, row: int, gpus: int, now: int) -> bool:
-        """As `Room.take`; a gang that avoids nodes sees nothing free on them. Raises `PlacementError`."""
+        """As `Room.take`. Raises `PlacementError`.
+
+        A gang sees nothing free on nodes that it avoids, and no GPUs for which the CPUs or the memory that it asks for
+        beside them are taken.
+        """
         nodes, free_gpus = self.nodes, self.free_gpus
-        if row in self.avoided:
-            nodes = nodes.without(self.avoided[row])
+        if row in self.avoided or self.stock is not None:
+            nodes = nodes.without(self.avoided.get(row, ()))
+            if self.stock is not None:
+                nodes.free = self.stock.usable(row, gpus, nodes.free)
             free_gpus = sum(nodes.free)
         if gpus > free_gpus:
             return False
@@ -72,12 +80,16 @@ class Placed:
         to be over.
         """
         barred = self.avoided.get(row, frozenset()).union(nodes)
-        empty = Nodes(self.nodes.size, self.nodes.size, self.nodes.rack)
+        size = self.nodes.size
+        usable = size if self.stock is None else self.stock.of_nodes(self.stock.resources).usable(row, gpus, size)
+        empty = Nodes(size, usable, self.nodes.rack)
         if has_place(self.placement, empty, Ask(row, gpus, 0, self.launches.get(row, 0)), barred):
             self.avoided[row] = barred
 
     def retake(self, row: int, shares: Shares) -> bool:
         if any(gpus > self.nodes.free[node] for node, gpus in shares):
+            return False
+        if self.stock is not None and not self.stock.fits(row, shares):
             return False
         self._hold(row, shares)
         return True
@@ -87,6 +99,8 @@ class Placed:
         for node, gpus in shares:
             self.nodes.free[node] += gpus
             self.free_gpus += gpus
+        if self.stock is not None:
+            self.stock.give_back(row, shares)
         return shares
 
     def next_change(self, now: int) -> int | None:
@@ -116,6 +130,8 @@ class Placed:
         for node, gpus in shares:
             self.nodes.free[node] -= gpus
             self.free_gpus -= gpus
+        if self.stock is not None:
+            self.stock.hold(row, shares)
 
     def _check(self, nodes: Nodes, ask: Ask, shares: Shares) -> None:
         """Refuse what a placement of somebody's own got wrong, with the job and what was chosen."""

@@ -11,6 +11,7 @@ from perdure.scheduling.placement.fit import BestFit, FirstFit, RandomFit
 from perdure.scheduling.placement.ladder import Ladder
 from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.placed import Placed
+from perdure.scheduling.placement.resources import Resource, Stock
 from perdure.scheduling.placement.room import Counted, Room
 from perdure.scheduling.placement.skew import Skew
 
@@ -47,9 +48,18 @@ def placement_named(text: str, seed: int = 0) -> Placement | None:
     return PLACEMENTS[name](_number(text, name, argument) if argument else None, seed)
 
 
-def room_of(cluster: Cluster, placement: Placement | None, ticks_per_s: int) -> Room:
-    """An empty cluster; without a placement its GPUs are only counted, and no gang waits for a place."""
-    return Counted(cluster.total_gpus) if placement is None else Placed.on(cluster, placement, ticks_per_s)
+def room_of(
+    cluster: Cluster, placement: Placement | None, ticks_per_s: int, resources: tuple[Resource, ...] = ()
+) -> Room:
+    """An empty cluster; without a placement its GPUs are only counted, and no gang waits for a place.
+
+    `resources` are those that it counts besides GPUs: a gang takes them with its GPUs, or waits.
+    """
+    if placement is None:
+        return Counted(cluster.total_gpus, stock=Stock.counted(resources) if resources else None)
+    room = Placed.on(cluster, placement, ticks_per_s)
+    room.stock = Stock.of_nodes(resources) if resources else None
+    return room
 
 
 def _ladder(relax_s: float | None, spreads: bool) -> Placement:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from perdure.scheduling.placement.resources import Stock
+
 Share = tuple[int, int]  # a node, -1 where GPUs are only counted, and how many of its GPUs
 Shares = tuple[Share, ...]
 
@@ -31,6 +33,10 @@ class Room(Protocol):
     @property
     def n_nodes(self) -> int:
         """0 where GPUs are only counted."""
+
+    @property
+    def stock(self) -> Stock | None:
+        """What is free besides GPUs; None where GPUs alone are counted."""
 
     def take(self, row: int, gpus: int, now: int) -> bool:
         """Give the job its gang, all of it or nothing; whether it got it. `now` is the tick, for what waits for
@@ -58,9 +64,10 @@ class Counted:
     held: dict[int, Shares] = field(default_factory=dict)
     avoided: dict[int, frozenset[int]] = field(default_factory=dict)
     n_nodes: int = 0
+    stock: Stock | None = None
 
     def take(self, row: int, gpus: int, now: int) -> bool:  # noqa: ARG002
-        if gpus > self.free_gpus:
+        if gpus > self.free_gpus or not (self.stock is None or self.stock.take(row, gpus)):
             return False
         self.free_gpus -= gpus
         self.held[row] = ((-1, gpus),)
@@ -75,6 +82,8 @@ class Counted:
     def give_back(self, row: int) -> Shares:
         shares = self.held.pop(row)
         self.free_gpus += shares[0][1]
+        if self.stock is not None:
+            self.stock.give_back(row, shares)
         return shares
 
     def next_change(self, now: int) -> int | None:  # noqa: ARG002
