@@ -228,6 +228,21 @@ def test_a_decision_that_stands_is_made_once_a_look_and_charged_with_what_it_pro
     assert stopped.promised == []
 
 
+@pytest.mark.parametrize(
+    "seen",
+    [
+        view(latest=4),  # its manager has started it again
+        view(replace(JOB, state=JobState.HELD, reason="JobHeldUser")),  # a person holds it
+        view(replace(JOB, state=JobState.PENDING)),  # its manager has put it back
+    ],
+    ids=["runs already", "held", "waits"],
+)
+def test_a_retry_that_is_not_ours_takes_no_room_in_a_budget(seen: SiteView) -> None:
+    seen.settle_on(RECORD)
+    assert seen.decision(RECORD).retries
+    assert seen.promised == []
+
+
 def test_what_would_be_decided_is_found_once_until_another_is_promised_something() -> None:
     seen = view()
     wish = seen.decision(RECORD)

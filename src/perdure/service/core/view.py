@@ -14,6 +14,7 @@ from perdure.coordination.playbook import Playbook
 from perdure.coordination.record import AnswerKind, Component, ExceptionOutcome, ExceptionRecord, Scope
 from perdure.coordination.ruling import Ruling
 from perdure.coordination.site import Resource
+from perdure.model.actions import Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node
@@ -120,12 +121,15 @@ class SiteView(Struct, frozen=True):
         return decision
 
     def settle_on(self, record: ExceptionRecord) -> None:
-        """The decision of now stands, and is charged: what others, who wait still, may come to is not."""
+        """The decision of now stands, and is charged where it makes us put the job back: others that wait are not."""
         if record.id in self.decisions:
             return
         case, decision = self.state.cases[record.subject.job_id], self.decision(record)
         self.decisions[record.id] = decision
-        if case.failure is not None and decision.retries and not is_free(case.job, case.failure.attempt):
+        if case.failure is None or is_free(case.job, case.failure.attempt):
+            return
+        _, ruling = recovery_of(case, case.failure.attempt, decision)
+        if any(isinstance(action, Requeue) for action in ruling.actions):  # as the step of the chain charges it
             starts_s, nodes = self.now + decision.delay_s, case.failure.attempt.nodes
             self.promised.append(Spent(starts_s, case.job.job_id, case.job.user, nodes))
 
