@@ -227,4 +227,12 @@ def test_the_modules_of_tables_are_all_tried() -> None:
     using = {path.stem for path in folder.glob("*.py") if "print_table(" in path.read_text()} - {"output"}
     tried = {"jobs", "node", "actions", "events", "rules", "config", "learn", "notices", "who", "job"}
     tried |= {"comparison_shown", "elastic", "keep_shown", "study_successors"}
-    assert using == tried | {"study_replays", "study_sensitivity", "survey", "token", "when_answer", "when_bench"}
+    assert using == tried | {
+        "speed",
+        "study_replays",
+        "study_sensitivity",
+        "survey",
+        "token",
+        "when_answer",
+        "when_bench",
+    }

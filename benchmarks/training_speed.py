@@ -1,0 +1,152 @@
+"""How far `perdure speed` is off: compute times that nobody measured, collectives, and published speed-ups by RDMA.
+
+    python -m benchmarks.training_speed [--out TABLE.md]
+
+DIR/gpu-profiles (default of DIR: PERDURE_DATA, or ../shared/data) holds GPEmu's times of both passes of torchvision's
+models on six GPUs; `gpu_profiles` has what we measured on an H100. The constants of `compute.Efficiency` are fitted
+to both here, too: with one family of models, then one GPU left out whole, to say how far an estimate is off
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from benchmarks.throughput_fit import read_profiles
+from perdure.throughput.collectives import INSIDE, GpuLayout, Transport, all_reduce_s, network
+from perdure.throughput.compute import GPUS, Efficiency, passes_on
+from perdure.throughput.layers import KNOWN_MODELS, layers_of
+from perdure.throughput.overlap import step_of
+from perdure.throughput.speed import Floats
+
+ROOT = Path(__file__).resolve().parents[1]
+NAMES = {
+    "NVIDIA_A100-SXM4-40GB": "a100", "Quadro_RTX_6000": "rtx6000", "Tesla_K80": "k80", "Tesla_M40": "m40",
+    "Tesla_P100-PCIE-16GB": "p100", "Tesla_V100-PCIE-32GB": "v100",
+}  # fmt: skip
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+LEAST, MOST = (0.05, 0.02, 0.05, 1e-6), (1.0, 1.0, 1.0, 1e-3)  # of the four constants
+
+Case = tuple[str, str, int, float]  # model, GPU, batch, seconds of both passes
+
+
+def cases_of(data: Path) -> list[Case]:
+    """What was measured of models that Perdure knows, and fitted into memory."""
+    query = (
+        f"select model, gpu, batch_size, forward_s + backward_s from '{data}/gpu-profiles/gpemu/gpemu_profiles.parquet'"
+        f" where fits_memory and batch_size in {BATCHES}"
+    )
+    rows = duckdb.sql(query).fetchall()
+    return [(model, NAMES[gpu], batch, seconds) for model, gpu, batch, seconds in rows if model in KNOWN_MODELS]
+
+
+def own_cases() -> list[Case]:
+    """What we measured on an H100 ourselves, in TF32; GPT-2 only with the length of its texts there."""
+    return [
+        (model, "h100", int(steps.local_batch[at]), float(steps.gradient_s[at]))
+        for (model, precision), steps in read_profiles().items()
+        if precision == "tf32" and model in KNOWN_MODELS and not model.startswith("gpt")
+        for at in np.flatnonzero(np.isin(steps.local_batch, BATCHES))
+    ]
+
+
+def estimated(cases: Sequence[Case], efficiency: Efficiency) -> Floats:
+    return np.array([passes_on(layers_of(m), GPUS[gpu], batch, efficiency).total_s for m, gpu, batch, _ in cases])
+
+
+def fitted(cases: Sequence[Case]) -> Efficiency:
+    """The constants that fit best, far outliers counting little."""
+    measured = np.log([case[3] for case in cases])
+
+    def off(logarithms: NDArray[np.float64]) -> Floats:
+        return np.asarray(np.arctan(2 * (np.log(estimated(cases, Efficiency(*np.exp(logarithms)))) - measured)))
+
+    start = np.log((0.55, 0.3, 0.5, 60e-6))
+    return Efficiency(*np.exp(least_squares(off, start, bounds=(np.log(LEAST), np.log(MOST))).x).tolist())
+
+
+def left_out(cases: Sequence[Case], key: Callable[[Case], str]) -> tuple[dict[str, float], Floats]:
+    """The median error of each group by constants fitted to the others, and all ratios of true to estimated times."""
+    errors, ratios = dict[str, float](), list[Floats]()
+    for name in sorted({key(case) for case in cases}):
+        asked = [case for case in cases if key(case) == name]
+        found = estimated(asked, fitted([case for case in cases if key(case) != name]))
+        ratio = np.array([case[3] for case in asked]) / found
+        errors[name] = float(np.median(np.abs(1 / ratio - 1)))
+        ratios.append(ratio)
+    return errors, np.concatenate(ratios)
+
+
+def of_compute(cases: Sequence[Case]) -> Iterator[str]:
+    shipped = estimated(cases, Efficiency())
+    error = np.abs(shipped / np.array([case[3] for case in cases]) - 1)
+    yield f"Both passes, {len(cases)} measured; as shipped: median error {np.median(error):.0%}. Left out whole:\n"
+    yield "| left out | median error | 80 % of true / estimated | by group |\n|---|---|---|---|"
+    keys: dict[str, Callable[[Case], str]] = {"a family of models": _family, "a GPU": lambda case: case[1]}
+    for name, key in keys.items():
+        errors, ratio = left_out(cases, key)
+        low, high = np.quantile(ratio, [0.1, 0.9])
+        groups = ", ".join(f"{group} {error:.0%}" for group, error in errors.items())
+        yield f"| {name} | {np.median(np.abs(1 / ratio - 1)):.0%} | {low:.2f} to {high:.2f} | {groups} |"
+    yield ""
+
+
+def _family(case: Case) -> str:
+    return case[0].rstrip("_bndx0123456789").split("_")[0].rstrip("0123456789")
+
+
+def of_rdma(cases: Sequence[Case]) -> Iterator[str]:
+    """TCP over RDMA at 100G with 16 single GPUs, from measured compute times and from estimates."""
+    measured = {case[:3]: case[3] for case in cases}
+    batches = (8, 16, 32, 64, 128)
+    yield "TCP's step over RDMA's, 16 nodes of one GPU at 100G: from measured times of both passes (estimated):\n"
+    yield f"| model, GPU | {' | '.join(f'batch {batch}' for batch in batches)} |\n|---|{'---|' * len(batches)}"
+    agreed = list[bool]()
+    for model, gpu in (("resnet50", "v100"), ("vgg19", "v100"), ("resnet50", "a100"), ("vgg19", "a100")):
+        cells = []
+        for batch in batches:
+            gains = [_gain(model, gpu, batch, seconds) for seconds in (measured[model, gpu, batch], None)]
+            agreed.append((gains[0] > 1.1) == (gains[1] > 1.1))
+            cells.append(f"{gains[0]:.2f} ({gains[1]:.2f})")
+        yield f"| {model}, {gpu} | {' | '.join(cells)} |"
+    yield f"\nThe estimate answers 'more than 10 %' as the measurement does in {sum(agreed)} of {len(agreed)}.\n"
+
+
+def _gain(model: str, gpu: str, batch: int, measured_s: float | None) -> float:
+    layers = layers_of(model)
+    passes = passes_on(layers, GPUS[gpu], batch)
+    passes = passes if measured_s is None else passes.calibrated(measured_s)
+
+    def step(transport: Transport) -> float:
+        link = network(100, transport)
+        return step_of(layers, passes, lambda size: all_reduce_s(size, GpuLayout(16), INSIDE["pcie"], link)).step_s
+
+    return step(Transport.TCP) / step(Transport.RDMA)
+
+
+def main() -> None:
+    """Print the tables, or write them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--data", type=Path, default=Path(os.environ.get("PERDURE_DATA", ROOT.parent / "shared" / "data"))
+    )
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    cases, lines = cases_of(options.data) + own_cases(), ["Made by `python -m benchmarks.training_speed`.\n"]
+    for line in (*of_compute(cases), *of_rdma(cases)):
+        print(line, flush=True)
+        lines.append(line)
+    if options.out:
+        options.out.write_text("\n".join(lines).rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""How long GPUs take to add up their gradients: rings, trees, hierarchies and parameter servers over links.
+
+Each algorithm takes a number of hops of latency and sends a share of the bytes over the slowest link:
+
+    ring            2 (N - 1) alpha + 2 (N - 1) / N  s / B
+    double tree     2 log2(N) alpha + 2 s / B
+    hierarchical    a ring within each node, on all bytes, and one across nodes for each GPU, on its share
+    servers         2 alpha + 2 max(1, W / P) s / B for W workers and P servers; 2 (N - 1) / N s / B for N of both
+                    on the same nodes
+
+Source: R. Rabenseifner, ICCS 2004; P. Sanders et al., Parallel Computing 2009 (two trees); Y. Jiang et al., "BytePS",
+OSDI 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+import numpy as np
+
+from perdure.throughput.speed import Floats, Numbers
+
+GBIT = 1e9 / 8
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLink:
+    """What a message takes between two GPUs: seconds until its first byte, and bytes a second after it."""
+
+    latency_s: float
+    bytes_per_s: float
+
+
+class Transport(StrEnum):
+    """What carries messages between nodes."""
+
+    TCP = "tcp"
+    RDMA = "rdma"
+
+
+TCP_MOST = 30 * GBIT
+"""One process of the kernel's TCP gets no more from any link."""
+
+_LATENCY_S = {Transport.TCP: 30e-6, Transport.RDMA: 5e-6}
+_SHARE = {Transport.TCP: 0.75, Transport.RDMA: 0.92}
+
+
+def network(rate_gbit: float, transport: Transport) -> GpuLink:
+    """A link between nodes as it is bought, and what of it a transport gets; values to start with, to be calibrated.
+
+    >>> network(100, Transport.TCP).bytes_per_s * 8 / 1e9, network(100, Transport.RDMA).bytes_per_s * 8 / 1e9
+    (30.0, 92.0)
+    """
+    bytes_per_s = rate_gbit * GBIT * _SHARE[transport]
+    return GpuLink(_LATENCY_S[transport], min(bytes_per_s, TCP_MOST) if transport is Transport.TCP else bytes_per_s)
+
+
+INSIDE: Mapping[str, GpuLink] = MappingProxyType(
+    {"pcie": GpuLink(8e-6, 10e9), "nvlink": GpuLink(4e-6, 120e9), "nvswitch": GpuLink(4e-6, 230e9)}
+)
+"""Links within a node, by what connects its GPUs: bytes a second that a ring gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLayout:
+    """GPUs that train together: so many nodes, each with as many of them."""
+
+    nodes: int
+    gpus_per_node: int = 1
+
+    @property
+    def gpus(self) -> int:
+        return self.nodes * self.gpus_per_node
+
+
+def ring_s(size: Numbers, members: int, link: GpuLink) -> Floats:
+    """An all-reduce of `size` bytes in a ring.
+
+    >>> float(ring_s(1e9, 2, GpuLink(0.0, 1e9)))
+    1.0
+    """
+    sent = np.multiply(size, 2 * (members - 1) / members) / link.bytes_per_s
+    return np.asarray(2 * (members - 1) * link.latency_s + sent, float)
+
+
+def tree_s(size: Numbers, members: int, link: GpuLink) -> Floats:
+    """An all-reduce of `size` bytes along two binary trees, each of which carries half of them both ways."""
+    if members == 1:
+        return np.zeros_like(np.asarray(size, float))
+    hops = 2 * float(np.ceil(np.log2(members)))
+    return np.asarray(hops * link.latency_s + np.multiply(2.0, size) / link.bytes_per_s, float)
+
+
+def servers_s(size: Numbers, workers: int, servers: int, link: GpuLink, shared: bool = False) -> Floats:
+    """Workers send `size` bytes to servers, and have them back; `shared`: each node holds a worker and a server."""
+    share = (workers - 1) / workers if shared else max(1.0, workers / servers)
+    return np.asarray(2 * link.latency_s + np.multiply(size, 2 * share) / link.bytes_per_s, float)
+
+
+def all_reduce_s(size: Numbers, layout: GpuLayout, inside: GpuLink, between: GpuLink) -> Floats:
+    """An all-reduce as libraries choose it: the quickest of what the layout allows.
+
+    `between` is what one GPU gets of its node's link where all send: pass the node's own divided by its GPUs, or a link
+    of its own.
+    """
+    if layout.nodes == 1:
+        return np.minimum(ring_s(size, layout.gpus, inside), tree_s(size, layout.gpus, inside))
+    across = np.minimum(ring_s(size, layout.nodes, between), tree_s(size, layout.nodes, between))
+    if layout.gpus_per_node == 1:
+        return across
+    within = ring_s(size, layout.gpus_per_node, inside)
+    share = np.divide(size, layout.gpus_per_node)
+    return within + np.minimum(ring_s(share, layout.nodes, between), tree_s(share, layout.nodes, between))

@@ -1,0 +1,130 @@
+"""How fast a model trains where: the step, what bounds it, and what a faster network or another batch would change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perdure.throughput.collectives import INSIDE, GpuLayout, GpuLink, Transport, all_reduce_s, network
+from perdure.throughput.compute import TRUE_TO_ESTIMATED, Gpu, PassTimes, passes_on
+from perdure.throughput.layers import Layers
+from perdure.throughput.overlap import TrainingStep, step_of
+from perdure.throughput.speed import Floats
+
+WORTH = 1.10
+"""RDMA is said to be worth it where it makes steps this much quicker."""
+
+WANTED_EFFICIENCY = 0.95
+LARGEST_BATCH = 4096
+_RATES_GBIT = (1.0, 6400.0)  # between these a rate is looked for
+_TRUE_TO_MEASURED = (0.97, 1.03)  # steps of one program on one GPU differ by so much from run to run
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSetting:
+    """What is trained on what: `batch` is that of one GPU; `rate_gbit` the network link of one node."""
+
+    layers: Layers
+    gpu: Gpu
+    batch: int
+    layout: GpuLayout
+    rate_gbit: float
+    transport: Transport
+    inside: str = "pcie"  # a name of `INSIDE`
+    measured_s: float | None = None  # forward and backward pass on one GPU, if somebody measured them
+    measured_batch: int = 0  # the batch of that measurement; 0: `batch`
+    priorities: bool = False
+
+    @property
+    def between(self) -> GpuLink:
+        """What one GPU gets of its node's link: all of a node send at once."""
+        link = network(self.rate_gbit, self.transport)
+        return replace(link, bytes_per_s=link.bytes_per_s / self.layout.gpus_per_node)
+
+    def all_reduce_s(self, size: Floats) -> Floats:
+        """Seconds of adding up gradients of these sizes."""
+        return all_reduce_s(size, self.layout, INSIDE[self.inside], self.between)
+
+    @property
+    def passes(self) -> PassTimes:
+        """Both passes on one GPU: as measured, or else estimated; another batch than the measured one in proportion."""
+        estimate = passes_on(self.layers, self.gpu, self.batch)
+        if self.measured_s is None:
+            return estimate
+        of = passes_on(self.layers, self.gpu, self.measured_batch or self.batch)
+        return estimate.calibrated(estimate.total_s * self.measured_s / of.total_s)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSpeed:
+    """The answer for one setting. Intervals hold 80 % of true times, where the network does what its link promises."""
+
+    setting: TrainingSetting
+    step: TrainingStep
+    low_s: float
+    high_s: float
+
+    @property
+    def examples_per_s(self) -> float:
+        return self.setting.batch * self.setting.layout.gpus / self.step.step_s
+
+    @property
+    def bottleneck(self) -> str:
+        """What bounds the step, in words."""
+        waits = self.step.exposed_s / self.step.step_s
+        if waits < 1 - WANTED_EFFICIENCY:
+            return "computing: the network keeps up"
+        sent = self.setting.layers.total_parameters * 4 / 1e6
+        what = "the network" if self.setting.layout.nodes > 1 else f"{self.setting.inside} within the node"
+        return f"{what}: GPUs wait {waits:.0%} of the time for {sent:,.0f} MB of gradients"
+
+
+def speed_of(setting: TrainingSetting) -> TrainingSpeed:
+    """How fast `setting` trains."""
+
+    def at(factor: float) -> TrainingStep:
+        passes = setting.passes
+        passes = passes.calibrated(passes.total_s * factor)
+        return step_of(setting.layers, passes, setting.all_reduce_s, priorities=setting.priorities)
+
+    low, high = TRUE_TO_ESTIMATED if setting.measured_s is None else _TRUE_TO_MEASURED
+    return TrainingSpeed(setting, at(1.0), at(low).step_s, at(high).step_s)
+
+
+def gain_of_rdma(setting: TrainingSetting) -> float:
+    """How many times as quick a step is with RDMA as with TCP."""
+    tcp, rdma = (speed_of(replace(setting, transport=each)).step.step_s for each in (Transport.TCP, Transport.RDMA))
+    return tcp / rdma
+
+
+def batch_without_gain(setting: TrainingSetting, largest: int = LARGEST_BATCH) -> int | None:
+    """The smallest batch of a GPU from which on RDMA is not worth it; None where it is at `largest` too."""
+    return _smallest(range(1, largest + 1), lambda batch: gain_of_rdma(replace(setting, batch=batch)) <= WORTH)
+
+
+def rate_wanted(setting: TrainingSetting, efficiency: float = WANTED_EFFICIENCY) -> float | None:
+    """Gbit/s of the link with which GPUs compute so much of the time; None where none is fast enough."""
+
+    def reached(rate: float) -> bool:
+        return speed_of(replace(setting, rate_gbit=rate)).step.efficiency >= efficiency
+
+    low, high = _RATES_GBIT
+    if not reached(high):
+        return None
+    if reached(low):
+        return low
+    while high / low > 1.01:
+        middle = float(np.sqrt(low * high))
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high
+
+
+def _smallest(values: Sequence[int], holds: Callable[[int], bool]) -> int | None:
+    """The first value from which on it holds; it holds for all that are larger than one for which it does."""
+    low, high = 0, len(values)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(values[middle]) else (middle + 1, high)
+    return values[low] if low < len(values) else None
