@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up help setup test test-tools lock attacks crash dst reference laws mutants mutants-generated mutants-swept fuzz slurm-table slurm-agreement slurm-keep programs foundry thresholds bench-triage bench-site-learning bench-waits docs clean
+.PHONY: up help setup test test-tools lock attacks crash dst reference laws mutants mutants-generated mutants-swept fuzz slurm-table slurm-agreement slurm-keep programs foundry thresholds bench-triage bench-site-learning bench-learning-cost bench-waits docs clean
 
 up: setup ## install into .venv, start the embedded cluster and a demonstration; ARGS="--no-demo --port 8080"
 	@exec $(BIN)/perdure up $(ARGS)
@@ -163,6 +163,10 @@ bench-triage: test-tools ## measure how right triage is
 bench-site-learning: N ?= 60
 bench-site-learning: test-tools ## measure how soon new kinds of failure are learnt; N=60
 	@$(BIN)/python -m benchmarks.site_learning --kinds $(N) --out benchmarks/site_learning.md $(ARGS)
+
+bench-learning-cost: N ?= 2000
+bench-learning-cost: test-tools ## measure what learning costs, and what hostile viewers get; N=2000 jobs, ARGS="--words 500"
+	@$(BIN)/python -m benchmarks.learning_cost --jobs $(N) $(ARGS)
 
 # How right the predictors of waits are. About half an hour of one core.
 WAITS_DATA ?= ../shared/data/queues/drac_graham_2021_submitday_snapshots.parquet

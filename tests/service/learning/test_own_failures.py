@@ -18,7 +18,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.output import Output
 from perdure.service.core.case import ControllerState
 from perdure.service.core.messages import Journalled, Judged
-from perdure.service.learning import outcome_store
+from perdure.service.learning import outcome_store, training_store
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.outcome_store import Aside, AsideIndex, JobOutcome, SetAside
 from perdure.service.learning.training_store import Correction, Read, TrainingStore
@@ -468,3 +468,14 @@ def test_words_of_hostile_viewers_move_no_verdict_of_others_and_are_undone_at_on
     taught.fail(KINDS[0][0], "ada", passes=True)
     assert taught.learner.learn(anyway=True) is not None
     assert labels(taught) == before
+
+
+def test_of_a_message_that_many_have_few_excerpts_are_kept(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_store, "KEPT_OF_MESSAGE", 4)
+    over = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n9",), 0.0, 90.0, exit_code=3)
+    found = examine(KINDS[0][0], over)
+    for n in range(6):
+        place.learner.store.keep(Read.of(replace(over, id=AttemptId("c", f"{n}", 1), user=f"u{n}"), found, 7000.0))
+    with place.journal.engine.connect() as db:
+        kept = db.exec_driver_sql("SELECT count(*), count(packed) FROM readings").one()
+    assert tuple(kept) == (6, 4)

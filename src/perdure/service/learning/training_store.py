@@ -38,7 +38,7 @@ MAX_READINGS = 20_000
 MAX_PROVEN = 2_000  # readings whose outcomes are held against what was promised, the newest
 MAX_RECENT = 100  # failures with one message whose jobs are looked at again, the newest
 MAX_TAUGHT = 5_000  # the newest readings, of which training examples are made
-KEPT_ALIKE = 5  # excerpts of one user's failures with one message
+KEPT_ALIKE, KEPT_OF_MESSAGE = 5, 25  # excerpts of failures with one message: of one user, and of all
 KEPT_MODELS = 5
 _AT_ONCE = 400  # jobs a query
 
@@ -100,12 +100,9 @@ class TrainingStore:
     def keep(self, read: Read) -> None:
         """Write a reading down; the first of an attempt stays, with what its last verdict changed to.
 
-        Of what one user's jobs showed of one message often enough no excerpt is kept: no more of them are taught.
+        Of a message that was read often enough, of one user or of all, no excerpt is kept: no more of them are taught.
         """
-        alike = (readings.c.cluster == self.cluster, readings.c.fingerprint == read.fingerprint)
-        mine = select(func.count()).where(*alike, readings.c.user == clean(read.user), readings.c.packed.is_not(None))
-        with self._store.reading() as db:
-            is_known = bool(read.fingerprint) and (db.scalar(mine) or 0) >= KEPT_ALIKE
+        is_known = bool(read.fingerprint) and self._is_known(read)
         row = {
             **self._of(read.attempt),
             "time_s": read.time_s,
@@ -123,6 +120,13 @@ class TrainingStore:
         keys = ["cluster", "job_id", "incarnation"]
         with self._store.writing() as db:
             db.execute(insert.on_conflict_do_update(index_elements=keys, set_=changed), row)
+
+    def _is_known(self, read: Read) -> bool:
+        kept = (readings.c.fingerprint == read.fingerprint, readings.c.packed.is_not(None))
+        query = select(func.count().filter(readings.c.user == clean(read.user)), func.count())
+        with self._store.reading() as db:
+            mine, every = db.execute(query.where(readings.c.cluster == self.cluster, *kept)).one()
+        return mine >= KEPT_ALIKE or every >= KEPT_OF_MESSAGE
 
     def changes(self, of_user: str = "") -> dict[str, list[ChangedJobs]]:
         """The verdicts that learning changed, by fingerprint; of one user's jobs where `of_user` is named."""
