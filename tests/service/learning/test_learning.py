@@ -189,7 +189,7 @@ def test_a_corrected_message_that_is_printed_again_and_again_fills_nothing(
         write(journal, store, str(n), [(FAILED, "n1", 100.0)], user="eve")
     learner.correct(AttemptId("c", "0", 1), True, "eve", for_all=False)
     assert store.prune() == 3
-    assert store.jobs_like(learner.store.corrections()[0].fingerprint, "eve") == 3
+    assert store.jobs_like(learner.store.corrections()[0].fingerprint, "eve", "9") == 4
 
 
 def test_of_more_readings_than_are_taught_the_newest_are(

@@ -121,6 +121,9 @@ def test_what_two_users_saw_thrice_retries_the_job_of_a_third_and_stops_it_once_
 ) -> None:
     for user in ("ada", "bob", "ada"):
         place.fail(log, user, passes=passes)
+    place.learner.store.note_outcomes()
+    says = "would pass when run again" if passes else "would fail again: stops jobs of these users, others' are"
+    assert place.learner.messages()[0].says.startswith(says)
     assert place.fail(log, "cleo", passes=passes).label is (Label.TRANSIENT if passes else Label.UNSURE)
     for user in ("cleo", "dora", "ada"):
         assert place.fail(log, user).label is (Label.TRANSIENT if passes else Label.DETERMINISTIC)

@@ -91,5 +91,7 @@ def _says(fingerprint: str, counts: dict[str, Outcomes]) -> str:
     if found.is_silent:
         return "one user's: it moves verdicts on that user's jobs alone"
     says = "would pass when run again" if found.weight > 0 else "would fail again"
+    if found.weight < 0 and not found.stops:
+        return f"{says}: stops jobs of these users, others' are tried again once"
     may_be_named = not fingerprint.startswith(UNNAMED)
     return f"{says}{TOO_FEW_FOR_NAMED}" if may_be_named and weighed(counts, "", named=True).is_silent else says
