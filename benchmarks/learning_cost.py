@@ -21,14 +21,14 @@ from msgspec.structs import replace
 
 from benchmarks.fill import CLUSTER, NODES, START_S
 from benchmarks.site_learning import USERS, Kind, kinds
-from perdure.model.events import ActionEnded
+from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.observation import Known, Observation
 from perdure.model.output import Output
 from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import step
-from perdure.service.core.messages import Ended, Event, Judge, Judged, Looked
+from perdure.service.core.messages import Effect, Ended, Event, Journalled, Judge, Judged, Looked
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.outcome_store import Aside
@@ -108,7 +108,7 @@ class Site:
     def live(self, count: int, rng: np.random.Generator) -> None:
         """Let jobs fail, and those that are put back run once more."""
         for start in range(1, count + 1, AT_ONCE):
-            jobs = [self._job(n, rng) for n in range(start, min(count, start + AT_ONCE - 1) + 1)]
+            jobs = [self.new_job(n, rng) for n in range(start, min(count, start + AT_ONCE - 1) + 1)]
             self.look(jobs, [])
             put_back = self.run(jobs, 1, passes=False)
             again = [job for job in jobs if job.job_id in put_back]
@@ -117,7 +117,8 @@ class Site:
             before, self.state = self.state, ControllerState(CLUSTER, Known(nodes=self.state.known.nodes))
             self.journal.record([], before, self.state)  # as what was settled long ago
 
-    def _job(self, number: int, rng: np.random.Generator) -> Job:
+    def new_job(self, number: int, rng: np.random.Generator) -> Job:
+        """A job of one of the users, some of whom run much."""
         user = f"u{int(USERS * rng.random() ** 2)}"
         return Job(
             CLUSTER, str(number), f"train-{number % 97}", user, JobState.PENDING, self.now, "gpu", 8, walltime_s=86400.0
@@ -144,6 +145,36 @@ class Site:
                 self.learner.store.keep(Read.of(which, found[n % KINDS], self.now))
                 self.learner.store.correct(which.id, before[n % KINDS] is not Label.TRANSIENT, user, False, self.now)
         self.learner = Learner(self.learner.store, own_rules(), lambda: self.now)
+
+
+def write_ends(directory: Path, jobs: int) -> float:
+    """MB of a journal that has of each job, run twice, its states, ends and verdicts, and no more."""
+    site, rng = Site(directory), np.random.default_rng(1)
+    for n in range(1, jobs + 1):
+        job = site.new_job(n, rng)
+        told: list[Effect] = [Journalled(JobChanged(0.0, job))]
+        for number in (1, 2):
+            good = number == 2 and site.kinds[n % KINDS].passes
+            begun = Attempt(
+                AttemptId(CLUSTER, job.job_id, number),
+                AttemptState.RUNNING,
+                (f"n{number}",),
+                RUN_S * number,
+                user=job.user,
+            )
+            state = AttemptState.COMPLETED if good else AttemptState.FAILED
+            over = replace(begun, state=state, end_s=RUN_S * (number + 0.5), exit_code=int(not good))
+            told += [
+                Journalled(AttemptStarted(begun.start_s or 0.0, begun)),
+                Journalled(AttemptEnded(over.end_s or 0.0, over)),
+            ]
+            if not good:
+                verdict = site.learner.judge(Output.of(site.log_of(n)), over, Context())
+                told.append(Journalled(Judged(over.end_s or 0.0, over.id, verdict)))
+            site.journal.record(told, site.state, site.state)
+            told = []
+    site.journal.close()
+    return (directory / "journal.db").stat().st_size / 1e6
 
 
 def _node(job: Job, number: int) -> str:
@@ -203,6 +234,8 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=500)
     parser.add_argument("--directory", type=Path)
     asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
+        print(f"journal of ends and verdicts alone: {write_ends(Path(directory), asked.jobs):.1f} MB")
     with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
         measure(Path(directory), asked.jobs, asked.words)
 

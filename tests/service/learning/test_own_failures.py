@@ -325,6 +325,12 @@ def test_what_is_set_aside_makes_a_round_worth_it(taught: Site) -> None:
     assert taught.learner.learn() is not None
 
 
+def test_what_is_set_aside_widens_no_thresholds(taught: Site) -> None:
+    assert {one.user for one in taught.learner.store.proven()} == {"ada", "bob", "cleo"}
+    taught.learner.put_aside(Aside.USER, "ada", "root")
+    assert {one.user for one in taught.learner.store.proven()} == {"bob", "cleo"}
+
+
 def test_what_two_users_saw_of_a_named_cause_is_not_said_to_decide(taught: Site) -> None:
     for user in ("ada", "bob"):
         taught.fail(ORDINARY[1], user, passes=True)
