@@ -270,9 +270,11 @@ def test_a_roll_back_holds_until_somebody_asks_for_a_round(taught: Site) -> None
     assert taught.learner.learn(anyway=True) is not None
     if not taught.learner.roll_back("root"):
         pytest.fail("no model was adopted")
-    taught.fail(KINDS[0][0], "ada", passes=True)
-    assert taught.learner.is_held
+    for user in ("ada", "bob", "cleo", "dora", "ada", "bob"):  # news enough for a round
+        taught.fail(KINDS[4][0], user, passes=False)
+    assert taught.learner.learn() is None
     again = Learner(taught.learner.store, own_rules(), lambda: 7000.0)
+    assert again.is_held
     assert again.learn() is None
     assert again.learn(anyway=True) is not None
     assert not again.is_held

@@ -114,3 +114,9 @@ def test_the_chance_of_errors_is_that_of_a_binomial() -> None:
 
 def test_nothing_proven_says_so() -> None:
     assert PromiseCheck().says == "no verdict is proven yet"
+
+
+def test_of_one_user_no_more_count_than_a_fifth_of_all_others() -> None:
+    of_eve = [ProvenVerdict(AttemptId("c", f"e{n}", 1), NOW, f"e{n}", 0.05, True, "eve") for n in range(40)]
+    found = check(BASE, proven([0.9] * 20, True) + of_eve, NOW)
+    assert (found.stops.proven, found.stops.wrong) == (24, 4)

@@ -56,7 +56,7 @@ class Contradicted:
 
 
 @dataclass(slots=True)
-class _Account:
+class _DaysSeen:
     """One user's outcomes of one message, by the day of each."""
 
     passed: list[int] = field(default_factory=list)
@@ -71,11 +71,11 @@ class _Account:
         return passed, failed
 
 
-_Message = dict[str, _Account]  # by user
+_Message = dict[str, _DaysSeen]  # by user
 
 
 @dataclass(slots=True)
-class _Standing:
+class _AmongOthers:
     """How a user stands among others: messages of which these contradict the user, and of how many they do not."""
 
     opposed: list[tuple[_Message, int]] = field(default_factory=list)  # with what the user saw: 1 passes, -1 failures
@@ -85,7 +85,7 @@ class _Standing:
 
 def contradicted(found: Iterable[Witnessed]) -> list[Contradicted]:
     """The users whose outcomes are to be set aside, by name."""
-    standings: dict[str, _Standing] = {}
+    standings: dict[str, _AmongOthers] = {}
     for message in _by_message(found).values():
         _compare(message, standings)
     return [
@@ -100,19 +100,19 @@ def contradicted(found: Iterable[Witnessed]) -> list[Contradicted]:
 def _by_message(found: Iterable[Witnessed]) -> dict[str, _Message]:
     messages: dict[str, _Message] = {}
     for each in found:
-        account = messages.setdefault(each.message, {}).setdefault(each.user, _Account())
+        account = messages.setdefault(each.message, {}).setdefault(each.user, _DaysSeen())
         (account.passed if each.passed else account.failed).append(each.day)
     return messages
 
 
-def _compare(message: _Message, standings: dict[str, _Standing]) -> None:
+def _compare(message: _Message, standings: dict[str, _AmongOthers]) -> None:
     """Note of each user of one message whether others contradict them, or bear them out."""
     sides = _sides(message, None)
     for lean, mine in sides.items():
         others = _opposition(sides, lean)
         agreeing, opposing = len(mine) - 1, len(sides[-lean])
         for user in mine if lean else ():
-            standing = standings.setdefault(user, _Standing())
+            standing = standings.setdefault(user, _AmongOthers())
             if others:
                 standing.opposed.append((message, lean))
                 standing.others = min(standing.others or others, others)
