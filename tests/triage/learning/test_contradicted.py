@@ -95,6 +95,13 @@ def test_at_a_site_of_honest_users_nobody_is_named_on_any_day(flaky: float) -> N
             assert contradicted(found) == []
 
 
+def test_a_message_that_passes_now_and_then_for_others_contradicts_nobody() -> None:
+    others = ("bob", "cleo", "dan")
+    found = forged("ada", range(10)) + lasting(range(30), others)
+    assert [one.user for one in contradicted(found)] == ["ada"]
+    assert contradicted(found + [one for user in others for one in forged(user, range(5))]) == []
+
+
 def test_of_few_messages_nobody_is_named() -> None:
     few = {f"m{n}{k}" for n in range(5) for k in range(2)}
     kept = sorted(few)[: LEAST_MESSAGES - 1]
