@@ -10,7 +10,7 @@ import pytest
 from tests.slurm.cluster import SlurmCluster, await_
 from tests.slurm.site import Site
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]  # a minute on a busy machine
 
 SEALED = """
 if [ -z "$SLURM_RESTART_COUNT" ]; then

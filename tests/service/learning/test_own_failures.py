@@ -425,9 +425,9 @@ def test_users_whom_others_contradict_are_set_aside_by_the_service(place: Site) 
     (held,) = place.learner.store.outcomes.set_aside()
     assert (held.kind, held.value, held.by) == (Aside.USER, "eve", "perdure")
     assert held.reason == "of 10 messages at least 3 other users each saw the opposite"
-    assert place.fail(KINDS[0][0], "eve").label is Label.DETERMINISTIC  # their word on their own jobs stays
     assert "eve" not in place.learner.store.outcomes.by_user("~1")
-    again = Learner(place.learner.store, own_rules(), lambda: 8 * 86400.0)
+    again = place.learner = Learner(place.learner.store, own_rules(), lambda: 8 * 86400.0)
+    assert place.fail(KINDS[0][0], "eve").label is Label.DETERMINISTIC  # their word on their own jobs stays
     assert again.approve(Aside.USER, "eve", "root")
     again.turn()
     assert [one.kind for one in again.store.outcomes.set_aside()] == [Aside.TRUSTED]
