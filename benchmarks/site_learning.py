@@ -213,8 +213,8 @@ def main() -> None:
     head = f"{asked.kinds} kinds of failure, each {MOST} times, {USERS} users, seed {asked.seed}"
     text = "\n".join(
         [
-            "Made by `make bench-site-learning` (`python -m benchmarks.site_learning`) on two cores of an AMD EPYC; its "
-            "input is made of the seed. What learning costs: [learning_cost.md](learning_cost.md).\n",
+            "Made by `make bench-site-learning` (`python -m benchmarks.site_learning`) on two cores of an AMD EPYC; "
+            "its input is made of the seed. What learning costs: [learning_cost.md](learning_cost.md).\n",
             f"{head}. In the column *seen n times* each kind counts once: its next failure after n earlier ones. What "
             "is neither right nor wrong is unsure, and gets the one probing retry. The line of one kind in six differs "
             "each time: no count can learn that.\n",
