@@ -156,7 +156,7 @@ def test_a_ladder_waits_on_each_rung_for_as_long_as_it_is_told() -> None:
 
 
 def test_of_equally_tight_nodes_the_first_is_taken() -> None:
-    assert tightest([8, 4, 4, 6], 3, range(4)) == 1
+    assert tightest([8, 4, 4, 6], 3) == 1
 
 
 def test_enough_gpus_are_no_place_where_they_lie_apart() -> None:

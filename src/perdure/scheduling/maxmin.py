@@ -90,20 +90,22 @@ class Deficits:
         gpus = self.gpus[rows]
         self.share[rows] = maxmin_shares(gpus, view.total_gpus)
         order = np.argsort(-(self.owed[rows] + self.share[rows]) / gpus, kind="stable")
-        ordered = rows[order].tolist()
-        return ordered if not view.resources and gpus.sum() <= view.total_gpus else _first_fit(ordered, view)
+        return _first_fit(rows[order], gpus[order], view)
 
     def is_settled(self) -> bool:
         """With everybody running, the next plan is the same again."""
         return not self.view.waiting
 
 
-def _first_fit(rows: list[int], view: View) -> list[int]:
-    plan, free, others = [], view.total_gpus, Stock.counted(view.resources)
-    for row in rows:
-        if view.gpus[row] <= free and (not others.resources or others.take(row, view.gpus[row])):
+def _first_fit(rows: NDArray[np.intp], gpus: Ints, view: View) -> list[int]:
+    """Those that fit, one after another: all up to the first that does not, then who fits into what is left."""
+    first = 0 if view.resources else int(np.searchsorted(np.cumsum(gpus), view.total_gpus, "right"))
+    plan, free, others = rows[:first].tolist(), view.total_gpus - int(gpus[:first].sum()), Stock.counted(view.resources)
+    narrow = first + np.flatnonzero(gpus[first:] <= free)
+    for row, asked in zip(rows[narrow].tolist(), gpus[narrow].tolist(), strict=True):
+        if not free:
+            break
+        if asked <= free and (not others.resources or others.take(row, asked)):
             plan.append(row)
-            free -= view.gpus[row]
-            if not free:
-                break
+            free -= asked
     return plan

@@ -52,16 +52,20 @@ class Tetris(StatelessPolicy):
         if view.stock is not None:
             yield from self._over_all(view, view.stock)
             return
-        rows = [row for row in view.waiting if view.gpus[row] <= view.free_gpus]
+        asked, work, before, free = view.gpus, view.work, view.before, view.free_gpus
+        rows = [row for row in view.waiting if asked[row] <= free] if free else []
         if len(rows) <= 1:
             yield from rows
             return
-        gpus = np.array([view.gpus[row] for row in rows], np.float64)
-        packed = alignment(gpus[:, None], np.array([view.free_gpus], float), np.array([view.total_gpus], float))
-        soon = 1.0 / np.maximum(1.0, gpus * np.array([view.remaining(row) for row in rows]))
+        gpus = np.array([asked[row] for row in rows], np.float64)
+        left = np.array([work[row] - before[row] for row in rows])
+        packed = gpus / view.total_gpus * (free / view.total_gpus)
+        soon = 1.0 / np.maximum(1.0, gpus * left)
         score = self.packing * packed + packed.mean() / soon.mean() * soon
-        for i in np.argsort(-np.round(score / score.max(), 9), kind="stable"):
-            if view.gpus[rows[i]] <= view.free_gpus:
+        for i in np.argsort(-np.round(score / score.max(), 9), kind="stable").tolist():
+            if not view.free_gpus:
+                return
+            if asked[rows[i]] <= view.free_gpus:
                 yield rows[i]
 
     def _over_all(self, view: View, stock: Stock) -> Iterator[int]:
@@ -73,7 +77,7 @@ class Tetris(StatelessPolicy):
         columns = [view.gpus, *(each.asked for each in stock.resources)]
         rows = [row for row in view.waiting if view.gpus[row] <= view.free_gpus]
         asked = np.array([[column[row] for column in columns] for row in rows], float).reshape(-1, len(columns))
-        begins = (asked <= _free(view, stock)).all(axis=1)
+        begins = alignment(asked, _free(view, stock), capacity) > -np.inf
         rows, asked = [rows[i] for i in np.flatnonzero(begins)], asked[begins]
         left = np.array([max(1, view.remaining(row)) for row in rows], float)
         soon = 1.0 / (left * (asked / capacity).sum(axis=1))

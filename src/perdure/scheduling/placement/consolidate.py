@@ -30,12 +30,12 @@ class Consolidate:
     rungs: int = 1
 
     def choose(self, nodes: Nodes, ask: Ask) -> Shares | None:
-        largest, every = nodes.largest, range(len(nodes.free))
+        largest = nodes.largest
         if ask.gpus <= largest:
-            node = tightest(nodes.free, ask.gpus, every)
+            node = tightest(nodes.free, ask.gpus)
             return None if node is None else ((node, ask.gpus),)
         whole, rest = divmod(ask.gpus, largest)
-        picked = emptiest_first(nodes.free, every)[: whole + (rest > 0)]
+        picked = emptiest_first(nodes.free, range(len(nodes.free)))[: whole + (rest > 0)]
         shares = tuple((node, largest if i < whole else rest) for i, node in enumerate(picked))
         fits = len(picked) == whole + (rest > 0) and all(nodes.free[node] >= gpus for node, gpus in shares)
         return shares if fits else None

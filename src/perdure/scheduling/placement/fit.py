@@ -40,11 +40,10 @@ class BestFit:
     rungs: int = 1
 
     def choose(self, nodes: Nodes, ask: Ask) -> Shares | None:
-        every = range(len(nodes.free))
-        node = tightest(nodes.free, ask.gpus, every)
+        node = tightest(nodes.free, ask.gpus)
         if node is not None:
             return ((node, ask.gpus),)
-        return gather(nodes.free, ask.gpus, emptiest_first(nodes.free, every))
+        return gather(nodes.free, ask.gpus, emptiest_first(nodes.free, range(len(nodes.free))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,22 +83,18 @@ def has_place(placement: Placement, empty: Nodes, ask: Ask, barred: Iterable[int
     return sum(left.free) >= ask.gpus and placement.choose(left, last) is not None
 
 
-def tightest(free: list[int], gpus: int, among: Iterable[int]) -> int | None:
-    """The node that holds all of `gpus` and has the fewest free; of equals the first, which is the lowest. None if none
-    does.
+def tightest(free: list[int], gpus: int) -> int | None:
+    """The node that holds all of `gpus` and has the fewest free; of equals the lowest. None if none does.
 
-    Stops at an exact fit.
+    Mostly one has exactly as many; else they have few different numbers, and the best of these is found first.
 
-    >>> tightest([8, 3, 4, 3], 3, among=range(4))
+    >>> tightest([8, 3, 4, 3], 3)
     1
     """
-    best, fewest = None, 1 << 62
-    for node in among:
-        if gpus <= free[node] < fewest:
-            best, fewest = node, free[node]
-            if fewest == gpus:
-                break
-    return best
+    if gpus in free:
+        return free.index(gpus)
+    enough = [some for some in set(free) if some >= gpus]
+    return free.index(min(enough)) if enough else None
 
 
 def gather(free: list[int], gpus: int, among: Iterable[int]) -> Shares | None:
@@ -119,5 +115,5 @@ def gather(free: list[int], gpus: int, among: Iterable[int]) -> Shares | None:
 
 
 def emptiest_first(free: list[int], among: Iterable[int]) -> list[int]:
-    """Nodes by free GPUs, the most first; of equals the lowest first."""
-    return sorted(among, key=lambda node: (-free[node], node))
+    """Nodes, given from the lowest on, by free GPUs, the most first; of equals the lowest first."""
+    return sorted(among, key=free.__getitem__, reverse=True)
