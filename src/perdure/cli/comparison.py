@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perdure.cli.comparison_options import ComparisonOptions
 from perdure.cli.comparison_shown import print_comparison
@@ -14,7 +15,6 @@ from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.policies import PolicyOptions, policy_named
-from perdure.scheduling.slurm.conf import SlurmSite
 from perdure.simulation.comparison import PolicyComparison
 from perdure.simulation.fitting import accepted
 from perdure.simulation.manifest import Manifest
@@ -31,6 +31,9 @@ from perdure.simulation.sweep import (
     sweep,
 )
 from perdure.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from perdure.scheduling.slurm.conf import SlurmSite  # reads configurations: loaded where one is named
 
 _WORTH_A_PROCESS = 20_000  # jobs of a run: fewer are done before a process has begun
 _MAX_SPANS = 50_000  # jobs of a trace: of more, each stretch of running is not kept

@@ -112,9 +112,11 @@ class Sinking(Ranking):
     served: dict[int, int] = field(default_factory=dict)  # ticks run since last in the top queue, also of absent jobs
     waited: dict[int, int] = field(default_factory=dict)  # ticks waited since then, counted once it has run
     settled: dict[int, int] = field(default_factory=dict)  # the tick up to which these two are counted
+    limits: list[int] = field(default_factory=list)  # of each queue but the last, in ticks or GPU-ticks
 
     def __post_init__(self) -> None:
         self.queues = [[] for _ in range(len(self.policy.queue_limits) + 1)]
+        self.limits = [round(limit * self.view.ticks_per_s) for limit in self.policy.queue_limits]
 
     def arrive(self, row: int) -> None:
         if self.policy.resets_on_retry:
@@ -150,10 +152,12 @@ class Sinking(Ranking):
 
     def _settle(self) -> None:
         """Count the service and the waiting since the last event, and move jobs between queues."""
-        for row, level in list(self.level.items()):
+        running = self.view.running
+        counted = self.level if self.policy.promote_knob else filter(running.__contains__, self.level)
+        for row in list(counted):  # without promotion what a job waited moves none
             self._count(row)
-            if row in self.view.running:
-                self._demote(row, level)
+            if row in running:
+                self._demote(row, self.level[row])
             elif self._is_due_up(row):
                 self.served[row] = self.waited[row] = 0
                 self._move(row, 0)
@@ -220,4 +224,4 @@ class Sinking(Ranking):
 
     def _limit(self, level: int) -> int:
         """A queue's limit in ticks, or GPU-ticks."""
-        return round(self.policy.queue_limits[level] * self.view.ticks_per_s)
+        return self.limits[level]

@@ -58,21 +58,23 @@ class Passes:
     def _give_anew(self) -> None:
         """Choose who runs by counting; who is not chosen yields, and takes what then is left in its place."""
         world, view = self.world, self.world.view
+        waiting, running, gpus = view.waiting, view.running, view.gpus
         order = list(self._order())
         chosen, free, others = set(), view.total_gpus, Stock.counted(view.resources)
         for row in order:
-            self._must_be_there(row)
-            if view.gpus[row] <= free and (not others.resources or others.take(row, view.gpus[row])):
-                free -= view.gpus[row]
+            if row not in running and row not in waiting:
+                self._must_be_there(row)
+            if gpus[row] <= free and (not others.resources or others.take(row, gpus[row])):
+                free -= gpus[row]
                 chosen.add(row)
             elif self.policy.blocks:
                 break
-        lifted = {row: world.lift(row) for row in order if row in view.running and row not in chosen}
+        lifted = {row: world.lift(row) for row in order if row in running and row not in chosen}
         for row in order:
             if row in lifted:
                 if not world.put_back(row, lifted[row]):
                     world.preempt(row, lifted[row])
-            elif row in view.waiting:
+            elif row in waiting and gpus[row] <= view.free_gpus:
                 world.start(row)
 
     def _order(self) -> Iterable[int]:

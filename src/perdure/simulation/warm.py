@@ -10,17 +10,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from perdure.model.cluster import Cluster
-from perdure.scheduling.placement.as_asked import AsAsked
 from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.policies import POLICIES, policy_named
-from perdure.scheduling.slurm.policy import Slurm
-from perdure.scheduling.slurm.settings import Partition, SchedulerSettings
 from perdure.simulation.compiled.cache import is_kept
 from perdure.simulation.compiled.registry import COMPILED
-from perdure.simulation.live import LiveQueue
 from perdure.simulation.policy_file import is_policy_file
 from perdure.simulation.simulate import simulate, worth_compiling
-from perdure.traces.generate import generate
 
 JOBS = 50
 DAY_S = 86_400.0
@@ -39,6 +34,13 @@ def must_compile(jobs: int, policies: Iterable[str], placement: str) -> bool:
 
 def main() -> None:
     """Replay a few jobs under each policy that has a compiled form, and a queue as `perdure when` forks it."""
+    # Loaded here: each what-if asks `must_compile`, and needs none of it.
+    from perdure.scheduling.placement.as_asked import AsAsked
+    from perdure.scheduling.slurm.policy import Slurm
+    from perdure.scheduling.slurm.settings import Partition, SchedulerSettings
+    from perdure.simulation.live import LiveQueue
+    from perdure.traces.generate import generate
+
     cluster = Cluster.parse("4x8")
     table = generate(JOBS, cluster, 0.9, np.random.default_rng(0))
     for name in POLICIES:
