@@ -50,6 +50,23 @@ def test_errors_are_those_of_the_waits_and_short_waits_count_as_a_minute() -> No
     assert FLOOR_S == 60
 
 
+def test_where_most_jobs_never_wait_the_mean_wait_decides() -> None:
+    """Nine of ten waits are alike, and jobs wait ten times as long in the mean."""
+    table, result = replayed(10)
+    waits = np.where(np.arange(10) == 0, 6000.0, 0.0)
+    table = replace(table, start_s=table.submit_s + waits)
+    error = replay_error(table, replace(result, start_s=table.submit_s + 10 * waits))
+    assert error is not None
+    assert error.says == (
+        "The replay is far from what was recorded: 90% of the waits are within a factor of two, and jobs wait 1.7 h "
+        "instead of 10.0 min in the mean. Do not decide by it."
+    )
+    half = replay_error(table, replace(result, start_s=table.submit_s + 3 * waits))
+    assert half is not None
+    assert half.says.startswith("The replay is only roughly what was recorded: 90%")
+    assert half.closeness > error.closeness
+
+
 def test_groups_add_up_to_all_jobs_and_jobs_without_start_are_counted_apart() -> None:
     table, result = replayed()
     table = replace(table, start_s=np.where(np.arange(40) < 4, np.nan, table.start_s))

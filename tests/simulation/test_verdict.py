@@ -15,7 +15,7 @@ ALL, EVE, BOB, WIDE = (None, ""), (GroupKind.USER, "eve"), (GroupKind.USER, "bob
 
 def totals(**jct_s: Any) -> DayTotals:
     """20 days with a job each of eve, bob and a wide one; JCTs by group."""
-    days = np.array([np.full(20, float(jct_s[name])) for name in ("eve", "bob", "wide")])
+    days = np.array([np.broadcast_to(np.asarray(jct_s[name], float), 20) for name in ("eve", "bob", "wide")])
     every = np.concatenate([days.sum(axis=0, keepdims=True), days])
     logs = np.concatenate([np.log(days).sum(axis=0, keepdims=True), np.log(days)])
     many = np.array([[3] * 20, *[[1] * 20] * 3])
@@ -37,6 +37,28 @@ def test_the_best_is_named_with_how_much_and_who_loses_first_of_all() -> None:
     assert sure.startswith("Intervals are at 95%, from 20 days")
     assert loses == "Who loses, by later ends of jobs: 1 of 1 sizes (9+ GPUs +60% (+60% to +60%))."
     assert [each.mark for each in found.standings] == ["", "best"]
+
+
+def test_what_no_scheduler_knows_is_a_bound_and_never_the_advice() -> None:
+    given = [[FIRST], [totals(eve=10, bob=10, wide=10)], [totals(eve=50, bob=50, wide=50)]]
+    which = judge(["fifo", "srtf", "las"], given, [1]).sentences()[0]
+    assert which.startswith("Best of the 2 that can be run is las: against fifo jobs end 50 s sooner")
+    assert which.endswith(" Bounds, which know what no scheduler knows: srtf -90% (-90% to -90%).")
+    stays = judge(["fifo", "srtf"], given[:2], [1])
+    assert stays.sentences()[0].startswith("Stay with fifo: none of the others that can be run is better. Bounds, ")
+    assert [each.mark for each in stays.standings] == ["best", "bound"]
+    alone = judge(["srtf", "srsf"], given[:2], [0, 1])
+    assert alone.sentences()[0].startswith("Best of 2 is srsf: ")
+    later = judge(["srtf", "fifo"], given[1::-1], [0]).sentences()[0]
+    assert later.startswith(
+        "Best of the 1 that can be run is fifo: against srtf jobs end 1.5 min later in the mean, +900%"
+    )
+
+
+def test_a_gain_that_may_be_none_is_not_certain() -> None:
+    days = np.where(np.arange(20) < 10, 20.0, 170.0)
+    which = says(las=totals(eve=days, bob=days, wide=days)).sentences()[0]
+    assert ", which is not certain; the typical job" in which
 
 
 def test_nobody_loses_where_all_gain() -> None:

@@ -55,7 +55,7 @@ def print_comparison(found: PolicyComparison, as_json: bool, in_groups: bool, *,
     for remark in found.remarks():
         print_line(remark)
     if found.was:
-        _print_against_record(traces, found.runs, wide=wide)
+        _print_against_record(traces, found, wide=wide)
     if in_groups:
         for run in found.runs:
             if run.error is not None:
@@ -96,16 +96,14 @@ def _marks(found: Mapping[int, PolicyVerdict], those: Sequence[SweepCase]) -> di
     return marks
 
 
-def _print_against_record(traces: Sequence[str], runs: Sequence[Run], *, wide: bool) -> None:
+def _print_against_record(traces: Sequence[str], found: PolicyComparison, *, wide: bool) -> None:
     """How far each replay, of several seeds the first, is from the record of its trace; and what that means."""
-    first = [(run.case, run.error) for run in runs if run.case.seed == 0 and run.error is not None]
+    first = [(run.case, run.error) for run in found.runs if run.case.seed == 0 and run.error is not None]
     print_line("")
     print_table(AGAINST, ((case.policy, *_against_record(error)) for case, error in first), wide=wide)
-    for place in dict.fromkeys(case.trace for case, _ in first):
-        those = [each for each in first if each[0].trace == place]
-        case, error = max(those, key=lambda each: each[1].closeness)
+    for place, sentence in found.nearest().items():
         of = f"{traces[place]}: " if len(traces) > 1 else ""
-        print_line(f"{of}{case.policy} is nearest to what was recorded. {error.says}")
+        print_line(of + sentence)
 
 
 def _against_record(error: ReplayError) -> Iterator[object]:

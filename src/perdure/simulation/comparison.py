@@ -12,7 +12,7 @@ from perdure.simulation.foresight import foresight, gpus_alone
 from perdure.simulation.manifest import Manifest
 from perdure.simulation.restart_cost import FREE
 from perdure.simulation.steady import too_short
-from perdure.simulation.sweep import Run, Setting, verdicts
+from perdure.simulation.sweep import Run, Setting, foreknows, verdicts
 from perdure.simulation.verdict import PolicyVerdict
 
 
@@ -61,6 +61,20 @@ class PolicyComparison:
     def trace_of(self, place: int) -> dict[str, str]:
         """Names the trace where there are several."""
         return {"trace": self.traces[place]} if len(self.traces) > 1 else {}
+
+    def nearest(self) -> dict[int, str]:
+        """Of each trace that records starts, which replay is most like it, and how far that is to be believed.
+
+        Of several seeds the first; a bound only where there is nothing else.
+        """
+        found: dict[int, str] = {}
+        for place in range(len(self.traces)):
+            runs = [(run.error, run) for run in self.runs if run.case.trace == place and run.case.seed == 0]
+            known = [(error, run.case) for error, run in runs if error is not None]
+            if known:
+                error, case = max(known, key=lambda each: (not foreknows(each[1]), each[0].closeness))
+                found[place] = f"{case.policy} is nearest to what was recorded. {error.says}"
+        return found
 
     def remarks(self) -> list[str]:
         """Sentences that a reader of the figures should know."""

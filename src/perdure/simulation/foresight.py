@@ -29,6 +29,12 @@ def gpus_alone(cluster: Cluster, policies: Sequence[str]) -> list[str]:
     return [f"{', '.join(names)}: reserve{'s' * (len(names) == 1)} {what}"] if names else []
 
 
+def knows_running_times(policy: str) -> bool:
+    """Whether a policy goes by true running times, whatever the trace tells."""
+    name = policy.partition(":")[0]
+    return ALIASES.get(name, name) in _BY_RUNNING_TIME
+
+
 def foresight(tables: Sequence[JobTable], policies: Sequence[str], options: PolicyOptions) -> list[str]:
     """A sentence for each kind of foresight that some of the policies have.
 

@@ -128,12 +128,13 @@ def make_report(found: PolicyComparison) -> Report:
     sections: list[Section] = []
     lights: dict[str, bytes] = {}
     darks: dict[str, bytes] = {}
+    nearest = found.nearest()
     for place, trace in enumerate(found.traces):
         runs = [run for run in found.runs if run.case.trace == place and run.case.seed == 0]
         shown, verdict = _shown(found.tables[place], runs), found.verdicts.get(place)
         best = None if verdict is None else verdict.best
         light, dark = (draw(shown[:MAX_RUNS], theme, best) for theme in (LIGHT, DARK))
-        sections.append(_section(trace, verdict, shown, light, dark))
+        sections.append(_section(trace, verdict, nearest.get(place), shown, light, dark))
         suffix = f"-{place + 1}" if len(found.traces) > 1 else ""
         lights |= {f"{name}{suffix}": png for name, png in light.items()}
         darks |= {f"{name}{suffix}": png for name, png in dark.items()}
@@ -151,6 +152,7 @@ def _shown(table: JobTable, runs: Sequence[Run]) -> list[Shown]:
 def _section(
     trace: str,
     verdict: PolicyVerdict | None,
+    nearest: str | None,
     shown: Sequence[Shown],
     light: Mapping[str, bytes],
     dark: Mapping[str, bytes],
@@ -162,7 +164,7 @@ def _section(
         for name, (title, says) in TITLES.items()
         if name in light
     )
-    says = () if verdict is None else verdict.sentences()
+    says = () if verdict is None else (*verdict.sentences(), *([nearest] if nearest else ()))
     standings = () if verdict is None else tuple(_standing(each) for each in verdict.standings)
     return Section(trace, says, standings, len(drawn), len(shown) - len(drawn), pictures)
 
@@ -171,7 +173,7 @@ def _standing(each: PolicyStanding) -> tuple[str, ...]:
     """A policy against the first, by all jobs."""
     of = each.against_first[(None, "")]
     changes = (share_of(of[name]) if of[name].change else "" for name in MEASURES)
-    return each.label, each.mark, length(each.jct.mean), *changes
+    return each.label, length(each.jct.mean), *changes, each.mark
 
 
 def _page(found: PolicyComparison, sections: Sequence[Section]) -> str:

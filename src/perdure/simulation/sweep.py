@@ -20,6 +20,7 @@ from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.scheduling.protocol import Policy
 from perdure.simulation.by_day import DayTotals, day_totals
 from perdure.simulation.failures import RECORDED, model_named
+from perdure.simulation.foresight import knows_running_times
 from perdure.simulation.groups import groupings
 from perdure.simulation.metrics import Metrics, summary
 from perdure.simulation.policy_file import blaming, is_policy_file, policy_in_file
@@ -95,7 +96,15 @@ def verdicts(runs: Sequence[Run]) -> dict[int, PolicyVerdict]:
         if run.totals is not None:
             found.setdefault(run.case.trace, {}).setdefault(replace(run.case, seed=0), []).append(run.totals)
     several = {trace: of for trace, of in found.items() if len(of) > 1}
-    return {trace: judge(labels([*of]), [*of.values()]) for trace, of in several.items()}
+    return {
+        trace: judge(labels([*of]), [*of.values()], [place for place, case in enumerate(of) if foreknows(case)])
+        for trace, of in several.items()
+    }
+
+
+def foreknows(case: SweepCase) -> bool:
+    """Whether a policy, or a retry policy, knows what becomes of a job before it runs."""
+    return knows_running_times(case.policy) or case.retry == "oracle"
 
 
 def cases(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,13 +25,19 @@ class PolicyStanding:
     label: str  # the policy, and the retry policy where they differ
     against_first: Differences
     against_best: PairedDifference | None  # of the completion times of all jobs; None of the best
+    is_bound: bool = False  # it knows what no scheduler knows, beside policies that do not
 
     @property
     def mark(self) -> str:
-        """The best, no different from it, or not certain to be worse; nothing where it is, or too few days tell."""
+        """The best, no different from it, or not certain to be worse; nothing where it is, or too few days tell.
+
+        A bound is no candidate.
+        """
         found = self.against_best
         if found is None:
             return "best"
+        if self.is_bound:
+            return "bound"
         if not found.change or (found.low is not None and found.high is not None and _is_near(found.low, found.high)):
             return "no difference"
         return "" if found.is_sure or found.low is None else "not certain"
@@ -89,15 +95,22 @@ class PolicyVerdict:
         )
 
 
-def judge(labels: Sequence[str], totals: Sequence[Sequence[DayTotals]]) -> PolicyVerdict:
-    """Compare each policy with the first, and with the best; of each the totals are given, one a seed."""
+def judge(
+    labels: Sequence[str], totals: Sequence[Sequence[DayTotals]], foreknowing: Collection[int] = ()
+) -> PolicyVerdict:
+    """Compare each policy with the first, and with the best; of each the totals are given, one a seed.
+
+    The policies in the places `foreknowing` know what no scheduler knows: the best is another one, if there is any.
+    """
     means = [sum(float(each.totals[0, 0].sum()) for each in found) / len(found) for found in totals]
-    best = min(range(len(means)), key=means.__getitem__)
+    bounds = foreknowing if len(foreknowing) < len(means) else ()
+    best = min(range(len(means)), key=lambda place: (place in bounds, means[place]))
     standings = [
         PolicyStanding(
             label,
             differences(found, totals[0]),
             None if place == best else differences(found, totals[best])[_EVERYBODY]["jct_s"],
+            place in bounds,
         )
         for place, (label, found) in enumerate(zip(labels, totals, strict=True))
     ]
@@ -135,14 +148,17 @@ def _which(verdict: PolicyVerdict) -> str:
     )
     tail = f" No difference from it: {alike}." if alike else ""
     tail += f" Not certain to be worse: {open_to}." if open_to else ""
+    candidates = len([each for each in verdict.standings if not each.is_bound])
+    bounds = [f"{each.label} {share_of(each.jct)}" for each in verdict.standings if each.mark == "bound"]
+    tail += f" Bounds, which know what no scheduler knows: {', '.join(bounds)}." if bounds else ""
     if best is first:
-        return f"Stay with {first.label}: none of the others is better.{tail}"
+        return f"Stay with {first.label}: none of the others{' that can be run' * bool(bounds)} is better.{tail}"
     typical = best.against_first[_EVERYBODY]["log_jct"]
-    return (
-        f"Best of {len(verdict.standings)} is {best.label}: against {first.label} jobs end "
-        f"{length(-best.jct.change)} sooner in the mean, {share_of(best.jct)}; the typical job (geometric mean) "
-        f"{share_of(typical)}.{tail}"
-    )
+    of = f"the {candidates} that can be run" if bounds else str(candidates)
+    when = f"{length(abs(best.jct.change))} {'sooner' if best.jct.change <= 0 else 'later'}"
+    doubt = "" if best.jct.is_sure or best.jct.low is None else ", which is not certain"
+    gain = f"{share_of(best.jct)}{doubt}; the typical job (geometric mean) {share_of(typical)}"
+    return f"Best of {of} is {best.label}: against {first.label} jobs end {when} in the mean, {gain}.{tail}"
 
 
 def _who_loses(verdict: PolicyVerdict) -> str:
