@@ -250,6 +250,14 @@ def test_a_trace_with_starts_is_shown_as_it_was_and_says_how_far_to_believe_the_
     assert "as it was" not in perdure(*words, "--load", "0.5").out  # recorded starts mean nothing then
 
 
+def test_how_far_to_believe_the_rest_is_said_of_what_can_be_run(perdure: Callable[..., Ran], home: Path) -> None:
+    rows = "first,0,1,100,0\nlong,10,1,9000,700\nshort,20,1,600,100\n"  # as srtf has it
+    (home / "jobs.csv").write_text(f"{HEADER.strip()},start_s\n{rows}")
+    words = "whatif", "jobs.csv", "--cluster", "1x1", "--policy"
+    assert "\nfifo is nearest to what was recorded. The replay is " in perdure(*words, "srtf,fifo").out
+    assert "\nsrtf is nearest to what was recorded. The replay is close" in perdure(*words, "srtf").out
+
+
 def test_schedules_as_parquet(perdure: Callable[..., Ran], home: Path, trace: str) -> None:
     duckdb = pytest.importorskip("duckdb")
     assert perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo", "--jobs-out", "out.parquet").code == 0

@@ -70,6 +70,31 @@ def test_one_day_that_makes_the_whole_difference_is_not_sure() -> None:
     assert not found.is_sure
 
 
+def test_a_year_of_days_goes_round_so_that_the_last_day_counts_as_the_first() -> None:
+    spread = []
+    for odd in (0, 59):
+        theirs = np.full(60, 100.0)
+        theirs[odd] = 3000.0
+        found = against([totals(np.full(60, 100.0))], [totals(theirs)])
+        assert found.low is not None
+        spread.append(found.low)
+    assert spread[0] == pytest.approx(spread[1], abs=0.03)
+
+
+def test_an_interval_of_ten_blocks_is_that_of_student() -> None:
+    """Days that are drawn independently: the t of nine degrees of freedom, and the variance of a sample of ten."""
+    theirs = np.where(np.arange(10) < 5, 99.0, 101.0)
+    found = against([totals(np.full(10, 100.0))], [totals(theirs)])
+    assert found.high is not None
+    assert found.high == pytest.approx(2.262 * 0.01 / 9**0.5, rel=0.06)
+
+
+def test_many_jobs_on_few_days_have_no_interval() -> None:
+    few = totals([20.0] * 3, [50] * 3)
+    found = against([totals([10.0] * 3, [50] * 3)], [few])
+    assert (found.share, found.low, found.is_sure) == (-0.5, None, False)
+
+
 def test_a_day_counts_by_its_jobs() -> None:
     mine, theirs = totals([10.0] * 10, [9] + [1] * 9), totals([20.0] + [10.0] * 9, [9] + [1] * 9)
     found = against([mine], [theirs])

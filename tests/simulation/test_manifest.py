@@ -30,6 +30,19 @@ def written(folder: Path, **options: Any) -> tuple[Path, Path]:
     return figures, trace
 
 
+def test_a_change_far_behind_the_beginning_of_a_large_input_is_found(tmp_path: Path) -> None:
+    trace, figures = tmp_path / "trace.csv", tmp_path / "figures.json"
+    trace.write_bytes(b"x" * (5 << 20))
+    told = Manifest.of({"traces": [str(trace)]}, [trace], CLUSTER).to_json()
+    figures.write_text(json.dumps({"manifest": told}))
+    assert told["inputs"][0]["bytes"] == 5 << 20
+    with trace.open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"y")
+    with pytest.raises(InputError, match="it has changed"):
+        read_manifest(figures)
+
+
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     figures, trace = written(tmp_path, policies="fifo,srtf", seeds=3, fail=None, verbose=True, quiet=False)
     found = read_manifest(figures)

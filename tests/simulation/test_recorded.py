@@ -36,6 +36,13 @@ def test_jobs_without_a_recorded_start_are_left_out_and_without_any_there_is_no_
     assert (run.case.policy, run.metrics.jobs, run.metrics.wait_s.mean, run.metrics.jct_s.mean) == (AS_IT_WAS, 1, 7, 17)
 
 
+def test_an_end_that_is_recorded_before_the_start_is_the_start() -> None:
+    table = replace(jobs((1, 0, 10)), start_s=np.array([7.0]), end_s=np.array([3.0]))
+    found = as_recorded(table, CLUSTER.total_gpus)
+    assert found is not None
+    assert found[1].end_s.tolist() == [7.0]
+
+
 def test_attempts_between_the_recorded_start_and_end_share_the_time_by_how_long_they_ran() -> None:
     attempts = Attempts(np.array([0, 2]), np.array([10.0, 30.0]), np.array([False, True]))
     table = replace(jobs((2, 0, 40)), attempts=attempts)

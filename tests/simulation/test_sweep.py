@@ -8,7 +8,7 @@ import pytest
 from perdure.errors import ConfigError, InputError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
-from perdure.simulation.sweep import Setting, SweepCase, at_load, cases, check_names, sweep
+from perdure.simulation.sweep import Setting, SweepCase, at_load, cases, check_names, sweep, verdicts
 from perdure.traces.generate import generate
 from tests.simulation.tables import jobs
 
@@ -30,6 +30,13 @@ def test_schedules_are_kept_on_demand_only() -> None:
     (run,) = sweep([drawn(1)], Setting(CLUSTER), cases(1, ["fifo"]))
     assert run.result is None
     assert run.metrics.jobs == 40
+
+
+def test_the_oracle_among_retries_is_a_bound_and_no_advice() -> None:
+    runs = sweep([drawn(1)], Setting(CLUSTER, failures="philly"), cases(1, ["fjf"], ["never", "oracle"]))
+    assert [each.is_bound for each in verdicts(runs)[0].standings] == [False, True]
+    known = sweep([drawn(1)], Setting(CLUSTER), cases(1, ["fifo", "shortest", "tetris", "las", "sjf:skip"]))
+    assert [each.is_bound for each in verdicts(known)[0].standings] == [False, True, True, False, True]
 
 
 def test_names_are_looked_up_before_anything_is_run() -> None:

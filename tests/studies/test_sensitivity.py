@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -55,6 +56,24 @@ def test_each_row_is_the_study_at_that_setting(retry: Sensitivity, delay: Sensit
     alone = delays.delay(600, 0.9, 1, "40x2+30x8", vc_days=1.5, borrowing=1.0)
     assert capped.figures["wait_s"] == alone.wait_s
     assert capped.figures["fragmentation 5-8"] == alone.figures[2].fragmentation_tries
+
+
+def test_the_policy_that_exceeds_the_oracle_most_and_the_one_that_loses_most_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def study(*_: object, **__: object) -> SimpleNamespace:
+        rows = [
+            SimpleNamespace(
+                load=0.9, retry=retries.PREDICTED, policy=policy, jct_saved=of(0.1, 0.0),
+                jct_over_oracle=of(over, 0.0), success_lost=of(lost, 0.0),
+            )
+            for policy, over, lost in zip(retries.PUBLISHED["jct_saved"], (0.1, 0.3, 0.2), (0.2, 0.1, 0.4), strict=True)
+        ]  # fmt: skip
+        return SimpleNamespace(figures=rows, repeated=0.5)
+
+    monkeypatch.setattr(retries, "retry", study)
+    (row,) = retry_sensitivity(40, 1, 8, (0.1,), (0.9,), (0.9,)).settings
+    assert (row.figures["jct_over_oracle"].mean, row.figures["success_lost"].mean) == (0.3, 0.4)
 
 
 def test_all_settings_are_run(retry: Sensitivity, delay: Sensitivity) -> None:
