@@ -408,7 +408,7 @@ def test_an_upload_is_simulated_as_the_command_would(working: Site, tmp_path: Pa
     report = mira.get(f"{answer}/report")
     assert "attachment" in report.headers["content-disposition"]
     assert report.headers["content-security-policy"] == POLICY
-    assert report.text.count("data:image/png;base64,") == 12
+    assert report.text.count("data:image/png;base64,") == 10  # nobody gains or loses by a bound
     pictures = [mira.get(f"{answer}/pictures/use/{theme}").content for theme in ("light", "dark")]
     assert all(png.startswith(b"\x89PNG") for png in pictures)
     assert pictures[0] != pictures[1]
