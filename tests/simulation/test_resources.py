@@ -12,7 +12,7 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.placement.placed import Placed
 from perdure.scheduling.placement.registry import PLACEMENTS, placement_named, room_of
-from perdure.scheduling.placement.resources import Resource
+from perdure.scheduling.placement.resources import NodeResource
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.simulation.fitting import fitting, misfits
 from perdure.simulation.simulate import simulate
@@ -121,7 +121,7 @@ def test_policies_that_reserve_gpus_alone_still_start_every_job(policy: str) -> 
 
 def test_a_job_is_never_kept_off_the_only_node_with_enough_cpus() -> None:
     cluster = Cluster(np.array([4, 4]), cpus=np.array([8, 2]))
-    room = room_of(cluster, placement_named("first-fit"), 1, (Resource("CPUs", [8], [8, 2]),))
+    room = room_of(cluster, placement_named("first-fit"), 1, (NodeResource("CPUs", [8], [8, 2]),))
     assert isinstance(room, Placed)
     room.avoid(0, 2, [1])
     assert room.avoided == {0: frozenset({1})}

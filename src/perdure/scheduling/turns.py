@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from perdure.scheduling.placement.resources import Resource
+from perdure.scheduling.placement.resources import NodeResource
 from perdure.scheduling.protocol import Ranking
 from perdure.scheduling.shares import used
 from perdure.scheduling.view import View
@@ -29,7 +29,7 @@ class Turns(Ranking):
     owner: Sequence[int]  # of each job
     due: Sequence[float]  # GPUs, or weight, of each owner; more than 0 for one that has jobs
     limit: Sequence[float] = ()  # GPUs that each owner may hold; none: as many as there are
-    resources: Sequence[Resource] = ()  # that count besides GPUs: then the largest share of all decides
+    resources: Sequence[NodeResource] = ()  # that count besides GPUs: then the largest share of all decides
 
     def order(self) -> Iterator[int]:
         held = used(self.view, self.owner, len(self.due))
@@ -51,7 +51,7 @@ class Turns(Ranking):
                     of_each[owner] += each.asked[row]
                 heappush(turns, (self._share(owner, held, others), owner))
 
-    def _share(self, owner: int, held: list[int], others: Sequence[tuple[Resource, list[int]]]) -> float:
+    def _share(self, owner: int, held: list[int], others: Sequence[tuple[NodeResource, list[int]]]) -> float:
         """What an owner holds over what it is due: GPUs, or the largest share of any resource."""
         if not others:
             return held[owner] / self.due[owner]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from perdure.scheduling.asks import Asks
-from perdure.scheduling.placement.resources import Resource, Stock
+from perdure.scheduling.placement.resources import NodeResource, Stock
 from perdure.scheduling.placement.room import Room
 
 
@@ -59,7 +59,7 @@ class View:
         return None if self.room is None else self.room.stock
 
     @property
-    def resources(self) -> tuple[Resource, ...]:
+    def resources(self) -> tuple[NodeResource, ...]:
         """What is counted besides GPUs."""
         stock = self.stock
         return () if stock is None else stock.resources

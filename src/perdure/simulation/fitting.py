@@ -14,7 +14,7 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import room_of
-from perdure.scheduling.placement.resources import Resource, resources_of
+from perdure.scheduling.placement.resources import NodeResource, resources_of
 from perdure.scheduling.protocol import Policy
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.requests import requests_of
@@ -44,7 +44,7 @@ def fitting(found: Trace, where: str, cluster: Cluster, skip_bad: bool, placemen
     return Trace(found.table.take(np.flatnonzero(~misfit)), found.format, left_out, found.notes)
 
 
-def _untold(table: JobTable, where: str, resources: Sequence[Resource]) -> Iterator[str]:
+def _untold(table: JobTable, where: str, resources: Sequence[NodeResource]) -> Iterator[str]:
     """A note on each resource of which some jobs do not tell what they ask for."""
     for resource in resources:
         silent = len(table) - int(np.count_nonzero(resource.asked))
@@ -98,7 +98,7 @@ def misfits(table: JobTable, cluster: Cluster, placement: Placement | None) -> N
 
 
 def _has_place(
-    row: int, gpus: int, cluster: Cluster, placement: Placement | None, resources: tuple[Resource, ...]
+    row: int, gpus: int, cluster: Cluster, placement: Placement | None, resources: tuple[NodeResource, ...]
 ) -> bool:
     room = room_of(cluster, placement, 1, resources)
     return room.take(row, gpus, 0) or room.take(row, gpus, _RELAXED)

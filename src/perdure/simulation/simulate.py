@@ -11,7 +11,7 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import COUNT, placement_named, room_of
-from perdure.scheduling.placement.resources import Resource, resources_of
+from perdure.scheduling.placement.resources import NodeResource, resources_of
 from perdure.scheduling.policies import Compat, PolicyOptions, policy_named
 from perdure.scheduling.protocol import Policy
 from perdure.simulation.faults import NodeFaults
@@ -85,7 +85,7 @@ def _outcome(
     spans: bool,
     engine: Engine,
     faults: NodeFaults | None,
-    resources: tuple[Resource, ...],
+    resources: tuple[NodeResource, ...],
 ) -> ReplayOutcome:
     if not spans and not resources and engine == "compiled":
         from perdure.simulation.compiled import run

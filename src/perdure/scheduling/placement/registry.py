@@ -11,7 +11,7 @@ from perdure.scheduling.placement.fit import BestFit, FirstFit, RandomFit
 from perdure.scheduling.placement.ladder import Ladder
 from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.placed import Placed
-from perdure.scheduling.placement.resources import Resource, Stock
+from perdure.scheduling.placement.resources import NodeResource, Stock
 from perdure.scheduling.placement.room import Counted, Room
 from perdure.scheduling.placement.skew import Skew
 
@@ -49,7 +49,7 @@ def placement_named(text: str, seed: int = 0) -> Placement | None:
 
 
 def room_of(
-    cluster: Cluster, placement: Placement | None, ticks_per_s: int, resources: tuple[Resource, ...] = ()
+    cluster: Cluster, placement: Placement | None, ticks_per_s: int, resources: tuple[NodeResource, ...] = ()
 ) -> Room:
     """An empty cluster; without a placement its GPUs are only counted, and no gang waits for a place.
 

@@ -13,7 +13,7 @@ _COLUMNS = {"CPUs": "cpus", "MiB": "mem_mib"}  # of a cluster and of a table of 
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class NodeResource:
     """A resource besides GPUs, in whole units."""
 
     unit: str  # in the plural
@@ -25,10 +25,10 @@ class Resource:
         return sum(self.on_node)
 
 
-def resources_of(cluster: Cluster, table: JobTable) -> tuple[Resource, ...]:
+def resources_of(cluster: Cluster, table: JobTable) -> tuple[NodeResource, ...]:
     """The resources that a cluster counts besides GPUs; none for a cluster that is told as nodes with GPUs."""
     told = ((unit, getattr(table, name), getattr(cluster, name)) for unit, name in _COLUMNS.items())
-    return tuple(Resource(unit, asked.tolist(), has.tolist()) for unit, asked, has in told if len(has))
+    return tuple(NodeResource(unit, asked.tolist(), has.tolist()) for unit, asked, has in told if len(has))
 
 
 @dataclass(slots=True)
@@ -38,22 +38,22 @@ class Stock:
     A gang holds them in proportion to its GPUs on each node, in whole units there: 10 CPUs of 4 GPUs are 8 and 3 on
     nodes that hold 3 and 1. So what limits a job is told as GPUs that it can use, and any placement chooses among them.
 
-    >>> stock = Stock.of_nodes((Resource("CPUs", [10], [10, 4]),))
+    >>> stock = Stock.of_nodes((NodeResource("CPUs", [10], [10, 4]),))
     >>> stock.usable(0, 4, [8, 8])
     [4, 1]
     >>> stock.hold(0, ((0, 3), (1, 1))); stock.free
     [[2, 1]]
     """
 
-    resources: tuple[Resource, ...]
+    resources: tuple[NodeResource, ...]
     free: list[list[int]] = field(default_factory=list)  # of each resource, on each node
 
     @classmethod
-    def of_nodes(cls, resources: tuple[Resource, ...]) -> Stock:
+    def of_nodes(cls, resources: tuple[NodeResource, ...]) -> Stock:
         return cls(resources, [list(resource.on_node) for resource in resources])
 
     @classmethod
-    def counted(cls, resources: tuple[Resource, ...]) -> Stock:
+    def counted(cls, resources: tuple[NodeResource, ...]) -> Stock:
         """As of one node that has everything: the only one, so that node -1 of GPUs that are counted is it."""
         return cls(resources, [[resource.total] for resource in resources])
 
