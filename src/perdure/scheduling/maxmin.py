@@ -100,7 +100,8 @@ class Deficits:
 def _first_fit(rows: NDArray[np.intp], gpus: Ints, view: View) -> list[int]:
     """Those that fit, one after another: all up to the first that does not, then who fits into what is left."""
     first = 0 if view.resources else int(np.searchsorted(np.cumsum(gpus), view.total_gpus, "right"))
-    plan, free, others = rows[:first].tolist(), view.total_gpus - int(gpus[:first].sum()), Stock.counted(view.resources)
+    plan: list[int] = rows[:first].tolist()
+    free, others = view.total_gpus - int(gpus[:first].sum()), Stock.counted(view.resources)
     narrow = first + np.flatnonzero(gpus[first:] <= free)
     for row, asked in zip(rows[narrow].tolist(), gpus[narrow].tolist(), strict=True):
         if not free:
