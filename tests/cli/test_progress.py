@@ -12,7 +12,8 @@ from fcntl import ioctl
 import pytest
 
 from perdure.cli import progress as module
-from perdure.cli.progress import WIDTH, Work, progress
+from perdure.cli.progress import WIDTH, Work, progress, tell_of_compiling_queue
+from perdure.waits.rollout import SMALL
 
 
 class Screen(io.StringIO):
@@ -101,3 +102,17 @@ def test_the_rest_is_estimated_by_what_was_done() -> None:
     work = Work("replaying", 0.0, done=5, of=20)
     assert work.line(60.0).endswith("5 of 20, 1m, about 3m left")
     assert "left" not in Work("replaying", 0.0, done=0, of=20).line(60.0)
+
+
+def test_that_a_queue_compiles_is_said_where_its_first_fork_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plain loop forks a short queue, and compiled code that is kept is loaded."""
+    monkeypatch.setattr(module, "must_compile_queue", lambda: True)
+    tell_of_compiling_queue(SMALL)
+    assert capsys.readouterr().err == ""
+    tell_of_compiling_queue(SMALL + 1)
+    assert "compiling the simulator, once on this machine" in capsys.readouterr().err
+    monkeypatch.setattr(module, "must_compile_queue", lambda: False)
+    tell_of_compiling_queue(SMALL + 1)
+    assert capsys.readouterr().err == ""

@@ -44,6 +44,28 @@ def test_each_action_is_known_by_its_kind_and_has_words(name: str) -> None:
     assert labels.kind(name) == action.label != ""
 
 
+SAYS = {  # whether it keeps, moves, recovers and takes a node out; and the key of what takes it back
+    "requeue": (True, True, True, False, "cancel:aurora/7#1"),
+    "exclude": (True, True, True, False, None),
+    "hold": (False, True, False, False, "release:aurora/7#1@e"),
+    "release": (True, True, True, False, "hold:aurora/7#1@e"),
+    "cancel": (False, True, False, False, None),
+    "extend": (False, True, False, False, None),
+    "comment": (True, False, False, False, None),
+    "drain": (True, True, False, True, "undrain:n1:undo of e"),
+    "down": (True, True, False, True, "undrain:n1:undo of e"),
+    "undrain": (True, True, False, False, None),
+}
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_what_an_action_says_of_itself(name: str) -> None:
+    action = made(KINDS[name])
+    undo = action.undo()
+    says = action.keeps, action.moves, action.recovers, action.takes_node_out, undo.key if undo else None
+    assert says == SAYS[name]
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_what_takes_an_action_back_is_about_the_same_and_another_kind(name: str) -> None:
     action = made(KINDS[name])

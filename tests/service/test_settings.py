@@ -136,6 +136,12 @@ def test_retry_rules_are_those_of_the_controller(env: dict[Any, Any], tmp_path: 
         ("[service]\nport = 70000\n", ":2: port", "70000 is out of range", ""),
         ("[service]\nport = -1\n", ":2: port", "-1 is out of range", ""),
         ("[service]\nact = 1\n", ":2: act", "1 is not true or false", "or leave it out"),
+        (
+            "[service]\nport = 1\n\n[notices.targets.hook]\nkind = 'pigeon'\n",
+            ":4: targets: target hook.kind",
+            "'pigeon' is not a channel",
+            "webhook",
+        ),
         ("[service]\ncluster = 'k9s'\n", ":2: cluster", "'k9s' is not 'local'", ""),
         ("[service]\nhosts = 'a'\n", ":2: hosts", "'a' is not a list of names", ""),
         ("[service]\nhosts = ['a', '']\n", ":2: hosts", "is not a list of names", ""),

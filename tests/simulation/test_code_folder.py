@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.installation import cache_folder
 from perdure.simulation import faults
 from perdure.simulation.compiled import cache
 
@@ -24,6 +25,16 @@ def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def folder() -> Path | None:
     """As on the first call of a process."""
     return cache.code_folder.__wrapped__()
+
+
+def test_a_cache_is_in_no_folder_that_depends_on_where_a_command_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "perdure"
+    monkeypatch.setenv("XDG_CACHE_HOME", "../cache")
+    assert cache_folder() == Path.home() / ".cache" / "perdure"
 
 
 def test_one_source_has_one_folder(kept: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from perdure.scheduling.elastic import GpuType
+from perdure.simulation import fairness
 from perdure.simulation.elastic import ElasticResult
 from perdure.simulation.elastic_metrics import ElasticMetrics
 from perdure.simulation.fairness import envy
@@ -85,3 +86,20 @@ def test_many_jobs_are_compared_in_parts() -> None:
     held = np.random.default_rng(0).uniform(100, 900, (2100, 1)) * [1.0, 0.0]
     found = envy(result(held.tolist()))
     assert found.tolist() == pytest.approx((1 - held[:, 0] / held[:, 0].max()).tolist())
+
+
+def test_parts_of_any_size_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    asked = tuple(rng.integers(1, 5, 20).tolist())
+    begun = rng.uniform(0, 500, 20)
+    jobs = result(
+        rng.uniform(100, 900, (20, 2)).tolist(),
+        submit_s=tuple(begun.tolist()),
+        end_s=tuple((begun + 300).tolist()),
+        asked=asked,
+        alone=rng.uniform(100, 400, (20, 2)).tolist(),
+    )
+    whole = envy(jobs)
+    assert 0 < np.count_nonzero(whole) < 20
+    monkeypatch.setattr(fairness, "_ROWS", 3)
+    assert envy(jobs).tolist() == pytest.approx(whole.tolist())
