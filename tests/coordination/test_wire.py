@@ -153,7 +153,7 @@ def test_what_a_schema_cannot_say_is_refused_too(value: dict[Any, Any]) -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | TEXT, lambda i: st.lists(i) | st.dictionaries(TEXT, i)))
-def test_anything_at_all_is_read_or_refused(value: dict[Any, Any] | list[Any] | str | None) -> None:
+def test_anything_at_all_is_read_or_refused(value: object) -> None:
     with contextlib.suppress(InputError):
         decode(value)
 

@@ -39,7 +39,7 @@ def test_a_job_wider_than_the_cap_runs_by_itself(name: str) -> None:
 
 @given(table=tables(), most=st.sampled_from([1, 1.5, 3]))
 @settings(max_examples=30, deadline=None)
-def test_nobody_holds_more_than_the_cap_where_all_borrow(table: JobTable, most: int) -> None:
+def test_nobody_holds_more_than_the_cap_where_all_borrow(table: JobTable, most: float) -> None:
     """Under `philly` a quota is a right besides, so that what was borrowed before may come on top."""
     quota = {"a": 3.0, "b": 3.0, "c": 2.0}
     found = simulate(table, EIGHT, f"capacity:{most}", options=PolicyOptions(quotas=quota), spans=True)

@@ -434,7 +434,9 @@ def test_who_ends_at_the_very_tick_of_the_reservation_passes(policy: Policy) -> 
 
 
 @pytest.mark.parametrize("policy", BACKFILLING[1:], ids=repr)
-def test_conservative_starts_whose_turn_is_now_and_reserves_for_all(policy: Conservative) -> None:
+def test_conservative_starts_whose_turn_is_now_and_reserves_for_all(
+    policy: Conservative | ReplannedConservative,
+) -> None:
     seen = view(6, 4, 2, 2, 1, work=[100, 10, 100, 101, 5])
     ranking = policy.ranking(seen)
     start(seen, 0)
