@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
@@ -31,13 +30,13 @@ def postgres_database(postgres_url: str) -> str:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     """Where a journal can be opened, once for each kind of database."""
     return tmp_path / "state" if request.param == "sqlite" else request.getfixturevalue("postgres_database")
 
 
 @pytest.fixture
-def journal(where: str) -> Iterator[Journal]:
+def journal(where: Path | str) -> Iterator[Journal]:
     opened = Journal.open(where, "c")
     yield opened
     opened.close()

@@ -9,7 +9,7 @@ from perdure.coordination.messages import ExceptionRaised
 from perdure.coordination.playbook import own_playbook, site_playbook
 from perdure.coordination.record import OF_THE_CHAIN, SEEN_BY, AnswerKind, Component, Scope
 from perdure.coordination.ruling import Registration
-from perdure.errors import Fenced, InputError, NotDelivered, NotFound, NotPermitted
+from perdure.errors import Fenced, InputError, NotFound, NotPermitted, PerdureError
 from perdure.model.jobs import AttemptState, JobState
 from perdure.service.access.auth import Identity, Role
 from perdure.service.core.view import SiteView
@@ -93,7 +93,7 @@ def test_it_is_about_the_latest_start_whether_that_is_named_or_not(view: SiteVie
     ],
 )
 def test_a_user_speaks_of_own_jobs_and_of_nodes_on_which_they_run(
-    view: SiteView, who: Identity, subject: Mapping[str, Sequence[str] | None], error: type[NotDelivered]
+    view: SiteView, who: Identity, subject: Mapping[str, Sequence[str] | None], error: type[PerdureError]
 ) -> None:
     with pytest.raises(error):
         said(view, who, subject=subject)

@@ -30,7 +30,7 @@ SECRET = "whsec_dGhlIGtleSBvZiB0aGlzIHRlc3Q="
 
 
 @pytest.fixture
-def world(where: str) -> Iterator[World]:
+def world(where: Path | str) -> Iterator[World]:
     found = World(where, NOW)
     yield found
     found.journal.close()

@@ -22,7 +22,7 @@ NOW = 1_790_000_000.0
 
 
 @pytest.fixture
-def world(where: str) -> Iterator[World]:
+def world(where: Path | str) -> Iterator[World]:
     world = World(where, NOW)
     yield world
     world.journal.close()
@@ -115,7 +115,7 @@ def test_the_past_replays_as_it_was_where_nobody_waited(tmp_path: Path) -> None:
     assert (result.end_s - result.start_s).tolist() == table.duration_s.tolist()
 
 
-def test_another_process_reads_by_the_address_alone(where: str) -> None:
+def test_another_process_reads_by_the_address_alone(where: Path | str) -> None:
     world = World(where, NOW)
     fill(world)
     url = world.journal.engine.url.render_as_string(hide_password=False)

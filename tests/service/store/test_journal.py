@@ -3,6 +3,7 @@
 import math
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -119,7 +120,7 @@ def plan(journal: Journal, action: Action, by: str = PERDURE, now: float = 1.0, 
 # -- what the controller knows
 
 
-def test_the_state_outlives_the_service(where: str, service: Service) -> None:
+def test_the_state_outlives_the_service(where: Path | str, service: Service) -> None:
     service.feed(LOOK, TRANSIENT)
     service.journal.close()
     again = Journal.open(where, "c")
@@ -242,7 +243,7 @@ def test_hostile_text_is_kept_without_what_databases_refuse(service: Service) ->
     assert clean in service.journal.planned()[0].reason
 
 
-def test_clusters_in_one_database_do_not_see_each_other(where: str, service: Service) -> None:
+def test_clusters_in_one_database_do_not_see_each_other(where: Path | str, service: Service) -> None:
     service.feed(LOOK, TRANSIENT)
     service.journal.close()
     other = Journal.open(where, "other")
@@ -325,7 +326,7 @@ def test_what_was_not_carried_out_can_be_begun_anew(journal: Journal) -> None:
     assert journal.begin(key, 3.0)
 
 
-def test_begun_actions_are_counted_by_kind_and_those_of_people_are_not(where: str, journal: Journal) -> None:
+def test_begun_actions_are_counted_by_kind_and_those_of_people_are_not(where: Path | str, journal: Journal) -> None:
     for number in range(3):
         journal.begin(plan(journal, Requeue(AttemptId("c", str(number), 1))), 10.0 * number)
     journal.begin(plan(journal, Drain("n1", "r", "e")), 15.0)
@@ -415,7 +416,7 @@ def test_readers_cannot_write(journal: Journal) -> None:
         db.execute(insert(nodes).values(cluster="c", name="n", state="up", changed_s=0.0, payload="{}"))
 
 
-def test_one_service_at_a_time(where: str, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_service_at_a_time(where: Path | str, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.service.store.database.LOCK_PATIENCE_S", 0.1)
     with pytest.raises(StateError, match="in use by another service"):
         Journal.open(where, "c")
@@ -455,7 +456,7 @@ def test_two_clusters_may_share_a_server(postgres_database: str) -> None:
     two.close()
 
 
-def test_a_journal_stays_that_of_the_resource_manager_that_it_was_opened_for_first(where: str) -> None:
+def test_a_journal_stays_that_of_the_resource_manager_that_it_was_opened_for_first(where: Path | str) -> None:
     for cluster, name, known in (("c", "alps", "alps"), ("c", "jura", "alps"), ("d", "jura", "jura")):
         opened = Journal.open(where, cluster)
         assert opened.manager(name) == known

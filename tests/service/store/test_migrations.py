@@ -42,7 +42,7 @@ def test_the_newest_migration_is_the_one_that_the_store_asks_for() -> None:
     assert ScriptDirectory.from_config(config()).get_heads() == [SCHEMA]
 
 
-def test_the_migrated_schema_is_the_schema(where: str) -> None:
+def test_the_migrated_schema_is_the_schema(where: Path | str) -> None:
     opened = Store.open(where, "c")
     with opened.writing() as db:
         context = MigrationContext.configure(db, opts={"version_table": VERSION_TABLE, "compare_type": True})
@@ -52,7 +52,7 @@ def test_the_migrated_schema_is_the_schema(where: str) -> None:
 
 @pytest.mark.parametrize("revision", revisions())
 def test_every_released_schema_is_brought_up_to_date(
-    where: str, revision: str, monkeypatch: pytest.MonkeyPatch
+    where: Path | str, revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def to_that_revision(db: Any, *_: object) -> None:
         made = config()
@@ -74,7 +74,9 @@ FIRST_FORM = """{"id": "c/1#2:job.failed", "type": "job.oom", "severity": 0, "sc
     "answers": [{"component": "scheduler", "kind": "handled", "time_s": 6.0, "note": "again", "action_keys": ["k"]}]}"""
 
 
-def test_exceptions_of_the_first_form_are_read_in_the_new_one(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exceptions_of_the_first_form_are_read_in_the_new_one(
+    where: Path | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def to_the_first_form(db: Any, *_: object) -> None:
         made = config()
         made.attributes["connection"] = db
@@ -101,7 +103,7 @@ def test_exceptions_of_the_first_form_are_read_in_the_new_one(where: str, monkey
 
 
 def test_components_that_were_live_are_seen_anew_under_the_plain_id(
-    where: str, monkeypatch: pytest.MonkeyPatch
+    where: Path | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def before(db: Any, *_: object) -> None:
         made = config()

@@ -19,7 +19,7 @@ THEIRS = "900#1:"  # in the ids of all that is about jonas's attempt
 
 
 @pytest.fixture
-def given_again(tmp_path: Path, where: str) -> Site:
+def given_again(tmp_path: Path, where: Path | str) -> Site:
     """Job 900 of jonas failed and was put back; then the id went to mira, whose first attempt went well."""
     place = site(tmp_path, where=where)
     world = place.world

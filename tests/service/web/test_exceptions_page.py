@@ -270,7 +270,7 @@ def test_listings_are_filtered_and_paged(tmp_path: Path) -> None:
     assert (refused.status_code, "Use in_chain, handled, escalated" in refused.text) == (422, True)
 
 
-def test_pages_are_read_from_every_database(where: str, tmp_path: Path) -> None:
+def test_pages_are_read_from_every_database(where: Path | str, tmp_path: Path) -> None:
     place = site(tmp_path, where=where)
     stir(place.world)
     browser = browser_of(place)

@@ -5,7 +5,6 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Generator
 from datetime import datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
-from sqlalchemy.sql.schema import Column
 
 from perdure.model.actions import Hold, Release
 from perdure.model.identity import AttemptId
@@ -119,7 +117,7 @@ def test_the_first_page_says_how_things_stand(browser: TestClient) -> None:
         assert words_ in text
 
 
-def test_every_page_and_listing_is_read_from_every_database(where: str, tmp_path: Path) -> None:
+def test_every_page_and_listing_is_read_from_every_database(where: Path | str, tmp_path: Path) -> None:
     place = site(tmp_path, where=where)
     browser = browser_of(place)
     listings = [f"/api/v1/{name}" for name in ("jobs?q=net&state=failed", "jobs/101", "nodes", "actions", "events")]
@@ -403,9 +401,7 @@ def test_a_table_is_sorted_by_plain_links_to_and_fro(listed: TestClient) -> None
 
 
 @pytest.mark.parametrize("column", [*job_queries.SORTED_BY, *(f"-{name}" for name in job_queries.SORTED_BY)])
-def test_pages_of_a_sorted_listing_hold_every_row_once(
-    where: str, tmp_path: Path, column: dict[str, Column[Any]] | Generator[str, None, None]
-) -> None:
+def test_pages_of_a_sorted_listing_hold_every_row_once(where: Path | str, tmp_path: Path, column: str) -> None:
     place = site(tmp_path, where=where)
     for number in range(23):
         place.world.submit(str(number), f"n{number % 4}", f"u{number % 3}", number % 2, look=False)
