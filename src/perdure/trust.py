@@ -66,7 +66,7 @@ def read_secret_text(path: Path, max_bytes: int) -> str:
     except FileNotFoundError:
         raise
     except OSError as err:
-        raise StateError(str(path), f"cannot be read: {err.strerror}", "Fix its rights") from err
+        raise StateError(str(path), f"cannot be read: {err.strerror}", "Fix its permissions") from err
 
 
 def write_secret(path: Path, value: Any) -> None:
@@ -74,7 +74,7 @@ def write_secret(path: Path, value: Any) -> None:
     try:
         write_whole(path, json.dumps(value, indent=1).encode(), 0o600)
     except OSError as err:
-        raise StateError(str(path), f"cannot be written: {err.strerror}", "Fix its rights") from err
+        raise StateError(str(path), f"cannot be written: {err.strerror}", "Fix its permissions") from err
 
 
 def is_ours(found: os.stat_result) -> bool:

@@ -98,7 +98,7 @@ def test_one_workload_of_several(folder: Path, capsys: pytest.CaptureFixture[str
         ((), {"cluster": "1x4:tpu"}, "no steps on GPU type 'tpu' were measured, only on aws, rtx"),
         ((), {"cluster": "1x4:rtx+1x8:rtx"}, "its nodes differ in their GPUs"),
         (("--load", "1"), {}, "No such option: --load"),
-        (("--retry", "oracle"), {}, "such traces do not say"),
+        (("--retry", "oracle"), {}, "such traces do not record"),
     ],
 )
 def test_refusals(
@@ -123,7 +123,7 @@ def test_failed_attempts_come_back_as_the_retry_policy_says(
 def test_a_failure_beyond_the_work_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "failing.csv").write_text(JOBS.replace("batch_size", "batch_size,fails").replace(",64", ",64,1.5"))
     assert asked(folder, trace="failing.csv") == 2
-    assert "no list of shares" in " ".join(capsys.readouterr().err.split())
+    assert "not a list of shares" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_folder_without_profiles(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +155,7 @@ def test_a_trace_in_steps_with_rates(rated: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("rates", "said"),
     [
-        ("fast,ResNet-18 (batch size 64),1,nan\nslow,ResNet-18 (batch size 64),1,1\n", "no number of steps a second"),
+        ("fast,ResNet-18 (batch size 64),1,nan\nslow,ResNet-18 (batch size 64),1,1\n", "not steps a second"),
         ("fast,ResNet-50 (batch size 64),1,4\nslow,ResNet-50 (batch size 64),1,1\n", "have no rates for it"),
         ("fast,ResNet-18 (batch size 64),1,4\n", "no steps on GPU type 'slow' were measured, only on fast"),
     ],
@@ -197,7 +197,7 @@ def test_a_pair_with_no_rate_is_refused(rated: Path, capsys: pytest.CaptureFixtu
     name = "ResNet-18 (batch size 64)"
     (rated / "throughputs.csv").write_text(f"{PAIRS}fast,{name},1,{name},1,nan\n")
     assert asked(rated, trace="jobs.trace", cluster="1x1:fast", policy="gandiva") == 2
-    assert "its rate is no number of steps a second" in " ".join(capsys.readouterr().err.split())
+    assert "its rate is not steps a second" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_page_with_pictures(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -568,7 +568,7 @@ def test_a_trained_planner_decides_of_a_live_chain_and_is_copied_into_it(
     decision, _ = Deciding(lambda *_: outlook, journal.path)(chain, RUNNING, NOW + 20)
     assert not decision.submit
     assert decision.reason.startswith(
-        "its trained planner cannot be read (it is no trained planner of this version, or"
+        "its trained planner cannot be read (it is not a trained planner of this version, or"
     )
 
 

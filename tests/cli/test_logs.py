@@ -96,7 +96,7 @@ def test_what_is_no_log_in_a_directory_is_passed_over_and_said(perdure: Callable
     (home / "logs" / "circle.log").symlink_to("circle.log")
     ran = perdure("why", "logs", "--json")
     assert ran.json["category"] == "index"
-    assert ran.complaint == "logs: 1 file that is no log, or cannot be read, was passed over."
+    assert ran.complaint == "logs: 1 file that is not a log, or cannot be read, was passed over."
 
 
 @pytest.mark.parametrize(("files", "code"), [(2, 1), (64, 1), (65, 2)])

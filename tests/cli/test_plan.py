@@ -61,7 +61,7 @@ def test_pollux_gives_a_node_to_who_scales_and_leaves_who_restarts(
 @pytest.mark.parametrize(
     ("policy", "state", "said"),
     [
-        ("gandalf", "{}", "no planning policy"),
+        ("gandalf", "{}", "is not a planning policy"),
         ("sia", "{}", "the state has no 'configs_nodes_gpus_type'"),
         ("sia", "[]", "not a JSON object"),
         ("sia", "{\nnot", ":1: it is not JSON"),
@@ -75,7 +75,7 @@ def test_pollux_gives_a_node_to_who_scales_and_leaves_who_restarts(
         (
             "gavel-las-packed",
             '{"throughputs": [[1], [1]], "workers": [1], "pairs": [[0, 2]], "pair_throughputs": [[[1], [1]]]}',
-            "pair 0: jobs 0 and 2 are no two of 2",
+            "pair 0: jobs 0 and 2 are not two of 2",
         ),
         ("gavel-las", '{"throughputs": [[1], [0]], "workers": [1]}', "job 1: it runs on no GPU type"),
         ("themis", '{"valuation_1_over_rho_by_gpus": [[0, 2, 1]]}', "bid of app 0"),

@@ -567,7 +567,7 @@ def test_what_is_wrong_with_a_policy_of_ones_own_is_told_by_its_line(
         ("--policy fifo --queue-limits x", "--queue-limits: 'x' is not a list of growing numbers. "),
         ("--policy fifo --gittins-samples none.csv", "none.csv: cannot be read (No such file or directory). "),
         ("--policy fifo --gittins-samples jobs.csv", "jobs.csv:2: 'long,0,1,100' is not a job's GPU-seconds. "),
-        ("--policy fifo --jobs-out out.xml", "out.xml: not a kind of file that can be written. End it in .csv or "),
+        ("--policy fifo --jobs-out out.xml", "out.xml: not in a format that can be written. End it in .csv or "),
         ("--policy fifo --jobs-out no/out.csv", "no/out.csv: cannot be written (there is no folder no). Name a file "),
         ("--policy fifo --out jobs.csv", "jobs.csv: cannot be written (it is not a folder). Name a folder "),
         ("--policy fifo --workers none", "--workers 'none': not a number of workers up to 1024. Write a number of "),
@@ -661,7 +661,7 @@ def test_a_trace_is_turned_into_our_own_form(perdure: Callable[..., Ran], home: 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("generate --jobs 5 --cluster 4x8 --out a.xml", "a.xml: not a kind of file that can be written. End it in "),
+        ("generate --jobs 5 --cluster 4x8 --out a.xml", "a.xml: not in a format that can be written. End it in "),
         ("generate --jobs 5 --cluster 4x8 --out no/a.csv", "no/a.csv: "),
         ("generate --jobs 5 --cluster x --out a.csv", "cluster 'x': 'x' is not NODESxGPUS. "),
         ("generate --jobs 5 --cluster 4x8 --load 0 --out a.csv", "trace generate: 5 jobs at load 0.0 on 32 GPUs "),

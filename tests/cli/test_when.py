@@ -63,7 +63,7 @@ def test_answers_are_written_in_seconds(perdure: Callable[..., Ran], looks: str,
         (("--cut", "2022-01-01"), "the cut 2022-01-01 leaves nothing before it, or nothing after it"),
         (("--cut", "2021-05-01"), "leaves nothing before it"),
         (("--cut", "june"), "is not a day"),
-        (("--cut", "2021-05-10", "--format", "swf"), "no such form of looks"),
+        (("--cut", "2021-05-10", "--format", "swf"), "no such format of snapshots"),
         (
             ("--cut", "2021-05-12", "--predictor", "median", "--predictions-out", "no/such/place.csv"),
             "cannot be written",

@@ -22,5 +22,5 @@ def test_a_backup_is_as_closed_as_what_it_is_a_copy_of() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_page_installs_a_package_that_is_not_published(page: list[Path] | Path) -> None:
+def test_no_page_installs_a_package_that_is_not_published(page: Path) -> None:
     assert not re.search(r"pip install [^\n]*['\"]?perdure(\[|['\"]?\s)", page.read_text())

@@ -8,7 +8,7 @@ from perdure.backends.local.core import Core, fresh_nodes
 from perdure.backends.local.records import Timing
 from perdure.backends.local.requests import perform
 from perdure.backends.local.spec import JobSpec
-from perdure.model.actions import KINDS, ActionKey, AnyAction, OutcomeStatus, first_key, planned_again
+from perdure.model.actions import KINDS, ActionKey, AnyAction, Drain, OutcomeStatus, first_key, planned_again
 from perdure.model.identity import AttemptId
 from perdure.service.store.journal import ActionRow, ActionState
 from perdure.service.web.pages import labels
@@ -107,6 +107,7 @@ def test_a_key_says_what_the_action_is_and_is_about(name: str, times: int) -> No
     action = made(KINDS[name])
     key = planned_again(action.key, times)
     assert first_key(key) == action.key
+    assert (key == action.key) is (times == 1)
     said = ActionKey.of(key)
     assert said.is_a(type(action))
     assert said.episode == (getattr(action, "episode", "") if name in ("hold", "release") else "")
@@ -121,3 +122,10 @@ def test_a_cluster_refuses_what_it_does_not_know() -> None:
     outcome = perform(core, CLUSTER, toy, 0.0)  # type: ignore[arg-type]  # it is in no union
     assert outcome.status is OutcomeStatus.REFUSED
     assert "cannot nudge" in outcome.detail
+
+
+def test_a_tilde_of_somebody_else_is_no_number_of_an_action_planned_again() -> None:
+    """A node's name and a reason may hold one."""
+    key = Drain("n~a", "r", "e~b").key
+    assert first_key(key) == key
+    assert first_key(planned_again(key, 12)) == key

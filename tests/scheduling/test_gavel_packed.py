@@ -130,8 +130,8 @@ def test_two_on_one_gpu_share_it_where_that_is_better_than_turns(kept: float, va
 @pytest.mark.parametrize(
     ("pairs", "together", "said"),
     [
-        ([[0, 0]], [[[1.0], [1.0]]], "jobs 0 and 0 are no two of 2"),
-        ([[0, 5]], [[[1.0], [1.0]]], "jobs 0 and 5 are no two of 2"),
+        ([[0, 0]], [[[1.0], [1.0]]], "jobs 0 and 0 are not two of 2"),
+        ([[0, 5]], [[[1.0], [1.0]]], "jobs 0 and 5 are not two of 2"),
         ([[0, 1]], [[[np.nan], [1.0]]], "its throughput on GPU type 0 is not valid"),
         ([[0, 1]], [[[1.0], [-1.0]]], "its throughput on GPU type 0 is not valid"),
     ],

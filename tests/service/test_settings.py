@@ -156,6 +156,7 @@ def test_retry_rules_are_those_of_the_controller(env: dict[Any, Any], tmp_path: 
         ("[retry]\nback_off_s = 1979-05-27\n", ":2: back_off_s", "is not a number", ""),
         ("[retry]\nback_off_s = [1]\n", ":2: back_off_s", "[1] is not a number", ""),
         ("[controller]\nretry = 1\n", ":2", "unknown key in [controller]: 'retry'", ""),
+        ("[controller]\nmark = 'x'\n", ":2", "unknown key in [controller]: 'mark'", ""),
         ("[service]\nport = 1\nport = 2\n", "", "not TOML", "line 3"),
         ("[service\n", "", "not TOML", ""),
         ("a = " + "1" * 5000, "", "not TOML", ""),

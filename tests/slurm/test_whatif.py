@@ -52,7 +52,7 @@ def test_jobs_of_slurm_give_the_answers_of_this_machine(
 def test_what_slurm_does_not_take_is_one_line_and_2(whatif: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     ran = whatif("--policy", "fifo", "--workers", "slurm", DASK_JOBQUEUE__SLURM__QUEUE="nonsense")
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr.startswith("perdure: --workers slurm: Slurm takes no such job (invalid partition specified: ")
+    assert ran.stderr.startswith("perdure: --workers slurm: Slurm refuses the job (invalid partition specified: ")
     assert ran.stderr.count("\n") == 1
 
 

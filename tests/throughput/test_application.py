@@ -85,7 +85,7 @@ def test_without_iterations_who_asks_for_steps_is_told_what_to_add() -> None:
         ({"placement": np.array(["", "", "2", "1,2", ""])}, {}, "no step on a single GPU was measured"),
         ({"application": np.full(5, "other")}, {}, "the profiles have no steps for it"),
         ({}, {"application": np.full(4, "other")}, "the profiles do not say how it learns"),
-        ({}, {"grad_square": np.array([1.0, np.inf, 1.0, 1.0])}, "a value that is no number"),
+        ({}, {"grad_square": np.array([1.0, np.inf, 1.0, 1.0])}, "a value that is not a number"),
     ],
 )
 def test_what_a_profile_lacks_is_named(steps: dict[str, Any], learnt: dict[str, Any], said: str) -> None:

@@ -57,7 +57,7 @@ def test_what_was_not_measured_takes_turns() -> None:
 
 @pytest.mark.parametrize("rate", [-1.0, np.nan, np.inf])
 def test_a_rate_that_is_none_is_refused(rate: float) -> None:
-    with pytest.raises(InputError, match=r"'lm' beside 'a3c' on v100.*no number of steps"):
+    with pytest.raises(InputError, match=r"'lm' beside 'a3c' on v100.*not steps a second"):
         colocation(pairs(rate), rated_applications(RATES, ["lm", "a3c"]))
 
 

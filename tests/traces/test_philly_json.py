@@ -82,7 +82,7 @@ def test_jobs_that_never_ran_are_left_out_and_counted(file: Callable[..., Path])
         (job(attempt(), jobid="good"), "the job id was used before"),
     ],
 )
-def test_a_bad_job_is_named_or_skipped(file: Callable[..., Path], bad: list[str] | dict[str, str], what: str) -> None:
+def test_a_bad_job_is_named_or_skipped(file: Callable[..., Path], bad: list[str] | dict[str, Any], what: str) -> None:
     path = file("log.json", json.dumps([job(attempt(), jobid="good"), bad]))
     with pytest.raises(InputError, match=f"log.json, job 2: {what}"):
         read(path)

@@ -144,9 +144,9 @@ def _silent() -> Iterator[None]:
 
 
 def _retry_named(text: str) -> Retry | None:
-    """Of the retry policies those that need not know why an attempt failed: such traces do not say."""
+    """The retry policies that need not know why an attempt failed: such traces do not say."""
     if text.partition(":")[0] not in ("recorded", "never", "always"):
-        raise ConfigError(f"--retry {text}", "it asks why attempts failed, which such traces do not say", _RETRIES)
+        raise ConfigError(f"--retry {text}", "needs the causes of failures, which such traces do not record", _RETRIES)
     nothing = JobTable(np.empty(0, "U1"), np.empty(0), np.empty(0, np.int64), np.empty(0))
     return retry_named(text)(Failures(nothing, np.empty(0, np.int8), np.empty(0, object)), 0)
 

@@ -16,16 +16,16 @@ from perdure.simulation.sweep import Run
 
 _SUFFIXES = (".csv", ".parquet")
 _TELLING = ("trace", "retry", "seed")  # which run a row is of, next to its policy
-_MEND = "Name a file that you may write"
+_FIX = "Name a file that you may write"
 
 
 def check_jobs_out(path: Path) -> None:
     """Raises `InputError` for a file that cannot be written, before the work is done."""
     if path.suffix not in _SUFFIXES:
-        raise InputError(str(path), "not a kind of file that can be written", f"End it in {' or '.join(_SUFFIXES)}")
+        raise InputError(str(path), "not in a format that can be written", f"End it in {' or '.join(_SUFFIXES)}")
     if path.is_dir() or not path.parent.is_dir():
         what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise InputError(str(path), f"cannot be written ({what})", _MEND)
+        raise InputError(str(path), f"cannot be written ({what})", _FIX)
 
 
 def write_jobs(path: Path, traces: Sequence[Path], tables: Sequence[JobTable], runs: Sequence[Run]) -> None:
@@ -47,7 +47,7 @@ def write_jobs(path: Path, traces: Sequence[Path], tables: Sequence[JobTable], r
             for part in parts:
                 rows.writerows(zip(*(part[name].tolist() for name in kept), strict=True))
     except OSError as err:
-        raise InputError(str(path), f"cannot be written ({err.strerror})", _MEND) from err
+        raise InputError(str(path), f"cannot be written ({err.strerror})", _FIX) from err
 
 
 def _columns(traces: Sequence[Path], tables: Sequence[JobTable], run: Run) -> dict[str, NDArray[Any]]:
@@ -76,6 +76,6 @@ def _write_parquet(path: Path, columns: dict[str, NDArray[Any]]) -> None:
     from perdure.in_memory_db import duckdb_in_memory
 
     target = "'" + str(path).replace("'", "''") + "'"
-    with duckdb_in_memory("traces", lambda what: InputError(str(path), what, _MEND)) as db:
+    with duckdb_in_memory("traces", lambda what: InputError(str(path), what, _FIX)) as db:
         db.register("jobs", columns)
         db.execute(f"COPY (SELECT * FROM jobs) TO {target} (FORMAT parquet)")  # noqa: S608

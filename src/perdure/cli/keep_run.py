@@ -117,7 +117,7 @@ def _request(call: KeepCall) -> KeepRequest:
         strategy = Strategy(call.strategy)
     except ValueError as err:
         fix = f"Use one of {', '.join(Strategy)}"
-        raise InputError(f"--strategy {plain(call.strategy, 40)}", "there is no such strategy", fix) from err
+        raise InputError(f"--strategy {plain(call.strategy, 40)}", "is not a known strategy", fix) from err
     planner, trained = checked_planner(call.planner, call.trained)
     return KeepRequest(
         words=call.words,

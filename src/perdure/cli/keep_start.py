@@ -150,7 +150,7 @@ def _walltime_s(options: Sequence[SbatchOption], where: str, tools: Tools) -> fl
         raise InputError(where, f"--time={text} is not a time", "Write it like --time=1-12:00:00") from err
     if text and not asked_s:
         raise InputError(
-            where, f"--time={text} is no limit, so its job never needs a successor", "Give one: --time=24:00:00"
+            where, f"--time={text} is not a limit, so its job never needs a successor", "Give one: --time=24:00:00"
         )
     partition = last_value(options, "partition") or os.environ.get("SBATCH_PARTITION", "")
     return walltime_of(read_partitions(tools), [each for each in partition.split(",") if each], asked_s, where)

@@ -22,7 +22,7 @@ ANSWERED = "promises.json"  # by ``perdure when JOB``
 
 
 def read_promises(kept: KeptFolder, queue: Queue, past: Past, name: str = ANSWERED) -> list[Promise]:
-    """Those that are kept, with the starts that are known by now; the oldest first."""
+    """The stored promises, oldest first, each with its job's start where that is known by now."""
     started = _starts(queue, past)
     return [_with_start(one, started) for one in _read(kept, name)]
 

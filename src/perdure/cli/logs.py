@@ -165,7 +165,7 @@ def read_directory(directory: Path, signs: Signs, limits: Limits | None = None, 
         notes.append(f"{len(paths) - passed_over} files without ranks are judged as one job's. {EXPECTED}")
     if passed_over:
         what = (
-            "1 file that is no log, or cannot be read, was"
+            "1 file that is not a log, or cannot be read, was"
             if passed_over == 1
             else f"{passed_over} files that are not logs, or cannot be read, were"
         )

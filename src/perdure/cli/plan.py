@@ -48,7 +48,7 @@ def plan(
     Exit codes: 0 decided, 2 usage, or a state that cannot be read.
     """
     if policy not in POLICIES:
-        raise InputError("--policy", f"{policy!r} is no planning policy", f"Give one of {', '.join(POLICIES)}")
+        raise InputError("--policy", f"{policy!r} is not a planning policy", f"Give one of {', '.join(POLICIES)}")
     for where, state in _states(states):
         try:
             answer = POLICIES[policy](state)

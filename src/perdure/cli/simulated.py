@@ -19,8 +19,8 @@ from perdure.simulation.fitting import fitting
 from perdure.traces.read import read
 from perdure.traces.trace import MAX_COUNT, Trace
 
-_QUOTA_MEND = "Write it like lab=64,ops=32, or name a CSV file of vc,gpus"
-_NODES_MEND = "Write tables [[nodes]] with count and gpus, and if need be gpu_type, rack (a number), cpus and mem_mib"
+_QUOTA_FIX = "Write it like lab=64,ops=32, or name a CSV file of vc,gpus"
+_NODES_FIX = "Write tables [[nodes]] with count and gpus, and if need be gpu_type, rack (a number), cpus and mem_mib"
 
 
 _BOUNDS = {
@@ -45,9 +45,9 @@ def _in_toml(path: Path) -> Cluster:
     try:
         groups = tomllib.loads(path.read_text("utf-8")).get("nodes")
     except (OSError, ValueError) as err:
-        raise InputError(str(path), f"cannot be read as TOML ({err})", _NODES_MEND) from err
+        raise InputError(str(path), f"cannot be read as TOML ({err})", _NODES_FIX) from err
     if not isinstance(groups, list) or not groups or not all(map(_is_group, groups)):
-        raise InputError(str(path), "it has no [[nodes]], or one that is not a group of nodes", _NODES_MEND)
+        raise InputError(str(path), "it has no [[nodes]], or one that is not a group of nodes", _NODES_FIX)
     counts = [group["count"] for group in groups]
     if sum(counts) > MAX_NODES:
         raise InputError(str(path), f"more than {MAX_NODES} nodes", "Name fewer")
@@ -97,13 +97,13 @@ def _quotas_in_file(path: Path) -> dict[str, float]:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             rows = csv.DictReader(lines)
             if missing := {"vc", "gpus"} - set(rows.fieldnames or ()):
-                raise InputError(f"{path}:1", f"no column {', '.join(sorted(missing))}", _QUOTA_MEND)
+                raise InputError(f"{path}:1", f"no column {', '.join(sorted(missing))}", _QUOTA_FIX)
             for row in rows:
                 _add_quota(found, f"{path}:{rows.line_num}", row["vc"] or "", row["gpus"] or "")
     except (OSError, UnicodeError, csv.Error) as err:
-        raise InputError(str(path), f"cannot be read ({err})", _QUOTA_MEND) from err
+        raise InputError(str(path), f"cannot be read ({err})", _QUOTA_FIX) from err
     if not found:
-        raise InputError(str(path), "it holds no quotas", _QUOTA_MEND)
+        raise InputError(str(path), "it holds no quotas", _QUOTA_FIX)
     return found
 
 
@@ -113,9 +113,9 @@ def _add_quota(found: dict[str, float], where: str, name: str, gpus: str) -> Non
     except ValueError:
         quota = np.nan
     if not name or not 0 <= quota < np.inf:
-        raise InputError(where, f"{plain(f'{name}={gpus}', 40)!r} is not of the form NAME=GPUS", _QUOTA_MEND)
+        raise InputError(where, f"{plain(f'{name}={gpus}', 40)!r} is not of the form NAME=GPUS", _QUOTA_FIX)
     if name in found:
-        raise InputError(where, f"virtual cluster {plain(name, 40)!r} comes twice", _QUOTA_MEND)
+        raise InputError(where, f"virtual cluster {plain(name, 40)!r} comes twice", _QUOTA_FIX)
     found[name] = quota
 
 

@@ -39,7 +39,7 @@ class BenchOptions:
 def bench_predictor(asked: BenchOptions, out: Path | None, *, as_json: bool) -> int:
     """Measure one predictor, and print it. Raises `InputError` and `ConfigError`."""
     if asked.form not in FORMATS:
-        raise InputError(f"format {asked.form!r}", "no such form of looks", f"Use one of: {', '.join(FORMATS)}")
+        raise InputError(f"format {asked.form!r}", "no such format of snapshots", f"Use one of: {', '.join(FORMATS)}")
     cut, predictor = _day(asked.cut), predictor_named(asked.predictor or DEFAULT)
     began = time.perf_counter()
     with progress(what="reading the looks"):

@@ -12,7 +12,7 @@ from perdure.simulation.sweep import SweepExecutor
 
 MAX_WORKERS = 1024
 _SLURM_JOBS = 4
-_MEND = "Write a number of processes, such as 4, or dask://HOST:PORT, or slurm, or slurm:8 for 8 jobs"
+_FIX = "Write a number of processes, such as 4, or dask://HOST:PORT, or slurm, or slurm:8 for 8 jobs"
 
 
 def executor_named(text: str) -> SweepExecutor:
@@ -45,7 +45,7 @@ def processes_at_hand() -> int:
 
 def _number(text: str, digits: str) -> int:
     if not digits.isdecimal() or not 0 < int(digits) <= MAX_WORKERS:
-        raise ConfigError(f"--workers {text!r}", f"not a number of workers up to {MAX_WORKERS}", _MEND)
+        raise ConfigError(f"--workers {text!r}", f"not a number of workers up to {MAX_WORKERS}", _FIX)
     return int(digits)
 
 
@@ -56,7 +56,7 @@ def _dask(text: str) -> SweepExecutor:
     except ValueError:  # the port is not a number
         told = False
     if not told:
-        raise ConfigError(f"--workers {text!r}", "not the address of a Dask scheduler", _MEND)
+        raise ConfigError(f"--workers {text!r}", "not the address of a Dask scheduler", _FIX)
     need("dask", "whatif --workers")
     from perdure.simulation.executors.dask_workers import DaskWorkers
 

@@ -30,7 +30,7 @@ KEPT_CLAIMS = 16  # the latest stay, for people who want to know what happened
 DRAFT_LIFE_S = 3600.0
 MAX_NOTE_BYTES = 64 * 1024
 
-_MEND = "A newer incarnation of this job runs: let this one end"
+_FIX = "A newer incarnation of this job runs: let this one end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Claim:
         newest = _newest(self.directory)
         if newest != self.token:
             what = f"token {self.token} is fenced by token {newest}" if newest else "its claim is gone"
-            raise Fenced(str(self.directory), what, _MEND)
+            raise Fenced(str(self.directory), what, _FIX)
 
     @contextmanager
     def stage(self, parent: Path) -> Iterator[Path]:
@@ -166,7 +166,7 @@ def _joins(directory: Path, token: int, wanted: Holder) -> bool:
     holder = _read_holder(directory, token)
     if wanted.is_older_than(holder):
         what = f"incarnation {holder.incarnation} has claimed it, this is {wanted.incarnation}"
-        raise Fenced(str(directory), what, _MEND)
+        raise Fenced(str(directory), what, _FIX)
     return holder.is_same_start(wanted)
 
 

@@ -23,7 +23,7 @@ from perdure.job.identity import Task
 
 MAX_BYTES = 64 * 1024
 GANG = "gang-"  # begins the names of directories that tasks of one step share (`perdure.job.gang`)
-_MEND = "It is written by perdure exec or perdure agent; name another, or remove it"
+_FIX = "It is written by perdure exec or perdure agent; name another, or remove it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,10 @@ def read_json(path: Path, schema: str, owners: Collection[int] | None = None, li
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as err:
-        raise InputError(str(path), "not JSON", _MEND) from err
+        raise InputError(str(path), "not JSON", _FIX) from err
     if not isinstance(found, dict) or found.get("schema") != schema:
         said = str(found.get("schema"))[:80] if isinstance(found, dict) else "no object"
-        raise InputError(str(path), f"schema {said!r} is not {schema!r}", _MEND)
+        raise InputError(str(path), f"schema {said!r} is not {schema!r}", _FIX)
     return found
 
 
@@ -122,17 +122,17 @@ def small_file(path: Path, limit: int, owners: Collection[int] | None = None) ->
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as err:
         if err.errno == errno.ELOOP:
-            raise InputError(str(path), "a link", _MEND) from err
+            raise InputError(str(path), "a link", _FIX) from err
         raise
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise InputError(str(path), "not a regular file", _MEND)
+            raise InputError(str(path), "not a regular file", _FIX)
         if owners is not None and status.st_uid not in owners:
-            raise InputError(str(path), f"written by user {status.st_uid}, who is not believed", _MEND)
+            raise InputError(str(path), f"written by user {status.st_uid}, who is not believed", _FIX)
         data = file.read(limit + 1)
     if len(data) > limit:
-        raise InputError(str(path), f"more than {limit} bytes", _MEND)
+        raise InputError(str(path), f"more than {limit} bytes", _FIX)
     return data
 
 

@@ -20,7 +20,7 @@ MAX_REASON = 120  # characters
 
 
 def of_set_down(verdict: Verdict, attempt: Attempt, nodes: Mapping[str, Node]) -> Verdict:
-    """The verdict; on a job whose node a person set down, with that in the place of a failure of the node."""
+    """The verdict; where a person set the job's node down, its summary says so instead of blaming the node."""
     if attempt.state is not AttemptState.NODE_FAIL or verdict.hardware:
         return verdict
     found = next((node for name in attempt.nodes if (node := nodes.get(name)) and node.is_set_down), None)
@@ -31,7 +31,7 @@ def of_set_down(verdict: Verdict, attempt: Attempt, nodes: Mapping[str, Node]) -
 
 
 def of_launches(verdict: Verdict, attempt: Attempt, past: Sequence[PastFailure]) -> Verdict:
-    """The verdict; that on a launch that has failed on other nodes before, with words that send nobody to a node.
+    """The verdict; for a launch that failed on other nodes before, with a summary and advice that blame no node.
 
     `past` holds the job's earlier failures, oldest first. The chance that a retry passes is left to the decision, which
     weighs each return.

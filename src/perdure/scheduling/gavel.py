@@ -54,7 +54,7 @@ class GavelRound:
         return cls(throughput, workers, ones if scale is None else scale, ones if weight is None else weight)
 
     def blind(self) -> GavelRound:
-        """The same for a policy that takes all GPU types to be as good as the best."""
+        """The same round for a policy that takes every GPU type to be as fast as the best one."""
         best = self.throughput.max(axis=1, keepdims=True)
         return GavelRound(np.where(self.throughput > 0, best, 0.0), self.workers, self.scale, self.weight)
 

@@ -40,12 +40,12 @@ class PackedRound:
     together: Floats
 
     def __post_init__(self) -> None:
-        """Raises `InputError` for a pair that is none, and for a throughput that is not valid."""
+        """Raises `InputError` for a pair or a throughput that is not valid."""
         jobs = len(self.cluster.throughput)
         for place, (one, other) in enumerate(self.pairs.tolist()):
             if not (0 <= one < jobs and 0 <= other < jobs) or one == other:
                 raise InputError(
-                    f"pair {place}", f"jobs {one} and {other} are no two of {jobs}", "Name two that differ"
+                    f"pair {place}", f"jobs {one} and {other} are not two of {jobs}", "Name two that differ"
                 )
             if self.cluster.scale[one] != self.cluster.scale[other]:
                 what = f"jobs {one} and {other} take different numbers of GPUs"

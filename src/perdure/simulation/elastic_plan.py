@@ -16,7 +16,7 @@ def check_plan(name: str, plan: Plan, view: ElasticView) -> None:
     """Raises `ElasticError` for a job that is not there, and for shares that no placement realises."""
     unknown = next((row for row in plan if row not in view.jobs), None)
     if unknown is not None:
-        raise ElasticError(f"policy {name}", f"its plan names {unknown!r}, which is no job that is there", "Fix it")
+        raise ElasticError(f"policy {name}", f"its plan names {unknown!r}, which is not a job of the cluster", "Fix it")
     for row, share in plan.items():
         if share.shared_with is not None and not _is_pair(row, share, plan, view):
             what = f"its plan lets {row!r} share GPUs with {share.shared_with!r}, which is not there, or does not fit"

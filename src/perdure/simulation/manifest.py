@@ -18,7 +18,7 @@ from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.simulation.difference import DRAWS, LEVEL
 
-_MEND = "Name a figures.json that perdure whatif --out wrote"
+_FIX = "Name a figures.json that perdure whatif --out wrote"
 _CHUNK_BYTES = 1 << 20
 
 Options = Mapping[str, Any]  # names of options, with lists, texts, numbers and flags, as the command line takes them
@@ -78,9 +78,9 @@ def read_manifest(path: Path) -> Options:
         options, inputs = manifest["options"], [InputFile(**each) for each in manifest["inputs"]]
         version = str(manifest["version"])
     except OSError as err:
-        raise InputError(str(path), f"cannot be read ({err.strerror})", _MEND) from err
+        raise InputError(str(path), f"cannot be read ({err.strerror})", _FIX) from err
     except (ValueError, KeyError, TypeError) as err:
-        raise InputError(str(path), "it holds no manifest of a comparison", _MEND) from err
+        raise InputError(str(path), "it holds no manifest of a comparison", _FIX) from err
     if version != __version__:
         raise InputError(
             str(path), f"its figures are of Perdure {version}, and this is {__version__}", "Install that one"

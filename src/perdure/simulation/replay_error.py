@@ -68,7 +68,7 @@ class ReplayError:
 
     @property
     def use_error(self) -> float:
-        """The mean over the days of how far the shares of GPU time in use lie apart."""
+        """How far the shares of GPU time in use differ, as the mean over all days."""
         return float(np.mean([abs(day.recorded - day.simulated) for day in self.use_by_day] or [0.0]))
 
     @property

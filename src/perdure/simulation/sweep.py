@@ -194,7 +194,7 @@ def sweep(
 ) -> list[Run]:
     """Run all cases by an executor, this process if none is given; the answers come in the order of the cases.
 
-    `on_done` is told how many are done whenever one is. Raises what `Crew.runs` raises.
+    `on_done` is told how many are done whenever one is. Raises what `SweepExecutor.runs` raises.
     """
     runs: dict[int, Run] = {}
     with closing((executor or Serial()).runs(tables, setting, wanted)) as found:

@@ -105,7 +105,7 @@ class Link(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """What tells this submission from any other of the chain."""
+        """Identifies this submission among all of its chain."""
         return f"{self.number}.{self.tries}"
 
     @property

@@ -53,7 +53,7 @@ def packed(planner: Planner, training: TrainedFor) -> bytes:
     """The bytes of a file. Raises `InputError` for a planner that has learned nothing."""
     arrays = planner.arrays() if isinstance(planner, Trainable) else {}
     if not arrays:
-        raise InputError(f"planner {planner.name}", "it has learned nothing", "Give it a longer trace")
+        raise InputError(f"planner {planner.name}", "has learned nothing from this trace", "Give it a longer trace")
     about = _About(planner.name, training, WIDTH, {name: array.shape for name, array in arrays.items()})
     numbers = np.concatenate([np.asarray(array, np.float64).ravel() for array in arrays.values()])
     return pack(KIND, VERSION, {_ABOUT: msgspec.json.encode(about), _NUMBERS: array_bytes(numbers)})
@@ -66,7 +66,7 @@ def unpacked(data: bytes, source: str) -> TrainedPlanner:
     try:
         parts = unpack(data, source, KIND, VERSION, (_ABOUT, _NUMBERS))
     except InputError as err:
-        raise InputError(source, "it is no trained planner of this version, or is damaged", FIX) from err
+        raise InputError(source, "it is not a trained planner of this version, or is damaged", FIX) from err
     try:
         about = msgspec.json.decode(parts[_ABOUT], type=_About)
         if about.width != WIDTH:
@@ -76,7 +76,7 @@ def unpacked(data: bytes, source: str) -> TrainedPlanner:
             raise TypeError("its planner learns nothing")
         return TrainedPlanner(planner.with_arrays(_arrays(array_of(parts[_NUMBERS]), about)), about.training)
     except (msgspec.MsgspecError, ConfigError, ValueError, LookupError, TypeError, EOFError) as err:
-        raise InputError(source, f"what it holds is no trained planner ({err})".replace("\n", " "), FIX) from err
+        raise InputError(source, f"what it holds is not a trained planner ({err})".replace("\n", " "), FIX) from err
 
 
 def _arrays(numbers: NDArray[np.float64], about: _About) -> dict[str, NDArray[np.float64]]:

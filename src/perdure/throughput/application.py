@@ -185,7 +185,7 @@ def _rated(name: str, rates: RateProfile) -> Application:
     wrong = own & ~(np.isfinite(rates.steps_per_s) & (rates.steps_per_s >= 0))
     if wrong.any():
         kind = rates.gpu_type[wrong][0]
-        raise InputError(f"application {name!r} on {kind}", "its rate is no number of steps a second", "Leave it out")
+        raise InputError(f"application {name!r} on {kind}", "its rate is not steps a second", "Leave it out")
     speed: dict[str, Speed] = {}
     for kind in np.unique(rates.gpu_type[own]).tolist():
         rows = own & (rates.gpu_type == kind)
@@ -210,7 +210,7 @@ def _application(name: str, steps: StepProfile, epochs: EpochProfile) -> Applica
     kept = np.array([row[:count] for row in rows])
     told = (epochs.progress[kept], epochs.grad_square[kept], epochs.grad_variance[kept])
     if not all(np.isfinite(column).all() for column in told):
-        raise InputError(f"application {name!r}", "its profile of epochs has a value that is no number", "Fix it")
+        raise InputError(f"application {name!r}", "its profile of epochs has a value that is not a number", "Fix it")
     progress = np.concatenate([[0.0], told[0].min(axis=0)])
     kinds = np.unique(steps.gpu_type[steps.application == name]).tolist()
     speed = {kind: _speed(name, kind, steps) for kind in kinds}

@@ -62,7 +62,7 @@ def colocation(pairs: PairProfile, known: Mapping[str, Application]) -> Colocati
         rate, speed = float(pairs.steps_per_s[row]), known[name].speed.get(kind)
         if not (np.isfinite(rate) and rate >= 0):
             where = f"application {name!r} beside {other!r} on {kind}"
-            raise InputError(where, "its rate is no number of steps a second", "Leave the pair out")
+            raise InputError(where, "its rate is not steps a second", "Leave the pair out")
         spot = int(pairs.gpus[row]), bool(pairs.together[row])
         alone = speed.per_s.get(spot, 0.0) if isinstance(speed, RatedSpeed) else 0.0
         if alone > 0:

@@ -17,7 +17,7 @@ _JOB_TYPE = 0
 # Columns by how many there are: (steps, GPUs, arrival in seconds).
 _PLACES: Mapping[int, tuple[int, int, int]] = {7: (4, 6, 5), 10: (5, 6, 9)}
 _RATES = ".rates.csv"
-_MEND = "Put a CSV of job,scale_factor,steps_per_s there: how fast each kind of job trains"
+_FIX = "Put a CSV of job,scale_factor,steps_per_s there: how fast each kind of job trains"
 
 
 def sniff(head: bytes, _name: str) -> bool:
@@ -98,10 +98,10 @@ def _numbers(fields: list[str]) -> tuple[float, ...] | None:
 def _rates(path: Path, most_bytes: int | None) -> Mapping[tuple[str, float], float]:
     """Steps a second by kind of job and GPUs."""
     if not path.exists():
-        raise InputError(str(path), "a Gavel trace has steps, not seconds, and there are no rates for it", _MEND)
+        raise InputError(str(path), "a Gavel trace has steps, not seconds, and there are no rates for it", _FIX)
     columns, sieve = load(look(path, most_bytes), {"job": TEXT, "scale_factor": NUMBER, "steps_per_s": NUMBER}, False)
     per_s = columns["steps_per_s"]
-    sieve.bad(~(np.isfinite(per_s) & (per_s >= 0)), "the rate is not a number of steps a second", _MEND, per_s)
+    sieve.bad(~(np.isfinite(per_s) & (per_s >= 0)), "the rate is not a number of steps a second", _FIX, per_s)
     rates: dict[tuple[str, float], float] = {}
     for job, gpus, rate in zip(columns["job"].tolist(), columns["scale_factor"].tolist(), per_s.tolist(), strict=True):
         if rate > rates.get((job, gpus), 0.0):

@@ -87,7 +87,7 @@ def check_path(path: Path | str) -> str:
     path = Path(path)
     form = next((form for suffix, form in _FORMS.items() if path.name.endswith(suffix)), None)
     if form is None:
-        raise InputError(str(path), "not a kind of file that can be written", f"End it in {', '.join(_FORMS)}")
+        raise InputError(str(path), "not in a format that can be written", f"End it in {', '.join(_FORMS)}")
     if not path.parent.is_dir():
         raise InputError(str(path), f"cannot be written (there is no folder {path.parent})", _WRITABLE)
     return form

@@ -40,7 +40,7 @@ def read_profiles(folder: Path) -> tuple[StepProfile, EpochProfile]:
     wide, _ = load(look(_file(folder, SCALABILITY)), {**step, **where}, False, optional=machine)
     bad = next((text for text in laid["placement"].tolist() if not text.isdecimal()), None)
     if bad is not None:
-        raise InputError(str(_file(folder, PLACEMENTS)), f"{bad!r} is no placement", "Write a digit for each node: 44")
+        raise InputError(str(_file(folder, PLACEMENTS)), f"{bad!r} is not a placement", "Write one digit a node: 44")
     nodes = np.array([len(text) for text in laid["placement"].tolist()])
     gpus = np.array([sum(map(int, text)) for text in laid["placement"].tolist()])
     kinds = [table.get("cluster", np.full(len(table["app"]), GPU_TYPES["t4"])) for table in (laid, wide)]
@@ -73,7 +73,7 @@ def read_rates(folder: Path) -> RateProfile:
     path = _file(folder, RATES)
     columns, sieve = load(look(path), wanted, False, optional={"consolidated": TEXT, "source": TEXT})
     gpus = columns["scale_factor"]
-    sieve.bad(~(np.isfinite(gpus) & (gpus >= 1)), "scale_factor is no number of GPUs", "Fix it")
+    sieve.bad(~(np.isfinite(gpus) & (gpus >= 1)), "scale_factor is not a number of GPUs", "Fix it")
     n = len(gpus)
     told = columns.get("source", np.full(n, SOURCE))
     rows = told == SOURCE if (told == SOURCE).any() else np.ones(n, bool)
@@ -139,7 +139,8 @@ def read_adaptive(path: Path, workload: int | None = None) -> AdaptiveJobs:
     told = np.char.lower(columns.get("rigid", np.full(len(columns["name"]), "")))
     sieve.bad(~np.isin(told, ("yes", "no", "")), "rigid is neither yes nor no", "Fix it", told)
     for name in ("time", "num_replicas", "batch_size"):
-        sieve.bad(~(np.isfinite(columns[name]) & (columns[name] >= (name != "time"))), f"{name} is no number", "Fix it")
+        is_right = np.isfinite(columns[name]) & (columns[name] >= (name != "time"))
+        sieve.bad(~is_right, f"{name} is not a valid number", "Fix it")
     keep = np.ones(len(columns["name"]), bool)
     if "workload" in columns:
         numbers = np.unique(columns["workload"]).astype(int).tolist()
@@ -169,7 +170,7 @@ def _fails(path: Path, text: str) -> tuple[float, ...]:
     except ValueError:
         found = (-1.0,)
     if not all(0 <= share <= 1 for share in found):
-        what = f"fails is {text!r}, which is no list of shares of the work"
+        what = f"fails is {text!r}, which is not a list of shares of the work"
         raise InputError(str(path), what, "Write it like 0.3;0.5: when the first attempt fails, and the second")
     return found
 

@@ -76,7 +76,7 @@ def _words(
 
 
 def awaited(job: QueuedJob, queue: Queue) -> list[QueuedJob]:
-    """Those of the queue for which it waits."""
+    """The jobs of the queue that this one waits for."""
     found = (other for each in conditions(job.dependency) for other in _awaited(job, each, queue.jobs))
     return list({other.job_id: other for other in found}.values())
 

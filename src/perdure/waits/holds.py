@@ -123,7 +123,7 @@ _CONDITIONS = {
 
 
 def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC, limits: SiteLimits | None = None) -> HeldBy:
-    """What holds the job. Times in sentences are told in `zone`."""
+    """What keeps the job from starting. Sentences give times in `zone`."""
     if job.is_running:
         return HeldBy(HoldKind.NOTHING, "it runs")
     if job.is_held:  # whatever else it waits for

@@ -23,7 +23,7 @@ from perdure.backends.slurm.links import (
     walltime_of,
 )
 from perdure.backends.slurm.tools import Tools
-from perdure.errors import ClusterBusy, ClusterError, InputError
+from perdure.errors import ClusterBusy, ClusterError, InputError, PerdureError
 from perdure.waits.queue import QueuedPartition
 
 
@@ -53,7 +53,7 @@ def test_a_look_tells_keys_and_instants_and_of_a_torn_line_nothing() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_refusal_is_told_from_a_silence_and_from_a_limit(said: str, error: type[ClusterError]) -> None:
+def test_a_refusal_is_told_from_a_silence_and_from_a_limit(said: str, error: type[PerdureError]) -> None:
     with pytest.raises(error) as told:
         submitted_id(said)
     assert type(told.value) is error

@@ -182,7 +182,7 @@ texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
     start=st.sampled_from(["100", "Unknown"]), restarts=st.integers(0, 1),
 )  # fmt: skip
 def test_records_that_are_remembered_are_what_is_read(
-    name: str, renamed: str, state: str, ran: int, start: int, restarts: int
+    name: str, renamed: str, state: str, ran: int, start: str, restarts: int
 ) -> None:
     first = read_jobs((job(1, name=name) + job(2, name=" RunTime=1 ")).encode(), MARK)
     text = job(1, name=renamed, state=state, start=start, restarts=restarts, mark=OTHER_MARK)

@@ -164,7 +164,7 @@ def test_a_parameter_that_an_address_does_not_take_is_refused(place: Site, path:
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
     assert problem["where"] == f"query.{asked.partition('=')[0]}"
-    assert problem["detail"] == "is no parameter of this address"
+    assert problem["detail"] == "is not a parameter of this address"
     assert problem["fix"].startswith(("Use ", "Leave it out"))
 
 

@@ -147,7 +147,7 @@ def test_all_that_is_offered_can_be_asked(place: Site) -> None:
         ({"preemption_cost": "8:30,1:7,60"}, "is not a cost"),
         ({"upload": "../../etc/passwd"}, "match pattern"),
         ({"upload": "0" * 16}, "no such trace is at hand"),
-        ({"rates": "0" * 16}, "no trace that they are of"),
+        ({"rates": "0" * 16}, "the trace that these rates belong to is missing"),
         ({"path": "/etc/passwd"}, "not permitted"),
         ({"policies": list(policy_names())[:15], "seeds": 14}, f"{MAX_RUNS} are taken"),
     ],

@@ -45,7 +45,7 @@ class Setup:
 
 
 class Daemon:
-    """One cluster, alive. Its methods are called from one thread."""
+    """One running cluster. Call its methods from one thread only."""
 
     def __init__(self, setup: Setup, clock: Callable[[], float] = time.time) -> None:
         """Take possession of the state directory and settle what an earlier daemon left.

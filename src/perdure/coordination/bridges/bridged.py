@@ -113,7 +113,7 @@ def record_of(told: ReportedFailure, context: BridgeContext) -> ExceptionRecord:
 
 
 def clearing(meaning: Meaning) -> Meaning:
-    """The same said the other way round: it is over."""
+    """The record that reports the end of this fault."""
     return replace(meaning, severity=LEAST)
 
 

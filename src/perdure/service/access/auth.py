@@ -157,7 +157,7 @@ class TokenBook:
             self._stamp, self._by_hash = None, {}
             return
         except OSError as err:
-            raise StateError(str(self.path), f"cannot be read: {err.strerror}", "Fix its rights") from err
+            raise StateError(str(self.path), f"cannot be read: {err.strerror}", "Fix its permissions") from err
         stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
         if stamp != self._stamp:
             self._by_hash = {entry.sha256: entry for entry in self._read()}
@@ -179,7 +179,7 @@ class TokenBook:
         try:
             fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as err:
-            raise StateError(str(lock_path), f"cannot be written: {err.strerror}", "Fix its rights") from err
+            raise StateError(str(lock_path), f"cannot be written: {err.strerror}", "Fix its permissions") from err
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             entries = self._read()

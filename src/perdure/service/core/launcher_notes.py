@@ -27,7 +27,7 @@ _SAID = WALLTIME_SAID.encode()
 
 
 def notes_of(kind: str, attempt: Attempt, records: Iterable[ExceptionRecord]) -> list[str]:
-    """What was raised of this kind about an attempt, the latest last."""
+    """The notes of all exceptions of this kind about an attempt, the latest last."""
     own = (attempt.id.cluster, attempt.id.job_id, attempt.id.incarnation)
     return [
         record.note
@@ -37,9 +37,9 @@ def notes_of(kind: str, attempt: Attempt, records: Iterable[ExceptionRecord]) ->
 
 
 def of_hang(verdict: Verdict, attempt: Attempt, notes: Sequence[str]) -> Verdict:
-    """The verdict, as one of a hang where the launcher raised one of this attempt and nothing else is its cause.
+    """The verdict; that of a hang if the launcher reported one for this attempt and nothing else is the cause.
 
-    It is the owner's word about the own job, and read as the same line would be in the log.
+    The report is the owner's word about their own job, and is read like the same line in the log.
     """
     if not notes or attempt.exit_code != RETRY_ME or any(line.role is CauseRole.ROOT for line in verdict.evidence):
         return verdict
@@ -52,10 +52,10 @@ def of_hang(verdict: Verdict, attempt: Attempt, notes: Sequence[str]) -> Verdict
 def of_walltime(
     verdict: Verdict, output: Output, attempt: Attempt, walltime_s: float | None, notes: Sequence[str] = ()
 ) -> Verdict:
-    """The verdict, as one of the walltime where the launcher told the program of it and nothing else is the cause.
+    """The verdict; that of an expired walltime if the launcher had warned the program and nothing else is the cause.
 
-    `notes` are what the launcher raised of it while the attempt ran: they count as the same line in the log does.
-    What the resource manager ended for its walltime stays that; it is known to go on where its launcher told it.
+    `notes` are the launcher's reports while the attempt ran; they count like the same line in the log. An attempt that
+    the resource manager ended at its walltime keeps that verdict, and can be continued if it had been warned.
     """
     steps, first_step = _progress(verdict)
     if attempt.state is AttemptState.TIMEOUT:

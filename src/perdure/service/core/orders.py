@@ -30,7 +30,7 @@ def job_order(kind: str, job: Job, latest: Attempt | None, exclude: tuple[str, .
         case "hold" | "release" | "cancel" | "retry":
             raise ClusterError(f"job {job.job_id}", f"cannot {kind} a job that is {job.state}", "See the job's page")
         case _:
-            raise InputError("kind", f"{kind!r} is nothing to ask of a job", f"Use one of: {', '.join(JOB_KINDS)}")
+            raise InputError("kind", f"{kind!r} is not an action on a job", f"Use one of: {', '.join(JOB_KINDS)}")
 
 
 def node_order(kind: str, node: str, reason: str, episode: str) -> Action:
@@ -41,7 +41,7 @@ def node_order(kind: str, node: str, reason: str, episode: str) -> Action:
         case "undrain":
             return Undrain(node, episode)
         case _:
-            raise InputError("kind", f"{kind!r} is nothing to ask of a node", f"Use one of: {', '.join(NODE_KINDS)}")
+            raise InputError("kind", f"{kind!r} is not an action on a node", f"Use one of: {', '.join(NODE_KINDS)}")
 
 
 def one_line(text: str) -> str:

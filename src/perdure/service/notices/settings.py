@@ -193,7 +193,7 @@ def _keep_secret(name: str, table: dict[str, Any], where: str) -> None:
         raise InputError(where, f"{' and '.join(given)} are given", f"Give one of {', '.join(forms)}")
     form, text = given[0], table.pop(given[0])
     if not isinstance(text, str) or not text:
-        raise InputError(f"{where}.{form}", "is not a text in quotes", "Give one")
+        raise InputError(f"{where}.{form}", "is not a text in quotes", "Put its value in quotes")
     if form == name and name not in _OPENLY:
         fix = f"Put it into a file of mode 600, and give {name}_file"
         raise InputError(f"{where}.{form}", "a secret is not a setting", fix)

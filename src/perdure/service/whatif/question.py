@@ -90,7 +90,7 @@ def check(ask: ComparisonQuestion) -> Cluster:
         )
     _ = ask.cost
     if ask.rates is not None and ask.upload is None:
-        raise InputError("rates", "there is no trace that they are of", "Upload the trace, too")
+        raise InputError("rates", "the trace that these rates belong to is missing", "Upload that trace, too")
     if ask.runs > MAX_RUNS:
         raise InputError("seeds", f"that would be {ask.runs} runs; {MAX_RUNS} are taken", "Compare fewer at a time")
     try:

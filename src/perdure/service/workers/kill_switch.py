@@ -28,7 +28,7 @@ class KillSwitch:
             sync_directory(self.file.parent)  # what stopped, or goes on, does so after a power cut, too
             return said
         except OSError as err:
-            raise StateError(str(self.file), f"cannot be changed: {err.strerror}", "Fix its rights") from err
+            raise StateError(str(self.file), f"cannot be changed: {err.strerror}", "Fix its permissions") from err
 
     def _stop(self, by: str) -> str:
         """The file alone counts; a full disk may have no room for who made it."""

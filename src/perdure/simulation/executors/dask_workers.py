@@ -46,7 +46,7 @@ class DaskWorkers:
     where: str  # HOST:PORT
 
     def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[SweepCase]) -> Runs:
-        """See `Crew.runs`. Raises `ClusterBusy` where no scheduler answers, or has no worker for long."""
+        """See `SweepExecutor.runs`. Raises `ClusterBusy` where no scheduler answers, or has no worker for long."""
         name = f"--workers dask://{self.where}"
 
         def no_worker(for_s: float) -> None:

@@ -25,7 +25,7 @@ class Processes:
     count: int
 
     def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[SweepCase]) -> Runs:
-        """See `Crew.runs`. Raises `InputError` where a process dies."""
+        """See `SweepExecutor.runs`. Raises `InputError` where a process dies."""
         return spread(run_case, (tables, setting), wanted, self.count)
 
 

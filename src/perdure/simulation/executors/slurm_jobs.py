@@ -32,7 +32,7 @@ class SlurmJobs:
     jobs: int
 
     def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[SweepCase]) -> Runs:
-        """See `Crew.runs`. Raises `ClusterError` where Slurm takes no such jobs, or they end before the work does."""
+        """See `SweepExecutor.runs`. Raises `ClusterError` where Slurm refuses the jobs, or they end too early."""
 
         def no_worker(for_s: float) -> None:
             if not _in_queue([worker.job_id for worker in list(cluster.workers.values())], for_s):
@@ -107,7 +107,7 @@ def _must_be_taken(script: str) -> None:
     if asked.returncode:
         fix = "Set what its jobs ask for, such as DASK_JOBQUEUE__SLURM__QUEUE (the partition) or __ACCOUNT"
         said = asked.stderr.strip().removeprefix("sbatch: error: ").split("\n")[0]
-        raise ClusterError(_NAME, f"Slurm takes no such job ({said})", fix)
+        raise ClusterError(_NAME, f"Slurm refuses the job ({said})", fix)
 
 
 def _in_queue(job_ids: Sequence[str | None], for_s: float) -> bool:

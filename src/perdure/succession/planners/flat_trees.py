@@ -84,7 +84,7 @@ class FlatTrees:
             if (side < own).any() or (side >= n).any():
                 raise ValueError("a node comes before its parent")
         if found.roots.ndim != 1 or not len(found.roots) or (found.roots < 0).any() or (found.roots >= n).any():
-            raise ValueError("a root is no node")
+            raise ValueError("a root is not a node")
         if (found.feature < 0).any() or (found.feature >= width).any():
             raise ValueError("a node asks for a number that there is not")
         return found

@@ -55,7 +55,7 @@ def objects_of(text: str) -> tuple[str, ...]:
 
 
 def likeness_of(verdict: Verdict) -> Likeness:
-    """By what a judged failure is compared."""
+    """The features by which a judged failure is compared with others."""
     line = _of_cause(verdict)
     return Likeness(verdict.category, line.rule, objects_of(line.text)) if line else Likeness(verdict.category)
 

@@ -17,7 +17,7 @@ from perdure.triage.text.patterns import compiled
 
 @lru_cache(maxsize=1)
 def english_of() -> dict[bytes, bytes]:
-    """The English text of each translated one."""
+    """The English text of each translated error message."""
     table = json.loads((resources.files("perdure.triage") / "data" / "errno_texts.json").read_text("utf-8"))
     return {text.encode(): english.encode() for english, texts in table.items() for text in texts}
 

@@ -98,7 +98,7 @@ def action(reader: Reader, key: str) -> ListedAction:
     """One action. Raises `NotFound`."""
     row = reader.first(select(*_columns()).where(actions.c.key == codec.clean(key)))
     if row is None:
-        raise NotFound(key[:120], "no such action is known", "List those there are: perdure actions")
+        raise NotFound(key[:120], "no such action is known", "List the known ones: perdure actions")
     return _row(row)
 
 

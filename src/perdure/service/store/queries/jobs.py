@@ -163,7 +163,7 @@ def job_detail(reader: Reader, job_id: str) -> JobDetail:
         select(jobs.c.changed_s, as_text(jobs.c.payload).label("payload")).where(*_of(reader, jobs, job_id))
     )
     if row is None:
-        raise NotFound(f"job {job_id[:80]!r}", "no such job is known", "List those there are: perdure jobs")
+        raise NotFound(f"job {job_id[:80]!r}", "no such job is known", "List the known ones: perdure jobs")
     job = codec.JOB.decode(row.payload)
     return JobDetail(job, row.changed_s, _attempts(reader, job_id), _exceptions(reader, job_id))
 
@@ -172,7 +172,7 @@ def owner_of(reader: Reader, job_id: str) -> str:
     """The user whose job it is. Raises `NotFound`."""
     row = reader.first(select(jobs.c.user).where(*_of(reader, jobs, job_id)))
     if row is None:
-        raise NotFound(f"job {job_id[:80]!r}", "no such job is known", "List those there are: perdure jobs")
+        raise NotFound(f"job {job_id[:80]!r}", "no such job is known", "List the known ones: perdure jobs")
     return str(row.user)
 
 
@@ -194,7 +194,7 @@ class Owner:
     since_s: float
 
     def at(self, time_s: float) -> str:
-        """Whose it was at an instant; "" where that is not known any more."""
+        """The job's owner at an instant; "" where that is no longer known."""
         return self.user if time_s >= self.since_s else ""
 
 

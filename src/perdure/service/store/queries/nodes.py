@@ -94,7 +94,7 @@ def node(reader: Reader, name: str) -> Node:
         )
     )
     if row is None:
-        raise NotFound(f"node {name[:80]!r}", "no such node is known", "List those there are: perdure nodes")
+        raise NotFound(f"node {name[:80]!r}", "no such node is known", "List the known ones: perdure nodes")
     return codec.NODE.decode(row.payload)
 
 

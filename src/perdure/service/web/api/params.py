@@ -44,4 +44,4 @@ def check_query(request: Request) -> None:
     known = [field.alias for field in request.scope["route"].dependant.query_params]
     if unknown := next((name for name in request.query_params if name not in known), None):
         fix = f"Use {', '.join(known)}" if known else "Leave it out"
-        raise InputError(f"query.{unknown[:80]}", "is no parameter of this address", fix)
+        raise InputError(f"query.{unknown[:80]}", "is not a parameter of this address", fix)
