@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from perdure.model.events import (
     AttemptEnded,
@@ -55,3 +56,9 @@ def test_facts_of_different_kinds_never_share_a_key(job: Job, attempt: Attempt, 
         SightChanged(now, "c", "n1", ""),
     ]
     assert len({event.key for event in told}) == len(told)
+
+
+@given(jobs, st.integers(1, 9), instants)
+def test_a_job_that_was_restarted_between_two_looks_of_one_instant_is_news(job: Job, more: int, now: float) -> None:
+    """As where the clock stands still, or was set back."""
+    assert JobChanged(now, job).key != JobChanged(now, replace(job, restarts=job.restarts + more)).key

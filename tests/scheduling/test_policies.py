@@ -32,7 +32,7 @@ def test_names_of_the_public_simulator_are_aliases() -> None:
     assert [policy_named(name).name for name in names] == ["srtf", "srsf", "las", "las-2d", "las-2d:4", "gittins-2d"]
 
 
-@pytest.mark.parametrize("text", ["best", "las-2d:x", "fifo:1", "sjf:first", "dlas-gpu--1", "las-2d:1e6"])
+@pytest.mark.parametrize("text", ["best", "las-2d:x", "fifo:1", "sjf:first", "dlas-gpu--1", "las-2d:1e6", "las:-0.5"])
 def test_unknown_names_are_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         policy_named(text)
