@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure.cli.options import AsJson, StateDir, Wide, load_settings, service
+from perdure.cli.options import AsJson, Limit, StateDir, Wide, load_settings, service
 from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.picture import header, picture_of, warn
 from perdure.cli.table import text, word
@@ -23,7 +23,7 @@ def actions(
     withhold: Annotated[str | None, typer.Option(metavar="KEY", help="Keep a planned action from being begun.")] = None,
     stop: Annotated[bool, typer.Option("--stop", help="Turn the kill switch on: no further action is begun.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Turn the kill switch off again.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most N, the latest first.")] = 50,
+    limit: Limit = 50,
     wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from perdure.cli.default_command import DefaultCommand, OldValue
-from perdure.cli.options import AsJson, StateDir, Wide, service
+from perdure.cli.options import AsJson, Limit, StateDir, Wide, service
 from perdure.cli.output import clock, instant, print_json, print_line, print_table
 from perdure.cli.picture import header, picture_of, warn
 from perdure.cli.table import word
@@ -64,7 +64,7 @@ def list_(
     ] = None,
     kind: Kind = None,
     only_open: Annotated[bool, typer.Option("--open", help="Only those that need an answer, or a person.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most N, the latest first.")] = 50,
+    limit: Limit = 50,
     wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,

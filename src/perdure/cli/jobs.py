@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from perdure.cli.options import AsJson, StateDir, Wide, service
+from perdure.cli.options import AsJson, Limit, StateDir, Wide, service
 from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.picture import header, picture_of, warn
 from perdure.cli.table import Shortened, text, word
@@ -29,7 +29,7 @@ Status = Literal["pending", "held", "running", "suspended", "completed", "failed
 def jobs(
     status: Annotated[Status | None, typer.Option("--job-state", "--status", help="Only jobs in this state.")] = None,
     user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most N, the latest first.")] = 50,
+    limit: Limit = 50,
     wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure.cli.options import AsJson, ConfigFile, StateDir, Wide, load_settings, service
+from perdure.cli.options import AsJson, ConfigFile, Limit, StateDir, Wide, load_settings, service
 from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.table import text, word
 from perdure.errors import NotFound
@@ -21,7 +21,7 @@ app = typer.Typer()
 @app.callback(invoke_without_command=True)
 def notices(
     context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most N, the latest first.")] = 50,
+    limit: Limit = 50,
     wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,

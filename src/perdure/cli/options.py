@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with the version of its form in `schema`.")]
 Wide = Annotated[bool, typer.Option("--wide", help="Print tables in full, however wide the terminal is.")]
+Limit = Annotated[int, typer.Option(min=1, max=100_000, help="At most N, the latest first.")]
 StateDir = Annotated[
     Path | None, typer.Option("--state", metavar="DIR", help="State directory of the service.", show_default=False)
 ]

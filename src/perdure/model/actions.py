@@ -220,10 +220,9 @@ class Comment(AnyAction, frozen=True):
         return f"comment:{self.attempt}"
 
 
-class Drain(AnyAction, frozen=True):
-    """Give a node no new work. `episode` tells one drain of a node from the next."""
+class TakeNodeOut(AnyAction, frozen=True):
+    """A node gets no new work. `episode` tells one time that a node was taken out from the next."""
 
-    label = "Drain"
     takes_node_out = True
     node: str
     reason: str
@@ -231,27 +230,22 @@ class Drain(AnyAction, frozen=True):
 
     @property
     def key(self) -> str:
-        return f"drain:{self.node}:{self.episode}"
+        return f"{self.kind}:{self.node}:{self.episode}"
 
     def undo(self) -> Action:
         return Undrain(self.node, f"undo of {self.episode}")
 
 
-class Down(AnyAction, frozen=True):
+class Drain(TakeNodeOut, frozen=True):
+    """Give a node no new work."""
+
+    label = "Drain"
+
+
+class Down(TakeNodeOut, frozen=True):
     """Give a node up: what runs there ends at once, as by a failure of the node, and it gets no new work."""
 
     label = "Set down"
-    takes_node_out = True
-    node: str
-    reason: str
-    episode: str
-
-    @property
-    def key(self) -> str:
-        return f"down:{self.node}:{self.episode}"
-
-    def undo(self) -> Action:
-        return Undrain(self.node, f"undo of {self.episode}")
 
 
 class Undrain(AnyAction, frozen=True):
