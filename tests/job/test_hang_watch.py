@@ -62,6 +62,19 @@ def test_a_step_may_be_as_much_newer_than_its_beat_as_beats_are_apart(tmp_path: 
     assert [watched.look(now) for now in (1.0, 12.9, 13.1)] == [None, None, Tier.ALARM]
 
 
+def test_what_is_heard_is_dated_by_the_clock_that_was_given(tmp_path: Path) -> None:
+    now = 1e9
+    watched = HangWatch(HangRule(after_s=10.0), BeatReader(tmp_path), OutputFiles(()), now, lambda: now)
+    beater = Beater(tmp_path / "rank-0.json")
+    beater.beat(1, 0.0)
+    watched.look(now)
+    now += 4.0
+    assert watched.told(None) == (1, 4.0)
+    beater.beat(2, 1.0)
+    assert watched.last_step() == 2
+    assert watched.silent_s(now + 3.0) == 3.0
+
+
 def test_a_program_of_which_nothing_is_seen_is_judged_only_where_it_must_beat(tmp_path: Path) -> None:
     assert watch(tmp_path, start_within_s=5.0).look(100.0) is None
     assert watch(tmp_path, start_within_s=5.0, must_beat=True).look(100.0) is Tier.ALARM

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.job.signals import WITNESS_S, Sharing
+from perdure.job.signals import WITNESS_S, Sharing, heard_signals
 from tests.job.launching import (
     LAUNCH_WITH_SETTINGS,
     environment,
@@ -55,6 +55,17 @@ def test_what_comes_alone_is_told_once_and_in_time() -> None:
     assert sharing.patience_s(1.0, 5.0) == pytest.approx(WITNESS_S)
     assert [sharing.alone(1.0 + WITNESS_S) for _ in range(2)] == [{signal.SIGUSR1}, frozenset()]
     assert sharing.patience_s(2.0, 5.0) == 5.0
+
+
+def test_how_long_a_signal_waits_for_its_witness_is_timed_by_the_clock_that_was_given() -> None:
+    now = 1e9
+    with heard_signals(clock=lambda: now) as heard:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        came = heard(5.0)
+        assert (came.signals, came.alone) == ({signal.SIGUSR1}, frozenset())
+        assert heard(0.0).alone == frozenset()
+        now += WITNESS_S
+        assert heard(0.0).alone == {signal.SIGUSR1}
 
 
 @on_linux
