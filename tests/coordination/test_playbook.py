@@ -31,6 +31,11 @@ def test_every_family_of_the_table_is_planned_for() -> None:
         assert plan.deadline_s > 0
 
 
+def test_a_fault_of_the_site_outlives_the_jobs_that_meet_it_unless_the_file_says_otherwise() -> None:
+    book = site('[failures.a]\nscope = "global"\n[failures.b]\n[failures.c]\nscope = "global"\noutlives_job = false\n')
+    assert [book.plan_for(name).outlives_job for name in "abc"] == [True, False, False]
+
+
 def test_a_site_lays_its_own_over_it() -> None:
     book = site('[failures."storage"]\nscope = "global"\nseats = { scheduler = "throttle" }\n'
                 '[failures."acme.fan"]\nfall_back = "leave"\n[resources.pfs]\npartitions = ["gpu"]\n')  # fmt: skip
