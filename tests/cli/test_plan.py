@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from perdure.cli.main import main
@@ -42,6 +43,19 @@ def test_many_states_are_answered_in_order(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "states.jsonl").write_text("\n".join(map(json.dumps, states)))
     answers = decided(capsys, tmp_path / "states.jsonl", "--policy", "gavel-las")
     assert [answer["norm"] for answer in answers] == [[1.0], [2.0], [3.0]]
+
+
+@pytest.mark.parametrize(
+    ("more", "shares"),
+    [({}, [[0.5], [0.5]]), ({"weights": [1, 3]}, [[0.25], [0.75]]), ({"weights": None}, [[0.5], [0.5]])],
+)
+@pytest.mark.parametrize("policy", ["gavel-las", "gavel-water"])
+def test_a_job_of_more_weight_has_more_of_a_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: dict[str, Any], shares: list[list[float]], policy: str
+) -> None:
+    (tmp_path / "state.json").write_text(json.dumps({"throughputs": [[1.0], [1.0]], "workers": [1], **more}))
+    (answer,) = decided(capsys, tmp_path / "state.json", "--policy", policy)
+    assert np.array(answer["allocation"]) == pytest.approx(np.array(shares))
 
 
 def test_pollux_gives_a_node_to_who_scales_and_leaves_who_restarts(

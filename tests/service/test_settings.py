@@ -67,6 +67,24 @@ def test_how_often_slurm_is_asked_follows_from_its_budget_of_looks(
     assert load(env).settings.pace == CallBudget()
 
 
+@pytest.mark.parametrize(
+    ("given", "every_s"),
+    [
+        ({}, 60 / 9),
+        ({"slurm.looks_per_minute": 2}, 60),
+        ({"slurm.looks_per_minute": 1}, 60),
+        ({"slurm.spool": "/spool"}, 30),
+        ({"slurm.spool": "/spool", "service.poll_s": 5.0}, 5),
+    ],
+)
+def test_slurm_is_looked_at_with_one_look_a_minute_to_spare(
+    env: dict[Any, Any], given: Mapping[str, object], every_s: float
+) -> None:
+    """For the one that a person or a hook asks for; where hooks report ends, seldom."""
+    settings = load(env, flags={"service.cluster": "slurm", **given}).settings
+    assert settings.look_every_s == pytest.approx(every_s)
+
+
 def test_each_source_wins_over_the_ones_before_it(env: dict[Any, Any], tmp_path: Path) -> None:
     write(tmp_path / "etc" / "config.toml", "[service]\nport = 1\nhost = '127.0.0.2'\n")
     assert load(env).settings.service.port == 1

@@ -21,7 +21,7 @@ MAX_TASKS = 1000  # of an array that are named one by one
 
 _PART = re2.compile(r"([a-z]+)(?::(\d{1,10})(?:_(\d{1,10}|\*))?(\+\d{1,10})?)?(?:\((\w+)\))?")
 _SEPARATOR = re2.compile(r"([,?])")
-_MENDED = frozenset({"afterok", "aftercorr"})
+_RESTORED = frozenset({"afterok", "aftercorr"})
 
 
 class Part(NamedTuple):
@@ -138,7 +138,7 @@ def _hears_of(part: Part, dependant: JobRecord, job: JobRecord) -> bool:
 
 def _is_broken(part: Part, job_id: str) -> bool:
     """A whole array's ``afterok`` breaks at the end of the array, even where it is not marked yet."""
-    if part.kind not in _MENDED or not part.waits_for(job_id):
+    if part.kind not in _RESTORED or not part.waits_for(job_id):
         return False
     return part.mark == "failed" or (part.kind == "afterok" and part.task == "*")
 
