@@ -37,7 +37,7 @@ def test_a_claim_full_of_annotations_swallows_no_operator_s_fault() -> None:
     pfs.wait("1")
     assert pfs.take(claim("storage.down", "mira+x", MIRA, FULL)) == []
     assert kinds(pfs.take(claim("storage.down", "down", OPERATOR), now=NOW + 1)) == [Hold]
-    assert pfs.chain.ended["down"].is_brake
+    assert pfs.chain.ended["down"].is_hold_order
     assert pfs.chain.ended["mira+x"].state is ExceptionState.EXPIRED  # and it is over: nobody is asked about it again
     assert pfs.take(Ticked(), now=NOW + 100) == []
 
@@ -99,7 +99,7 @@ def test_two_users_release_nothing_that_an_operator_holds() -> None:
     clear = (claim("storage.restored", "mira+x", MIRA), claim("storage.restored", "jonas+x", JONAS))
     assert pfs.take(*clear, now=NOW + 10) == []
     assert pfs.take(Ticked(), now=NOW + 100) == []
-    assert pfs.chain.ended["down"].is_brake
+    assert pfs.chain.ended["down"].is_hold_order
 
 
 def test_sources_that_an_older_version_wrote_as_annotations_count() -> None:

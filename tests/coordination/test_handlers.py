@@ -346,7 +346,7 @@ def test_what_was_held_is_over_once_every_job_was_let_go() -> None:
         site.wait(job_id)
     assert site.take(down()) == [Hold(attempt, "x") for attempt in waiting("1", "2", "3")]
     assert site.take(restored(), now=NOW + 100) == [Release(attempt, "up") for attempt in waiting("1", "2", "3")]
-    assert (site.chain.ended["x"].outcome, site.chain.ended["x"].is_brake) == (ExceptionOutcome.CLEARING, False)
+    assert (site.chain.ended["x"].outcome, site.chain.ended["x"].is_hold_order) == (ExceptionOutcome.CLEARING, False)
     site.take(*map(LetGo, waiting("1", "2")), now=NOW + 101)
     assert (site.chain.ended["x"].outcome, site.chain.ended["x"].holds) == (
         ExceptionOutcome.CLEARING,
@@ -410,7 +410,7 @@ def test_a_hold_that_came_to_nothing_is_none() -> None:
     site.take(down())
     (waits,) = waiting("1")
     site.take(LetGo(waits, "x"))
-    assert (site.chain.ended["x"].holds, site.chain.ended["x"].is_brake) == ((), True)
+    assert (site.chain.ended["x"].holds, site.chain.ended["x"].is_hold_order) == ((), True)
     assert site.take(restored(), now=NOW + 100) == []
     assert site.chain.ended["x"].outcome is ExceptionOutcome.RECOVERED
 
@@ -420,7 +420,7 @@ def test_one_users_word_lets_nothing_go() -> None:
     site.wait("1")
     site.take(down())
     assert site.take(restored(by="viewer:ada"), now=NOW + 100) == []
-    assert site.chain.ended["x"].is_brake
+    assert site.chain.ended["x"].is_hold_order
 
 
 def test_what_is_down_and_an_all_clear_say_what_it_is_and_how_many_jobs_it_is_about() -> None:
@@ -595,7 +595,7 @@ def test_a_quota_that_is_not_exceeded_any_more_holds_nobody(used: int, is_over: 
     notes = usage(100, used, **{"1": 70})
     held = site.take(raised("storage.quota.over", scope=Scope.GLOBAL, notes=notes, resource="home"))
     assert held == ([Hold(AttemptId("c", "2", 0), "x")] if is_over else [])
-    assert site.chain.ended["x"].is_brake is is_over
+    assert site.chain.ended["x"].is_hold_order is is_over
 
 
 def test_a_quota_that_cannot_be_mended_is_a_persons() -> None:

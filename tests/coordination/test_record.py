@@ -17,7 +17,7 @@ def handled(*actions: Hold, forbids: tuple[str, ...] = ()) -> ExceptionRecord:
 
 
 @pytest.mark.parametrize(
-    ("record", "is_brake", "holds"),
+    ("record", "is_hold_order", "holds"),
     [
         (RECORD, False, ()),
         (handled(), False, ()),
@@ -28,11 +28,11 @@ def handled(*actions: Hold, forbids: tuple[str, ...] = ()) -> ExceptionRecord:
         (replace(handled(Hold(HELD, "x")), outcome=ExceptionOutcome.RECOVERED), False, ()),
     ],
 )
-def test_it_is_in_force_while_it_brakes_or_holds(
-    record: ExceptionRecord, is_brake: bool, holds: tuple[AttemptId, ...]
+def test_it_is_in_force_while_it_orders_a_hold_or_holds(
+    record: ExceptionRecord, is_hold_order: bool, holds: tuple[AttemptId, ...]
 ) -> None:
-    assert (record.is_brake, record.holds) == (is_brake, holds)
-    assert record.is_in_force == (is_brake or bool(holds))
+    assert (record.is_hold_order, record.holds) == (is_hold_order, holds)
+    assert record.is_in_force == (is_hold_order or bool(holds))
 
 
 def test_it_has_one_owner() -> None:

@@ -44,8 +44,8 @@ class Holds:
         """A job is held while something that it needs is down, by the word of the site."""
         job_id, resource = action.attempt.job_id, record["subject"]["resource"]
         must(self._needs(job_id, resource), "a job is held because of what it needs", action.key, resource)
-        brakes = [r for r in chain.ended.values() if r.is_brake and self._needs(job_id, r.subject.resource)]
-        must(brakes, "a job is held while something that it needs is down", action.key)
+        hold_orders = [r for r in chain.ended.values() if r.is_hold_order and self._needs(job_id, r.subject.resource)]
+        must(hold_orders, "a job is held while something that it needs is down", action.key)
         told_by = self._told_by[record["id"].partition(NEEDED)[0]]
         must(any(by.role is Role.OPERATOR for by in told_by), "no user holds others' jobs", action.key, told_by)
 
@@ -61,7 +61,7 @@ class Holds:
         if self._manager.job(job_id).state.is_over and not self._knows(job_id):
             return  # forgotten: nobody can tell what it needed, and there is nothing to let go
         for other in chain.ended.values():
-            needed = other.is_brake and self._needs(job_id, other.subject.resource)
+            needed = other.is_hold_order and self._needs(job_id, other.subject.resource)
             must(not needed, "a job that needs what is down stays held", action.key, other.id)
 
     def check_end(self, chain: Chain) -> None:
@@ -72,8 +72,10 @@ class Holds:
             last = self._db.execute(DEEDS, (job_id,)).fetchone()
             if last is None or last[2] != "perdure" or not self._is_hold_of(job_id, last[1]):
                 continue
-            brakes = [r.id for r in chain.ended.values() if r.is_brake and self._needs(job_id, r.subject.resource)]
-            must(brakes, "a job is held while something that it needs is down", job_id, *last)
+            hold_orders = [
+                r.id for r in chain.ended.values() if r.is_hold_order and self._needs(job_id, r.subject.resource)
+            ]
+            must(hold_orders, "a job is held while something that it needs is down", job_id, *last)
 
     def _is_hold_of(self, job_id: str, key: str) -> bool:
         """Whether it is a hold of the job's latest start: a manager that guards nothing may hold a newer one."""

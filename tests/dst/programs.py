@@ -179,7 +179,9 @@ class Programs:
         return f"{kind}: {self._raise(life, value, ROOT)}"
 
     def _is_down(self, life: Life, resource: str) -> bool:
-        return any(record.subject.resource == resource for record in life.engine.view().in_force() if record.is_brake)
+        return any(
+            record.subject.resource == resource for record in life.engine.view().in_force() if record.is_hold_order
+        )
 
     def clear_all(self, life: Life) -> None:
         """The site's all-clear for all that jobs share."""

@@ -20,9 +20,9 @@ def equal_of(record: ExceptionRecord) -> tuple[object, ...]:
 
 
 def open_equal(chain: Chain, record: ExceptionRecord) -> ExceptionRecord | None:
-    """The worst of equal faults that the site has reported and that are on their way or brakes, whatever users say."""
-    equal, brakes = equal_of(record), (ended for ended in chain.ended.values() if ended.is_brake)
-    of_the_site = (known for known in (*chain.open.values(), *brakes) if not is_of_a_guest(known))
+    """The worst of equal faults that the site has reported and that are open or hold jobs, whatever users say."""
+    equal, hold_orders = equal_of(record), (ended for ended in chain.ended.values() if ended.is_hold_order)
+    of_the_site = (known for known in (*chain.open.values(), *hold_orders) if not is_of_a_guest(known))
     equals = (known for known in of_the_site if equal_of(known) == equal)
     return min(equals, key=lambda known: known.severity, default=None)
 
@@ -47,7 +47,7 @@ def is_nothing_new(
     """
     if again.severity < known.severity:
         return False
-    if known.id in chain.open or known.is_brake:
+    if known.id in chain.open or known.is_hold_order:
         return True
     ended_s = known.verdicts[-1].time_s if known.verdicts else known.time_s
     if now - ended_s > handlers.window_s(known):
@@ -71,5 +71,5 @@ def _is_overtaken(known: ExceptionRecord, ended_s: float, chain: Chain) -> bool:
     if not resource:
         return False
     since = takewhile(lambda record: record.id != known.id, reversed(tuple(chain.ended.values())))
-    braked = any(record.is_brake and record.subject.resource == resource for record in since)
-    return braked or any(r.subject.resource == resource and r.time_s >= ended_s for r in chain.open.values())
+    is_held = any(record.is_hold_order and record.subject.resource == resource for record in since)
+    return is_held or any(r.subject.resource == resource and r.time_s >= ended_s for r in chain.open.values())

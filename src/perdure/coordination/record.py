@@ -233,7 +233,7 @@ class ExceptionRecord(Struct, frozen=True):
         return tuple([attempt for attempt in held if attempt not in over])
 
     @property
-    def is_brake(self) -> bool:
+    def is_hold_order(self) -> bool:
         """Whether no job that needs its resource is to start: its owner said so, and no all-clear has come since."""
         if self.outcome is not ExceptionOutcome.OPEN or not self.subject.resource:
             return False
@@ -248,7 +248,7 @@ class ExceptionRecord(Struct, frozen=True):
         owning = self.owning
         if owning is None or not (owning.forbids or owning.action_keys):
             return False
-        return self.is_brake or bool(self.holds)
+        return self.is_hold_order or bool(self.holds)
 
     @property
     def needs_a_person(self) -> bool:

@@ -179,7 +179,7 @@ def test_a_job_that_a_person_lets_go_runs(place: Place) -> None:
     for _ in range(3):
         place.round(10.0)
     assert place.states(job_id) == [JobState.COMPLETED]
-    assert (place.record("down").holds, place.record("down").is_brake) == ((), True)
+    assert (place.record("down").holds, place.record("down").is_hold_order) == ((), True)
 
 
 def test_in_shadow_mode_nothing_is_held_and_it_ends_all_the_same(tmp_path: Path) -> None:

@@ -74,11 +74,11 @@ def move_least(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:
     chosen = smallest_cover(usage.movable, usage.overrun)
     if chosen is None:
         return declined(f"all that could be moved does not cover {usage.overrun} bytes")
-    brake = hold_waiting(record, site, now)
+    hold_order = hold_waiting(record, site, now)
     moves = sum(usage.movable[job_id] for job_id in chosen)
-    note = f"{len(chosen)} jobs move {moves} bytes to cover {usage.overrun}; {brake.note}"
+    note = f"{len(chosen)} jobs move {moves} bytes to cover {usage.overrun}; {hold_order.note}"
     children = tuple(_move(record, site, job_id, usage.movable[job_id], note, now) for job_id in sorted(chosen))
-    return replace(brake, note=note, forbids=(START, "move", "migrate"), children=children)
+    return replace(hold_order, note=note, forbids=(START, "move", "migrate"), children=children)
 
 
 def _move(

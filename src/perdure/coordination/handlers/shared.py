@@ -48,21 +48,21 @@ def hold_waiting(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling
 def hold_newcomers(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:  # noqa: ARG001
     """Hold the jobs that came since it went down. The running ones have been told."""
     resource = record.subject.resource
-    brakes = _brakes_on(resource, site)
-    if not brakes:
+    orders = _hold_orders_on(resource, site)
+    if not orders:
         return handled("nothing is held because of it")
-    down = [brake for brake in brakes if brake.type != NEEDED]  # not what held those that came before
+    down = [order for order in orders if order.type != NEEDED]  # not what held those that came before
     holds = [Hold(attempt, record.id) for attempt in _late(_needy(record, site), record, site)]
-    causes = ", ".join(dict.fromkeys(_cause(brake) for brake in down)) or _cause(record)
+    causes = ", ".join(dict.fromkeys(_cause(order) for order in down)) or _cause(record)
     note = f"{causes}: {len(holds)} jobs that need it and came since are held{_until(down)}"
     return handled(note, *holds, forbids=(START,))
 
 
 def newly_needed(site: SiteFacts, now: float) -> list[ExceptionRecord]:
     """What is to be raised because jobs came that need what is down: one exception a resource."""
-    first = {brake.subject.resource: brake for brake in reversed(site.in_force()) if brake.is_brake}
-    late = [(brake, _late(_needy(brake, site), brake, site)) for brake in first.values()]
-    return [_needed(brake, attempts[0], now) for brake, attempts in late if attempts]
+    first = {order.subject.resource: order for order in reversed(site.in_force()) if order.is_hold_order}
+    late = [(order, _late(_needy(order, site), order, site)) for order in first.values()]
+    return [_needed(order, attempts[0], now) for order, attempts in late if attempts]
 
 
 def throttle(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:
@@ -84,7 +84,7 @@ def release_held(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling
     if not record.is_of_the_site:
         return _the_site_s_word(now)
     over = [r for r in site.in_force() if r.subject.resource == record.subject.resource or _is_clearing(r)]
-    down = [site.resource(r.subject.resource) for r in site.in_force() if r.is_brake and r not in over]
+    down = [site.resource(r.subject.resource) for r in site.in_force() if r.is_hold_order and r not in over]
     held = list(dict.fromkeys(attempt for r in over for attempt in r.holds))
     free = [attempt for attempt in held if not _needs_any(attempt, down, site)]
     note = f"{_cause(record)}: {len(free)} jobs are released" if held else "nothing is held because of it"
@@ -100,13 +100,13 @@ def _cause(record: ExceptionRecord) -> str:
     return f"{record.type} of {record.subject.resource}"
 
 
-def _until(brakes: Sequence[ExceptionRecord]) -> str:
+def _until(orders: Sequence[ExceptionRecord]) -> str:
     """What ends them all. The service looks by itself whether a file system that it found full has room again."""
-    if not brakes:
+    if not orders:
         return ""
-    if all(brake.type == _FULL and brake.detected_by == _THE_SERVICE for brake in brakes):
+    if all(order.type == _FULL and order.detected_by == _THE_SERVICE for order in orders):
         return ", until there is room again, which Perdure sees by itself"
-    kinds = dict.fromkeys(f"{brake.type.partition('.')[0]}.restored" for brake in brakes)
+    kinds = dict.fromkeys(f"{order.type.partition('.')[0]}.restored" for order in orders)
     return f", until {', '.join(kinds)} of it is raised"
 
 
@@ -124,8 +124,8 @@ def _needs_any(attempt: AttemptId, resources: Sequence[Resource], site: SiteFact
     return job is not None and any(resource.is_needed_by(job) for resource in resources)
 
 
-def _brakes_on(resource: str, site: SiteFacts) -> list[ExceptionRecord]:
-    return [record for record in site.in_force() if record.is_brake and record.subject.resource == resource]
+def _hold_orders_on(resource: str, site: SiteFacts) -> list[ExceptionRecord]:
+    return [record for record in site.in_force() if record.is_hold_order and record.subject.resource == resource]
 
 
 def _needy(record: ExceptionRecord, site: SiteFacts) -> list[AttemptId]:
@@ -137,23 +137,23 @@ def _needy(record: ExceptionRecord, site: SiteFacts) -> list[AttemptId]:
 
 def _late(needy: Sequence[AttemptId], record: ExceptionRecord, site: SiteFacts) -> list[AttemptId]:
     """Those of them that nobody has held since it went down. One that a person released since is not held again."""
-    held = {attempt for brake in _brakes_on(record.subject.resource, site) for attempt in brake.held}
+    held = {attempt for order in _hold_orders_on(record.subject.resource, site) for attempt in order.held}
     return [attempt for attempt in needy if attempt not in held][:MAX_HELD]
 
 
-def _needed(brake: ExceptionRecord, first: AttemptId, now: float) -> ExceptionRecord:
+def _needed(order: ExceptionRecord, first: AttemptId, now: float) -> ExceptionRecord:
     """Its id is made from the first of the jobs that came: that one is named by no other."""
     return ExceptionRecord(
-        id=f"{brake.id}/{NEEDED}/{first.job_id}.{first.incarnation}",
+        id=f"{order.id}/{NEEDED}/{first.job_id}.{first.incarnation}",
         type=NEEDED,
         severity=TOLD_SEVERITY,
         scope=Scope.GLOBAL,
-        subject=Subject(brake.subject.cluster, resource=brake.subject.resource),
+        subject=Subject(order.subject.cluster, resource=order.subject.resource),
         time_s=now,
-        note=f"because of {brake.type} of {brake.subject.resource}",
+        note=f"because of {order.type} of {order.subject.resource}",
         origin=Origin("scheduler"),
         detected_by=_THE_SERVICE,
-        cause=brake.id,
+        cause=order.id,
     )
 
 

@@ -115,8 +115,8 @@ class SiteView(Struct, frozen=True):
             decision = replace(decision, kind=DecisionKind.STOP, reason=forbidden)
         if decision.retries and (successor := successor_of(case.job, failure.attempt, self.state.known.jobs)):
             decision = replace(decision, kind=DecisionKind.STOP, reason=successor)
-        if decision.retries and (brake := self._brake_on(case.job)):
-            reason = f"{decision.reason}; it waits until {brake.subject.resource} works again ({brake.id})"
+        if decision.retries and (hold_order := self._hold_order_on(case.job)):
+            reason = f"{decision.reason}; it waits until {hold_order.subject.resource} works again ({hold_order.id})"
             decision = replace(decision, delay_s=max(decision.delay_s, PARKED_S), reason=reason)
         return decision
 
@@ -180,16 +180,16 @@ class SiteView(Struct, frozen=True):
                 self.about.setdefault(record.subject.job_id, []).append(record)
         return self.about.get(job_id, ())
 
-    def _brake_on(self, job: Job) -> ExceptionRecord | None:
+    def _hold_order_on(self, job: Job) -> ExceptionRecord | None:
         """What keeps jobs that need the same from starting now."""
-        brakes = (record for record in self.in_force() if record.is_brake)
-        return next((r for r in brakes if self.resource(r.subject.resource).is_needed_by(job)), None)
+        hold_orders = (record for record in self.in_force() if record.is_hold_order)
+        return next((r for r in hold_orders if self.resource(r.subject.resource).is_needed_by(job)), None)
 
     def still_needs(self, attempt: AttemptId) -> str:
         """What to say of a job that is to be released and needs what is down; "" where it needs nothing that is."""
         job = self.job(attempt.job_id)
-        brake = self._brake_on(job) if job else None
-        return f"{STILL_NEEDS} {brake.subject.resource}, which is down ({brake.id})" if brake else ""
+        hold_order = self._hold_order_on(job) if job else None
+        return f"{STILL_NEEDS} {hold_order.subject.resource}, which is down ({hold_order.id})" if hold_order else ""
 
     def failure_of(self, attempt: AttemptId) -> str:
         failure = self._failure(attempt.job_id)
