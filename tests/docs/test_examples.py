@@ -196,7 +196,7 @@ def left_behind(home: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_examples_of_a_document_run(path: Path | list[Path], short: Path, service_home: Path) -> None:
+def test_the_examples_of_a_document_run(path: Path, short: Path, service_home: Path) -> None:
     place = Place(short, service_home)
     for example in examples(path.read_text()):
         where = f"{path.name}:{example.line}"
@@ -209,7 +209,7 @@ def test_the_examples_of_a_document_run(path: Path | list[Path], short: Path, se
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_block_says_what_it_is(path: Path | list[Path]) -> None:
+def test_every_block_says_what_it_is(path: Path) -> None:
     """A block with another mark, or none, would be run by nobody and believed by everybody."""
     marks = {"console", "console service", "python", "text", "toml", "json", "sh", "nginx"}
     unknown = [f"{path.name}:{e.line}: {e.mark!r}" for e in examples(path.read_text()) if e.mark not in marks]
