@@ -1,7 +1,7 @@
 """The pages of exceptions: what is open and whose turn it is, storms, journeys; who sees what; hostile text."""
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -75,7 +75,7 @@ def test_what_is_owned_and_not_over_is_called_decided_and_not_closed(tmp_path: P
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("headers", [{}, {"HX-Request": "true"}], ids=["whole", "fragment"])
-def test_pages_are_sound(browser: TestClient, path: str | Generator[str, None, None], headers: dict[str, str]) -> None:
+def test_pages_are_sound(browser: TestClient, path: str, headers: dict[str, str]) -> None:
     answer = browser.get(path, headers=headers)
     outline = Outline(answer.text)
     assert (answer.status_code, outline.open, outline.inline) == (200, [], [])
