@@ -1,7 +1,7 @@
 """All mutants of one kind in some files, each run against the tests nearest to its file.
 
-``python -m tests.mutants.swept --kind ends,counts --only retry,coordination``; kinds are in ``operators.py``, and ``--n 40
---seed 1`` tries so many of them, drawn at random. Nearest are
+``python -m tests.mutants.swept --kind ends,counts --only retry,coordination``; kinds are in ``operators.py``, and
+``--n 40 --seed 1`` tries so many of them, drawn at random. Nearest are
 tests called like the file, then those of the same folder and others that name most of what it defines; of those, what a
 quarter of a minute takes. Prints what survives, with its line and the change. One that changes nothing that anybody can
 see is listed, with the reason, in ``equivalent.toml``.
@@ -76,8 +76,8 @@ def main() -> int:
                 say(f"survived: {told}")
     low, high = interval(caught, caught + survived)
     say(
-        f"{given.kind} of {given.only or 'all'}: {caught} caught, {survived} survived ({low:.0%} to {high:.0%} of all are"
-        f" caught), {same} more change nothing"
+        f"{given.kind} of {given.only or 'all'}: {caught} caught, {survived} survived ({low:.0%} to {high:.0%} of all"
+        f" are caught), {same} more change nothing"
     )
     return 1 if survived else 0
 
