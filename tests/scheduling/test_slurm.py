@@ -280,6 +280,13 @@ def test_a_dependant_becomes_eligible_and_ages_when_what_it_waits_for_is_over() 
     assert run(table, priority=how, backfill=BUILTIN).start_s.tolist() == [0, 110, 100]
 
 
+def test_a_begin_time_that_was_over_before_a_dependency_was_met_makes_no_job_older() -> None:
+    how = PrioritySettings(weights=PriorityWeights(age=10_000), max_age_s=1000, calc_period_s=1)
+    begin, waits = np.array([np.nan, 2.0, np.nan]), np.array(["", "afterany:j0", ""])
+    table = jobs((8, 0, 100), (8, 1, 10), (8, 50, 10), dependency=waits, eligible_s=begin)
+    assert run(table, priority=how, backfill=BUILTIN).start_s.tolist() == [0, 110, 100]
+
+
 def test_a_dependency_that_cannot_be_met_holds_for_ever() -> None:
     table = jobs((8, 0, 100), (8, 1, 10), dependency=np.array(["", "afternotok:j0"]))
     with pytest.raises(PolicyError, match="never starts job j1, which waits for: DependencyNeverSatisfied"):
