@@ -29,7 +29,7 @@ from perdure.scheduling.elastic import (
     Share,
     SuspendingPolicy,
 )
-from perdure.simulation.elastic_job import RunningJob, Truth, begun
+from perdure.simulation.elastic_job import JobOracle, RunningJob, begun
 from perdure.simulation.elastic_plan import ElasticError, check_plan, gpus_by_type, kept_speed
 from perdure.simulation.retry_hook import Again, FailedRun, Retry
 from perdure.throughput.application import Application
@@ -104,7 +104,7 @@ def replay_elastic(
     running = [begun(jobs, row, types, known, traits, fits, batches, adaptive=policy.adaptive) for row in rows]
     resume_s = policy.resume_s if isinstance(policy, SuspendingPolicy) else None
     for each in running:
-        each.whole_seconds, each.resume_s, each.seen.oracle = whole_seconds, resume_s, Truth(each, types)
+        each.whole_seconds, each.resume_s, each.seen.oracle = whole_seconds, resume_s, JobOracle(each, types)
     view = ElasticView(types, {}, 0.0, _fastest_first(types, known), pairs or Colocation())
     coming = [(float(submit_s), row) for row, submit_s in enumerate(jobs.submit_s)]  # a heap, as it is sorted
     replay = _Replay(policy, view, running, coming, retry)

@@ -204,7 +204,7 @@ class RunningJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class JobOracle:
     """The oracle of one job."""
 
     job: RunningJob
