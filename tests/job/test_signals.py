@@ -62,7 +62,8 @@ def test_how_long_a_signal_waits_for_its_witness_is_timed_by_the_clock_that_was_
     with heard_signals(clock=lambda: now) as heard:
         os.kill(os.getpid(), signal.SIGUSR1)
         came = heard(5.0)
-        assert (came.signals, came.alone) == ({signal.SIGUSR1}, frozenset())
+        assert signal.SIGUSR1 in came.signals
+        assert came.alone == frozenset()
         assert heard(0.0).alone == frozenset()
         now += WITNESS_S
         assert heard(0.0).alone == {signal.SIGUSR1}
