@@ -16,7 +16,7 @@ from tests.cli.conftest import Ran
 
 COMMANDS = [
     "up", "why", "jobs", "submit", "nodes", "node", "node drain", "actions", "config", "config check", "exec", "token",
-    "whatif", "trace", "trace generate", "trace convert",
+    "whatif", "trace", "trace generate", "trace convert", "trace apps",
 ]  # fmt: skip
 HEAVY = {
     "numpy", "scipy", "re2", "fastapi", "starlette", "uvicorn", "sqlalchemy", "alembic", "rich", "pydantic", "jinja2",

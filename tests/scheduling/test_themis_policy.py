@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from numpy.random import Generator
 
 from perdure.scheduling.elastic import ElasticJob, ElasticView, GpuType, Share
-from perdure.scheduling.themis_policy import Arbiter, JobAgent, Themis
+from perdure.scheduling.themis_agents import JobAgent
+from perdure.scheduling.themis_policy import Arbiter, Themis
 from perdure.throughput.learned import LearnedJob
 
 
@@ -36,6 +37,9 @@ class Told:
 
     def sensitivity(self) -> float:
         return self.loses
+
+    def split(self, gpus: int) -> dict[int, int]:
+        return {0: gpus}
 
 
 @st.composite

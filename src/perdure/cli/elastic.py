@@ -50,6 +50,7 @@ FIGURES = (
     word("GPU H", leave=1), word("USED", leave=7), word("RESTARTS", leave=4), word("MAX RHO", leave=5),
     word("JAIN", leave=6), word("ENVY", leave=10), word("PASSED", leave=8),
 )  # fmt: skip
+APP_FIGURES = (word("POLICY"), word("APPS"), word("APP JCT"), word("APP P99"), word("STOPPED JOBS"))
 
 
 def compare_elastic(
@@ -90,6 +91,8 @@ def compare_elastic(
         print_json("whatif-elastic", 1, **told)
         return 0
     print_table(FIGURES, map(_figures, found), wide=wide)
+    if any(each.apps is not None for each in found):
+        print_table(APP_FIGURES, map(_app_figures, found), wide=wide)
     for each in found:
         if each.rounds_cut:
             far = "an unknown part" if each.worst_gap == np.inf else f"up to {each.worst_gap:.2%}"
@@ -171,6 +174,13 @@ def _figures(found: ElasticMetrics) -> tuple[object, ...]:
         f"{found.gpu_h:.0f}", f"{found.utilisation:.1%}", f"{found.restarts:.1f}", f"{found.max_rho:.2f}",
         f"{found.jain:.3f}", f"{found.envy:.1%}", f"{found.success_rate:.1%}",
     )  # fmt: skip
+
+
+def _app_figures(found: ElasticMetrics) -> tuple[object, ...]:
+    mean_s, p99_s = found.app_jct_mean_s, found.app_jct_p99_s
+    assert mean_s is not None
+    assert p99_s is not None
+    return found.policy, found.apps, _hours(mean_s), _hours(p99_s), found.stopped
 
 
 def _hours(seconds: float) -> str:

@@ -68,6 +68,36 @@ def generate(
     return 0
 
 
+@app.command("apps")
+def apps(
+    count: Annotated[int, typer.Option("--apps", metavar="N", min=1, max=100_000, help="How many.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A CSV file.")],
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=1.0, help="Mean time between two apps.")] = 1200.0,
+    search: Annotated[str, typer.Option(metavar="SEARCH", help="halving, halving-81, first, or all.")] = "halving",
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The same seed draws the same trace.")] = 0,
+) -> int:
+    """Generate apps of many jobs that search hyper-parameters.
+
+    They are like those that Themis' paper describes, for `perdure whatif elastic` with the profiles of Pollux. With
+    halving the best third goes on after 1/9 and 1/3 of its work (halving-81: from 1/81 on); with first all stop when
+    one is done.
+
+    Exit codes: 0 written, 2 usage or bad input.
+    """
+    from numpy.random import default_rng
+
+    from perdure.errors import ConfigError
+    from perdure.model.profiles import SEARCHES
+    from perdure.traces.apps import draw_apps, write_apps
+
+    if search not in SEARCHES:
+        raise ConfigError(f"--search {search}", "no search has that name", f"Use one of: {', '.join(SEARCHES)}")
+    jobs = draw_apps(count, every, search, default_rng(seed))
+    write_apps(jobs, out)
+    print_line(f"{out}: {count} apps, {len(jobs)} jobs")
+    return 0
+
+
 @app.command("convert")
 def convert(
     source: Annotated[Path, typer.Argument(metavar="IN", help="A trace of any known form.")],

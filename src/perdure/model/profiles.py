@@ -57,6 +57,20 @@ class EpochProfile:
     iteration: NDArray[np.float64] | None = None  # steps made by then
 
 
+SEARCHES = ("halving", "halving-81", "first", "all")
+"""How an app searches: the best third goes on after 1/9 and 1/3 of its work, or after 1/81, 1/27, 1/9 and 1/3; all go
+on until one is done, or to their end."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppJobs:
+    """Which jobs search for one model together, as columns (n_jobs,)."""
+
+    app: NDArray[np.str_]  # its name; "": it is alone
+    score: NDArray[np.float64]  # of the model, against others of the app; more is better
+    search: NDArray[np.str_]  # how: one of `SEARCHES`
+
+
 @dataclass(frozen=True, slots=True)
 class AdaptiveJobs:
     """Jobs that name an application instead of a running time, as columns (n_jobs,), sorted by submit."""
@@ -74,6 +88,10 @@ class AdaptiveJobs:
     rigid: NDArray[np.bool_] | None = None
     """Which jobs keep to the GPUs and the batch asked for (n_jobs,); None: those of Pollux's and Sia's experiments, all
     of which may be resized, or Gavel's with `steps`, none of which may."""
+
+    work: NDArray[np.float64] | None = None
+    """How often each job does the work of its application (n_jobs,); None: once."""
+    apps: AppJobs | None = None
 
     def is_rigid(self, row: int) -> bool:
         """Whether a job has the GPUs asked for, or none."""

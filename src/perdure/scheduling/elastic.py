@@ -13,6 +13,7 @@ from math import isfinite
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from perdure.errors import ConfigError
+from perdure.scheduling.tuning import App
 from perdure.throughput.colocation import Colocation
 from perdure.throughput.learned import LearnedJob
 from perdure.throughput.speed import Floats
@@ -94,6 +95,7 @@ class ElasticView:
     now_s: float = 0.0
     fastest_first: Sequence[int] = ()  # places of the types, by the speed of one GPU to all applications
     pairs: Colocation = field(default_factory=Colocation)  # as profiled
+    apps: Sequence[App] = ()  # that search with several jobs, some of which are there
 
 
 Plan = Mapping[int, Share]

@@ -1,4 +1,4 @@
-"""Themis as a policy: leased GPUs, auctioned among the jobs that are worst off; an arbiter, and an agent of each job.
+"""Themis as a policy: leased GPUs, auctioned among the apps that are worst off; an arbiter, and an agent of each app.
 
 Source: K. Mahajan et al., "Themis: fair and efficient GPU cluster scheduling", NSDI 2020, sections 4 and 5.
 """
@@ -6,73 +6,15 @@ Source: K. Mahajan et al., "Themis: fair and efficient GPU cluster scheduling", 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import Protocol
 
 import numpy as np
 from numpy.random import Generator, default_rng
-from numpy.typing import NDArray
 
-from perdure.scheduling.elastic import ElasticJob, ElasticView, GpuType, Plan, Share, only_type, place_on_freest
-from perdure.scheduling.themis import Floats, partial_allocation
-
-_NOTHING = 1e-9  # what no GPUs are worth: the products of an auction stay above 0
-
-
-class AppAgent(Protocol):
-    """Speaks for one app. All that it is asked and answers is numbers: it may live in another process."""
-
-    def rho(self, now_s: float, contending: float) -> float:
-        """Finish-time fairness as things are; `contending` is the mean number of apps since it came."""
-
-    def bid(self, now_s: float, contending: float, offered: int) -> Floats:
-        """``1 / rho`` with 0 to `offered` GPUs more than it has (offered + 1,); it does not fall."""
-
-    def usable(self, offered: int) -> int:
-        """How many of so many GPUs more it would use; a gang has all of its GPUs, or none."""
-
-    def sensitivity(self) -> float:
-        """How much its GPUs lose together: who loses more chooses first of what the auction leaves."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobAgent:
-    """The agent of one job: it uses up to the GPUs that it asks for, with its batch, as fast as was profiled."""
-
-    job: ElasticJob
-    held: int  # on leases that go on
-
-    def rho(self, now_s: float, contending: float) -> float:
-        """With what it runs on now, leases that have just ended included."""
-        gpus = self.job.share.gpus if self.job.share is not None else 0
-        value = float(self._value(now_s, contending, np.array([gpus]))[0])
-        return np.inf if value <= 0 else 1.0 / value
-
-    def bid(self, now_s: float, contending: float, offered: int) -> Floats:
-        gpus = self.held + np.array([self.usable(count) for count in range(offered + 1)])
-        value = np.nan_to_num(self._value(now_s, contending, gpus))
-        return np.maximum.accumulate(np.maximum(value, _NOTHING))
-
-    def _value(self, now_s: float, contending: float, gpus: NDArray[np.int64]) -> Floats:
-        left_s = np.array([self._left_s(int(count)) for count in gpus])
-        return np.asarray(self.job.alone_s[0] * contending / (now_s - self.job.submit_s + left_s), float)
-
-    def usable(self, offered: int) -> int:
-        wanted = max(self.job.asked_gpus - self.held, 0)
-        return 0 if self.job.rigid and offered < wanted else min(offered, wanted)
-
-    def sensitivity(self) -> float:
-        return self._step_s(self.job.asked_gpus) * self.job.asked_gpus / self._step_s(1)
-
-    def _left_s(self, gpus: int) -> float:
-        if gpus == 0:
-            return np.inf
-        return float(self.job.left * self.job.alone_s[0] * self._step_s(gpus) / self._step_s(self.job.asked_gpus))
-
-    def _step_s(self, gpus: int) -> float:
-        assert self.job.oracle is not None
-        return self.job.oracle.step_s(0, gpus)
+from perdure.scheduling.elastic import ElasticView, GpuType, Plan, Share, only_type, place_on_freest
+from perdure.scheduling.themis import partial_allocation
+from perdure.scheduling.themis_agents import AppAgent, JobAgent, SearchAgent
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +76,10 @@ def _least(agent: AppAgent, has: int, more: int) -> int:
 
 @dataclass(slots=True)
 class Themis:
-    """Each round: what leases free is auctioned. A job whose leases end and that wins as much stays where it is."""
+    """Each round: what leases free is auctioned. A job whose leases end and that wins as much stays where it is.
+
+    What jobs of an app leave that end or are stopped, its other jobs get; what these cannot use is free at once.
+    """
 
     name: str = "themis"
     round_s: float = 60.0
@@ -150,23 +95,52 @@ class Themis:
         self._rng = default_rng(self.seed)
 
     def plan(self, view: ElasticView) -> Plan:
-        kind = only_type(view, self.name)
-        for row in view.jobs:
-            rounds, apps = self._present.get(row, (0, 0))
-            self._present[row] = rounds + 1, apps + len(view.jobs)
-        self._leases = {
-            row: [lease for lease in self._leases.get(row, []) if lease[0] > view.now_s]
-            for row, job in view.jobs.items()
-            if job.share is not None
-        }
-        held = {row: sum(gpus for _, gpus in self._leases.get(row, [])) for row in view.jobs}
-        free = kind.gpus - sum(held.values())
-        agents = {row: JobAgent(job, held[row]) for row, job in view.jobs.items()}
-        contending = {row: self._present[row][1] / self._present[row][0] for row in view.jobs}
+        kind, agents = only_type(view, self.name), self._agents(view)
+        contending = {}
+        for key in agents:
+            rounds, apps = self._present.get(key, (0, 0))
+            self._present[key] = rounds + 1, apps + len(agents)
+            contending[key] = self._present[key][1] / self._present[key][0]
+        free = kind.gpus - sum(agent.held for agent in agents.values())
         given = self.arbiter.give(agents, contending, free, view.now_s, self._rng)
-        for row, gpus in given.items():
-            self._leases.setdefault(row, []).append((view.now_s + self.lease_s, gpus))
-        return _placed(view, kind, {row: held[row] + given.get(row, 0) for row in view.jobs})
+        plan = dict[int, int]()
+        for key, agent in agents.items():
+            if key in given:
+                self._leases.setdefault(key, []).append((view.now_s + self.lease_s, given[key]))
+            plan |= agent.split(agent.held + given.get(key, 0))
+        return _placed(view, kind, plan)
+
+    def _agents(self, view: ElasticView) -> dict[int, JobAgent | SearchAgent]:
+        """Of each app, and of each job without one, by the first of its rows; with what their leases hold."""
+        app_of = {row: app for app in view.apps for row in app.jobs}
+        jobs_of: dict[int, list[int]] = {}
+        for row in view.jobs:
+            jobs_of.setdefault(min(app_of[row].jobs) if row in app_of else row, []).append(row)
+        leases, self._leases = self._leases, {}
+        agents = dict[int, JobAgent | SearchAgent]()
+        for key, rows in jobs_of.items():
+            there = {row: view.jobs[row] for row in rows}
+            if any(job.share is not None for job in there.values()) or key in app_of:
+                self._leases[key] = [lease for lease in leases.get(key, []) if lease[0] > view.now_s]
+            held = sum(gpus for _, gpus in self._leases.get(key, []))
+            if key not in app_of:
+                agents[key] = JobAgent(there[key], held, key)
+                continue
+            agent = SearchAgent(app_of[key], there, 0)
+            used = agent.usable(held)
+            self._leases[key] = _at_most(self._leases[key], used)
+            agents[key] = replace(agent, held=used)
+        return agents
+
+
+def _at_most(leases: Sequence[tuple[float, int]], gpus: int) -> list[tuple[float, int]]:
+    """Leases of so many GPUs, those that go on for longest."""
+    found = list[tuple[float, int]]()
+    for until_s, count in sorted(leases, reverse=True):
+        if kept := min(count, gpus):
+            found.append((until_s, kept))
+            gpus -= kept
+    return found
 
 
 def _placed(view: ElasticView, kind: GpuType, gpus: Mapping[int, int]) -> Plan:

@@ -29,6 +29,8 @@ from perdure.scheduling.elastic import (
     Share,
     SuspendingPolicy,
 )
+from perdure.scheduling.tuning import Stage
+from perdure.simulation.elastic_apps import apps_of
 from perdure.simulation.elastic_job import JobOracle, RunningJob, begun
 from perdure.simulation.elastic_plan import ElasticError, check_plan, gpus_by_type, kept_speed
 from perdure.simulation.retry_hook import Again, FailedRun, Retry
@@ -64,6 +66,9 @@ class ElasticResult:
     alone_on_s: Floats  # as `alone_s`, on each type (n_jobs, n_types); infinite where it does not run
     use: tuple[tuple[float, tuple[int, ...]], ...]  # since when so many GPUs of each type were given
     gaps: tuple[float, ...] = ()  # how far, at most, plans were from the best where a solver ran out of time
+    stopped: NDArray[np.bool_] | None = None  # early, by the tuner of their app
+    app: NDArray[np.str_] | None = None  # of each job; "": none
+    searches: Mapping[str, tuple[Stage, ...]] = field(default_factory=dict)  # all that each app has to do
 
     @property
     def jct_s(self) -> Floats:
@@ -106,11 +111,13 @@ def replay_elastic(
     for each in running:
         each.whole_seconds, each.resume_s, each.seen.oracle = whole_seconds, resume_s, JobOracle(each, types)
     view = ElasticView(types, {}, 0.0, _fastest_first(types, known), pairs or Colocation())
+    view.apps = apps_of(jobs, running)
     coming = [(float(submit_s), row) for row, submit_s in enumerate(jobs.submit_s)]  # a heap, as it is sorted
+    whole = {app.name: tuple(app.stages(anew=True)) for app in view.apps}
     replay = _Replay(policy, view, running, coming, retry)
     while replay.coming or replay.there:
         replay.go_on()
-    return _result(policy, jobs, replay)
+    return _result(policy, jobs, replay, whole)
 
 
 @dataclass(slots=True)
@@ -142,6 +149,7 @@ class _Replay:
         self.now_s += count * round_s
         self.rounds += count
         changed |= self._let_in()
+        changed |= self._compare()
         if self.rounds > _MOST_ROUNDS:
             raise ElasticError(f"policy {self.policy.name}", f"{len(self.there)} jobs never end", "Fix the policy")
         if changed or self.settling is None or self.now_s >= self.settling.settled_until_s(self.view):
@@ -177,9 +185,18 @@ class _Replay:
         before = len(self.there)
         while self.coming and self.coming[0][0] <= self.now_s:
             _, row = heappop(self.coming)
-            self.running[row].begin_attempt()
-            self.there[row] = self.running[row].seen
+            if not self.running[row].stopped:
+                self.running[row].begin_attempt()
+                self.there[row] = self.running[row].seen
         return len(self.there) > before
+
+    def _compare(self) -> bool:
+        """Let tuners stop jobs of their apps; whether one was stopped."""
+        stopped = [row for app in self.view.apps for row in app.stop()]
+        for row in stopped:
+            self.running[row].stop(self.now_s)
+            self.there.pop(row, None)
+        return bool(stopped)
 
     def _plan(self) -> None:
         self.view.now_s, plan = self.now_s, dict[int, Share]()
@@ -194,7 +211,9 @@ class _Replay:
             self.use.append((self.now_s, given))
 
 
-def _result(policy: ElasticPolicy, jobs: AdaptiveJobs, replay: _Replay) -> ElasticResult:
+def _result(
+    policy: ElasticPolicy, jobs: AdaptiveJobs, replay: _Replay, whole: Mapping[str, tuple[Stage, ...]]
+) -> ElasticResult:
     over, types = replay.running, replay.view.types
     return ElasticResult(
         policy.name,
@@ -207,7 +226,7 @@ def _result(policy: ElasticPolicy, jobs: AdaptiveJobs, replay: _Replay) -> Elast
         np.array([each.gpu_s for each in over]),
         np.array([each.restart_gpu_s for each in over]),
         np.array([each.attempts for each in over], np.int64),
-        np.array([np.isnan(each.failed_s) for each in over]),
+        np.array([np.isnan(each.failed_s) or each.stopped for each in over]),
         replay.rounds,
         sum(kind.gpus for kind in types),
         types,
@@ -215,6 +234,9 @@ def _result(policy: ElasticPolicy, jobs: AdaptiveJobs, replay: _Replay) -> Elast
         np.array([each.seen.alone_s for each in over]),
         tuple(replay.use),
         tuple(getattr(policy, "gaps", ())),
+        np.array([each.stopped for each in over]),
+        None if jobs.apps is None else jobs.apps.app,
+        whole,
     )
 
 

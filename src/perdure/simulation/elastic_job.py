@@ -53,6 +53,7 @@ class RunningJob:
     steps_per_s: float = 0.0  # alone, as things are
     kept: float = 1.0  # of its speed, beside the job that it shares its GPUs with
     suspended: Share | None = None  # where it is in memory
+    stopped: bool = False  # early, by the tuner of its app
 
     def give(self, share: Share | None, kept: float, types: Sequence[GpuType], now_s: float) -> None:
         """Take what the policy gives, and what is left of the speed there; other GPUs than before cost a restart."""
@@ -81,6 +82,11 @@ class RunningJob:
             return False
         self.restarting_s = max(self.restarting_s, min(self.resume_s, self.traits.restart_s))
         return True
+
+    def stop(self, now_s: float) -> None:
+        """End it before its work is done."""
+        self.end_s, self.stopped, self.attempts = max(now_s, self.seen.submit_s), True, self.attempts + 1
+        self._yield()
 
     def begin_attempt(self) -> None:
         """Come, or come back after a failure."""
@@ -270,6 +276,8 @@ def begun(
     application, rigid = known[str(jobs.application[row])], jobs.is_rigid(row)
     if jobs.steps is not None:
         application = application.of_steps(float(jobs.steps[row]))
+    elif jobs.work is not None:
+        application = application.of_steps(application.work * float(jobs.work[row]))
     trait, gpus = traits.get(application.name, Traits()), int(jobs.gpus[row])
     batch = min(max(int(jobs.batch[row]), application.base_batch), application.largest_batch)
     speed = [application.speed[each.name] for each in types]

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from perdure.simulation.app_times import app_times
 from perdure.simulation.elastic import ElasticResult
-from perdure.simulation.fairness import envy, jain, mean_present
+from perdure.simulation.fairness import envy, jain
 from perdure.throughput.speed import Floats
 
 
@@ -37,6 +38,10 @@ class ElasticMetrics:
     """How much of its speed a job misses against the best share of others that were there, in the mean; 0: nothing."""
     rounds_cut: int = 0  # in which a solver ran out of time
     worst_gap: float = 0.0  # of these: how far, relatively, the plan may be from the best; inf: not known
+    apps: int | None = None  # that search with several jobs; None: no trace of apps
+    app_jct_mean_s: float | None = None
+    app_jct_p99_s: float | None = None
+    stopped: int = 0  # jobs that a tuner stopped early
 
     @classmethod
     def of(cls, result: ElasticResult) -> ElasticMetrics:
@@ -63,6 +68,7 @@ class ElasticMetrics:
             _mean(envy(result)),
             len(result.gaps),
             max(result.gaps, default=0.0),
+            *_of_apps(result),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -70,6 +76,14 @@ class ElasticMetrics:
         return {
             name: None if value in (np.inf, None) or value != value else value for name, value in asdict(self).items()
         }
+
+
+def _of_apps(result: ElasticResult) -> tuple[int | None, float | None, float | None, int]:
+    if not result.searches:
+        return None, None, None, 0
+    jct_s = np.sort(app_times(result).jct_s)
+    stopped = 0 if result.stopped is None else int(result.stopped.sum())
+    return len(jct_s), float(jct_s.mean()), _percentile(jct_s, 99), stopped
 
 
 def _mean(values: Floats) -> float:
@@ -83,10 +97,10 @@ def _percentile(ordered: Floats, p: int) -> float:
 
 
 def rho(result: ElasticResult) -> Floats:
-    """Finish-time fairness, as `fairness.rho`, with the time alone on the GPUs and with the batch asked for.
+    """Finish-time fairness of each app, and of each job without one, in the order in which they come.
 
-    NaN where the profiles do not say that.
+    As `fairness.rho`, with the time alone on the GPUs and with the batch asked for. NaN where the profiles do not say
+    that.
     """
-    there = mean_present(result.submit_s, result.end_s)
-    ideal_s = result.alone_s * np.maximum(1.0, result.asked_gpus * there / result.total_gpus)
-    return np.where(np.isfinite(ideal_s), result.jct_s / ideal_s, np.nan)
+    times = app_times(result)
+    return times.jct_s / times.ideal_s

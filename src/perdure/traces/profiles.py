@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.errors import InputError
-from perdure.model.profiles import AdaptiveJobs, EpochProfile, PairProfile, RateProfile, StepProfile
+from perdure.model.profiles import SEARCHES, AdaptiveJobs, AppJobs, EpochProfile, PairProfile, RateProfile, StepProfile
 from perdure.traces.columns import NUMBER, TEXT, load, look
+from perdure.traces.trace import Sieve
 
 RATES, SOURCE = "isolated", "simulation"  # of rates from several sources, these
 PAIRS = "throughputs"
@@ -20,6 +21,9 @@ PLACEMENTS, SCALABILITY, EPOCHS = "placements", "scalability", "validation_stat_
 POLLUX_EPOCHS = "validation"  # in the tables of Pollux, which name no machine: all were measured on T4s
 GPU_TYPES: Mapping[str, str] = MappingProxyType({"t4": "aws", "a100": "dgx-ext", "v100": "azure", "quadro": "quad"})
 """How the profiles name machines with these GPUs."""
+_MAY_TELL = {
+    "workload": NUMBER, "fails": TEXT, "rigid": TEXT, "work": NUMBER, "app": TEXT, "score": NUMBER, "search": TEXT,
+}  # fmt: skip
 _ROW = {"name": TEXT, "time": NUMBER, "application": TEXT, "num_replicas": NUMBER, "batch_size": NUMBER}
 
 
@@ -131,13 +135,18 @@ def read_adaptive(path: Path, workload: int | None = None) -> AdaptiveJobs:
 
     ``fails`` may say of each attempt that fails when it does, as `AdaptiveJobs.fails`, and ``rigid`` (yes, no) which
     jobs keep to the GPUs and the batch asked for: without it all may be resized, as in the published experiments.
+    ``work`` says how often a job does the work of its application. Jobs with the same ``app`` search for one model, of
+    which ``score`` tells theirs, in the way that ``search`` names.
 
     Raises `InputError`.
     """
     source = look(path)
-    columns, sieve = load(source, _ROW, False, optional={"workload": NUMBER, "fails": TEXT, "rigid": TEXT})
+    columns, sieve = load(source, _ROW, False, optional=_MAY_TELL)
     told = np.char.lower(columns.get("rigid", np.full(len(columns["name"]), "")))
     sieve.bad(~np.isin(told, ("yes", "no", "")), "rigid is neither yes nor no", "Fix it", told)
+    work = columns.get("work")
+    if work is not None:
+        sieve.bad(~(np.isfinite(work) & (work > 0)), "work is no number above 0", "Fix it", work)
     for name in ("time", "num_replicas", "batch_size"):
         is_right = np.isfinite(columns[name]) & (columns[name] >= (name != "time"))
         sieve.bad(~is_right, f"{name} is not a valid number", "Fix it")
@@ -160,7 +169,25 @@ def read_adaptive(path: Path, workload: int | None = None) -> AdaptiveJobs:
         columns["batch_size"][rows].astype(np.int64),
         tuple(_fails(path, text) for text in columns["fails"][rows].tolist()) if "fails" in columns else (),
         rigid=(told == "yes")[rows],
+        work=None if work is None else work[rows],
+        apps=_apps(columns, sieve, rows),
     )
+
+
+def _apps(columns: Mapping[str, NDArray[Any]], sieve: Sieve, rows: NDArray[np.intp]) -> AppJobs | None:
+    """Which of these jobs search together; None without the column."""
+    if "app" not in columns:
+        return None
+    app, nothing = columns["app"], np.full(len(columns["app"]), "")
+    search, score = columns.get("search", nothing), columns.get("score", np.zeros(len(app)))
+    search = np.where(search == "", "all", search)
+    known = ", ".join(SEARCHES)
+    sieve.bad((app != "") & ~np.isin(search, SEARCHES), f"search is none of {known}", "Fix it", search)
+    for name in np.unique(app[app != ""]).tolist():
+        sieve.bad((app == name) & (search != search[app == name][0]), "its app has another search", "Name one", search)
+    halves = (app != "") & (search == "halving")
+    sieve.bad(halves & ~np.isfinite(score), "score is no number, which halving compares", "Give each job one", score)
+    return AppJobs(app[rows], score[rows], search[rows])
 
 
 def _fails(path: Path, text: str) -> tuple[float, ...]:
