@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,33 +16,11 @@ from perdure.cli.output import print_json, print_line, print_table
 from perdure.cli.progress import progress
 from perdure.cli.simulated import cluster_named
 from perdure.cli.table import word
-from perdure.errors import ConfigError, InputError
-from perdure.model.cluster import Cluster
-from perdure.model.profiles import AdaptiveJobs
-from perdure.model.table import JobTable
-from perdure.scheduling.elastic_policies import SHARING, elastic_named
-from perdure.simulation.elastic import ElasticResult, replay_elastic
+from perdure.scheduling.elastic_policies import elastic_named
+from perdure.simulation.elastic import ElasticResult
+from perdure.simulation.elastic_input import elastic_retry, read_elastic
 from perdure.simulation.elastic_metrics import ElasticMetrics
-from perdure.simulation.failures import Failures
-from perdure.simulation.retries import retry_named
-from perdure.simulation.retry_hook import Retry
-from perdure.throughput.application import Application, applications, rated_applications
-from perdure.throughput.colocation import colocation
-from perdure.throughput.traits import POLLUX, PUBLISHED, Traits
-from perdure.traces.gavel import is_gavel, read_steps
-from perdure.traces.profiles import (
-    GPU_TYPES,
-    PAIRS,
-    RATES,
-    has_rates,
-    is_pollux,
-    read_adaptive,
-    read_pairs,
-    read_profiles,
-    read_rates,
-)
 
-_RETRIES = "Use one of: recorded, never, always:K"
 FIGURES = (
     word("POLICY"), word("JOBS", leave=9), word("JCT"), word("P99", leave=2), word("MAKESPAN", leave=3),
     word("GPU H", leave=1), word("USED", leave=7), word("RESTARTS", leave=4), word("MAX RHO", leave=5),
@@ -65,26 +41,16 @@ def compare_elastic(
     wide: bool,
 ) -> int:
     """Replay a trace under each policy, and print the figures."""
-    chosen, again = [elastic_named(name) for name in policies], _retry_named(retry)
+    chosen, again = [elastic_named(name) for name in policies], elastic_retry(retry)
     with progress(what="reading"):
-        cluster, jobs, known, traits = _profiled(trace, profiles, spec)
-        if not cluster.counts_gpus_alone:
-            raise InputError(f"--cluster {spec}", "CPUs and memory are not counted here", "Name GPUs alone")
-        measured = read_pairs(profiles)
-        pairs = None if measured is None else colocation(measured, known)
-        whole = is_pollux(profiles)  # its simulator counts in seconds
+        given = read_elastic(trace, profiles, cluster_named(spec))
     with progress(len(chosen) if len(chosen) > 1 else None, "replaying"), _silent():
-        results = [
-            replay_elastic(jobs, cluster, policy, known, traits, again, pairs=pairs, whole_seconds=whole)
-            for policy in chosen
-        ]
+        results = [given.replay(policy, again) for policy in chosen]
     found = [ElasticMetrics.of(each) for each in results]
-    unpublished = sorted(set(known) - set(traits))
-    in_turns = [name for name in policies if name in SHARING] if pairs is None else []
     told = {
         "runs": [each.to_json() for each in found],
-        "assumed_restarts": unpublished,
-        "assumed_turns": in_turns,
+        "assumed_restarts": given.unpublished(),
+        "assumed_turns": given.in_turns(policies),
     }
     page = None if out is None else _reported(out, results, told)
     if as_json:
@@ -99,11 +65,8 @@ def compare_elastic(
             print_line(
                 f"{each.policy}: in {each.rounds_cut} rounds the solver ran out of time, {far} from the best plan."
             )
-    if in_turns:
-        where = f"{profiles} has no *{PAIRS} of pairs"
-        print_line(f"{', '.join(in_turns)}: {where}, so two jobs that share GPUs are taken to take turns.")
-    if unpublished:
-        print_line(f"A restart of {', '.join(unpublished)} is taken to last 30 s.")
+    for sentence in given.assumed(policies):
+        print_line(sentence)
     if page is not None:
         print_line(f"A page with pictures: {page}")
     return 0
@@ -114,21 +77,6 @@ def _reported(folder: Path, results: Sequence[ElasticResult], told: Mapping[str,
 
     with progress(what="drawing"):
         return write_elastic_report(folder, results, {"schema": "perdure.whatif-elastic/1", **told})
-
-
-def _profiled(
-    trace: Path, profiles: Path, spec: str
-) -> tuple[Cluster, AdaptiveJobs, Mapping[str, Application], Mapping[str, Traits]]:
-    """The cluster, the jobs, their applications, and what is known of restarts: nothing where there are rates alone."""
-    if has_rates(profiles):
-        jobs = read_steps(trace)
-        rated = rated_applications(read_rates(profiles), jobs.application.tolist())
-        return cluster_named(spec), jobs, rated, dict.fromkeys(rated, Traits(0.0, 0.0))
-    if is_gavel(trace):
-        raise InputError(str(profiles), f"no *{RATES}.csv, and a trace in steps needs rates", "Name a folder with one")
-    jobs = _jobs(trace)
-    known = applications(*read_profiles(profiles), jobs.application.tolist())
-    return _named_as_profiled(cluster_named(spec)), jobs, known, POLLUX if is_pollux(profiles) else PUBLISHED
 
 
 @contextmanager
@@ -144,28 +92,6 @@ def _silent() -> Iterator[None]:
         os.dup2(kept, 1)
         os.close(kept)
         os.close(nowhere)
-
-
-def _retry_named(text: str) -> Retry | None:
-    """The retry policies that need not know why an attempt failed: such traces do not say."""
-    if text.partition(":")[0] not in ("recorded", "never", "always"):
-        raise ConfigError(f"--retry {text}", "needs the causes of failures, which such traces do not record", _RETRIES)
-    nothing = JobTable(np.empty(0, "U1"), np.empty(0), np.empty(0, np.int64), np.empty(0))
-    return retry_named(text)(Failures(nothing, np.empty(0, np.int8), np.empty(0, object)), 0)
-
-
-def _jobs(path: Path) -> AdaptiveJobs:
-    """The jobs of a file, or of the workload behind its last colon."""
-    numbered = re.fullmatch(r"(.+):(\d{1,6})", str(path))
-    if numbered is not None and not path.exists():
-        return read_adaptive(Path(numbered[1]), int(numbered[2]))
-    return read_adaptive(path)
-
-
-def _named_as_profiled(cluster: Cluster) -> Cluster:
-    """With the names that profiles have for GPU types, in the place of usual ones."""
-    names = [GPU_TYPES.get(name, name) for name in cluster.gpu_type.tolist()]
-    return replace(cluster, gpu_type=np.array(names, np.str_))
 
 
 def _figures(found: ElasticMetrics) -> tuple[object, ...]:

@@ -7,6 +7,7 @@ take all GPU types as equal: what they lose is what knowing the types is worth.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from perdure.errors import ConfigError
@@ -23,32 +24,103 @@ from perdure.scheduling.sia_policy import Sia
 from perdure.scheduling.themis_policy import Themis
 from perdure.scheduling.tiresias_policy import Tiresias
 
-ELASTIC: Mapping[str, Callable[[], ElasticPolicy]] = MappingProxyType(
+
+@dataclass(frozen=True, slots=True)
+class ElasticForm:
+    """A policy that plans with profiles: how the field names it, how it chooses, and a new one by calling this."""
+
+    make: Callable[[], ElasticPolicy]
+    title: str
+    chooses: str
+
+    def __call__(self) -> ElasticPolicy:
+        return self.make()
+
+
+ELASTIC: Mapping[str, ElasticForm] = MappingProxyType(
     {
-        "sia": Sia,
-        "gavel-las": lambda: Gavel("gavel-las", objectives.Snapshot(gavel.least_attained_middle)),
-        "gavel-las-blind": lambda: Gavel(
-            "gavel-las-blind", objectives.Snapshot(gavel.least_attained_middle), blind=True
+        "sia": ElasticForm(Sia, "Sia", "Types, GPUs and batches for the best goodput, by an integer program"),
+        "gavel-las": ElasticForm(
+            lambda: Gavel("gavel-las", objectives.Snapshot(gavel.least_attained_middle)),
+            "Gavel, LAS",
+            "Fractions of time by max-min fairness of throughput",
         ),
-        "gavel-water": lambda: Gavel("gavel-water", objectives.Snapshot(gavel.water_filling)),
-        "gavel-ftf": lambda: Gavel("gavel-ftf", objectives.FinishTimeFairness()),
-        "gavel-ftf-blind": lambda: Gavel("gavel-ftf-blind", objectives.FinishTimeFairness(), blind=True),
-        "gavel-makespan": lambda: Gavel("gavel-makespan", objectives.makespan),
-        "gavel-cost": lambda: Gavel("gavel-cost", objectives.cheapest),
-        "gavel-fifo": lambda: Gavel("gavel-fifo", objectives.first_come),
-        "gavel-fifo-blind": lambda: Gavel("gavel-fifo-blind", objectives.KeptTypes(), blind=True, only_granted=True),
-        "gavel-las-packed": lambda: Gavel("gavel-las-packed", packing.PackedSnapshot(gavel_packed.least_attained)),
-        "gavel-ftf-packed": lambda: Gavel("gavel-ftf-packed", packing.PackedFinishTimeFairness()),
-        "gavel-makespan-packed": lambda: Gavel("gavel-makespan-packed", packing.makespan),
-        "gavel-fifo-packed": lambda: Gavel("gavel-fifo-packed", packing.first_come),
-        "gavel-gandiva": lambda: Gavel("gavel-gandiva", packing.RandomPairs()),
-        "gandiva": Gandiva,
-        "pollux": Pollux,
-        "themis": Themis,
-        "tiresias": Tiresias,
-        "mesos": Mesos,
-        "optimus": Optimus,
-        "allox": lambda: Gavel("allox", objectives.AlloX()),
+        "gavel-las-blind": ElasticForm(
+            lambda: Gavel("gavel-las-blind", objectives.Snapshot(gavel.least_attained_middle), blind=True),
+            "Gavel, LAS, blind",
+            "The same, as if all GPU types were equal",
+        ),
+        "gavel-water": ElasticForm(
+            lambda: Gavel("gavel-water", objectives.Snapshot(gavel.water_filling)),
+            "Gavel, water filling",
+            "Max-min fairness, then for the second smallest, and so on",
+        ),
+        "gavel-ftf": ElasticForm(
+            lambda: Gavel("gavel-ftf", objectives.FinishTimeFairness()),
+            "Gavel, finish-time fairness",
+            "The largest rho as small as can be",
+        ),
+        "gavel-ftf-blind": ElasticForm(
+            lambda: Gavel("gavel-ftf-blind", objectives.FinishTimeFairness(), blind=True),
+            "Gavel, finish-time fairness, blind",
+            "The same, as if all GPU types were equal",
+        ),
+        "gavel-makespan": ElasticForm(
+            lambda: Gavel("gavel-makespan", objectives.makespan), "Gavel, makespan", "The last end as early as can be"
+        ),
+        "gavel-cost": ElasticForm(
+            lambda: Gavel("gavel-cost", objectives.cheapest), "Gavel, cost", "The most throughput for the money"
+        ),
+        "gavel-fifo": ElasticForm(
+            lambda: Gavel("gavel-fifo", objectives.first_come),
+            "Gavel, FIFO",
+            "The oldest first, each on the type that suits it",
+        ),
+        "gavel-fifo-blind": ElasticForm(
+            lambda: Gavel("gavel-fifo-blind", objectives.KeptTypes(), blind=True, only_granted=True),
+            "Gavel, FIFO, blind",
+            "The same, as if all GPU types were equal",
+        ),
+        "gavel-las-packed": ElasticForm(
+            lambda: Gavel("gavel-las-packed", packing.PackedSnapshot(gavel_packed.least_attained)),
+            "Gavel, LAS, packed",
+            "Max-min fairness; two jobs may share GPUs",
+        ),
+        "gavel-ftf-packed": ElasticForm(
+            lambda: Gavel("gavel-ftf-packed", packing.PackedFinishTimeFairness()),
+            "Gavel, finish-time fairness, packed",
+            "The same; two jobs may share GPUs",
+        ),
+        "gavel-makespan-packed": ElasticForm(
+            lambda: Gavel("gavel-makespan-packed", packing.makespan),
+            "Gavel, makespan, packed",
+            "The same; two jobs may share GPUs",
+        ),
+        "gavel-fifo-packed": ElasticForm(
+            lambda: Gavel("gavel-fifo-packed", packing.first_come),
+            "Gavel, FIFO, packed",
+            "The same; two jobs may share GPUs",
+        ),
+        "gavel-gandiva": ElasticForm(
+            lambda: Gavel("gavel-gandiva", packing.RandomPairs()),
+            "Gandiva, as in Gavel",
+            "Equal parts of all types, and pairs drawn by chance",
+        ),
+        "gandiva": ElasticForm(Gandiva, "Gandiva", "Time slices, packing, migration; jobs grow into idle GPUs"),
+        "pollux": ElasticForm(
+            Pollux, "Pollux", "GPUs and batches for the best goodput, by a population search; one GPU type"
+        ),
+        "themis": ElasticForm(Themis, "Themis", "Leases, auctioned among the apps that are worst off; one GPU type"),
+        "tiresias": ElasticForm(Tiresias, "Tiresias", "Two queues by GPU time; one GPU type"),
+        "mesos": ElasticForm(
+            Mesos, "Mesos", "Free GPUs are offered to the application with fewest; nobody is preempted"
+        ),
+        "optimus": ElasticForm(Optimus, "Optimus", "One GPU more to whom it helps most; one GPU type"),
+        "allox": ElasticForm(
+            lambda: Gavel("allox", objectives.AlloX()),
+            "AlloX",
+            "Jobs of one GPU, matched to GPUs for the least sum of times",
+        ),
     }
 )
 

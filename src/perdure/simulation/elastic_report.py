@@ -49,7 +49,7 @@ def write_elastic_report(folder: Path, results: Sequence[ElasticResult], told: M
         folder.mkdir(parents=True, exist_ok=True)
         for name, png in light.items():
             (folder / f"{name}.png").write_bytes(png)
-        (folder / PAGE).write_text(_page(results, light, dark), "utf-8")
+        (folder / PAGE).write_text(elastic_page(results, light, dark), "utf-8")
         (folder / FIGURES).write_text(json.dumps(told, indent=1) + "\n", "utf-8")
     except OSError as err:
         what = f"cannot be written ({err.strerror})"
@@ -81,7 +81,8 @@ def _rho(results: Sequence[ElasticResult], theme: Theme, figure: Figure) -> None
     draw_rho(figure.subplots(), [(each.policy, rho(each)) for each in results], theme)
 
 
-def _page(results: Sequence[ElasticResult], light: Mapping[str, bytes], dark: Mapping[str, bytes]) -> str:
+def elastic_page(results: Sequence[ElasticResult], light: Mapping[str, bytes], dark: Mapping[str, bytes]) -> str:
+    """The page, of pictures as `draw_elastic` gives them."""
     names, first = ", ".join(each.policy for each in results), results[0]
     words = {"allocation": ALLOCATION, "rho": TITLES["rho"]}
     pictures = tuple(

@@ -603,6 +603,64 @@ def test_words_are_of_names_that_are_offered() -> None:
         assert form.offered.partition(":")[0] == form.usage.partition(":")[0] == name
 
 
+RATES = "gpu,job,scale_factor,steps_per_s\n" + "".join(
+    f"{kind},{name} (batch size {size}),{gpus},{gpus * rate}\n"
+    for kind, rate in (("fast", 2.0), ("slow", 1.0))
+    for name, size in (("LM", 5), ("ResNet", 16))
+    for gpus in (1, 2)
+)
+STEPS = "".join(
+    "\t".join([name, "python3 main.py", "--num_steps", "0", str(2000 + 300 * number), str(500 * number), str(gpus)])
+    + "\n"
+    for number, (name, gpus) in enumerate(3 * [("LM (batch size 5)", 1), ("ResNet (batch size 16)", 2)])
+)
+PLANS: dict[str, Any] = {"cluster": "1x2:fast + 2x2:slow", "policies": ["gavel-las", "gandiva"]}
+
+
+def test_policies_with_profiles_are_offered_and_compared_on_a_cluster_of_two_types(tmp_path: Path) -> None:
+    profiles = tmp_path / "profiles"
+    profiles.mkdir()
+    (profiles / "net_isolated.csv").write_text(RATES)
+    place = site(tmp_path, whatif=WhatifSettings(nice=0, profiles=profiles))
+    fill(place.world)
+    with at_work(place.queue):
+        client = place.client(place.operator)
+        assert "gandiva" in client.get(WHATIF).json()["planned_policies"]
+        assert 'value="gavel-las"' in logged_in(place).get("/whatif").text
+        sent = send(client, STEPS, "jobs.trace").json()["id"]
+        found = awaited(client, asked(client, **PLANS, upload=sent)["id"])
+        assert found["stage"] == "done", found
+        summary = found["summary"]
+        assert [row["policy"] for row in summary["compared"]] == ["gavel-las", "gandiva"]
+        assert (summary["jobs"], summary["gpus"], summary["pictures"]) == (6, 6, ["allocation", "rho"])
+        assert "largest rho" in summary["says"][0]
+        assert any("take turns" in note for note in summary["notes"])
+        page = html.unescape(logged_in(place).get(f"/whatif/{found['id']}").text)
+        assert "perdure whatif elastic PROFILES TRACE --cluster 1x2:fast + 2x2:slow --policy gavel-las,gandiva" in page
+        assert "GPUs given, over time" in page
+        report = client.get(f"{WHATIF}/comparisons/{found['id']}/report").text
+        assert "1x2:fast + 2x2:slow" in report
+        bad = awaited(
+            client, asked(client, **{**PLANS, "cluster": "1x2:tpu"}, upload=send(client, STEPS).json()["id"])["id"]
+        )
+        assert "'tpu' were measured, only on fast, slow" in bad["trouble"]["what"]
+
+
+def test_what_policies_with_profiles_lack_is_said_in_one_line(place: Site) -> None:
+    assert place.client(place.operator).get(WHATIF).json()["planned_policies"] == []
+    assert "whatif.profiles</code> names no folder of measured steps" in logged_in(place).get("/whatif").text
+    for change, says in (
+        ({}, "this site's history does not"),
+        ({"policies": ["fifo", "sia"]}, "fifo of those chosen cannot be compared"),
+        ({"upload": "0" * 16}, "gavel-las plans with measured profiles, of which this service has none"),
+        ({"upload": "0" * 16, "load": 0.5}, "know no such setting"),
+        ({"upload": "0" * 16, "retries": ["oracle"]}, "asks why attempts failed"),
+    ):
+        answer = place.client(place.operator).post(f"{WHATIF}/comparisons", json={**PLANS, **change})
+        assert answer.status_code == 422, answer.text
+        assert says in answer.text
+
+
 def test_every_policy_is_named_as_the_field_names_it_and_keeps_its_id(place: Site) -> None:
     browser = logged_in(place, place.mira)
     text = browser.get("/whatif").text
@@ -638,4 +696,4 @@ def test_the_one_that_runs_is_ahead_too(place: Site) -> None:
 
 
 def test_each_picture_of_a_report_is_kept_and_has_its_words_on_the_page() -> None:
-    assert pages.PICTURE_WORDS.keys() == TITLES.keys() == {*PICTURES}
+    assert pages.PICTURE_WORDS.keys() == {*TITLES, "allocation"} == {*PICTURES}

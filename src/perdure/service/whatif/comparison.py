@@ -139,6 +139,7 @@ class ComparisonRequest:
     memory_bytes: int
     time_limit_s: float
     nice: int
+    profiles: str | None = None  # a folder of measured profiles
 
 
 COMPARISON: Codec[Comparison] = Codec(Comparison)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from perdure.errors import ClusterError, NotFound, PerdureError, TooMany
+from perdure.errors import ClusterError, InputError, NotFound, PerdureError, TooMany
 from perdure.service.access.auth import Identity, Role
 from perdure.service.whatif.comparison import (
     HISTORY,
@@ -28,7 +28,7 @@ from perdure.service.whatif.comparison import (
 )
 from perdure.service.whatif.comparison_store import SUMMARY, ComparisonStore
 from perdure.service.whatif.process import Halted, carry_out
-from perdure.service.whatif.question import ComparisonQuestion, check
+from perdure.service.whatif.question import ComparisonQuestion, check, needs_profiles
 from perdure.service.whatif.settings import MIB, WhatifSettings
 from perdure.service.whatif.uploads import Uploads
 
@@ -63,6 +63,10 @@ class ComparisonQueue:
     def ask(self, ask: ComparisonQuestion, identity: Identity) -> Comparison:
         """Take a comparison in. Raises `InputError`, `NotFound` for an upload, `TooMany` and `StateError`."""
         check(ask)
+        if needs_profiles(ask) and self.settings.profiles is None:
+            what = f"{ask.policies[0]} plans with measured profiles, of which this service has none"
+            fix = "Let whatif.profiles name a folder of them, or use perdure whatif elastic"
+            raise InputError("policies", what, fix)
         with self._lock:
             self._check_room(identity)
             asked = Comparison(secrets.token_hex(8), identity.user, HISTORY, ask, Stage.WAITING, self._clock())
@@ -175,6 +179,7 @@ class ComparisonQueue:
             settings.memory_mib * MIB,
             settings.time_limit_s,
             settings.nice,
+            None if settings.profiles is None else str(settings.profiles.absolute()),
         )
 
         def tell(progress: Progress) -> None:

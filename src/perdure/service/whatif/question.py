@@ -9,8 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from perdure.errors import ConfigError, InputError
 from perdure.model.cluster import Cluster
+from perdure.scheduling.elastic_policies import ELASTIC
 from perdure.scheduling.placement.registry import COUNT, PLACEMENTS, placement_named
 from perdure.scheduling.policies import POLICIES, policy_named
+from perdure.simulation.elastic_input import elastic_retry
 from perdure.simulation.failures import RECORDED, model_named
 from perdure.simulation.restart_cost import PUBLISHED, RestartCost, restart_cost
 from perdure.simulation.retries import RETRY_POLICIES, retry_named
@@ -74,6 +76,9 @@ class ComparisonQuestion(BaseModel):
             "format": self.format, "placement": self.placement, "failures": self.failures, "load": self.load,
             "seeds": self.seeds, "preemption_cost": self.preemption_cost, "skip_bad": self.skip_bad,
         }  # fmt: skip
+        if needs_profiles(self):
+            retry = {} if self.retries == usual.retries else {"retry": ",".join(self.retries)}
+            return {"cluster": self.cluster, "policy": ",".join(self.policies)} | retry
         named = {"cluster": self.cluster, "policy": ",".join(self.policies)}
         retry = {"retry": ",".join(self.retries)} if self.retries != usual.retries else {}
         return named | retry | {name: value for name, value in given.items() if value != getattr(usual, name)}
@@ -93,6 +98,9 @@ def check(ask: ComparisonQuestion) -> Cluster:
         raise InputError("rates", "the trace that these rates belong to is missing", "Upload that trace, too")
     if ask.runs > MAX_RUNS:
         raise InputError("seeds", f"that would be {ask.runs} runs; {MAX_RUNS} are taken", "Compare fewer at a time")
+    if any(policy in ELASTIC for policy in ask.policies):
+        _check_planned(ask)
+        return Cluster.parse(ask.cluster)
     try:
         for policy in ask.policies:
             policy_named(policy)
@@ -103,6 +111,37 @@ def check(ask: ComparisonQuestion) -> Cluster:
     except ConfigError as err:
         raise InputError(err.where, err.what, err.fix) from err
     return Cluster.parse(ask.cluster)
+
+
+def _check_planned(ask: ComparisonQuestion) -> None:
+    """Of policies that plan with profiles, what cannot be asked. Raises `InputError`."""
+    others = [policy for policy in ask.policies if policy not in ELASTIC]
+    if others:
+        what = f"{', '.join(others)} of those chosen cannot be compared with policies that plan with profiles"
+        raise InputError("policies", what, "Compare these among themselves: their jobs name applications")
+    if ask.upload is None:
+        what = "policies that plan with profiles need jobs that name an application, which this site's history does not"
+        raise InputError("upload", what, "Upload a trace as `perdure whatif elastic` reads it")
+    usual = ComparisonQuestion(cluster=ask.cluster, policies=ask.policies)
+    for name in ("placement", "failures", "load", "seeds", "preemption_cost", "format", "rates", "skip_bad"):
+        if getattr(ask, name) != getattr(usual, name):
+            raise InputError(name, "policies that plan with profiles know no such setting", "Leave it as it is")
+    if len(ask.retries) > 1:
+        raise InputError("retries", "policies that plan with profiles are compared under one", "Choose one")
+    try:
+        elastic_retry(ask.retries[0])
+    except ConfigError as err:
+        raise InputError(err.where, err.what, err.fix) from err
+
+
+def needs_profiles(ask: ComparisonQuestion) -> bool:
+    """Whether it is of policies that plan with profiles."""
+    return ask.policies[0] in ELASTIC
+
+
+def planned_names() -> tuple[str, ...]:
+    """The policies that plan with profiles."""
+    return tuple(ELASTIC)
 
 
 def policy_names() -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
@@ -28,5 +29,7 @@ class WhatifSettings:
     """How far that process stands back behind others, from 0 to 19."""
     queue: Annotated[int, Meta(ge=1, le=100)] = 4
     """Comparisons that may wait for the one that runs."""
+    profiles: Path | None = None
+    """A folder of measured profiles, as `perdure whatif elastic` reads it; none: policies that plan are not offered."""
     keep: Annotated[int, Meta(ge=1, le=200)] = 20
     """Comparisons that are kept of each user; the oldest go first."""

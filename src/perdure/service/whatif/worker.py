@@ -31,8 +31,9 @@ from perdure.service.whatif.comparison import (
     Trouble,
 )
 from perdure.service.whatif.comparison_store import MAX_BYTES, REPORT, RESULT, SUMMARY
+from perdure.service.whatif.planned import compare_planned
 from perdure.service.whatif.process import ProcessMessage
-from perdure.service.whatif.question import check
+from perdure.service.whatif.question import check, needs_profiles
 from perdure.service.whatif.settings import MIB
 from perdure.simulation.charts import MAX_RUNS
 from perdure.simulation.comparison import PolicyComparison
@@ -69,6 +70,9 @@ def compare(order: ComparisonRequest, tell: Callable[[Progress], None]) -> None:
     """Run every case and write the answers into the working directory. Raises `PerdureError`."""
     ask = order.ask
     cluster = check(ask)
+    if needs_profiles(ask):
+        compare_planned(order, cluster, tell)
+        return
     tell(Progress(phase="reading"))
     found = _trace(order, cluster)
     table = found.table if ask.load is None else at_load(found.table, cluster, ask.load)

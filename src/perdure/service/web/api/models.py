@@ -420,6 +420,7 @@ class Offer(BaseModel):
     history_jobs: int
     history_since_s: float | None
     policies: list[str]
+    planned_policies: list[str] = []  # that plan with the profiles of whatif.profiles; empty without these
     placements: list[str]
     retries: list[str]
     failures: list[str]

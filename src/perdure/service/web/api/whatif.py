@@ -24,6 +24,7 @@ from perdure.service.whatif.question import (
     PLACEMENT_NAMES,
     RETRY_NAMES,
     ComparisonQuestion,
+    planned_names,
     policy_names,
 )
 from perdure.service.whatif.settings import MIB
@@ -51,6 +52,7 @@ def get_offer(web: Here, identity: Viewer) -> Offer:  # noqa: ARG001
         history_jobs=extent.jobs,
         history_since_s=extent.since_s,
         policies=list(policy_names()),
+        planned_policies=list(planned_names()) if queue.settings.profiles else [],
         placements=list(PLACEMENT_NAMES),
         retries=list(RETRY_NAMES),
         failures=list(FAILURE_WORDS),

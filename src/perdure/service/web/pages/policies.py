@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.scheduling.elastic_policies import ELASTIC
 from perdure.scheduling.policies import POLICIES
 from perdure.simulation.retries import RETRY_POLICIES
 
@@ -13,7 +14,8 @@ def policy_title(policy: str) -> str:
     ('SRTF', 'Tiresias-LAS (8)', 'own')
     """
     name, _, argument = policy.partition(":")
-    words = POLICIES[name].title if name in POLICIES else name
+    form = POLICIES.get(name) or ELASTIC.get(name)
+    words = form.title if form else name
     return f"{words} ({argument})" if argument else words
 
 

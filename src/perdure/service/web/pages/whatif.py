@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from perdure.errors import InputError
 from perdure.installation import install_command
+from perdure.scheduling.elastic_policies import ELASTIC
 from perdure.scheduling.policies import POLICIES
 from perdure.service.access.auth import Identity
 from perdure.service.store.queries import history
@@ -22,7 +23,7 @@ from perdure.service.web.pages.policies import policy_title
 from perdure.service.web.pages.render import done, is_htmx, page
 from perdure.service.web.state import Here, Viewer, WebState
 from perdure.service.whatif.comparison import Comparison, Figures
-from perdure.service.whatif.question import MAX_SEEDS, PLACEMENT_NAMES, ComparisonQuestion
+from perdure.service.whatif.question import MAX_SEEDS, PLACEMENT_NAMES, ComparisonQuestion, needs_profiles
 from perdure.simulation.failures import FAILURE_WORDS
 from perdure.simulation.restart_cost import PUBLISHED
 from perdure.simulation.retries import RETRY_POLICIES
@@ -55,6 +56,10 @@ PICTURE_WORDS: Mapping[str, tuple[str, str]] = {
     "rho": (
         "How fair it was",
         "For each rho, the share of the jobs whose rho was no larger; above 1 is worse than its share.",
+    ),
+    "allocation": (
+        "GPUs given, over time",
+        "Share of all GPUs that jobs were given, by types, under the first policies; two on the same GPUs count once.",
     ),
     "gantt": ("Who ran when", "Of jobs that waited longest, those that held the most GPU time, one a line."),
     "recorded": (
@@ -143,6 +148,8 @@ def whatif_page(
         given=_given(web, identity, like, spec),
         spec=spec,
         policies=[(name, form.title, form.chooses) for name, form in POLICIES.items()],
+        planned=[(name, form.title, form.chooses) for name, form in ELASTIC.items()],
+        profiles=queue.settings.profiles,
         retries=[(form.offered, form.title, form.says) for form in RETRY_POLICIES.values()],
         placements=[(name, PLACEMENT_WORDS.get(name, "")) for name in PLACEMENT_NAMES],
         failures=list(FAILURE_WORDS.items()),
@@ -256,7 +263,7 @@ def command(asked: ComparisonQuestion) -> str:
     >>> command(ComparisonQuestion(cluster="4x8", policies=("fifo", "srtf"), load=0.8))
     'perdure whatif TRACE --cluster 4x8 --policy fifo,srtf --load 0.8'
     """
-    words = ["perdure whatif TRACE"]
+    words = ["perdure whatif elastic PROFILES TRACE" if needs_profiles(asked) else "perdure whatif TRACE"]
     for name, value in asked.options.items():
         option = f"--{name.replace('_', '-')}"
         words.append(option if value is True else f"{option} {value}")

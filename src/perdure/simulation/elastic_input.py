@@ -1,0 +1,125 @@
+"""What a replay in rounds needs beside a policy: jobs that name an application, and what was measured of these."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from perdure.errors import ConfigError, InputError
+from perdure.model.cluster import Cluster
+from perdure.model.profiles import AdaptiveJobs
+from perdure.model.table import JobTable
+from perdure.scheduling.elastic import ElasticPolicy
+from perdure.scheduling.elastic_policies import SHARING
+from perdure.simulation.elastic import ElasticResult, replay_elastic
+from perdure.simulation.failures import Failures
+from perdure.simulation.retries import retry_named
+from perdure.simulation.retry_hook import Retry
+from perdure.throughput.application import Application, applications, rated_applications
+from perdure.throughput.colocation import Colocation, colocation
+from perdure.throughput.traits import POLLUX, PUBLISHED, Traits
+from perdure.traces.gavel import is_gavel, read_steps
+from perdure.traces.profiles import (
+    GPU_TYPES,
+    PAIRS,
+    RATES,
+    has_rates,
+    is_pollux,
+    read_adaptive,
+    read_pairs,
+    read_profiles,
+    read_rates,
+)
+
+RETRIES = ("recorded", "never", "always")
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticInput:
+    """Jobs, their applications, and a cluster with the names that profiles have for its GPU types."""
+
+    profiles: Path
+    cluster: Cluster
+    jobs: AdaptiveJobs
+    known: Mapping[str, Application]
+    traits: Mapping[str, Traits]  # what is known of restarts
+    pairs: Colocation | None  # None: no table of pairs
+    whole_seconds: bool
+
+    def replay(self, policy: ElasticPolicy, retry: Retry | None) -> ElasticResult:
+        """As `replay_elastic`."""
+        return replay_elastic(
+            self.jobs,
+            self.cluster,
+            policy,
+            self.known,
+            self.traits,
+            retry,
+            pairs=self.pairs,
+            whole_seconds=self.whole_seconds,
+        )
+
+    def unpublished(self) -> list[str]:
+        """Applications of which a restart is taken to last 30 s."""
+        return sorted(set(self.known) - set(self.traits))
+
+    def in_turns(self, policies: Iterable[str]) -> list[str]:
+        """Policies under which two jobs that share GPUs are taken to take turns, as no table tells their speed."""
+        return [name for name in policies if name in SHARING] if self.pairs is None else []
+
+    def assumed(self, policies: Iterable[str]) -> list[str]:
+        """Sentences on what is assumed."""
+        found = []
+        if turns := self.in_turns(policies):
+            where = f"{self.profiles} has no *{PAIRS} of pairs"
+            found.append(f"{', '.join(turns)}: {where}, so two jobs that share GPUs are taken to take turns.")
+        if names := self.unpublished():
+            found.append(f"A restart of {', '.join(names)} is taken to last 30 s.")
+        return found
+
+
+def read_elastic(trace: Path, profiles: Path, cluster: Cluster) -> ElasticInput:
+    """Read a trace, and a folder of profiles. Raises `InputError`, and `MissingExtra` without DuckDB."""
+    if not cluster.counts_gpus_alone:
+        raise InputError("--cluster", "CPUs and memory are not counted here", "Name GPUs alone")
+    measured = read_pairs(profiles)
+    if has_rates(profiles):
+        jobs = read_steps(trace)
+        known = rated_applications(read_rates(profiles), jobs.application.tolist())
+        traits: Mapping[str, Traits] = dict.fromkeys(known, Traits(0.0, 0.0))
+    elif is_gavel(trace):
+        raise InputError(str(profiles), f"no *{RATES}.csv, and a trace in steps needs rates", "Name a folder with one")
+    else:
+        jobs = _jobs(trace)
+        known = applications(*read_profiles(profiles), jobs.application.tolist())
+        cluster, traits = _named_as_profiled(cluster), POLLUX if is_pollux(profiles) else PUBLISHED
+    pairs = None if measured is None else colocation(measured, known)
+    whole = is_pollux(profiles)  # its simulator counts in seconds
+    return ElasticInput(profiles, cluster, jobs, known, traits, pairs, whole)
+
+
+def elastic_retry(text: str) -> Retry | None:
+    """Of the retry policies those that need not know why an attempt failed: such traces do not say."""
+    if text.partition(":")[0] not in RETRIES:
+        what = "it asks why attempts failed, which such traces do not say"
+        raise ConfigError(f"--retry {text}", what, "Use one of: recorded, never, always:K")
+    nothing = JobTable(np.empty(0, "U1"), np.empty(0), np.empty(0, np.int64), np.empty(0))
+    return retry_named(text)(Failures(nothing, np.empty(0, np.int8), np.empty(0, object)), 0)
+
+
+def _jobs(path: Path) -> AdaptiveJobs:
+    """The jobs of a file, or of the workload behind its last colon."""
+    numbered = re.fullmatch(r"(.+):(\d{1,6})", str(path))
+    if numbered is not None and not path.exists():
+        return read_adaptive(Path(numbered[1]), int(numbered[2]))
+    return read_adaptive(path)
+
+
+def _named_as_profiled(cluster: Cluster) -> Cluster:
+    """With the names that profiles have for GPU types, in the place of usual ones."""
+    names = [GPU_TYPES.get(name, name) for name in cluster.gpu_type.tolist()]
+    return replace(cluster, gpu_type=np.array(names, np.str_))
