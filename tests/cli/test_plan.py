@@ -94,6 +94,7 @@ def test_pollux_gives_a_node_to_who_scales_and_leaves_who_restarts(
         ("gavel-las", '{"throughputs": [[1], [0]], "workers": [1]}', "job 1: it runs on no GPU type"),
         ("themis", '{"valuation_1_over_rho_by_gpus": [[0, 2, 1]]}', "bid of app 0"),
         ("pollux", '{"speed_up_inside": [[0, 1]], "speed_up_across": [[0]]}', "are not of the same jobs and GPUs"),
+        ("themis", '{"valuation_1_over_rho_by_gpus": [[0, 1], [0, 1, 2]]}', "its rows differ in length"),
         ("themis", '{"gpus": 4, "valuation_1_over_rho_by_gpus": [[0, 1]]}', "need bids of 5 values"),
     ],
 )

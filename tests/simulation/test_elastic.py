@@ -246,6 +246,39 @@ def test_a_job_that_may_be_resized_is_and_rigid_ones_beside_it_never(name: str, 
     assert set(map(frozenset, policy.sizes.values())) == {frozenset({2})}
 
 
+@pytest.mark.parametrize("name", ["sia", "pollux", "optimus"])
+def test_no_job_gets_more_gpus_of_a_type_than_were_measured(name: str) -> None:
+    narrow = steps()
+    kept = (narrow.gpu_type != "slow") | (narrow.gpus <= 2)
+    few = StepProfile(*(getattr(narrow, column)[kept] for column in StepProfile.__slots__))
+    policy, known = Noted(ELASTIC[name]()), applications(few, epochs(), ["net"])
+    found = replay_elastic(jobs((0.0,)), Cluster.parse("2x4:slow"), policy, known, TRAITS)
+    assert np.isfinite(found.end_s).all()
+    assert max(policy.sizes[0]) == 2
+
+
+@pytest.mark.parametrize("name", [name for name in ELASTIC if name != "allox"])
+def test_a_job_that_fits_nowhere_is_named(name: str) -> None:
+    given = replace(jobs((0.0, 1.0), gpus=16), rigid=np.ones(2, bool))
+    with pytest.raises(InputError, match=r"job net-0: it asks for 16 GPUs, .* \(slow has 8, measured on up to 8\)"):
+        replayed(ELASTIC[name](), given, Cluster.parse("2x4:slow"))
+
+
+def test_a_gang_that_is_no_configuration_of_sia_is_named() -> None:
+    given = replace(jobs(gpus=3), rigid=np.ones(1, bool))
+    with pytest.raises(InputError, match="rigid job of net: it asks for 3 GPUs, and Sia knows powers of two"):
+        replayed(Sia(), given, Cluster.parse("2x4:slow"))
+
+
+def test_between_points_of_one_node_nothing_is_known() -> None:
+    few = steps()
+    kept = few.nodes == 1
+    known = applications(
+        StepProfile(*(getattr(few, column)[kept] for column in StepProfile.__slots__)), epochs(), ["net"]
+    )
+    assert np.isnan(known["net"].speed["slow"].step_s((2, 2), 8)).all()
+
+
 def test_a_trace_says_which_jobs_are_rigid(tmp_path: Path) -> None:
     trace = tmp_path / "jobs.csv"
     lines = [

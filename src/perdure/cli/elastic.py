@@ -51,6 +51,7 @@ def compare_elastic(
         "runs": [each.to_json() for each in found],
         "assumed_restarts": given.unpublished(),
         "assumed_turns": given.in_turns(policies),
+        "measured_up_to": given.beyond_reach(),
     }
     page = None if out is None else _reported(out, results, told)
     if as_json:

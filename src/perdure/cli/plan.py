@@ -58,7 +58,8 @@ def plan(
             raise
         except (TypeError, ValueError, IndexError) as err:
             fix = "See perdure plan -h for what a state holds"
-            raise InputError(where, f"the state does not fit {policy}: {str(err).splitlines()[0]}", fix) from err
+            said = "its rows differ in length" if "inhomogeneous" in str(err) else str(err).splitlines()[0]
+            raise InputError(where, f"the state does not fit {policy}: {said}", fix) from err
         if as_json:
             print_json("plan", 1, policy=policy, **answer)
         else:

@@ -83,6 +83,7 @@ class ElasticJob:
     gpu_s: float = 0.0  # that it held GPUs; half of it where it shared them
     oracle: TrueSpeed | None = None
     application: str = ""
+    reach: Sequence[int] = ()  # the most GPUs of each type that its application was measured on; (): not known
     steps_per_s: float = 0.0  # as it was seen to train when it last ran, beside another job if there was one
 
 
@@ -166,6 +167,14 @@ def is_placed(gpus: Sequence[int], kind: GpuType) -> bool:
         if rest:
             free[min(fitting)[1]] -= rest
     return True
+
+
+@runtime_checkable
+class ShrinkingPolicy(Protocol):
+    """A policy under which a job that may be resized runs on fewer GPUs than it asks for."""
+
+    @property
+    def shrinks(self) -> bool: ...
 
 
 def leaves_no_hole(gpus: int, size: int) -> bool:

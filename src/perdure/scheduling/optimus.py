@@ -7,6 +7,7 @@ as the public simulator of A. Qiao et al., "Pollux", OSDI 2021, has it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 
 from perdure.scheduling.elastic import ElasticJob, ElasticView, Plan, Share, only_type, place_on_freest
 
@@ -21,6 +22,7 @@ class Optimus:
     name: str = "optimus"
     round_s: float = 60.0
     adaptive: bool = False
+    shrinks: bool = True
 
     def plan(self, view: ElasticView) -> Plan:
         kind = only_type(view, self.name)
@@ -59,4 +61,5 @@ def _gain(job: ElasticJob, gpus: int) -> float:
     assert job.oracle is not None
     if gpus + 1 > job.oracle.most_gpus():
         return 0.0
-    return (job.oracle.step_s(0, gpus) - job.oracle.step_s(0, gpus + 1)) * job.oracle.steps_left()
+    gain = (job.oracle.step_s(0, gpus) - job.oracle.step_s(0, gpus + 1)) * job.oracle.steps_left()
+    return gain if isfinite(gain) else 0.0

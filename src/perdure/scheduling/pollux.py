@@ -20,6 +20,7 @@ from perdure.throughput.speed import Floats
 
 States = NDArray[np.int16]  # GPUs of each node to each job (n_states, n_jobs, n_nodes)
 MOST_NODES = 16  # of one job
+MANY_GPUS = 1 << 30
 _BARELY = 1e-3  # keeps the mean of a job without GPUs finite
 
 
@@ -186,6 +187,7 @@ class Pollux:
     name: str = "pollux"
     round_s: float = 60.0
     adaptive: bool = True
+    shrinks: bool = True
     population: int = 40
     generations: int = 30
     seed: int = 0
@@ -207,6 +209,7 @@ class Pollux:
                 base[at, node] = gpus
         rigid = np.array([job.rigid for job in jobs])
         most = np.array([max(1, min(2 * job.learned.most_gpus(), job.most_gpus)) for job in jobs])
+        most = np.minimum(most, [job.reach[0] if job.reach else MANY_GPUS for job in jobs])
         most[rigid] = [job.asked_gpus for job in jobs if job.rigid]
         speed_up = _speed_ups(jobs, most, kind.gpus, kind.gpus_per_node)
         worth = Worth(base, speed_up, _kept(jobs, view.now_s))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from perdure.errors import InputError
 from perdure.scheduling.elastic import ElasticJob, ElasticView, Plan, Share
 from perdure.scheduling.sia import NOT_RUN, Configurations, Floats, choose, normalised, restart_factor
 from perdure.throughput.learned import expected_goodput
@@ -33,6 +34,7 @@ class Sia:
     p: float = -0.5
     limit_s: float = 10.0  # for the solver, in a round
     adaptive: bool = True
+    shrinks: bool = True
     gaps: list[float] = field(default_factory=list)  # of rounds in which the solver ran out of time
 
     def plan(self, view: ElasticView) -> Plan:
@@ -65,11 +67,17 @@ class Sia:
         unknown = np.isnan(expected).all(axis=1)
         expected[unknown] = 1.0
         expected[configs.gpus > most[:, None]] = np.nan
+        for row, job in enumerate(jobs):
+            if job.reach:
+                expected[row, configs.gpus > np.array(job.reach)[configs.gpu_type]] = np.nan
         fewest = np.ones(len(jobs), np.int64)
         for row, job in enumerate(jobs):
             if job.rigid:  # only the type is chosen, by what was profiled
                 fewest[row] = job.asked_gpus
                 expected[row] = np.where(configs.gpus == job.asked_gpus, 1.0 / job.alone_s[configs.gpu_type], np.nan)
+                if not (expected[row] > 0).any():
+                    what = f"it asks for {job.asked_gpus} GPUs, and Sia knows powers of two on a node, or whole nodes"
+                    raise InputError(f"rigid job of {job.application}", what, "Choose another policy, or leave it out")
         worth = normalised(expected, fewest)
         age_s = np.array([view.now_s - job.submit_s for job in jobs])
         restarts = np.array([job.restarts for job in jobs])

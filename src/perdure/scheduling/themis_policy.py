@@ -84,6 +84,7 @@ class Themis:
     name: str = "themis"
     round_s: float = 60.0
     adaptive: bool = False
+    shrinks: bool = True
     arbiter: Arbiter = field(default_factory=Arbiter)
     lease_s: float = 1200.0
     seed: int = 0

@@ -27,6 +27,7 @@ from perdure.scheduling.elastic import (
     GpuType,
     SettlingPolicy,
     Share,
+    ShrinkingPolicy,
     SuspendingPolicy,
 )
 from perdure.scheduling.tuning import Stage
@@ -110,6 +111,7 @@ def replay_elastic(
     resume_s = policy.resume_s if isinstance(policy, SuspendingPolicy) else None
     for each in running:
         each.whole_seconds, each.resume_s, each.seen.oracle = whole_seconds, resume_s, JobOracle(each, types)
+    _must_fit(jobs, running, types, shrinks=isinstance(policy, ShrinkingPolicy) and policy.shrinks)
     view = ElasticView(types, {}, 0.0, _fastest_first(types, known), pairs or Colocation())
     view.apps = apps_of(jobs, running)
     coming = [(float(submit_s), row) for row, submit_s in enumerate(jobs.submit_s)]  # a heap, as it is sorted
@@ -257,6 +259,18 @@ def _fastest_first(types: Sequence[GpuType], known: Mapping[str, Application]) -
     single = np.array([[each.speed[kind.name].single for kind in types] for each in known.values()])
     speed = np.nanmean(single / np.nanmax(single, axis=1, keepdims=True), axis=0)
     return [int(place) for place in np.argsort(-speed, kind="stable")]
+
+
+def _must_fit(jobs: AdaptiveJobs, running: Sequence[RunningJob], types: Sequence[GpuType], *, shrinks: bool) -> None:
+    """Raises `InputError` for a job that asks for GPUs which no type has, or with which it was not measured."""
+    for row, job in enumerate(running):
+        seen = job.seen
+        if np.isfinite(seen.alone_s).any() or (shrinks and not seen.rigid):
+            continue
+        pairs = zip(types, seen.reach, strict=True)
+        reach = ", ".join(f"{kind.name} has {kind.gpus}, measured on up to {most}" for kind, most in pairs)
+        what = f"it asks for {seen.asked_gpus} GPUs, with which {seen.application} runs on no type ({reach})"
+        raise InputError(f"job {jobs.job_id[row]}", what, "Leave it out, or name more nodes in --cluster")
 
 
 def _must_be_profiled(types: Sequence[GpuType], known: Mapping[str, Application]) -> None:

@@ -15,7 +15,8 @@ from perdure.model.profiles import AdaptiveJobs
 from perdure.model.table import JobTable
 from perdure.scheduling.elastic import ElasticPolicy
 from perdure.scheduling.elastic_policies import SHARING
-from perdure.simulation.elastic import ElasticResult, replay_elastic
+from perdure.simulation.elastic import ElasticResult, gpu_types, replay_elastic
+from perdure.simulation.elastic_job import MOST_GPUS
 from perdure.simulation.failures import Failures
 from perdure.simulation.retries import retry_named
 from perdure.simulation.retry_hook import Retry
@@ -71,12 +72,24 @@ class ElasticInput:
         """Policies under which two jobs that share GPUs are taken to take turns, as no table tells their speed."""
         return [name for name in policies if name in SHARING] if self.pairs is None else []
 
+    def beyond_reach(self) -> list[str]:
+        """Applications that were measured on fewer GPUs of a type than the cluster and they themselves could use."""
+        found = []
+        for name, application in self.known.items():
+            for kind in gpu_types(self.cluster) if self.jobs.steps is None else ():
+                most = application.speed[kind.name].most_gpus
+                if most < min(MOST_GPUS, kind.gpus, application.largest_batch):
+                    found.append(f"{most} GPUs of {kind.name} ({name})")
+        return found
+
     def assumed(self, policies: Iterable[str]) -> list[str]:
         """Sentences on what is assumed."""
         found = []
         if turns := self.in_turns(policies):
             where = f"{self.profiles} has no *{PAIRS} of pairs"
             found.append(f"{', '.join(turns)}: {where}, so two jobs that share GPUs are taken to take turns.")
+        if short := self.beyond_reach():
+            found.append(f"Measured on up to {', '.join(short)}: no job of these gets more.")
         if names := self.unpublished():
             found.append(f"A restart of {', '.join(names)} is taken to last 30 s.")
         return found
@@ -105,7 +118,7 @@ def read_elastic(trace: Path, profiles: Path, cluster: Cluster) -> ElasticInput:
 def elastic_retry(text: str) -> Retry | None:
     """Of the retry policies those that need not know why an attempt failed: such traces do not say."""
     if text.partition(":")[0] not in RETRIES:
-        what = "it asks why attempts failed, which such traces do not say"
+        what = "needs the causes of failures, which such traces do not record"
         raise ConfigError(f"--retry {text}", what, "Use one of: recorded, never, always:K")
     nothing = JobTable(np.empty(0, "U1"), np.empty(0), np.empty(0, np.int64), np.empty(0))
     return retry_named(text)(Failures(nothing, np.empty(0, np.int8), np.empty(0, object)), 0)

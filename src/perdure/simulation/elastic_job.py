@@ -231,7 +231,7 @@ class JobOracle:
 
     def most_gpus(self) -> int:
         smallest = min(self.job.application.speed[kind.name].smallest_local for kind in self.types)
-        return self.job.traits.most_gpus or self.job.batch // smallest
+        return min(self.job.traits.most_gpus or self.job.batch // smallest, max(self.job.seen.reach))
 
 
 def _packed(gpus: int, kind: GpuType) -> Layout:
@@ -310,6 +310,7 @@ def begun(
         alone_s,
         rigid,
         application=application.name,
+        reach=[each.most_gpus for each in speed],
     )
     fails = jobs.fails[row] if jobs.fails else ()
     return RunningJob(application, trait, seen, batch, adaptive, fails=fails, batches=batches)

@@ -30,6 +30,10 @@ class Speed(Protocol):
     def single(self) -> float:
         """Examples a second of one GPU at its largest batch."""
 
+    @property
+    def most_gpus(self) -> int:
+        """As far as was measured."""
+
     def step_s(self, layout: Layout, local_batch: int, /) -> tuple[float, float]:
         """Seconds of a step and of its synchronising; NaN where nothing near was measured."""
 
@@ -48,6 +52,10 @@ class RatedSpeed:
     @property
     def single(self) -> float:
         return self.per_s.get((1, True), np.nan)
+
+    @property
+    def most_gpus(self) -> int:
+        return max((gpus for (gpus, _), rate in self.per_s.items() if rate > 0), default=0)
 
     def step_s(self, layout: Layout, _local_batch: int) -> tuple[float, float]:
         """As `Speed`; of GPUs on several nodes that were measured on one only, that rate."""
@@ -72,6 +80,10 @@ class MeasuredSpeed:
     between: LinearNDInterpolator | None = field(default=None, repr=False)
     known: dict[tuple[Layout, int], tuple[float, float]] = field(default_factory=dict, repr=False)
 
+    @property
+    def most_gpus(self) -> int:
+        return int(self.points[:, 1].max())
+
     def step_s(self, layout: Layout, local_batch: int) -> tuple[float, float]:
         """Seconds of a step and of its synchronising; NaN where nothing near was measured."""
         asked = layout, local_batch
@@ -95,6 +107,8 @@ class MeasuredSpeed:
                 return np.nan, np.nan
             return tuple(float(np.interp(local_batch, batches, column)) for column in seconds.T)  # type: ignore[return-value]
         if self.between is None:
+            if np.linalg.matrix_rank(self.points - self.points[0]) < self.points.shape[1]:
+                return np.nan, np.nan  # nothing is between points of one plane, as of one node
             self.between = LinearNDInterpolator(self.points, self.seconds)
         step, sync = self.between([len(layout), sum(layout), local_batch])[0]
         return float(step), float(sync)

@@ -654,7 +654,7 @@ def test_what_policies_with_profiles_lack_is_said_in_one_line(place: Site) -> No
         ({"policies": ["fifo", "sia"]}, "fifo of those chosen cannot be compared"),
         ({"upload": "0" * 16}, "gavel-las plans with measured profiles, of which this service has none"),
         ({"upload": "0" * 16, "load": 0.5}, "know no such setting"),
-        ({"upload": "0" * 16, "retries": ["oracle"]}, "asks why attempts failed"),
+        ({"upload": "0" * 16, "retries": ["oracle"]}, "needs the causes of failures"),
     ):
         answer = place.client(place.operator).post(f"{WHATIF}/comparisons", json={**PLANS, **change})
         assert answer.status_code == 422, answer.text
