@@ -2,6 +2,7 @@
 
     python -m benchmarks.planning_policies DATA [POLICY ...]
     python -m benchmarks.planning_policies DATA many        # AlloX on 5,000 jobs
+    python -m benchmarks.planning_policies DATA wide        # Sia on 2,000 GPUs
 
 DATA holds `golden-schedulers`, `gpu-profiles` and `traces`. Set ``OPENBLAS_NUM_THREADS=1``: waiting threads cost time.
 """
@@ -12,7 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +21,13 @@ from numpy.typing import NDArray
 
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs
+from perdure.scheduling.elastic import ElasticView, Plan
 from perdure.scheduling.elastic_policies import elastic_named
+from perdure.scheduling.sia_policy import Sia
 from perdure.simulation.elastic import ElasticResult, replay_elastic
 from perdure.throughput.application import applications, rated_applications
 from perdure.throughput.colocation import colocation
-from perdure.throughput.traits import POLLUX, Traits
+from perdure.throughput.traits import POLLUX, PUBLISHED, Traits
 from perdure.traces.gavel import read_steps
 from perdure.traces.profiles import read_adaptive, read_pairs, read_profiles, read_rates
 
@@ -80,6 +83,39 @@ def pollux_jobs(data: Path, policy: str) -> ElasticResult:
     return replay_elastic(jobs, cluster, elastic_named(policy), known, POLLUX, whole_seconds=True)
 
 
+@dataclass(frozen=True, slots=True)
+class TimedSia(Sia):
+    """Notes the CPU seconds of each round."""
+
+    taken_s: list[float] = field(default_factory=list)
+
+    def plan(self, view: ElasticView) -> Plan:
+        began_s = time.process_time()
+        plan = Sia.plan(self, view)
+        self.taken_s.append(time.process_time() - began_s)
+        return plan
+
+
+def wide_cluster(data: Path) -> None:
+    """1,000 jobs of Sia's six workloads, all within ten minutes, on 2,000 GPUs of three types."""
+    where = data / "traces" / "sia_workloads" / "saturn.csv.gz"
+    parts, count = [read_adaptive(where, number) for number in range(1, 7)] * 2, 1000
+    application, gpus, batch = (
+        np.concatenate([getattr(part, name) for part in parts])[:count] for name in ("application", "gpus", "batch")
+    )
+    submit_s = np.sort(np.random.default_rng(0).uniform(0, 600, count))
+    jobs = AdaptiveJobs(np.arange(count).astype(str), submit_s, application, gpus, batch)
+    known = applications(*read_profiles(data / "gpu-profiles" / "sia"), application.tolist())
+    cluster, policy = Cluster.parse("150x4:aws + 75x8:dgx-ext + 100x8:rtx"), TimedSia()
+    began_s = time.process_time()
+    found = replay_elastic(jobs, cluster, policy, known, PUBLISHED)
+    taken_s, rounds = time.process_time() - began_s, np.array(policy.taken_s)
+    print(
+        f"sia, {count} jobs: {found.rounds} rounds, {taken_s:.1f} CPU s; a round {rounds.max():.2f} at most, ", end=""
+    )
+    print(f"{rounds.mean():.3f} in the mean, {(rounds > 1).sum()} above 1 s")
+
+
 def golden(data: Path, policy: str) -> float:
     """The mean completion time of a run of Gavel's or Pollux's own simulator, in seconds."""
     where = data / "golden-schedulers"
@@ -98,6 +134,9 @@ def mean_jct_s(data: Path, policy: str) -> float:
 
 def main() -> None:
     data, *wanted = Path(sys.argv[1]), *sys.argv[2:]
+    if wanted == ["wide"]:
+        wide_cluster(data)
+        return
     if wanted == ["many"]:
         began_s = time.process_time()
         found = many_jobs(data, "allox")

@@ -18,7 +18,7 @@ Counts = NDArray[np.int64]
 NOT_RUN = -1
 GAP = 1e-4  # relative: as good as the best
 LARGE = 5000  # columns, from which on prices pay
-NEAR = 1e-3  # above the lowest cost at the prices of the relaxation: what is looked at first
+NEAR = 0.02  # above the lowest cost at the prices of the relaxation: what is looked at first
 
 
 @dataclass(frozen=True, slots=True)
