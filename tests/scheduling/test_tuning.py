@@ -14,7 +14,7 @@ from perdure.model.profiles import SEARCHES
 from perdure.scheduling.elastic import ElasticJob, Share
 from perdure.scheduling.themis_agents import SearchAgent
 from perdure.scheduling.themis_policy import Arbiter
-from perdure.scheduling.tuning import TUNERS, App, Halving, Stage, search_s
+from perdure.scheduling.tuning import TUNERS, App, Halving, SearchStage, search_s
 from perdure.throughput.learned import LearnedJob
 
 
@@ -92,8 +92,8 @@ def test_stages_by_hand() -> None:
     assert search_s(nine.stages(), 3) == pytest.approx(300 + 200 + 600)
     assert search_s(nine.stages(), 0) == np.inf
     first = app(job(alone_s=300.0), job(0.5), search="first")
-    assert first.stages() == [Stage(300.0, 300.0)]
-    assert app(job(), job(0.5, gpus=4), search="all").stages() == [Stage(900.0, 900 + 450 * 4)]
+    assert first.stages() == [SearchStage(300.0, 300.0)]
+    assert app(job(), job(0.5, gpus=4), search="all").stages() == [SearchStage(900.0, 900 + 450 * 4)]
 
 
 def test_an_agent_says_the_inverse_of_rho_of_the_whole_search() -> None:

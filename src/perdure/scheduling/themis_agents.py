@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from perdure.scheduling.elastic import ElasticJob
 from perdure.scheduling.themis import Floats
-from perdure.scheduling.tuning import App, Stage, search_s
+from perdure.scheduling.tuning import App, SearchStage, search_s
 
 _NOTHING = 1e-9  # what no GPUs are worth: the products of an auction stay above 0
 
@@ -137,7 +137,7 @@ class SearchAgent:
         return any(job.rigid and job.asked_gpus > 1 for _, job in self._due)
 
     @cached_property
-    def _stages(self) -> Sequence[Stage]:
+    def _stages(self) -> Sequence[SearchStage]:
         return self.app.stages()
 
     @cached_property

@@ -98,7 +98,7 @@ TUNERS: Mapping[str, Tuner] = MappingProxyType(
 """By their names in a trace."""
 
 
-class Stage(NamedTuple):
+class SearchStage(NamedTuple):
     """A part of a search, up to the next time that jobs are compared or to its end."""
 
     longest_s: float  # of one job, on the GPUs that it asks for
@@ -151,9 +151,9 @@ class App:
             return []
         return sorted(going, key=lambda row: (-self.score[row], row))[keeps:]
 
-    def stages(self, *, anew: bool = False) -> Sequence[Stage]:
+    def stages(self, *, anew: bool = False) -> Sequence[SearchStage]:
         """What is left of the search, or all of it, where those that have done most go on."""
-        total, found = len(self.jobs), list[Stage]()
+        total, found = len(self.jobs), list[SearchStage]()
         rows = list(self.jobs) if anew else self.going()
         done = {row: 0.0 if anew else 1.0 - self.jobs[row].left for row in rows}
         while rows:
@@ -162,7 +162,7 @@ class App:
             if self.tuner.is_over(1):
                 takes = dict([min(takes.items(), key=lambda entry: entry[1])])
             gpu_s = sum(seconds * self.jobs[row].asked_gpus for row, seconds in takes.items())
-            found.append(Stage(max(takes.values()), gpu_s))
+            found.append(SearchStage(max(takes.values()), gpu_s))
             if rung >= 1.0:
                 break
             done = {row: max(rung, part) for row, part in done.items()}
@@ -170,12 +170,12 @@ class App:
         return found
 
 
-def search_s(stages: Sequence[Stage], gpus: float) -> float:
+def search_s(stages: Sequence[SearchStage], gpus: float) -> float:
     """How long a search takes on so many GPUs, each job on those that it asks for.
 
     Nine jobs of 90 s on a GPU each, of which three go on after 10 s, and one after 30 s:
 
-    >>> search_s([Stage(10, 90), Stage(20, 60), Stage(60, 60)], 3)
+    >>> search_s([SearchStage(10, 90), SearchStage(20, 60), SearchStage(60, 60)], 3)
     110.0
     """
     return sum(max(stage.longest_s, stage.gpu_s / gpus) for stage in stages) if gpus > 0 else float("inf")

@@ -30,7 +30,7 @@ from perdure.scheduling.elastic import (
     ShrinkingPolicy,
     SuspendingPolicy,
 )
-from perdure.scheduling.tuning import Stage
+from perdure.scheduling.tuning import SearchStage
 from perdure.simulation.elastic_apps import apps_of
 from perdure.simulation.elastic_job import JobOracle, RunningJob, begun
 from perdure.simulation.elastic_plan import ElasticError, check_plan, gpus_by_type, kept_speed
@@ -69,7 +69,7 @@ class ElasticResult:
     gaps: tuple[float, ...] = ()  # how far, at most, plans were from the best where a solver ran out of time
     stopped: NDArray[np.bool_] | None = None  # early, by the tuner of their app
     app: NDArray[np.str_] | None = None  # of each job; "": none
-    searches: Mapping[str, tuple[Stage, ...]] = field(default_factory=dict)  # all that each app has to do
+    searches: Mapping[str, tuple[SearchStage, ...]] = field(default_factory=dict)  # all that each app has to do
 
     @property
     def jct_s(self) -> Floats:
@@ -214,7 +214,7 @@ class _Replay:
 
 
 def _result(
-    policy: ElasticPolicy, jobs: AdaptiveJobs, replay: _Replay, whole: Mapping[str, tuple[Stage, ...]]
+    policy: ElasticPolicy, jobs: AdaptiveJobs, replay: _Replay, whole: Mapping[str, tuple[SearchStage, ...]]
 ) -> ElasticResult:
     over, types = replay.running, replay.view.types
     return ElasticResult(
