@@ -179,6 +179,16 @@ def test_a_link_of_the_owners_is_followed_with_the_owners_rights() -> None:
             read_tail(home / "logs" / "mine", NOBODY)
 
 
+@as_root
+def test_a_link_of_the_owners_is_not_followed_with_roots_rights(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(log)
+    for path in (log, tmp_path / "link"):
+        os.lchown(path, NOBODY, -1)
+    with pytest.raises(LogRefused, match="is a link"):
+        logfile.open_log(str(tmp_path / "link"), NOBODY)
+    os.close(logfile.open_log(str(log), NOBODY))
+
+
 @pytest.mark.parametrize("path", ["", "a\0b"])
 def test_what_is_no_path_is_not_found(path: str) -> None:
     with pytest.raises(NotFound):

@@ -258,6 +258,8 @@ def test_a_claimant_that_was_slow_does_not_take_a_number_that_was_let_go(
 def test_old_claims_are_let_go(tmp_path: Path) -> None:
     for start in range(40):
         claim(tmp_path, "7", 1, str(start))
+        (tmp_path / "claims" / "of-an-editor~").touch()  # whatever else lies there is left alone
+    (tmp_path / "claims" / "of-an-editor~").unlink()
     assert len(os.listdir(tmp_path / "claims")) == fence.KEPT_CLAIMS
     assert os.listdir(tmp_path / "stages") == []
 
@@ -312,7 +314,7 @@ def test_a_damaged_claim_is_named(tmp_path: Path) -> None:
 
 def test_a_place_that_is_no_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StateError, match="cannot be used"):
+    with pytest.raises(StateError, match="cannot be used: Not a directory"):
         claim(tmp_path / "file", "7", 1)
 
 
@@ -320,6 +322,7 @@ def test_the_claim_of_this_process_stands_in_its_environment(tmp_path: Path) -> 
     assert current_claim({}) is None
     environment = {"PERDURE_FENCE_DIR": str(tmp_path), "PERDURE_FENCE_TOKEN": "3"}
     assert current_claim(environment) == Claim(tmp_path, 3)
+    assert [current_claim({name: value}) for name, value in environment.items()] == [None, None]
     with pytest.raises(ConfigError):
         current_claim({**environment, "PERDURE_FENCE_TOKEN": "three"})
 
@@ -360,6 +363,18 @@ def test_a_note_moves_nothing_but_a_stage(tmp_path: Path, treasure: Path, note: 
     (tmp_path / "stages" / note).write_bytes(os.fsencode(treasure))
     claim(tmp_path, "7", 1)
     assert (treasure / "weights").read_text() == "years of work"
+
+
+def test_a_note_that_names_no_whole_path_moves_nothing_from_where_the_program_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stage = Path(".perdure-0-a")
+    stage.mkdir()
+    (tmp_path / "stages").mkdir()
+    (tmp_path / "stages" / "0-a").write_bytes(os.fsencode(stage))
+    claim(tmp_path, "7", 1)
+    assert stage.is_dir()
 
 
 def test_a_note_that_is_a_link_and_a_stage_that_is_one_are_left_alone(tmp_path: Path, treasure: Path) -> None:

@@ -72,7 +72,20 @@ def _test(tests: list[str], writes: int) -> None:
 
     code = 99
     try:
-        given = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header", "--tb=no", "-W", REWRITTEN, *tests]
+        given = [
+            "-q",
+            "-x",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            "--no-header",
+            "--tb=no",
+            "-W",
+            REWRITTEN,
+            "--doctest-modules",
+            *tests,
+        ]
         code = int(pytest.main(given, plugins=[Told()]))
     finally:
         os._exit(code)

@@ -1,8 +1,8 @@
-"""All mutants of one kind in some files, each run against the tests nearest to its file.
+"""Mutants of some kinds in some files, each run against the tests nearest to its file.
 
 ``python -m tests.mutants.swept --kind ends,counts --only retry,coordination``; kinds are in ``operators.py``, and
-``--n 40 --seed 1`` tries so many of them, drawn at random. Nearest are
-tests called like the file, then those of the same folder and others that name most of what it defines; of those, what a
+``--n 40 --seed 1`` tries so many of them, drawn at random. Nearest are recorded answers, doctests, tests called like
+the file, then those of the same folder and others that name most of what it defines; of those, what a
 quarter of a minute takes. Prints what survives, with its line and the change. One that changes nothing that anybody can
 see is listed, with the reason, in ``equivalent.toml``.
 """
@@ -28,11 +28,13 @@ from tests.mutants.catalogue import ROOT
 from tests.mutants.generated import EQUIVALENT
 from tests.mutants.operators import OPERATORS, Site, sites
 from tests.mutants.runner import copies, say
+from tests.recorded.answers import MODULES
 
 SOURCE = ROOT / "src/perdure"
 FAR = ("slurm/", "browser/", "packaging/", "e2e/", "programs/", "foundry/", "docs/", "attacks/", "crash/", "mutants/")
 ENOUGH_S = 15.0  # of the processor, for the tests of each mutant
 MOST_FILES = 4
+RECORDED = "tests/recorded/test_recorded.py::test_every_answer_is_as_it_was"
 SHORT = 4  # letters of a name that many things have
 SLOWER = 3.0  # than without a mutant: it does not end
 
@@ -75,10 +77,8 @@ def main() -> int:
             if not by:
                 say(f"survived: {told}")
     low, high = interval(caught, caught + survived)
-    say(
-        f"{given.kind} of {given.only or 'all'}: {caught} caught, {survived} survived ({low:.0%} to {high:.0%} of all"
-        f" are caught), {same} more change nothing"
-    )
+    share = f"{low:.0%} to {high:.0%} of all are caught"
+    say(f"{given.kind} of {given.only or 'all'}: {caught} caught, {survived} survived ({share}), {same} change nothing")
     return 1 if survived else 0
 
 
@@ -108,9 +108,14 @@ def _chosen(kinds: list[str], only: list[str]) -> Iterator[tuple[str, str, Site]
 def _is_as(entry: dict[str, str], file: str, text: str, site: Site) -> bool:
     if entry["file"] != file:
         return False
-    changed = site.put_into(text).splitlines()
     line = site.line - 1
-    return (text.splitlines()[line].strip(), changed[line].strip()) == (entry["was"], entry["now"])
+    was, now = (_plain(each.splitlines()[line]) for each in (text, site.put_into(text)))
+    return (was, now) == (_plain(entry["was"]), _plain(entry["now"]))
+
+
+def _plain(line: str) -> str:
+    """Without parentheses: the generators of mutants set them differently."""
+    return re.sub(r"[()\s]", "", line)
 
 
 class Server:
@@ -180,7 +185,11 @@ def nearest(file: str) -> tuple[str, ...]:
         said = len(words & set(re.findall(r"\w+", text)))
         if said or path.startswith(f"{home}/"):
             ranked.append((not path.endswith(f"/test_{name}.py"), not path.startswith(f"{home}/"), -said, path))
-    return tuple(path for *_, path in sorted(ranked)[:MOST_FILES])
+    module = file.removesuffix(".py").replace("/", ".")
+    known = [f"{RECORDED}[{module}]"] if module in MODULES else []
+    if ">>>" in (SOURCE / file).read_text():
+        known.append(f"src/perdure/{file}")
+    return (*known, *(path for *_, path in sorted(ranked)[:MOST_FILES]))
 
 
 def _public(tree: ast.Module) -> Iterator[str]:

@@ -424,6 +424,18 @@ def test_an_instant_has_its_day_only_where_it_is_not_near() -> None:
     assert len(at(NOW + 13 * HOUR_S, NOW)) == len("2026-11-22 08:04")
 
 
+def test_what_no_retry_fixes_is_called_so_whatever_its_chance_was() -> None:
+    verdict = replace(DETERMINISTIC, p_transient=0.4)
+    assert Decision(DecisionKind.STOP, "", p_transient=0.3).headline(verdict) == Label.DETERMINISTIC
+
+
+def test_a_nodes_budget_of_nothing_stops_though_nothing_was_charged_to_it() -> None:
+    decision = decided(rules=replace(RULES, per_node_per_hour=0, cluster_share_per_hour=0.0))
+    assert (decision.kind, decision.limit) == (
+        DecisionKind.STOP, "user ada's share of the retries after failures on n2 of an hour is spent (0 of 0)"
+    )  # fmt: skip
+
+
 def test_a_budget_of_nothing_stops() -> None:
     decision = decided(rules=replace(RULES, per_cluster_per_hour=0))
     assert decision.kind is DecisionKind.STOP
@@ -672,6 +684,13 @@ def test_a_node_that_a_person_set_down_is_not_charged_with_the_jobs_lost_there()
     assert set(blamed(fleet, JOB, both, TRANSIENT, 3600.0, NOW).troubles) == {"n1"}
     failed = replace(lost, state=AttemptState.FAILED)  # before, by itself
     assert set(blamed(fleet, JOB, failed, TRANSIENT, 3600.0, NOW).troubles) == {"n2"}
+
+
+def test_what_took_a_node_down_that_nobody_names_is_charged_to_all_of_its_nodes() -> None:
+    lost = replace(TRIED, state=AttemptState.NODE_FAIL, nodes=("n1", "n2"))
+    assert set(blamed(FLEET, JOB, lost, TRANSIENT, 3600.0, NOW).troubles) == {"n1", "n2"}
+    set_down = replace(FLEET, set_down=frozenset({"n1"}))
+    assert set(blamed(set_down, JOB, lost, TRANSIENT, 3600.0, NOW).troubles) == set()
 
 
 def test_what_is_taken_back_is_the_jobs_latest_retry() -> None:

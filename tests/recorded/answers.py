@@ -1,0 +1,141 @@
+"""What the pure functions of some modules answer for random arguments: ``python -m tests.recorded`` writes it down.
+
+A module is one line in `MODULES`. Its public functions and the methods of its values are asked, where their arguments
+can be drawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import random
+import re
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from perdure.model.jobs import Attempt
+from perdure.retry.history import Fleet
+from tests.copying import replace
+from tests.recorded.drawn import Drawn, NotDrawn, in_words
+
+HERE = Path(__file__).parent
+MODULES = (
+    "retry.budget", "retry.decide", "retry.history", "retry.not_the_node", "retry.one_node", "retry.size",
+    "coordination.chain", "coordination.folding", "coordination.playbook", "coordination.record",
+    "coordination.record_changes", "coordination.ruling", "coordination.handlers.node", "coordination.handlers.quota",
+    "service.core.case", "service.core.chain_step", "service.core.comments", "service.core.consequences",
+    "service.core.full_store", "service.core.launcher_notes", "service.core.loglines", "service.core.orders",
+    "service.core.recovery", "service.core.requeue_loop", "service.core.scope", "service.core.successor",
+    "service.core.triage_context", "service.core.view", "service.core.waiting", "service.core.waiting_retry",
+    "service.notices.derive", "service.notices.notice", "service.notices.rules", "service.learning.corrections",
+    "succession.chain", "succession.chain_state", "succession.following", "succession.spans", "succession.unwritten",
+    "hangs.collectives", "hangs.culprit", "hangs.live", "hangs.nccl_ras", "hangs.rank_state", "hangs.report",
+    "waits.awaited", "waits.calibration", "waits.holds", "waits.limits", "waits.own_errors", "waits.queue",
+    "blame.accuse", "blame.standing", "blame.witnesses", "blame.builders.attempts", "blame.builders.vms",
+    "model.jobs", "model.observation", "model.signals", "backends.slurm.plans", "backends.slurm.outputs",
+    "backends.slurm.accounting", "backends.slurm.siblings", "triage.conformal",
+    "triage.verdict", "triage.learning.examples", "triage.learning.outcomes", "triage.learning.promise",
+    "triage.learning.testimony", "triage.evidence.context", "triage.evidence.disk_space", "triage.evidence.gpu_memory",
+    "triage.evidence.quota_tables", "triage.evidence.scheduler", "survey.tally",
+)  # fmt: skip
+_ADDRESS = re.compile(r"0x[0-9a-f]{6}")
+WIDEST = 160  # characters of an answer that are written down, before a hash of the rest
+
+
+def _of_one_job(attempt: Attempt, rng: random.Random) -> Attempt:
+    """Nodes that failed are some of its own; one that runs has no end."""
+    nodes = attempt.nodes or ("n1",)
+    end_s = max(attempt.start_s, attempt.end_s or attempt.start_s) if attempt.state.is_over else None
+    return replace(attempt, nodes=nodes, failed_nodes=nodes[:1] if attempt.failed_nodes else (), end_s=end_s)
+
+
+def _of_all_nodes(fleet: Fleet, rng: random.Random) -> Fleet:
+    """All of a partition's nodes are among all nodes."""
+    usable = {**fleet.usable, "": frozenset().union(*fleet.usable.values())} if fleet.usable else {}
+    return replace(fleet, usable=usable, troubles={node: some for node, some in fleet.troubles.items() if some})
+
+
+FITTING: dict[type, Callable[[Any, random.Random], Any]] = {Attempt: _of_one_job, Fleet: _of_all_nodes}
+
+
+def functions(module: str) -> dict[str, Callable[..., Any]]:
+    """All that may be asked, by name."""
+    return dict(sorted(_functions(f"perdure.{module}")))
+
+
+def answer(module: str, name: str, function: Callable[..., Any], case: int) -> str:
+    """What a function answers in one case. Raises `NotDrawn` where its arguments cannot be drawn."""
+    return _short(_answer(function, f"{module}.{name} {case}"))
+
+
+def _answer(function: Callable[..., Any], case: str) -> str:
+    drawn, hints = Drawn(case, FITTING), get_type_hints(function)
+    given = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or name not in hints:
+            raise NotDrawn(name)
+        given.append((name, parameter.kind, drawn(hints[name], name, name)))
+    at_place = [value for _, kind, value in given if kind is not inspect.Parameter.KEYWORD_ONLY]
+    by_name = {name: value for name, kind, value in given if kind is inspect.Parameter.KEYWORD_ONLY}
+    try:
+        said = in_words(function(*at_place, **by_name))
+    except NotDrawn:
+        raise
+    except Exception as err:  # whatever it refuses
+        said = type(err).__name__
+    if _ADDRESS.search(said):
+        raise NotDrawn(said)
+    return said
+
+
+def _functions(module: str) -> Iterator[tuple[str, Callable[..., Any]]]:
+    loaded = importlib.import_module(module)
+    for name, found in vars(loaded).items():
+        if name.startswith("_") or getattr(found, "__module__", "") != module:
+            continue
+        if inspect.isfunction(found):
+            yield name, found
+        elif inspect.isclass(found):
+            yield from _methods(found)
+
+
+def _methods(kind: type) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Of values that can be drawn, as functions of them."""
+    for name, found in vars(kind).items():
+        read = (
+            found.fget if isinstance(found, property) else found.func if isinstance(found, cached_property) else found
+        )
+        if not name.startswith("_") and inspect.isfunction(read):
+            yield f"{kind.__name__}.{name}", _of_self(read, kind)
+
+
+def _of_self(read: Callable[..., Any], kind: type) -> Callable[..., Any]:
+    def ask(*given: Any, **named: Any) -> Any:
+        return read(*given, **named)
+
+    first = next(iter(inspect.signature(read).parameters))
+    ask.__signature__ = inspect.signature(read)  # type: ignore[attr-defined]
+    ask.__annotations__ = {**get_type_hints(read), first: kind}
+    return ask
+
+
+def _short(answer: str) -> str:
+    line = answer.replace("\n", "\\n")
+    if len(line) <= WIDEST:
+        return line
+    return f"{line[:WIDEST]}... {hashlib.sha256(line.encode()).hexdigest()[:12]}"
+
+
+def path_of(module: str) -> Path:
+    return HERE / "answers" / f"{module}.txt"
+
+
+def recorded(module: str) -> list[tuple[str, int, str]]:
+    """Names of functions, cases, and the answers as they were written down."""
+    path = path_of(module)
+    lines = path.read_text().splitlines() if path.exists() else []
+    asked = (line.split(": ", 1) for line in lines)
+    return [(case.split()[0], int(case.split()[1]), answer) for case, answer in asked]

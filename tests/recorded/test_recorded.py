@@ -1,0 +1,27 @@
+"""What decides answers as it did. Where it is to answer otherwise: ``python -m tests.recorded``, and read the diff.
+
+The answers are of thousands of random cases, which nobody has judged one by one: they show a change that nobody meant.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.model.jobs import Attempt
+from tests.recorded.answers import FITTING, MODULES, answer, functions, recorded
+from tests.recorded.drawn import Drawn, in_words
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_answer_is_as_it_was(module: str) -> None:
+    asked = functions(module)
+    anew = f"if that is meant: python -m tests.recorded {module}"
+    assert recorded(module)
+    for name, case, before in recorded(module):
+        assert name in asked, f"{module}.{name} is gone; {anew}"
+        assert answer(module, name, asked[name], case) == before, f"case {case} of {module}.{name}; {anew}"
+
+
+def test_a_case_is_drawn_alike_each_time_and_unlike_others() -> None:
+    drawn = [in_words(Drawn(case, FITTING)(Attempt, "attempt")) for case in ("1", "1", "2")]
+    assert drawn[0] == drawn[1] != drawn[2]
