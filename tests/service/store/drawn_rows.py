@@ -52,7 +52,12 @@ def drawn(seed: int) -> Rows:
             found["exceptions"].append(_exception(rng, cluster, number, next(instants)))
             found["actions"].append(_action(rng, cluster, number, rng.randrange(0, 4000, 100)))
             found["events"].append(_event(rng, cluster, number))
-    for table in ("jobs", "attempts", "exceptions", "actions", "events"):
+    found |= {"readings": [], "corrections": [], "terms": []}
+    for cluster, run in ((run["cluster"], run) for run in found["attempts"]):
+        found["readings"].extend([_reading(rng, cluster, run, next(instants))] if rng.random() < 0.8 else ())
+        found["corrections"].extend([_correction(rng, cluster, run, next(instants))] if rng.random() < 0.4 else ())
+    found["terms"] = [_term(rng, cluster, next(instants)) for cluster in (HERE, THERE) * 4]
+    for table in ("jobs", "attempts", "exceptions", "actions", "events", "readings", "corrections", "terms"):
         for seq, row in enumerate(found[table], 1):
             row["seq"] = seq
     return found
@@ -72,7 +77,7 @@ def written(rows: Rows) -> Engine:
 def _value(value: Any, column: str) -> Any:
     if value is None:
         return null() if column in ("verdict", "decided") else None  # None would be JSON's
-    return value if isinstance(value, str | float | int | dict) else json.loads(codec.encode(value))
+    return value if isinstance(value, str | float | int | dict | list | bytes) else json.loads(codec.encode(value))
 
 
 def _job(rng: random.Random, cluster: str, job_id: str, submit_s: int) -> Iterator[dict[str, Any]]:
@@ -171,6 +176,30 @@ def _asked(kind: str, attempt: AttemptId, node: str) -> Action:
         "cancel": Cancel(attempt), "comment": Comment(attempt, "why"),
     }  # fmt: skip
     return asked[kind]
+
+
+def _reading(rng: random.Random, cluster: str, run: dict[str, Any], time_s: int) -> dict[str, Any]:
+    return {
+        "cluster": cluster, "job_id": run["job_id"], "incarnation": run["incarnation"], "time_s": float(time_s),
+        "user": rng.choice(USERS), "fingerprint": rng.choice(("f", "g")), "category": "net", "excerpt": "",
+        "causes": [], "message": "", "packed": None,
+    }  # fmt: skip
+
+
+def _correction(rng: random.Random, cluster: str, run: dict[str, Any], time_s: int) -> dict[str, Any]:
+    return {
+        "cluster": cluster, "job_id": run["job_id"], "incarnation": run["incarnation"], "time_s": float(time_s),
+        "user": rng.choice(USERS), "fingerprint": "f", "transient": rng.random() < 0.5, "by": rng.choice(USERS),
+        "for_all": rng.random() < 0.5, "confirmed_by": rng.choice(("", "root")),
+    }  # fmt: skip
+
+
+def _term(rng: random.Random, cluster: str, time_s: int) -> dict[str, Any]:
+    model = b"weights" if rng.random() < 0.6 else None
+    return {
+        "cluster": cluster, "time_s": float(time_s), "adopted": model is not None, "lessons": "",
+        "payload": {"at": time_s}, "model": model,
+    }  # fmt: skip
 
 
 def _event(rng: random.Random, cluster: str, number: int) -> dict[str, Any]:

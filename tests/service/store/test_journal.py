@@ -337,6 +337,13 @@ def test_begun_actions_are_counted_by_kind_and_those_of_people_are_not(where: Pa
     again.close()
 
 
+def test_it_is_known_whose_jobs_begun_actions_are_about(service: Service) -> None:
+    for effect in service.feed(LOOK, TRANSIENT):
+        if isinstance(effect, Act):
+            service.journal.begin(effect.action.key, 2.0)
+    assert [charge.user for charge in service.journal.charges(0.0).values()] == ["ada"]
+
+
 def test_ends_that_the_controller_never_heard_of_are_told(service: Service) -> None:
     service.feed(LOOK, TRANSIENT)
     journal, key = service.journal, "requeue:c/1#1"
