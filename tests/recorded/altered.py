@@ -1,4 +1,4 @@
-"""Texts that are a little unlike one another: a sample of a format with a part left out, doubled, emptied or renumbered."""
+"""Texts a little unlike one another: a sample of a format with a part left out, doubled, emptied or renumbered."""
 
 from __future__ import annotations
 
