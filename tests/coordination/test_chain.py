@@ -17,7 +17,7 @@ from perdure.coordination.chain import (
     restored,
 )
 from perdure.coordination.chain_state import Chain
-from perdure.coordination.folding import equal_of, is_nothing_new, open_equal
+from perdure.coordination.folding import FRESH_S, equal_of, is_nothing_new, open_equal
 from perdure.coordination.messages import (
     Annotated,
     Answered,
@@ -37,6 +37,7 @@ from perdure.coordination.messages import (
 )
 from perdure.coordination.record import (
     CLOSED,
+    READ_BACK,
     START,
     Annotation,
     Answer,
@@ -665,6 +666,16 @@ def test_an_all_clear_is_new_where_its_resource_went_down_since_and_not_where_it
     ended = [brake, clear] if goes_down == "before" else [clear, brake]
     chain = replace(Chain(), ended={each.id: each for each in ended})
     assert is_nothing_new(clear, replace(clear, id="again"), chain, Bench(), 4.0) is (goes_down == "before")
+
+
+@pytest.mark.parametrize(("age_s", "is_nothing"), [(FRESH_S, True), (FRESH_S + 0.5, False)])
+def test_what_was_done_about_a_node_is_believed_as_long_as_it_is_fresh(age_s: float, is_nothing: bool) -> None:
+    """Somebody may have returned it since."""
+    done = record().with_answer(Answer(Component.RESOURCE_MANAGER, AnswerKind.HANDLED, 1.0, "drained"))
+    known = replace(
+        done, state=ExceptionState.HANDLED, annotations=(Annotation("scheduler", 2.0, READ_BACK, "drained"),)
+    )
+    assert is_nothing_new(known, record("again"), Chain(), Bench(), 2.0 + age_s) is is_nothing
 
 
 def test_what_is_forgotten_takes_nothing_newer_along(monkeypatch: pytest.MonkeyPatch) -> None:

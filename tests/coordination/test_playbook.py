@@ -46,6 +46,14 @@ def test_a_site_lays_its_own_over_it() -> None:
         site('[failures."storage"]\nlike = "licence"\n')
 
 
+def test_what_is_full_is_the_sites_own_name_for_what_is_mounted_there() -> None:
+    book = site('[resources.pfs]\ndirectory = "/scratch"\n[resources.home]\ndirectory = "/home"\n')
+    assert [book.resource_at(mount).name for mount in ("/scratch", "/home", "/scratch/deep")] == [
+        "pfs", "home", "/scratch/deep"
+    ]  # fmt: skip
+    assert book.resource_at("/data").directory == "/data"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -3,6 +3,7 @@
 import pytest
 
 from perdure.coordination.record import Answer, AnswerKind, Component, ExceptionOutcome, ExceptionRecord, Scope, Subject
+from perdure.coordination.record_changes import without_holds
 from perdure.model.actions import Hold
 from perdure.model.identity import AttemptId
 from tests.copying import replace
@@ -33,6 +34,25 @@ def test_it_is_in_force_while_it_orders_a_hold_or_holds(
 ) -> None:
     assert (record.is_hold_order, record.holds) == (is_hold_order, holds)
     assert record.is_in_force == (is_hold_order or bool(holds))
+
+
+def test_a_program_that_owns_it_stops_no_job_from_starting() -> None:
+    answer = Answer(Component.SCHEDULER, AnswerKind.HANDLED, 2.0, "", (), handler="ada/acme", forbids=("start",))
+    assert not RECORD.with_answer(answer).is_brake
+
+
+def test_who_sees_only_its_own_is_asked_first_and_of_what_is_shared_last() -> None:
+    assert Scope.LOCAL.order == tuple(Component)
+    assert Scope.GLOBAL.order == tuple(reversed(Component))
+
+
+@pytest.mark.parametrize(
+    ("over", "said"), [(1, "1 job is held no more, 1 still"), (2, "2 jobs are held no more, 0 still")]
+)
+def test_what_is_held_no_more_is_said(over: int, said: str) -> None:
+    jobs = [HELD, AttemptId("c", "8", 1)]
+    held = handled(*(Hold(each, "x") for each in jobs))
+    assert without_holds(held, jobs[:over], 3.0).verdicts[-1].note == said
 
 
 def test_it_has_one_owner() -> None:

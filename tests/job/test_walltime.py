@@ -180,6 +180,17 @@ def test_slurms_own_signal_does_not_end_torchruns_agent(
 
 
 @on_linux
+def test_what_a_worker_asks_for_once_it_is_told_goes_through_torchrun(tmp_path: Path) -> None:
+    """Its agent ends with 1 whatever the worker ended with."""
+    agent = AGENT.replace("sys.exit(worker.wait())", "worker.wait(); sys.exit(1)")
+    worker = SAVES.replace("sys.exit(0)", "from perdure.job import leave; leave(75, 'saved')")
+    settings = "ExecOptions(warn_s=3600, look_s=0.3, framework=Framework.TORCHRUN)"
+    ends = {"SLURM_JOB_END_TIME": str(int(time.time() + 1800))}
+    code, _, _ = finish(start(tmp_path, python(agent, worker, "SIGTERM"), settings=settings, variables=ends))
+    assert (code, exit_report_in(tmp_path).reason) == (75, ExitReason.WALLTIME)
+
+
+@on_linux
 @pytest.mark.parametrize("listens_to", ["SIGTERM", "SIGUSR1"])
 def test_a_warning_to_every_process_of_a_step_does_not_end_torchruns_agent(tmp_path: Path, listens_to: str) -> None:
     """As Slurm sends it; workers that listen to TERM alone are told that."""

@@ -16,3 +16,11 @@ def test_help_lists_every_target() -> None:
     listed = dict(line.split(maxsplit=1) for line in said.stdout.splitlines())
     assert sorted(listed) == sorted(phony.split())
     assert all(listed.values())
+
+
+def test_up_passes_its_options_on() -> None:
+    require_program("make")
+    said = subprocess.run(
+        ["make", "-n", "up", "ARGS=--port 8081"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert said.stdout.rstrip().endswith("perdure up --port 8081")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perdure.job.link_marks import HandoverAsked, LinkBegun, LinkEnded, LinkMarks
+from perdure.job.link_marks import HandoverAsked, HandoverTold, LinkBegun, LinkEnded, LinkMarks
 from perdure.slurm_words.link_job import LinkJob
 from perdure.succession.chain import MOST_FAILURES, MOST_LOST, step
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, LinkEnding, Phase, Strategy
@@ -505,3 +505,21 @@ def test_a_job_that_could_not_be_started_has_failed_and_is_not_submitted_for_eve
         chain, effects = step(chain, look)
     assert chain.standing is ChainStanding.STOPPED
     assert chain.why == "3 links in a row have failed: it failed before its program began: Slurm says JobLaunchFailure"
+
+
+@pytest.mark.parametrize(
+    ("code", "signals", "asked", "told", "is_done"),
+    [
+        (0, (), False, None, True),
+        (1, (), False, None, False),
+        (0, ("USR1",), False, None, False),  # its walltime was near
+        (0, (), True, None, False),
+        (0, (), True, HandoverTold(1, 30.0), False),
+        (0, (), True, HandoverTold(0, 30.0), True),  # nothing of it listened
+    ],
+)
+def test_work_is_done_where_the_program_ended_well_and_nothing_told_it_to_end(
+    code: int, signals: tuple[str, ...], asked: bool, told: HandoverTold | None, is_done: bool
+) -> None:
+    marks = LinkMarks(LinkBegun("7", 10.0), HandoverAsked("8", 20.0, 140.0) if asked else None, told)
+    assert replace(marks, ended=LinkEnded("7", 40.0, code, signals)).is_done is is_done
