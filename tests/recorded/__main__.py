@@ -6,7 +6,9 @@ the code for a while; those that did are kept.
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +23,8 @@ LEAST_KEPT, MOST_KEPT, OF_ONE_PATH = 10, 100, 3
 
 
 def main() -> None:
+    os.environ["TZ"] = "UTC"
+    time.tzset()
     for module in sys.argv[1:] or MODULES:
         path = path_of(module)
         path.parent.mkdir(exist_ok=True)

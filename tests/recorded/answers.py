@@ -40,6 +40,9 @@ MODULES = (
     "triage.verdict", "triage.learning.examples", "triage.learning.outcomes", "triage.learning.promise",
     "triage.learning.testimony", "triage.evidence.context", "triage.evidence.disk_space", "triage.evidence.gpu_memory",
     "triage.evidence.quota_tables", "triage.evidence.scheduler", "survey.tally",
+    "job.link_marks", "job.liveness", "job.framework", "job.fence", "backends.rank_files", "backends.local.placement",
+    "service.store.rows", "service.workers.executor", "scheduling.backfill", "scheduling.shares", "scheduling.view",
+    "simulation.verdict", "simulation.replay_error", "simulation.difference", "simulation.elastic",
 )  # fmt: skip
 _ADDRESS = re.compile(r"0x[0-9a-f]{6}")
 WIDEST = 160  # characters of an answer that are written down, before a hash of the rest

@@ -5,6 +5,9 @@ The answers are of thousands of random cases, which nobody has judged one by one
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 import pytest
 
 from perdure.model.jobs import Attempt
@@ -12,6 +15,17 @@ from tests.recorded.answers import FITTING, MODULES, answer, functions, recorded
 from tests.recorded.drawn import Drawn, in_words
 
 
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As the answers were written down; some tell a time of day."""
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("utc")
 @pytest.mark.parametrize("module", MODULES)
 def test_every_answer_is_as_it_was(module: str) -> None:
     asked = functions(module)
