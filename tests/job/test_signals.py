@@ -70,6 +70,25 @@ def test_how_long_a_signal_waits_for_its_witness_is_timed_by_the_clock_that_was_
 
 
 @on_linux
+def test_each_signal_that_reaches_the_launcher_alone_is_handed_on(tmp_path: Path) -> None:
+    names = ("USR1", "USR2", "HUP", "QUIT", "INT", "TSTP", "TERM")
+    tells = (
+        "import signal, sys, time\n"
+        "def tell(number, _): print(signal.Signals(number).name, flush=True)\n"
+        "for name in sys.argv[1:]: signal.signal(getattr(signal, 'SIG' + name), tell)\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(20)"
+    )
+    process = start(tmp_path, python(tells, *names))
+    assert process.stdout.readline() == "ready\n"
+    for name in names:
+        process.send_signal(getattr(signal, f"SIG{name}"))
+        assert process.stdout.readline() == f"SIG{name}\n"
+    process.kill()
+    process.communicate()
+
+
+@on_linux
 def test_a_signal_to_every_process_is_not_handed_on(tmp_path: Path) -> None:
     """As Slurm sends it; in whatever order the processes get it."""
     later, fence = tmp_path / "later", tmp_path / "fence"  # till then no witness is late
