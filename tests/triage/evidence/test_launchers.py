@@ -123,9 +123,12 @@ def test_of_several_nodes_reports_the_earliest_counts() -> None:
         assert (verdict.category, verdict.rank, verdict.node) == ("native_crash", "1", "n1")
 
 
-def test_of_two_launches_one_after_the_other_the_last_counts() -> None:
-    verdict = told(torchrun(1, -11) + "trying again\n" + torchrun(2, -9, at="2026-01-02_03:09:05"))
-    assert (verdict.category, verdict.rank) == ("killed", "2")
+@pytest.mark.parametrize(("host", "rank"), [("n1", 2), ("localhost", 1)])
+def test_of_two_launches_one_after_the_other_the_last_counts(host: str, rank: int) -> None:
+    """Of a host without a name of its own only the same rank tells that it was launched again."""
+    later = torchrun(rank, -9, host, at="2026-01-02_03:09:05")
+    verdict = told(torchrun(1, -11, host) + "trying again\n" + later)
+    assert (verdict.category, verdict.rank) == ("killed", str(rank))
 
 
 def test_a_report_that_was_survived_long_ago_explains_nothing() -> None:
