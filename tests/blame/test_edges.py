@@ -14,6 +14,7 @@ from perdure.blame.background import Background
 from perdure.blame.failing_paths import FailingPaths
 from perdure.blame.fit import HazardModel, Term
 from perdure.blame.grid import MOST_ROWS, grid
+from perdure.blame.score import Score
 from perdure.blame.sliding import Sliding
 from perdure.blame.standing import Standing, SuspectPatience, follow
 from perdure.blame.verdict import HARD, kind_of, suspect
@@ -36,6 +37,27 @@ def window(
     units, failures = (np.array([path[k] for path in paths], np.float64) for k in (1, 2))
     paths_there, components = np.arange(len(paths)), np.arange(len(tiers))
     return Window(sparse.csr_array(incidence), units, failures, paths_there, components, np.array(tiers))
+
+
+# -- good and bad paths
+
+
+@pytest.mark.parametrize(("bad", "blamed"), [(1, []), (2, [0])])
+def test_one_bad_path_is_no_pattern(bad: int, blamed: list[int]) -> None:
+    """All paths cross their own switch, and component 0 the bad ones."""
+    paths = [((0, 1 + k) if k < bad else (1 + k,), 100, 50 if k < bad else 0) for k in range(4)]
+    found = Score().solve(window(paths, ("spine", "leaf", "leaf", "leaf", "leaf")))
+    assert [each.component for each in found] == blamed
+
+
+def test_a_path_is_bad_above_its_share_and_a_component_blamed_from_its_own() -> None:
+    """Component 0 is on ten paths; of these so many are bad, by five units in a hundred or one more."""
+
+    def found(bad: int, failures: int) -> list[int]:
+        paths = [((0,), 100, failures if k < bad else 0) for k in range(10)]
+        return [each.component for each in Score().solve(window(paths, ("spine",)))]
+
+    assert [found(3, 6), found(2, 6), found(3, 5)] == [[0], [], []]
 
 
 # -- whose word counts
