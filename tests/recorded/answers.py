@@ -42,7 +42,7 @@ MODULES = (
     "triage.evidence.quota_tables", "triage.evidence.scheduler", "survey.tally",
     "job.link_marks", "job.liveness", "job.framework", "job.fence", "backends.rank_files", "backends.local.placement",
     "service.store.rows", "service.workers.executor", "scheduling.backfill", "scheduling.shares", "scheduling.view",
-    "simulation.verdict", "simulation.replay_error", "simulation.difference", "simulation.elastic",
+    "simulation.verdict", "simulation.replay_error", "simulation.difference",
 )  # fmt: skip
 _ADDRESS = re.compile(r"0x[0-9a-f]{6}")
 ASKS_THE_MACHINE = frozenset({"backends.rank_files.home_of"})
