@@ -98,6 +98,18 @@ def test_a_failure_is_judged_before_anything_is_done() -> None:
     assert unfinished(run.state) == [Judge(FAILED)]
 
 
+@pytest.mark.parametrize(("job_id", "goes_on"), [("1", True), ("2", False)])
+def test_a_start_that_was_forgotten_is_passed_by_where_its_own_job_has_started_since(
+    job_id: str, goes_on: bool
+) -> None:
+    run, waits = Run(), replace(JOB, state=JobState.PENDING)
+    runs = Attempt(AttemptId("c", job_id, 9), AttemptState.RUNNING, ("n1",), 3000.0, user="ada")
+    jobs = [waits, *([replace(JOB, job_id="2", state=JobState.RUNNING)] if job_id == "2" else [])]
+    run.look(3600.0, jobs, [runs])
+    run.look(3611.0, jobs, [replace(FAILED, state=AttemptState.LOST), runs])
+    assert any(isinstance(effect, Judge) for effect in run.effects) is not goes_on
+
+
 def test_a_transient_failure_is_requeued_once_off_its_node() -> None:
     run = after_failure()
     run.judge(TRANSIENT)
