@@ -124,6 +124,7 @@ def test_a_smaller_alpha_never_makes_a_label_less_credible(rows: list[Any], alph
 @pytest.mark.parametrize("found", [own_thresholds(), Thresholds(0.0, 0.0), Thresholds(1.0, 1.0)])
 def test_the_file_survives_a_round_trip(found: Thresholds) -> None:
     assert read_thresholds(found.to_json(), "x") == found
+    assert json.loads(found.to_json({"made_by": "make"}))["made_by"] == "make"
 
 
 @pytest.mark.parametrize(
