@@ -69,8 +69,8 @@ def written(rows: Rows) -> Engine:
     metadata.create_all(engine)
     with engine.begin() as db:
         for name, several in rows.items():
-            columns = metadata.tables[name].columns.keys()
-            db.execute(insert(metadata.tables[name]), [{c: _value(row[c], c) for c in columns} for row in several])
+            given = [{column: _value(value, column) for column, value in row.items()} for row in several]
+            db.execute(insert(metadata.tables[name]), given)
     return engine
 
 
