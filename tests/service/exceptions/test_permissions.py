@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from perdure.coordination.chain_state import Chain
 from perdure.coordination.messages import ExceptionRaised
 from perdure.coordination.playbook import own_playbook, site_playbook
 from perdure.coordination.record import OF_THE_CHAIN, SEEN_BY, AnswerKind, Component, Scope
@@ -13,6 +14,7 @@ from perdure.errors import Fenced, InputError, NotFound, NotPermitted, PerdureEr
 from perdure.model.jobs import AttemptState, JobState
 from perdure.service.access.auth import Identity, Role
 from perdure.service.core.view import SiteView
+from perdure.service.exceptions.coordinator import _check_visible
 from perdure.service.exceptions.permissions import (
     AHEAD_S,
     BEHIND_S,
@@ -271,6 +273,11 @@ def test_who_may_see_what(view: SiteView) -> None:
     of_mira, of_nobody = said(view).record, said(view, ROOT, subject={"job": None}).record
     assert [may_see(of_mira, who, view) for who in (MIRA, JONAS, ROOT)] == [True, False, True]
     assert [may_see(of_nobody, who, view) for who in (MIRA, JONAS, ROOT)] == [True] * 3
+    known = replace(view, state=replace(view.state, chain=Chain(open={of_mira.id: of_mira})))
+    _check_visible(of_mira.id, MIRA, known)
+    for exception_id, who in ((of_mira.id, JONAS), ("another", MIRA)):
+        with pytest.raises(NotFound):
+            _check_visible(exception_id, who, known)
     gone = replace(of_mira, subject=replace(of_mira.subject, job_id="99"))
     assert [may_see(gone, who, view) for who in (MIRA, ROOT)] == [False, True]
     assert own_playbook().plan_for("process.exit") is not None
