@@ -259,7 +259,7 @@ def test_who_passes_two_limits_at_once_sinks_twice_but_late_ones_once_an_event()
 
 def test_a_job_that_waits_neither_sinks_nor_is_it_served() -> None:
     seen = view(8, 1, work=[1000, 1000])
-    ranking = sinking(seen)
+    ranking = sinking(seen, promote_knob=100.0)  # without promotion nobody asks what it waited
     start(seen, 0)
     seen.now = 10
     ranking.order()

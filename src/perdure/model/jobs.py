@@ -66,7 +66,7 @@ class RetryPreference(StrEnum):
     NEVER = "never"  # do not recover it, whatever happens
 
 
-class Job(Struct, frozen=True):
+class Job(Struct, frozen=True, omit_defaults=True):
     """What a user submitted, and its state."""
 
     cluster: str
@@ -118,7 +118,7 @@ def begins_anew(before: Job, now: Job) -> bool:
     return is_later and (now.user != before.user or not now.restarts)
 
 
-class Attempt(Struct, frozen=True):
+class Attempt(Struct, frozen=True, omit_defaults=True):
     """One execution of a job."""
 
     id: AttemptId

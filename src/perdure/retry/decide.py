@@ -38,7 +38,7 @@ class DecisionKind(StrEnum):
     STOP = "stop"
 
 
-class Decision(Struct, frozen=True):
+class Decision(Struct, frozen=True, omit_defaults=True):
     """What to do after a failure, and why, with the numbers that weighed."""
 
     kind: DecisionKind

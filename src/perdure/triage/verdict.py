@@ -55,7 +55,7 @@ class Bound(StrEnum):
     CALLER = "caller"  # what lies outside of all nodes refuses whoever asks, or cannot be reached by name: wait
 
 
-class Evidence(Struct, frozen=True):
+class Evidence(Struct, frozen=True, omit_defaults=True):
     """One line of the log, or one fact of the resource manager, that speaks for the verdict."""
 
     line: int  # 1-based, in the text that was judged; 0 for a fact that is in no log
@@ -101,7 +101,7 @@ class Reached(Struct, frozen=True):
         return "; ".join(said)
 
 
-class Verdict(Struct, frozen=True):
+class Verdict(Struct, frozen=True, omit_defaults=True):
     """Why an attempt failed, as far as can be told."""
 
     label: Label
