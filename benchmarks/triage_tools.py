@@ -1,10 +1,10 @@
-"""How right verdicts are on logs of ordinary tools that really failed:
+"""How right verdicts are on logs of ordinary tools that really failed, and on written ones of large systems:
 
     python -m benchmarks.triage_tools [--wrong] [--out TABLE.md]
 
-`tool_failures/logs.jsonl.gz` holds logs with their truths, which were sealed before any verdict was seen, in two parts;
-see its README.md. After the first measurement of each part what it got wrong was read: those figures are kept in
-`tool_failures/first.md`, and later ones are of logs that were fixed against.
+`tool_failures/logs.jsonl.gz` holds logs with their truths, which were sealed before any verdict was seen, in two parts,
+and `system_failures/logs.jsonl.gz` a third; see their README.md. After the first measurement of each part what it got
+wrong was read: those figures are kept in their `first.md`, and later ones are of logs that were fixed against.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from perdure.cli.card import in_order_of_reading
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Label, Verdict
 
-SECOND = "b-"
-"""What the ids of the second part begin with."""
+PREFIXES = {"b-": 2, "c-": 3}
+"""What the ids of the later parts begin with."""
 
-LOGS = Path(__file__).with_name("tool_failures") / "logs.jsonl.gz"
+LOGS = tuple(Path(__file__).with_name(name) / "logs.jsonl.gz" for name in ("tool_failures", "system_failures"))
 
 
 def read_records() -> list[dict[str, Any]]:
     """All logs with their truths."""
-    return [json.loads(line) for line in gzip.decompress(LOGS.read_bytes()).decode().splitlines()]
+    return [
+        json.loads(line) for path in LOGS for line in gzip.decompress(path.read_bytes()).decode().split("\n") if line
+    ]
 
 
 def judged(records: Sequence[Mapping[str, Any]]) -> list[Verdict]:
@@ -48,14 +50,14 @@ def shows_root(record: Mapping[str, Any], verdict: Verdict) -> bool:
 
 def part_of(record: Mapping[str, Any]) -> int:
     """Which part a log is of."""
-    return 2 if record["id"].startswith(SECOND) else 1
+    return PREFIXES.get(record["id"][:2], 1)
 
 
 def table(records: Sequence[Mapping[str, Any]], found: Sequence[Verdict]) -> Iterator[str]:
     """The head, and a row for each part."""
     head, rule = HEAD.split("\n")
     yield f"{head} category right (95 %) | or one as right | named unknown | root line first |\n{rule}---|---|---|---|"
-    for part in (1, 2):
+    for part in (1, 2, 3):
         own = [(r, v) for r, v in zip(records, found, strict=True) if part_of(r) == part]
         yield _row_of(f"part {part}", [r for r, _ in own], [v for _, v in own])
     yield ""

@@ -36,7 +36,7 @@ from perdure.triage.evidence.context import (
     shift_of,
     with_steps_of,
 )
-from perdure.triage.evidence.deaths import ABORT, ASKS_AGAIN, NOT_FOUND, OF_EXIT_CODE, OF_SIGNAL, OF_WATCHDOGS
+from perdure.triage.evidence.deaths import ABORT, ASKS_AGAIN, NOT_FOUND, OF_EXIT_CODE, OF_SIGNAL, aborts_itself
 from perdure.triage.evidence.doubts import doubted
 from perdure.triage.evidence.excerpt import excerpt, last_block
 from perdure.triage.evidence.frames import CRASH, companions, innermost_own, raised
@@ -62,7 +62,8 @@ from perdure.triage.root_line import digest, fingerprint_of, is_named, message_o
 from perdure.triage.services import outside_of_nodes
 from perdure.triage.text.logtext import LogText
 from perdure.triage.text.masking import mask
-from perdure.triage.unnamed import explained, is_death_from_outside, is_guess, is_open, told_by_node
+from perdure.triage.text.patterns import compiled
+from perdure.triage.unnamed import explained, is_death_from_outside, is_guess, is_of_login, is_open, told_by_node
 from perdure.triage.verdict import MAX_LOGS, Bound, CauseRole, Evidence, Label, Verdict
 
 Sign = Hit | Fact | LauncherReport
@@ -72,6 +73,10 @@ FRAME = "own-frame"
 """What the evidence of the innermost frame in a job's own code is called."""
 
 _MODULE_MISSING, _ENVIRONMENT_MISSING, _MODULE_LOAD = "python-module-missing", "environment-missing", "module-load"
+_INSTALL_FAILED = "package-install"
+_FOUND_MODULE = r"cannot import name|undefined symbol"
+"""Words of what fails in a module that was found, whatever environment is missing."""
+
 _OF_SETUP = frozenset({_MODULE_MISSING, "command-missing", "command-missing-translated"})
 """What a script lacks whose environment module did not load."""
 
@@ -278,7 +283,7 @@ def _primary(hits: Sequence[Hit], known: Sequence[Fact], report: LauncherReport 
     A launcher's report is believed before all but the words of the task that it names.
     """
     if report is None:
-        aborted = any(hit.cause.category in OF_WATCHDOGS for hit in hits)  # and that is why
+        aborted = any(aborts_itself(hit.cause) for hit in hits)  # and that is why
         signs: list[Sign] = [*(fact for fact in known if not (aborted and fact.cause == OF_SIGNAL[ABORT])), *hits]
         return min(signs, key=lambda sign: sign.cause.rank, default=None)
     placed: list[tuple[float, Sign]] = [(_place_of_fact(fact), fact) for fact in known]
@@ -298,13 +303,23 @@ def _naming(primary: Sign | None, hits: Sequence[Hit]) -> Sign | None:
         loads = (hit for hit in hits if hit.cause.name == _MODULE_LOAD and hit.order < primary.order)
         if (load := next(loads, None)) is not None:
             return replace(load, cause=replace(load.cause, role=CauseRole.ROOT))
-    if primary.cause.name == _MODULE_MISSING:  # scripts go on without their environment, under another Python
-        before = [hit for hit in hits if hit.cause.name == _ENVIRONMENT_MISSING and hit.order < primary.order]
-        return replace(before[0], cause=_of_category(before[0].cause, primary.cause)) if before else primary
+    if primary.cause.name == _MODULE_MISSING and not compiled(_FOUND_MODULE).search(primary.text.encode()):
+        return _without_environment(primary, hits)
     if primary.cause.name == _SIGNALLED:  # a launcher says that it got SIGTERM, Slurm that it cancelled the step
         return next((hit for hit in hits if hit.cause.name == _STEP_CANCELLED), primary)
     alike = (hit for hit in hits if hit.cause is primary.cause)
     return next((hit for hit in alike if lost_nodes(hit.text)), primary)
+
+
+def _without_environment(primary: Hit, hits: Sequence[Hit]) -> Hit:
+    """Why a module is missing: scripts go on without their environment, under another Python, and where it could not be
+    made.
+    """
+    before = [hit for hit in hits if hit.order < primary.order and not is_of_login(hit.text.encode())]
+    if (failed := next((hit for hit in before if hit.cause.name == _INSTALL_FAILED), None)) is not None:
+        return failed
+    missing = next((hit for hit in before if hit.cause.name == _ENVIRONMENT_MISSING), None)
+    return replace(missing, cause=_of_category(missing.cause, primary.cause)) if missing else primary
 
 
 def _of_category(cause: Cause, other: Cause) -> Cause:

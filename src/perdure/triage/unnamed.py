@@ -53,7 +53,17 @@ NEAR = 4
 UNKNOWN = "unknown"
 
 COARSE = frozenset(
-    {"python-value", "python-os", "timeout-python", "assertion", "app-config", "workflow-config", "java", "sql-error"}
+    {
+        "matlab-error",
+        "python-value",
+        "python-os",
+        "timeout-python",
+        "assertion",
+        "app-config",
+        "workflow-config",
+        "java",
+        "sql-error",
+    }
 )
 """Rules of no more than the class of an exception, or a word that any program uses: the message is read."""
 
@@ -67,7 +77,7 @@ MOST_UNDECIDED = 0.38
 """What was dealt with does not retry it either, whatever way the model leans."""
 
 _LOGIN = r".{0,60}\.(?:bashrc|bash_profile|profile|login|cshrc|tcshrc|zshrc|zprofile)\b"
-_OF_LOGIN = rf"(?i)^\s*{_LOGIN}"
+_BY_LOGIN = rf"(?i)^\s*{_LOGIN}"
 """What the files say that a shell reads when it starts: the job goes on."""
 
 _IDLE = (
@@ -100,8 +110,8 @@ _OF_PROGRAM = r"^\s*[a-z][\w.+-]{1,30}: \S"
 _BEHIND_ERROR = r"^(\S{1,40} (?:error|ERR!|ERROR))(?:\s|$)"
 """A tool's name and the word, which some write before every line."""
 
-_GOES_ON_BELOW = (b":", b" - @unknown")
-"""How a line ends whose message is the next: Nextflow writes the second before an exception of no task."""
+_GOES_ON_BELOW = r":$| - @unknown$|^\{?Error using \S+(?: \(line \d+\))?$"
+"""A line whose message is the next: Nextflow writes the second before an exception of no task, MATLAB the third."""
 
 _CHAINED = r"exception was the direct cause of the following|During handling of the above exception"
 
@@ -117,6 +127,11 @@ class _Line(Struct, frozen=True):
     text: bytes  # tidied
     like: Hit  # of the same task and stretch of the log
     is_last: bool = False  # of the log, in the form in which programs report errors
+
+
+def is_of_login(line: bytes) -> bool:
+    """Whether a file says it that a shell reads when it starts."""
+    return compiled(_BY_LOGIN).search(line) is not None
 
 
 def is_guess(cause: Cause) -> bool:
@@ -200,7 +215,7 @@ def _of_root(primary: Hit, hits: Sequence[Hit]) -> Hit | None:
     lines, cause = list(_own_lines(primary)), primary.cause
     if cause.category == UNKNOWN:
         return _known(lines, asserted=True) or _told_by_chain(primary, hits) or replace(primary, cause=_new(cause))
-    if cause.force is Force.FAINT and compiled(_OF_LOGIN).search(lines[0].text):
+    if cause.force is Force.FAINT and is_of_login(lines[0].text):
         return replace(primary, cause=_undecided(cause))
     if cause.name in COARSE and (found := _known(lines, asserted=True)) is not None:
         return found if found.cause.category != cause.category else None
@@ -291,7 +306,7 @@ def _own_lines(hit: Hit) -> Iterator[_Line]:
     """A hit's line, with the next where it ends in a colon, and those that go on with its message."""
     text = hit.text.encode()
     yield _Line(hit.line, text, hit)
-    if text.endswith(_GOES_ON_BELOW) and (after := _line_after(hit)).strip():
+    if compiled(_GOES_ON_BELOW).search(text.rstrip()) and (after := _line_after(hit)).strip():
         yield _Line(hit.line, text + b" " + after.strip(), hit)
     for frame in companions(hit):
         yield _Line(frame.line, frame.text.encode(), hit)

@@ -67,3 +67,40 @@ def test_a_crashed_kernel_is_probed_unless_hardware_broke() -> None:
     assert verdict(STEPS + ILLEGAL).label is Label.UNSURE
     for log in (STEPS + ILLEGAL + XID, STEPS + XID + ILLEGAL):
         assert (verdict(log).label, verdict(log).category) == (Label.TRANSIENT, "gpu_hw")
+
+
+LIMIT = "slurmstepd: error: *** JOB 17 ON n1 CANCELLED AT 2025-01-02T03:04:05 DUE TO TIME LIMIT ***\n"
+LOST = "[129.2] Lustre: l1-OST0004-osc-ff8f: Connection to l1-OST0004 (at 10.10.4.4@o2ib) was lost; in progress\n"
+BLOCKED = "[213.0] INFO: task python:811 blocked for more than 120 seconds.\n"
+
+
+def test_a_walltime_spent_waiting_for_storage_is_probed() -> None:
+    stalled = verdict(STEPS + LOST + BLOCKED + LIMIT)
+    assert (stalled.label, stalled.category) == (Label.UNSURE, "fs")
+    went_on = "[140.0] Lustre: l1-OST0004-osc-ff8f: Connection restored to 10.10.4.4@o2ib (at 10.10.4.4@o2ib)\n"
+    for log in (STEPS + LIMIT, STEPS + LOST + STEPS + LIMIT, STEPS + LOST + went_on + LIMIT):
+        assert (verdict(log).label, verdict(log).category) == (Label.DETERMINISTIC, "time_limit")
+
+
+def test_a_file_on_what_was_not_mounted_is_probed() -> None:
+    failed = "Oct 18 04:11:32 n7 automount[1873]: failed to mount /lustre/ann\n"
+    found = verdict(failed + GONE)
+    assert (found.label, found.category) == (Label.UNSURE, "fs")
+    for log in (GONE, failed.replace("/ann", "/bob") + GONE, failed.replace("/ann", "/an") + GONE):
+        assert (verdict(log).label, verdict(log).category) == (Label.DETERMINISTIC, "missing_file")
+
+
+def test_a_host_that_is_asked_by_default_is_a_setting() -> None:
+    refused = 'OperationalError: connection to server at "localhost" (127.0.0.1), port 5 failed: Connection refused\n'
+    by_default = "WARNING DB_HOST is not set, using default 'localhost'\n"
+    found = verdict(by_default + refused)
+    assert (found.label, found.category) == (Label.UNSURE, "config")
+    assert verdict(refused).category == "net"
+    assert verdict(by_default + refused.replace("localhost", "db7").replace("127.0.0.1", "10.0.0.7")).category == "net"
+
+
+def test_a_port_that_the_job_itself_had_taken_is_probed() -> None:
+    taken = "torch.distributed.DistNetworkError: failed to bind to [::]:29500 (errno: 98 - Address already in use).\n"
+    assert verdict("task 0 launches an agent on port 29500\n" + taken).label is Label.UNSURE
+    for before in ("", "task 0 launches an agent on port 29501\n", "waits for a free port: 29500\n"):
+        assert verdict(before + taken).label is Label.TRANSIENT

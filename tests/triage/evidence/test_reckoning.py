@@ -154,3 +154,13 @@ def test_a_short_write_that_names_no_file_is_told_by_the_file_before_it(path: st
     found = judge(f"cached {path}\n{TRACEBACK}{WRITTEN}".encode())
     assert found.category == category
     assert (found.label is Label.DETERMINISTIC) == (category == "disk_quota")
+
+
+def test_the_one_disk_that_was_full_before_is_meant_where_no_file_is_named() -> None:
+    df = "Filesystem      Size  Used Avail Use% Mounted on\n/dev/nvme0n1p3  880G  {}  {} {}% {}\n"
+    full, unnamed = df.format("879G", "1.1G", 100, "/tmp"), "OSError: [Errno 28] No space left on device\n"
+    found = judge((full + TRACEBACK + unnamed).encode())
+    assert (found.label, found.category) == (Label.UNSURE, "node_disk")
+    room, shared = df.format("2.1G", "878G", 1, "/tmp"), df.format("879G", "1.1G", 100, "/scratch")
+    for log in (room + TRACEBACK + unnamed, shared + TRACEBACK + unnamed, TRACEBACK + unnamed + full):
+        assert judge(log.encode()).category == "disk_quota"

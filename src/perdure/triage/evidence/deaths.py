@@ -61,8 +61,13 @@ OF_SIGNAL: dict[int, Cause] = {
 }  # fmt: skip
 
 ABORT = 6
-OF_WATCHDOGS = frozenset({"nccl_timeout", "nccl_comm"})
-"""Categories of what a watchdog says that then ends its own process by an abort."""
+_OF_WATCHDOGS, _OF_COORDINATION = frozenset({"nccl_timeout", "nccl_comm"}), "jax-coordination"
+
+
+def aborts_itself(cause: Cause) -> bool:
+    """Whether it is what a watchdog, or the client of JAX's coordination service, says before it aborts its process."""
+    return cause.category in _OF_WATCHDOGS or cause.name == _OF_COORDINATION
+
 
 _TERMINATED = _faint(
     "rank-term", "killed", 0.45, "a process was told to end from outside (signal 15), and not by its launcher",

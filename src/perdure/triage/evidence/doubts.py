@@ -13,12 +13,12 @@ import re2
 from msgspec.structs import replace
 
 from perdure.triage.evidence.answered import tells_answer
-from perdure.triage.evidence.context import Context, TrainingProgress
+from perdure.triage.evidence.context import Context, TrainingProgress, progress_of
 from perdure.triage.evidence.frames import raising_line
 from perdure.triage.evidence.host_memory import LITTLE_BYTES, refused_bytes
 from perdure.triage.evidence.matching import Hit
 from perdure.triage.evidence.rule import Cause, Force
-from perdure.triage.text.clean import scrub
+from perdure.triage.text.clean import decode, scrub
 from perdure.triage.text.logtext import LogText
 from perdure.triage.text.patterns import capturing, compiled
 from perdure.triage.verdict import Bound
@@ -31,6 +31,12 @@ NAMED_BYTES = 256 * 1024
 
 BUFFER_BYTES = 4096
 """What writes a file through a buffer leaves a multiple of it until it closes the file."""
+
+NEAR_PORT = 4
+"""So many lines around the one that is believed may tell which port it is."""
+
+STALL_LINES = 200
+"""Storage that does not answer is looked for in so many lines before the end of the walltime."""
 
 SMALL_BYTES = 2 << 30
 """Every GPU that a job is given has this much memory, and so have most slices of one."""
@@ -48,6 +54,26 @@ _OWN = r"allocated so far: ([\d,]{1,20}) bytes"
 _OF_PYTORCH = "Tried to allocate"
 _CREATED_DEVICE = r"Created (?:TensorFlow )?device \S*GPU:\d+ with (\d{1,9}) MB memory"
 _OF_FULL_CARD = frozenset({"cublas-failed", "cudnn-failed", "cuda-oom", "cuda-library-status"})
+
+
+_LIMIT = "time_limit"
+_STALLED = (
+    r"blocked for more than \d+ seconds|Lustre: .{0,200}Connection to \S+ \(at \S+\) was lost"
+    r"|nfs: server \S+ not responding|beegfs: .{0,200}(?:Connect failed|Unable to communicate)"
+    r"|mmfsd?: .{0,200}not responding"
+)
+"""What the kernel, Lustre, NFS, BeeGFS and GPFS say of storage that makes its users wait."""
+
+_GOES_ON = r"(?i)nfs: server \S+ OK|connection restored to|reconnected to"
+_MOUNT_FAILED = r"(?:mount failure \S+ on|failed to mount|mount\.nfs4?: \S+ for) (/[^\s:,]+)"
+_ON_THIS_NODE = r"(?i)(?:\blocalhost\b|\b127\.0\.0\.1\b|\[?::1\]?\b)"
+_BY_DEFAULT = r"(?i)(?:not set|unset|not given|missing|default\w*)\b[^\n]{0,80}(?:\blocalhost\b|127\.0\.0\.1)"
+_REFUSED = "connection-refused"
+_TAKEN, _PORT = r"(?i)address already in use|already in use", r"(?::|\b[Pp]ort[ :=]+)(\d{4,5})\b"
+_SERVES = (
+    r"(?im)^[^\n]*\b(?:listening|serving|serves|running|launch(?:es|ing|ed)|started|ready|bound)\b[^\n]{{0,80}}"
+    r"(?::|\bport )\s?{}\b"
+)
 
 
 def doubted(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Hit:
@@ -172,6 +198,90 @@ def _little_refused(primary: Hit, progress: TrainingProgress, around: Context, t
     )
 
 
+def _stalled_until_limit(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:  # noqa: ARG001
+    """A walltime that was spent waiting for storage: after its last step the log tells of nothing but that."""
+    cause = primary.cause
+    if cause.category != _LIMIT:
+        return None
+    window = primary.block.window
+    lines = scrub(window.data[: primary.block.end]).split(b"\n")[-STALL_LINES:]
+    at = [index for index, line in enumerate(lines) if compiled(_STALLED).search(line)]
+    if not at or any(_works(line) for line in lines[at[0] + 1 :]):
+        return None
+    return replace(
+        cause,
+        category="fs",
+        part_of="",
+        bound=Bound.NODE,
+        p_transient=0.45,
+        force=Force.PLAIN,
+        says="the walltime was reached while the job waited for storage that did not answer",
+        advice="Ask whether that file system had an outage; if it had not, ask for more time.",
+    )
+
+
+def _works(line: bytes) -> bool:
+    told = progress_of(decode(line))
+    return told.steps is not None or told.epochs is not None or compiled(_GOES_ON).search(line) is not None
+
+
+def _never_mounted(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:  # noqa: ARG001
+    """A file that is missing where the node failed to mount what should hold it."""
+    cause = primary.cause
+    found = capturing(_MISSING).search(primary.text.encode()) if cause.category == "missing_file" else None
+    if found is None:
+        return None
+    told = (each[1] for window in text.windows for each in capturing(_MOUNT_FAILED).finditer(scrub(window.data)))
+    if not any(found[1].startswith(place.rstrip(b"/") + b"/") for place in told):
+        return None
+    return replace(
+        cause,
+        category="fs",
+        part_of="",
+        bound=Bound.NODE,
+        p_transient=0.5,
+        says="a file is missing on a file system that the node could not mount",
+        advice="Retry on another node; tell the operators which one could not mount what.",
+    )
+
+
+def _default_host(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:  # noqa: ARG001
+    """Its own node refused a connection, to which the job came by a default: the host that it means was not named."""
+    cause, line = primary.cause, primary.text.encode()
+    if cause.name != _REFUSED or around.answered or not compiled(_ON_THIS_NODE).search(line):
+        return None
+    if not any(compiled(_BY_DEFAULT).search(scrub(window.data[:NAMED_BYTES])) for window in text.windows):
+        return None
+    return replace(
+        cause,
+        category="config",
+        part_of="",
+        bound=Bound.NOTHING,
+        p_transient=0.12,
+        says="nothing listens on the job's own node, which it asks by default: the host that it means is not set",
+        advice="Name the host in the settings or the environment of the job, as the line before says.",
+    )
+
+
+def _own_port(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:  # noqa: ARG001
+    """A port that the job itself had taken, by a line before: started twice with one number, it fails each time."""
+    cause = primary.cause
+    if cause.category != "port_busy":
+        return None
+    window = primary.block.window
+    lines, at = scrub(window.data[: primary.block.end]).split(b"\n"), primary.line - window.first_line
+    told = [line for line in lines[max(0, at - NEAR_PORT) : at + NEAR_PORT] if compiled(_TAKEN).search(line)]
+    found = next((each for line in told if (each := capturing(_PORT).search(line))), None)
+    if found is None or not compiled(_SERVES.format(port := found[1].decode())).search(b"\n".join(lines[:at])):
+        return None
+    return replace(
+        cause,
+        p_transient=0.4,
+        says=f"port {port} was taken, and the job's own log tells that it had taken it",
+        advice="Give each of its servers a port of its own, or let the system choose one (port 0).",
+    )
+
+
 _DOUBTS: tuple[Callable[[Hit, TrainingProgress, Context, LogText], Cause | None], ...] = (
     _never_connected,
     _lone_rank,
@@ -180,4 +290,8 @@ _DOUBTS: tuple[Callable[[Hit, TrainingProgress, Context, LogText], Cause | None]
     _full_from_the_start,
     _little_given,
     _little_refused,
+    _stalled_until_limit,
+    _never_mounted,
+    _default_host,
+    _own_port,
 )

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.model.exits import FAILED_SAID, HANG_ENDED, HANG_SAID
-from perdure.triage.evidence.deaths import ABORT, HANG, LEFT_EARLY, OF_WATCHDOGS, STEP_CANCELLED, death_of_task
+from perdure.triage.evidence.deaths import ABORT, HANG, LEFT_EARLY, STEP_CANCELLED, aborts_itself, death_of_task
 from perdure.triage.evidence.matching import Hit
 from perdure.triage.evidence.rule import Cause, Force
 from perdure.triage.text.clean import decode, scrub, tidy
@@ -147,7 +147,7 @@ class LauncherReport(Struct, frozen=True):
         if not self.is_exception and cause.wider in OF_PEERS:
             if self.is_of_one and cause.wider == "net":  # there is no peer whose end it could follow from
                 return -1.5
-            return -2.0 if self.signal == ABORT and cause.category in OF_WATCHDOGS and not others else _LAST
+            return -2.0 if self.signal == ABORT and aborts_itself(cause) and not others else _LAST
         if cause.role is CauseRole.ROOT and cause.force is Force.PLAIN:
             return -3.0 if others else -4.0
         if others:

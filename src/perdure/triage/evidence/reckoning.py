@@ -17,7 +17,7 @@ from perdure.triage.evidence.quota_tables import QuotaRow, quota_rows, row_of
 from perdure.triage.evidence.rule import Cause, Force
 from perdure.triage.evidence.time_used import TimeUsed, time_used
 from perdure.triage.text.clean import scrub
-from perdure.triage.text.patterns import capturing
+from perdure.triage.text.patterns import capturing, compiled
 from perdure.triage.verdict import TRACEBACK, Bound
 
 _OF_DISKS, _OF_TIME = frozenset({"disk_quota", "node_disk"}), "time_limit"
@@ -50,11 +50,16 @@ def _writes_to_own_disk(primary: Hit) -> bool:
     """Whether a short write names no file, and the last file that was named before its traceback is the node's own."""
     if not capturing(_SHORT_WRITE).search(primary.text.encode()):
         return False
-    block = primary.block
-    lines = block.window.data[: block.end].split(b"\n")[: primary.line - block.window.first_line]
-    before = scrub(b"\n".join(lines)[-NEAR_BYTES:]).rpartition(TRACEBACK.encode())[0].split(b"\n")[-LINES_BEFORE:]
+    before = _before(primary).rpartition(TRACEBACK.encode())[0].split(b"\n")[-LINES_BEFORE:]
     paths = [found[1] for found in capturing(_PATH).finditer(b"\n".join(before))]
     return bool(paths) and capturing(_OWN_DISK).search(paths[-1]) is not None
+
+
+def _before(primary: Hit) -> bytes:
+    """What the log says shortly before a line."""
+    block = primary.block
+    lines = block.window.data[: block.end].split(b"\n")[: primary.line - block.window.first_line]
+    return scrub(b"\n".join(lines)[-NEAR_BYTES:])
 
 
 def _of_own_disk(cause: Cause) -> Cause:
@@ -102,7 +107,9 @@ def _of_tables(cause: Cause, primary: Hit) -> Cause | None:
     data = scrub(block.window.data[start : start + MOST_BYTES])
     path = paths[-1] if paths else ""
     of_quotas = _of_quotas(cause, path, list(quota_rows(data)))
-    return of_quotas or (_of_df(cause, path, b"quota" in line.lower(), data) if path else None)
+    if of_quotas or path:
+        return of_quotas or _of_df(cause, path, b"quota" in line.lower(), data)
+    return _of_full_disk(cause, _before(primary))
 
 
 def _of_quotas(cause: Cause, path: str, rows: Sequence[QuotaRow]) -> Cause | None:
@@ -141,6 +148,23 @@ def _of_df(cause: Cause, path: str, names_quota: bool, data: bytes) -> Cause | N
         return None
     shown = f"{of_bytes.path} at {of_bytes.percent} %"
     return _open(cause, f"a write was refused as if the disk were full, and df shows {shown}")
+
+
+def _of_full_disk(cause: Cause, before: bytes) -> Cause | None:
+    """What a table of df before the message says that names no file: the one disk that was full is the node's own."""
+    full = {disk.path for disk in mounted_disks(before) if disk.is_full and not disk.of_files}
+    if len(full) != 1 or not compiled(_OWN_DISK).search(f"{(path := full.pop())}/".encode()):
+        return None
+    return replace(
+        cause,
+        category="node_disk",
+        part_of="",
+        bound=Bound.NODE,
+        p_transient=OPEN,
+        says=f"the node's own disk {path} was full before the job wrote to it, by df",
+        advice="Retry on another node; tell the operators whose files fill the disk.",
+        unproven=True,
+    )
 
 
 def _open(cause: Cause, says: str) -> Cause:

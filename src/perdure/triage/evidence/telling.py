@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from perdure.triage.evidence.frames import raised
+from perdure.triage.evidence.frames import companions, raised
 from perdure.triage.evidence.matching import Hit
 from perdure.triage.text.patterns import compiled
 from perdure.triage.verdict import TRACEBACK, CauseRole
@@ -33,6 +33,9 @@ _THROWN = r"terminate called after throwing an instance of|terminating due to un
 _ANNOUNCED = r"Polled an error from coordination service|detected fatal errors\. This most likely indicates"
 _OF_TASK = r"(?i)heartbeat|/task:\d|unhealthy|barrier"
 _OF_FRAME = r'^\s*File "[^"]+", line \d+'
+_HEAD = r"\b\d+ validation errors? for \w+\s*$|Error\(s\) in loading state_dict for \w+:\s*$"
+"""How pydantic and PyTorch head what they found wrong; what it is follows."""
+
 _WHAT = r"^\s*what\(\):\s+\S"
 
 
@@ -46,6 +49,8 @@ def most_telling(primary: Hit, hits: Sequence[Hit]) -> Hit:
         return _told_by(primary, [hit for hit in near if hit.cause.role is CauseRole.CASCADE], _OF_TASK)
     if compiled(_OF_FRAME).search(line):
         return _told_by_message(primary, near)
+    if compiled(_HEAD).search(line) and (below := companions(primary)):
+        return replace(primary, line=below[0].line, text=below[0].text)
     alike = [hit for hit in near if _is_as_sure(hit, primary) and _is_alike(hit, primary)]
     if compiled(_BARE_FIELD).search(line):
         return _told_by(primary, alike, _MESSAGE_FIELD)

@@ -88,7 +88,7 @@ ADVICE = (
 
 SURVIVED = (
     r"(?i)\b(?:re-?trying(?: \(Retry\(total=[1-9]| \([^R]| [^(]|[^ ]|$)"  # the last of urllib3's retries is spent
-    r"|will (?:be )?re-?(?:try|tried)|re-?connecting|retry (?:\d+|in|after)"
+    r"|(?:will (?:be )?|(?:is|was|are|were) (?:being )?)re-?(?:try|tried)|re-?connecting|retry (?:\d+|in|after)"
     r"|attempt \d+ ?(?:/|of) ?\d+"
     r"|falling back|fall back|entering retry loop|ignor(?:ed|ing)|skipp(?:ed|ing)|continuing|running offline"
     r"|logging (?:locally|offline)|using (?:the |its )?(?:\w+ )?(?:default|cache|local|fallback|loopback)"
