@@ -16,10 +16,11 @@ import pytest
 
 from perdure.cli.main import main
 from perdure.errors import InputError
-from perdure.hangs.folder import read_folder
+from perdure.hangs.flight_recorder import joined, read_dump
+from perdure.hangs.folder import Folder, read_folder
 from perdure.hangs.nccl_ras import read_ras
-from perdure.hangs.rank_state import Life
-from perdure.hangs.report import FLIGHT_RECORDER, RAS, STACKS, report_of
+from perdure.hangs.rank_state import Life, RankState
+from perdure.hangs.report import FLIGHT_RECORDER, HEARTBEATS, RAS, STACKS, report_of
 from perdure.hangs.stacks import read_stack, state_of
 from tests.conftest import require
 
@@ -298,3 +299,22 @@ def test_any_bytes_behind_a_pickles_first_are_an_answer(tmp_path: Path) -> None:
     for rank, tail in enumerate([b"", b"\x00" * 9, bytes(range(256)), pickle.dumps(io.StringIO)]):
         (tmp_path / f"_dump_{rank}").write_bytes(b"\x80" + tail)
     assert len(read_folder(tmp_path).notes) == 4
+
+
+def test_ends_of_a_send_are_ranks_of_its_group() -> None:
+    value = {
+        "pg_config": {"7": {"desc": "pipeline", "ranks": "[4, 6, 9]"}},
+        "entries": [entry(0, "send 0->2", is_p2p=True, process_group=("7", "pipeline"))],
+    }
+    dump = read_dump(value, 4, "dump")
+    assert dump is not None
+    records, groups = joined([dump])
+    assert (records[0].pending[0].ends, groups["7"]) == ((4, 9), [4, 6, 9])
+
+
+def test_stacks_are_believed_before_steps() -> None:
+    waits = RankState(0, "n1", Life.WAITS, "train.py:9 in step", collective="all_reduce")
+    reads = RankState(1, "n1", Life.ELSEWHERE, "train.py:3 in load")
+    report = report_of(Folder(stacks=[waits, reads], steps={0: 5, 1: 6}))
+    assert report.ranks == (1,)
+    assert [word.source for word in report.conflicts] == [HEARTBEATS]

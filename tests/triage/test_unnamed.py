@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import perdure.triage.judge as judging
+from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.evidence.rules import own_rules
-from perdure.triage.judge import judge
+from perdure.triage.judge import Weights, judge
 from perdure.triage.text.logtext import LogText
 from perdure.triage.unnamed import NEW, is_open
 from perdure.triage.verdict import CauseRole, Label, Verdict
@@ -197,3 +198,29 @@ def test_nextflow_names_the_error_in_the_line_after_it() -> None:
     head = "Apr-29 11:01:06.814 [main] ERROR nextflow.cli.Launcher - @unknown\n"
     used = "nextflow.dag.MultipleOutputChannelException: Channel `x` has been used twice as an output by process `a`\n"
     assert judge((head + used).encode()).category == "api"
+
+
+class Leaning:
+    """A model that is sure."""
+
+    def __init__(self, z: float) -> None:
+        self.z = z
+
+    def log_odds(self, reading: Reading) -> float:
+        return self.z
+
+
+@pytest.mark.parametrize("z", [-9.0, 9.0])
+def test_what_was_not_seen_before_is_unsure_however_sure_a_model_is(z: float) -> None:
+    sure = Weights(cap=9.0, pulls=(1.0,) * 7)
+    found = judge(f"{STEPS}{RAISED}mylib.Zweig: qwx 7 brl\n".encode(), model=Leaning(z), weights=sure)
+    assert NEW in {line.rule for line in found.evidence}
+    assert found.label is Label.UNSURE
+
+
+def test_an_unknown_exception_is_told_by_the_known_one_that_was_raised_from_it() -> None:
+    chain = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    unknown = f"{STEPS}{RAISED}mylib.Zweig: qwx 7 brl\n"
+    assert said(unknown).category == "unknown"
+    known = said(f"{unknown}{chain}{RAISED}FileNotFoundError: [Errno 2] No such file or directory: '/d/x.csv'\n")
+    assert (known.category, known.label) == ("missing_file", Label.DETERMINISTIC)

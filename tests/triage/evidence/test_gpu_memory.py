@@ -174,3 +174,14 @@ def test_a_card_of_which_tensorflow_got_next_to_nothing_is_no_fault_of_the_progr
     verdict = judge(f"{CREATED.format(211)}\n{failure}\n".encode())
     assert (verdict.label, verdict.category) == (Label.UNSURE, "gpu_busy")
     assert judge(f"{CREATED.format(38_124)}\n{failure}\n".encode()).category != "gpu_busy"
+
+
+def test_what_others_have_is_what_they_are_told_to_have() -> None:
+    line = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of "
+        "48.00 GiB of which 1.00 GiB is free. Process 7 has 20.00 GiB memory in use. Including non-PyTorch memory, "
+        "this process has 6.00 GiB memory in use."
+    )
+    memory = gpu_memory(line)
+    assert memory is not None
+    assert (memory.others, memory.pids) == (20 << 30, ("7",))

@@ -9,7 +9,7 @@ from perdure.triage.evidence.context import Context
 from perdure.triage.evidence.disk_space import disk_of, disk_space, mounted_disks
 from perdure.triage.evidence.time_used import time_used
 from perdure.triage.judge import judge
-from perdure.triage.verdict import Label, Verdict
+from perdure.triage.verdict import Bound, Label, Verdict
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/w/t.py", line 3, in <module>\n    main()\n'
 DF = "Filesystem      Size  Used Avail Use% Mounted on\nnas:/scratch    100T  {}  {} {}% /scratch\n"
@@ -164,3 +164,10 @@ def test_the_one_disk_that_was_full_before_is_meant_where_no_file_is_named() -> 
     room, shared = df.format("2.1G", "878G", 1, "/tmp"), df.format("879G", "1.1G", 100, "/scratch")
     for log in (room + TRACEBACK + unnamed, shared + TRACEBACK + unnamed, TRACEBACK + unnamed + full):
         assert judge(log.encode()).category == "disk_quota"
+
+
+def test_more_than_a_quota_allows_is_no_fault_of_a_node() -> None:
+    consumed = "quota = 1073741824 B = 1 GB but diskspace consumed = 2147483648 B = 2 GB"
+    found = verdict(f"OSError: [Errno 122] Disk quota exceeded: the quota of /user/a is exceeded: {consumed}\n")
+    assert "more is needed" in found.summary
+    assert (found.bound, found.infrastructure) == (Bound.NOTHING, False)
