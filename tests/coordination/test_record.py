@@ -38,7 +38,7 @@ def test_it_is_in_force_while_it_orders_a_hold_or_holds(
 
 def test_a_program_that_owns_it_stops_no_job_from_starting() -> None:
     answer = Answer(Component.SCHEDULER, AnswerKind.HANDLED, 2.0, "", (), handler="ada/acme", forbids=("start",))
-    assert not RECORD.with_answer(answer).is_brake
+    assert not RECORD.with_answer(answer).is_hold_order
 
 
 def test_who_sees_only_its_own_is_asked_first_and_of_what_is_shared_last() -> None:
