@@ -98,7 +98,7 @@ def assert_report_runs_nothing(chromium: Browser, report: Path) -> None:
         page.on("dialog", lambda dialog: troubles.append(dialog.message))
         page.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else troubles.append(r.url))
         page.goto(report.as_uri())
-        assert page.locator("img").count() == 6
+        assert page.locator("img").count() == 5
         assert page.locator("script, iframe, svg, a, form, link, object, base").count() == 0
         assert page.locator("img:not([src^='data:image/png;base64,'])").count() == 0
         assert troubles == []

@@ -229,6 +229,7 @@ LOST = {
     "job/gang.py": "what launchers tell each other while they live",
     "job/leave.py": "what torchrun is told while it lives",
     "service/waits/refit.py": "made anew where it cannot be read",
+    "service/whatif/planned.py": "an answer on its way; it is synced where it is kept",
     "service/whatif/uploads.py": "asked for again with a comparison that was broken off",
     "service/whatif/worker.py": "an answer on its way; it is synced where it is kept",
     "service/workers/instance.py": "who acts, in a directory that ends with the machine's run",

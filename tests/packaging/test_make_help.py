@@ -21,6 +21,10 @@ def test_help_lists_every_target() -> None:
 def test_up_passes_its_options_on() -> None:
     require_program("make")
     said = subprocess.run(
-        ["make", "-n", "up", "ARGS=--port 8081"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "--no-print-directory", "-n", "up", "ARGS=--port 8081"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert said.stdout.rstrip().endswith("perdure up --port 8081")

@@ -311,6 +311,7 @@ TESTED: dict[str, str] = {
     "whatif.upload_mib": f"{WHATIF}::test_too_much_is_refused_and_leaves_nothing",
     "whatif.queue": f"{WHATIF}::test_a_viewer_has_one_at_a_time_and_the_queue_ends",
     "whatif.keep": f"{WHATIF}::test_the_oldest_are_forgotten",
+    "whatif.profiles": f"{WHATIF}::test_policies_with_profiles_are_offered_and_compared_on_a_cluster_of_two_types",
     "blame.enabled": f"{WIRING}::test_suspects_are_looked_for_as_is_set",
     "blame.step_s": f"{WIRING}::test_suspects_are_looked_for_as_is_set",
     "blame.switches": f"{WIRING}::test_suspects_are_looked_for_as_is_set",

@@ -98,7 +98,7 @@ def test_bad_input_is_answered_in_a_line(work: Callable[..., Work]) -> None:
     (one.folder / "endless.sh").write_text("#!/bin/sh\n#SBATCH --time=0\ntrue\n")
     for words, says in (
         (("nothing.sh",), "No such file"),
-        (("endless.sh",), "no limit"),
+        (("endless.sh",), "not a limit"),
         (("train.sh", "--partition=nowhere"), "no such partition"),
         (("train.sh", "--partition=urgent", "--time=2-0"), "urgent allows 24 h"),
         (("train.sh", "--until", "soon"), "neither done, nor a number, nor a time"),

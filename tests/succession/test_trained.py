@@ -125,7 +125,7 @@ def test_a_whole_file_of_something_else_is_refused_in_a_line(data: bytes, says: 
     [
         ({"left": [0.0, 0.0, 2.0]}, "before its parent"),  # it would go around for ever
         ({"right": [2.0, 1.0, 9.0]}, "before its parent"),
-        ({"roots": [7.0]}, "a root is no node"),
+        ({"roots": [7.0]}, "a root is not a node"),
         ({"feature": [99.0, 0.0, 0.0]}, "a number that there is not"),
         ({"value": [0.0, 1.0]}, "differ in length"),
     ],

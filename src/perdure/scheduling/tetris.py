@@ -82,15 +82,16 @@ class Tetris(StatelessPolicy):
         left = np.array([max(1, view.remaining(row)) for row in rows], float)
         soon = 1.0 / (left * (asked / capacity).sum(axis=1))
         tried = np.zeros(len(rows), bool)
-        while not tried.all():
+        while True:
             free = _free(view, stock)
             tried |= (asked > free).any(axis=1)
+            if tried.all():  # nothing more fits, and where nothing at all is free, no score is above 0
+                return
             packed = (asked / capacity) @ (free / capacity)
             score = self.packing * packed + packed.mean() / soon.mean() * soon
             best = int(np.argmax(np.where(tried, -1.0, np.round(score / score.max(), 9))))
-            if not tried[best]:
-                tried[best] = True
-                yield rows[best]
+            tried[best] = True
+            yield rows[best]
 
 
 def _free(view: View, stock: Stock) -> NDArray[np.float64]:
