@@ -21,6 +21,12 @@ CASES = [
 ]
 
 
+# Of two equal names in JSON the last one counts.
+POLLUX = '{"nodes": 1, "gpus_per_node": 1, "speed_up_inside": [[0, 1]], "speed_up_across": [[0, 1]], %s}'
+GOODPUT = """{"alpha_c": 0.1, "beta_c": 0.1, "alpha_n": 0.1, "beta_n": 0.1, "alpha_r": 0.1, "beta_r": 0.1, "gamma": 2,
+ "m": 8, "nodes": 1, "gpus": 2, "phi": 100, "M0": 8, %s}"""
+
+
 def decided(capsys: pytest.CaptureFixture[str], *arguments: Path | str) -> list[Any]:
     assert main(["plan", *map(str, arguments), "--json"]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -95,6 +101,38 @@ def test_pollux_gives_a_node_to_who_scales_and_leaves_who_restarts(
         ("themis", '{"valuation_1_over_rho_by_gpus": [[0, 2, 1]]}', "bid of app 0"),
         ("pollux", '{"speed_up_inside": [[0, 1]], "speed_up_across": [[0]]}', "are not of the same jobs and GPUs"),
         ("themis", '{"valuation_1_over_rho_by_gpus": [[0, 1], [0, 1, 2]]}', "its rows differ in length"),
+        ("sia", "[" * 100_000, ":1: it is not JSON"),
+        ("gavel-las", '{"throughputs": [[1]], "workers": [1, 1]}', "state.json, throughputs: not 2 of each job"),
+        ("gavel-las", '{"throughputs": [[1]], "workers": [-1]}', "GPU type 0: it has -1 GPUs"),
+        ("gavel-las", '{"throughputs": [[1]], "workers": [1], "scale_factors": [0]}', "job 0: its GPUs: 0"),
+        ("gavel-las", '{"throughputs": [[1]], "workers": [1], "weights": [-1]}', "job 0: its weight: -1"),
+        ("gavel-water", '{"throughputs": [[1]], "workers": [1], "weights": [1, 1]}', "weight: not one for each of 1"),
+        (
+            "sia",
+            '{"goodput_matrix": [[1, 2]], "configs_nodes_gpus_type": [[1, 1, "A"]], "capacity": {"A": 1}}',
+            "cannot reshape array of size 2",
+        ),
+        (
+            "sia",
+            '{"goodput_matrix": [[1]], "configs_nodes_gpus_type": [[1, 1, "A"]], "capacity": {"A": 1}, "p": 0}',
+            "p not 0",
+        ),
+        (
+            "pollux",
+            '{"nodes": 1, "gpus_per_node": 1, "speed_up_inside": [[0, NaN]], "speed_up_across": [[0, 1]]}',
+            "a speed-up is no number from 0 on",
+        ),
+        (
+            "pollux",
+            '{"nodes": 0, "gpus_per_node": 1, "speed_up_inside": [[0, 1]], "speed_up_across": [[0, 1]]}',
+            "0 nodes of 1 GPUs are no cluster",
+        ),
+        ("pollux", POLLUX % '"current": [[2]]', "current has more than the 1 GPUs of a node"),
+        ("pollux", POLLUX % '"kept": [1, 1]', "kept is not a part of 1 for each of 1 jobs"),
+        ("goodput", GOODPUT % '"gamma": 0', "gamma is 0, which is no number from 1 on"),
+        ("goodput", GOODPUT % '"phi": NaN', "phi is nan, which is no number from 0 on"),
+        ("goodput", GOODPUT % '"gpus": 1.5', "gpus is 1.5, which is no whole number from 0 on"),
+        ("goodput", GOODPUT % '"nodes": 3', "2 GPUs on 3 nodes are none, or too few"),
         ("themis", '{"gpus": 4, "valuation_1_over_rho_by_gpus": [[0, 1]]}', "need bids of 5 values"),
     ],
 )
@@ -107,6 +145,25 @@ def test_what_cannot_be_decided_is_one_line(
     assert told.out == ""
     assert said in told.err
     assert told.err.count("\n") == 1
+
+
+def test_what_is_no_text_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "state.json").write_bytes(b"\xff\xfe{}")
+    assert main(["plan", str(tmp_path / "state.json"), "--policy", "sia"]) == 2
+    assert "it is not text in UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("row", "capacity"), [([None, None], 2), ([None, 2.0], 1)])
+def test_a_job_that_fits_in_no_configuration_is_named_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], row: list[float | None], capacity: int
+) -> None:
+    state = {"goodput_matrix": [[1.0, 1.5], row], "configs_nodes_gpus_type": [[1, 1, "A"], [1, 2, "A"]]}
+    (tmp_path / "state.json").write_text(json.dumps({**state, "capacity": {"A": capacity}}))
+    assert main(["plan", str(tmp_path / "state.json"), "--policy", "sia", "--json"]) == 0
+    told = capsys.readouterr()
+    answer = json.loads(told.out)
+    assert (answer["choice"][1], answer["cannot_run"]) == (None, [1])
+    assert told.err.endswith("state.json: job 1 fits in no configuration: it is left out\n")
 
 
 def test_a_pair_on_one_gpu_shares_it_where_that_is_better_than_turns(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from perdure.scheduling.gavel import Floats, GavelRound
 
 MAX_STATE_BYTES = 64 << 20
+MOST_NODES = 10_000  # of a search; and GPUs of a node
 State = Mapping[str, Any]
 
 
@@ -36,14 +37,14 @@ def plan(
 ) -> int:
     """Decide one round of a planning policy for each state, and print what it decides.
 
-    A state is what one round of the policy looks at. sia: goodput_matrix (a row for each job), configs_nodes_gpus_type,
-    capacity (GPUs by type), lambda_, p. gavel-las and gavel-water: throughputs, workers, and if not 1 scale_factors and
-    weights. gavel-las-packed: the same, pairs (two jobs each, from 0) and pair_throughputs (for each pair those of the
-    first and of the second by GPU type, 0 where they do not run together). themis: valuation_1_over_rho_by_gpus, for
-    each app the value of no GPU, one, two and so on. pollux: nodes, gpus_per_node, speed_up_inside and speed_up_across
-    (for each job that of no GPU, one and so on, on one node and on several), and if told current (GPUs of each node,
-    for each job), kept (of the time of a job that restarts) and seed. goodput: alpha_c, beta_c, alpha_n, beta_n,
-    alpha_r, beta_r, gamma, m, accum, nodes, gpus, phi, M0.
+    A state is what one round of the policy looks at. sia: goodput_matrix (a row for each job, null where it does not
+    run), configs_nodes_gpus_type, capacity (GPUs by type), lambda_, p. gavel-las and gavel-water: throughputs, workers,
+    and if not 1 scale_factors and weights. gavel-las-packed: the same, pairs (two jobs each, from 0) and
+    pair_throughputs (for each pair those of the first and of the second by GPU type, 0 where they do not run together).
+    themis: valuation_1_over_rho_by_gpus, for each app the value of no GPU, one, two and so on. pollux: nodes,
+    gpus_per_node, speed_up_inside and speed_up_across (for each job that of no GPU, one and so on, on one node and on
+    several), and if told current (GPUs of each node, for each job), kept (of the time of a job that restarts) and seed.
+    goodput: alpha_c, beta_c, alpha_n, beta_n, alpha_r, beta_r, gamma, m, accum, nodes, gpus, phi, M0.
 
     Exit codes: 0 decided, 2 usage, or a state that cannot be read.
     """
@@ -54,12 +55,14 @@ def plan(
             answer = POLICIES[policy](state)
         except KeyError as err:
             raise InputError(where, f"the state has no {err}", "See perdure plan -h for what a state holds") from err
-        except InputError:
-            raise
+        except InputError as err:
+            raise InputError(f"{where}, {err.where}", err.what, err.fix) from err
         except (TypeError, ValueError, IndexError) as err:
             fix = "See perdure plan -h for what a state holds"
             said = "its rows differ in length" if "inhomogeneous" in str(err) else str(err).splitlines()[0]
             raise InputError(where, f"the state does not fit {policy}: {said}", fix) from err
+        for job in answer.get("cannot_run", ()):
+            sys.stderr.write(f"perdure: {where}: job {job} fits in no configuration: it is left out\n")
         if as_json:
             print_json("plan", 1, policy=policy, **answer)
         else:
@@ -74,10 +77,12 @@ def _states(path: Path) -> Iterator[tuple[str, State]]:
         text = sys.stdin.read(MAX_STATE_BYTES) if str(path) == "-" else _read(path)
     except OSError as err:
         raise InputError(str(path), f"it cannot be read ({err.strerror})", "Give a file of states") from err
+    except UnicodeDecodeError as err:
+        raise InputError(str(path), "it is not text in UTF-8", "Give states as JSON") from err
     try:
         yield str(path), _object(json.loads(text), str(path))
         return
-    except ValueError as err:
+    except (ValueError, RecursionError) as err:
         if isinstance(err, InputError):
             raise
     for number, line in enumerate(text.splitlines(), 1):
@@ -85,7 +90,7 @@ def _states(path: Path) -> Iterator[tuple[str, State]]:
             where = f"{path}:{number}"
             try:
                 found = json.loads(line)
-            except ValueError as err:
+            except (ValueError, RecursionError) as err:
                 raise InputError(where, f"it is not JSON ({err})", "Give one state, or one on each line") from err
             yield where, _object(found, where)
 
@@ -113,10 +118,15 @@ def _sia(state: State) -> dict[str, Any]:
         raise ValueError(f"capacity does not have the GPU type {unknown!r}")
     configs = Configurations(*np.array([(nodes, gpus, types.index(kind)) for nodes, gpus, kind in rows], np.int64).T)
     capacity = np.array([state["capacity"][kind] for kind in types], np.int64)
-    goodput = np.array(state["goodput_matrix"], float).reshape(-1, len(rows))
-    found = choose(goodput, configs, capacity, float(state.get("lambda_", 1.1)), float(state.get("p", -0.5)))
+    goodput = np.array(state["goodput_matrix"], float).reshape(len(state["goodput_matrix"]), len(rows))
+    lambda_, p = float(state.get("lambda_", 1.1)), float(state.get("p", -0.5))
+    if p == 0 or not np.isfinite([lambda_, p]).all():
+        raise ValueError(f"p {p:g} and lambda_ {lambda_:g} are to be numbers, and p not 0")
+    found = choose(goodput, configs, capacity, lambda_, p)
     choice = [None if config == NOT_RUN else rows[config] for config in found.config.tolist()]
-    return {"objective": found.objective, "choice": choice, "gap": None if np.isinf(found.gap) else found.gap}
+    cannot = np.flatnonzero(~((goodput > 0) & (configs.gpus <= capacity[configs.gpu_type])).any(axis=1)).tolist()
+    gap = None if np.isinf(found.gap) else found.gap
+    return {"objective": found.objective, "choice": choice, "gap": gap, "cannot_run": cannot}
 
 
 def _gavel(solve: str) -> Callable[[State], dict[str, Any]]:
@@ -182,11 +192,20 @@ def _pollux(state: State) -> dict[str, Any]:
     inside, across = (np.array(state[f"speed_up_{where}"], float) for where in ("inside", "across"))
     if inside.ndim != 2 or inside.shape != across.shape:
         raise ValueError(f"speed-ups of shapes {inside.shape} and {across.shape} are not of the same jobs and GPUs")
-    jobs, nodes = len(inside), int(state["nodes"])
+    speed_up = np.stack([inside, across], axis=1)
+    if not (np.isfinite(speed_up) & (speed_up >= 0)).all():
+        raise ValueError("a speed-up is no number from 0 on")
+    jobs, nodes, size = len(inside), int(state["nodes"]), int(state["gpus_per_node"])
+    if not (0 < nodes <= MOST_NODES and 0 < size <= MOST_NODES):
+        raise ValueError(f"{nodes} nodes of {size} GPUs are no cluster")
     base = np.array(state.get("current") or np.zeros((jobs, nodes)), np.int16).reshape(jobs, nodes)
+    if (base < 0).any() or (base.sum(axis=0) > size).any():
+        raise ValueError(f"current has more than the {size} GPUs of a node, or fewer than none")
     kept = np.array(state.get("kept") or np.ones(jobs), float)
-    worth = Worth(base, np.stack([inside, across], axis=1), kept)
-    limits = GpuLimits(int(state["gpus_per_node"]), np.full(jobs, inside.shape[1] - 1))
+    if kept.shape != (jobs,) or not ((kept >= 0) & (kept <= 1)).all():
+        raise ValueError(f"kept is not a part of 1 for each of {jobs} jobs")
+    worth = Worth(base, speed_up, kept)
+    limits = GpuLimits(size, np.full(jobs, inside.shape[1] - 1))
     begin = np.stack([base, greedy(worth, limits)])
     found = search(worth, limits, begin, np.random.default_rng(int(state.get("seed", 0))), 100, 100)
     return {"fitness": float(worth(found[:1])[0]), "allocation": found[0].tolist()}
@@ -196,17 +215,36 @@ def _goodput(state: State) -> dict[str, Any]:
     from perdure.throughput.goodput import StatisticalEfficiency
     from perdure.throughput.speed import PARAMETERS, SpeedModel
 
-    speed = SpeedModel(*(float(state[name]) for name in PARAMETERS))
-    where = int(state["nodes"]), int(state["gpus"]), float(state["m"]), int(state.get("accum", 0))
-    worth = StatisticalEfficiency(float(state["phi"]), float(state["M0"]))
-    throughput = float(speed.throughput(*where))
-    efficiency = float(worth.efficiency(where[1] * where[2] * (where[3] + 1)))
+    nodes, gpus, accumulated = (_count(state, name) for name in ("nodes", "gpus", "accum"))
+    if not 1 <= nodes <= gpus:
+        raise ValueError(f"{gpus} GPUs on {nodes} nodes are none, or too few")
+    speed = SpeedModel(*(_number(state, name, 1.0 if name == "gamma" else 0.0) for name in PARAMETERS))
+    local_batch, worth = (
+        _number(state, "m", 1.0),
+        StatisticalEfficiency(_number(state, "phi"), _number(state, "M0", 1.0)),
+    )
+    throughput = float(speed.throughput(nodes, gpus, local_batch, accumulated))
+    efficiency = float(worth.efficiency(gpus * local_batch * (accumulated + 1)))
     return {
-        "T_iter": float(speed.step_s(*where)),
+        "T_iter": float(speed.step_s(nodes, gpus, local_batch, accumulated)),
         "throughput": throughput,
         "efficiency": efficiency,
         "goodput": throughput * efficiency,
     }
+
+
+def _number(state: State, name: str, least: float = 0.0) -> float:
+    value = float(state[name])
+    if not least <= value < float("inf"):
+        raise ValueError(f"{name} is {value:g}, which is no number from {least:g} on")
+    return value
+
+
+def _count(state: State, name: str) -> int:
+    value = state.get(name, 0) if name == "accum" else state[name]
+    if int(value) != value or value < 0:
+        raise ValueError(f"{name} is {value}, which is no whole number from 0 on")
+    return int(value)
 
 
 POLICIES: Mapping[str, Callable[[State], dict[str, Any]]] = {

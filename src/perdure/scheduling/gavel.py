@@ -35,7 +35,8 @@ class GavelRound:
     weight: Floats
 
     def __post_init__(self) -> None:
-        """Raises `InputError` for a throughput that is not valid, and for a job that runs on no GPU type."""
+        """Raises `InputError` for values that are not valid, and for a job that runs on no GPU type."""
+        self._must_be_whole()
         wrong = ~np.isfinite(self.throughput) | (self.throughput < 0)
         if wrong.any():
             job, kind = np.argwhere(wrong)[0]
@@ -44,6 +45,22 @@ class GavelRound:
         idle = np.flatnonzero(~((self.throughput > 0) & (self.workers > 0)).any(axis=1))
         if len(idle):
             raise InputError(f"job {idle[0]}", "it runs on no GPU type that there is", "Leave it out of this round")
+
+    def _must_be_whole(self) -> None:
+        types = len(self.workers)
+        if self.throughput.ndim != 2 or self.throughput.shape[1] != types:
+            raise InputError("throughputs", f"not {types} of each job, as there are GPU types", "Give one for each")
+        wrong = np.flatnonzero(~(np.isfinite(self.workers) & (self.workers >= 0)))
+        if len(wrong):
+            raise InputError(
+                f"GPU type {wrong[0]}", f"it has {self.workers[wrong[0]]:g} GPUs", "Give a number from 0 on"
+            )
+        for name, values in (("GPUs", self.scale), ("weight", self.weight)):
+            if values.shape != (len(self.throughput),):
+                raise InputError(name, f"not one for each of {len(self.throughput)} jobs", "Give one for each")
+            wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
+            if len(wrong):
+                raise InputError(f"job {wrong[0]}", f"its {name}: {values[wrong[0]]:g}", "Give a number above 0")
 
     @classmethod
     def of(
