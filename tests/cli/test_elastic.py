@@ -77,8 +77,39 @@ def test_rounds_in_which_the_solver_ran_out_of_time_are_counted(
     assert run["rounds_cut"] > 0
     assert run["worst_gap"] is None
     assert asked(folder) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert f"sia: in {run['rounds_cut']} rounds the solver ran out of time, an unknown part from the best plan." in said
+    sentence = f"sia: in {run['rounds_cut']} rounds the solver ran out of time, an unknown part from the best plan."
+    assert sentence in " ".join(capsys.readouterr().out.split())
+    assert asked(folder, "--out", str(folder / "page")) == 0
+    page = (folder / "page" / "index.html").read_text()
+    assert sentence in page
+    assert "A restart of net is taken to last 30 s." in page
+
+
+@pytest.mark.parametrize(
+    ("table", "was", "now", "said"),
+    [
+        ("placements", "net,aws,1,1,", "net,aws,,1,", "placements.csv:2: local_bsz is no number from 1 on"),
+        ("placements", "net,aws,1,1,0.011,", "net,aws,1,1,,", "a measured step has no time"),
+        ("scalability", ",1,4", ",,4", "scalability.csv:2: num_nodes is no number from 1 on"),
+        ("scalability", ",1,4", ",1,0", "scalability.csv:2: num_replicas is no number from 1 on"),
+        ("validation_stat_efficiency", "net,16,1000,", "net,,1000,", "global_batch is no number from 1 on"),
+        ("validation_stat_efficiency", "net,16,1000,", "net,16,,", "a value that is not a number"),
+        ("validation_stat_efficiency", "1000,1.0,100.0", "1000,0,0", "square or variance is below 0, or both are 0"),
+        ("validation_stat_efficiency", "1000,1.0,100.0", "1000,1,-1", "square or variance is below 0, or both are 0"),
+        ("validation_stat_efficiency", "net,16,2000,", "net,16,1000,", "its epochs do not go on"),
+        ("placements", "net,aws,1,1,", "net,aws,1,10,", "'10' is not a placement"),
+    ],
+)
+def test_a_profile_with_a_hole_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], table: str, was: str, now: str, said: str
+) -> None:
+    path = folder / f"{table}.csv"
+    assert was in path.read_text()
+    path.write_text(path.read_text().replace(was, now, 1))
+    assert asked(folder) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
 
 
 def test_one_workload_of_several(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,6 +139,34 @@ def test_refusals(
     err = capsys.readouterr().err
     assert said in " ".join(err.split())
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("1e300,net,1,64,1", "time is not a valid number (1e+300)"),
+        ("0,net,1.5,64,1", "num_replicas is not a valid number (1.5)"),
+        ("0,net,1e30,64,1", "num_replicas is not a valid number (1e+30)"),
+        ("0,net,1,99999999999999999999,1", "batch_size is not a valid number (1e+20)"),
+        ("0,net,1,64,", "workload is no number"),
+    ],
+)
+def test_a_job_that_cannot_be_is_named_by_its_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], row: str, said: str
+) -> None:
+    (folder / "bad.csv").write_text(f"name,time,application,num_replicas,batch_size,workload\na,{row}\n")
+    assert asked(folder, trace="bad.csv") == 2
+    err = capsys.readouterr().err
+    assert f"bad.csv:2: {said}" in err
+    assert "--skip-bad" not in err  # which there is not
+    assert err.count("\n") == 1
+
+
+def test_who_asks_for_such_a_policy_without_profiles_is_told_how(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["whatif", str(folder / "jobs.csv"), "--cluster", "1x4", "--policy", "fifo,sia"]) == 2
+    assert "whatif elastic, with a folder of measured profiles" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(("retry", "passed"), [("recorded", 1.0), ("never", 0.5), ("always:1", 0.5), ("always:2", 1.0)])
@@ -162,6 +221,17 @@ def test_a_trace_in_steps_with_rates(rated: Path, capsys: pytest.CaptureFixture[
 )
 def test_rates_that_are_none(rated: Path, capsys: pytest.CaptureFixture[str], rates: str, said: str) -> None:
     (rated / "isolated.csv").write_text("gpu,job,scale_factor,steps_per_s\n" + rates)
+    assert asked(rated, trace="jobs.trace", cluster="1x1:fast + 1x1:slow", policy="gavel-las") == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("# vc\n", "it holds no jobs"), (STEPS.format(steps="inf", arrival=0), "a job without steps")]
+)
+def test_a_trace_in_steps_without_jobs_or_steps_is_refused(
+    rated: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    (rated / "jobs.trace").write_text(text)
     assert asked(rated, trace="jobs.trace", cluster="1x1:fast + 1x1:slow", policy="gavel-las") == 2
     assert said in " ".join(capsys.readouterr().err.split())
 

@@ -50,7 +50,7 @@ def test_workloads_without_durations_are_refused_with_the_reason(file: Callable[
         read(path)
     assert str(caught.value) == (
         f"{path}: a workload of Sia or Pollux has no durations: they depend on the GPUs that a job is given. "
-        "Decide on them, and write a CSV of job_id,submit_s,gpus,duration_s."
+        "Use perdure whatif elastic; or decide on them, and write a CSV of job_id,submit_s,gpus,duration_s."
     )
 
 

@@ -170,6 +170,11 @@ def policy_named(text: str, options: PolicyOptions | None = None) -> Policy:
     if name not in POLICIES and name.startswith("dlas-gpu-") and not argument:
         name, argument = "las-2d", name.removeprefix("dlas-gpu-")
     if name not in POLICIES:
+        from perdure.scheduling.elastic_policies import ELASTIC  # which loads SciPy
+
+        if name in ELASTIC:
+            fix = "Use perdure whatif elastic, with a folder of measured profiles"
+            raise ConfigError(f"policy {text!r}", "it plans for jobs that name an application", fix)
         raise ConfigError(f"policy {text!r}", "no policy has that name", f"Use one of: {', '.join(POLICIES)}")
     return POLICIES[name].make(argument, options or PolicyOptions())
 

@@ -225,7 +225,12 @@ def _application(name: str, steps: StepProfile, epochs: EpochProfile) -> Applica
     told = (epochs.progress[kept], epochs.grad_square[kept], epochs.grad_variance[kept])
     if not all(np.isfinite(column).all() for column in told):
         raise InputError(f"application {name!r}", "its profile of epochs has a value that is not a number", "Fix it")
+    if not ((told[1] >= 0) & (told[2] >= 0) & (told[1] + told[2] > 0)).all():
+        what = "in its profile of epochs a gradient's square or variance is below 0, or both are 0"
+        raise InputError(f"application {name!r}", what, "Fix it")
     progress = np.concatenate([[0.0], told[0].min(axis=0)])
+    if not (np.diff(progress) > 0).all():
+        raise InputError(f"application {name!r}", "its epochs do not go on, one after the other", "Fix their progress")
     kinds = np.unique(steps.gpu_type[steps.application == name]).tolist()
     speed = {kind: _speed(name, kind, steps) for kind in kinds}
     iterations = None if epochs.iteration is None else epochs.iteration[kept]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from perdure.errors import InputError
 from perdure.in_memory_db import duckdb_in_memory
 from perdure.traces.source import GZIP, TraceSource, open_source, too_large
-from perdure.traces.trace import Sieve
+from perdure.traces.trace import Sieve, or_skip
 
 if TYPE_CHECKING:
     import duckdb
@@ -51,7 +51,7 @@ _WORDS = {"VARCHAR": "a text", "DOUBLE": "a number", "TIMESTAMP": "a time like 2
 def load(
     source: TraceSource,
     wanted: Mapping[str, ColumnKind],
-    skip_bad: bool,
+    skip_bad: bool | None,
     *,
     optional: Mapping[str, ColumnKind] | None = None,
     nothing: tuple[str, ...] = ("", "None"),
@@ -59,7 +59,7 @@ def load(
     """The wanted columns in the order of the file, one array each, and the sieve of its rows.
 
     Columns of `optional` that the file lacks are missing in the answer. Raises `InputError` for a column that is
-    missing, for a file that is cut off, and for the first row that cannot be read, unless `skip_bad`.
+    missing, for a file that is cut off, and for the first row that cannot be read, unless `skip_bad` (as of `Sieve`).
     """
     if missing := [name for name in wanted if name not in source.header]:
         raise InputError(source.at_line(1), f"no column {', '.join(missing)}", f"It needs: {', '.join(wanted)}")
@@ -141,7 +141,7 @@ def _from_plain_csv(
 
 
 def _from_csv(
-    source: TraceSource, kinds: Mapping[str, ColumnKind], nothing: tuple[str, ...], skip_bad: bool
+    source: TraceSource, kinds: Mapping[str, ColumnKind], nothing: tuple[str, ...], skip_bad: bool | None
 ) -> tuple[dict[str, NDArray[Any]], int]:
     header = source.header
     types = {f"c{place}": _TYPES[kinds.get(name, TEXT)] for place, name in enumerate(header)}
@@ -157,7 +157,7 @@ def _from_csv(
             "SELECT line, column_name, error_type, error_message FROM reject_errors ORDER BY line"
         ).fetchall()
     if rejects and not skip_bad:
-        raise _refusal(source, dict(zip(types, header, strict=True)), types, rejects[0])
+        raise _refusal(source, dict(zip(types, header, strict=True)), types, rejects[0], skip_bad)
     arrays = {name: found[f"w{place}"] for place, name in enumerate(kinds)}
     rejected = len({line for line, *_ in rejects})
     quotes = [line for line, _, trouble, _ in rejects if trouble == _QUOTE]
@@ -172,7 +172,9 @@ def _filled_lines(source: TraceSource) -> int:
         return sum(1 for line in lines if line.strip())
 
 
-def _refusal(source: TraceSource, names: Mapping[str, str], types: Mapping[str, str], reject: Any) -> InputError:
+def _refusal(
+    source: TraceSource, names: Mapping[str, str], types: Mapping[str, str], reject: Any, skip_bad: bool | None
+) -> InputError:
     line, column, trouble, said = reject
     match trouble:
         case "CAST":
@@ -181,7 +183,7 @@ def _refusal(source: TraceSource, names: Mapping[str, str], types: Mapping[str, 
             what = f"the row is cut off or has columns too many ({said.splitlines()[0]})"
         case _:
             what = f"the row cannot be read: {trouble.lower()}"
-    return InputError(source.at_line(line), what, "Fix the row, or pass --skip-bad to leave such rows out")
+    return InputError(source.at_line(line), what, or_skip("Fix the row", skip_bad))
 
 
 def _from_parquet(source: TraceSource, kinds: Mapping[str, ColumnKind]) -> dict[str, NDArray[Any]]:

@@ -57,13 +57,17 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
 def read_steps(path: Path) -> AdaptiveJobs:
     """The jobs of a trace with their steps, for rates that are read elsewhere. Raises `InputError`, naming the line."""
     source = look(path)
-    line, fields, _ = zip(*_jobs(source), strict=True)
-    sieve = Sieve(len(line), lambda row: source.at_line(line[row]), False)
+    jobs = list(_jobs(source))
+    if not jobs:
+        raise InputError(str(path), "it holds no jobs", "Give a trace in steps, as Gavel's are")
+    line, fields, _ = zip(*jobs, strict=True)
+    sieve = Sieve(len(line), lambda row: source.at_line(line[row]), None)
     told = [_numbers(row) for row in fields]
     broken = np.array([numbers is None for numbers in told], bool)
     sieve.bad(broken, "the line has neither 7 nor 10 columns, or a word that is not a number", "Fix the line")
     steps, gpus, submit_s = np.array([numbers or (np.nan,) * 3 for numbers in told], np.float64).T
-    sieve.bad(~((steps > 0) & (gpus >= 1) & np.isfinite(submit_s)), "a job without steps, GPUs or arrival", "Fix it")
+    said = (steps > 0) & (gpus >= 1) & np.isfinite(steps + gpus + submit_s)
+    sieve.bad(~said, "a job without steps, GPUs or arrival", "Fix it")
     order = np.argsort(submit_s, kind="stable")
     kinds = np.array([row[_JOB_TYPE] for row in fields])
     names = np.array([str(number) for number in range(len(line))])
@@ -99,7 +103,7 @@ def _rates(path: Path, most_bytes: int | None) -> Mapping[tuple[str, float], flo
     """Steps a second by kind of job and GPUs."""
     if not path.exists():
         raise InputError(str(path), "a Gavel trace has steps, not seconds, and there are no rates for it", _FIX)
-    columns, sieve = load(look(path, most_bytes), {"job": TEXT, "scale_factor": NUMBER, "steps_per_s": NUMBER}, False)
+    columns, sieve = load(look(path, most_bytes), {"job": TEXT, "scale_factor": NUMBER, "steps_per_s": NUMBER}, None)
     per_s = columns["steps_per_s"]
     sieve.bad(~(np.isfinite(per_s) & (per_s >= 0)), "the rate is not a number of steps a second", _FIX, per_s)
     rates: dict[tuple[str, float], float] = {}

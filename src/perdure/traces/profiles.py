@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from perdure.errors import InputError
 from perdure.model.profiles import SEARCHES, AdaptiveJobs, AppJobs, EpochProfile, PairProfile, RateProfile, StepProfile
 from perdure.traces.columns import NUMBER, TEXT, load, look
-from perdure.traces.trace import Sieve
+from perdure.traces.trace import MAX_COUNT, MAX_GPUS, MAX_S, Sieve
 
 RATES, SOURCE = "isolated", "simulation"  # of rates from several sources, these
 PAIRS = "throughputs"
@@ -39,10 +39,12 @@ def read_profiles(folder: Path) -> tuple[StepProfile, EpochProfile]:
     """
     step = {"app": TEXT, "local_bsz": NUMBER, "step_time": NUMBER, "sync_time": NUMBER}
     machine = {"cluster": TEXT}
-    laid, _ = load(look(_file(folder, PLACEMENTS)), {**step, "placement": TEXT}, False, optional=machine)
+    laid, laid_rows = load(look(_file(folder, PLACEMENTS)), {**step, "placement": TEXT}, None, optional=machine)
     where = {"num_nodes": NUMBER, "num_replicas": NUMBER}
-    wide, _ = load(look(_file(folder, SCALABILITY)), {**step, **where}, False, optional=machine)
-    bad = next((text for text in laid["placement"].tolist() if not text.isdecimal()), None)
+    wide, wide_rows = load(look(_file(folder, SCALABILITY)), {**step, **where}, None, optional=machine)
+    for columns, sieve, names in ((laid, laid_rows, ("local_bsz",)), (wide, wide_rows, ("local_bsz", *where))):
+        _must_count(columns, sieve, names)
+    bad = next((text for text in laid["placement"].tolist() if not text.isdecimal() or "0" in text), None)
     if bad is not None:
         raise InputError(str(_file(folder, PLACEMENTS)), f"{bad!r} is not a placement", "Write one digit a node: 44")
     nodes = np.array([len(text) for text in laid["placement"].tolist()])
@@ -58,9 +60,16 @@ def read_profiles(folder: Path) -> tuple[StepProfile, EpochProfile]:
     )
     epochs = {"app": TEXT, "global_batch": NUMBER, "progress": NUMBER, "grad_sqr": NUMBER, "grad_var": NUMBER}
     path = _file(folder, POLLUX_EPOCHS if is_pollux(folder) else EPOCHS)
-    told, _ = load(look(path), epochs, False, optional={"iteration": NUMBER})
+    told, sieve = load(look(path), epochs, None, optional={"iteration": NUMBER})
+    _must_count(told, sieve, ("global_batch",))
     batch, iteration = told["global_batch"].astype(np.int64), told.get("iteration")
     return laid_out, EpochProfile(told["app"], batch, told["progress"], told["grad_sqr"], told["grad_var"], iteration)
+
+
+def _must_count(columns: Mapping[str, NDArray[Any]], sieve: Sieve, names: Iterable[str]) -> None:
+    """Raises `InputError`, naming the line, for a count that is no number from 1 on."""
+    for name in names:
+        sieve.bad(~(np.isfinite(columns[name]) & (columns[name] >= 1)), f"{name} is no number from 1 on", "Fix it")
 
 
 def has_rates(folder: Path) -> bool:
@@ -75,9 +84,9 @@ def read_rates(folder: Path) -> RateProfile:
     """
     wanted = {"gpu": TEXT, "job": TEXT, "scale_factor": NUMBER, "steps_per_s": NUMBER}
     path = _file(folder, RATES)
-    columns, sieve = load(look(path), wanted, False, optional={"consolidated": TEXT, "source": TEXT})
+    columns, sieve = load(look(path), wanted, None, optional={"consolidated": TEXT, "source": TEXT})
     gpus = columns["scale_factor"]
-    sieve.bad(~(np.isfinite(gpus) & (gpus >= 1)), "scale_factor is not a number of GPUs", "Fix it")
+    _must_count(columns, sieve, ("scale_factor",))
     n = len(gpus)
     told = columns.get("source", np.full(n, SOURCE))
     rows = told == SOURCE if (told == SOURCE).any() else np.ones(n, bool)
@@ -107,7 +116,8 @@ def read_pairs(folder: Path) -> PairProfile | None:
         "co_scale": NUMBER,
         "steps_per_s": NUMBER,
     }
-    columns, _ = load(look(_file(folder, PAIRS)), wanted, False, optional={"consolidated": TEXT, "source": TEXT})
+    columns, sieve = load(look(_file(folder, PAIRS)), wanted, None, optional={"consolidated": TEXT, "source": TEXT})
+    _must_count(columns, sieve, ("scale_factor",))
     rows = (columns["co_job"] != "") & (columns["scale_factor"] == columns["co_scale"])
     told = columns.get("source")
     if told is not None and (told == SOURCE).any():
@@ -141,17 +151,19 @@ def read_adaptive(path: Path, workload: int | None = None) -> AdaptiveJobs:
     Raises `InputError`.
     """
     source = look(path)
-    columns, sieve = load(source, _ROW, False, optional=_MAY_TELL)
+    columns, sieve = load(source, _ROW, None, optional=_MAY_TELL)
     told = np.char.lower(columns.get("rigid", np.full(len(columns["name"]), "")))
     sieve.bad(~np.isin(told, ("yes", "no", "")), "rigid is neither yes nor no", "Fix it", told)
     work = columns.get("work")
     if work is not None:
         sieve.bad(~(np.isfinite(work) & (work > 0)), "work is no number above 0", "Fix it", work)
-    for name in ("time", "num_replicas", "batch_size"):
-        is_right = np.isfinite(columns[name]) & (columns[name] >= (name != "time"))
-        sieve.bad(~is_right, f"{name} is not a valid number", "Fix it")
+    for name, least, most in (("time", 0, MAX_S), ("num_replicas", 1, MAX_GPUS), ("batch_size", 1, MAX_COUNT)):
+        value = columns[name]
+        is_right = (value >= least) & (value <= most) & ((name == "time") | (value == np.floor(value)))
+        sieve.bad(~is_right, f"{name} is not a valid number", "Fix it", value)
     keep = np.ones(len(columns["name"]), bool)
     if "workload" in columns:
+        sieve.bad(~np.isfinite(columns["workload"]), "workload is no number", "Fix it")
         numbers = np.unique(columns["workload"]).astype(int).tolist()
         if workload is None and len(numbers) > 1:
             listed = ", ".join(map(str, numbers))
@@ -179,13 +191,13 @@ def _apps(columns: Mapping[str, NDArray[Any]], sieve: Sieve, rows: NDArray[np.in
     if "app" not in columns:
         return None
     app, nothing = columns["app"], np.full(len(columns["app"]), "")
-    search, score = columns.get("search", nothing), columns.get("score", np.zeros(len(app)))
+    search, score = columns.get("search", nothing), columns.get("score", np.full(len(app), np.nan))
     search = np.where(search == "", "all", search)
     known = ", ".join(SEARCHES)
     sieve.bad((app != "") & ~np.isin(search, SEARCHES), f"search is none of {known}", "Fix it", search)
     for name in np.unique(app[app != ""]).tolist():
         sieve.bad((app == name) & (search != search[app == name][0]), "its app has another search", "Name one", search)
-    halves = (app != "") & (search == "halving")
+    halves = (app != "") & np.char.startswith(search, "halving")
     sieve.bad(halves & ~np.isfinite(score), "score is no number, which halving compares", "Give each job one", score)
     return AppJobs(app[rows], score[rows], search[rows])
 

@@ -76,6 +76,6 @@ def _sniffed(source: TraceSource) -> Format:
             return form
     if set(source.header) >= _WITHOUT_DURATIONS:
         what = "a workload of Sia or Pollux has no durations: they depend on the GPUs that a job is given"
-        raise InputError(str(source.path), what, f"Decide on them, and write {_BY_HAND}")
+        raise InputError(str(source.path), what, f"Use perdure whatif elastic; or decide on them, and write {_BY_HAND}")
     fix = f"Name it by --format, one of: {', '.join(sorted(FORMATS))}; or write {_BY_HAND}"
     raise InputError(str(source.path), "the form of this trace is not known", fix)

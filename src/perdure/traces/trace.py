@@ -42,9 +42,12 @@ class Format:
 
 
 class Sieve:
-    """The rows of one file under judgement: which are kept, and how many were left out for what."""
+    """The rows of one file under judgement: which are kept, and how many were left out for what.
 
-    def __init__(self, rows: int, at_row: Callable[[int], str], skip_bad: bool) -> None:
+    `skip_bad` None: whoever asks cannot leave bad rows out.
+    """
+
+    def __init__(self, rows: int, at_row: Callable[[int], str], skip_bad: bool | None) -> None:
         self.kept = np.ones(rows, bool)
         self.left_out: dict[str, int] = {}
         self.skip_bad = skip_bad
@@ -68,7 +71,12 @@ class Sieve:
             return
         row = int(np.argmax(out))
         shown = "" if values is None else f" ({values[row]})"
-        raise InputError(self._at_row(row), what + shown, f"{fix}, or pass --skip-bad to leave such rows out")
+        raise InputError(self._at_row(row), what + shown, or_skip(fix, self.skip_bad))
+
+
+def or_skip(fix: str, skip_bad: bool | None) -> str:
+    """What to do about a bad row: the option only where there is one."""
+    return fix if skip_bad is None else f"{fix}, or pass --skip-bad to leave such rows out"
 
 
 def gather(
