@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from perdure.scheduling.elastic_policies import elastic_named
 from perdure.simulation.app_times import app_times
 from perdure.simulation.elastic import ElasticResult, replay_elastic
 from perdure.simulation.elastic_metrics import ElasticMetrics, rho
+from perdure.simulation.elastic_report import elastic_page
 from perdure.throughput.application import rated_applications
 from perdure.throughput.traits import Traits
 from perdure.traces.apps import draw_apps, write_apps
@@ -58,6 +60,16 @@ def test_a_search_ends_when_it_must(policy: str, gpus: int, score: list[int], se
     assert figures.apps == 1
     assert figures.app_jct_mean_s == pytest.approx(end_s)
     assert figures.success_rate == 1.0
+
+
+def test_the_page_tells_the_times_of_apps_where_there_are_some() -> None:
+    none = {"allocation": b"", "rho": b""}
+    page = elastic_page([searched("themis", 3, UP)], none, none)
+    # 60 + 3 * 120 + 240 + 720 s are .38 h; of nine jobs one goes on to its end.
+    assert "<td>1</td><td>0.38</td><td>0.38</td><td>8</td></tr>" in page
+    alone = elastic_page([replace(searched("themis", 3, UP), searches={}, app=None)], none, none)
+    assert "app JCT mean" in page
+    assert "app JCT mean" not in alone
 
 
 def test_rho_of_an_app_is_of_its_whole_search() -> None:
@@ -143,10 +155,15 @@ def test_a_trace_names_apps(tmp_path: Path) -> None:
     assert found.work.tolist() == [0.25, 1.0, 2.0]
     for row, says in (
         ("4,0,net,2,64,b,,halving,1", "score is no number"),
+        ("4,0,net,2,64,b,,halving-81,1", "score is no number"),
         ("4,0,net,2,64,b,1,best,1", "search is none of halving, halving-81, first, all"),
         ("4,0,net,2,64,a,1,first,1", "its app has another search"),
         ("4,0,net,2,64,,,,0", "work is no number above 0"),
     ):
         trace.write_text("\n".join([*lines, row]))
-        with pytest.raises(InputError, match=rf"apps.csv:5: {says}"):
+        with pytest.raises(InputError, match=rf"apps.csv:5: {says}") as refused:
             read_adaptive(trace)
+        assert "--skip-bad" not in str(refused.value)  # which there is not
+    trace.write_text("name,time,application,num_replicas,batch_size,app,search\n1,0,net,2,64,a,halving\n")
+    with pytest.raises(InputError, match="score is no number"):
+        read_adaptive(trace)

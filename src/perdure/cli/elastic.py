@@ -7,10 +7,9 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from itertools import chain
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from perdure.cli.output import print_json, print_line, print_table
 from perdure.cli.progress import progress
@@ -53,31 +52,26 @@ def compare_elastic(
         "assumed_turns": given.in_turns(policies),
         "measured_up_to": given.beyond_reach(),
     }
-    page = None if out is None else _reported(out, results, told)
+    says = [*chain.from_iterable(each.cut_short() for each in found), *given.assumed(policies)]
+    page = None if out is None else _reported(out, results, told, says)
     if as_json:
         print_json("whatif-elastic", 1, **told)
         return 0
     print_table(FIGURES, map(_figures, found), wide=wide)
     if any(each.apps is not None for each in found):
         print_table(APP_FIGURES, map(_app_figures, found), wide=wide)
-    for each in found:
-        if each.rounds_cut:
-            far = "an unknown part" if each.worst_gap == np.inf else f"up to {each.worst_gap:.2%}"
-            print_line(
-                f"{each.policy}: in {each.rounds_cut} rounds the solver ran out of time, {far} from the best plan."
-            )
-    for sentence in given.assumed(policies):
+    for sentence in says:
         print_line(sentence)
     if page is not None:
         print_line(f"A page with pictures: {page}")
     return 0
 
 
-def _reported(folder: Path, results: Sequence[ElasticResult], told: Mapping[str, Any]) -> Path:
+def _reported(folder: Path, results: Sequence[ElasticResult], told: Mapping[str, Any], says: Sequence[str]) -> Path:
     from perdure.simulation.elastic_report import write_elastic_report
 
     with progress(what="drawing"):
-        return write_elastic_report(folder, results, {"schema": "perdure.whatif-elastic/1", **told})
+        return write_elastic_report(folder, results, {"schema": "perdure.whatif-elastic/1", **told}, says)
 
 
 @contextmanager

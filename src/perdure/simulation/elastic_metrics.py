@@ -71,6 +71,13 @@ class ElasticMetrics:
             *_of_apps(result),
         )
 
+    def cut_short(self) -> list[str]:
+        """What is to be said where a solver ran out of time; else nothing."""
+        if not self.rounds_cut:
+            return []
+        far = "an unknown part" if self.worst_gap == np.inf else f"up to {self.worst_gap:.2%}"
+        return [f"{self.policy}: in {self.rounds_cut} rounds the solver ran out of time, {far} from the best plan."]
+
     def to_json(self) -> dict[str, Any]:
         """The same for JSON; None for what is not known."""
         return {

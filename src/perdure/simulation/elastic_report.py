@@ -29,6 +29,7 @@ _COLUMNS = (
     "policy", "jobs", "JCT mean", "p50", "p99", "longest", "makespan", "GPU hours", "used", "restarting", "restarts",
     "largest rho", "alike", "envy", "passed", "rounds",
 )  # fmt: skip
+_APP_COLUMNS = "apps", "app JCT mean", "app p99", "jobs stopped"
 _LEGEND = (
     "Times in hours. JCT: a job's end minus its submit. Used: share of GPU time that was allocated, over the "
     "makespan. Restarting: GPU hours of restarts; restarts: of a job, in the mean. Rho: a job's JCT over the one "
@@ -38,18 +39,20 @@ _LEGEND = (
 )
 
 
-def write_elastic_report(folder: Path, results: Sequence[ElasticResult], told: Mapping[str, Any]) -> Path:
+def write_elastic_report(
+    folder: Path, results: Sequence[ElasticResult], told: Mapping[str, Any], says: Sequence[str] = ()
+) -> Path:
     """Write the page, its light pictures and the figures into a folder, which is made if need be; returns the page.
 
-    `told` is the answer as JSON. Raises `InputError` where the folder cannot be written, and `MissingExtra` without
-    Matplotlib.
+    `told` is the answer as JSON, `says` as of `elastic_page`. Raises `InputError` where the folder cannot be written,
+    and `MissingExtra` without Matplotlib.
     """
     light, dark = (draw_elastic(results, theme) for theme in (LIGHT, DARK))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, png in light.items():
             (folder / f"{name}.png").write_bytes(png)
-        (folder / PAGE).write_text(elastic_page(results, light, dark), "utf-8")
+        (folder / PAGE).write_text(elastic_page(results, light, dark, says), "utf-8")
         (folder / FIGURES).write_text(json.dumps(told, indent=1) + "\n", "utf-8")
     except OSError as err:
         what = f"cannot be written ({err.strerror})"
@@ -81,22 +84,25 @@ def _rho(results: Sequence[ElasticResult], theme: Theme, figure: Figure) -> None
     draw_rho(figure.subplots(), [(each.policy, rho(each)) for each in results], theme)
 
 
-def elastic_page(results: Sequence[ElasticResult], light: Mapping[str, bytes], dark: Mapping[str, bytes]) -> str:
-    """The page, of pictures as `draw_elastic` gives them."""
+def elastic_page(
+    results: Sequence[ElasticResult], light: Mapping[str, bytes], dark: Mapping[str, bytes], says: Sequence[str] = ()
+) -> str:
+    """The page, of pictures as `draw_elastic` gives them; `says` are sentences on what is assumed."""
     names, first = ", ".join(each.policy for each in results), results[0]
     words = {"allocation": ALLOCATION, "rho": TITLES["rho"]}
     pictures = tuple(
         Picture(title, says, f"{title}: {names}", packed(light[name]), packed(dark[name]))
         for name, (title, says) in words.items()
     )
+    found, apps = [ElasticMetrics.of(each) for each in results], bool(first.searches)
     cluster = " + ".join(f"{kind.nodes}x{kind.gpus_per_node}:{kind.name}" for kind in first.types)
     drawn = min(len(results), MAX_RUNS)
     return render(
         names=names,
         facts={"cluster": cluster, "jobs": len(first.submit_s)},
-        told=(),
-        columns=_COLUMNS,
-        rows=[_row(ElasticMetrics.of(each)) for each in results],
+        told=tuple(says),
+        columns=_COLUMNS + (_APP_COLUMNS if apps else ()),
+        rows=[_row(each) + (_app_cells(each) if apps else []) for each in found],
         legend=_LEGEND,
         sections=[Section("Pictures", (), (), drawn, len(results) - drawn, pictures)],
     )
@@ -109,3 +115,9 @@ def _row(found: ElasticMetrics) -> list[str]:
         f"{found.utilisation:.1%}", f"{found.restart_gpu_h:.1f}", f"{found.restarts:.2f}", f"{found.max_rho:.2f}",
         f"{found.jain:.3f}", f"{found.envy:.1%}", f"{found.success_rate:.1%}", str(found.rounds),
     ]  # fmt: skip
+
+
+def _app_cells(found: ElasticMetrics) -> list[str]:
+    """Of apps that search with several jobs, from the first submit to the last end; these are in `rho`, too."""
+    mean_s, p99_s = found.app_jct_mean_s or 0.0, found.app_jct_p99_s or 0.0
+    return [str(found.apps), f"{mean_s / HOUR_S:.2f}", f"{p99_s / HOUR_S:.2f}", str(found.stopped)]

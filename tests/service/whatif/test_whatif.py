@@ -640,6 +640,7 @@ def test_policies_with_profiles_are_offered_and_compared_on_a_cluster_of_two_typ
         assert "GPUs given, over time" in page
         report = client.get(f"{WHATIF}/comparisons/{found['id']}/report").text
         assert "1x2:fast + 2x2:slow" in report
+        assert "take turns" in report
         bad = awaited(
             client, asked(client, **{**PLANS, "cluster": "1x2:tpu"}, upload=send(client, STEPS).json()["id"])["id"]
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import chain
 from math import ceil
 from pathlib import Path
 
@@ -37,14 +38,15 @@ def compare_planned(order: ComparisonRequest, cluster: Cluster, tell: Callable[[
         tell(Progress(phase="simulating", done=len(results), of=len(ask.policies)))
         results.append(given.replay(elastic_named(name), elastic_retry(ask.retries[0])))
     tell(Progress(phase="drawing", done=len(results), of=len(results)))
-    pictures, missing = _draw(results)
     found = [ElasticMetrics.of(each) for each in results]
+    notes = [*chain.from_iterable(each.cut_short() for each in found), *given.assumed(ask.policies)]
+    pictures, missing = _draw(results, notes)
     summary = Summary(
         jobs=len(given.jobs),
         gpus=cluster.total_gpus,
         format="jobs that name an application",
         left_out={},
-        notes=[*given.assumed(ask.policies), _NOTE],
+        notes=[*notes, _NOTE],
         compared=_compared(results, ask.retries[0]),
         says=[_sentence(each) for each in found],
         pictures=pictures,
@@ -55,11 +57,11 @@ def compare_planned(order: ComparisonRequest, cluster: Cluster, tell: Callable[[
     Path(RESULT).write_text(json.dumps(told, allow_nan=False), "utf-8")
 
 
-def _draw(results: Sequence[ElasticResult]) -> tuple[list[str], str]:
+def _draw(results: Sequence[ElasticResult], says: Sequence[str]) -> tuple[list[str], str]:
     """Write the pictures and the report; the names of the pictures, or why there are none."""
     try:
         light, dark = (draw_elastic(results, theme) for theme in (LIGHT, DARK))
-        page = elastic_page(results, light, dark)
+        page = elastic_page(results, light, dark, says)
     except MissingExtra as err:
         return [], f"{err.what}. {err.fix}"
     for theme, drawn in (("light", light), ("dark", dark)):
