@@ -17,6 +17,7 @@ from perdure.scheduling.elastic import ElasticPolicy, ElasticView, GpuType, Plan
 from perdure.scheduling.elastic_policies import ELASTIC
 from perdure.scheduling.sia_policy import Sia
 from perdure.simulation.elastic import ElasticResult, replay_elastic
+from perdure.simulation.elastic_job import JobOracle
 from perdure.simulation.elastic_metrics import ElasticMetrics, rho
 from perdure.simulation.elastic_plan import ElasticError
 from perdure.simulation.retry_hook import Again, FailedRun
@@ -246,6 +247,33 @@ def test_a_job_that_may_be_resized_is_and_rigid_ones_beside_it_never(name: str, 
     assert set(map(frozenset, policy.sizes.values())) == {frozenset({2})}
 
 
+@pytest.mark.parametrize("name", ["sia", "pollux"])
+def test_a_job_that_scales_strongly_has_more_gpus_and_its_own_batch(name: str) -> None:
+    batches = set[tuple[int, int]]()
+
+    class Watched(Noted):
+        """Sees what each job trains with, too."""
+
+        def plan(self, view: ElasticView) -> Plan:
+            for each in view.jobs.values():
+                own = each.oracle.job if isinstance(each.oracle, JobOracle) else None
+                if own is not None and own.layout:
+                    gpus = sum(own.layout)
+                    batches.add((gpus, gpus * own.local_batch * (own.accumulated + 1)))
+            return super().plan(view)
+
+    policy = Watched(ELASTIC[name]())
+    given = replace(jobs(gpus=1, batch=32), own_batch=np.ones(1, bool))
+    found = replayed(policy, given, Cluster.parse("2x4:slow"))
+    assert np.isfinite(found.end_s).all()
+    assert max(policy.sizes[0]) == 8
+    assert {batch for gpus, batch in batches if 32 % gpus == 0} == {32}
+    free = Watched(ELASTIC[name]())
+    batches.clear()
+    replayed(free, jobs(gpus=1, batch=32), Cluster.parse("2x4:slow"))
+    assert {batch for _, batch in batches} != {32}
+
+
 @pytest.mark.parametrize("name", ["sia", "pollux", "optimus"])
 def test_no_job_gets_more_gpus_of_a_type_than_were_measured(name: str) -> None:
     narrow = steps()
@@ -286,12 +314,14 @@ def test_a_trace_says_which_jobs_are_rigid(tmp_path: Path) -> None:
         "a,0,net,2,64,yes",
         "b,1,net,2,64,No",
         "c,2,net,2,64,",
+        "d,2,net,2,64,batch",
     ]
     trace.write_text("\n".join(lines))
     found = read_adaptive(trace)
-    assert [found.is_rigid(row) for row in range(3)] == [True, False, False]
-    trace.write_text("\n".join([*lines, "d,3,net,2,64,maybe"]))
-    with pytest.raises(InputError, match=r"jobs.csv:5: rigid is neither yes nor no \(maybe\)"):
+    assert [found.is_rigid(row) for row in range(4)] == [True, False, False, False]
+    assert [found.keeps_batch(row) for row in range(4)] == [True, False, False, True]
+    trace.write_text("\n".join([*lines, "e,3,net,2,64,maybe"]))
+    with pytest.raises(InputError, match=r"jobs.csv:6: rigid is neither yes nor no nor batch \(maybe\)"):
         read_adaptive(trace)
 
 

@@ -92,10 +92,16 @@ class AdaptiveJobs:
     work: NDArray[np.float64] | None = None
     """How often each job does the work of its application (n_jobs,); None: once."""
     apps: AppJobs | None = None
+    own_batch: NDArray[np.bool_] | None = None
+    """Which jobs keep to the batch asked for, on however many GPUs (n_jobs,): strong scaling; None: no others."""
 
     def is_rigid(self, row: int) -> bool:
         """Whether a job has the GPUs asked for, or none."""
         return self.steps is not None or (self.rigid is not None and bool(self.rigid[row]))
+
+    def keeps_batch(self, row: int) -> bool:
+        """Whether nobody chooses a job's batch."""
+        return self.is_rigid(row) or (self.own_batch is not None and bool(self.own_batch[row]))
 
     def __len__(self) -> int:
         return len(self.job_id)

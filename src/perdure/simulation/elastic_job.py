@@ -286,19 +286,20 @@ def begun(
         kind.name: (each.smallest_local, min(each.largest_local, fits_in))
         for kind, each in zip(types, speed, strict=True)
     }
-    adaptive = adaptive and not rigid
+    scales = jobs.keeps_batch(row) and not rigid  # strongly: other GPUs, the same batch
+    adaptive = adaptive and not jobs.keeps_batch(row)
     if adaptive and trait.batch is not None:
         batch, adaptive = trait.batch, False
     single = np.array([each.single for each in speed])
     # A batch below the base would be worth more than its examples: nobody trains so.
-    largest = max(int(jobs.batch[row]), application.base_batch)
-    learned = learning(application.name, application.base_batch, largest, local, single, fits)
-    most = min(
-        MOST_GPUS, trait.most_gpus or MANY, max(application.largest_batch // each.smallest_local for each in speed)
-    )
+    least, largest = application.base_batch, max(int(jobs.batch[row]), application.base_batch)
+    wide = application.largest_batch
+    if scales:
+        least = largest = wide = batch
+    learned = learning(application.name, least, largest, local, single, fits)
+    most = min(MOST_GPUS, trait.most_gpus or MANY, max(wide // each.smallest_local for each in speed))
     alone_s = np.array([_alone_on_s(application, gpus, batch, kind) for kind in types]) * trait.slowdown
     submit_s, work = float(jobs.submit_s[row]), application.work
-    wide = application.largest_batch
     seen = ElasticJob(
         submit_s,
         gpus,

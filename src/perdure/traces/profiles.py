@@ -143,8 +143,9 @@ def _together(columns: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
 def read_adaptive(path: Path, workload: int | None = None) -> AdaptiveJobs:
     """Read a trace of ``name,time,application,num_replicas,batch_size``; of several in a file, the one of that number.
 
-    ``fails`` may say of each attempt that fails when it does, as `AdaptiveJobs.fails`, and ``rigid`` (yes, no) which
-    jobs keep to the GPUs and the batch asked for: without it all may be resized, as in the published experiments.
+    ``fails`` may say of each attempt that fails when it does, as `AdaptiveJobs.fails`, and ``rigid`` (yes, no, batch)
+    which jobs keep to the GPUs and the batch asked for, or to the batch: without it all may be resized, as in the
+    published experiments.
     ``work`` says how often a job does the work of its application. Jobs with the same ``app`` search for one model, of
     which ``score`` tells theirs, in the way that ``search`` names.
 
@@ -153,7 +154,7 @@ def read_adaptive(path: Path, workload: int | None = None) -> AdaptiveJobs:
     source = look(path)
     columns, sieve = load(source, _ROW, None, optional=_MAY_TELL)
     told = np.char.lower(columns.get("rigid", np.full(len(columns["name"]), "")))
-    sieve.bad(~np.isin(told, ("yes", "no", "")), "rigid is neither yes nor no", "Fix it", told)
+    sieve.bad(~np.isin(told, ("yes", "no", "batch", "")), "rigid is neither yes nor no nor batch", "Fix it", told)
     work = columns.get("work")
     if work is not None:
         sieve.bad(~(np.isfinite(work) & (work > 0)), "work is no number above 0", "Fix it", work)
@@ -181,6 +182,7 @@ def read_adaptive(path: Path, workload: int | None = None) -> AdaptiveJobs:
         columns["batch_size"][rows].astype(np.int64),
         tuple(_fails(path, text) for text in columns["fails"][rows].tolist()) if "fails" in columns else (),
         rigid=(told == "yes")[rows],
+        own_batch=(told == "batch")[rows],
         work=None if work is None else work[rows],
         apps=_apps(columns, sieve, rows),
     )
