@@ -83,7 +83,7 @@ def test_equal_jobs_wait_alike_under_least_attained_service() -> None:
 
 
 def test_allox_refuses_jobs_of_several_gpus() -> None:
-    with pytest.raises(InputError, match=r"job 2: it asks for 2 GPUs"):
+    with pytest.raises(InputError, match=r"job 1: it asks for 2 GPUs"):
         replayed("allox", [100.0, 100.0], [1, 2])
 
 

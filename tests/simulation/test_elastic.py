@@ -294,7 +294,7 @@ def test_a_job_that_fits_nowhere_is_named(name: str) -> None:
 
 def test_a_gang_that_is_no_configuration_of_sia_is_named() -> None:
     given = replace(jobs(gpus=3), rigid=np.ones(1, bool))
-    with pytest.raises(InputError, match="rigid job of net: it asks for 3 GPUs, and Sia knows powers of two"):
+    with pytest.raises(InputError, match="job net-0: it asks for 3 GPUs, and Sia knows powers of two"):
         replayed(Sia(), given, Cluster.parse("2x4:slow"))
 
 

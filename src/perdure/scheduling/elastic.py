@@ -83,6 +83,7 @@ class ElasticJob:
     gpu_s: float = 0.0  # that it held GPUs; half of it where it shared them
     oracle: TrueSpeed | None = None
     application: str = ""
+    name: str = ""  # as the trace has it
     reach: Sequence[int] = ()  # the most GPUs of each type that its application was measured on; (): not known
     steps_per_s: float = 0.0  # as it was seen to train when it last ran, beside another job if there was one
 

@@ -137,7 +137,7 @@ class AlloX:
         wide = next((row for row in rows if view.jobs[row].asked_gpus > 1), None)
         if wide is not None:
             what = f"it asks for {view.jobs[wide].asked_gpus} GPUs, and AlloX knows jobs of one"
-            raise InputError(f"job {wide + 1}", what, "Choose another policy, or leave such jobs out")
+            raise InputError(f"job {view.jobs[wide].name}", what, "Choose another policy, or leave such jobs out")
         self._kept = {row: place for row, place in self._kept.items() if row in view.jobs}
         self._match(view, [row for row in rows if row not in self._kept], asked.cluster)
         return _all_of(asked, self._kept)

@@ -77,7 +77,7 @@ class Sia:
                 expected[row] = np.where(configs.gpus == job.asked_gpus, 1.0 / job.alone_s[configs.gpu_type], np.nan)
                 if not (expected[row] > 0).any():
                     what = f"it asks for {job.asked_gpus} GPUs, and Sia knows powers of two on a node, or whole nodes"
-                    raise InputError(f"rigid job of {job.application}", what, "Choose another policy, or leave it out")
+                    raise InputError(f"job {job.name}", what, "Choose another policy, or leave it out")
         worth = normalised(expected, fewest)
         age_s = np.array([view.now_s - job.submit_s for job in jobs])
         restarts = np.array([job.restarts for job in jobs])

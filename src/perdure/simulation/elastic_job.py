@@ -311,6 +311,7 @@ def begun(
         alone_s,
         rigid,
         application=application.name,
+        name=str(jobs.job_id[row]),
         reach=[each.most_gpus for each in speed],
     )
     fails = jobs.fails[row] if jobs.fails else ()
