@@ -42,68 +42,68 @@ ELASTIC: Mapping[str, ElasticForm] = MappingProxyType(
         "sia": ElasticForm(Sia, "Sia", "Types, GPUs and batches for the best goodput, by an integer program"),
         "gavel-las": ElasticForm(
             lambda: Gavel("gavel-las", objectives.Snapshot(gavel.least_attained_middle)),
-            "Gavel, LAS",
+            "Gavel LAS",
             "Fractions of time by max-min fairness of throughput",
         ),
         "gavel-las-blind": ElasticForm(
             lambda: Gavel("gavel-las-blind", objectives.Snapshot(gavel.least_attained_middle), blind=True),
-            "Gavel, LAS, blind",
+            "Gavel LAS blind",
             "The same, as if all GPU types were equal",
         ),
         "gavel-water": ElasticForm(
             lambda: Gavel("gavel-water", objectives.Snapshot(gavel.water_filling)),
-            "Gavel, water filling",
+            "Gavel water filling",
             "Max-min fairness, then for the second smallest, and so on",
         ),
         "gavel-ftf": ElasticForm(
             lambda: Gavel("gavel-ftf", objectives.FinishTimeFairness()),
-            "Gavel, finish-time fairness",
+            "Gavel finish-time fairness",
             "The largest rho as small as can be",
         ),
         "gavel-ftf-blind": ElasticForm(
             lambda: Gavel("gavel-ftf-blind", objectives.FinishTimeFairness(), blind=True),
-            "Gavel, finish-time fairness, blind",
+            "Gavel finish-time fairness blind",
             "The same, as if all GPU types were equal",
         ),
         "gavel-makespan": ElasticForm(
-            lambda: Gavel("gavel-makespan", objectives.makespan), "Gavel, makespan", "The last end as early as can be"
+            lambda: Gavel("gavel-makespan", objectives.makespan), "Gavel makespan", "The last end as early as can be"
         ),
         "gavel-cost": ElasticForm(
-            lambda: Gavel("gavel-cost", objectives.cheapest), "Gavel, cost", "The most throughput for the money"
+            lambda: Gavel("gavel-cost", objectives.cheapest), "Gavel cost", "The most throughput for the money"
         ),
         "gavel-fifo": ElasticForm(
             lambda: Gavel("gavel-fifo", objectives.first_come),
-            "Gavel, FIFO",
+            "Gavel FIFO",
             "The oldest first, each on the type that suits it",
         ),
         "gavel-fifo-blind": ElasticForm(
             lambda: Gavel("gavel-fifo-blind", objectives.KeptTypes(), blind=True, only_granted=True),
-            "Gavel, FIFO, blind",
+            "Gavel FIFO blind",
             "The same, as if all GPU types were equal",
         ),
         "gavel-las-packed": ElasticForm(
             lambda: Gavel("gavel-las-packed", packing.PackedSnapshot(gavel_packed.least_attained)),
-            "Gavel, LAS, packed",
+            "Gavel LAS packed",
             "Max-min fairness; two jobs may share GPUs",
         ),
         "gavel-ftf-packed": ElasticForm(
             lambda: Gavel("gavel-ftf-packed", packing.PackedFinishTimeFairness()),
-            "Gavel, finish-time fairness, packed",
+            "Gavel finish-time fairness packed",
             "The same; two jobs may share GPUs",
         ),
         "gavel-makespan-packed": ElasticForm(
             lambda: Gavel("gavel-makespan-packed", packing.makespan),
-            "Gavel, makespan, packed",
+            "Gavel makespan packed",
             "The same; two jobs may share GPUs",
         ),
         "gavel-fifo-packed": ElasticForm(
             lambda: Gavel("gavel-fifo-packed", packing.first_come),
-            "Gavel, FIFO, packed",
+            "Gavel FIFO packed",
             "The same; two jobs may share GPUs",
         ),
         "gavel-gandiva": ElasticForm(
             lambda: Gavel("gavel-gandiva", packing.RandomPairs()),
-            "Gandiva, as in Gavel",
+            "Gandiva as in Gavel",
             "Equal parts of all types, and pairs drawn by chance",
         ),
         "gandiva": ElasticForm(Gandiva, "Gandiva", "Time slices, packing, migration; jobs grow into idle GPUs"),

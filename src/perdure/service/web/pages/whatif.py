@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from shlex import quote
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Path, Query, Request
@@ -189,6 +190,7 @@ def comparison_page(request: Request, web: Here, identity: Viewer, comparison_id
         pictures=[(name, *PICTURE_WORDS[name]) for name in found.summary.pictures] if found.summary else [],
         answers=f"/api/v1/whatif/comparisons/{found.id}",
         command=command(asked),
+        plans=needs_profiles(asked),
     )
 
 
@@ -266,7 +268,7 @@ def command(asked: ComparisonQuestion) -> str:
     words = ["perdure whatif elastic PROFILES TRACE" if needs_profiles(asked) else "perdure whatif TRACE"]
     for name, value in asked.options.items():
         option = f"--{name.replace('_', '-')}"
-        words.append(option if value is True else f"{option} {value}")
+        words.append(option if value is True else f"{option} {quote(str(value))}")
     return " ".join(words)
 
 
