@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, permutations
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,15 @@ from benchmarks.planning_policies import golden, mean_jct_s
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs, RateProfile
+from perdure.scheduling.elastic import ElasticJob, ElasticView, GpuType
 from perdure.scheduling.elastic_policies import ELASTIC, elastic_named
+from perdure.scheduling.gavel import GavelRound
+from perdure.scheduling.gavel_objectives import AlloX
+from perdure.scheduling.gavel_policy import FractionRequest
 from perdure.simulation.elastic import ElasticResult, replay_elastic
 from perdure.throughput.application import rated_applications
 from perdure.throughput.colocation import Colocation
+from perdure.throughput.learned import LearnedJob
 from perdure.throughput.traits import Traits
 from tests.conftest import require
 
@@ -123,3 +129,29 @@ def test_gandiva_in_gavel_shares_even_at_a_loss_but_nothing_where_all_fit() -> N
     assert (
         replayed("gavel-gandiva", few, pairs=kept(0.9)).end_s.tolist() == replayed("gavel-gandiva", few).end_s.tolist()
     )
+
+
+def matched(takes_s: Sequence[Sequence[float]]) -> dict[int, int]:
+    """Of two GPUs of different types, the job that AlloX runs on each; all jobs are there and wait."""
+    nothing, one = LearnedJob(1, 1, [(1, 1)], np.ones(1), []), np.ones(2)
+    waiting = {
+        row: ElasticJob(0.0, 1, 0.0, 1, 1, nothing, 1.0, np.array(seconds)) for row, seconds in enumerate(takes_s)
+    }
+    view = ElasticView((GpuType("fast", 1, 1), GpuType("slow", 1, 1)), waiting)
+    round_ = FractionRequest(view, list(waiting), GavelRound.of(1 / np.array(takes_s), one))
+    fractions = AlloX(alpha=1.0)(round_)
+    return {place: int(fractions[:, place].argmax()) for place in (0, 1) if fractions[:, place].any()}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_allox_runs_first_what_comes_first_in_the_best_of_all_orders(seed: int) -> None:
+    """Counted out: each GPU's jobs in each order, by the sum of all ends."""
+    takes_s = np.random.default_rng(seed).uniform(10.0, 100.0, (4, 2)).tolist()
+    best, first = np.inf, dict[int, int]()
+    for order in permutations(range(4)):
+        for cut in range(5):
+            parts = order[:cut], order[cut:]
+            ends = sum(sum(accumulate(takes_s[row][place] for row in part)) for place, part in enumerate(parts))
+            if ends < best:
+                best, first = ends, {place: part[0] for place, part in enumerate(parts) if part}
+    assert matched(takes_s) == first

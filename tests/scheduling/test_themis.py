@@ -126,3 +126,11 @@ def test_no_lie_keeps_more_than_the_truth(bids: typing.NDArray[Any], seed: int) 
 def test_a_bid_that_falls_or_is_no_number_is_named(bid: list[float]) -> None:
     with pytest.raises(InputError, match="bid of app 1"):
         partial_allocation(np.array([[0.0, 1.0, 2.0], bid]))
+
+
+@pytest.mark.parametrize("gpus", range(4, 64, 4))
+def test_a_half_that_is_whole_is_kept_whole_whatever_rounding_says(gpus: int) -> None:
+    linear = np.append(1e-9, np.arange(1.0, gpus + 1.0))
+    award = partial_allocation(np.stack([linear, linear]))
+    assert award.fair.tolist() == [gpus // 2] * 2
+    assert award.gpus.tolist() == [gpus // 4] * 2

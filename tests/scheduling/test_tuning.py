@@ -152,3 +152,12 @@ def test_an_arbiter_gives_apps_no_more_than_there_is(found: list[SearchAgent], f
     assert sum(given_.values()) <= free
     for row, gpus in given_.items():
         assert by_row[row].usable(gpus) == gpus
+
+
+def test_of_four_two_go_on_and_then_one() -> None:
+    four = app(*(job() for _ in range(4)))
+    # 100 s of four jobs, 200 s of two and 600 s of one.
+    assert [search_s(four.stages(), gpus) for gpus in (1, 2, 4)] == pytest.approx([1400, 1000, 900])
+    for row in four.jobs:
+        four.jobs[row].left = 8 / 9  # type: ignore[misc]
+    assert sorted(four.stop()) == [0, 1]

@@ -138,6 +138,7 @@ def test_rounds_without_jobs_are_passed_over() -> None:
     near, far = replayed(Sia(), jobs((5.0,))), replayed(Sia(), jobs((5.0 + 6e6,)))
     assert far.rounds == near.rounds
     assert far.jct_s[0] == pytest.approx(near.jct_s[0], rel=1e-6)
+    assert ElasticMetrics.of(far).makespan_s == pytest.approx(far.jct_s[0])
 
 
 @pytest.mark.parametrize("shares", [(Share(1, 2, 8),), (Share(0, 1, 3), Share(0, 1, 3), Share(0, 1, 3))])
@@ -185,11 +186,13 @@ def failing(*shares: float, retry: Callable[[Any], Again | None] | None = None) 
 
 
 def test_a_failed_attempt_is_lost_from_its_last_epoch_on_and_comes_back() -> None:
-    still, found = replayed(Fixed((Share(1, 1, 1),))), failing(0.55)
+    still, found = replayed(Fixed((Share(1, 1, 1),))), failing(0.595)
     epoch_s = (still.end_s[0] - 90) / 10
     assert (found.attempts.tolist(), found.passed.tolist()) == ([2], [True])
-    # Half an epoch is done twice; then it waits for a round, and restarts.
-    assert 0 <= found.end_s[0] - still.end_s[0] - epoch_s / 2 - 30 <= 60.5
+    # Nearly an epoch, longer than a round, is done twice; then it waits for a round, and restarts.
+    assert 0 <= found.end_s[0] - still.end_s[0] - 0.95 * epoch_s - 30 <= 60.5
+    worked_s = [float((each.gpu_s - each.restart_gpu_s)[0]) for each in (still, found)]
+    assert worked_s[1] - worked_s[0] == pytest.approx(0.95 * epoch_s, rel=0.02)
 
 
 def test_a_retry_policy_is_asked() -> None:

@@ -126,3 +126,11 @@ def test_a_base_batch_that_no_gpu_holds_is_no_configuration_without_accumulation
     assert best.goodput[0] == 0.0
     assert best.local_batch[0] == 0
     assert best.goodput[1] > 0.0
+
+
+def test_one_gpu_makes_two_passes_of_more_than_the_base_batch_so_that_noise_can_be_seen() -> None:
+    model, limits = SpeedModel(0.05, 0.001, 0.1, 0.0, 0.1, 0.0, 1.0), BatchLimits(8, 4096, 4096)
+    noisy = StatisticalEfficiency(1e6, 128.0)  # any batch is nearly worth its size
+    best = best_batch(model, noisy, limits, np.array([1, 1]), np.array([1, 2]))
+    assert best.accumulated.tolist() == [1, 0]
+    assert best.local_batch.tolist() == [2048, 2048]
