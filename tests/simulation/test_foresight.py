@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from perdure.scheduling.policies import PolicyOptions
+from perdure.scheduling.slurm.settings import Partition, SchedulerSettings
 from perdure.simulation.foresight import foresight
 from tests.simulation.tables import jobs
 
@@ -13,6 +14,12 @@ UNLIMITED = "the true running times of the 1 of 2 jobs that have no time limit"
 SAMPLED = "what the very jobs of this trace take: give past ones by --gittins-samples"
 LIMITED = jobs((1, 0, 5), (1, 0, 5), walltime_s=np.array([10.0, np.nan]))
 NONE, TOLD = PolicyOptions(), PolicyOptions(gittins_samples=(1.0,), quotas={"": 1.0})
+
+
+def in_partitions(*max_time_s: float | None) -> PolicyOptions:
+    """A Slurm whose partitions have these limits."""
+    partitions = tuple(Partition(str(place), max_time_s=limit) for place, limit in enumerate(max_time_s))
+    return PolicyOptions(slurm=SchedulerSettings(partitions=partitions))
 
 
 @pytest.mark.parametrize(
@@ -27,6 +34,9 @@ NONE, TOLD = PolicyOptions(), PolicyOptions(gittins_samples=(1.0,), quotas={"": 
         ("gittins-2d", TOLD, []),
         ("philly", NONE, ["philly: knows quotas by what this trace will ask for: give the real ones by --vc-quota"]),
         ("capacity", TOLD, []),
+        ("slurm", NONE, [f"slurm: knows {UNLIMITED}"]),
+        ("slurm", in_partitions(None, 60.0), [f"slurm: knows {UNLIMITED}"]),
+        ("slurm", in_partitions(60.0), []),
     ],
 )  # fmt: skip
 def test_what_a_policy_knows_beforehand_is_said(policy: str, options: PolicyOptions, said: list[str]) -> None:

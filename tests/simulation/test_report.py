@@ -20,7 +20,7 @@ from perdure.simulation.comparison import PolicyComparison
 from perdure.simulation.groups import SIZES
 from perdure.simulation.report import write_report
 from perdure.simulation.simulate import simulate
-from perdure.simulation.sweep import Run, Setting, cases, sweep
+from perdure.simulation.sweep import Run, Setting, as_it_was, cases, sweep
 from perdure.simulation.use import use_over_time
 from perdure.traces.generate import generate
 from tests.simulation.tables import jobs
@@ -147,3 +147,13 @@ def test_crowded_jobs_are_those_that_waited_and_held_most() -> None:
     table = jobs(*quiet, *crowd)
     rows = crowded_jobs(table, simulate(table, CLUSTER, "fifo"))
     assert rows.tolist() == list(range(460, 500))
+
+
+def test_the_page_shows_what_was_recorded_and_how_far_each_replay_is_from_it(tmp_path: Path) -> None:
+    table = jobs((8, 0, 100), (8, 10, 100), start_s=np.array([0.0, 3700.0]))
+    runs = sweep([table], Setting(Cluster.parse("1x8"), keep=True), cases(1, ["fifo"]))
+    found = PolicyComparison(["a.csv"], [table], runs, was=as_it_was([table], Cluster.parse("1x8")))
+    words = Page(write_report(tmp_path / "page", found).read_text()).words
+    assert words.index("Do not decide by it.") < words.index("Each replay against what was recorded")
+    assert "fifo230.0 min50%" in words.replace("\n", "")
+    assert words.index("as it was") < words.index("fifo", words.index("Figures"))

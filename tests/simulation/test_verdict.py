@@ -80,6 +80,20 @@ def test_less_than_a_twentieth_is_no_difference() -> None:
     assert found.sentences()[0].endswith(" No difference from it: other.")
 
 
+def test_nobody_is_told_to_change_for_less_than_a_twentieth() -> None:
+    which = says(fjf=totals(eve=98, bob=98, wide=98), far=totals(eve=300, bob=300, wide=300)).sentences()[0]
+    assert which == (
+        "Stay with fifo: best of 3 is fjf, but that is no difference: -2% (-2% to -2%); "
+        "the typical job (geometric mean) -2% (-2% to -2%)."
+    )
+
+
+def test_a_mean_alike_is_no_reason_to_stay_where_the_typical_job_gains() -> None:
+    which = says(las=totals(eve=10, bob=10, wide=275)).sentences()[0]
+    assert which.startswith("Best of 2 is las: against fifo jobs end ")
+    assert which.endswith(" No difference from it: fifo.")
+
+
 def test_a_difference_that_days_do_not_agree_on_is_not_certain() -> None:
     swaying = totals(eve=100, bob=100, wide=100)
     swaying.totals[0, 0] *= np.random.default_rng(0).permutation([0.01, 0.01, 0.01, 8.0] * 5)

@@ -86,6 +86,21 @@ def test_records_of_one_id_are_attempts_of_one_job(file: Callable[..., Path]) ->
     assert jobs.attempts.passed.tolist() == [False, True, True]
 
 
+@pytest.mark.parametrize(
+    ("again", "left_out"),
+    [
+        (record(state="RUNNING", start="2026-01-01T00:05:00"), {"not ended yet": 2}),
+        (record(state="PENDING", start="Unknown", elapsed=0), {"never started": 1, "not ended yet": 1}),
+    ],
+)
+def test_a_job_that_was_put_back_and_waits_or_runs_again_is_no_failure(
+    file: Callable[..., Path], again: str, left_out: dict[str, int]
+) -> None:
+    trace = read(file("jobs.txt", HEADER + record(state="NODE_FAIL") + record("8") + again))
+    assert trace.table.job_id.tolist() == ["8"]
+    assert trace.left_out == left_out
+
+
 def test_the_same_record_twice_is_refused(file: Callable[..., Path]) -> None:
     with pytest.raises(InputError, match=r"jobs.txt:4: the record was there before \(7\)"):
         read(file("jobs.txt", HEADER + record() + record("8") + record()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import isnan
 from pathlib import Path
 
 from perdure.cli.output import print_json, print_line, print_table
@@ -100,18 +99,10 @@ def _print_against_record(traces: Sequence[str], found: PolicyComparison, *, wid
     """How far each replay, of several seeds the first, is from the record of its trace; and what that means."""
     first = [(run.case, run.error) for run in found.runs if run.case.seed == 0 and run.error is not None]
     print_line("")
-    print_table(AGAINST, ((case.policy, *_against_record(error)) for case, error in first), wide=wide)
+    print_table(AGAINST, ((case.policy, *error.cells()) for case, error in first), wide=wide)
     for place, sentence in found.nearest().items():
         of = f"{traces[place]}: " if len(traces) > 1 else ""
         print_line(of + sentence)
-
-
-def _against_record(error: ReplayError) -> Iterator[object]:
-    yield error.all.jobs
-    yield length(error.all.median_error_s)
-    yield f"{error.all.within_2x:.0%}"
-    yield "" if isnan(error.rank_correlation) else f"{error.rank_correlation:.2f}"
-    yield f"{error.use_error:.1%}"
 
 
 def _print_error(run: Run, error: ReplayError, *, wide: bool) -> None:

@@ -104,7 +104,7 @@ def elastic_page(
         columns=_COLUMNS + (_APP_COLUMNS if apps else ()),
         rows=[_row(each) + (_app_cells(each) if apps else []) for each in found],
         legend=_LEGEND,
-        sections=[Section("Pictures", (), (), drawn, len(results) - drawn, pictures)],
+        sections=[Section("Pictures", (), (), (), drawn, len(results) - drawn, pictures)],
     )
 
 

@@ -47,7 +47,8 @@ def foresight(tables: Sequence[JobTable], policies: Sequence[str], options: Poli
     jobs = sum(map(len, tables))
     kinds: list[tuple[Sequence[str], str]] = [(_BY_RUNNING_TIME, "true running times")]
     if without:
-        kinds.append((_BY_LIMIT, f"the true running times of the {without} of {jobs} jobs that have no time limit"))
+        by_limit = (*_BY_LIMIT, "slurm") if options.slurm.leaves_limits_open else _BY_LIMIT
+        kinds.append((by_limit, f"the true running times of the {without} of {jobs} jobs that have no time limit"))
     if not options.gittins_samples:
         kinds.append((_BY_SAMPLE, "what the very jobs of this trace take: give past ones by --gittins-samples"))
     if not options.quotas:

@@ -19,6 +19,8 @@ from perdure.model.cluster import Cluster
 from perdure.simulation.difference import DRAWS, LEVEL
 
 _FIX = "Name a figures.json that perdure whatif --out wrote"
+_UNREADABLE = "Name a file that you may read"
+_MISSING = "Put it back, or go to the folder in which the comparison was made: its paths count from there"
 _CHUNK_BYTES = 1 << 20
 
 Options = Mapping[str, Any]  # names of options, with lists, texts, numbers and flags, as the command line takes them
@@ -86,12 +88,12 @@ def read_manifest(path: Path) -> Options:
             str(path), f"its figures are of Perdure {version}, and this is {__version__}", "Install that one"
         )
     for each in inputs:
-        if _hashed(Path(each.path)).sha256 != each.sha256:
+        if _hashed(Path(each.path), _MISSING).sha256 != each.sha256:
             raise InputError(each.path, f"it has changed since {path} was written", "Put the former file back")
     return dict(options)
 
 
-def _hashed(path: Path) -> InputFile:
+def _hashed(path: Path, fix: str = _UNREADABLE) -> InputFile:
     seen, size = hashlib.sha256(), 0
     try:
         with path.open("rb") as file:
@@ -99,7 +101,7 @@ def _hashed(path: Path) -> InputFile:
                 seen.update(part)
                 size += len(part)
     except OSError as err:
-        raise InputError(str(path), f"cannot be read ({err.strerror})", "Name a file that you may read") from err
+        raise InputError(str(path), f"cannot be read ({err.strerror})", fix) from err
     return InputFile(str(path), size, seen.hexdigest())
 
 

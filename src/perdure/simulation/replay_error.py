@@ -88,6 +88,12 @@ class ReplayError:
         """The largest is that of the replay most like the record, by the factors between the waits of all jobs."""
         return -self.all.mean_log10_error
 
+    def cells(self) -> tuple[str, ...]:
+        """A row of a table: jobs, how far their waits are off, within a factor of two, ranks alike, daily use."""
+        alike = "" if np.isnan(self.rank_correlation) else f"{self.rank_correlation:.2f}"
+        off = length(self.all.median_error_s), f"{self.all.within_2x:.0%}"
+        return str(self.all.jobs), *off, alike, f"{self.use_error:.1%}"
+
     def to_json(self) -> dict[str, Any]:
         return {
             "says": self.says,

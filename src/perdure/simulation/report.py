@@ -86,6 +86,7 @@ class Section:
     title: str
     says: tuple[str, ...]
     standings: tuple[tuple[str, ...], ...]
+    errors: tuple[tuple[str, ...], ...]  # each replay against the record
     shown: int
     left_out: int
     pictures: tuple[Picture, ...]
@@ -134,7 +135,8 @@ def make_report(found: PolicyComparison) -> Report:
         shown, verdict = _shown(found.tables[place], runs), found.verdicts.get(place)
         best = None if verdict is None else verdict.best
         light, dark = (draw(shown[:MAX_RUNS], theme, best) for theme in (LIGHT, DARK))
-        sections.append(_section(trace, verdict, nearest.get(place), shown, light, dark))
+        errors = tuple((run.case.policy, *run.error.cells()) for run in runs if run.error is not None)
+        sections.append(_section(trace, verdict, nearest.get(place), errors, shown, light, dark))
         suffix = f"-{place + 1}" if len(found.traces) > 1 else ""
         lights |= {f"{name}{suffix}": png for name, png in light.items()}
         darks |= {f"{name}{suffix}": png for name, png in dark.items()}
@@ -153,6 +155,7 @@ def _section(
     trace: str,
     verdict: PolicyVerdict | None,
     nearest: str | None,
+    errors: tuple[tuple[str, ...], ...],
     shown: Sequence[Shown],
     light: Mapping[str, bytes],
     dark: Mapping[str, bytes],
@@ -164,9 +167,9 @@ def _section(
         for name, (title, says) in TITLES.items()
         if name in light
     )
-    says = () if verdict is None else (*verdict.sentences(), *([nearest] if nearest else ()))
+    says = (*(() if verdict is None else verdict.sentences()), *([nearest] if nearest else ()))
     standings = () if verdict is None else tuple(_standing(each) for each in verdict.standings)
-    return Section(trace, says, standings, len(drawn), len(shown) - len(drawn), pictures)
+    return Section(trace, says, standings, errors, len(drawn), len(shown) - len(drawn), pictures)
 
 
 def _standing(each: PolicyStanding) -> tuple[str, ...]:
@@ -185,7 +188,7 @@ def _page(found: PolicyComparison, sections: Sequence[Section]) -> str:
         facts={**found.facts, **_of_slurm(found), **({"made by": found.manifest.command} if found.manifest else {})},
         told=found.remarks(),
         columns=("trace", *_COLUMNS) if several else _COLUMNS,
-        rows=[[traces[run.case.trace], *_row(run)] if several else list(_row(run)) for run in runs],
+        rows=[[traces[run.case.trace], *_row(run)] if several else list(_row(run)) for run in (*found.was, *runs)],
         labels=labels([run.case for run in first]),
         of=f", of {traces[0]}" if several else "",
         causes=_causes(first),

@@ -142,8 +142,9 @@ def _is_near(low: float, high: float) -> bool:
 
 def _which(verdict: PolicyVerdict) -> str:
     first, best = verdict.standings[0], verdict.best
+    stays = best is not first and _makes_no_difference(best, first)
     alike, open_to = (
-        _listed([each.label for each in verdict.standings if each.mark == mark])
+        _listed([each.label for each in verdict.standings if each.mark == mark and not (stays and each is first)])
         for mark in ("no difference", "not certain")
     )
     tail = f" No difference from it: {alike}." if alike else ""
@@ -158,7 +159,16 @@ def _which(verdict: PolicyVerdict) -> str:
     when = f"{length(abs(best.jct.change))} {'sooner' if best.jct.change <= 0 else 'later'}"
     doubt = "" if best.jct.is_sure or best.jct.low is None else ", which is not certain"
     gain = f"{share_of(best.jct)}{doubt}; the typical job (geometric mean) {share_of(typical)}"
+    if stays:
+        return f"Stay with {first.label}: best of {of} is {best.label}, but that is no difference: {gain}.{tail}"
     return f"Best of {of} is {best.label}: against {first.label} jobs end {when} in the mean, {gain}.{tail}"
+
+
+def _makes_no_difference(best: PolicyStanding, first: PolicyStanding) -> bool:
+    """Whether neither the mean nor the typical job tells the best from the first: a change of policy brings nothing."""
+    typical = best.against_first[_EVERYBODY]["log_jct"]
+    told = typical.low is not None and typical.high is not None and _is_near(typical.low, typical.high)
+    return told and first.mark == "no difference"
 
 
 def _who_loses(verdict: PolicyVerdict) -> str:

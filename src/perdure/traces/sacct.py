@@ -15,6 +15,8 @@ from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Sieve, Trace, g
 STEPS = "steps of jobs"
 UNFINISHED = "not ended yet"
 _MOST_NAMED = 3
+_WAITING = ("PENDING", "REQUEUE_HOLD")
+_UNDER_WAY = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")
 
 
 def sniff(head: bytes, _name: str) -> bool:
@@ -26,15 +28,17 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the GPU jobs that have ended. Several records of one job id (``--duplicates``) are its attempts.
 
     Steps, jobs without GPUs, jobs that never started, jobs that have not ended and jobs in a state that is not known
-    are left out and counted. An account is a virtual cluster; without that column it is the partition. Times that
-    tell no offset are read as UTC.
+    are left out and counted. So are the earlier attempts of a job that was put back and waits or runs again: they would
+    look like a job that failed for good. An account is a virtual cluster; without that column it is the partition.
+    Times that tell no offset are read as UTC.
     """
     seen = Records.of(source)
     sieve = Sieve(len(seen), lambda row: source.at_line(int(seen.line[row])), skip_bad)
     sieve.leave_out(seen.is_step, STEPS)
     sieve.bad(seen.broken, "the record has not as many columns as the header", EXPORT)
-    sieve.leave_out(np.isnan(seen.start_s) | np.isin(seen.state, ("PENDING", "REQUEUE_HOLD")), NEVER_STARTED)
-    sieve.leave_out(np.isin(seen.state, ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")), UNFINISHED)
+    open_again = _has_open_record(seen)
+    sieve.leave_out(np.isnan(seen.start_s) | np.isin(seen.state, _WAITING), NEVER_STARTED)
+    sieve.leave_out(np.isin(seen.state, _UNDER_WAY) | open_again, UNFINISHED)
     sieve.leave_out(seen.gpus == 0, NO_GPUS)
     strange = slurm_endings(seen.state) == TableEnding.UNKNOWN
     names = ", ".join(sorted(set(seen.state[strange & sieve.kept].tolist()))[:_MOST_NAMED])
@@ -46,6 +50,12 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
     again[rows[1:]] = (job[1:] == job[:-1]) & (seen.start_s[rows[1:]] == seen.start_s[rows[:-1]])
     sieve.bad(again, "the record was there before", "Export it once", seen.job_id)
     return _jobs(source, seen, sieve, rows[sieve.kept[rows]], job[sieve.kept[rows]])
+
+
+def _has_open_record(seen: Records) -> NDArray[np.bool_]:
+    """Whether the job of each record waits or runs."""
+    of = np.unique(seen.job_id[np.isin(seen.state, (*_WAITING, *_UNDER_WAY))])
+    return np.isin(seen.job_id, of)
 
 
 def _by_job(seen: Records, kept: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

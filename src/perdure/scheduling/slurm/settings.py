@@ -151,3 +151,8 @@ class SchedulerSettings:
     def on_nodes(self) -> bool:
         """Whether it matters on which nodes GPUs are."""
         return any(each.nodes is not None or each.whole_nodes for each in self.partitions)
+
+    @property
+    def leaves_limits_open(self) -> bool:
+        """Whether a job without a time limit may get none from its partition either."""
+        return not self.partitions or any(not (each.default_time_s or each.max_time_s) for each in self.partitions)
