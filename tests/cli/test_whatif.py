@@ -148,6 +148,18 @@ def test_the_manifest_names_what_the_figures_depend_on(perdure: Callable[..., Ra
     assert (home / "by-hand" / "figures.json").read_bytes() == (reported / "figures.json").read_bytes()
 
 
+def test_every_file_that_the_figures_depend_on_is_an_input(perdure: Callable[..., Ran], home: Path) -> None:
+    for name, text in {
+        "jobs.csv": HEADER.strip() + ",vc\na,0,1,9,x\n", "machines.csv": "gpus\n4\n", "past.txt": "5\n",
+        "quotas.csv": "vc,gpus\nx,4\n",
+    }.items():  # fmt: skip
+        (home / name).write_text(text)
+    words = "--cluster", "machines.csv", "--gittins-samples", "past.txt", "--vc-quota", "quotas.csv"
+    ran = perdure("whatif", "jobs.csv", *words, "--policy", "gittins-2d,philly", "--json")
+    paths = {each["path"] for each in ran.json["manifest"]["inputs"]}
+    assert paths == {"jobs.csv", "machines.csv", "past.txt", "quotas.csv"}
+
+
 def test_figures_do_not_come_again_from_other_inputs_or_another_version(
     perdure: Callable[..., Ran], home: Path, reported: Path
 ) -> None:

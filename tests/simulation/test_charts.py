@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,13 @@ import pytest
 
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
+from perdure.simulation import charts
+from perdure.simulation.by_day import DayTotals, Group
 from perdure.simulation.charts import DARK, LIGHT, MAX_RUNS, PICTURES, Shown, crowded_jobs, unit_of, waits_by_size
 from perdure.simulation.fairness import rho
-from perdure.simulation.groups import SIZES
+from perdure.simulation.groups import SIZES, GroupKind
 from perdure.simulation.simulate import simulate
+from perdure.simulation.verdict import judge
 from tests.simulation.tables import jobs
 
 figures = pytest.importorskip("matplotlib.figure", reason="Matplotlib is not installed")
@@ -112,3 +116,22 @@ def test_marks_of_axes_are_words_and_numbers(name: str) -> None:
             texts = [mark.get_text() for mark in marks if mark.get_text()]
             assert not [text for text in texts if set(text) & set("$\\{}")], texts
             assert len(texts) != 1, texts  # none where a neighbour has them
+
+
+def pixels(png: bytes) -> set[tuple[int, ...]]:
+    image = pytest.importorskip("matplotlib.image").imread(io.BytesIO(png))
+    return set(map(tuple, np.rint(image[:, :, :3].reshape(-1, 3) * 255).astype(int).tolist()))
+
+
+@pytest.mark.parametrize(("jct_s", "colour", "other"), [(50.0, 2, 1), (150.0, 1, 2)])
+def test_who_loses_is_drawn_orange_and_who_gains_green(
+    monkeypatch: pytest.MonkeyPatch, jct_s: float, colour: int, other: int
+) -> None:
+    """One user, on ten days, with the first policy's 100 s and the other's."""
+    monkeypatch.setattr(charts, "PICTURES", {})
+    groups: tuple[Group, ...] = ((None, ""), (GroupKind.USER, "eve"))
+    totals = [DayTotals(groups, 0, np.ones((2, 10), np.int64), np.full((4, 2, 10), each)) for each in (100.0, jct_s)]
+    standing = judge(["fifo", "las"], [[each] for each in totals]).standings[1]
+    seen = pixels(charts.draw(shown(ONE, "fifo"), LIGHT, standing)["changes"])
+    rgb = [tuple(bytes.fromhex(LIGHT.runs[place][1:])) for place in (colour, other)]
+    assert [each in seen for each in rgb] == [True, False]

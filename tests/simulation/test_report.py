@@ -157,3 +157,14 @@ def test_the_page_shows_what_was_recorded_and_how_far_each_replay_is_from_it(tmp
     assert words.index("Do not decide by it.") < words.index("Each replay against what was recorded")
     assert "fifo230.0 min50%" in words.replace("\n", "")
     assert words.index("as it was") < words.index("fifo", words.index("Figures"))
+    assert "fifoFirst come, first served; nothing overtakes" in words
+
+
+@pytest.mark.parametrize(("gpus", "said"), [(8, True), (16, False)])
+def test_a_record_that_the_cluster_has_no_room_for_is_named(gpus: int, said: bool) -> None:
+    """Two jobs on all 8 GPUs each ran together from 10 on, and the last submit is at 20."""
+    cluster = Cluster.parse(f"1x{gpus}")
+    table = jobs((8, 0, 100), (8, 10, 100), (8, 20, 5), start_s=np.array([0.0, 10.0, 500.0]))
+    runs = sweep([table], Setting(cluster), cases(1, ["fifo"]))
+    told = " ".join(PolicyComparison(["a"], [table], runs, was=as_it_was([table], cluster)).remarks())
+    assert ("As it was, jobs held 200% of the GPUs given: the cluster was larger" in told) is said

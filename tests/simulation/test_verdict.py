@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from perdure.simulation.by_day import DayTotals
 from perdure.simulation.groups import GroupKind
@@ -100,6 +102,24 @@ def test_a_difference_that_days_do_not_agree_on_is_not_certain() -> None:
     found = judge(["fifo", "sway"], [[FIRST], [swaying]])
     assert found.best.label == "fifo"
     assert found.sentences()[0].endswith("Not certain to be worse: sway.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [(GroupKind.USER, "users (eve"), (GroupKind.CLUSTER, "virtual clusters (eve"), (GroupKind.GPUS, "sizes (eve")],
+)
+def test_who_loses_is_named_whatever_kind_of_group_it_is(kind: GroupKind, said: str) -> None:
+    first, other = (
+        replace(each, groups=(ALL, (kind, "eve"), BOB, WIDE)) for each in (FIRST, totals(eve=160, bob=1, wide=1))
+    )
+    loses = judge(["fifo", "las"], [[first], [other]]).sentences()[2]
+    assert loses.startswith("Who loses, by later ends of jobs: 1 of ")
+    assert said in loses
+
+
+def test_who_ends_later_on_some_days_and_sooner_on_others_is_no_loser() -> None:
+    days = np.where(np.arange(20) < 10, 20.0, 190.0)
+    assert says(las=totals(eve=days, bob=1, wide=1)).sentences()[2].startswith("Nobody is seen to lose, of 2 users")
 
 
 def test_losers_stand_in_the_order_of_the_time_that_they_lose() -> None:

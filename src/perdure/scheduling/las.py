@@ -60,7 +60,8 @@ class LeastAttained:
 class Gittins2D(LeastAttained):
     """As 2D-LAS, but in each queue the job with the greatest Gittins index comes first, then the earlier submit.
 
-    The index is that at the last sample that the job's service passed.
+    The index is that at the last sample that the job's service passed. Jobs are put in order when one comes, ends or
+    sinks, as in Tiresias' simulator: an index that falls in between preempts nobody until then.
 
     `samples` are services of past jobs, in GPU-seconds; without any, those of the trace at hand: then it knows the law
     of the very jobs that it schedules, which flatters it. With `late_demotion` indices are those of the public

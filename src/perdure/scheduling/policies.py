@@ -165,10 +165,7 @@ def policy_named(text: str, options: PolicyOptions | None = None) -> Policy:
     >>> policy_named("dlas-gpu-8").name
     'las-2d:8'
     """
-    name, _, argument = text.partition(":")
-    name = ALIASES.get(name, name)
-    if name not in POLICIES and name.startswith("dlas-gpu-") and not argument:
-        name, argument = "las-2d", name.removeprefix("dlas-gpu-")
+    name, argument = _parted(text)
     if name not in POLICIES:
         from perdure.scheduling.elastic_policies import ELASTIC  # which loads SciPy
 
@@ -177,6 +174,25 @@ def policy_named(text: str, options: PolicyOptions | None = None) -> Policy:
             raise ConfigError(f"policy {text!r}", "it plans for jobs that name an application", fix)
         raise ConfigError(f"policy {text!r}", "no policy has that name", f"Use one of: {', '.join(POLICIES)}")
     return POLICIES[name].make(argument, options or PolicyOptions())
+
+
+def how_it_chooses(text: str) -> str:
+    """A policy in words; nothing of one that is not here.
+
+    >>> how_it_chooses("dlas-gpu-8")
+    'Least attained service, counted in GPU time (2D-LAS)'
+    """
+    name, _ = _parted(text)
+    return POLICIES[name].chooses if name in POLICIES else ""
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """The name of a policy here, and its argument."""
+    name, _, argument = text.partition(":")
+    name = ALIASES.get(name, name)
+    if name not in POLICIES and name.startswith("dlas-gpu-") and not argument:
+        return "las-2d", name.removeprefix("dlas-gpu-")
+    return name, argument
 
 
 def _knob(argument: str) -> float:

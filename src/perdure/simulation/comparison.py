@@ -81,6 +81,12 @@ class PolicyComparison:
         windows = {run.case.trace: run.metrics.window for run in self.runs if run.metrics.window is not None}
         of = {place: f"{trace}: " if len(self.traces) > 1 else "" for place, trace in enumerate(self.traces)}
         told = [f"{of[place]}{window.says}" for place, window in windows.items()]
+        told += [
+            f"{of[run.case.trace]}As it was, jobs held {run.metrics.used_in_window:.0%} of the GPUs given: the cluster "
+            "was larger, or jobs shared GPUs. Waits of another cluster do not compare."
+            for run in self.was
+            if run.metrics.used_in_window > 1
+        ]
         told += [f"{what}." for what in (*self.warnings, *self.foresight)]
         if lost := [run for run in self.runs if run.metrics.restart_gpu_h]:
             most = max(lost, key=lambda run: run.metrics.restart_gpu_h)

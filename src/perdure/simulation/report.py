@@ -11,6 +11,7 @@ from pathlib import Path
 
 from perdure.errors import InputError
 from perdure.model.table import JobTable
+from perdure.scheduling.policies import how_it_chooses
 from perdure.simulation.by_day import MEASURES
 from perdure.simulation.charts import DARK, LIGHT, MAX_RUNS, Shown, draw
 from perdure.simulation.comparison import PolicyComparison
@@ -185,7 +186,7 @@ def _page(found: PolicyComparison, sections: Sequence[Section]) -> str:
     several = len(traces) > 1
     return render(
         names=", ".join(dict.fromkeys(run.case.policy for run in runs)),
-        facts={**found.facts, **_of_slurm(found), **({"made by": found.manifest.command} if found.manifest else {})},
+        facts={**_in_words(runs), **found.facts, **_of_slurm(found), **_made_by(found)},
         told=found.remarks(),
         columns=("trace", *_COLUMNS) if several else _COLUMNS,
         rows=[[traces[run.case.trace], *_row(run)] if several else list(_row(run)) for run in (*found.was, *runs)],
@@ -233,6 +234,15 @@ def render(
         light=LIGHT,
         dark=DARK,
     )
+
+
+def _in_words(runs: Sequence[Run]) -> dict[str, str]:
+    """How each policy chooses, as far as it is known."""
+    return {run.case.policy: words for run in runs if (words := how_it_chooses(run.case.policy))}
+
+
+def _made_by(found: PolicyComparison) -> dict[str, str]:
+    return {} if found.manifest is None else {"made by": found.manifest.command}
 
 
 def _of_slurm(found: PolicyComparison) -> dict[str, str]:
