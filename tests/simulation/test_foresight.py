@@ -30,6 +30,7 @@ def in_partitions(*max_time_s: float | None) -> PolicyOptions:
         ("srtf", NONE, ["srtf: knows true running times"]),
         ("shortest", NONE, ["srtf: knows true running times"]),
         ("conservative:replan", NONE, [f"conservative: knows {UNLIMITED}"]),
+        ("easy", NONE, [f"easy: knows {UNLIMITED}"]),
         ("gittins-2d", NONE, [f"gittins-2d: knows {SAMPLED}"]),
         ("gittins-2d", TOLD, []),
         ("philly", NONE, ["philly: knows quotas by what this trace will ask for: give the real ones by --vc-quota"]),

@@ -13,6 +13,7 @@ from perdure.scheduling.policies import policy_named
 from perdure.simulation.replay_error import FLOOR_S, replay_error
 from perdure.simulation.result import Result
 from perdure.simulation.simulate import simulate
+from tests.simulation.tables import jobs
 
 CLUSTER = Cluster.parse("1x4")
 
@@ -76,6 +77,14 @@ def test_groups_add_up_to_all_jobs_and_jobs_without_start_are_counted_apart() ->
     for groups in (error.by_partition, error.by_gpus):
         assert sum(each.jobs for each in groups.values()) == 36
     assert set(error.by_partition) == {"even", "odd"}
+
+
+def test_the_daily_use_is_that_of_jobs_with_a_recorded_start() -> None:
+    """Three jobs on all GPUs, one after another; of the second no start is recorded, and the third comes at the end."""
+    table = jobs((4, 0, 100), (4, 100, 100), (4, 200, 5), start_s=np.array([0.0, np.nan, 200.0]))
+    error = replay_error(table, simulate(table, CLUSTER, policy_named("fifo")))
+    assert error is not None
+    assert [(day.recorded, day.simulated) for day in error.use_by_day] == [(0.5, 0.5)]
 
 
 def test_waits_count_from_when_a_job_was_eligible() -> None:

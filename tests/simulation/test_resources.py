@@ -42,6 +42,16 @@ def test_the_example_of_the_drf_paper() -> None:
     assert (begins[:6].count(0), begins[6:].count(0)) == (3, 2)
 
 
+def test_the_resource_that_a_user_needs_most_decides_and_not_the_gpus() -> None:
+    """After a job each, c has 3 of 18 CPUs and 12 of 64 GiB, the least share, though as many GPUs as a: c is next.
+
+    The second job of a then finds 4 CPUs of the 7 that it needs, until the second one of b ends.
+    """
+    a, b, c = ("a", 1, 7, 4), ("b", 2, 1, 4), ("c", 1, 3, 12)
+    table = jobs((*a, 100), (*a, 40), (*b, 80), (*b, 50), (*c, 30), (*c, 60))
+    assert starts(table, "1x8:cpu=18:mem=64G", "drf") == [0, 50, 0, 0, 0, 0]
+
+
 def test_drf_of_gpus_alone_knows_only_those() -> None:
     table = jobs(*[("a", 1, 1, 4, 10)] * 6, *[("b", 1, 3, 1, 10)] * 6)
     begins = starts(table, "1x5", "drf")
