@@ -252,6 +252,7 @@ def test_a_trace_with_starts_is_shown_as_it_was_and_says_how_far_to_believe_the_
     head, was, *replays = ran.out.split("\n\n")[1].splitlines()
     assert was.startswith("as it was  3 ")
     assert [row.split()[0] for row in replays] == ["srtf", "fifo", "Jobs", "The", "srtf:", "Restarts"]
+    assert ["bound" in replays[0], "best" in replays[1], "best" in was] == [True, True, False]
     head, _, fifo, says = ran.out.split("\n\n")[2].splitlines()
     assert head.split("  ")[0] == "POLICY"
     assert fifo.split() == ["fifo", "3", "0", "s", "100%", "1.00", "0.0%"]

@@ -79,6 +79,14 @@ def test_groups_add_up_to_all_jobs_and_jobs_without_start_are_counted_apart() ->
     assert set(error.by_partition) == {"even", "odd"}
 
 
+def test_ranks_of_equal_waits_are_the_mean_of_their_places() -> None:
+    table, result = replayed(4)
+    table = replace(table, submit_s=np.zeros(4), start_s=np.array([0.0, 0.0, 600.0, 1200.0]))
+    error = replay_error(table, replace(result, start_s=np.array([0.0, 600.0, 600.0, 1200.0])))
+    assert error is not None
+    assert error.rank_correlation == pytest.approx(3.75 / 4.5)  # of 1.5, 1.5, 3, 4 and 1, 2.5, 2.5, 4
+
+
 def test_the_daily_use_is_that_of_jobs_with_a_recorded_start() -> None:
     """Three jobs on all GPUs, one after another; of the second no start is recorded, and the third comes at the end."""
     table = jobs((4, 0, 100), (4, 100, 100), (4, 200, 5), start_s=np.array([0.0, np.nan, 200.0]))

@@ -52,6 +52,7 @@ def test_a_trace_is_short_where_long_jobs_ask_for_most() -> None:
     short = jobs(*[(1, 10 * i, 5) for i in range(100)])
     assert too_short(short) is None
     one_long = jobs(*[(1, 10 * i, 5) for i in range(100)], (1, 1000, 500))
+    assert too_short(jobs(*[(1, 10 * i, 5) for i in range(100)], (1, 1000, 150))) is not None  # 150 of 650 s
     said = too_short(one_long) or ""
     assert said.startswith("The trace is short against its longest jobs: 1 that run for more than a tenth")
     assert "50% of the GPU time" in said
