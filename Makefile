@@ -20,7 +20,7 @@ help: ## list these targets
 setup: $(VENV)/.sim ## install into .venv, and start nothing
 
 # Most tests wait for processes more than they compute: files run beside each other.
-WORKERS ?= 4
+WORKERS ?= 3
 test: test-tools ## run every test that can run on this machine; ARGS="tests/cli -k why"
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
