@@ -53,7 +53,7 @@ class Cluster:
         """Read "321x2+231x8": so many nodes of so many GPUs; "32x8:v100" names the kind of GPU, "32x8/4" the racks.
 
         `rack_nodes`, or the number behind the slash, puts that many consecutive nodes into a rack; 0 is one rack for
-        all. "32x8:cpu=96:mem=1T" has CPUs and memory, too; each is told of all groups or of none. Raises `InputError`.
+        all. "32x8:cpu=96:mem=1T" also gives CPUs and memory, of all groups or of none. Raises `InputError`.
 
         >>> Cluster.parse("2x4+1x8").total_gpus
         16

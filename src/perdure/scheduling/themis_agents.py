@@ -142,7 +142,7 @@ class SearchAgent:
 
     @cached_property
     def _alone_s(self) -> float:
-        return sum(stage.longest_s for stage in self.app.stages(anew=True))
+        return sum(stage.longest_s for stage in self.app.stages(from_start=True))
 
     def _value(self, now_s: float, contending: float, gpus: int) -> float:
         left_s = search_s(self._stages, gpus)

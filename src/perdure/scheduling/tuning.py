@@ -151,11 +151,11 @@ class App:
             return []
         return sorted(going, key=lambda row: (-self.score[row], row))[keeps:]
 
-    def stages(self, *, anew: bool = False) -> Sequence[SearchStage]:
+    def stages(self, *, from_start: bool = False) -> Sequence[SearchStage]:
         """What is left of the search, or all of it, where those that have done most go on."""
         total, found = len(self.jobs), list[SearchStage]()
-        rows = list(self.jobs) if anew else self.going()
-        done = {row: 0.0 if anew else 1.0 - self.jobs[row].left for row in rows}
+        rows = list(self.jobs) if from_start else self.going()
+        done = {row: 0.0 if from_start else 1.0 - self.jobs[row].left for row in rows}
         while rows:
             rung, keeps = self.tuner.rung(total, len(rows)), self.tuner.keeps(total, len(rows))
             takes = {row: max(rung - done[row], 0.0) * float(self.jobs[row].alone_s.min()) for row in rows}

@@ -115,7 +115,7 @@ def replay_elastic(
     view = ElasticView(types, {}, 0.0, _fastest_first(types, known), pairs or Colocation())
     view.apps = apps_of(jobs, running)
     coming = [(float(submit_s), row) for row, submit_s in enumerate(jobs.submit_s)]  # a heap, as it is sorted
-    whole = {app.name: tuple(app.stages(anew=True)) for app in view.apps}
+    whole = {app.name: tuple(app.stages(from_start=True)) for app in view.apps}
     replay = _Replay(policy, view, running, coming, retry)
     while replay.coming or replay.there:
         replay.go_on()
