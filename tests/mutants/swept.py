@@ -29,12 +29,14 @@ from tests.mutants.generated import EQUIVALENT
 from tests.mutants.operators import OPERATORS, Site, sites
 from tests.mutants.runner import copies, say
 from tests.recorded.answers import MODULES
+from tests.recorded.runs import DECIDES
 
 SOURCE = ROOT / "src/perdure"
 FAR = ("slurm/", "browser/", "packaging/", "e2e/", "programs/", "foundry/", "docs/", "attacks/", "crash/", "mutants/")
 ENOUGH_S = 15.0  # of the processor, for the tests of each mutant
 MOST_FILES = 4
 RECORDED = "tests/recorded/test_recorded.py::test_every_answer_is_as_it_was"
+RUNS = "tests/recorded/test_recorded.py::test_every_run_goes_as_it_went"
 SHORT = 4  # letters of a name that many things have
 SLOWER = 3.0  # than without a mutant: it does not end
 
@@ -189,7 +191,8 @@ def nearest(file: str) -> tuple[str, ...]:
     known = [f"{RECORDED}[{module}]"] if module in MODULES else []
     if ">>>" in (SOURCE / file).read_text():
         known.append(f"src/perdure/{file}")
-    return (*known, *(path for *_, path in sorted(ranked)[:MOST_FILES]))
+    runs = [RUNS] if any(part in f"/perdure/{file}" for part in DECIDES) else []
+    return (*known, *(path for *_, path in sorted(ranked)[:MOST_FILES]), *runs)
 
 
 def _public(tree: ast.Module) -> Iterator[str]:

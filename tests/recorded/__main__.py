@@ -11,12 +11,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 from tests.recorded.answers import MODULES, answer, functions, path_of, recorded
 from tests.recorded.drawn import NotDrawn
+from tests.recorded.path_taken import path_taken
 
 MOST_TRIED, PATIENCE = 1500, 100  # cases, and cases in a row that show nothing new
 LEAST_KEPT, MOST_KEPT, OF_ONE_PATH = 10, 100, 3
@@ -48,7 +47,7 @@ def _telling(module: str, name: str, function: Callable[..., Any]) -> Iterator[i
         if kept >= MOST_KEPT or case > last + PATIENCE:
             return
         try:
-            with _path() as path:
+            with path_taken() as path:
                 answer(module, name, function, case)
         except NotDrawn:
             return
@@ -57,32 +56,6 @@ def _telling(module: str, name: str, function: Callable[..., Any]) -> Iterator[i
         if case < LEAST_KEPT or seen[way] <= OF_ONE_PATH:
             kept, last = kept + 1, case
             yield case
-
-
-@contextmanager
-def _path() -> Iterator[set[tuple[str, int, int]]]:
-    """The steps from line to line that the product takes."""
-    steps: set[tuple[str, int, int]] = set()
-
-    def trace(frame: FrameType, event: str, arg: object) -> Any:
-        file = frame.f_code.co_filename
-        if "/perdure/" not in file:
-            return None
-        last = frame.f_lineno
-
-        def line(frame: FrameType, event: str, arg: object) -> Any:
-            nonlocal last
-            steps.add((file, last, frame.f_lineno))
-            last = frame.f_lineno
-            return line
-
-        return line
-
-    sys.settrace(trace)
-    try:
-        yield steps
-    finally:
-        sys.settrace(None)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from perdure.model.jobs import Attempt
+from tests.dst.simulation import Simulation
+from tests.recorded import runs
 from tests.recorded.answers import FITTING, MODULES, answer, functions, recorded
 from tests.recorded.drawn import Drawn, in_words
 
@@ -39,3 +41,21 @@ def test_every_answer_is_as_it_was(module: str) -> None:
 def test_a_case_is_drawn_alike_each_time_and_unlike_others() -> None:
     drawn = [in_words(Drawn(case, FITTING)(Attempt, "attempt")) for case in ("1", "1", "2")]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Simulation:
+    return Simulation()
+
+
+@pytest.mark.usefixtures("utc")
+@pytest.mark.parametrize("seed", runs.kept())
+def test_every_run_goes_as_it_went(simulation: Simulation, seed: int) -> None:
+    meant = f"if that is meant: python -m tests.recorded.runs; its words: python -m tests.recorded.runs --seed {seed}"
+    before = runs.path_of(seed).read_text().splitlines()
+    for number, (now, then) in enumerate(zip(runs.run(simulation, seed), before, strict=True), 1):
+        assert now == then, f"step {number} of seed {seed}; {meant}"
+
+
+def test_runs_are_kept() -> None:
+    assert runs.kept()
