@@ -11,6 +11,7 @@ from perdure.backends.simulated.cluster import REMEMBERED_S, Script
 from perdure.errors import ClusterBusy
 from perdure.model.actions import (
     Action,
+    Comment,
     JobAction,
     Outcome,
     OutcomeStatus,
@@ -102,6 +103,7 @@ class Line(SimulatedBackend):
         self.dumb = False  # True: no log can be read
         self.seen: Observation | None = None  # the last look at all
         self.watch: Callable[[Action], object] = lambda action: None
+        self.watch_comment: Callable[[Comment], object] = lambda action: None
         self._passed = passed
         self._clock = clock
 
@@ -149,6 +151,18 @@ class Line(SimulatedBackend):
         outcome = super().lookup(action)
         self._passed()
         return outcome
+
+    def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
+        """All or none of them: accounting is asked once."""
+        self._passed()
+        for action in actions:
+            self.watch_comment(action)
+        if self.silent or self._strikes(self.faults.p_lose_request):
+            raise ClusterBusy(self.cluster, "accounting does not answer", "Ask again later")
+        for action in actions:  # written twice it is the same line
+            self._truth.effects[action.key] = 1
+        self._passed()
+        return [Outcome(OutcomeStatus.DONE, "written") for _ in actions]
 
     def _strikes(self, probability: float) -> bool:
         struck = super()._strikes(probability)

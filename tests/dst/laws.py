@@ -13,7 +13,7 @@ import msgspec
 from perdure.coordination.chain_state import Chain
 from perdure.coordination.record import RETURNED, AnswerKind, Component, ExceptionOutcome, ExceptionRecord
 from perdure.coordination.ruling import Registration
-from perdure.model.actions import Action, Down, Drain, Exclude, Hold, JobAction, Release, Requeue
+from perdure.model.actions import Action, Comment, Down, Drain, Exclude, Hold, JobAction, Release, Requeue
 from perdure.model.jobs import Attempt, AttemptState, JobState
 from perdure.service.access.auth import Identity, Role
 from perdure.service.core.case import ControllerState
@@ -162,17 +162,17 @@ class Auditor:
 
     # -- before every order
 
+    def watch_comment(self, action: Comment) -> None:
+        """A line in a job's record is of a decision that stands in the journal, and of nobody else's job."""
+        _, exception_id, _ = self._intent_of(action)
+        record = self._record(exception_id)
+        must(record["subject"]["job_id"] == action.attempt.job_id, "a job's record tells of that job", action.key)
+        must(record["verdicts"], "a job's record tells of what was decided", action.key)
+
     def watch(self, action: Action) -> None:
         """Nothing is begun that nobody owns, that is not written down, or that is not allowed now."""
         self.orders += 1
-        must(not self._switch.on, "the kill switch is heeded", action.key)
-        row = self._db.execute(
-            "SELECT by, exception_id, created_s FROM actions "
-            "WHERE state = 'started' AND (key = ? OR key LIKE ? || '~%')",
-            (action.key, action.key),
-        ).fetchone()
-        must(row, "an action is written down as begun before it is", action.key)
-        by, exception_id, created_s = row
+        by, exception_id, created_s = self._intent_of(action)
         if by != "perdure":
             return
         must(self._owns(exception_id, action.key), "no action without the verdict that owns it", action.key)
@@ -191,6 +191,18 @@ class Auditor:
             self.retries.check_place(action)
         if isinstance(action, Requeue):
             self.retries.check_order(action, created_s)
+
+    def _intent_of(self, action: Action) -> tuple[str, str, float]:
+        """By whom, for which exception and when an action was written down that is begun now."""
+        must(not self._switch.on, "the kill switch is heeded", action.key)
+        row = self._db.execute(
+            "SELECT by, exception_id, created_s FROM actions "
+            "WHERE state = 'started' AND (key = ? OR key LIKE ? || '~%')",
+            (action.key, action.key),
+        ).fetchone()
+        must(row, "an action is written down as begun before it is", action.key)
+        by, exception_id, created_s = row
+        return by, exception_id, created_s
 
     def _needs(self, job_id: str, resource: str) -> bool:
         return resource != HOME or bool(LICENCES.get(self._manager.script(job_id).user))

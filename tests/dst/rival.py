@@ -19,7 +19,7 @@ class Rival:
         clock = lambda: manager.now  # noqa: E731
         line, switch = Line(manager, seed + 1, disk.fuse.passed, clock), Switch()
         self.auditor = Auditor(disk, line, manager, switch, limits, clock, alone=False)
-        line.watch = self.auditor.watch
+        line.watch, line.watch_comment = self.auditor.watch, self.auditor.watch_comment
         self.life = Life(journal, line, switch, limits, clock)
         self.auditor.view = lambda: self.life.engine.view()
         self.life.engine.look()

@@ -26,6 +26,7 @@ from tests.copying import replace
 from tests.dst.cluster import Line
 
 MANY = 1_000_000
+MARK = "0a1b2c"  # of the lines that decisions get in jobs' own records
 RULES = RetryRules(  # budgets out of the way: what is due is due
     max_infrastructure_retries=MANY,
     max_user_retries=MANY,
@@ -61,13 +62,14 @@ class Limits:
     name: str
     caps: Caps
     rules: RetryRules = RULES
+    mark: str = ""
 
     @property
     def bounds_retries(self) -> bool:
         return self.rules is not RULES
 
 
-LIMITS = (Limits("loose caps", LOOSE), Limits("tight caps", TIGHT), Limits("defaults", Caps(), DEFAULTS),
+LIMITS = (Limits("loose caps", LOOSE), Limits("tight caps", TIGHT), Limits("defaults", Caps(), DEFAULTS, MARK),
           Limits("scarce retries", Caps(), SCARCE))  # fmt: skip
 
 
@@ -139,7 +141,7 @@ class Life:
     ) -> None:
         """`restored` is told what was read back, before anything is done with it."""
         executor = Executor(journal, line, ExecutorSettings(True, cast("Path", switch), limits.caps))
-        settings = ControllerSettings(retry=limits.rules, playbook=PLAYBOOK)
+        settings = ControllerSettings(retry=limits.rules, playbook=PLAYBOOK, mark=limits.mark)
         self.engine = Engine(line, journal, executor, judge, settings, clock)
         restored(self.engine.state)
         self.engine.logs.pool = _AtOnce()
@@ -164,7 +166,13 @@ def catch_up(engine: Engine) -> None:
     while engine.judge_next(0.0):
         pass
     engine.tick()
+    act(engine)
+
+
+def act(engine: Engine) -> None:
+    """What both threads that ask the resource manager for something do."""
     engine.act()
+    engine.write_comments()
 
 
 def left_to(engine: Engine) -> dict[str, object]:

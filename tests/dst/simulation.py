@@ -27,7 +27,7 @@ from tests.dst.disk import Crash, Disk, journal_on
 from tests.dst.laws import Auditor
 from tests.dst.programs import Programs
 from tests.dst.rival import Rival
-from tests.dst.service import BROKEN, LIMITS, ODD, PASSING, WRONG, Life, Switch, catch_up, left_to, look
+from tests.dst.service import BROKEN, LIMITS, ODD, PASSING, WRONG, Life, Switch, act, catch_up, left_to, look
 
 CLUSTER = "sim"
 NODES = 5
@@ -124,7 +124,7 @@ class _Run:
         self.auditor = Auditor(
             self.disk, self.line, self.manager, self.switch, self.limits, self.clock, alone=not rivalled
         )
-        self.line.watch = self.auditor.watch
+        self.line.watch, self.line.watch_comment = self.auditor.watch, self.auditor.watch_comment
         self.auditor.view = lambda: self.life.engine.view()
         self.rival = Rival(simulation.others, simulation.other, self.manager, self.limits, seed) if rivalled else None
         reader = Reader(self.disk.reader, CLUSTER)
@@ -220,7 +220,7 @@ class _Run:
 
     def act(self) -> str:
         before = self.auditor.orders
-        self.life.engine.act()
+        act(self.life.engine)
         return f"{self.auditor.orders - before} orders"
 
     def tick(self) -> str:
