@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.service.core.call_budget import MINUTE_S, TokenBucket
+from perdure.service.core.call_budget import MINUTE_S, CallMeter, TokenBucket
 
 
 def uses(bucket: TokenBucket, wishes: list[Any]) -> list[Any]:
@@ -56,3 +56,11 @@ def test_a_clock_that_was_set_back_gives_nothing() -> None:
 
 def test_a_clock_that_was_set_back_takes_nothing() -> None:
     assert TokenBucket.per_minute(10, 2).take(1000.0).wait_s(0.0) == 0
+
+
+def test_a_meter_waits_as_its_bucket_says_and_without_one_never() -> None:
+    kept, free = CallMeter.per_minute(10, 1), CallMeter.per_minute(None)
+    for meter in (kept, free):
+        assert meter.wait_s(0.0) == 0
+        meter.take(0.0)
+    assert (kept.wait_s(0.0), free.wait_s(0.0)) == (MINUTE_S / 10, 0.0)

@@ -6,6 +6,7 @@ from perdure.coordination.record import ExceptionRecord, Scope, Subject
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.output import LogMark
+from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.core.case import Case, ControllerState, Failure
 from perdure.triage.verdict import Label, Verdict
 from tests.copying import replace
@@ -37,3 +38,12 @@ def test_of_too_many_jobs_the_one_that_failed_longest_ago_is_forgotten_and_none_
         case = Case(replace(JOB, job_id=str(number)), number, failure=failure(number, str(number), verdict=verdict))
         state = state.with_case(case, 3)
     assert set(state.cases) == {"1", "3", "4"}
+
+
+def test_a_job_was_kept_off_nodes_only_where_it_was_retried() -> None:
+    avoided = []
+    for kind in (DecisionKind.RETRY, DecisionKind.STOP):
+        decision = Decision(kind, "so", exclude=("n1",), p_transient=0.5)
+        (past,) = Case(JOB, 1, failure=failure(1, decision=decision)).closed().past
+        avoided.append(past.avoided)
+    assert avoided == [("n1",), ()]

@@ -16,7 +16,18 @@ from perdure.coordination.record import (
     about,
 )
 from perdure.coordination.ruling import Registration, handled
-from perdure.model.actions import AnyAction, Cancel, Comment, Drain, Exclude, Hold, Release, Requeue, Undrain
+from perdure.model.actions import (
+    AnyAction,
+    Cancel,
+    Comment,
+    Drain,
+    Exclude,
+    Hold,
+    OutcomeStatus,
+    Release,
+    Requeue,
+    Undrain,
+)
 from perdure.model.events import ActionEnded, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, RetryPreference
@@ -38,6 +49,7 @@ from perdure.service.core.messages import (
     Looked,
     Noted,
     Ordered,
+    Study,
 )
 from perdure.service.core.requeue_loop import counted
 from perdure.service.core.settings import ControllerSettings
@@ -741,3 +753,54 @@ def test_where_an_id_is_given_to_another_job_the_cases_of_all_others_stay() -> N
     anew = replace(JOB, state=JobState.PENDING, submit_s=4000.0, name="evaluate", user="bob")
     run.look(4010.0, [anew, other], [FAILED, failed])
     assert set(run.state.cases) == {"2"}
+
+
+def test_what_was_judged_is_not_judged_again() -> None:
+    run = after_failure()
+    run.judge(TRANSIENT)
+    assert [type(effect) for effect in run.judge(DETERMINISTIC)] == [Journalled]
+    assert run.noted.verdict == TRANSIENT
+
+
+def test_only_what_ended_well_is_studied() -> None:
+    done = replace(FAILED, state=AttemptState.COMPLETED, exit_code=0)
+    for state, job_state, studied in (
+        (AttemptState.COMPLETED, JobState.COMPLETED, [Study(done, replace(JOB, state=JobState.COMPLETED))]),
+        (AttemptState.CANCELLED, JobState.CANCELLED, []),
+    ):
+        run = Run()
+        run.look(3611.0, [replace(JOB, state=job_state)], [replace(done, state=state)])
+        assert [effect for effect in run.effects if isinstance(effect, Study)] == studied
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_of_a_retry_that_runs_the_attempts_end_tells(listed: bool) -> None:
+    """Its start was not seen yet; then it is cancelled, or gone."""
+    run = after_failure()
+    run.judge(TRANSIENT)
+    run.look(3700.0, [replace(JOB, state=JobState.RUNNING, restarts=1)], [FAILED])
+    run.look(3800.0, [replace(JOB, state=JobState.CANCELLED, restarts=1)] if listed else [], [FAILED])
+    assert run.noted.record.outcome is ExceptionOutcome.OPEN
+    assert run.noted.record.state is not ExceptionState.ESCALATED
+
+
+def test_a_person_keeps_a_job_off_nodes_before_anything_is_decided() -> None:
+    run, order = after_failure(), Exclude(ONE, ("n1",))
+    end = ActionEnded(3650.0, order.key, ONE, OutcomeStatus.SUPERSEDED.value, "attempt 2 exists", "bob")
+    assert run.feed(Ended((end,))) == [Journalled(end)]
+
+
+def test_a_refusal_of_what_the_chain_has_forgotten_is_still_told_to_a_person() -> None:
+    run = after_failure()
+    run.judge(TRANSIENT)
+    (requeue,) = run.acts()
+    run.state = replace(run.state, chain=replace(run.state.chain, ended={}))
+    run.feed(Ended((ActionEnded(4001.0, requeue.key, ONE, OutcomeStatus.REFUSED.value, "not allowed"),)))
+    assert run.noted.record.state is ExceptionState.ESCALATED
+
+
+def test_the_latest_start_of_a_failure_from_before_us_is_kept() -> None:
+    settings = replace(SETTINGS, ignore_before_s=5000.0)
+    run, waits = Run(settings), replace(JOB, state=JobState.PENDING, restarts=2)
+    run.look(5001.0, [waits], [replace(FAILED, id=TWO), FAILED])
+    assert (run.state.cases["1"].latest, run.state.cases["1"].before_us) == (2, 2)

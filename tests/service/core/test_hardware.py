@@ -7,7 +7,7 @@ import pytest
 from perdure.coordination.chain_state import Chain
 from perdure.coordination.messages import ExceptionRaised
 from perdure.coordination.record import RETURNED, ExceptionOutcome, ExceptionRecord, ExceptionState, Scope, Subject
-from perdure.model.actions import Drain
+from perdure.model.actions import Drain, Undrain
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
@@ -134,16 +134,26 @@ def test_in_shadow_mode_a_person_is_asked_until_the_node_is_out_of_service(run: 
     assert not exception_row(record, "")["is_open"]
 
 
-def test_a_fault_whose_node_an_order_returned_is_over_and_says_who_gave_the_order(run: Run) -> None:
-    drain = drained(run)
+@pytest.mark.parametrize("episode", ["", "7", "c:node.hot:n2:7"])
+def test_a_fault_whose_node_an_order_returned_is_over_and_says_who_gave_the_order(run: Run, episode: str) -> None:
+    order = drained(run).undo()
+    order = replace(order, episode=episode) if episode else order
     run.look(2015.0)
-    undrain = ActionEnded(2016.0, drain.undo().key, None, "done", "in service", "operator:eve")
+    undrain = ActionEnded(2016.0, order.key, None, "done", "in service", "operator:eve")
     run.feed(Ended((undrain,)))
     run.look(2030.0)
     run.look(2040.0)
     (record,) = run.raised()
     assert record.outcome is ExceptionOutcome.RECOVERED
     assert [a.value for a in record.annotations if a.key == RETURNED] == ["returned to service by operator:eve"]
+
+
+@pytest.mark.parametrize(("kind", "status"), [(Drain, "done"), (Undrain, "shadow"), (Undrain, "superseded")])
+def test_a_fault_whose_node_nobody_returned_goes_on(run: Run, kind: type[Drain | Undrain], status: str) -> None:
+    order = drained(run)
+    order = order if kind is Drain else order.undo()
+    run.feed(Ended((ActionEnded(2016.0, order.key, None, status, "as it is"),)))
+    assert run.raised()[0].outcome is ExceptionOutcome.OPEN
 
 
 def test_a_fault_whose_node_came_back_by_itself_is_over_at_the_second_look(run: Run) -> None:

@@ -176,14 +176,14 @@ def _reworded(
         return state, []
     failure = replace(case.failure, decision=decision)
     state = state.with_case(replace(case, failure=failure), settings.max_cases)
-    comments = (Comment(failure.attempt.id, _line(failure, case.job, settings)),) if settings.mark else ()
+    line = _line(failure.attempt, decision, case.job, settings)
+    comments = (Comment(failure.attempt.id, line),) if settings.mark else ()
     return state, [Noted(failure.record, failure), *acts_on(failure.record, comments, settings, now)]
 
 
-def _line(failure: Failure, job: Job, settings: ControllerSettings) -> str:
+def _line(attempt: Attempt, decision: Decision, job: Job, settings: ControllerSettings) -> str:
     """The line in the job's record about the decision as it stands."""
-    note = failure.decision.reason if failure.decision else ""
-    return line_of(failure.attempt.id, note, job.misread, settings.mark, failure.attempt.end_s)
+    return line_of(attempt.id, decision.reason, job.misread, settings.mark, attempt.end_s)
 
 
 def _give_back_nodes(state: ControllerState, settings: ControllerSettings, now: float) -> Stepped:
@@ -193,9 +193,10 @@ def _give_back_nodes(state: ControllerState, settings: ControllerSettings, now: 
         nodes = given_back(case, state.known.nodes, state.fleet, settings.retry.give_back_after_s, now)
         if not nodes or case.failure is None or case.failure.decision is None:
             continue
-        failure = replace(case.failure, decision=after_giving_back(case.failure.decision, nodes))
+        decision = after_giving_back(case.failure.decision, nodes)
+        failure = replace(case.failure, decision=decision)
         state = state.with_case(replace(case, failure=failure), settings.max_cases)
-        line = _line(failure, case.job, settings) if settings.mark else ""
+        line = _line(failure.attempt, decision, case.job, settings) if settings.mark else ""
         lift = Exclude(failure.attempt.id, (), lift=nodes, comment=line)
         effects += [Noted(failure.record, failure), *acts_on(failure.record, (lift,), settings, now)]
     return state, effects
@@ -433,8 +434,8 @@ def _of_the_site(
 
 
 def _typed(failure: Failure, verdict: Verdict) -> str:
-    prefix = failure.record.type.split(".", 1)[0]
-    return failure.record.type if prefix == "node" else f"job.{verdict.category}"
+    is_node = failure.record.type.startswith("node.")
+    return failure.record.type if is_node else f"job.{verdict.category}"
 
 
 # -- the chain
