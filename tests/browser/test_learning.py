@@ -76,8 +76,10 @@ def test_a_message_is_set_aside_and_approved_and_a_users_word_confirmed(
     page.click("section:has(#messages) button:has-text('Set aside')")
     page.click("dialog button:has-text('Yes')")
     page.wait_for_selector("section:has(#messages) :text('set aside: nothing is learnt')")
+    assert page.locator("section:has(#messages) button:has-text('Set aside')").count() == 0  # it is already
     page.click("section:has(#messages) button:has-text('Approve')")
-    page.wait_for_selector("section:has(#messages) :text('jobs alone')")
+    page.wait_for_selector("section:has(#messages) :text('too few yet')")
     page.click("section:has(#said) button:has-text('Confirm for all')")
     page.wait_for_selector("section:has(#said) :text('confirmed by root')")
+    assert page.locator("section:has(#said) button:has-text('Confirm for all')").count() == 0
     assert visit.hits() == []

@@ -172,7 +172,7 @@ def test_what_was_taught_is_set_aside_and_approved(ask: Callable[..., Ran]) -> N
     assert "name the word that you saw" in ask("learn", "--approve", f"job={job_id}").err
     (said,) = ask("learn", "--json").json["corrections"]
     assert "holds for all users" in ask("learn", "--approve", f"word={said['word']}").out
-    assert "is set aside" in ask("learn", "--set-aside", "user=eve").out
+    assert "eve: it taught nothing up to now" in ask("learn", "--set-aside", "user=eve").out
     assert "eve" in ask("learn").out
     assert ask("learn", "--approve", "user=eve").out.endswith("counts again\n")
     for words in (

@@ -78,7 +78,8 @@ def correct_job(job_id: str, label: str, incarnation: int | None, client: Client
         what = "you have made no correction" if label == "none" else "it has no verdict to correct"
         raise NotFound(f"job {job_id}", what, f"See perdure why {job_id} and perdure learn")
     client.post(f"/jobs/{segment(job_id)}/attempts/{which}/correction", {"label": label})
-    said = "correction taken back" if label == "none" else f"noted: {label}; verdicts on what looks alike follow it"
+    noted = f"noted: {label}; verdicts on what looks alike follow it"
+    said = "correction taken back" if label == "none" else noted + _for_whom(job_id, which, client)
     print_line(f"job {job_id}, attempt {which}: {said}")
 
 
@@ -89,7 +90,18 @@ def _judged(job_id: str, client: Client) -> list[int]:
 
 def _corrected(job_id: str, client: Client) -> list[int]:
     """The attempts whose verdict was corrected, the latest correction first."""
-    return [c["incarnation"] for c in client.get("/learning")["corrections"] if c["job_id"] == job_id]
+    return [c["incarnation"] for c in sorted(_words(job_id, client), key=lambda c: -c["time_s"])]
+
+
+def _words(job_id: str, client: Client) -> list[dict[str, Any]]:
+    """What persons said of the failures of a job."""
+    found: list[dict[str, Any]] = client.get(f"/jobs/{segment(job_id)}")["corrections"]
+    return found
+
+
+def _for_whom(job_id: str, incarnation: int, client: Client) -> str:
+    of_operator = any(c["incarnation"] == incarnation and c["for_all"] for c in _words(job_id, client))
+    return "" if of_operator else ", for your own jobs until an operator confirms it"
 
 
 def latest_diagnosis(found: dict[str, Any]) -> Diagnosis | None:

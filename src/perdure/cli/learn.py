@@ -83,16 +83,20 @@ def _choose(client: Client, asked: str, deed: str) -> None:
     """Set something aside, or approve it. Raises `InputError`, `NotFound`."""
     kind, equals, value = asked.partition("=")
     if not equals or not value or kind not in (*KINDS, *(["word", "job"] if deed == "approve" else [])):
-        fix = "Write user=NAME, message=ID or day=2026-01-31; perdure learn has the ids"
-        raise InputError(f"learn {asked!r}", "not a user, a message or a day", fix)
+        word = (", a user's word", ", word=ID") if deed == "approve" else ("", "")
+        fix = f"Write user=NAME, message=ID, day=2026-01-31{word[1]}; perdure learn has the ids"
+        raise InputError(f"learn {asked!r}", f"not a user, a message, a day{word[0]}", fix)
     if kind == "day" and not _is_day(value):
         raise InputError(f"learn {asked!r}", "not a day", "Write it like day=2026-01-31")
     if kind in {"word", "job"}:
         _confirm(client, kind, value)
         return
-    client.post(f"/learning/{deed}", {"kind": kind, "value": value})
-    said = "is set aside: nothing is learnt from it" if deed == "aside" else "counts again"
-    print_line(f"{kind} {value}: what it taught {said}")
+    found = client.post(f"/learning/{deed}", {"kind": kind, "value": value})
+    said = "what it taught counts again"
+    if deed == "aside":
+        known = f"what it taught is set aside ({found['taught']} outcomes and words)"
+        said = f"{known if found['taught'] else 'it taught nothing up to now'}: nothing is learnt from it"
+    print_line(f"{kind} {value}: {said}")
 
 
 def _is_day(value: str) -> bool:
@@ -114,7 +118,8 @@ def _confirm(client: Client, kind: str, value: str) -> None:
         raise InputError(f"job {value}", what, f"Run perdure learn --approve word={said['word']}")
     path = f"/jobs/{segment(said['job_id'])}/attempts/{said['incarnation']}/correction/confirm"
     client.post(path, {"word": value})
-    print_line(f"job {said['job_id']}: {said['by']}'s word, {said['label']}, holds for all users")
+    undo = f"to take it back: perdure why correct {said['job_id']} none"
+    print_line(f"job {said['job_id']}: {said['by']}'s word, {said['label']}, holds for all users; {undo}")
 
 
 def _print(found: dict[str, Any], *, wide: bool) -> None:
@@ -159,7 +164,8 @@ def _changed(message: dict[str, Any]) -> str:
     told = []
     for each in message["changed"]:
         jobs = f"{each['jobs']} job{'s' if each['jobs'] != 1 else ''}"
-        told.append(f"{each['says']}: {jobs} since {date.fromtimestamp(each['since_s'])}")
+        through = " by a person's word" if each["by"] == "person" else ""
+        told.append(f"{each['says']}: {jobs}{through} since {date.fromtimestamp(each['since_s'])}")
     return "; ".join(told) or "none yet"
 
 
@@ -174,7 +180,7 @@ def _round(row: dict[str, Any]) -> tuple[object, ...]:
     became = (
         "in use"
         if row["in_use"]
-        else "adopted, replaced since"
+        else "adopted, not in use now"
         if term["adopted"]
         else f"not adopted: {term['reason']}"
     )

@@ -11,6 +11,7 @@ import pytest
 
 from perdure.service.learning.outcome_store import SERVICE, Aside, JobOutcome
 from perdure.service.store.queries.learning import similar
+from perdure.service.store.schema import corrections
 from perdure.service.web.pages.learning import ROUNDS
 from tests.service.web_world import Site, fill, site
 
@@ -149,13 +150,13 @@ def test_what_was_taught_is_shown_set_aside_and_approved(place: Site) -> None:
     assert (message["passed"], message["failed"], message["says"]) == (
         1,
         0,
-        "one user's: it moves verdicts on that user's jobs alone",
+        "too few yet: nothing is learnt",
     )
     user, which = message["users"][0], message["fingerprint"]
     for kind, value in (("user", user), ("message", which)):
         asked = {"kind": kind, "value": value}
         assert mira.post("/api/v1/learning/aside", json=asked).status_code == 403
-        assert operator.post("/api/v1/learning/aside", json=asked).status_code == 204
+        assert operator.post("/api/v1/learning/aside", json=asked).json() == {"taught": 1}
         told = operator.get("/api/v1/learning").json()
         assert told["messages"][0]["says"] == "set aside: nothing is learnt"
         assert [(one["kind"], one["value"], one["by"]) for one in told["set_aside"]] == [(kind, value, "root")]
@@ -215,7 +216,7 @@ def test_a_word_that_changed_since_it_was_seen_is_not_confirmed(place: Site, the
 
 def test_a_user_with_a_long_name_is_set_aside_and_approved(place: Site) -> None:
     operator, asked = place.client(place.operator), {"kind": "user", "value": "e" * 1000}
-    assert operator.post("/api/v1/learning/aside", json=asked).status_code == 204
+    assert operator.post("/api/v1/learning/aside", json=asked).json() == {"taught": 0}
     assert operator.get("/api/v1/learning").json()["set_aside"][0]["value"] == "e" * 1000
     assert operator.post("/api/v1/learning/approve", json=asked).status_code == 204
     assert operator.post("/api/v1/learning/aside", json={**asked, "value": "e" * 5000}).status_code == 422
@@ -230,3 +231,23 @@ def test_what_the_service_set_aside_says_why_and_is_undone_by_one_command(place:
     assert "of 5 messages others saw the opposite" in page
     assert operator.post("/api/v1/learning/approve", json={"kind": "user", "value": "eve"}).status_code == 204
     assert operator.get("/api/v1/learning").json()["set_aside"] == []
+
+
+def test_many_words_of_one_user_hide_no_word_of_another(place: Site) -> None:
+    said = place.world.learner.store
+    assert place.client(place.mira).post(CORRECTION.format(102), json={"label": "deterministic"}).status_code == 204
+    row = {"transient": True, "by": "eve", "user": "eve", "fingerprint": "f", "for_all": False, "incarnation": 1}
+    rows = [{**row, "cluster": said.cluster, "job_id": f"e{n}", "time_s": 1e10 + n} for n in range(300)]
+    with place.world.journal.store.writing() as db:
+        db.execute(corrections.insert(), rows)
+    for token in (place.operator, place.mira):
+        words = place.client(token).get("/api/v1/learning").json()["corrections"]
+        assert "mira" in {word["by"] for word in words}
+        assert '<td data-label="By">mira' in place.client(token).get("/learning").text
+
+
+def test_a_users_word_is_noted_as_their_own_until_it_is_confirmed(place: Site) -> None:
+    path = "/do/jobs/102/attempts/1/correction"
+    for token, is_own in ((place.mira, True), (place.operator, False)):
+        done = place.client(token).post(path, data={"label": "deterministic"}, headers={"HX-Request": "true"})
+        assert ("your own jobs until an operator confirms" in done.text + str(done.headers)) is is_own

@@ -18,7 +18,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.output import Output
 from perdure.service.core.case import ControllerState
 from perdure.service.core.messages import Journalled, Judged
-from perdure.service.learning import outcome_store, training_store
+from perdure.service.learning import learnt_messages, outcome_store, training_store
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.outcome_store import Aside, AsideIndex, JobOutcome, SetAside
 from perdure.service.learning.training_store import Correction, Read, TrainingStore
@@ -203,6 +203,43 @@ def test_messages_tell_what_was_learnt_of_them_and_users_see_their_own(taught: S
     assert (jam.passed, jam.failed, jam.users, jam.says) == (5, 0, ("ada", "bob", "cleo"), "would pass when run again")
     assert {one.users for one in taught.learner.messages("cleo")} == {("cleo",)}
     assert taught.learner.messages("zoe") == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "says"),
+    [
+        ([("ada", True)], "too few yet: nothing is learnt"),
+        ([("ada", True), ("ada", True)], learnt_messages.ONE_USERS),
+        ([("ada", False)] * 3, learnt_messages.ONE_USERS),
+        ([("ada", True), ("bob", False)], "they contradict each other: nothing is learnt"),
+        ([("ada", True), ("ada", True), ("ada", False)], "they contradict each other: nothing is learnt"),
+    ],
+)
+def test_what_outcomes_of_few_do_is_said_as_it_is(place: Site, seen: list[tuple[str, bool]], says: str) -> None:
+    found = [JobOutcome(str(n), "~f", 0.0, user, passed, "m") for n, (user, passed) in enumerate(seen)]
+    place.learner.store.outcomes.note(found)
+    (told,) = place.learner.messages()
+    assert told.says == says
+
+
+def test_messages_of_one_user_hide_none_of_others(place: Site) -> None:
+    outcomes = place.learner.store.outcomes
+    outcomes.note([JobOutcome("a", "~old", 0.0, user, True, "of two") for user in ("ada", "bob")])
+    outcomes.note([JobOutcome("b", "~old", 0.0, "bob", True, "of two")])
+    for user in ("eve", "mallory"):
+        outcomes.note(JobOutcome(f"{user}{n}", f"~{n}", 9.0, user, True, "forged") for n in range(200))
+    place.learner.put_aside(Aside.USER, "eve", "root")
+    assert len(place.learner.messages()) == learnt_messages.MOST_OF_ONE + 1
+    assert place.learner.messages()[-1].message == "of two"
+    assert len(place.learner.messages("mallory")) == 200
+
+
+def test_how_much_is_set_aside_is_told(taught: Site) -> None:
+    taught.learner.store.note_outcomes()
+    taught.learner.correct(AttemptId("c", "1", 1), True, "ada", for_all=False)
+    assert taught.learner.put_aside(Aside.USER, "ada", "root") == 8 + 1  # outcomes, and a word
+    assert taught.learner.put_aside(Aside.DAY, "1970-01-01", "root") == 20 + 1
+    assert taught.learner.put_aside(Aside.USER, "adda", "root") == 0
 
 
 def test_outcomes_outlive_the_rows_of_their_jobs(taught: Site) -> None:

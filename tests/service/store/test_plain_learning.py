@@ -23,7 +23,12 @@ def test_corrections_and_rounds(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
     rows = drawn(seed)
     plain, reader = Plain(rows, HERE), Reader(written(rows), HERE)
     said = sorted(plain.rows["corrections"], key=lambda row: -row["time_s"])
-    assert learning.all_corrections(reader, LOW) == tuple(map(as_told, said[:LOW]))
+    place = {id(row): sum(one["by"] == row["by"] for one in said[:n]) for n, row in enumerate(said)}
+    told = sorted(sorted(said, key=lambda row: place[id(row)])[:LOW], key=lambda row: -row["time_s"])
+    assert learning.all_corrections(reader, LOW) == tuple(map(as_told, told))  # as many of one person as of another
+    for by in {row["by"] for row in said}:
+        mine = [as_told(row) for row in said if row["by"] == by]
+        assert learning.all_corrections(reader, LOW, by) == tuple(mine[:LOW])
     for job_id in IDS:
         mine = {row["incarnation"]: as_told(row) for row in said if row["job_id"] == job_id}
         for incarnation in range(5):

@@ -28,6 +28,7 @@ def corrected(verdict: Verdict, corrections: Iterable[Correction], user: str) ->
     return replace(
         verdict,
         label=label,
+        summary=f"{verdict.summary}; corrected by a person: {label}",
         p_transient=SURE if said.transient else round(1.0 - SURE, 4),
         evidence=(Evidence(0, told, CauseRole.CONFIRMATION, CORRECTED), *verdict.evidence),
         hearsay=False,

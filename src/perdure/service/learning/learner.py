@@ -16,8 +16,9 @@ from perdure.model.output import Output
 from perdure.service.learning.corrections import corrected
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learnt_messages import LearntMessage, learnt_messages, message_of_words, without_outcomes
-from perdure.service.learning.outcome_store import SERVICE, Aside, AsideIndex
+from perdure.service.learning.outcome_store import SERVICE, Aside, AsideIndex, SetAside
 from perdure.service.learning.training_store import Correction, Read, TrainingStore
+from perdure.service.store.codec import clean
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Example, Model
 from perdure.triage.classifiers.registry import load_model
@@ -145,13 +146,18 @@ class Learner:
         self._take_words()
         return found
 
-    def put_aside(self, kind: Aside, value: str, by: str) -> None:
+    def put_aside(self, kind: Aside, value: str, by: str) -> int:
         """Learn nothing of a user, a message or a day, and unlearn what was learnt of it: now, but for the model.
 
-        The model forgets it in its next round.
+        The model forgets it in its next round. Returns of how many outcomes and users' words that is.
         """
         self.store.outcomes.put_aside(kind, value, by, self._clock())
         self._take_words()
+        index = AsideIndex([SetAside(kind, clean(value), 0.0, by)])
+        words = [said for said in self.store.corrections() if not said.is_of_operator]
+        held = [index.holds(said.by, said.fingerprint, said.time_s) for said in words]
+        held += [index.holds(each.user, each.fingerprint, each.time_s) for each in self.store.outcomes.newest()]
+        return sum(held)
 
     def approve(self, kind: Aside, value: str, by: str) -> bool:
         """Let what was put aside count again. False: it was not put aside."""

@@ -5,6 +5,7 @@ For a person to read, approve or set aside.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,10 @@ from perdure.triage.learning.verdict_changes import ChangedBy, ChangedJobs, in_t
 from perdure.triage.verdict import UNNAMED
 
 MOST_SHOWN = 200
+MOST_OF_ONE = 50
+"""Of messages that one user alone taught, and of those that are set aside: nobody hides what others taught."""
+ONE_USERS = "one user's: it moves verdicts on that user's jobs alone"
+EACH_USERS = "users contradict each other: what each saw moves verdicts on their own jobs alone"
 TOO_FEW_FOR_NAMED = ", unless a rule names the cause: then a third user is needed"
 
 
@@ -44,11 +49,15 @@ def learnt_messages(
     has the newest outcome first; `changes` are the verdicts that learning changed, by fingerprint.
     """
     told, index, changes = [], AsideIndex(aside), changes or {}
+    of_one: Counter[tuple[str, ...]] = Counter()
     for fingerprint, group in by_message(found).items():
         users = {each.user for each in group if not of_user or each.user == of_user}
         if not users and fingerprint not in changes:
             continue
         counts = counted(group, index)
+        of_one[tuple(counts)] += 1
+        if not of_user and len(counts) < 2 and of_one[tuple(counts)] > MOST_OF_ONE:
+            continue
         newest = group[0]
         shown = next((each.message for each in group if each.message), "")
         passed = sum(each.passed for each in group)
@@ -89,9 +98,19 @@ def _says(fingerprint: str, counts: dict[str, Outcomes]) -> str:
     if found.doubted:
         return "they contradict each other: nothing is learnt"
     if found.is_silent:
-        return "one user's: it moves verdicts on that user's jobs alone"
+        return _says_to_whom(counts)
     says = "would pass when run again" if found.weight > 0 else "would fail again"
     if found.weight < 0 and not found.stops:
         return f"{says}: stops jobs of these users, others' are tried again once"
     may_be_named = not fingerprint.startswith(UNNAMED)
     return f"{says}{TOO_FEW_FOR_NAMED}" if may_be_named and weighed(counts, "", named=True).is_silent else says
+
+
+def _says_to_whom(counts: dict[str, Outcomes]) -> str:
+    """What outcomes that move no verdict for all do to the verdicts of those who saw them."""
+    found = [weighed(counts, user, named=False) for user in counts]
+    if any(each.weight for each in found):
+        return ONE_USERS if len(found) == 1 else EACH_USERS
+    if any(seen.passed for seen in counts.values()) and any(seen.failed for seen in counts.values()):
+        return "they contradict each other: nothing is learnt"
+    return "too few yet: nothing is learnt"

@@ -132,7 +132,8 @@ def decided(verdict: Verdict, found: Weighed, jobs: int, thresholds: Thresholds,
         return after
     if verdict.label is Label.DETERMINISTIC:  # its own words stop it
         return probed(verdict, jobs, thresholds)
-    return _tried_again(after, "no other user has seen this message: it is tried again once", thresholds)
+    told = f"no more than {LEAST_TO_STOP - 1} users saw this message fail: another user's job is tried again once"
+    return _tried_again(after, told, thresholds)
 
 
 def learnt(verdict: Verdict, found: Weighed, thresholds: Thresholds, named: bool) -> Verdict:

@@ -79,11 +79,16 @@ def rounds(reader: Reader, limit: int = 50) -> tuple[TermRow, ...]:
     return tuple(TermRow(row.seq, row.time_s, json.loads(row.text), row.seq == newest) for row in rows)
 
 
-def all_corrections(reader: Reader, limit: int = 200) -> tuple[CorrectionRow, ...]:
-    """What persons said, the newest first."""
-    query = select(corrections).where(corrections.c.cluster == reader.cluster)
-    rows = reader.all(query.order_by(corrections.c.time_s.desc()).limit(limit))
-    return tuple(_correction(row) for row in rows)
+def all_corrections(reader: Reader, limit: int = 200, by: str | None = None) -> tuple[CorrectionRow, ...]:
+    """What persons said, or one of them (`by`), the newest first.
+
+    Beyond `limit` each person's newest are told, as many of one as of another: nobody hides what others said.
+    """
+    newest = corrections.c.time_s.desc()
+    place = func.row_number().over(partition_by=corrections.c.by, order_by=newest).label("place")
+    said = [corrections.c.cluster == reader.cluster, *([] if by is None else [corrections.c.by == by])]
+    query = select(corrections, place).where(*said).order_by(place, newest).limit(limit)
+    return tuple(map(_correction, sorted(reader.all(query), key=lambda row: -row.time_s)))
 
 
 def correction_of(reader: Reader, job_id: str, incarnation: int) -> CorrectionRow | None:

@@ -14,6 +14,7 @@ from perdure.service.learning.learner import Learner
 from perdure.service.learning.learnt_messages import LearntMessage
 from perdure.service.learning.outcome_store import Aside, SetAside, is_day
 from perdure.service.store.queries import jobs, learning
+from perdure.service.store.queries.learning import CorrectionRow
 from perdure.service.web.api.models import Item
 from perdure.service.web.api.params import JobId
 from perdure.service.web.state import Here, Operator, Owner, Viewer, WebState
@@ -120,6 +121,12 @@ class AsideAsked(BaseModel):
     value: Annotated[str, StringConstraints(min_length=1, max_length=MAX_VALUE)]
 
 
+class PutAside(BaseModel):
+    """How much something had taught that was set aside."""
+
+    taught: int = Field(description="Outcomes and users' words that count for nothing; 0: nothing is known of it")
+
+
 class PromiseItem(BaseModel):
     """Whether verdicts kept what they promise in the last 90 days, by failures of which the truth is proven since.
 
@@ -176,10 +183,9 @@ def correct(web: Here, identity: Owner, job_id: JobId, incarnation: Incarnation,
 @router.get("/learning")
 def get_learning(web: Here, identity: Viewer) -> LearningItem:
     """Training rounds and corrections. A viewer sees only their own corrections."""
-    said = [c for c in learning.all_corrections(web.reader) if identity.role is Role.OPERATOR or c.by == identity.user]
     return LearningItem(
         rounds=[RoundItem.of_parts(row) for row in learning.rounds(web.reader)],
-        corrections=[CorrectionItem.of_parts(row) for row in said],
+        corrections=[CorrectionItem.of_parts(row) for row in corrections_for(web, identity)],
         messages=[LearntMessageItem.of(each) for each in messages_for(web, identity)],
         set_aside=[AsideItem.of_parts(each, kind=each.kind.value) for each in aside_for(web, identity)],
         held=web.learner is not None and web.learner.is_held,
@@ -187,10 +193,10 @@ def get_learning(web: Here, identity: Viewer) -> LearningItem:
     )
 
 
-@router.post("/learning/aside", status_code=204)
-def set_aside(web: Here, identity: Operator, asked: AsideAsked) -> None:
+@router.post("/learning/aside")
+def set_aside(web: Here, identity: Operator, asked: AsideAsked) -> PutAside:
     """Learn nothing from a user, a message or a day, and unlearn what they taught. Nothing is deleted."""
-    put_aside(web, identity, asked.kind, asked.value)
+    return PutAside(taught=put_aside(web, identity, asked.kind, asked.value))
 
 
 @router.post("/learning/approve", status_code=204)
@@ -231,6 +237,11 @@ def put_right(web: WebState, identity: Identity, job_id: str, incarnation: int, 
         learner_of(web).correct(attempt, label == "transient", identity.user, identity.role is Role.OPERATOR)
 
 
+def corrections_for(web: WebState, identity: Identity) -> tuple[CorrectionRow, ...]:
+    """The words that somebody may see: an operator all persons', others their own."""
+    return learning.all_corrections(web.reader, by=None if identity.role is Role.OPERATOR else identity.user)
+
+
 def messages_for(web: WebState, identity: Identity) -> list[LearntMessage]:
     """The messages that somebody may see: an operator all, others those of their own jobs."""
     if web.learner is None:
@@ -245,11 +256,11 @@ def aside_for(web: WebState, identity: Identity) -> list[SetAside]:
     return [each for each in web.learner.store.outcomes.set_aside() if each.is_shown]
 
 
-def put_aside(web: WebState, identity: Identity, kind: str, value: str) -> None:
-    """Set something aside. Raises `InputError`, `TooMany`."""
+def put_aside(web: WebState, identity: Identity, kind: str, value: str) -> int:
+    """Set something aside; of how many outcomes and words that is. Raises `InputError`, `TooMany`."""
     if kind == Aside.DAY and not is_day(value):
         raise InputError("value", f"{value[:80]!r} is not a day", "Write it like 2026-01-31, in UTC")
-    learner_of(web).put_aside(Aside(kind), value, identity.user)
+    return learner_of(web).put_aside(Aside(kind), value, identity.user)
 
 
 def approve_again(web: WebState, identity: Identity, kind: str, value: str) -> None:

@@ -231,7 +231,9 @@ class WordItem(Item):
     incarnation: int
     label: str
     by: str
-    confirmed_by: str
+    time_s: float
+    for_all: bool = Field(description="An operator's, which holds for all users' jobs")
+    confirmed_by: str = Field(description="Operator who let a user's word hold for all users' jobs")
 
 
 class JobFull(BaseModel):

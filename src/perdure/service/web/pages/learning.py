@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from perdure.service.access.auth import Role
 from perdure.service.learning.learnt_messages import LearntMessage
+from perdure.service.learning.outcome_store import Aside
 from perdure.service.store.queries import learning
 from perdure.service.store.queries.learning import CorrectionRow, TermRow
 from perdure.service.web.api.learning import (
@@ -19,6 +20,7 @@ from perdure.service.web.api.learning import (
     approve_again,
     aside_for,
     confirm_word,
+    corrections_for,
     learner_of,
     messages_for,
     put_aside,
@@ -96,10 +98,7 @@ def learning_page(
 ) -> Response:
     """The training runs and the corrections; one of the two tables as CSV."""
     known_value("sort", asked.sort.removeprefix("-"), {**ROUNDS_BY, **CORRECTIONS_BY})
-    every = learning.all_corrections(web.reader)
-    said = arranged(
-        [c for c in every if identity.role is Role.OPERATOR or c.by == identity.user], CORRECTIONS_BY, asked
-    )
+    said = arranged(corrections_for(web, identity), CORRECTIONS_BY, asked)
     rounds = arranged(learning.rounds(web.reader, 20), ROUNDS_BY, asked)
     if asked.is_csv and table == "corrections":
         return csv_file("corrections", CORRECTIONS, said)
@@ -109,18 +108,19 @@ def learning_page(
     messages = messages_for(web, identity)
     if asked.is_csv and table == "messages":
         return csv_file("messages", MESSAGES, messages)
-    held = web.learner is not None and web.learner.is_held
+    held, aside = web.learner is not None and web.learner.is_held, aside_for(web, identity)
     return page(
         request, web, "learning", "Learning", rounds=rounds, corrections=said, listing=listing, messages=messages,
-        set_aside=aside_for(web, identity), held=held,
+        set_aside=aside, messages_aside={one.value for one in aside if one.kind is Aside.MESSAGE}, held=held,
     )  # fmt: skip
 
 
 @router.post("/do/learning/aside")
 def set_aside(request: Request, web: Here, identity: Operator, kind: Kind, value: Value) -> Response:
     """Learn nothing from a user, a message or a day."""
-    put_aside(web, identity, kind, value)
-    return done(request, f"Nothing is learnt from {kind} {value} any more")
+    taught = put_aside(web, identity, kind, value)
+    unknown = "" if taught else ": it taught nothing up to now"
+    return done(request, f"Nothing is learnt from {kind} {value} any more{unknown}")
 
 
 @router.post("/do/learning/approve")
@@ -150,7 +150,9 @@ def correct(
 ) -> Response:
     """Correct a verdict, or take the correction back."""
     put_right(web, identity, job_id, incarnation, label)
-    said = "Correction taken back" if label == "none" else f"Noted: {label}. Verdicts on what looks alike follow it"
+    whose = "" if identity.role is Role.OPERATOR else ", for your own jobs until an operator confirms it"
+    noted = f"Noted: {label}. Verdicts on what looks alike follow it{whose}"
+    said = "Correction taken back" if label == "none" else noted
     return done(request, said)
 
 
