@@ -139,6 +139,8 @@ def test_a_users_word_holds_for_all_once_an_operator_confirms_it(place: Site) ->
     assert mira.post(CORRECTION.format(102), json={"label": "none"}).status_code == 403
     assert operator.get("/api/v1/learning").json()["corrections"][0]["confirmed_by"] == "root"
     assert "confirmed by root" in operator.get("/learning").text
+    (row,) = csv.DictReader(io.StringIO(operator.get("/learning?format=csv&table=corrections").text))
+    assert (row["by"], row["for_all_users"]) == ("mira", "True")
     (said,) = operator.get("/api/v1/jobs/102").json()["corrections"]
     assert (said["label"], said["by"], said["confirmed_by"]) == ("deterministic", "mira", "root")
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
-from time import process_time
+from time import process_time, tzset
 from typing import Any
 
 import pytest
@@ -19,8 +19,9 @@ from perdure.model.output import Output
 from perdure.service.core.case import ControllerState
 from perdure.service.core.messages import Journalled, Judged
 from perdure.service.learning import learnt_messages, outcome_store, training_store
+from perdure.service.learning.corrections import corrected
 from perdure.service.learning.learner import Learner
-from perdure.service.learning.outcome_store import Aside, AsideIndex, JobOutcome, SetAside
+from perdure.service.learning.outcome_store import Aside, AsideIndex, JobOutcome, OutcomeStore, SetAside
 from perdure.service.learning.training_store import Correction, Read, TrainingStore
 from perdure.service.store.journal import Journal
 from perdure.service.store.queries.learning import word_of
@@ -527,3 +528,90 @@ def test_of_a_message_that_many_have_few_excerpts_are_kept(place: Site, monkeypa
     with place.journal.engine.connect() as db:
         kept = db.exec_driver_sql("SELECT count(*), count(packed) FROM readings").one()
     assert tuple(kept) == (6, 4)
+
+
+def test_what_users_of_another_cluster_saw_counts_only_there(place: Site) -> None:
+    there = OutcomeStore(place.journal.store, "other")
+    there.note([JobOutcome("1", "~f", 0.0, "eve", True, "m")])
+    assert place.learner.store.outcomes.by_user("~f") == {}
+    assert there.by_user("~f") == {"eve": Outcomes(passed=1)}
+
+
+def test_of_a_user_with_many_outcomes_the_newest_stay_though_others_wrote_since(
+    place: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outcome_store, "MAX_OF_USER", 4)
+    outcomes = place.learner.store.outcomes
+    for user in ("eve", "ada"):
+        outcomes.note(JobOutcome(f"{user}{n}", "~f", 0.0, user, True, "") for n in range(9))
+    outcomes.prune()
+    assert sorted(each.job_id for each in outcomes.newest()) == [
+        f"{user}{n}" for user in ("ada", "eve") for n in range(5, 9)
+    ]
+
+
+def test_whom_an_operator_let_count_again_last_is_remembered(place: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcome_store, "MAX_SET_ASIDE", 2)
+    outcomes = place.learner.store.outcomes
+    for now, user in enumerate(("ada", "bob", "cleo")):
+        outcomes.put_aside(Aside.USER, user, "root", float(now))
+        assert outcomes.approve(Aside.USER, user, "root", float(now))
+    assert [(one.kind, one.value) for one in outcomes.set_aside()] == [(Aside.TRUSTED, "cleo"), (Aside.TRUSTED, "bob")]
+
+
+def test_a_day_begins_in_utc_whatever_the_clock_of_the_machine_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as there:
+        there.setenv("TZ", "Asia/Tokyo")
+        tzset()
+        told = outcome_store.start_of("1970-01-02"), outcome_store.day_of(86400.0)
+    tzset()
+    assert told == (86400.0, "1970-01-02")
+
+
+def test_words_of_a_user_who_counts_again_hold_again_at_once(place: Site) -> None:
+    place.fail(KINDS[8][0], "eve")
+    place.learner.correct(AttemptId("c", "1", 1), True, "eve", for_all=False)
+    assert labels(place, "eve")[8] is Label.TRANSIENT
+    place.learner.put_aside(Aside.USER, "eve", "root")
+    assert labels(place, "eve")[8] is Label.UNSURE
+    place.learner.approve(Aside.USER, "eve", "root")
+    assert labels(place, "eve")[8] is Label.TRANSIENT
+
+
+def test_a_confirmed_word_outranks_a_newer_one_that_is_not(place: Site) -> None:
+    for now, transient in ((7000.0, False), (8000.0, True)):
+        place.fail(KINDS[8][0], "ada")
+        place.learner.store.correct(AttemptId("c", str(place.jobs), 1), transient, "ada", False, now)
+    assert confirmed(place, AttemptId("c", "1", 1))
+    assert labels(place, "ada")[8] is Label.DETERMINISTIC
+
+
+def test_an_operators_word_in_place_of_a_confirmed_one_is_confirmed_by_nobody(place: Site) -> None:
+    place.fail(KINDS[8][0], "ada")
+    which = AttemptId("c", "1", 1)
+    place.learner.correct(which, True, "ada", for_all=False)
+    assert confirmed(place, which)
+    place.learner.correct(which, False, "sue", for_all=True)
+    (said,) = place.learner.store.corrections()
+    assert (said.by, said.confirmed_by, said.for_all) == ("sue", "", True)
+
+
+def test_a_message_that_was_merely_new_is_not_listed(place: Site) -> None:
+    place.fail(KINDS[8][0], "ada")
+    assert place.learner.store.changes()
+    assert place.learner.messages() == []
+
+
+def test_a_job_that_failed_twice_is_one_job_whose_verdict_changed(place: Site) -> None:
+    place.fail(KINDS[8][0], "bob", passes=False)
+    place.learner.store.note_outcomes()
+    (told,) = place.learner.messages()
+    assert [(one.says, one.jobs) for one in told.changed] == [("stop -> probe", 1)]
+
+
+def test_a_corrected_verdict_says_so_and_is_no_hearsay(place: Site) -> None:
+    verdict = place.fail(KINDS[8][0], "ada")
+    said = Correction(AttemptId("c", "1", 1), 0.0, "ada", verdict.fingerprint, True, "ada", for_all=False)
+    found = corrected(replace(verdict, hearsay=True), [said], "ada")
+    assert (found.label, found.hearsay) == (Label.TRANSIENT, False)
+    assert found.summary.endswith("; corrected by a person: transient")

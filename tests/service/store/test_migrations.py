@@ -47,7 +47,13 @@ def test_the_migrated_schema_is_the_schema(where: Path | str) -> None:
     with opened.writing() as db:
         context = MigrationContext.configure(db, opts={"version_table": VERSION_TABLE, "compare_type": True})
         assert compare_metadata(context, metadata) == []
+        catalogue = "SELECT indexname, indexdef FROM pg_indexes"
+        if opened.dialect == "sqlite":
+            catalogue = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+        partial = {name for name, definition in db.execute(text(catalogue)) if " WHERE " in definition}
     opened.close()
+    every = [index for table in metadata.tables.values() for index in table.indexes]  # alembic does not compare WHERE
+    assert partial == {each.name for each in every if each.dialect_options["sqlite"]["where"] is not None}
 
 
 @pytest.mark.parametrize("revision", revisions())

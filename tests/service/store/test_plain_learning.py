@@ -27,8 +27,8 @@ def test_corrections_and_rounds(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
     told = sorted(sorted(said, key=lambda row: place[id(row)])[:LOW], key=lambda row: -row["time_s"])
     assert learning.all_corrections(reader, LOW) == tuple(map(as_told, told))  # as many of one person as of another
     for by in {row["by"] for row in said}:
-        mine = [as_told(row) for row in said if row["by"] == by]
-        assert learning.all_corrections(reader, LOW, by) == tuple(mine[:LOW])
+        of_one = [as_told(row) for row in said if row["by"] == by]
+        assert learning.all_corrections(reader, LOW, by) == tuple(of_one[:LOW])
     for job_id in IDS:
         mine = {row["incarnation"]: as_told(row) for row in said if row["job_id"] == job_id}
         for incarnation in range(5):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -107,3 +109,30 @@ def test_of_few_messages_nobody_is_named() -> None:
     kept = sorted(few)[: LEAST_MESSAGES - 1]
     found = lasting(range(10)) + forged("eve", range(10))
     assert contradicted(one for one in found if one.message in kept) == []
+
+
+def test_who_is_borne_out_by_one_while_more_oppose_is_named() -> None:
+    found = lasting(range(9)) + forged("eve", range(9))
+    for n in range(4):
+        found += [Witnessed(f"x{n}", user, user in ("eve", "ada"), n) for user in ("eve", "ada", "bob", "cleo")]
+    assert [(one.user, one.borne_out) for one in contradicted(found)] == [("eve", 0)]
+
+
+@pytest.mark.parametrize(("borne_out", "named"), [(2, ["eve"]), (3, [])])
+def test_who_is_borne_out_on_a_third_as_many_messages_is_not_named(borne_out: int, named: list[str]) -> None:
+    found = [one for one in lasting(range(15)) + forged("eve", range(15)) if one.message != "m00"]  # 9 messages
+    found += [Witnessed(f"x{n}", user, True, n) for n in range(borne_out) for user in ("eve", "ada", "bob")]
+    assert [one.user for one in contradicted(found)] == named
+
+
+def test_a_message_that_one_other_saw_go_both_ways_contradicts_nobody() -> None:
+    found = forged("ada", range(10)) + lasting(range(30), ("bob", "cleo", "dan"))
+    assert [one.user for one in contradicted(found)] == ["ada"]
+    both = [replace(one, passed=passed) for one in lasting(range(15), ("fay",)) for passed in (True, False)]
+    assert contradicted(found + both) == []
+
+
+def test_the_reason_tells_the_fewest_who_contradict() -> None:
+    found = [one for one in lasting(range(6)) + forged("eve", range(6)) if (one.message, one.user) != ("m10", "dan")]
+    (named,) = contradicted(found)
+    assert named.says == "of 10 messages at least 3 other users each saw the opposite"

@@ -63,6 +63,18 @@ def test_a_service_that_is_down_proves_nothing_by_failing_everywhere() -> None:
     assert labels([replace(t, category="obj_store") for t in (ONE, trial(2, node="b"), trial(3, node="c"))]) == {}
 
 
+def test_on_nodes_that_nobody_knows_nothing_failed_elsewhere() -> None:
+    assert labels([trial(1, node=""), trial(2, node="b")]) == {}
+    assert labels([trial(1, node="a"), trial(2, node="")]) == {}
+
+
+def test_another_last_line_is_no_progress_where_nothing_else_is_known_of_the_failure() -> None:
+    assert labels([trial(1, fingerprint="~f"), trial(2, 500.0, fingerprint="~g")]) == {}
+    assert labels([trial(1, fingerprint="~f"), trial(2, 500.0, fingerprint="g")]) == {}
+    later = labels([trial(1, fingerprint="f"), trial(2, 500.0, fingerprint="~g")])
+    assert list(later.values()) == [True]
+
+
 trials = st.builds(
     trial,
     st.integers(1, 9),

@@ -20,7 +20,8 @@ from perdure.triage.learning.testimony import (
     probed,
     weighed,
 )
-from perdure.triage.verdict import Label, Verdict
+from perdure.triage.verdict import CANCELLED, Label, Verdict
+from tests.copying import replace
 
 
 def after(one: Verdict, seen: dict[str, Outcomes], user: str, jobs: int = 1) -> Verdict:
@@ -156,3 +157,28 @@ def test_what_users_saw_themselves_is_doubted_and_not_overruled() -> None:
     assert weighed(seen, "ada", named=False).doubted
     assert weighed(seen, "bob", named=False).weight < 0
     assert weighed({**seen, "ada": Outcomes(passed=1)}, "ada", named=False).weight < 0
+
+
+def test_what_one_user_saw_go_both_ways_by_half_is_doubt_for_that_user() -> None:
+    assert weighed({"eve": Outcomes(passed=4, failed=2)}, "eve", named=False).doubted
+    assert not weighed({"eve": Outcomes(passed=5, failed=2)}, "eve", named=False).doubted
+
+
+def test_what_few_saw_of_a_cause_that_a_rule_names_makes_no_doubt() -> None:
+    seen = {**{name: Outcomes(passed=1) for name in ("ada", "bob", "cleo")}, "eve": Outcomes(failed=3)}
+    assert weighed(seen, "eve", named=False).doubted
+    assert weighed(seen, "eve", named=True).weight > 0
+
+
+def test_outcomes_that_cancel_each_other_are_not_counted() -> None:
+    assert weighed({"ada": Outcomes(passed=4, failed=3), "bob": Outcomes(passed=1)}, "eve", named=False).outcomes == 2
+
+
+def test_a_job_that_was_cancelled_is_not_probed() -> None:
+    cancelled = replace(verdict(0.05), category=CANCELLED)
+    assert probed(cancelled, 1, own_thresholds()) is cancelled
+
+
+def test_whose_job_is_tried_again_once_is_told_why() -> None:
+    seen = {"ada": Outcomes(failed=2), "bob": Outcomes(failed=2)}
+    assert "no more than 2 users saw this message fail" in after(verdict(0.3), seen, "eve").evidence[0].text
