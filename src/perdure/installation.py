@@ -22,6 +22,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {  # extra -> the modules by which it is
     "ml": ("sklearn", "lightgbm"),
     "rnn": ("torch", "onnxruntime"),
     "rl": ("torch", "onnxruntime", "gymnasium", "stable_baselines3"),
+    "torch": ("torch",),
     "k8s": ("lightkube",),
     "postgres": ("psycopg",),
     "dask": ("dask", "distributed", "dask_jobqueue"),

@@ -62,6 +62,7 @@ ENTRIES: Mapping[str, Entry] = {
     "study": Entry("study:app", "Repeat published experiments, and measure planners."),
     "plan": Entry("plan:plan", "Decide one round of a planning policy."),
     "speed": Entry("speed:speed", "Say how fast a model will train, and whether RDMA helps."),
+    "emulate": Entry("emulate:app", "Run programs on GPUs that are not there."),
     "when": Entry("when:app", "Say when jobs will start, and what holds them."),
     "keep": Entry("keep:app", "Keep a job running past its walltime, as a chain."),
     "trace": Entry("trace:app", "Draw a trace, or turn one into another form."),

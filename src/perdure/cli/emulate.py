@@ -1,0 +1,145 @@
+"""``perdure emulate ...``: programs on GPUs that are not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.cli.commands import RUNS_A_PROGRAM
+from perdure.cli.options import AsJson, Wide
+from perdure.cli.output import print_json, print_line, print_table
+from perdure.cli.table import text, word
+
+Model = Annotated[str, typer.Option(metavar="NAME", help="Model whose times are taken, such as resnet50.")]
+Gpu = Annotated[str, typer.Option(metavar="NAME", help="GPU, such as a100 or h100.")]
+Profiles = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Your own table of profiles, as Parquet or CSV.", show_default=False),
+]
+PROFILE_COLUMNS = (
+    word("GPU"), word("MODEL"), word("BATCH"), word("STEP"), word("FORWARD", leave=3), word("BACKWARD", leave=3),
+    word("COPY", leave=2), word("PEAK MIB"), word("FITS"), text("TIMES ARE", leave=1),
+)  # fmt: skip
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def emulate() -> None:
+    """Run programs on emulated GPUs, in real or in virtual time, and break them.
+
+    Exit codes: 0 done, 2 usage or bad input.
+    """
+
+
+@app.command("run", context_settings=RUNS_A_PROGRAM)
+def run(
+    command: Annotated[list[str], typer.Argument(metavar="PROGRAM", help="A script, or torchrun with its options.")],
+    gpu: Gpu,
+    model: Model,
+    gpus: Annotated[int, typer.Option(metavar="N", min=1, max=1024, help="GPUs that the program sees.")] = 1,
+    time: Annotated[
+        str, typer.Option(metavar="real|virtual", help="Sleep as long as a GPU computes, or jump over it.")
+    ] = "real",
+    profiles: Profiles = None,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FAULT", help="What goes wrong when, as xid79@30s or slow2@10s+60s#1; several times."),
+    ] = None,
+    jitter: Annotated[float, typer.Option(metavar="CV", min=0, max=2, help="Spread of times, as a share of them.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of what is random.")] = 0,
+    link: Annotated[str, typer.Option(metavar="RATE", help="Network link of one node, such as 25G.")] = "100G",
+    transport: Annotated[str, typer.Option(metavar="tcp|rdma", help="What carries messages between nodes.")] = "tcp",
+    inside: Annotated[
+        str, typer.Option(metavar="NAME", help="What connects a node's GPUs: pcie, nvlink, nvswitch.")
+    ] = "pcie",
+    share: Annotated[
+        Path | None,
+        typer.Option(metavar="SOCKET", help="Share GPUs with other programs, by `emulate device`.", show_default=False),
+    ] = None,
+    limit_s: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="End a program after so long.")] = 86400.0,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what was emulated, as JSON.", show_default=False)
+    ] = None,
+    kernel_log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Append what a driver would write of faults.", show_default=False),
+    ] = None,
+) -> int:
+    """Run a PyTorch program on the CPU as if on GPUs: what GPUs would compute takes its time and gives zeros.
+
+    Files, decoding, loaders, checkpoints and page-locked memory are real. A program that needs too much memory gets
+    the framework's own error.
+
+    Exit codes: those of the program; 2 usage or bad input, 124 ended at --limit-s.
+    """
+    from perdure.cli.emulate_run import run_program
+    from perdure.cli.emulate_values import known, rate
+    from perdure.emulation.settings import EmulationSettings
+    from perdure.throughput.collectives import INSIDE, Transport
+
+    settings = EmulationSettings(
+        gpu,
+        model,
+        gpus,
+        known("--time", time, ("real", "virtual")) == "virtual",
+        str(profiles.resolve()) if profiles else "",
+        jitter,
+        seed,
+        tuple(fault or ()),
+        rate("--link", link),
+        known("--transport", transport, list(Transport)),
+        known("--inside", inside, INSIDE),
+        str(report.resolve()) if report else "",
+        str(kernel_log.resolve()) if kernel_log else "",
+        str(share.resolve()) if share else "",
+    )
+    return run_program(command, settings, limit_s)
+
+
+@app.command("profile")
+def profile(
+    gpu: Annotated[str, typer.Option(metavar="NAME,...", help="GPUs.")],
+    model: Annotated[str, typer.Option(metavar="NAME,...", help="Models.")],
+    batch: Annotated[str, typer.Option(metavar="N,...", help="Examples of one GPU in a step.")] = "32",
+    profiles: Profiles = None,
+    as_json: AsJson = False,
+    wide: Wide = False,
+) -> int:
+    """Show what a step takes and needs, whether it fits, and how that is known.
+
+    Exit codes: 0 shown, 2 usage or bad input.
+    """
+    from perdure.cli.emulate_values import names, numbers
+    from perdure.emulation.known_profiles import profile_of, read_profiles
+
+    table = read_profiles(profiles) if profiles else None
+    found = [
+        profile_of(each, name, size, table)
+        for each in names("--gpu", gpu)
+        for name in names("--model", model)
+        for size in numbers("--batch", batch, 1 << 20)
+    ]
+    if as_json:
+        rows = [
+            {
+                **{name: getattr(each, name) for name in each.__dataclass_fields__},
+                "step_s": each.step_s,
+                "fits": each.fits,
+            }
+            for each in found
+        ]
+        print_json("emulate.profile", 1, profiles=rows)
+        return 0
+    cells = (
+        (each.gpu, each.model, str(each.batch),
+         *(f"{1e3 * s:.2f} ms" for s in (each.step_s, each.forward_s, each.backward_s, each.transfer_s)),
+         f"{each.peak_mib:,.0f}", "yes" if each.fits else "no", each.origin.value)
+        for each in found
+    )  # fmt: skip
+    print_table(PROFILE_COLUMNS, cells, wide=wide)
+    if table is not None and table.holes:
+        print_line(f"{table.source}: {table.holes:,} rows with holes are left out.")
+    return 0

@@ -1,0 +1,49 @@
+"""Values of the options of ``perdure emulate``, read with one line for each that is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from perdure.emulation.profiles import unknown
+from perdure.errors import InputError
+
+_RATE = re.compile(r"(\d{1,5}(?:\.\d{1,3})?)[gG](?:[bB]?(?:it)?(?:/s|ps)?)?")
+
+
+def known(option: str, given: str, names: Iterable[str]) -> str:
+    """A name of these. Raises `InputError` with those that are most like it."""
+    names = list(names)
+    if given not in names:
+        raise unknown(option, given, names)
+    return given
+
+
+def names(option: str, given: str) -> list[str]:
+    """Names with commas between them."""
+    found = [each.strip() for each in given.split(",") if each.strip()]
+    if not found:
+        raise InputError(option, "it is empty", "Give one value or several, with commas between them")
+    return list(dict.fromkeys(found))
+
+
+def numbers(option: str, given: str, most: int) -> list[int]:
+    """Whole numbers of 1 to `most` with commas between them."""
+    found = []
+    for each in names(option, given):
+        if not (each.isascii() and each.isdecimal() and len(each) < 10 and 1 <= int(each) <= most):
+            raise InputError(
+                option, f"{each[:80]!r} is not a number of 1 to {most:,}", "Give whole numbers, as 8,16,32"
+            )
+        found.append(int(each))
+    return found
+
+
+def rate(option: str, given: str) -> float:
+    """Gigabits a second, as 25G."""
+    found = _RATE.fullmatch(given)
+    if found is None or not 1 <= float(found[1]) <= 6400:
+        raise InputError(
+            option, f"{given[:80]!r} is not a rate of 1G to 6400G", "Give gigabits a second, as 25G or 100G"
+        )
+    return float(found[1])

@@ -1,0 +1,151 @@
+"""How time passes for an emulated program: as it does, or by jumps over what the GPU would compute.
+
+Both clocks count seconds since they were made. The real one sleeps, and spins through the last millisecond. The virtual
+one runs as the real one while the program itself does something, stands still while it is inside the emulated
+framework, and jumps where it waits for the GPU.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+SPIN_S = 0.001
+"""The end of a sleep that is spent awake: the kernel wakes sleepers up to about this late."""
+
+_monotonic, _sleep = time.perf_counter, time.sleep  # the program may be given others
+
+
+class ProgramClock(Protocol):
+    """The time of an emulated program."""
+
+    @property
+    def now(self) -> float: ...
+
+    def advance_to(self, instant: float) -> None:
+        """Go on until `instant`; nothing, where that has passed."""
+
+    def outside(self) -> _StandStill:
+        """A block that takes no time of the program: what a GPU's driver would not do."""
+
+    def waiting(self) -> _StandStill:
+        """A block in which the program waits for what goes on while the GPU computes: loaders of data."""
+
+
+class RealClock:
+    """Time as it passes."""
+
+    def __init__(self) -> None:
+        self._start = _monotonic()
+
+    @property
+    def now(self) -> float:
+        return _monotonic() - self._start
+
+    def advance_to(self, instant: float) -> None:
+        left = self._start + instant - _monotonic()
+        if left > SPIN_S:
+            _sleep(left - SPIN_S)
+        end = self._start + instant
+        while _monotonic() < end:
+            pass
+
+    def outside(self) -> _StandStill:
+        return _StandStill(None, False)
+
+    def waiting(self) -> _StandStill:
+        return _StandStill(None, False)
+
+
+class VirtualClock:
+    """Time that jumps. A wait for loaders is shortened by jumps that came before: they would have worked meanwhile."""
+
+    def __init__(self) -> None:
+        self._start = _monotonic()
+        self._shift = 0.0  # jumps, less what did not count
+        self._depth, self._since = 0, 0.0
+        self._credit = 0.0
+        self._owner = threading.get_ident()
+
+    @property
+    def now(self) -> float:
+        real = self._since if self._depth else _monotonic()
+        return real - self._start + self._shift
+
+    def advance_to(self, instant: float) -> None:
+        if (left := instant - self.now) > 0:
+            self._shift += left
+            self._credit += left
+
+    def outside(self) -> _StandStill:
+        return _StandStill(self, False)
+
+    def waiting(self) -> _StandStill:
+        return _StandStill(self, True)
+
+    def enter(self) -> None:
+        if self._depth == 0:
+            self._since = _monotonic()
+        self._depth += 1
+
+    def leave(self, credited: bool) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            taken = _monotonic() - self._since
+            if credited:
+                taken = min(taken, self._credit)
+                self._credit -= taken
+            self._shift -= taken
+
+    def is_owner(self) -> bool:
+        """Whether this is the thread whose time this is; others, such as those that load data, take none of it."""
+        return threading.get_ident() == self._owner
+
+
+class _StandStill:
+    """The block of `outside` and `waiting`; a class, since it is entered at every call of the framework."""
+
+    __slots__ = ("_clock", "_credited")
+
+    def __init__(self, clock: VirtualClock | None, credited: bool) -> None:
+        self._clock, self._credited = clock if clock and clock.is_owner() else None, credited
+
+    def __enter__(self) -> None:
+        if self._clock:
+            self._clock.enter()
+
+    def __exit__(self, *_: object) -> None:
+        if self._clock:
+            self._clock.leave(self._credited)
+
+
+@contextmanager
+def programs_time(clock: VirtualClock) -> Iterator[None]:
+    """Inside the block, `time` tells a virtual clock's time, and sleeping in its thread is a jump."""
+    names = ("time", "perf_counter", "monotonic", "sleep", "time_ns", "perf_counter_ns", "monotonic_ns")
+    before = {name: getattr(time, name) for name in names}
+    zero = {name: before[name]() - clock.now for name in ("time", "perf_counter", "monotonic")}
+
+    def teller(name: str) -> None:
+        setattr(time, name, lambda: zero[name] + clock.now)
+        setattr(time, f"{name}_ns", lambda: int((zero[name] + clock.now) * 1e9))
+
+    def sleep(seconds: float) -> None:
+        if not clock.is_owner():
+            _sleep(seconds)
+        elif seconds < 0:
+            raise ValueError("sleep length must be non-negative")
+        else:
+            clock.advance_to(clock.now + seconds)
+
+    for name in zero:
+        teller(name)
+    setattr(time, "sleep", sleep)  # noqa: B010 - the name is another's
+    try:
+        yield
+    finally:
+        for name, function in before.items():
+            setattr(time, name, function)

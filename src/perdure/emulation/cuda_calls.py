@@ -1,0 +1,293 @@
+"""The functions of ``torch.cuda`` and ``torch.accelerator`` as a program with emulated GPUs calls them."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from perdure.emulation.gpu import EmulatedGpu
+from perdure.emulation.node import EmulatedNode
+from perdure.emulation.passes import with_errors
+from perdure.emulation.pinned import PinnedMemory
+from perdure.emulation.profiles import MIB
+
+Change = tuple[Any, str, Any]
+
+_CAPABILITY = {
+    "k80": (3, 7), "m40": (5, 2), "p100": (6, 0), "v100": (7, 0), "t4": (7, 5), "rtx": (7, 5), "a100": (8, 0),
+    "a10": (8, 6), "l4": (8, 9), "h100": (9, 0), "h200": (9, 0),
+}  # fmt: skip
+
+
+def replaced(node: EmulatedNode) -> Iterator[Change]:
+    """Where a program finds what, and what it finds there."""
+    calls = _CudaCalls(node)
+    for name in dir(calls):
+        if not name.startswith("_"):
+            yield torch.cuda, name, getattr(calls, name)
+    for name in ("is_available", "device_count", "synchronize"):
+        yield torch.accelerator, name, getattr(calls, name)
+    for name in ("current_stream", "set_stream"):
+        yield torch.accelerator, name, getattr(calls, name)
+    yield torch.accelerator, "current_device_index", calls.current_device
+    yield torch.accelerator, "set_device_index", calls.set_device
+    yield torch.accelerator, "current_accelerator", lambda check_available=False: torch.device("cuda")  # noqa: ARG005
+    for name in ("Stream", "Event", "device"):
+        yield torch.cuda, name, _bound(_CLASSES[name], node)
+    pinned = PinnedMemory()
+    yield torch.Tensor, "pin_memory", lambda tensor, *_: pinned.pin(tensor)
+    yield torch.Tensor, "is_pinned", lambda tensor, *_: pinned.is_pinned(tensor)
+    yield torch, "compile", _uncompiled
+    yield torch.utils.data.DataLoader, "__iter__", _timed(node, torch.utils.data.DataLoader.__iter__)
+
+
+class _CudaCalls:
+    """One method for each function of ``torch.cuda`` that is replaced, under its name."""
+
+    def __init__(self, node: EmulatedNode) -> None:
+        self._node = node
+
+    def _gpu(self, device: Any = None) -> EmulatedGpu:
+        if device is None:
+            return self._node.gpu
+        index = device if isinstance(device, int) else torch.device(device).index
+        return self._node.gpus[self._node.current if index is None else index]
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def init(self) -> None:
+        with_errors(self._node.gpu.check)
+
+    def device_count(self) -> int:
+        return len(self._node.gpus)
+
+    def current_device(self) -> int:
+        return self._node.current
+
+    def set_device(self, device: Any) -> None:
+        self._node.current = self._gpu(device).index
+
+    def synchronize(self, device: Any = None) -> None:
+        with_errors(self._gpu(device).synchronise)
+
+    def get_device_name(self, device: Any = None) -> str:
+        return self._gpu(device).name
+
+    def get_device_capability(self, device: Any = None) -> tuple[int, int]:
+        name = self._gpu(device).name.lower()
+        return next((found for word, found in _CAPABILITY.items() if word in name), (8, 0))
+
+    def get_device_properties(self, device: Any = None) -> Any:
+        gpu, (major, minor) = self._gpu(device), self.get_device_capability(device)
+        return _Properties(gpu.name, major, minor, int(gpu.capacity_mib * MIB), 108)
+
+    def get_arch_list(self) -> list[str]:
+        return ["sm_{}{}".format(*self.get_device_capability())]
+
+    def can_device_access_peer(self, *_: Any) -> bool:
+        return True
+
+    def is_bf16_supported(self, *_: Any, **__: Any) -> bool:
+        return self.get_device_capability() >= (8, 0)
+
+    def mem_get_info(self, device: Any = None) -> tuple[int, int]:
+        gpu = self._gpu(device)
+        return int((gpu.capacity_mib - gpu.held_mib) * MIB), int(gpu.capacity_mib * MIB)
+
+    def memory_allocated(self, device: Any = None) -> int:
+        return int(self._gpu(device).held_mib * MIB)
+
+    def max_memory_allocated(self, device: Any = None) -> int:
+        return int(self._gpu(device).peak_mib * MIB)
+
+    def memory_reserved(self, device: Any = None) -> int:
+        return int(self._gpu(device).peak_mib * MIB)
+
+    def max_memory_reserved(self, device: Any = None) -> int:
+        return int(self._gpu(device).peak_mib * MIB)
+
+    def memory_stats(self, device: Any = None) -> dict[str, int]:
+        gpu = self._gpu(device)
+        return {
+            "allocated_bytes.all.current": int(gpu.held_mib * MIB), "allocated_bytes.all.peak": int(gpu.peak_mib * MIB),
+            "reserved_bytes.all.current": int(gpu.peak_mib * MIB), "num_ooms": 0, "num_alloc_retries": 0,
+        }  # fmt: skip
+
+    def memory_summary(self, device: Any = None, abbreviated: bool = False) -> str:  # noqa: ARG002
+        gpu = self._gpu(device)
+        return f"{gpu.name}: {gpu.held_mib:.0f} MiB held, {gpu.peak_mib:.0f} at most, of {gpu.capacity_mib:.0f}"
+
+    def reset_peak_memory_stats(self, device: Any = None) -> None:
+        gpu = self._gpu(device)
+        gpu.peak_mib = gpu.held_mib
+
+    def reset_max_memory_allocated(self, device: Any = None) -> None:
+        self.reset_peak_memory_stats(device)
+
+    def empty_cache(self) -> None:
+        with_errors(self._node.gpu.check)
+
+    def ipc_collect(self) -> None:
+        pass
+
+    def manual_seed(self, seed: int) -> None:
+        pass
+
+    def manual_seed_all(self, seed: int) -> None:
+        pass
+
+    def get_rng_state(self, device: Any = "cuda") -> torch.Tensor:  # noqa: ARG002
+        return torch.zeros(16, dtype=torch.uint8)
+
+    def set_rng_state(self, state: Any, device: Any = "cuda") -> None:
+        pass
+
+    def get_rng_state_all(self) -> list[torch.Tensor]:
+        return [self.get_rng_state() for _ in self._node.gpus]
+
+    def set_rng_state_all(self, states: Any) -> None:
+        pass
+
+    def current_stream(self, device: Any = None) -> Any:
+        return EmulatedStream(self._node, device)
+
+    def default_stream(self, device: Any = None) -> Any:
+        return EmulatedStream(self._node, device)
+
+    def stream(self, stream: Any) -> Any:
+        return stream if stream is not None else EmulatedStream(self._node)
+
+    def set_stream(self, stream: Any) -> None:
+        pass
+
+    def is_current_stream_capturing(self) -> bool:
+        return False
+
+    def utilization(self, device: Any = None) -> int:
+        gpu = self._gpu(device)
+        return round(100 * min(1.0, gpu.busy_s / max(1e-9, gpu.clock.now)))
+
+
+_Properties = namedtuple("_Properties", "name major minor total_memory multi_processor_count")
+
+
+class EmulatedStream:
+    """A stream of work; all streams of a device are one here."""
+
+    def __init__(self, node: EmulatedNode, device: Any = None, priority: int = 0, **_: Any) -> None:
+        self._node, self.device, self.priority = node, device, priority
+
+    def synchronize(self) -> None:
+        with_errors(self._node.gpu.synchronise)
+
+    def query(self) -> bool:
+        return self._node.gpu.busy_until <= self._node.clock.now
+
+    def is_capturing(self) -> bool:
+        return False
+
+    def wait_stream(self, stream: Any) -> None:
+        pass
+
+    def wait_event(self, event: Any) -> None:
+        pass
+
+    def record_event(self, event: Any = None) -> Any:
+        event = event if event is not None else EmulatedEvent(self._node)
+        event.record()
+        return event
+
+    def __enter__(self) -> EmulatedStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class EmulatedEvent:
+    """An instant of a device's queue."""
+
+    def __init__(self, node: EmulatedNode, enable_timing: bool = False, **_: Any) -> None:
+        self._node, self._at = node, 0.0
+        self.enable_timing = enable_timing
+
+    def record(self, stream: Any = None) -> None:  # noqa: ARG002
+        self._at = max(self._node.gpu.busy_until, self._node.clock.now)
+
+    def synchronize(self) -> None:
+        self._node.clock.advance_to(self._at)
+
+    def wait(self, stream: Any = None) -> None:
+        pass
+
+    def query(self) -> bool:
+        return self._at <= self._node.clock.now
+
+    def elapsed_time(self, end: EmulatedEvent) -> float:
+        """Milliseconds from this one to another."""
+        return (end._at - self._at) * 1e3  # of its own class
+
+
+class DeviceBlock:
+    """``with torch.cuda.device(1)``."""
+
+    def __init__(self, node: EmulatedNode, device: Any) -> None:
+        self._node, self._before = node, node.current
+        self.idx = device if isinstance(device, int) else torch.device(device).index
+
+    def __enter__(self) -> None:
+        self._before = self._node.current
+        if self.idx is not None and self.idx >= 0:
+            self._node.current = self.idx
+
+    def __exit__(self, *_: object) -> None:
+        self._node.current = self._before
+
+
+_CLASSES: dict[str, type] = {"Stream": EmulatedStream, "Event": EmulatedEvent, "device": DeviceBlock}
+
+
+def _bound(kind: type, node: EmulatedNode) -> type:
+    """A class of the same kind that knows its node: programs derive from it, and ask for instances of it."""
+    begin: Any = vars(kind)["__init__"]
+    return type(kind.__name__, (kind,), {"__init__": lambda self, *args, **named: begin(self, node, *args, **named)})
+
+
+def _uncompiled(model: Any = None, **_: Any) -> Any:
+    """A model is not compiled: what it computes is not computed at all."""
+    return model if model is not None else (lambda function: function)
+
+
+def _timed(node: EmulatedNode, iterate: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
+    """An iterator over a loader of data that tells the clock when the program waits for the loader's processes."""
+
+    def batches(loader: Any) -> Iterator[Any]:
+        if not loader.num_workers:
+            return iterate(loader)
+        return _Batches(node, iterate(loader))
+
+    return batches
+
+
+class _Batches:
+    """Batches of a loader that has processes of its own."""
+
+    def __init__(self, node: EmulatedNode, batches: Iterator[Any]) -> None:
+        self._node, self._batches = node, batches
+
+    def __iter__(self) -> _Batches:
+        return self
+
+    def __next__(self) -> Any:
+        with self._node.clock.waiting():
+            return next(self._batches)
+
+    def __len__(self) -> int:
+        return len(self._batches)  # type: ignore[arg-type]

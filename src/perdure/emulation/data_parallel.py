@@ -1,0 +1,162 @@
+"""Data parallelism of emulated GPUs: processes meet through gloo, and links take the time of the communication model.
+
+The processes are real, and so is their meeting; gradients are not sent. How long the GPUs wait for them is what
+`throughput/overlap` says of the buckets that are sent while the backward pass goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from perdure.emulation.clocks import VirtualClock
+from perdure.emulation.node import EmulatedNode
+from perdure.emulation.passes import with_errors
+from perdure.emulation.profiles import GpuStep, known_name
+from perdure.throughput.collectives import INSIDE, GpuLayout, Transport, all_reduce_s, network
+from perdure.throughput.compute import GPUS, PassTimes, passes_on
+from perdure.throughput.layers import KNOWN_MODELS, Layers, layers_of
+from perdure.throughput.overlap import step_of
+from perdure.throughput.speed import Floats
+
+Change = tuple[Any, str, Any]
+COLLECTIVES = (
+    "all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter",
+    "reduce_scatter_tensor", "all_to_all_single",
+)  # fmt: skip
+
+
+class ProcessMeeting:
+    """Where the processes of a job meet, and what their links take."""
+
+    def __init__(self, node: EmulatedNode) -> None:
+        self.node = node
+        self.reduce = dist.all_reduce
+        settings = node.settings
+        world = int(os.environ.get("WORLD_SIZE", "1"))
+        local = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", str(world))))
+        self.layout = GpuLayout(max(1, world // local), local)
+        between = network(settings.link_gbit / local, Transport(settings.transport))
+        self.send_s: Callable[[Floats], Floats] = lambda size: all_reduce_s(
+            size, self.layout, INSIDE[settings.inside], between
+        )
+        self._exposed: dict[int, float] = {}
+
+    def meet(self, seconds: float) -> None:
+        """Wait for the processes of all, whose GPUs then send for so long."""
+        gpu, clock = self.node.gpu, self.node.clock
+        with clock.outside():
+            gpu.check()
+            begun = clock.now if isinstance(clock, VirtualClock) else 0.0
+            left = torch.tensor([max(gpu.busy_until - clock.now, 0.0) + begun], dtype=torch.float64)
+            self.reduce(left, op=dist.ReduceOp.MAX)
+            start = float(left[0]) + (0.0 if isinstance(clock, VirtualClock) else clock.now)
+            gpu.busy_until = max(gpu.busy_until, start)
+            gpu.run(seconds, link=True)
+
+    def gradients(self, model: torch.nn.Module, profile: GpuStep) -> None:
+        """The end of a backward pass."""
+        if self.layout.gpus == 1 or not dist.is_initialized():
+            return
+        if profile.batch not in self._exposed:
+            self._exposed[profile.batch] = self.exposed_s(model, profile)
+        self.meet(self._exposed[profile.batch])
+
+    def exposed_s(self, model: torch.nn.Module, profile: GpuStep) -> float:
+        """How long the GPUs wait for gradients after a backward pass."""
+        name = self.node.settings.model.removesuffix("-bf16")
+        gpu = known_name(profile.gpu)
+        if name in KNOWN_MODELS and gpu in GPUS:
+            layers = layers_of(name)
+            passes = passes_on(layers, GPUS[gpu], profile.batch).calibrated(profile.forward_s + profile.backward_s)
+        else:
+            sizes = np.array([each.numel() for each in model.parameters()], float)
+            layers = Layers(name, sizes, np.ones_like(sizes), np.ones_like(sizes))
+            share = np.ones_like(sizes) / len(sizes)
+            passes = PassTimes(share * profile.forward_s, share * profile.backward_s)
+        return step_of(layers, passes, self.send_s).exposed_s
+
+
+def parallel_changes(node: EmulatedNode) -> Iterator[Change]:
+    """Where a program finds what, and what it finds there."""
+    if not dist.is_available():
+        return
+    meeting = ProcessMeeting(node)
+    wrapper = _wrapper(meeting)
+    yield torch.nn.parallel, "DistributedDataParallel", wrapper
+    yield torch.nn.parallel.distributed, "DistributedDataParallel", wrapper
+    yield dist, "init_process_group", _by_gloo(dist.init_process_group)
+    yield dist, "is_nccl_available", lambda: True
+    for name in COLLECTIVES:
+        yield dist, name, _collective(meeting, getattr(dist, name))
+
+
+def _by_gloo(init: Callable[..., Any]) -> Callable[..., Any]:
+    def begin(backend: Any = None, *args: Any, device_id: Any = None, **named: Any) -> Any:  # noqa: ARG001
+        return init("gloo" if backend is None or "nccl" in str(backend) else backend, *args, **named)
+
+    return begin
+
+
+def _collective(meeting: ProcessMeeting, real: Callable[..., Any]) -> Callable[..., Any]:
+    def call(first: Any, *args: Any, **named: Any) -> Any:
+        sent = [each for each in (first, *args) if isinstance(each, torch.Tensor) and each.is_cuda]
+        if isinstance(first, list):
+            sent += [each for each in first if each.is_cuda]
+        if not sent:
+            return real(first, *args, **named)
+        size = max(each.numel() * each.element_size() for each in sent)
+        with_errors(lambda: meeting.meet(float(meeting.send_s(np.array(float(size))))))
+        return _DoneWork(meeting.node) if named.get("async_op") else None
+
+    return call
+
+
+class _DoneWork:
+    """What an asynchronous collective is waited for by: the end of the GPU's queue is enough."""
+
+    def __init__(self, node: EmulatedNode) -> None:
+        self._node = node
+
+    def wait(self, timeout: Any = None) -> bool:  # noqa: ARG002
+        return True
+
+    def is_completed(self) -> bool:
+        return self._node.gpu.busy_until <= self._node.clock.now
+
+
+def _wrapper(meeting: ProcessMeeting) -> type:
+    class DistributedDataParallel(torch.nn.Module):  # type: ignore[misc]  # untyped here
+        """Calls the module that it holds; its backward pass ends with the gradients' all-reduce."""
+
+        perdure_wrapper = True
+
+        def __init__(self, module: torch.nn.Module, *_: Any, **__: Any) -> None:
+            super().__init__()
+            self.module = module
+            meeting.node.after_backward = self._synchronise
+            self._sends = True
+
+        def _synchronise(self, profile: GpuStep) -> None:
+            if self._sends:
+                meeting.gradients(self.module, profile)
+
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return self.module(*args, **kwargs)
+
+        @contextmanager
+        def no_sync(self) -> Iterator[None]:
+            """Backward passes in the block keep their gradients."""
+            self._sends = False
+            try:
+                yield
+            finally:
+                self._sends = True
+
+    return DistributedDataParallel

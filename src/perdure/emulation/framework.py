@@ -1,0 +1,247 @@
+"""PyTorch for CPUs, as a program meets it on a node with GPUs.
+
+A tensor on an emulated GPU is a tensor on PyTorch's `meta` device: it has a shape and no data. A mode for functions
+(`torch.overrides.TorchFunctionMode`) turns the device ``cuda`` of every call into that, and tells programs the former;
+what they read back is zero. Models are called by `passes`, and the functions of ``torch.cuda`` are those of
+`cuda_calls`. Nothing installed is changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.overrides import TorchFunctionMode
+
+from perdure.emulation.cuda_calls import replaced
+from perdure.emulation.data_parallel import parallel_changes
+from perdure.emulation.node import EmulatedNode
+from perdure.emulation.passes import PassEmulator, with_errors
+from perdure.emulation.saving import save_emulated
+
+READS: dict[Any, Callable[[Tensor], Any]] = {
+    Tensor.item: lambda host: host.item(),
+    Tensor.tolist: lambda host: host.tolist(),
+    Tensor.__float__: float,
+    Tensor.__int__: int,
+    Tensor.__bool__: bool,
+    Tensor.__index__: lambda host: host.__index__(),
+    Tensor.cpu: lambda host: host,
+    Tensor.__contains__: lambda _: False,
+}
+"""What waits for the GPU and gives its result to the program; a tensor of zeros on the host takes its place."""
+
+
+class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework is untyped here
+    """Stands between a program and PyTorch, in one thread."""
+
+    def __init__(self, node: EmulatedNode) -> None:
+        super().__init__()
+        self.node = node
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with self.node.clock.outside():
+            return self._called(func, args, kwargs or {})
+
+    def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func is torch.device:
+            return func(*args, **kwargs)
+        first = args[0] if args else None
+        emulated = isinstance(first, Tensor) and first.is_meta
+        if (tell := _PROPERTIES.get(func)) is not None and isinstance(first, Tensor):
+            return tell(self, first) if emulated else func(*args, **kwargs)
+        if emulated and func in READS:
+            return READS[func](self._on_host(first))
+        if func is Tensor.to:
+            return self._to(first, args[1:], kwargs)
+        if func is Tensor.cuda:
+            device = args[1] if len(args) > 1 else kwargs.get("device")
+            return self._up(first, _index_of(device), bool(kwargs.get("non_blocking")))
+        if func is Tensor.copy_ and emulated != args[1].is_meta:
+            return self._copy(first, args[1], emulated, args, kwargs)
+        if emulated and (special := _SPECIAL.get(func)) is not None:
+            return special(self, *args, **kwargs)
+        return self._computed(func, args, kwargs)
+
+    def _computed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        up = False
+        if "device" in kwargs and (device := _cuda(kwargs["device"])) is not None:
+            self._at(device)
+            kwargs, up = {**kwargs, "device": "meta"}, True
+        elif any(_cuda(each) is not None for each in args if isinstance(each, (str, torch.device))):
+            args = tuple(
+                "meta" if isinstance(each, (str, torch.device)) and _cuda(each) is not None else each for each in args
+            )
+        try:
+            found = func(*args, **kwargs)
+        except NotImplementedError:  # its result depends on data: that of zeros
+            found = _map(func(*_map(args, _zeros), **_map(kwargs, _zeros)), lambda each: each.to("meta"))
+        except (RuntimeError, ValueError, IndexError, TypeError) as err:
+            raise self._told(func, args, kwargs, err) from None
+        if up and isinstance(found, Tensor):
+            self._room(found)
+        return found
+
+    def _told(self, func: Any, args: Any, kwargs: Any, err: Exception) -> Exception:
+        """The error in the words that PyTorch has for tensors with data, where it tells the same of such."""
+        try:
+            func(*_map(args, _zeros), **_map(kwargs, _zeros))
+        except type(err) as real:
+            return type(real)(*real.args)
+        except Exception:
+            return err
+        return type(err)(str(err).replace("meta", f"cuda:{self.node.current}"))
+
+    def _room(self, tensor: Tensor) -> None:
+        """Refuse a tensor that is larger than what is free."""
+        gpu, size = self.node.gpu, tensor.numel() * tensor.element_size() / (1 << 20)
+        if gpu.held_mib + size > gpu.capacity_mib:
+            raise torch.OutOfMemoryError(gpu.out_of_memory(size, gpu.held_mib))
+
+    def _on_host(self, tensor: Tensor) -> Tensor:
+        self.node.copied(tensor.numel() * tensor.element_size(), max(1, self.node.batch))
+        with_errors(self.node.gpu.synchronise)
+        return _zeros(tensor)
+
+    def _to(self, tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        other = kwargs.get("other", args[0] if args else None)
+        if isinstance(other, Tensor):
+            args = ("cuda" if other.is_meta else other.device, other.dtype, *args[1:])
+            kwargs = {name: each for name, each in kwargs.items() if name != "other"}
+        asked = kwargs.get("device", args[0] if args else None)
+        if (index := _cuda(asked)) is not None:
+            other_args = args[1:] if "device" not in kwargs else args
+            rest = {name: each for name, each in kwargs.items() if name != "device"}
+            return self._up(tensor, index, bool(rest.get("non_blocking") or True in other_args[1:2])).to(
+                *other_args, **rest
+            )
+        if tensor.is_meta and isinstance(asked, (str, torch.device)) and torch.device(asked).type == "cpu":
+            return self._on_host(tensor).to(*args, **kwargs)
+        return tensor.to(*args, **kwargs)
+
+    def _up(self, tensor: Tensor, index: int, non_blocking: bool) -> Tensor:
+        self._at(index)
+        if tensor.is_meta:
+            return tensor
+        if tensor.dim():
+            self.node.batch = int(tensor.shape[0]) if not isinstance(tensor, torch.nn.Parameter) else self.node.batch
+        size = tensor.numel() * tensor.element_size()
+        found = tensor.to("meta")
+        self._room(found)
+        with_errors(lambda: self.node.copied(size, max(1, self.node.batch)))
+        if not non_blocking:
+            with_errors(self.node.gpu.synchronise)
+        return found
+
+    def _copy(self, to: Tensor, source: Tensor, up: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        if up:
+            with_errors(lambda: self.node.copied(source.numel() * source.element_size(), max(1, self.node.batch)))
+            return to.copy_(source.to("meta"), *args[2:], **kwargs)
+        return to.copy_(self._on_host(source), *args[2:], **kwargs)
+
+    def _at(self, index: int) -> None:
+        """Work goes to this device from now on, where one is named."""
+        if index >= len(self.node.gpus):
+            with_errors(self.node.gpu.check)
+            raise RuntimeError(
+                "CUDA error: invalid device ordinal\nCUDA kernel errors might be asynchronously reported at some other "
+                "API call, so the stacktrace below might be incorrect.\nFor debugging consider passing "
+                "CUDA_LAUNCH_BLOCKING=1"
+            )
+        if index > 0:
+            self.node.current = index
+
+    def device_of(self, _: Tensor) -> torch.device:
+        return torch.device("cuda", self.node.current)
+
+    def shown(self, tensor: Tensor, **_: Any) -> str:
+        with_errors(self.node.gpu.synchronise)
+        return f"tensor(..., device='cuda:{self.node.current}', size={tuple(tensor.shape)}, dtype={tensor.dtype})"
+
+    def formatted(self, tensor: Tensor, spec: str) -> str:
+        return format(self._on_host(tensor).item(), spec) if tensor.dim() == 0 else self.shown(tensor)
+
+    def as_numpy(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(
+            f"can't convert cuda:{self.node.current} device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
+            "to host memory first."
+        )
+
+
+_PROPERTIES: dict[Any, Callable[[EmulatedDevice, Tensor], Any]] = {
+    Tensor.device.__get__: EmulatedDevice.device_of,
+    Tensor.is_cuda.__get__: lambda *_: True,
+    Tensor.is_meta.__get__: lambda *_: False,
+    Tensor.get_device: lambda mode, _: mode.node.current,
+}
+_SPECIAL: dict[Any, Callable[..., Any]] = {
+    Tensor.__repr__: EmulatedDevice.shown,
+    Tensor.__format__: EmulatedDevice.formatted,
+    Tensor.numpy: EmulatedDevice.as_numpy,
+    Tensor.__array__: EmulatedDevice.as_numpy,
+}
+
+
+def _cuda(device: Any) -> int | None:
+    """The index of the GPU that is meant; 0 where none is named, None where it is another device."""
+    if isinstance(device, bool) or device is None:
+        return None
+    if isinstance(device, int):
+        return device
+    if isinstance(device, str):
+        if not device.startswith("cuda"):
+            return None
+        device = torch.device(device)
+    return (device.index or 0) if isinstance(device, torch.device) and device.type == "cuda" else None
+
+
+def _index_of(device: Any) -> int:
+    return _cuda(device) or 0
+
+
+def _zeros(tensor: Any) -> Any:
+    return torch.zeros(tensor.shape, dtype=tensor.dtype) if tensor.is_meta else tensor
+
+
+def _map(value: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {name: _map(each, change) for name, each in value.items()}
+    return type(value)(_map(each, change) for each in value) if type(value) in (list, tuple) else value
+
+
+@contextmanager
+def emulated(node: EmulatedNode) -> Iterator[None]:
+    """Inside the block, in all threads that are started there, PyTorch has emulated GPUs."""
+    passes = PassEmulator(node, torch.nn.Module.__call__)
+    start = threading.Thread.run
+
+    def run(thread: threading.Thread) -> None:
+        with EmulatedDevice(node):
+            start(thread)
+
+    def called(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return passes(module, *args, **kwargs)
+
+    handle = register_optimizer_step_post_hook(lambda *_: passes.optimised())
+    swaps = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)  # so that parameters stay the same objects on the GPU
+    changes = [(torch.nn.Module, "__call__", called), (threading.Thread, "run", run), save_emulated(node)]
+    changes += [*replaced(node), *parallel_changes(node)]
+    before = [(owner, name, getattr(owner, name, None)) for owner, name, _ in changes]
+    for owner, name, function in changes:
+        setattr(owner, name, function)
+    try:
+        with EmulatedDevice(node):
+            yield
+    finally:
+        for owner, name, function in before:
+            setattr(owner, name, function)
+        torch.__future__.set_swap_module_params_on_conversion(swaps)
+        handle.remove()

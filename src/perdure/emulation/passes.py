@@ -1,0 +1,182 @@
+"""A model's passes, without what they compute: shapes come out as they would, and the GPU is busy as long.
+
+The first call with inputs of some shapes goes through the model on tensors without data, so that wrong shapes are the
+program's own error. Later calls give tensors of the shapes that came out then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from perdure.emulation.faults import DeviceError
+from perdure.emulation.node import EmulatedNode
+
+DEVICE_ERROR: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError)
+
+Recipe = tuple[Any, list[tuple[tuple[int, ...], torch.dtype, bool]]]  # how outputs lie in one another; their shapes
+
+
+class NotPlain(Exception):
+    """Inputs or outputs that are more than tensors and plain values: the model is gone through each time."""
+
+
+@dataclass(slots=True)
+class PassEmulator:
+    """Calls models in place of ``torch.nn.Module.__call__``."""
+
+    node: EmulatedNode
+    call: Callable[..., Any]
+    depth: int = 0
+    largest: int = 1  # parameters of the largest model that was called
+    recipes: dict[Any, Recipe] = field(default_factory=dict)
+
+    def __call__(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        """The model's outputs; a module inside another, or one that is not on a GPU, is called as it is."""
+        if self.depth:
+            return self.call(module, *args, **kwargs)
+        first = next(module.parameters(), None)
+        if first is None or not first.is_cuda or getattr(module, "perdure_wrapper", False):
+            return self.call(module, *args, **kwargs)
+        with self.node.clock.outside():
+            self.depth += 1
+            try:
+                return self._outermost(module, args, kwargs)
+            finally:
+                self.depth -= 1
+
+    def _outermost(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        parameters = list(module.parameters())
+        count = sum(each.numel() for each in parameters)
+        self.largest = max(self.largest, count)
+        share = count / self.largest
+        batch = _batch(args, kwargs) or self.node.batch
+        self.node.batch = batch
+        self._forward(batch, share)
+        try:
+            key: Any = (id(module), module.training, torch.is_grad_enabled(), _signature((args, dict(kwargs))),
+                        sum(each.requires_grad for each in parameters))  # fmt: skip
+        except NotPlain:
+            key = None
+        if key in self.recipes:
+            return self._again(self.recipes[key], parameters, batch, share)
+        found = self.call(module, *args, **kwargs)
+        tensors: list[torch.Tensor] = []
+        try:
+            layout = _apart(found, tensors)
+        except NotPlain:
+            key = None
+        asking = next((each for each in tensors if each.requires_grad), None)
+        if asking is not None:
+            asking.register_hook(lambda _: self._backward(batch, share))
+        if key is not None:
+            self.recipes[key] = layout, [(tuple(each.shape), each.dtype, each.requires_grad) for each in tensors]
+        return found
+
+    def _again(self, recipe: Recipe, parameters: list[torch.nn.Parameter], batch: int, share: float) -> Any:
+        layout, shapes = recipe
+        if torch.is_grad_enabled() and any(asks for _, _, asks in shapes):
+            asked = [each for each in parameters if each.requires_grad]
+            out = _Passes.apply(lambda: self._backward(batch, share), shapes, *asked)
+        else:
+            out = [torch.empty(shape, dtype=dtype, device="cuda") for shape, dtype, _ in shapes]
+        return _together(layout, iter(out))
+
+    def _forward(self, batch: int, share: float) -> None:
+        gpu, profile = self.node.gpu, self.node.profile(batch)
+        trains = torch.is_grad_enabled()
+        gpu.begin_step(trains)
+        if trains and (said := gpu.hold(profile)):
+            raise torch.OutOfMemoryError(said)
+        with_errors(lambda: gpu.run(profile.forward_s * share))
+
+    def _backward(self, batch: int, share: float) -> None:
+        profile = self.node.profile(batch)
+        with_errors(lambda: self.node.gpu.run(profile.backward_s * share))
+        if self.node.after_backward is not None and share == 1:
+            with_errors(lambda: self.node.after_backward(profile))  # type: ignore[misc]
+        self.node.gpu.end_step()
+
+    def optimised(self) -> None:
+        """The optimiser has been asked for a step."""
+        profile = self.node.profile(self.node.batch)
+        with_errors(lambda: self.node.gpu.run(profile.optimiser_s))
+
+
+def with_errors(act: Callable[[], Any]) -> Any:
+    """What a broken device answers is raised as the framework's error."""
+    try:
+        return act()
+    except DeviceError as err:
+        raise DEVICE_ERROR(str(err)) from None
+
+
+class _Passes(torch.autograd.Function):  # type: ignore[misc]  # the framework is untyped here
+    """A forward and a backward pass that give tensors of the right shapes."""
+
+    @staticmethod
+    def forward(ctx: Any, began: Callable[[], None], shapes: Any, *parameters: torch.Tensor) -> Any:
+        ctx.began, ctx.parameters = began, parameters
+        out = tuple(torch.empty(shape, dtype=dtype, device="cuda") for shape, dtype, _ in shapes)
+        ctx.mark_non_differentiable(*(each for each, (_, _, asks) in zip(out, shapes, strict=True) if not asks))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        ctx.began()
+        return (None, None, *(torch.empty_like(each) for each in ctx.parameters))
+
+
+def _batch(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
+    """The first length of the first tensor, also of one in a list or a mapping."""
+    for each in (*args, *kwargs.values()):
+        if isinstance(each, torch.Tensor) and each.dim():
+            return int(each.shape[0])
+        if isinstance(each, (list, tuple)) and (found := _batch(tuple(each), {})):
+            return found
+        if isinstance(each, Mapping) and (found := _batch((), each)):
+            return found
+    return 0
+
+
+def _signature(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        if value.requires_grad:
+            raise NotPlain
+        return tuple(value.shape), value.dtype, value.is_cuda
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if type(value) in (list, tuple):
+        return type(value), tuple(_signature(each) for each in value)
+    if type(value) is dict:
+        return tuple((name, _signature(each)) for name, each in value.items())
+    raise NotPlain
+
+
+def _apart(value: Any, tensors: list[torch.Tensor]) -> Any:
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        return _TENSOR
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if type(value) in (list, tuple):
+        return type(value)(_apart(each, tensors) for each in value)
+    if isinstance(value, dict):
+        return type(value), {name: _apart(each, tensors) for name, each in value.items()}
+    raise NotPlain
+
+
+def _together(layout: Any, tensors: Any) -> Any:
+    if layout is _TENSOR:
+        return next(tensors)
+    if isinstance(layout, tuple) and len(layout) == 2 and isinstance(layout[0], type):
+        return layout[0](**{name: _together(each, tensors) for name, each in layout[1].items()})
+    if type(layout) in (list, tuple):
+        return type(layout)(_together(each, tensors) for each in layout)
+    return layout
+
+
+_TENSOR = object()

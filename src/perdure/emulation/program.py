@@ -1,0 +1,106 @@
+"""Runs a user's program with emulated GPUs: ``python -m perdure.emulation.program train.py ...``.
+
+The settings come by the environment (`settings.VARIABLE`), so that processes which the program starts by a launcher
+have them too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from perdure.emulation.clocks import RealClock, VirtualClock, programs_time
+from perdure.emulation.node import EmulatedNode, make_node
+from perdure.emulation.profiles import ProfileOrigin
+from perdure.emulation.settings import given
+from perdure.errors import PerdureError
+
+
+def run(words: Sequence[str]) -> None:
+    """Run a program, as Python would, or a module after ``-m``. Its own errors and exits are left as they are."""
+    settings = given()
+    clock = VirtualClock() if settings.virtual else RealClock()
+    node = make_node(settings, clock, int(os.environ.get("RANK", "0")))
+    from perdure.emulation.framework import emulated
+
+    is_module = words[0] == "-m"
+    sys.argv = list(words[1:] if is_module else words)
+    if not sys.flags.safe_path:
+        sys.path.pop(0)
+    sys.path.insert(0, os.getcwd() if is_module else str(Path(words[0]).resolve().parent))
+    started = clock.now
+    try:
+        with programs_time(clock) if isinstance(clock, VirtualClock) else nullcontext(), emulated(node):
+            if is_module:
+                runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+            else:
+                runpy.run_path(words[0], run_name="__main__")
+    finally:
+        _tell(node, clock.now - started)
+
+
+def _tell(node: EmulatedNode, taken_s: float) -> None:
+    """What was emulated, on stderr and in the report."""
+    rank = os.environ.get("RANK", "0")
+    busy, steps = sum(gpu.busy_s for gpu in node.gpus), sum(gpu.steps for gpu in node.gpus)
+    found: dict[str, Any] = {
+        "rank": int(rank), "gpu": node.gpu.name, "model": node.settings.model, "gpus": len(node.gpus), "steps": steps,
+        "taken_s": taken_s, "busy_s": busy, "busy_share": busy / taken_s / len(node.gpus) if taken_s else 0.0,
+        "peak_mib": max(gpu.peak_mib for gpu in node.gpus), "capacity_mib": node.gpu.capacity_mib,
+        "origins": sorted(node.origins), "virtual": node.settings.virtual,
+    }  # fmt: skip
+    if node.settings.report:
+        path = Path(node.settings.report)
+        path = path if rank == "0" else path.with_suffix(f".{rank}{path.suffix}")
+        path.write_text(json.dumps(found) + "\n", "utf-8")
+    for line in _lines(node, found):
+        print(f"perdure: {line}", file=sys.stderr)  # noqa: T201 - what the command says
+
+
+def _lines(node: EmulatedNode, found: dict[str, Any]) -> Iterator[str]:
+    if not found["steps"] and not found["busy_s"]:
+        yield "the program did nothing on a GPU, so nothing was emulated; move its model and its data to cuda"
+        return
+    kind = "virtual" if found["virtual"] else "real"
+    yield (
+        f"{found['steps']:,} steps of {found['model']} on {found['gpu']}: {found['taken_s']:,.3f} s ({kind} time), GPU "
+        f"busy {found['busy_share']:.0%}, {found['peak_mib']:,.0f} of {found['capacity_mib']:,.0f} MiB at most"
+    )
+    if ProfileOrigin.ESTIMATED in node.origins:
+        yield "times are estimated from layers and the data sheet; give --profiles for measured ones"
+    if ProfileOrigin.EXTRAPOLATED in node.origins:
+        yield f"a batch lies beyond the table of {found['model']}: its times lie on the line through the last two"
+    if node.table is not None and node.table.holes:
+        yield f"{node.table.source}: {node.table.holes:,} rows with holes are left out"
+
+
+def main() -> int:
+    """Run the program of the command line; its traceback begins with the program, as without emulation."""
+    try:
+        run(sys.argv[1:])
+    except PerdureError as err:
+        print(f"perdure emulate: {err}", file=sys.stderr)  # noqa: T201
+        return 2
+    except Exception as err:  # the program's
+        sys.excepthook(type(err), err.with_traceback(_of_program(err.__traceback__)), err.__traceback__)
+        return 1
+    return 0
+
+
+def _of_program(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback from the program's first line on; all of it, where that is not in it."""
+    found = trace
+    while found is not None and Path(found.tb_frame.f_code.co_filename).resolve() != Path(sys.argv[0]).resolve():
+        found = found.tb_next
+    return found or trace
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""``perdure emulate``: programs as a user starts them, one process or several, and one line for bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.cli.main import main
+
+pytest.importorskip("torch")
+
+TRAIN = """
+import sys, torch
+model = torch.nn.Linear(8, 2).cuda()
+optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(int(sys.argv[1])):
+    loss = model(torch.zeros(32, 8).cuda()).sum()
+    loss.backward()
+    optimiser.step()
+print("loss", loss.item())
+"""
+PARALLEL = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("nccl")
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 2).cuda(rank), device_ids=[rank])
+for _ in range(3):
+    model(torch.zeros(32, 8, device=f"cuda:{rank}")).sum().backward()
+torch.cuda.synchronize()
+dist.destroy_process_group()
+"""
+
+
+def emulate(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "perdure", "emulate", "run", *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_program_runs_unchanged_with_its_arguments(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    found = emulate("--gpu", "h100", "--model", "resnet50", "--time", "virtual", "--report", "r.json", "train.py", "5",
+                    cwd=tmp_path)  # fmt: skip
+    assert (found.returncode, found.stdout) == (0, "loss 0.0\n")
+    assert "perdure: 5 steps of resnet50 on h100: " in found.stderr
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["steps"], report["origins"]) == (5, ["measured"])
+
+
+def test_processes_of_torchrun_meet_and_wait_for_their_links(tmp_path: Path) -> None:
+    (tmp_path / "ddp.py").write_text(PARALLEL)
+    taken = []
+    for link in ("100G", "1G"):
+        options = ("--gpu", "v100", "--model", "vgg19", "--gpus", "2", "--time", "virtual", "--report", f"{link}.json")
+        launch = ("torchrun", "--standalone", "--nproc-per-node", "2", "ddp.py")
+        found = emulate(*options, "--inside", "pcie" if link == "1G" else "nvswitch", *launch, cwd=tmp_path)
+        assert found.returncode == 0, found.stderr
+        taken.append(json.loads((tmp_path / f"{link}.json").read_text())["busy_s"])
+        assert (tmp_path / f"{link}.1.json").is_file()
+    assert taken[1] > taken[0]
+
+
+def test_a_programs_error_and_code_are_its_own_and_its_traceback_begins_with_it(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("import torch\n\ndef f():\n    raise SystemExit(7)\ntorch.ones(2).cuda()\nf()\n")
+    assert emulate("--gpu", "a100", "--model", "resnet50", "bad.py", cwd=tmp_path).returncode == 7
+    (tmp_path / "oom.py").write_text("import torch\ntorch.zeros(1 << 36, device='cuda')\n")
+    found = emulate("--gpu", "a100", "--model", "resnet50", "oom.py", cwd=tmp_path)
+    assert found.returncode == 1
+    traceback = found.stderr[found.stderr.index("Traceback") :]
+    assert traceback.splitlines()[1].endswith('oom.py", line 2, in <module>')
+    (tmp_path / "log").write_text(found.stderr)
+    why = subprocess.run(
+        [sys.executable, "-m", "perdure", "why", "log", "--json"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert json.loads(why.stdout)["category"] == "gpu_oom"
+
+
+def test_a_program_that_never_ends_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "spin.py").write_text("while True: pass\n")
+    found = emulate("--gpu", "a100", "--model", "resnet50", "--limit-s", "8", "spin.py", cwd=tmp_path)
+    assert found.returncode == 124
+    assert "ended after 8 s" in found.stdout + found.stderr
+
+
+def test_a_program_without_the_framework_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("print('hello')\n")
+    found = emulate("--gpu", "a100", "--model", "resnet50", "plain.py", cwd=tmp_path)
+    assert (found.returncode, found.stdout) == (0, "hello\n")
+    assert "nothing was emulated" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "--gpu", "a101", "--model", "resnet50", __file__), "--gpu: 'a101' is not known. Use one of: a10"),
+        (("run", "--gpu", "a100", "--model", "resnet51", __file__), "Use one of: resnet50"),
+        (("run", "--gpu", "a100", "--model", "resnet50", "none.py"), "none.py: there is no such script"),
+        (("run", "--gpu", "a100", "--model", "resnet50", "--fault", "melt@3", __file__), "--fault: 'melt@3' is no fault"),
+        (("run", "--gpu", "a100", "--model", "resnet50", "--link", "fast", __file__), "--link: 'fast'"),
+        (("run", "--gpu", "a100", "--model", "resnet50", "--time", "fake", __file__), "Use one of: real, virtual"),
+        (("run", "--gpu", "a100", "--model", "resnet50", "--profiles", "no.csv", __file__), "no.csv: there is no such file"),
+        (("profile", "--gpu", "a100", "--model", "resnet50", "--batch", "0"), "--batch: '0' is not a number"),
+    ],
+)
+def test_bad_input_gets_one_line(words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["emulate", *words]) == 2
+    err = capsys.readouterr().err
+    assert said in err.replace(str(Path.cwd()) + "/", "")
+    assert err.count("\n") == 1
+
+
+def test_a_profile_says_what_fits_and_how_that_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["emulate", "profile", "--gpu", "h100,v100", "--model", "resnet50", "--batch", "64,1024", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["profiles"]
+    found = [(row["gpu"], row["batch"], row["fits"], row["origin"]) for row in rows]
+    assert found == [
+        ("h100", 64, True, "measured"), ("h100", 1024, False, "extrapolated"),
+        ("v100", 64, True, "estimated"), ("v100", 1024, False, "estimated"),
+    ]  # fmt: skip
+    assert main(["emulate", "profile", "--gpu", "h100", "--model", "resnet50"]) == 0
+    assert "measured" in capsys.readouterr().out
