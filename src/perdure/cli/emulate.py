@@ -99,6 +99,25 @@ def run(
     return run_program(command, settings, limit_s)
 
 
+@app.command("device")
+def device(
+    gpu: Gpu,
+    socket: Annotated[Path, typer.Option(metavar="FILE", help="Unix socket that programs name with --share.")],
+    order: Annotated[
+        str,
+        typer.Option(metavar="fifo|salus|muri", help="Who goes next: first come, least served, longest off the GPU."),
+    ] = "fifo",
+    for_s: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="End after so long; 0: at Ctrl-C.")] = 0.0,
+) -> int:
+    """Share one emulated GPU among programs that run with --share, a piece of work at a time.
+
+    Exit codes: 0 ended, 2 usage or bad input.
+    """
+    from perdure.cli.emulate_run import serve_device
+
+    return serve_device(gpu, socket, order, for_s)
+
+
 @app.command("profile")
 def profile(
     gpu: Annotated[str, typer.Option(metavar="NAME,...", help="GPUs.")],

@@ -6,15 +6,20 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+from perdure.cli.emulate_values import known
 from perdure.cli.output import print_line
+from perdure.emulation.device_manager import serve
 from perdure.emulation.faults import read_fault
 from perdure.emulation.known_profiles import profile_of, read_profiles
+from perdure.emulation.profiles import MEMORY_MIB
 from perdure.emulation.settings import VARIABLE, EmulationSettings, as_variable
+from perdure.emulation.sharing import ORDERS
 from perdure.errors import InputError, MissingExtra
 from perdure.installation import to_install
 
@@ -28,6 +33,8 @@ def run_program(command: Sequence[str], settings: EmulationSettings, limit_s: fl
     if find_spec("torch") is None:
         raise MissingExtra("perdure emulate run", "PyTorch is not installed", to_install("torch"))
     profile_of(settings.gpu, settings.model, 1, read_profiles(Path(settings.profiles)) if settings.profiles else None)
+    if settings.share and (settings.virtual or settings.gpus > 1):
+        raise InputError("--share", "it shares one GPU in real time", "Leave --time virtual and --gpus away")
     for each in settings.faults:
         read_fault(each)
     environment = {**os.environ, VARIABLE: as_variable(settings)}
@@ -42,6 +49,20 @@ def run_program(command: Sequence[str], settings: EmulationSettings, limit_s: fl
         _end(started, signal.SIGINT)
         raise
     return 128 - code if code < 0 else code
+
+
+def serve_device(gpu: str, path: Path, order: str, for_s: float) -> int:
+    """Serve a shared GPU until Ctrl-C, TERM or its time; then say what each program has had."""
+    chosen = ORDERS[known("--order", order, ORDERS)]
+    capacity = MEMORY_MIB[known("--gpu", gpu, MEMORY_MIB)]
+    end = time.monotonic() + for_s
+    ended: list[int] = []
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, lambda number, _: ended.append(number))
+    served = serve(path, capacity, chosen, lambda: bool(ended) or (for_s > 0 and time.monotonic() > end))
+    for name, seconds in served.items():
+        print_line(f"{name}: {seconds:.3f} s of the GPU")
+    return 0
 
 
 def words_of(command: Sequence[str]) -> list[str]:

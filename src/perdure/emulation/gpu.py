@@ -6,6 +6,7 @@ the queue. What goes wrong is in `faults`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from numpy.random import Generator
@@ -18,6 +19,10 @@ AHEAD = 2
 """Steps that a program may be ahead of the GPU: as many fit into a driver's queue."""
 
 GIB = 1 << 30
+
+
+class DeviceFull(Exception):
+    """Other programs on the device leave too little of its memory."""
 
 
 @dataclass(slots=True)
@@ -38,6 +43,9 @@ class EmulatedGpu:
     held_mib: float = 0.0
     peak_mib: float = 0.0
     extra_mib: float = 0.0  # taken by single tensors, beyond the model
+    shared: Callable[[float, float, float], str] | None = None  # a manager's: seconds and memory in, a refusal out
+    on_break: Callable[[DeviceFault], None] | None = None
+    _broken: bool = False
     _ends: list[float] = field(default_factory=list)
 
     def run(self, seconds: float, link: bool = False) -> float:
@@ -50,7 +58,12 @@ class EmulatedGpu:
                 factor *= fault.value
         if self.jitter:
             factor *= float(self.rng.gamma(self.jitter**-2, self.jitter**2))  # mean 1
-        self.busy_until = max(self.busy_until, now) + seconds * factor
+        if self.shared is not None:
+            if said := self.shared(seconds * factor, self.held_mib, self.peak_mib):
+                raise DeviceFull(said)
+            self.busy_until = self.clock.now
+        else:
+            self.busy_until = max(self.busy_until, now) + seconds * factor
         self.busy_s += seconds * factor
         return self.busy_until
 
@@ -61,6 +74,9 @@ class EmulatedGpu:
                 if fault.kind is FaultKind.HANG:
                     self.clock.advance_to(self.clock.now + fault.value)
                 elif fault.breaks:
+                    if self.on_break is not None and not self._broken:
+                        self.on_break(fault)
+                    self._broken = True
                     raise error_of(fault)
 
     @property

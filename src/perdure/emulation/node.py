@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from perdure.emulation.clocks import ProgramClock
-from perdure.emulation.faults import read_fault
+from perdure.emulation.device_manager import SharedGpu, WorkRequest
+from perdure.emulation.faults import DeviceFault, kernel_line, read_fault
 from perdure.emulation.gpu import EmulatedGpu
 from perdure.emulation.known_profiles import profile_of, read_profiles
 from perdure.emulation.profiles import IMAGE_BYTES, GpuStep, ProfileOrigin, ProfileTable
@@ -61,4 +64,19 @@ def make_node(settings: EmulationSettings, clock: ProgramClock, rank: int = 0) -
         EmulatedGpu(index, first.gpu, first.capacity_mib, clock, rng, settings.jitter, faults)
         for index in range(settings.gpus)
     ]
+    for gpu in gpus:
+        if settings.kernel_log:
+            gpu.on_break = partial(_to_kernel_log, Path(settings.kernel_log), gpu.index)
+        if settings.share:
+            gpu.shared = _shared(settings.share)
     return EmulatedNode(settings, clock, gpus, table)
+
+
+def _to_kernel_log(path: Path, gpu: int, fault: DeviceFault) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{kernel_line(fault, gpu, os.getpid())}\n")
+
+
+def _shared(path: str) -> Callable[[float, float, float], str]:
+    manager = SharedGpu(path)
+    return lambda seconds, persistent, peak: manager.run(WorkRequest(seconds, persistent, peak))

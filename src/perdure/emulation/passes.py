@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from perdure.emulation.faults import DeviceError
+from perdure.emulation.gpu import DeviceFull
 from perdure.emulation.node import EmulatedNode
 
 DEVICE_ERROR: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError)
@@ -112,6 +113,8 @@ def with_errors(act: Callable[[], Any]) -> Any:
         return act()
     except DeviceError as err:
         raise DEVICE_ERROR(str(err)) from None
+    except DeviceFull as err:
+        raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate more than is free: {err}.") from None
 
 
 class _Passes(torch.autograd.Function):  # type: ignore[misc]  # the framework is untyped here

@@ -1,0 +1,155 @@
+"""A GPU that programs share, behind a Unix socket: each asks for its work, waits for its turn, and is told of the end.
+
+One line of JSON each way: ``{"seconds": s, "persistent_mib": p, "peak_mib": m}``, answered by ``{"done": true}`` once
+as many seconds have passed for it alone, or ``{"refused": "..."}`` where memory does not suffice. A program leaves by
+closing its connection.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import DecodeError, Struct, ValidationError, json
+
+from perdure.emulation.clocks import RealClock
+from perdure.emulation.sharing import Order, SharingProgram, fits_beside
+from perdure.errors import InputError, StateError
+
+LONGEST_LINE = 4096
+MOST_PROGRAMS = 256
+
+
+class WorkRequest(Struct, frozen=True):
+    """Work that a program has for the GPU."""
+
+    seconds: float
+    persistent_mib: float = 0.0
+    peak_mib: float = 0.0
+
+
+class WorkAnswer(Struct, frozen=True, omit_defaults=True):
+    """What became of it."""
+
+    done: bool = False
+    refused: str = ""
+
+
+class _Talk:
+    """A connection, and the program at its other end."""
+
+    def __init__(self, link: socket.socket, name: str) -> None:
+        self.link, self.program, self.unread, self.left_at = link, SharingProgram(name), b"", 0.0
+
+
+def serve(path: Path, capacity_mib: float, order: Order, stopped: Callable[[], bool]) -> dict[str, float]:
+    """Serve one device until `stopped`; returns the seconds that each program has had. Raises `StateError`."""
+    talks: dict[socket.socket, _Talk] = {}
+    served: dict[str, float] = {}
+    clock = RealClock()
+    with socket.socket(socket.AF_UNIX) as door, selectors.DefaultSelector() as selector:
+        try:
+            door.bind(str(path))
+        except OSError as err:
+            raise StateError(
+                str(path), f"no socket can be made there: {err.strerror}", "Name another --socket"
+            ) from err
+        path.chmod(0o600)
+        door.listen(MOST_PROGRAMS)
+        selector.register(door, selectors.EVENT_READ)
+        try:
+            while not stopped():
+                waits = any(talk.program.wanted_s is not None for talk in talks.values())
+                for key, _ in selector.select(0 if waits else 0.05):
+                    if key.fileobj is door:
+                        link = door.accept()[0]
+                        link.settimeout(5.0)
+                        talks[link] = _Talk(link, f"program {len(served)}")
+                        served[talks[link].program.name] = 0.0
+                        selector.register(link, selectors.EVENT_READ)
+                    elif not _hear(talk := talks[key.fileobj], talks, capacity_mib, clock.now):  # type: ignore[index]
+                        selector.unregister(talk.link)
+                        del talks[talk.link]
+                        talk.link.close()
+                waiting = [talk.program for talk in talks.values() if talk.program.wanted_s is not None]
+                if waiting:
+                    chosen = order(waiting)
+                    talk = next(each for each in talks.values() if each.program is chosen)
+                    seconds, chosen.wanted_s = chosen.wanted_s or 0.0, None
+                    clock.advance_to(clock.now + seconds)
+                    chosen.served_s += seconds
+                    served[chosen.name] = chosen.served_s
+                    talk.left_at = clock.now
+                    _say(talk, WorkAnswer(done=True))
+        finally:
+            path.unlink(missing_ok=True)
+            for talk in talks.values():
+                talk.link.close()
+    return served
+
+
+def _hear(talk: _Talk, talks: dict[socket.socket, _Talk], capacity_mib: float, now: float) -> bool:
+    """Read what a program asks; False once it has left, or talks nonsense."""
+    try:
+        found = talk.link.recv(LONGEST_LINE)
+    except OSError:
+        return False
+    talk.unread += found
+    if not found or len(talk.unread) > LONGEST_LINE:
+        return False
+    line, newline, rest = talk.unread.partition(b"\n")
+    if not newline:
+        return True
+    talk.unread, program = rest, talk.program
+    try:
+        asked = json.decode(line, type=WorkRequest)
+    except (DecodeError, ValidationError):
+        return False
+    if not (0 <= asked.seconds < 86400 and asked.persistent_mib >= 0 and asked.peak_mib >= 0):
+        return False
+    held = program.persistent_mib, program.peak_mib
+    program.persistent_mib = max(program.persistent_mib, asked.persistent_mib)
+    program.peak_mib = max(program.peak_mib, asked.peak_mib)
+    others = [each.program for each in talks.values()]
+    if not fits_beside(others, capacity_mib):
+        program.persistent_mib, program.peak_mib = held
+        _say(talk, WorkAnswer(refused="the programs that share this GPU do not fit into its memory together"))
+        return True
+    program.off_gpu_s = now - talk.left_at if talk.left_at else 0.0
+    program.asked_at, program.wanted_s = now, asked.seconds
+    return True
+
+
+def _say(talk: _Talk, answer: WorkAnswer) -> None:
+    with suppress(OSError):  # it has left; that is heard next
+        talk.link.sendall(json.encode(answer) + b"\n")
+
+
+class SharedGpu:
+    """A program's connection to the manager of its GPU."""
+
+    def __init__(self, path: str, wait_s: float = 10.0) -> None:
+        self._link = socket.socket(socket.AF_UNIX)
+        end = time.monotonic() + wait_s
+        while True:  # a manager that is started beside the program may take a moment
+            try:
+                self._link.connect(path)
+                break
+            except OSError as err:
+                if time.monotonic() > end:
+                    what = "no manager of a GPU answers there"
+                    raise InputError(path, what, "Start one: perdure emulate device --socket FILE") from err
+                time.sleep(0.05)
+        self._reader = self._link.makefile("rb")
+
+    def run(self, request: WorkRequest) -> str:
+        """Wait until the work is done; what stands against it, or nothing."""
+        self._link.sendall(json.encode(request) + b"\n")
+        line = self._reader.readline(LONGEST_LINE)
+        if not line:
+            return "the manager of this GPU has ended"
+        return json.decode(line, type=WorkAnswer).refused

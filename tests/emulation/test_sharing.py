@@ -1,0 +1,79 @@
+"""Programs that share a GPU: whose turn it is, what fits together, and the manager behind its socket."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from perdure.emulation.device_manager import SharedGpu, WorkRequest, serve
+from perdure.emulation.sharing import ORDERS, SharingProgram, fits_beside
+from perdure.errors import InputError
+
+
+def test_each_order_names_another() -> None:
+    first = SharingProgram("first", served_s=9.0, off_gpu_s=1.0, asked_at=1.0)
+    least = SharingProgram("least", served_s=1.0, off_gpu_s=2.0, asked_at=2.0)
+    longest = SharingProgram("longest", served_s=5.0, off_gpu_s=8.0, asked_at=3.0)
+    found = {name: order([longest, least, first]).name for name, order in ORDERS.items()}
+    assert found == {"fifo": "first", "salus": "least", "muri": "longest"}
+
+
+def test_programs_fit_if_what_all_hold_and_what_one_needs_more_do() -> None:
+    two = [SharingProgram("a", 4000, 9000), SharingProgram("b", 3000, 10000)]
+    assert fits_beside(two, 14000)
+    assert not fits_beside(two, 13999)
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Path:
+    return tmp_path / "gpu.sock"
+
+
+def test_two_programs_take_turns_and_together_as_long_as_one_after_the_other(device: Path) -> None:
+    stop, served = threading.Event(), dict[str, float]()
+    manager = threading.Thread(target=lambda: served.update(serve(device, 16000, ORDERS["salus"], stop.is_set)))
+    manager.start()
+    begin = time.perf_counter()
+
+    def program() -> None:
+        gpu = SharedGpu(str(device))
+        for _ in range(10):
+            assert gpu.run(WorkRequest(0.01, 1000, 5000)) == ""
+
+    programs = [threading.Thread(target=program) for _ in range(2)]
+    for each in programs:
+        each.start()
+    for each in programs:
+        each.join()
+    taken = time.perf_counter() - begin
+    refused = SharedGpu(str(device)).run(WorkRequest(0.01, 1000, 17000))
+    stop.set()
+    manager.join()
+    assert taken >= 0.2
+    assert sorted(served.values()) == pytest.approx([0.0, 0.1, 0.1])
+    assert "do not fit" in refused
+    assert not device.exists()
+
+
+def test_nonsense_ends_a_connection_and_nothing_else(device: Path) -> None:
+    stop = threading.Event()
+    manager = threading.Thread(target=serve, args=(device, 16000, ORDERS["fifo"], stop.is_set))
+    manager.start()
+    good = SharedGpu(str(device))
+    for sent in (b"{}\n", b'{"seconds": -1}\n', b"x" * 5000, b'{"seconds": 1e9}\n'):
+        with socket.socket(socket.AF_UNIX) as link:
+            link.connect(str(device))
+            link.sendall(sent)
+            assert link.recv(100) == b""
+    assert good.run(WorkRequest(0.001)) == ""
+    stop.set()
+    manager.join()
+
+
+def test_without_a_manager_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no manager of a GPU answers there"):
+        SharedGpu(str(tmp_path / "none.sock"), wait_s=0.0)
