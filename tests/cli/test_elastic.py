@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from perdure.cli.main import main
 from perdure.scheduling import sia, sia_policy
+from perdure.simulation.elastic import PreparedReplay
 
 JOBS = "name,time,application,num_replicas,batch_size\nnet-0,0,net,1,64\nnet-1,30,net,4,64\n"
 
@@ -126,8 +128,9 @@ def test_one_workload_of_several(folder: Path, capsys: pytest.CaptureFixture[str
     ("further", "changed", "said"),
     [
         ((), {"policy": "quincy"}, "no policy of that name plans jobs with profiles"),
-        ((), {"cluster": "1x4:tpu"}, "no steps on GPU type 'tpu' were measured, only on aws, rtx"),
+        ((), {"cluster": "1x4:tpu"}, "no steps on GPU type 'tpu' were measured, only on rtx, t4"),
         ((), {"cluster": "1x4:rtx+1x8:rtx"}, "its nodes differ in their GPUs"),
+        ((), {"cluster": "1x4:t4+1x4:aws"}, "t4 and aws are the same GPU type in the profiles"),
         (("--load", "1"), {}, "No such option: --load"),
         (("--retry", "oracle"), {}, "such traces do not record"),
     ],
@@ -277,7 +280,7 @@ def test_a_page_with_pictures(folder: Path, tmp_path: Path, capsys: pytest.Captu
     assert sorted(path.name for path in out.iterdir()) == ["allocation.png", "figures.json", "index.html", "rho.png"]
     assert json.loads((out / "figures.json").read_text()) == said
     page = (out / "index.html").read_text()
-    for words in ("GPUs given, over time", "How fair it was", "gavel-las", "envy", "1x4:aws + 1x4:rtx"):
+    for words in ("GPUs given, over time", "How fair it was", "gavel-las", "envy", "1x4:t4 + 1x4:rtx"):
         assert words in page
     assert page.count("data:image/png;base64,") == 4
     assert said["runs"][0]["envy"] >= 0
@@ -288,3 +291,70 @@ def test_a_page_with_pictures(folder: Path, tmp_path: Path, capsys: pytest.Captu
 def test_a_folder_that_cannot_be_written_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert asked(folder, "--out", str(folder / "jobs.csv")) == 2
     assert "Name a folder that you may write" in " ".join(capsys.readouterr().err.split())
+
+
+def test_gpu_types_are_called_as_the_cluster_calls_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(folder, "--out", str(folder / "page")) == 0
+    page = re.sub(r'"data:[^"]*"', "", (folder / "page" / "index.html").read_text())
+    assert "t4" in page
+    assert re.search(r"\baws\b", page + capsys.readouterr().out) is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ("gavel-las,themis", "--policy themis: it plans for one GPU type, not for t4, rtx"),
+        ("sia,allox", "job net-1: it asks for 4 GPUs, and AlloX knows jobs of one"),
+    ],
+)
+def test_nothing_is_replayed_where_one_of_the_policies_cannot(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, policy: str, said: str
+) -> None:
+    run: list[str] = []
+    monkeypatch.setattr(PreparedReplay, "run", lambda each: run.append(each.replay.policy.name))
+    assert asked(folder, policy=policy) == 2
+    assert said in capsys.readouterr().err
+    assert run == []
+
+
+def test_optimus_wants_the_steps_of_epochs_before_anything_runs(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PreparedReplay, "run", lambda _: pytest.fail("it ran"))
+    assert asked(folder, policy="tiresias,optimus", cluster="1x4:t4") == 2
+    assert "the profiles do not tell the steps of its epochs" in capsys.readouterr().err
+
+
+def with_a_pipeline(folder: Path) -> Path:
+    """The folder, in which "net" is a pipeline of 2 GPUs on T4s, and runs nowhere else."""
+    laid = ["app,cluster,local_bsz,placement,step_time,sync_time"]
+    laid += [f"net,aws,{batch},{digits},{batch * 0.1},0.1" for digits in ("2", "4") for batch in (1, 2)]
+    (folder / "placements.csv").write_text("\n".join(laid) + "\n")
+    (folder / "pipelines.csv").write_text("app,cluster,stages,microbatches\nnet,aws,2,16\n")
+    return folder
+
+
+def test_a_table_tells_which_applications_are_pipelines(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(with_a_pipeline(folder)) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "net is a pipeline: a replica takes 2 GPUs of t4. It never runs on rtx." in said
+    assert "formula" not in said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("net,aws,0,16", "pipelines.csv:2: stages is no number from 1 on"),
+        ("net,aws,2,", "pipelines.csv:2: microbatches is no number from 1 on"),
+        ("net,aws,2,100", "a replica has 100 examples, and the profiles tell of batches up to 64"),
+        ("net,aws,3,16", "application 'net' on t4: no step on 3 GPUs of a node is told"),
+    ],
+)
+def test_a_pipeline_that_cannot_be_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], line: str, said: str
+) -> None:
+    (with_a_pipeline(folder) / "pipelines.csv").write_text(f"app,cluster,stages,microbatches\n{line}\n")
+    assert asked(folder, cluster="1x4:t4") == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1

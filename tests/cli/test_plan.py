@@ -133,6 +133,40 @@ def test_pollux_gives_a_node_to_who_scales_and_leaves_who_restarts(
         ("goodput", GOODPUT % '"phi": NaN', "phi is nan, which is no number from 0 on"),
         ("goodput", GOODPUT % '"gpus": 1.5', "gpus is 1.5, which is no whole number from 0 on"),
         ("goodput", GOODPUT % '"nodes": 3', "2 GPUs on 3 nodes are none, or too few"),
+        (
+            "sia",
+            '{"goodput_matrix": [[1]], "configs_nodes_gpus_type": [[1, 1, "A"]], "capacity": {"A": 1}, "stages": []}',
+            "stages has 0 jobs, and goodput_matrix 1",
+        ),
+        (
+            "sia",
+            '{"goodput_matrix": [[1]], "configs_nodes_gpus_type": [[1, 1, "A"]], "capacity": {"A": 1},'
+            ' "stages": [{"A": 1.5}]}',
+            "A is 1.5, which is no whole number",
+        ),
+        (
+            "sia",
+            '{"goodput_matrix": [[1]], "configs_nodes_gpus_type": [[1, 1, "A"]], "capacity": {"A": 1},'
+            ' "stages": [{"B": 2}]}',
+            "stages name the GPU type 'B', which capacity does not have",
+        ),
+        ("gavel-makespan", '{"throughputs": [[1]], "workers": [1], "steps_left": [0]}', "no number above 0"),
+        (
+            "gavel-makespan",
+            '{"throughputs": [[1]], "workers": [1], "steps_left": [1, 2]}',
+            "steps_left has not 1 numbers",
+        ),
+        ("gavel-makespan", '{"throughputs": [[1]], "workers": [1]}', "the state has no 'steps_left'"),
+        (
+            "gavel-ftf",
+            '{"throughputs": [[1]], "workers": [1], "steps_left": [1], "alone_s": [1], "spent_s": [-1]}',
+            "spent_s has a value that is no number from 0 on",
+        ),
+        (
+            "gavel-cost",
+            '{"throughputs": [[1]], "workers": [1], "prices": [NaN]}',
+            "prices has a value that is no number",
+        ),
         ("themis", '{"gpus": 4, "valuation_1_over_rho_by_gpus": [[0, 1]]}', "need bids of 5 values"),
     ],
 )
@@ -176,3 +210,62 @@ def test_a_pair_on_one_gpu_shares_it_where_that_is_better_than_turns(
     assert answer["opt_min_normalised"] == pytest.approx(9 / 11)
     assert answer["norm"] == [4.0, 2.0]
     assert answer["pair_allocation"][0] == pytest.approx([10 / 11])
+
+
+@pytest.mark.parametrize(
+    ("stages", "choice"),
+    [
+        (None, [[1, 1, "A"], [1, 2, "A"]]),
+        ([{"A": 2}, None], [[1, 2, "A"], [1, 1, "A"]]),
+        ([{"A": 2, "B": 4}, {"A": 1}], [[1, 4, "B"], [1, 2, "A"]]),
+        ([{"B": 4}, None], [[1, 4, "B"], [1, 2, "A"]]),
+        ([{"B": 8}, None], [None, [1, 2, "A"]]),
+    ],
+)
+def test_a_pipeline_has_whole_replicas_or_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stages: object, choice: list[object]
+) -> None:
+    """One of three GPUs is worth most to the first job, but a replica takes two of A, or four of B."""
+    state = {
+        "goodput_matrix": [[9.0, 9.5, 8.0], [1.0, 4.0, None]],
+        "configs_nodes_gpus_type": [[1, 1, "A"], [1, 2, "A"], [1, 4, "B"]],
+        "capacity": {"A": 3, "B": 4},
+        "stages": stages,
+        "p": 1,
+    }
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    (answer,) = decided(capsys, tmp_path / "state.json", "--policy", "sia")
+    assert answer["choice"] == choice
+    assert answer["cannot_run"] == ([0] if choice[0] is None else [])
+
+
+@pytest.mark.parametrize(
+    ("policy", "more", "name", "value", "allocation"),
+    [
+        # Two jobs of 100 and 300 steps take turns on one GPU.
+        ("gavel-makespan", {"steps_left": [100, 300]}, "makespan_s", 400.0, [[0.25], [0.75]]),
+        # After 100 s that alone would have been 50, with as much again to do: 100 s more for both at once.
+        (
+            "gavel-ftf",
+            {"steps_left": [50, 50], "spent_s": [0, 0], "alone_s": [100, 100]},
+            "max_rho",
+            1.0,
+            [[0.5], [0.5]],
+        ),
+        ("gavel-fifo", {}, "objective", 2.0, [[1.0], [0.0]]),
+        ("gavel-cost", {"throughputs": [[1.0], [3.0]], "prices": [2.0]}, "objective", 1.5, [[0.0], [1.0]]),
+    ],
+)
+def test_the_other_objectives_of_gavel(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    policy: str,
+    more: dict[str, Any],
+    name: str,
+    value: float,
+    allocation: list[list[float]],
+) -> None:
+    (tmp_path / "state.json").write_text(json.dumps({"throughputs": [[1.0], [1.0]], "workers": [1], **more}))
+    (answer,) = decided(capsys, tmp_path / "state.json", "--policy", policy)
+    assert answer[name] == pytest.approx(value, rel=1e-6)
+    assert np.array(answer["allocation"]) == pytest.approx(np.array(allocation), abs=1e-6)

@@ -128,8 +128,44 @@ def test_on_equal_gpus_one_type_is_as_good_as_another() -> None:
 
 
 def test_total_throughput_gives_each_type_to_who_gains_most() -> None:
-    found = total_throughput(GavelRound.of(np.array([[4.0, 1.0], [1.0, 1.0]]), np.array([1.0, 1.0])))
+    found = total_throughput(GavelRound.of(np.array([[4.0, 1.0], [1.0, 1.0]]), np.array([1.0, 1.0])), np.ones(2))
     assert found.fractions.round(6).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_throughput_for_the_money_is_what_the_dual_program_says(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    jobs, types = int(rng.integers(1, 8)), int(rng.integers(1, 4))
+    throughput = rng.uniform(0.1, 50, (jobs, types)) * (rng.random((jobs, types)) < 0.8)
+    throughput[:, 0] += 0.1
+    workers, scale = rng.integers(1, 6, types).astype(float), rng.integers(1, 5, jobs).astype(float)
+    price = rng.uniform(0.3, 3, types)
+    found = total_throughput(GavelRound.of(throughput, workers, scale), price)
+    assert (found.fractions.sum(axis=1) <= 1 + 1e-9).all()
+    assert (scale @ found.fractions <= workers + 1e-9).all()
+    assert (found.fractions * throughput / price).sum() == pytest.approx(found.value)
+    # What a job's time and a type's GPUs must at least be worth, so that no fraction is worth more than it takes.
+    needs = np.zeros((jobs * types, jobs + types))
+    for at in range(jobs * types):
+        job, kind = divmod(at, types)
+        needs[at, job], needs[at, jobs + kind] = 1.0, scale[job]
+    dual = linprog(np.concatenate([np.ones(jobs), workers]), A_ub=-needs, b_ub=-(throughput / price).ravel())
+    assert found.value == pytest.approx(dual.fun, rel=1e-7)
+
+
+def test_on_one_type_the_money_goes_to_most_steps_for_a_gpu() -> None:
+    cluster = GavelRound.of(np.array([[6.0], [4.0], [10.0]]), np.array([3.0]), np.array([1.0, 1.0, 2.0]))
+    found = total_throughput(cluster, np.array([2.0]))
+    assert found.fractions.round(6).ravel().tolist() == [1.0, 0.0, 1.0]
+    assert found.value == pytest.approx(8.0)
+
+
+def test_a_type_that_costs_more_than_it_is_faster_stays_idle_until_the_other_is_full() -> None:
+    cluster = GavelRound.of(np.array([[4.0, 3.0], [4.0, 3.0]]), np.array([1.0, 1.0]))
+    for price, first in (((2.48, 1.46), 1), ((1.3, 1.0), 0)):
+        found = total_throughput(GavelRound.of(cluster.throughput[:1], cluster.workers), np.array(price))
+        assert found.fractions[0, first] == pytest.approx(1.0)
+    assert total_throughput(cluster, np.array([2.48, 1.46])).fractions.sum() == pytest.approx(2.0)
 
 
 def test_first_come_serves_the_oldest_where_only_one_can_run() -> None:

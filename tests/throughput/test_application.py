@@ -9,7 +9,8 @@ import pytest
 
 from perdure.errors import InputError
 from perdure.model.profiles import EpochProfile, RateProfile, StepProfile
-from perdure.throughput.application import Application, RatedSpeed, applications, rated_applications, turned
+from perdure.throughput.application import Application, applications, rated_applications
+from perdure.throughput.measured_speed import RatedSpeed, turned
 
 
 def profile(**changes: Any) -> StepProfile:

@@ -43,8 +43,12 @@ def compare_elastic(
     chosen, again = [elastic_named(name) for name in policies], elastic_retry(retry)
     with progress(what="reading"):
         given = read_elastic(trace, profiles, cluster_named(spec))
-    with progress(len(chosen) if len(chosen) > 1 else None, "replaying"), _silent():
-        results = [given.replay(policy, again) for policy in chosen]
+        replays = [given.prepared(policy, again) for policy in chosen]
+    results = list[ElasticResult]()
+    with progress(len(chosen) if len(chosen) > 1 else None, "replaying") as tell, _silent():
+        for each in replays:
+            results.append(each.run())
+            tell(len(results))
     found = [ElasticMetrics.of(each) for each in results]
     told = {
         "runs": [each.to_json() for each in found],

@@ -6,20 +6,17 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
 from perdure.cli.options import AsJson
 from perdure.cli.output import print_json, print_line
+from perdure.cli.plan_gavel import GAVEL, State
 from perdure.errors import InputError
-
-if TYPE_CHECKING:
-    from perdure.scheduling.gavel import Floats, GavelRound
 
 MAX_STATE_BYTES = 64 << 20
 MOST_NODES = 10_000  # of a search; and GPUs of a node
-State = Mapping[str, Any]
 
 
 def plan(
@@ -31,20 +28,26 @@ def plan(
     ],
     policy: Annotated[
         str,
-        typer.Option(metavar="NAME", help="sia, gavel-las, gavel-las-packed, gavel-water, themis, pollux or goodput."),
+        typer.Option(
+            metavar="NAME",
+            help="sia, themis, pollux, goodput, or gavel- and las, las-packed, water, ftf, makespan, fifo, cost.",
+        ),
     ],
     as_json: AsJson = False,
 ) -> int:
     """Decide one round of a planning policy for each state, and print what it decides.
 
     A state is what one round of the policy looks at. sia: goodput_matrix (a row for each job, null where it does not
-    run), configs_nodes_gpus_type, capacity (GPUs by type), lambda_, p. gavel-las and gavel-water: throughputs, workers,
-    and if not 1 scale_factors and weights. gavel-las-packed: the same, pairs (two jobs each, from 0) and
-    pair_throughputs (for each pair those of the first and of the second by GPU type, 0 where they do not run together).
-    themis: valuation_1_over_rho_by_gpus, for each app the value of no GPU, one, two and so on. pollux: nodes,
-    gpus_per_node, speed_up_inside and speed_up_across (for each job that of no GPU, one and so on, on one node and on
-    several), and if told current (GPUs of each node, for each job), kept (of the time of a job that restarts) and seed.
-    goodput: alpha_c, beta_c, alpha_n, beta_n, alpha_r, beta_r, gamma, m, accum, nodes, gpus, phi, M0.
+    run), configs_nodes_gpus_type, capacity (GPUs by type), lambda_, p, and if some jobs are pipelines stages (of each
+    job the GPUs of a replica by type, null for those that are none). gavel-las and gavel-water: throughputs, workers,
+    and if not 1 scale_factors and weights; the other policies of Gavel as well, and steps_left for gavel-makespan;
+    steps_left, spent_s and alone_s for gavel-ftf; prices (of the types) for gavel-cost; for gavel-fifo the oldest job
+    comes first. gavel-las-packed: pairs (two jobs each, from 0) and pair_throughputs (for each pair those of the first
+    and of the second by GPU type, 0 where they do not run together). themis: valuation_1_over_rho_by_gpus, for each app
+    the value of no GPU, one, two and so on. pollux: nodes, gpus_per_node, speed_up_inside and speed_up_across (for each
+    job that of no GPU, one and so on, on one node and on several), and if told current (GPUs of each node, for each
+    job), kept (of the time of a job that restarts) and seed. goodput: alpha_c, beta_c, alpha_n, beta_n, alpha_r,
+    beta_r, gamma, m, accum, nodes, gpus, phi, M0.
 
     Exit codes: 0 decided, 2 usage, or a state that cannot be read.
     """
@@ -111,6 +114,7 @@ def _sia(state: State) -> dict[str, Any]:
     import numpy as np
 
     from perdure.scheduling.sia import NOT_RUN, Configurations, choose
+    from perdure.throughput.learned import whole_replicas
 
     rows, types = state["configs_nodes_gpus_type"], list(state["capacity"])
     unknown = next((kind for _, _, kind in rows if kind not in types), None)
@@ -120,6 +124,15 @@ def _sia(state: State) -> dict[str, Any]:
     capacity = np.array([state["capacity"][kind] for kind in types], np.int64)
     goodput = np.array(state["goodput_matrix"], float).reshape(len(state["goodput_matrix"]), len(rows))
     lambda_, p = float(state.get("lambda_", 1.1)), float(state.get("p", -0.5))
+    if state.get("stages") is not None:
+        told = [dict.fromkeys(types, 1) if each is None else each for each in state["stages"]]
+        if len(told) != len(goodput):
+            raise ValueError(f"stages has {len(told)} jobs, and goodput_matrix {len(goodput)}")
+        elsewhere = next((kind for each in told for kind in each if kind not in types), None)
+        if elsewhere is not None:
+            raise ValueError(f"stages name the GPU type {elsewhere!r}, which capacity does not have")
+        stages = np.array([[_count(each, kind) if kind in each else 0 for kind in types] for each in told], np.int64)
+        goodput[whole_replicas(configs.gpus, configs.gpu_type, stages) == 0] = np.nan
     if p == 0 or not np.isfinite([lambda_, p]).all():
         raise ValueError(f"p {p:g} and lambda_ {lambda_:g} are to be numbers, and p not 0")
     found = choose(goodput, configs, capacity, lambda_, p)
@@ -127,48 +140,6 @@ def _sia(state: State) -> dict[str, Any]:
     cannot = np.flatnonzero(~((goodput > 0) & (configs.gpus <= capacity[configs.gpu_type])).any(axis=1)).tolist()
     gap = None if np.isinf(found.gap) else found.gap
     return {"objective": found.objective, "choice": choice, "gap": gap, "cannot_run": cannot}
-
-
-def _gavel(solve: str) -> Callable[[State], dict[str, Any]]:
-    def decided(state: State) -> dict[str, Any]:
-        from perdure.scheduling import gavel
-
-        cluster = _gavel_round(state)
-        found = gavel.water_filling(cluster) if solve == "water" else gavel.least_attained(cluster)
-        return _gavel_answer(cluster, found.value, found.fractions)
-
-    return decided
-
-
-def _gavel_packed(state: State) -> dict[str, Any]:
-    import numpy as np
-
-    from perdure.scheduling.gavel_packed import PackedRound, least_attained
-
-    cluster = _gavel_round(state)
-    pairs = np.array(state["pairs"], np.int64).reshape(-1, 2)
-    together = np.array(state["pair_throughputs"], float).reshape(len(pairs), 2, len(cluster.workers))
-    found, jobs = least_attained(PackedRound(cluster, pairs, together)), len(cluster.throughput)
-    answer = _gavel_answer(cluster, found.value, found.fractions[:jobs])
-    return {**answer, "pair_allocation": found.fractions[jobs:].tolist()}
-
-
-def _gavel_round(state: State) -> GavelRound:
-    import numpy as np
-
-    from perdure.scheduling.gavel import GavelRound
-
-    def column(name: str) -> Any:
-        return np.array(state[name], float) if state.get(name) is not None else None
-
-    throughput, workers = np.array(state["throughputs"], float), np.array(state["workers"], float)
-    return GavelRound.of(throughput, workers, column("scale_factors"), column("weights"))
-
-
-def _gavel_answer(cluster: GavelRound, value: float, fractions: Floats) -> dict[str, Any]:
-    from perdure.scheduling.gavel import equal_share
-
-    return {"opt_min_normalised": value, "norm": equal_share(cluster).tolist(), "allocation": fractions.tolist()}
 
 
 def _themis(state: State) -> dict[str, Any]:
@@ -249,9 +220,7 @@ def _count(state: State, name: str) -> int:
 
 POLICIES: Mapping[str, Callable[[State], dict[str, Any]]] = {
     "sia": _sia,
-    "gavel-las": _gavel("las"),
-    "gavel-las-packed": _gavel_packed,
-    "gavel-water": _gavel("water"),
+    **GAVEL,
     "themis": _themis,
     "pollux": _pollux,
     "goodput": _goodput,

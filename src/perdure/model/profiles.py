@@ -23,6 +23,16 @@ class StepProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class PipelineProfile:
+    """How models are cut into pipelines, as columns of one length."""
+
+    application: NDArray[np.str_]
+    gpu_type: NDArray[np.str_]
+    stages: NDArray[np.int64]  # GPUs of a replica
+    microbatches: NDArray[np.int64]  # that a step passes through each replica; the same on all GPU types
+
+
+@dataclass(frozen=True, slots=True)
 class RateProfile:
     """Measured rates of kinds of jobs that always use their GPUs in the same way, as columns of one length."""
 

@@ -70,7 +70,7 @@ class ElasticJob:
     submit_s: float
     asked_gpus: int
     restart_s: float  # what a restart is expected to take
-    most_gpus: int  # that it can use at all
+    most_gpus: int  # that it can use at all; of a pipeline, replicas
     largest_batch: int  # that it can use at all
     learned: LearnedJob
     work: float  # in steps of its smallest batch
@@ -121,6 +121,22 @@ class ElasticPolicy(Protocol):
 
     def plan(self, view: ElasticView) -> Plan:
         """Shares that together fit on the cluster. A share that stays the same costs no restart."""
+
+
+@runtime_checkable
+class SelectivePolicy(Protocol):
+    """A policy that cannot plan for all jobs and clusters."""
+
+    def check(self, view: ElasticView) -> None:
+        """Raises `PerdureError` for what it cannot plan; `view` has all jobs that will ever come."""
+
+
+@runtime_checkable
+class PipelinePolicy(Protocol):
+    """A policy that gives a pipeline whole replicas, side by side; others may not be asked for one."""
+
+    @property
+    def pipelines(self) -> bool: ...
 
 
 @runtime_checkable

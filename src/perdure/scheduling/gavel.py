@@ -191,14 +191,25 @@ def even(cluster: GavelRound) -> Floats:
     return np.asarray(cluster.throughput @ (cluster.workers / (cluster.scale.sum() + cluster.workers.sum())), float)
 
 
-def total_throughput(cluster: GavelRound) -> Allocation:
-    """The sum of throughputs, each over its best GPU type, is as large as can be: efficient, and not fair."""
-    return _maximise(cluster, np.ones(len(cluster.throughput)))
+def total_throughput(cluster: GavelRound, price: Floats) -> Allocation:
+    """The sum of throughputs, each over the price of its GPU type (n_types,), is as large as can be.
+
+    Efficient, and not fair: who makes more steps for the money comes first, be the steps large or small.
+
+    >>> total_throughput(GavelRound.of(np.array([[4.0, 3.0]]), np.array([1.0, 1.0])), np.array([2.0, 1.0])).value
+    3.0
+    """
+    return _maximise(cluster, cluster.throughput / price)
 
 
 def first_come(cluster: GavelRound, order: NDArray[np.int64]) -> Allocation:
-    """FIFO that knows GPU types: jobs weigh by their place, `order` (n_jobs,) from 0 for the oldest."""
-    return _maximise(cluster, (len(order) - order).astype(float))
+    """FIFO that knows GPU types: throughput over that on the job's best type weighs by the job's place.
+
+    `order` (n_jobs,) is 0 for the oldest.
+    """
+    best = cluster.throughput.max(axis=1, keepdims=True)
+    relative = np.divide(cluster.throughput, best, where=best > 0, out=np.zeros_like(cluster.throughput))
+    return _maximise(cluster, (len(order) - order)[:, None] * relative)
 
 
 def water_filling(cluster: GavelRound) -> Allocation:
@@ -248,10 +259,8 @@ def _solve_smallest(cluster: GavelRound, factor: Floats, floor: Floats, held: ND
     return _Smallest(float(found.x[-1]), np.maximum(found.x[:-1], 0.0).reshape(jobs, types), price)
 
 
-def _maximise(cluster: GavelRound, worth: Floats) -> Allocation:
-    """The allocation with the largest sum of `worth` times throughput over that on the job's best GPU type."""
-    best = cluster.throughput.max(axis=1, keepdims=True)
-    value = worth[:, None] * np.divide(cluster.throughput, best, where=best > 0, out=np.zeros_like(cluster.throughput))
+def _maximise(cluster: GavelRound, value: Floats) -> Allocation:
+    """The allocation with the largest sum of `value` (n_jobs, n_types) times fraction."""
     found = linprog(-value.ravel(), A_ub=_limits(cluster), b_ub=_bound(cluster), bounds=(0.0, None), method="highs")
     return Allocation(-float(found.fun), np.maximum(found.x, 0.0).reshape(value.shape))
 

@@ -48,9 +48,8 @@ def first_come(asked: FractionRequest) -> Floats:
 
 def cheapest(asked: FractionRequest) -> Floats:
     """Throughput for the money; a type without a price costs 1 an hour."""
-    cluster, price = asked.cluster, np.array([PRICES.get(kind.name, 1.0) for kind in asked.view.types])
-    dear = GavelRound(cluster.throughput / price, cluster.workers, cluster.scale, cluster.weight)
-    return gavel.total_throughput(dear).fractions
+    price = np.array([PRICES.get(kind.name, 1.0) for kind in asked.view.types])
+    return gavel.total_throughput(asked.cluster, price).fractions
 
 
 @dataclass(slots=True)
@@ -132,12 +131,15 @@ class AlloX:
     alpha: float = 0.3
     _kept: dict[int, int] = field(default_factory=dict)
 
+    def check(self, view: ElasticView) -> None:
+        """Raises `InputError` for a job of several GPUs."""
+        wide = next((job for job in view.jobs.values() if job.asked_gpus > 1), None)
+        if wide is not None:
+            what = f"it asks for {wide.asked_gpus} GPUs, and AlloX knows jobs of one"
+            raise InputError(f"job {wide.name}", what, "Choose another policy, or leave such jobs out")
+
     def __call__(self, asked: FractionRequest) -> Floats:
         view, rows = asked.view, asked.rows
-        wide = next((row for row in rows if view.jobs[row].asked_gpus > 1), None)
-        if wide is not None:
-            what = f"it asks for {view.jobs[wide].asked_gpus} GPUs, and AlloX knows jobs of one"
-            raise InputError(f"job {view.jobs[wide].name}", what, "Choose another policy, or leave such jobs out")
         self._kept = {row: place for row, place in self._kept.items() if row in view.jobs}
         self._match(view, [row for row in rows if row not in self._kept], asked.cluster)
         return _all_of(asked, self._kept)

@@ -14,7 +14,16 @@ from typing import Protocol
 import numpy as np
 
 from perdure.scheduling.draws import PythonDraws
-from perdure.scheduling.elastic import ElasticJob, ElasticView, Plan, Share, is_placed, leaves_no_hole, share_of
+from perdure.scheduling.elastic import (
+    ElasticJob,
+    ElasticView,
+    Plan,
+    SelectivePolicy,
+    Share,
+    is_placed,
+    leaves_no_hole,
+    share_of,
+)
 from perdure.scheduling.gavel import Floats, GavelRound
 
 
@@ -74,6 +83,7 @@ class Gavel:
     round_s: float = 360.0
     reset_s: float = 1920.0
     adaptive: bool = False
+    pipelines: bool = True
     seed: int = 0
     _accounts: dict[Unit, _Account] = field(default_factory=dict)
     _last_s: float = 0.0
@@ -84,6 +94,10 @@ class Gavel:
 
     def __post_init__(self) -> None:
         self._draw = PythonDraws(self.seed + 5)  # the public simulator's stream
+
+    def check(self, view: ElasticView) -> None:
+        if isinstance(self.objective, SelectivePolicy):
+            self.objective.check(view)
 
     def plan(self, view: ElasticView) -> Plan:
         self._note(view)

@@ -24,6 +24,12 @@ class Optimus:
     adaptive: bool = False
     shrinks: bool = True
 
+    def check(self, view: ElasticView) -> None:
+        only_type(view, self.name)
+        for job in view.jobs.values():
+            assert job.oracle is not None
+            job.oracle.steps_left()
+
     def plan(self, view: ElasticView) -> Plan:
         kind = only_type(view, self.name)
         gpus = self._counts(view, kind.gpus)

@@ -199,6 +199,9 @@ class Pollux:
         self._rng = default_rng(self.seed)
         self._states = np.zeros((1, 0, 0), np.int16)
 
+    def check(self, view: ElasticView) -> None:
+        only_type(view, self.name)
+
     def plan(self, view: ElasticView) -> Plan:
         kind = only_type(view, self.name)
         rows = sorted(view.jobs, key=lambda row: (view.jobs[row].gpu_s, view.jobs[row].submit_s))

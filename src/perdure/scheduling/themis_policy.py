@@ -95,6 +95,9 @@ class Themis:
     def __post_init__(self) -> None:
         self._rng = default_rng(self.seed)
 
+    def check(self, view: ElasticView) -> None:
+        only_type(view, self.name)
+
     def plan(self, view: ElasticView) -> Plan:
         kind, agents = only_type(view, self.name), self._agents(view)
         contending = {}

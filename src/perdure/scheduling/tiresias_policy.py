@@ -22,6 +22,9 @@ class Tiresias:
     _ran_s: dict[int, float] = field(default_factory=dict)  # those that run, and have run
     _last_s: float = 0.0
 
+    def check(self, view: ElasticView) -> None:
+        only_type(view, self.name)
+
     def plan(self, view: ElasticView) -> Plan:
         kind, (first, second) = only_type(view, self.name), self._queues
         for queue in self._queues:

@@ -10,7 +10,7 @@ beside the other for the whole round, even where that ends before.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import ceil, isnan
 
@@ -25,6 +25,8 @@ from perdure.scheduling.elastic import (
     ElasticPolicy,
     ElasticView,
     GpuType,
+    PipelinePolicy,
+    SelectivePolicy,
     SettlingPolicy,
     Share,
     ShrinkingPolicy,
@@ -103,8 +105,26 @@ def replay_elastic(
 
     `pairs` tells how fast jobs are that share GPUs; without it they take turns.
 
-    Raises `InputError` for what the profiles lack, `ElasticError` for a plan that is not valid."""
+    Raises `PerdureError` for what the profiles lack, and what the policy cannot plan for, and `ElasticError` for a plan
+    that is not valid.
+    """
+    return prepared_elastic(jobs, cluster, policy, known, traits, retry, pairs=pairs, whole_seconds=whole_seconds).run()
+
+
+def prepared_elastic(
+    jobs: AdaptiveJobs,
+    cluster: Cluster,
+    policy: ElasticPolicy,
+    known: Mapping[str, Application],
+    traits: Mapping[str, Traits],
+    retry: Retry | None = None,
+    *,
+    pairs: Colocation | None = None,
+    whole_seconds: bool = False,
+) -> PreparedReplay:
+    """As `replay_elastic`, before the first round: all that can be refused without a plan is."""
     types, fits, batches = gpu_types(cluster), Fits(), dict[tuple[object, ...], tuple[int, int]]()
+    known = {name: each.on(kind.name for kind in types) for name, each in known.items()}
     _must_be_profiled(types, known)
     rows = range(len(jobs))
     running = [begun(jobs, row, types, known, traits, fits, batches, adaptive=policy.adaptive) for row in rows]
@@ -112,14 +132,30 @@ def replay_elastic(
     for each in running:
         each.whole_seconds, each.resume_s, each.seen.oracle = whole_seconds, resume_s, JobOracle(each, types)
     _must_fit(jobs, running, types, shrinks=isinstance(policy, ShrinkingPolicy) and policy.shrinks)
+    if not (isinstance(policy, PipelinePolicy) and policy.pipelines):
+        _must_have_no_pipelines(policy.name, running)
     view = ElasticView(types, {}, 0.0, _fastest_first(types, known), pairs or Colocation())
     view.apps = apps_of(jobs, running)
+    if isinstance(policy, SelectivePolicy):
+        policy.check(replace(view, jobs={row: each.seen for row, each in enumerate(running)}))
     coming = [(float(submit_s), row) for row, submit_s in enumerate(jobs.submit_s)]  # a heap, as it is sorted
     whole = {app.name: tuple(app.stages(from_start=True)) for app in view.apps}
-    replay = _Replay(policy, view, running, coming, retry)
-    while replay.coming or replay.there:
-        replay.go_on()
-    return _result(policy, jobs, replay, whole)
+    return PreparedReplay(jobs, _Replay(policy, view, running, coming, retry), whole)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedReplay:
+    """A replay that nothing stands against; it runs once."""
+
+    jobs: AdaptiveJobs
+    replay: _Replay
+    searches: Mapping[str, tuple[SearchStage, ...]]
+
+    def run(self) -> ElasticResult:
+        """Raises `ElasticError` for a plan that is not valid."""
+        while self.replay.coming or self.replay.there:
+            self.replay.go_on()
+        return _result(self.replay.policy, self.jobs, self.replay, self.searches)
 
 
 @dataclass(slots=True)
@@ -256,8 +292,13 @@ def _comes_again(job: RunningJob, row: int, retry: Retry | None) -> float | None
 
 def _fastest_first(types: Sequence[GpuType], known: Mapping[str, Application]) -> Sequence[int]:
     """Places of the types, by how fast one GPU is against the fastest, in the mean of the applications."""
-    single = np.array([[each.speed[kind.name].single for kind in types] for each in known.values()])
-    speed = np.nanmean(single / np.nanmax(single, axis=1, keepdims=True), axis=0)
+    single = np.array(
+        [[each.speed[kind.name].single / max(each.stages(kind.name), 1) for kind in types] for each in known.values()]
+    )
+    told = ~np.isnan(single)
+    single = np.where(told, single, 0.0)
+    relative = single / np.maximum(single.max(axis=1, keepdims=True), 1e-300)
+    speed = relative.sum(axis=0) / np.maximum(told.sum(axis=0), 1)
     return [int(place) for place in np.argsort(-speed, kind="stable")]
 
 
@@ -271,6 +312,13 @@ def _must_fit(jobs: AdaptiveJobs, running: Sequence[RunningJob], types: Sequence
         reach = ", ".join(f"{kind.name} has {kind.gpus}, measured on up to {most}" for kind, most in pairs)
         what = f"it asks for {seen.asked_gpus} GPUs, with which {seen.application} runs on no type ({reach})"
         raise InputError(f"job {jobs.job_id[row]}", what, "Leave it out, or name more nodes in --cluster")
+
+
+def _must_have_no_pipelines(policy: str, running: Sequence[RunningJob]) -> None:
+    cut = next((job for job in running if job.application.pipeline is not None), None)
+    if cut is not None:
+        what = f"{cut.application.name} is a pipeline, of which {policy} would not keep replicas whole and together"
+        raise InputError(f"job {cut.seen.name}", what, "Choose sia or a policy of Gavel, or leave it out")
 
 
 def _must_be_profiled(types: Sequence[GpuType], known: Mapping[str, Application]) -> None:

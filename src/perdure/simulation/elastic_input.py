@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perdure.errors import ConfigError, InputError
 from perdure.model.cluster import Cluster
@@ -15,13 +16,15 @@ from perdure.model.profiles import AdaptiveJobs
 from perdure.model.table import JobTable
 from perdure.scheduling.elastic import ElasticPolicy
 from perdure.scheduling.elastic_policies import SHARING
-from perdure.simulation.elastic import ElasticResult, gpu_types, replay_elastic
+from perdure.simulation.elastic import PreparedReplay, gpu_types, prepared_elastic
 from perdure.simulation.elastic_job import MOST_GPUS
 from perdure.simulation.failures import Failures
 from perdure.simulation.retries import retry_named
 from perdure.simulation.retry_hook import Retry
 from perdure.throughput.application import Application, applications, rated_applications
 from perdure.throughput.colocation import Colocation, colocation
+from perdure.throughput.pipeline import PUBLISHED as PUBLISHED_PIPELINES
+from perdure.throughput.pipeline import pipelines
 from perdure.throughput.traits import POLLUX, PUBLISHED, Traits
 from perdure.traces.gavel import is_gavel, read_steps
 from perdure.traces.profiles import (
@@ -32,6 +35,7 @@ from perdure.traces.profiles import (
     is_pollux,
     read_adaptive,
     read_pairs,
+    read_pipelines,
     read_profiles,
     read_rates,
 )
@@ -41,7 +45,7 @@ RETRIES = ("recorded", "never", "always")
 
 @dataclass(frozen=True, slots=True)
 class ElasticInput:
-    """Jobs, their applications, and a cluster with the names that profiles have for its GPU types."""
+    """Jobs, their applications by the cluster's names of GPU types, and the cluster."""
 
     profiles: Path
     cluster: Cluster
@@ -51,9 +55,9 @@ class ElasticInput:
     pairs: Colocation | None  # None: no table of pairs
     whole_seconds: bool
 
-    def replay(self, policy: ElasticPolicy, retry: Retry | None) -> ElasticResult:
-        """As `replay_elastic`."""
-        return replay_elastic(
+    def prepared(self, policy: ElasticPolicy, retry: Retry | None) -> PreparedReplay:
+        """As `prepared_elastic`."""
+        return prepared_elastic(
             self.jobs,
             self.cluster,
             policy,
@@ -77,6 +81,8 @@ class ElasticInput:
         found = []
         for name, application in self.known.items():
             for kind in gpu_types(self.cluster) if self.jobs.steps is None else ():
+                if application.pipeline is not None:
+                    continue
                 most = application.speed[kind.name].most_gpus
                 if most < min(MOST_GPUS, kind.gpus, application.largest_batch):
                     found.append(f"{most} GPUs of {kind.name} ({name})")
@@ -92,7 +98,18 @@ class ElasticInput:
             found.append(f"Measured on up to {', '.join(short)}: no job of these gets more.")
         if names := self.unpublished():
             found.append(f"A restart of {', '.join(names)} is taken to last 30 s.")
-        return found
+        return found + [self._cut(each) for each in self.known.values() if each.pipeline is not None]
+
+    def _cut(self, application: Application) -> str:
+        """How a pipeline is cut, and where it does not run."""
+        assert application.pipeline is not None
+        kinds = [kind.name for kind in gpu_types(self.cluster)]
+        runs = {kind: application.stages(kind) for kind in kinds if kind in application.speed}
+        each = " or ".join(f"{stages} GPUs of {kind}" for kind, stages in runs.items()) or "GPUs that are not there"
+        said = f"{application.name} is a pipeline: a replica takes {each}."
+        if never := [kind for kind in kinds if kind not in runs]:
+            said += f" It never runs on {', '.join(never)}."
+        return said + " Its steps are made by a formula, not measured." * application.pipeline.by_formula
 
 
 def read_elastic(trace: Path, profiles: Path, cluster: Cluster) -> ElasticInput:
@@ -108,8 +125,14 @@ def read_elastic(trace: Path, profiles: Path, cluster: Cluster) -> ElasticInput:
         raise InputError(str(profiles), f"no *{RATES}.csv, and a trace in steps needs rates", "Name a folder with one")
     else:
         jobs = _jobs(trace)
-        known = applications(*read_profiles(profiles), jobs.application.tolist())
-        cluster, traits = _named_as_profiled(cluster), POLLUX if is_pollux(profiles) else PUBLISHED
+        steps, epochs = read_profiles(profiles)
+        names = _names(cluster, set(steps.gpu_type.tolist()))
+        cut = {**PUBLISHED_PIPELINES, **pipelines(read_pipelines(profiles))}
+        cut = {name: each.named(names) for name, each in cut.items()}
+        measured = None if measured is None else replace(measured, gpu_type=_renamed(measured.gpu_type, names))
+        steps = replace(steps, gpu_type=_renamed(steps.gpu_type, names))
+        known = applications(steps, epochs, jobs.application.tolist(), cut)
+        traits = POLLUX if is_pollux(profiles) else PUBLISHED
     pairs = None if measured is None else colocation(measured, known)
     whole = is_pollux(profiles)  # its simulator counts in seconds
     return ElasticInput(profiles, cluster, jobs, known, traits, pairs, whole)
@@ -132,7 +155,20 @@ def _jobs(path: Path) -> AdaptiveJobs:
     return read_adaptive(path)
 
 
-def _named_as_profiled(cluster: Cluster) -> Cluster:
-    """With the names that profiles have for GPU types, in the place of usual ones."""
-    names = [GPU_TYPES.get(name, name) for name in cluster.gpu_type.tolist()]
-    return replace(cluster, gpu_type=np.array(names, np.str_))
+def _names(cluster: Cluster, profiled: set[str]) -> Mapping[str, str]:
+    """What to call each GPU type of the profiles: as the cluster does, else by its usual name.
+
+    Raises `InputError` where the cluster has two names for one.
+    """
+    called: dict[str, str] = {}
+    for name in dict.fromkeys(cluster.gpu_type.tolist()):
+        kind = name if name in profiled else GPU_TYPES.get(name, name)
+        if kind in called:
+            what = f"{called[kind]} and {name} are the same GPU type in the profiles"
+            raise InputError("--cluster", what, "Use one name for both")
+        called[kind] = name
+    return {kind: name for name, kind in GPU_TYPES.items() if name not in profiled} | called
+
+
+def _renamed(kinds: NDArray[np.str_], names: Mapping[str, str]) -> NDArray[np.str_]:
+    return np.array([names.get(kind, kind) for kind in kinds.tolist()], np.str_)

@@ -11,9 +11,10 @@ import numpy as np
 from perdure.errors import InputError
 from perdure.model.profiles import AdaptiveJobs
 from perdure.scheduling.elastic import ElasticJob, GpuType, Share
-from perdure.throughput.application import Application, Layout
+from perdure.throughput.application import Application
 from perdure.throughput.goodput import ROUNDING, BatchLimits, StatisticalEfficiency, best_batch
 from perdure.throughput.learned import Fits, learning
+from perdure.throughput.measured_speed import Layout
 from perdure.throughput.traits import Traits
 
 MOST_GPUS = 64  # of one job: as far as the profiles go
@@ -168,8 +169,9 @@ class RunningJob:
         return self.known_rate[1] * self.kept
 
     def _new_rate(self) -> float:
-        application, gpus = self.application, sum(self.layout)
-        batch = gpus * self.local_batch * (self.accumulated + 1)
+        application = self.application
+        replicas = sum(self.layout) // application.stages(self.kind)
+        batch = replicas * self.local_batch * (self.accumulated + 1)
         square, variance = application.gradients(batch, self.epoch)
         step_s, sync_s = application.speed[self.kind].step_s(self.layout, self.local_batch)
         if not step_s > 0:
@@ -182,7 +184,7 @@ class RunningJob:
         share = self.seen.share
         assert share is not None
         if share.shared_with is None:
-            learned.speed[share.gpu_type].see((len(self.layout), gpus, self.local_batch), step_s, step_s - sync_s)
+            learned.speed[share.gpu_type].see((len(self.layout), replicas, self.local_batch), step_s, step_s - sync_s)
         self.steps_per_s = 1 / ((step_s + self.accumulated * (step_s - sync_s)) * self.traits.slowdown)
         return gain(square, variance, batch / application.base_batch) * self.steps_per_s
 
@@ -190,6 +192,9 @@ class RunningJob:
         share, learned, application = self.seen.share, self.seen.learned, self.application
         assert share is not None
         speed, nodes, gpus = application.speed[self.kind], len(self.layout), sum(self.layout)
+        if application.pipeline is not None:  # nobody chooses it
+            self.local_batch, self.accumulated = application.pipeline.replica_batch, 0
+            return
         most = min(speed.largest_local_on(self.layout), self.traits.largest_local or MANY)
         model = learned.speed[share.gpu_type].model() if self.adaptive else None
         if not self.adaptive:
@@ -286,7 +291,8 @@ def begun(
         kind.name: (each.smallest_local, min(each.largest_local, fits_in))
         for kind, each in zip(types, speed, strict=True)
     }
-    scales = jobs.keeps_batch(row) and not rigid  # strongly: other GPUs, the same batch
+    pipeline = application.pipeline
+    scales = jobs.keeps_batch(row) and not rigid and pipeline is None  # strongly: other GPUs, the same batch
     adaptive = adaptive and not jobs.keeps_batch(row)
     if adaptive and trait.batch is not None:
         batch, adaptive = trait.batch, False
@@ -296,7 +302,9 @@ def begun(
     wide = application.largest_batch
     if scales:
         least = largest = wide = batch
-    learned = learning(application.name, least, largest, local, single, fits)
+    stages = [] if pipeline is None else [application.stages(kind.name) for kind in types]
+    each = None if pipeline is None else pipeline.replica_batch
+    learned = learning(application.name, least, largest, local, single, fits, stages, each)
     most = min(MOST_GPUS, trait.most_gpus or MANY, max(wide // each.smallest_local for each in speed))
     alone_s = np.array([_alone_on_s(application, gpus, batch, kind) for kind in types]) * trait.slowdown
     submit_s, work = float(jobs.submit_s[row]), application.work
@@ -312,7 +320,7 @@ def begun(
         rigid,
         application=application.name,
         name=str(jobs.job_id[row]),
-        reach=[each.most_gpus for each in speed],
+        reach=application.reach([kind.name for kind in types]),
     )
     fails = jobs.fails[row] if jobs.fails else ()
     return RunningJob(application, trait, seen, batch, adaptive, fails=fails, batches=batches)
@@ -320,11 +328,15 @@ def begun(
 
 def _alone_on_s(application: Application, gpus: int, batch: int, kind: GpuType) -> float:
     """Seconds on this many GPUs of one type, all with this batch; infinite where they are not there or not measured."""
-    if gpus > kind.gpus:
+    if gpus > kind.gpus or gpus > application.reach([kind.name])[0]:
         return np.inf
-    speed = application.speed[kind.name]
+    speed, pipeline = application.speed[kind.name], application.pipeline
     layout = _packed(gpus, kind)
-    local, accumulated = split(batch, gpus, speed.largest_local_on(layout), application.base_batch)
+    if pipeline is None:
+        local, accumulated = split(batch, gpus, speed.largest_local_on(layout), application.base_batch)
+    else:
+        gpus //= max(application.stages(kind.name), 1)  # replicas
+        local, accumulated = pipeline.replica_batch, 0
     step_s, sync_s = speed.step_s(layout, local)
     if not step_s > 0:
         return np.inf

@@ -3,115 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import LinearNDInterpolator
 
 from perdure.errors import InputError
 from perdure.model.profiles import EpochProfile, RateProfile, StepProfile
+from perdure.throughput.measured_speed import Layout, MeasuredSpeed, PipelineSpeed, RatedSpeed, Speed, turned
+from perdure.throughput.pipeline import PUBLISHED, Pipeline
 from perdure.throughput.speed import Floats
-
-Layout = tuple[int, ...]  # GPUs on each node
-
-
-class Speed(Protocol):
-    """Seconds of a step on one GPU type."""
-
-    @property
-    def smallest_local(self) -> int: ...
-
-    @property
-    def largest_local(self) -> int: ...
-
-    @property
-    def single(self) -> float:
-        """Examples a second of one GPU at its largest batch."""
-
-    @property
-    def most_gpus(self) -> int:
-        """As far as was measured."""
-
-    def step_s(self, layout: Layout, local_batch: int, /) -> tuple[float, float]:
-        """Seconds of a step and of its synchronising; NaN where nothing near was measured."""
-
-    def largest_local_on(self, layout: Layout, /) -> int:
-        """The largest batch of a GPU there."""
-
-
-@dataclass(frozen=True, slots=True)
-class RatedSpeed:
-    """Steps a second by GPUs, and whether they are on one node; a batch is whatever the job uses."""
-
-    per_s: Mapping[tuple[int, bool], float]
-    smallest_local: int = 1
-    largest_local: int = 1
-
-    @property
-    def single(self) -> float:
-        return self.per_s.get((1, True), np.nan)
-
-    @property
-    def most_gpus(self) -> int:
-        return max((gpus for (gpus, _), rate in self.per_s.items() if rate > 0), default=0)
-
-    def step_s(self, layout: Layout, _local_batch: int) -> tuple[float, float]:
-        """As `Speed`; of GPUs on several nodes that were measured on one only, that rate."""
-        gpus = sum(layout)
-        rate = self.per_s.get((gpus, len(layout) == 1), self.per_s.get((gpus, True), 0.0))
-        return (1.0 / rate, 0.0) if rate > 0 else (np.nan, np.nan)
-
-    def largest_local_on(self, _layout: Layout) -> int:
-        return self.largest_local
-
-
-@dataclass(slots=True)
-class MeasuredSpeed:
-    """Seconds of a step on one GPU type, between what was measured."""
-
-    smallest_local: int
-    largest_local: int
-    single: float  # examples a second of one GPU at its largest batch
-    laid: Mapping[Layout, tuple[Floats, Floats]]  # local batches, and step and sync seconds (n, 2), by layout
-    points: Floats  # nodes, GPUs, local batch of steps of any layout (n, 3)
-    seconds: Floats  # their step and sync seconds (n, 2)
-    between: LinearNDInterpolator | None = field(default=None, repr=False)
-    known: dict[tuple[Layout, int], tuple[float, float]] = field(default_factory=dict, repr=False)
-
-    @property
-    def most_gpus(self) -> int:
-        return int(self.points[:, 1].max())
-
-    def step_s(self, layout: Layout, local_batch: int) -> tuple[float, float]:
-        """Seconds of a step and of its synchronising; NaN where nothing near was measured."""
-        asked = layout, local_batch
-        if asked not in self.known:
-            self.known[asked] = self._step_s(layout, local_batch)
-        return self.known[asked]
-
-    def largest_local_on(self, layout: Layout) -> int:
-        """The largest batch that was measured on these GPUs: what their memory holds."""
-        found = self.laid.get(turned(layout))
-        if found is not None:
-            return int(found[0][-1])
-        wide = (self.points[:, 0] >= len(layout)) & (self.points[:, 1] >= sum(layout))
-        return int(self.points[wide, 2].max()) if wide.any() else self.largest_local
-
-    def _step_s(self, layout: Layout, local_batch: int) -> tuple[float, float]:
-        found = self.laid.get(turned(layout))
-        if found is not None:
-            batches, seconds = found
-            if not batches[0] <= local_batch <= batches[-1]:
-                return np.nan, np.nan
-            return tuple(float(np.interp(local_batch, batches, column)) for column in seconds.T)  # type: ignore[return-value]
-        if self.between is None:
-            if np.linalg.matrix_rank(self.points - self.points[0]) < self.points.shape[1]:
-                return np.nan, np.nan  # nothing is between points of one plane, as of one node
-            self.between = LinearNDInterpolator(self.points, self.seconds)
-        step, sync = self.between([len(layout), sum(layout), local_batch])[0]
-        return float(step), float(sync)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +31,7 @@ class Application:
     speed: Mapping[str, Speed]  # by GPU type
     iterations: Floats | None = None  # steps made by the end of each epoch (n_batches, n_epochs)
     steady: bool = False  # gradients are the same in all epochs
+    pipeline: Pipeline | None = None  # None: each GPU holds all of the model
 
     @property
     def base_batch(self) -> int:
@@ -143,6 +45,24 @@ class Application:
     def work(self) -> float:
         """All of its work."""
         return float(self.progress[-1])
+
+    def stages(self, kind: str) -> int:
+        """GPUs of a replica on a GPU type; 0 where it does not run."""
+        return 1 if self.pipeline is None else self.pipeline.stages.get(kind, 0)
+
+    def reach(self, kinds: Iterable[str]) -> list[int]:
+        """The most GPUs of each type: as far as was measured, and of a pipeline as far as batches were."""
+        if self.pipeline is None:
+            return [self.speed[kind].most_gpus for kind in kinds]
+        replicas = self.largest_batch // self.pipeline.replica_batch
+        return [min(self.speed[kind].most_gpus, replicas * self.stages(kind)) for kind in kinds]
+
+    def on(self, kinds: Iterable[str]) -> Application:
+        """The same where it is asked of GPU types on which a pipeline does not run: at no speed there."""
+        if self.pipeline is None:
+            return self
+        each = self.pipeline.replica_batch
+        return replace(self, speed={**dict.fromkeys(kinds, RatedSpeed({}, each, each)), **self.speed})
 
     def of_steps(self, steps: float) -> Application:
         """The same with other work."""
@@ -170,9 +90,14 @@ class Application:
         return np.asarray((variance + square) / (variance * self.base_batch / batch + square), float)
 
 
-def applications(steps: StepProfile, epochs: EpochProfile, wanted: Iterable[str]) -> dict[str, Application]:
-    """The wanted applications. Raises `InputError`, naming the application, where a profile lacks one."""
-    return {name: _application(name, steps, epochs) for name in sorted(set(wanted))}
+def applications(
+    steps: StepProfile, epochs: EpochProfile, wanted: Iterable[str], pipelines: Mapping[str, Pipeline] = PUBLISHED
+) -> dict[str, Application]:
+    """The wanted applications. Of those in `pipelines`, `steps` are forward passes of a micro-batch through a stage.
+
+    Raises `InputError`, naming the application, where a profile lacks one.
+    """
+    return {name: _application(name, steps, epochs, pipelines.get(name)) for name in sorted(set(wanted))}
 
 
 def rated_applications(rates: RateProfile, wanted: Iterable[str]) -> dict[str, Application]:
@@ -181,15 +106,6 @@ def rated_applications(rates: RateProfile, wanted: Iterable[str]) -> dict[str, A
     Raises `InputError`, naming the kind, where a profile lacks one.
     """
     return {name: _rated(name, rates) for name in sorted(set(wanted))}
-
-
-def turned(layout: Layout) -> Layout:
-    """The layout that stands for all that differ by where one begins to count nodes.
-
-    >>> turned((4, 1, 2))
-    (1, 2, 4)
-    """
-    return min(layout[place:] + layout[:place] for place in range(len(layout)))
 
 
 def _rated(name: str, rates: RateProfile) -> Application:
@@ -211,7 +127,7 @@ def _rated(name: str, rates: RateProfile) -> Application:
     return Application(name, batches, saves, np.ones((2, 100)), np.zeros((2, 100)), speed, steady=True)
 
 
-def _application(name: str, steps: StepProfile, epochs: EpochProfile) -> Application:
+def _application(name: str, steps: StepProfile, epochs: EpochProfile, pipeline: Pipeline | None) -> Application:
     own = epochs.application == name
     if not own.any():
         raise InputError(f"application {name!r}", "the profiles do not say how it learns", "Add it, or leave it out")
@@ -232,12 +148,26 @@ def _application(name: str, steps: StepProfile, epochs: EpochProfile) -> Applica
     if not (np.diff(progress) > 0).all():
         raise InputError(f"application {name!r}", "its epochs do not go on, one after the other", "Fix their progress")
     kinds = np.unique(steps.gpu_type[steps.application == name]).tolist()
-    speed = {kind: _speed(name, kind, steps) for kind in kinds}
+    speed: dict[str, Speed] = {}
+    if pipeline is None:
+        speed.update({kind: _speed(name, kind, steps) for kind in kinds})
+    else:
+        speed.update({kind: _replicas(name, kind, steps, pipeline) for kind in kinds if kind in pipeline.stages})
+        if pipeline.replica_batch > batches[-1]:
+            what = (
+                f"a replica has {pipeline.replica_batch} examples, and the profiles tell of batches up to {batches[-1]}"
+            )
+            raise InputError(f"application {name!r}", what, "Name fewer micro-batches")
     iterations = None if epochs.iteration is None else epochs.iteration[kept]
-    return Application(name, batches, progress, told[1], told[2], speed, iterations)
+    return Application(name, batches, progress, told[1], told[2], speed, iterations, pipeline=pipeline)
 
 
-def _speed(name: str, kind: str, steps: StepProfile) -> MeasuredSpeed:
+def _replicas(name: str, kind: str, steps: StepProfile, pipeline: Pipeline) -> PipelineSpeed:
+    stages = pipeline.stages[kind]
+    return PipelineSpeed(pipeline, stages, _speed(name, kind, steps, stages))
+
+
+def _speed(name: str, kind: str, steps: StepProfile, fewest: int = 1) -> MeasuredSpeed:
     own = np.flatnonzero((steps.application == name) & (steps.gpu_type == kind))
     seconds = np.column_stack([steps.step_s[own], steps.sync_s[own]])
     wrong = ~(np.isfinite(seconds) & (seconds >= 0)).all(axis=1)
@@ -249,14 +179,14 @@ def _speed(name: str, kind: str, steps: StepProfile) -> MeasuredSpeed:
         rows = np.flatnonzero(placement == text)
         rows = rows[np.argsort(batch[rows], kind="stable")]
         laid[turned(tuple(map(int, text.split(","))))] = batch[rows], seconds[rows]
-    if (1,) not in laid:
-        what = "no step on a single GPU was measured"
+    if (fewest,) not in laid:
+        what = "no step on a single GPU was measured" if fewest == 1 else f"no step on {fewest} GPUs of a node is told"
         raise InputError(f"application {name!r} on {kind}", what, "Add one: the speeds of GPU types are compared by it")
     told = placement != ""
     points = np.column_stack([steps.nodes[own], steps.gpus[own], batch])
     unique, means = _means(points[told], seconds[told])
     points, seconds = np.concatenate([unique, points[~told]]), np.concatenate([means, seconds[~told]])
-    alone = laid[1,]
+    alone = laid[fewest,]
     single = float(alone[0].max() / alone[1][:, 0].max())
     return MeasuredSpeed(int(batch[told].min()), int(batch[told].max()), single, laid, points, seconds)
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from perdure.errors import InputError
 from perdure.model.profiles import PairProfile
-from perdure.throughput.application import Application, RatedSpeed
+from perdure.throughput.application import Application
+from perdure.throughput.measured_speed import RatedSpeed
 
 IN_TURNS = 0.5  # of its speed: what a job is taken to keep beside another where no pair like this was measured
 Pair = tuple[str, int, bool, str, str]  # GPU type, GPUs, whether they are on one node, application, the other's

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.throughput.fit import StepTimes, fit
-from perdure.throughput.goodput import BatchLimits, StatisticalEfficiency, best_batch
+from perdure.throughput.goodput import BatchLimits, StatisticalEfficiency, best_batch, goodput
 from perdure.throughput.speed import PARAMETERS, Floats, SpeedModel
 
 SURE = 0.05  # a model that foretells a new step within this part of it is not fitted again
-Place = tuple[int, int, int]  # nodes, GPUs, local batch
+Place = tuple[int, int, int]  # nodes, GPUs (of a pipeline: replicas), local batch
 Fits = dict[tuple[str, tuple[tuple[Place, tuple[float, float]], ...]], SpeedModel]
 
 
@@ -62,12 +62,14 @@ class LearnedJob:
     base_batch: int
     largest_batch: int  # that it may use in a forecast
     local: Sequence[tuple[int, int]]  # smallest and largest local batch on each GPU type
-    single: Floats  # examples a second on one GPU of each type, measured before it ran
+    single: Floats  # examples a second on one GPU (of a pipeline: of one replica) of each type, measured before it ran
     speed: Sequence[LearnedSpeed]  # by GPU type
     gradients: tuple[float, float] | None = None  # square and variance
+    stages: Sequence[int] = ()  # GPUs of a pipeline's replica on each type, 0 where it does not run; (): it is none
+    replica_batch: int | None = None  # of a pipeline: the examples of one replica, which nobody chooses
 
     def most_gpus(self) -> int:
-        """The most GPUs that it has been seen on."""
+        """The most GPUs that it has been seen on; of a pipeline, replicas."""
         return max(each.most_gpus() for each in self.speed)
 
 
@@ -80,10 +82,13 @@ def expected_goodput(
     """What jobs are expected to make of configurations (n_jobs, n_configs), with the batch that is best there.
 
     `gpus` and `gpu_type` have (n_configs,), `gpus_per_node` (n_types,). On a type without a model, that of another type
-    is taken, times the ratio of the two on one GPU. A job that has never run has NaN.
+    is taken, times the ratio of the two on one GPU; of a pipeline, for as many replicas. A job that has never run has
+    NaN, and a pipeline where the GPUs are no whole replicas.
     """
     found = np.full((len(jobs), len(gpus)), np.nan)
     own = np.zeros(found.shape, bool)
+    stages = stages_of(jobs, len(gpus_per_node))
+    replicas = whole_replicas(gpus, gpu_type, stages)
     for kind, size in enumerate(gpus_per_node.tolist()):
         told = [
             (row, job, model) for row, job in enumerate(jobs) if job.gradients and (model := job.speed[kind].model())
@@ -91,16 +96,38 @@ def expected_goodput(
         if not told:
             continue
         rows = np.array([row for row, _, _ in told])
-        nodes = -(-gpus // size)
+        count = np.maximum(replicas[rows], 1)
+        nodes = -(-count * stages[rows, kind, None] // size)
         own_jobs = [job for _, job, _ in told]
         largest = [job.largest_batch for job in own_jobs]
-        value = _best(own_jobs, [model for _, _, model in told], kind, nodes, gpus, largest)
+        value = _best(own_jobs, [model for _, _, model in told], kind, nodes, count, largest)
+        value[replicas[rows] == 0] = np.nan
         ratio = np.array([job.single[gpu_type] / job.single[kind] for _, job, _ in told])
         here = np.broadcast_to(gpu_type == kind, value.shape)
         take = here | np.isnan(found[rows])
         found[rows] = np.where(take & ~own[rows], value * ratio, found[rows])
         own[rows] |= here
     return found
+
+
+def stages_of(jobs: Sequence[LearnedJob], types: int) -> NDArray[np.int64]:
+    """GPUs of a replica of each job on each type (n_jobs, n_types): of those that are no pipeline, 1."""
+    return np.array([job.stages or (1,) * types for job in jobs], np.int64).reshape(len(jobs), types)
+
+
+def whole_replicas(
+    gpus: NDArray[np.int64], gpu_type: NDArray[np.int64], stages: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """How many replicas configurations (n_configs,) hold of each job (n_jobs, n_configs): 0 where they are not whole.
+
+    A pipeline of 2 GPUs on the first type and 8 on the second:
+
+    >>> whole_replicas(np.array([1, 2, 4, 4, 8]), np.array([0, 0, 0, 1, 1]), np.array([[2, 8]])).tolist()
+    [[0, 1, 2, 0, 1]]
+    """
+    each = stages[:, gpu_type]
+    count, rest = np.divmod(gpus, np.maximum(each, 1))
+    return np.where((rest == 0) & (each > 0), count, 0)
 
 
 def goodput_on(
@@ -142,12 +169,25 @@ def _best(
     worth = StatisticalEfficiency.from_gradients(square[:, None], variance[:, None], base)
     smallest, largest = np.array([job.local[kind] for job in jobs], float).T
     limits = BatchLimits(smallest[:, None], largest[:, None], column(largest_batch))
-    return best_batch(speed, worth, limits, nodes, gpus).goodput
+    found = best_batch(speed, worth, limits, nodes, gpus).goodput
+    fixed = [job.replica_batch for job in jobs]
+    if any(fixed):
+        own = goodput(speed, worth, nodes, gpus, column([each or 1 for each in fixed]))
+        found = np.where(np.array([each is not None for each in fixed])[:, None], own, found)
+    return found
 
 
 def learning(
-    name: str, base_batch: int, largest_batch: int, local: Mapping[str, tuple[int, int]], single: Floats, fits: Fits
+    name: str,
+    base_batch: int,
+    largest_batch: int,
+    local: Mapping[str, tuple[int, int]],
+    single: Floats,
+    fits: Fits,
+    stages: Sequence[int] = (),
+    replica_batch: int | None = None,
 ) -> LearnedJob:
     """A job of which only the speed on one GPU of each type is known; `local` is in the order of the types."""
     speed = [LearnedSpeed(f"{name} on {kind}", fits) for kind in local]
-    return LearnedJob(base_batch, largest_batch, list(local.values()), single, speed)
+    ranges = list(local.values())
+    return LearnedJob(base_batch, largest_batch, ranges, single, speed, stages=stages, replica_batch=replica_batch)

@@ -25,6 +25,7 @@ PUBLISHED: Mapping[str, Traits] = MappingProxyType(
         "bert": Traits(120, 120, 1.2),
         "cifar10": Traits(50, 30, 1.8),
         "deepspeech2": Traits(25, 25, 1.2),
+        "gpt_pmp": Traits(),
         "imagenet": Traits(250, 250, 1.2),
         "ncf": Traits(15, 30, 1.5),
         "yolov3": Traits(80, 45, 1.2),

@@ -11,12 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.errors import InputError
-from perdure.model.profiles import SEARCHES, AdaptiveJobs, AppJobs, EpochProfile, PairProfile, RateProfile, StepProfile
+from perdure.model.profiles import (
+    SEARCHES,
+    AdaptiveJobs,
+    AppJobs,
+    EpochProfile,
+    PairProfile,
+    PipelineProfile,
+    RateProfile,
+    StepProfile,
+)
 from perdure.traces.columns import NUMBER, TEXT, load, look
 from perdure.traces.trace import MAX_COUNT, MAX_GPUS, MAX_S, Sieve
 
 RATES, SOURCE = "isolated", "simulation"  # of rates from several sources, these
 PAIRS = "throughputs"
+PIPELINES = "pipelines"
 PLACEMENTS, SCALABILITY, EPOCHS = "placements", "scalability", "validation_stat_efficiency"
 POLLUX_EPOCHS = "validation"  # in the tables of Pollux, which name no machine: all were measured on T4s
 GPU_TYPES: Mapping[str, str] = MappingProxyType({"t4": "aws", "a100": "dgx-ext", "v100": "azure", "quadro": "quad"})
@@ -64,6 +74,20 @@ def read_profiles(folder: Path) -> tuple[StepProfile, EpochProfile]:
     _must_count(told, sieve, ("global_batch",))
     batch, iteration = told["global_batch"].astype(np.int64), told.get("iteration")
     return laid_out, EpochProfile(told["app"], batch, told["progress"], told["grad_sqr"], told["grad_var"], iteration)
+
+
+def read_pipelines(folder: Path) -> PipelineProfile:
+    """Read ``*pipelines`` of a folder, Parquet or CSV: ``app,cluster,stages,microbatches``; without one, no rows.
+
+    Raises `InputError`, and `MissingExtra` without DuckDB.
+    """
+    if not _found(folder, PIPELINES):
+        return PipelineProfile(np.empty(0, "U1"), np.empty(0, "U1"), np.empty(0, np.int64), np.empty(0, np.int64))
+    wanted = {"app": TEXT, "cluster": TEXT, "stages": NUMBER, "microbatches": NUMBER}
+    told, sieve = load(look(_file(folder, PIPELINES)), wanted, None)
+    _must_count(told, sieve, ("stages", "microbatches"))
+    stages, microbatches = (told[name].astype(np.int64) for name in ("stages", "microbatches"))
+    return PipelineProfile(told["app"], told["cluster"], stages, microbatches)
 
 
 def _must_count(columns: Mapping[str, NDArray[Any]], sieve: Sieve, names: Iterable[str]) -> None:

@@ -33,10 +33,11 @@ def compare_planned(order: ComparisonRequest, cluster: Cluster, tell: Callable[[
         raise InputError("whatif.profiles", "it names no folder", "Set it, or use perdure whatif elastic")
     tell(Progress(phase="reading"))
     given = read_elastic(TRACE, Path(order.profiles), cluster)
+    replays = [given.prepared(elastic_named(name), elastic_retry(ask.retries[0])) for name in ask.policies]
     results = list[ElasticResult]()
-    for name in ask.policies:
-        tell(Progress(phase="simulating", done=len(results), of=len(ask.policies)))
-        results.append(given.replay(elastic_named(name), elastic_retry(ask.retries[0])))
+    for each in replays:
+        tell(Progress(phase="simulating", done=len(results), of=len(replays)))
+        results.append(each.run())
     tell(Progress(phase="drawing", done=len(results), of=len(results)))
     found = [ElasticMetrics.of(each) for each in results]
     notes = [*chain.from_iterable(each.cut_short() for each in found), *given.assumed(ask.policies)]
