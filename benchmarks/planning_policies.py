@@ -3,6 +3,10 @@
     python -m benchmarks.planning_policies DATA [POLICY ...]
     python -m benchmarks.planning_policies DATA many        # AlloX on 5,000 jobs
     python -m benchmarks.planning_policies DATA wide        # Sia on 2,000 GPUs
+    python -m benchmarks.planning_policies DATA sia         # Sia's 160 jobs on 64 GPUs
+    python -m benchmarks.planning_policies DATA pipelines   # the same with 16 large models among them
+    python -m benchmarks.planning_policies DATA auction     # Themis' auction, and fits of the throughput model
+    python -m benchmarks.planning_policies DATA rounds      # rounds a second of each policy on 64 GPUs
 
 DATA holds `golden-schedulers`, `gpu-profiles` and `traces`. Set ``OPENBLAS_NUM_THREADS=1``: waiting threads cost time.
 """
@@ -22,11 +26,15 @@ from numpy.typing import NDArray
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs
 from perdure.scheduling.elastic import ElasticView, Plan
-from perdure.scheduling.elastic_policies import elastic_named
+from perdure.scheduling.elastic_policies import ELASTIC, elastic_named
 from perdure.scheduling.sia_policy import Sia
+from perdure.scheduling.themis import partial_allocation
 from perdure.simulation.elastic import ElasticResult, replay_elastic
+from perdure.simulation.elastic_metrics import ElasticMetrics
 from perdure.throughput.application import applications, rated_applications
 from perdure.throughput.colocation import colocation
+from perdure.throughput.fit import StepTimes, fit
+from perdure.throughput.pipeline import PUBLISHED as PUBLISHED_PIPELINES
 from perdure.throughput.traits import POLLUX, PUBLISHED, Traits
 from perdure.traces.gavel import read_steps
 from perdure.traces.profiles import read_adaptive, read_pairs, read_profiles, read_rates
@@ -116,6 +124,56 @@ def wide_cluster(data: Path) -> None:
     print(f"{rounds.mean():.3f} in the mean, {(rounds > 1).sum()} above 1 s")
 
 
+def sia_jobs(data: Path, *, pipelines: bool = False) -> None:
+    """Sia's first workload of Saturn on its 64 GPUs; with `pipelines` every tenth job is a large model instead."""
+    jobs = read_adaptive(data / "traces" / "sia_workloads" / "saturn.csv.gz", 1)
+    large = (np.arange(len(jobs)) % 10 == 0) & pipelines
+    jobs = replace(jobs, application=np.where(large, "gpt_pmp", jobs.application))
+    known = applications(*read_profiles(data / "gpu-profiles" / "sia"), jobs.application.tolist())
+    began_s = time.process_time()
+    result = replay_elastic(jobs, Cluster.parse("6x4:aws+2x8:dgx-ext+3x8:rtx"), Sia(), known, PUBLISHED)
+    taken_s, found = time.process_time() - began_s, ElasticMetrics.of(result)
+    print(
+        f"sia, {len(jobs)} jobs, {large.sum()} pipelines: mean {found.jct_mean_s:.1f} s, p99 {found.jct_p99_s:.0f} s, "
+        f"longest {found.jct_max_s:.0f} s, makespan {found.makespan_s / 3600:.2f} h, {found.gpu_h:.0f} GPU-hours, "
+        f"{found.restarts:.2f} restarts, max rho {found.max_rho:.2f}, Jain {found.jain:.3f}, {result.rounds} rounds, "
+        f"{taken_s:.2f} CPU s"
+    )
+    if pipelines:
+        mean_h = [float(result.jct_s[part].mean()) / 3600 for part in (large, ~large)]
+        print(f"pipelines {mean_h[0]:.2f} h in the mean, others {mean_h[1]:.2f} h")
+
+
+def auction(data: Path) -> None:
+    """An auction of 256 GPUs among 64 apps with exact payments; a fit of each application's steps on each GPU type."""
+    rng, taken_ms = np.random.default_rng(0), list[float]()
+    for _ in range(9):
+        bids = np.cumsum(-np.sort(-rng.exponential(1.0, (64, 257)), axis=1), axis=1)  # concave
+        began_s = time.process_time()
+        partial_allocation(bids)
+        taken_ms.append(1000 * (time.process_time() - began_s))
+    print(f"themis, an auction of 256 GPUs, 64 apps: {np.median(taken_ms):.1f} ms, {max(taken_ms):.1f} at most (CPU)")
+    steps, taken_ms = read_profiles(data / "gpu-profiles" / "sia")[0], []
+    for name in sorted(set(steps.application.tolist()) - set(PUBLISHED_PIPELINES)):
+        for kind in np.unique(steps.gpu_type[steps.application == name]).tolist():
+            own = (steps.application == name) & (steps.gpu_type == kind)
+            columns = steps.nodes[own], steps.gpus[own], steps.local_batch[own], (steps.step_s - steps.sync_s)[own]
+            began_s = time.process_time()
+            fit(StepTimes(*columns, steps.step_s[own]))
+            taken_ms.append(1000 * (time.process_time() - began_s))
+    print(f"{len(taken_ms)} fits: {np.median(taken_ms):.1f} ms, {max(taken_ms):.1f} at most (CPU)")
+
+
+def rounds_a_second(data: Path) -> None:
+    """Of each policy on Pollux's workload, with all of the simulation around it."""
+    for policy in ELASTIC:
+        if policy == "allox":
+            continue  # its jobs have one GPU
+        began_s = time.process_time()
+        rounds = pollux_jobs(data, policy).rounds
+        print(f"{policy}: {rounds} rounds, {rounds / (time.process_time() - began_s):.0f} a CPU second")
+
+
 def golden(data: Path, policy: str) -> float:
     """The mean completion time of a run of Gavel's or Pollux's own simulator, in seconds."""
     where = data / "golden-schedulers"
@@ -134,8 +192,12 @@ def mean_jct_s(data: Path, policy: str) -> float:
 
 def main() -> None:
     data, *wanted = Path(sys.argv[1]), *sys.argv[2:]
-    if wanted == ["wide"]:
-        wide_cluster(data)
+    parts = {"wide": wide_cluster, "sia": sia_jobs, "auction": auction, "rounds": rounds_a_second}
+    if wanted == ["pipelines"]:
+        sia_jobs(data, pipelines=True)
+        return
+    if len(wanted) == 1 and wanted[0] in parts:
+        parts[wanted[0]](data)
         return
     if wanted == ["many"]:
         began_s = time.process_time()

@@ -15,6 +15,7 @@ from perdure.scheduling.elastic import ElasticJob, ElasticView, GpuType, Share
 from perdure.scheduling.themis_agents import JobAgent
 from perdure.scheduling.themis_policy import Arbiter, Themis
 from perdure.throughput.learned import LearnedJob
+from tests.scheduling.ideal_speed import IdealSpeed
 
 
 @dataclass
@@ -89,23 +90,9 @@ def test_only_the_worst_bid_and_what_they_leave_goes_to_who_loses_most_when_spre
     assert given_ == {0: 1, 2: 1}
 
 
-@dataclass
-class Ideal:
-    """Twice the GPUs, half the time."""
-
-    def step_s(self, gpu_type: int, gpus: int) -> float:
-        return 1.0 / gpus
-
-    def steps_left(self) -> float:
-        return 1.0
-
-    def most_gpus(self) -> int:
-        return 8
-
-
 def job(gpus: int = 4, left: float = 1.0, submit_s: float = 0.0) -> ElasticJob:
     nothing = LearnedJob(1, 1, [(1, 1)], np.ones(1), [])
-    return ElasticJob(submit_s, gpus, 30.0, 8, 1, nothing, 1.0, np.array([1000.0]), left=left, oracle=Ideal())
+    return ElasticJob(submit_s, gpus, 30.0, 8, 1, nothing, 1.0, np.array([1000.0]), left=left, oracle=IdealSpeed())
 
 
 def test_a_bid_is_the_inverse_of_rho_up_to_what_the_job_can_use() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -16,25 +15,12 @@ from perdure.scheduling.themis_agents import SearchAgent
 from perdure.scheduling.themis_policy import Arbiter
 from perdure.scheduling.tuning import TUNERS, App, Halving, SearchStage, search_s
 from perdure.throughput.learned import LearnedJob
-
-
-@dataclass
-class Ideal:
-    """Twice the GPUs, half the time."""
-
-    def step_s(self, gpu_type: int, gpus: int) -> float:
-        return 1.0 / gpus
-
-    def steps_left(self) -> float:
-        return 1.0
-
-    def most_gpus(self) -> int:
-        return 8
+from tests.scheduling.ideal_speed import IdealSpeed
 
 
 def job(left: float = 1.0, gpus: int = 1, alone_s: float = 900.0, *, rigid: bool = False) -> ElasticJob:
     nothing = LearnedJob(1, 1, [(1, 1)], np.ones(1), [])
-    return ElasticJob(0.0, gpus, 30.0, 8, 1, nothing, 1.0, np.array([alone_s]), rigid, left, oracle=Ideal())
+    return ElasticJob(0.0, gpus, 30.0, 8, 1, nothing, 1.0, np.array([alone_s]), rigid, left, oracle=IdealSpeed())
 
 
 def app(*jobs: ElasticJob, search: str = "halving") -> App:

@@ -73,3 +73,18 @@ def test_larger_batches_are_worth_more_where_they_may_be_used() -> None:
     small, large = (goodput_on([seen], [largest], 0, nodes, gpus)[0] for largest in (32, 1024))
     assert (large >= small - 1e-9).all()
     assert large[1] > small[1]
+
+
+def test_jobs_that_are_alike_are_not_confused_with_those_that_are_not() -> None:
+    """Of eight jobs with one model some differ in gradients, batch or memory, and so in what is expected of them."""
+    fits, jobs = {}, []
+    for row in range(8):
+        found = learning("net", 16, 64 if row % 3 else 512, {"slow": (1, 64 if row % 4 else 32)}, np.ones(1), fits)
+        found.speed[0].see((1, 1, 16), 0.2, 0.1)
+        found.gradients = 1.0, 50.0 + row // 4
+        jobs.append(found)
+    gpus, kind, size = np.array([1, 2, 4, 8]), np.zeros(4, np.int64), np.array([4])
+    together = expected_goodput(jobs, gpus, kind, size)
+    alone = np.concatenate([expected_goodput([each], gpus, kind, size) for each in jobs])
+    assert (together == alone).all()
+    assert len(np.unique(together, axis=0)) > 4

@@ -158,7 +158,20 @@ def _best(
     gpus: NDArray[np.int64],
     largest_batch: Sequence[int],
 ) -> Floats:
-    """The best goodput of each job in each configuration of one GPU type."""
+    """The best goodput of each job in each configuration of one GPU type; `nodes` and `gpus` may differ by job.
+
+    Jobs of which the same is known are computed once: of many jobs, few applications are in few epochs.
+    """
+    asked = zip(jobs, models, largest_batch, strict=True)
+    alike = [
+        (id(model), job.gradients, most, job.base_batch, job.local[kind], tuple(job.stages), job.replica_batch)
+        for job, model, most in asked
+    ]
+    first = dict[object, int]()
+    same = np.array([first.setdefault(key, len(first)) for key in alike])
+    rows = np.unique(same, return_index=True)[1].tolist()
+    jobs, models, largest_batch = ([column[row] for row in rows] for column in (jobs, models, largest_batch))
+    nodes, gpus = (each[rows] if each.ndim > 1 else each for each in (nodes, gpus))
 
     def column(values: Sequence[float]) -> Floats:
         return np.array(values, float)[:, None]
@@ -174,7 +187,7 @@ def _best(
     if any(fixed):
         own = goodput(speed, worth, nodes, gpus, column([each or 1 for each in fixed]))
         found = np.where(np.array([each is not None for each in fixed])[:, None], own, found)
-    return found
+    return np.asarray(found[same], float)
 
 
 def learning(
