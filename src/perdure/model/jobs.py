@@ -66,6 +66,14 @@ class RetryPreference(StrEnum):
     NEVER = "never"  # do not recover it, whatever happens
 
 
+class PolicyConsent(StrEnum):
+    """What a scheduling policy may do with a job."""
+
+    NONE = "none"  # nothing at all
+    ORDER = "order"  # change its place among the waiting jobs
+    PREEMPT = "preempt"  # that, and put it back into the queue while it runs
+
+
 class Job(Struct, frozen=True, omit_defaults=True):
     """What a user submitted, and its state."""
 

@@ -5,13 +5,15 @@ Source: J. Gu et al., "Tiresias: a GPU cluster manager for distributed deep lear
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cmp_to_key
+from itertools import pairwise
 
 import numpy as np
 
 from perdure.scheduling.gittins import Steps, index_steps, public_steps
-from perdure.scheduling.protocol import Ranking
+from perdure.scheduling.protocol import Ranking, Span
 from perdure.scheduling.view import View
 
 QUEUE_LIMITS = (3250.0, 7200.0)
@@ -94,6 +96,16 @@ class Gittins2D(LeastAttained):
         return index_steps(samples, self.quantum, tick)
 
 
+def _ran_alone_last(one: Sequence[Span], other: Sequence[Span], since: int) -> int:
+    """Of two jobs, which of them was the last to run while the other did not: 1, -1 for the other, 0 for neither."""
+    edges = sorted({since, *(max(since, tick) for span in (*one, *other) for tick in span)}, reverse=True)
+    for until, begin in pairwise(edges):
+        runs, other_runs = (any(a <= begin and until <= b for a, b in spans) for spans in (one, other))
+        if runs != other_runs:
+            return 1 if runs else -1
+    return 0
+
+
 @dataclass(slots=True)
 class Sinking(Ranking):
     """The queues at work.
@@ -126,6 +138,24 @@ class Sinking(Ranking):
         self.level[row] = sum(service >= self._limit(q) for q in range(len(self.policy.queue_limits)))
         self.queues[self.level[row]].append(row)
         self.waited[row], self.settled[row] = 0, self.view.now
+
+    def resume(self, ran: Mapping[int, Sequence[Span]]) -> None:
+        """As `ResumingRanking.resume`: each job is where it would be had its whole life been watched.
+
+        A job changes queues by what itself ran and waited, so each is lived through alone. In a queue whoever runs goes
+        to the front, and stays there once it waits: of two jobs the one that ran alone last is first.
+        """
+        entered: dict[int, tuple[int, bool, int]] = {}
+        for row, spans in ran.items():
+            tick = self._live_through(row, spans)
+            entered[row] = tick, tick > self.view.submit[row], row  # at one instant jobs come before others move
+
+        def precedence(one: int, other: int) -> int:
+            ran_last = _ran_alone_last(ran[other], ran[one], max(entered[one], entered[other])[0])
+            return ran_last or (-1 if entered[one] < entered[other] else 1)
+
+        for row in sorted(entered, key=cmp_to_key(precedence)):
+            self.queues[self.level[row]].append(row)
 
     def leave(self, row: int) -> None:
         self._count(row)
@@ -183,6 +213,39 @@ class Sinking(Ranking):
             self._move(row, level)
             if self.policy.late_demotion:  # the public simulator moves a job one queue an event
                 return
+
+    def _live_through(self, row: int, spans: Sequence[Span]) -> int:
+        """Set a job's level, service and waiting; the tick at which it came into the queue that it is in."""
+        entered = at = self.view.submit[row]
+        self.level[row], self.served[row], self.waited[row] = 0, 0, 0
+        for since, until in spans:
+            entered = self._wait_through(row, at, since, entered)
+            entered = self._run_through(row, since, until, entered)
+            at = until
+        if row not in self.view.running:
+            entered = self._wait_through(row, at, self.view.now, entered)
+        self.settled[row] = self.view.now
+        return entered
+
+    def _wait_through(self, row: int, since: int, until: int, entered: int) -> int:
+        served, knob = self.served[row], self.policy.promote_knob
+        if not served:
+            return entered
+        due = since + max(0, int(served * knob) - self.waited[row])
+        if not knob or not self.level[row] or due > until:
+            self.waited[row] += max(0, until - since)
+            return entered
+        self.level[row], self.served[row], self.waited[row] = 0, 0, 0
+        self.view.promotions[row] += 1
+        return due
+
+    def _run_through(self, row: int, since: int, until: int, entered: int) -> int:
+        width, before = self.view.gpus[row] if self.policy.counts_gpus else 1, self.served[row]
+        self.served[row] += max(0, until - since)
+        while self.level[row] < len(self.limits) and self._service(row) >= self.limits[self.level[row]]:
+            entered = since - (width * before - self.limits[self.level[row]]) // width
+            self.level[row] += 1
+        return entered
 
     def _is_due_up(self, row: int) -> bool:
         """Whether it waited `promote_knob` times what it was served; never in the top queue, or before it has run."""

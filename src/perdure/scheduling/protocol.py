@@ -11,7 +11,7 @@ remembered. The laws in `perdure.simulation.checks` can be run against it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -65,6 +65,22 @@ class ExplainingRanking(Protocol):
 
     def reason(self, row: int) -> str | None:
         """Why a job waits, in a word or two; None for one of which nothing is known."""
+
+
+Span = tuple[int, int]  # ticks: since when a job ran, and until when
+
+
+@runtime_checkable
+class ResumingRanking(Protocol):
+    """A ranking that can take up jobs in the middle of their lives, as after a restart of whoever runs it.
+
+    Others are told that the jobs arrive, in the order in which they came.
+    """
+
+    def resume(self, ran: Mapping[int, Sequence[Span]]) -> None:
+        """Take up jobs, each with the spans in which it ran, the earliest first; the last span of one that runs ends
+        now. In place of their arrivals, before anything else is asked.
+        """
 
 
 class RankingPolicy(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from perdure.model.jobs import JobState
+from perdure.model.jobs import JobState, PolicyConsent
 
 
 class QueuedJob(Struct, frozen=True):
@@ -37,6 +37,9 @@ class QueuedJob(Struct, frozen=True):
     reservation: str = ""  # in which it is to run
     parts: int = 1  # of a heterogeneous job, which start together
     name: str = ""  # its owner's: compared, and never shown
+    nice: int = 0  # taken from what its priority would be, and so is in `priority` already
+    consent: PolicyConsent = PolicyConsent.NONE  # by its owner's word
+    may_requeue: bool = True
 
     @property
     def array(self) -> str:

@@ -3,6 +3,8 @@
     perdure:retry=never      (no, off)  leave the job alone; so does ``perdure:never``
     perdure:nodes=3-4        fewest and most nodes of a restart
     perdure:timeout=requeue  it saves checkpoints: put it back when its walltime is over
+    perdure:policy           the scheduling policy in force may change its place in the queue
+    perdure:preempt          that, and put it back while it runs: it goes on from its last checkpoint
 
 Upper and lower case are the same, and blanks may be around the signs. What is said to Perdure and not understood is
 kept, to be answered. The line that Perdure itself left there says nothing.
@@ -18,19 +20,22 @@ from itertools import pairwise
 import re2
 
 from perdure.model.job_comment import mark_of
-from perdure.model.jobs import RetryPreference
+from perdure.model.jobs import PolicyConsent, RetryPreference
 
 MAX_MISREAD = 60  # characters of what was not understood
 MAX_TEXT = 4096  # characters that are read, where it is not JSON
 
 _NAME = re2.compile(r"(?i)perdure")
 _FIRST = re2.compile(r"([^\s,=:]{1,40})\s?=\s?([^\s,]*)")
-_KNOWN = re2.compile(r"(?:^|[\s,])(retry|nodes|timeout)\s?[=:]\s?([^\s,]*)")
+_KNOWN = re2.compile(r"(?:^|[\s,])(retry|nodes|timeout|policy|preempt)\s?[=:]\s?([^\s,]*)")
+_BARE = re2.compile(r"(policy|preempt)(?:$|[\s,])")
 _RANGE = re2.compile(r"(\d{1,6})-(\d{1,6})")
 _AROUND = " \t\"'()."
 _RETRY = dict.fromkeys(("never", "no", "off", "false"), RetryPreference.NEVER)
 _RETRY |= dict.fromkeys(("auto", "yes", "on", "true"), RetryPreference.AUTO)
 _TIMEOUT = {"requeue": True, "stop": False}
+_YES = dict.fromkeys(("yes", "on", "true"), True) | dict.fromkeys(("no", "off", "false", "never"), False)
+_CONSENT = {"policy": PolicyConsent.ORDER, "preempt": PolicyConsent.PREEMPT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class OwnerRequests:
     retry: RetryPreference = RetryPreference.AUTO
     nodes: tuple[int, int] | None = None
     requeue_at_timeout: bool = False
+    consent: PolicyConsent = PolicyConsent.NONE
     misread: str = ""  # the first words for us that mean nothing, on one line
 
 
@@ -54,6 +60,7 @@ def owner_requests(comment: str) -> OwnerRequests:
     if "perdure" not in comment.lower() or mark_of(comment):
         return OwnerRequests()
     retry, nodes, at_timeout, misread = RetryPreference.AUTO, None, False, ""
+    consents: dict[str, bool] = {}
     for key, value in _in_json(comment) if comment.lstrip().startswith("{") else _in_text(comment[:MAX_TEXT]):
         found: object = None
         match key:
@@ -63,8 +70,19 @@ def owner_requests(comment: str) -> OwnerRequests:
                 found = nodes = _range(value) or nodes
             case "timeout" if value in _TIMEOUT:
                 found, at_timeout = True, _TIMEOUT[value]
+            case "policy" | "preempt" if value in _YES:
+                found, consents[key] = True, _YES[value] and consents.get(key, True)
         misread = misread or ("" if found else _on_one_line(f"perdure:{key}={value}" if key else value))
-    return OwnerRequests(retry, nodes, at_timeout, misread)
+    return OwnerRequests(retry, nodes, at_timeout, _consent(consents), misread)
+
+
+def _consent(said: Mapping[str, bool]) -> PolicyConsent:
+    """A no to the policy is a no to all of it."""
+    if said.get("policy") is False:
+        return PolicyConsent.NONE
+    return max(
+        (_CONSENT[key] for key, yes in said.items() if yes), key=list(PolicyConsent).index, default=PolicyConsent.NONE
+    )
 
 
 def _in_text(comment: str) -> Iterator[tuple[str, str]]:
@@ -80,6 +98,8 @@ def _in_text(comment: str) -> Iterator[tuple[str, str]]:
             yield first[1], first[2]
         elif said in _RETRY:
             yield "retry", said
+        elif (bare := _BARE.match(said)) is not None:
+            yield bare[1], "yes"
         elif not known:
             yield "", words
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.het import merge_records
 from perdure.backends.slurm.node_records import NodeRecord, read_nodes
+from perdure.backends.slurm.owner_requests import owner_requests
 from perdure.backends.slurm.records import MAX_NAME, JobRecord, instant, read_jobs
 from perdure.backends.slurm.tools import Dialog, Tools
 from perdure.errors import ClusterBusy
@@ -124,6 +125,9 @@ def _job(record: JobRecord) -> QueuedJob:
         reservation=record.reservation if waits else "",
         parts=record.components,
         name=record.name[:MAX_NAME],
+        nice=record.nice,
+        consent=owner_requests(record.comment).consent,
+        may_requeue=record.requeue and record.is_batch and not record.is_cron,
     )
 
 

@@ -103,6 +103,7 @@ class JobRecord(Struct, frozen=True):
     task_list: str = ""  # their numbers, as Slurm lists them
     reservation: str = ""  # in which it is to run
     most_tasks: int | None = None  # of its array may run at once; told by the record of those that wait
+    nice: int = 0
     printed_paths: tuple[str, str] = ("", "")  # of stdout and stderr, where patterns in them were written out since
 
     @property
@@ -342,7 +343,13 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         task_list=first.get("ArrayTaskId", "").partition("%")[0][:MAX_NAME],
         reservation=_named(_after("Reservation", tail).partition(" ")[0]),
         most_tasks=number_or(first.get("ArrayTaskThrottle", ""), 0) or None,
+        nice=_nice(own.get("Nice", "")),
     )
+
+
+def _nice(text: str) -> int:
+    """0 where it is not told."""
+    return -number_or(text[1:], 0) if text.startswith("-") else number_or(text, 0)
 
 
 def _origin(number: int, own: Mapping[str, str], mark: str) -> tuple[str, int, int]:

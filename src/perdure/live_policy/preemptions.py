@@ -1,0 +1,155 @@
+"""Who makes room: running jobs that the policy would not let run, where that lets a better one start."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from perdure.live_policy.opt_in import consent_of, unfit
+from perdure.live_policy.queue_view import GpuPass, Ran, job_number, pass_over, picture_of
+from perdure.live_policy.settings import PolicySettings
+from perdure.model.jobs import PolicyConsent
+from perdure.scheduling.protocol import RankingPolicy
+from perdure.waits.queue import Queue, QueuedJob
+
+HOUR_S = 3600.0
+STARTABLE = ("", "None", "Priority", "Resources")
+"""Why a job waits that starts as soon as there is room for it, and it is its turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyMemory:
+    """What was done before, and what is known besides the look."""
+
+    preempted: Mapping[str, int] = field(default_factory=dict)  # how often each job was put back by the policy
+    preempted_s: Sequence[float] = ()  # when the policy put jobs back
+    on_their_way: Collection[str] = ()  # jobs that are being put back
+    checkpoint_s: Mapping[str, float] = field(default_factory=dict)  # last known checkpoint of a job
+    nice: Mapping[str, int] = field(default_factory=dict)  # what each job had before the policy changed it
+    services: Sequence[float] = ()  # of past jobs, in GPU-seconds
+
+
+class WantedPreemption(NamedTuple):
+    """A running job that is to be put back, for whom, and why."""
+
+    job: QueuedJob
+    starts: QueuedJob
+    why: str
+
+
+class PassResult(NamedTuple):
+    """Who would start now, who makes room, and why others that run do not."""
+
+    starts: tuple[QueuedJob, ...]
+    preemptions: tuple[WantedPreemption, ...]
+    kept: Mapping[str, str]
+
+
+def startable(job: QueuedJob, now_s: float) -> bool:
+    """Whether nothing but room and turn keeps a waiting job from starting."""
+    return job.is_waiting and job.eligible_s is not None and job.eligible_s <= now_s and job.reason in STARTABLE
+
+
+def why_kept(job: QueuedJob, queue: Queue, settings: PolicySettings, memory: PolicyMemory) -> str:
+    """Why a running job is not put back now; "" where it may be."""
+    if consent_of(job, settings) is not PolicyConsent.PREEMPT:
+        return "it did not allow it"
+    if not job.may_requeue:
+        return "it may not be put back (--no-requeue, or not a batch job)"
+    if job.job_id in memory.on_their_way:
+        return "it is being put back"
+    if memory.preempted.get(job.job_id, 0) >= settings.preemptions_per_job:
+        return f"it was put back {settings.preemptions_per_job} times already"
+    ran_s = queue.now_s - (job.start_s if job.start_s is not None else queue.now_s)
+    if ran_s < settings.least_run_s:
+        return f"it has run {ran_s:.0f} s of the {settings.least_run_s:.0f} s that it may at least"
+    usable = {node.name for node in queue.nodes if node.is_usable}
+    if not set(job.running_on) <= usable:
+        return "one of its nodes takes no new work"
+    return _checkpoint_in_the_way(job, queue.now_s, settings, memory)
+
+
+def _checkpoint_in_the_way(job: QueuedJob, now_s: float, settings: PolicySettings, memory: PolicyMemory) -> str:
+    """Of a checkpoint before its latest start nothing more is to be gained."""
+    saved_s = memory.checkpoint_s.get(job.job_id)
+    if saved_s is None or saved_s < (job.start_s or 0.0):
+        return "no checkpoint of this start is known" if settings.needs_checkpoint else ""
+    age_s = max(0.0, now_s - saved_s)
+    return f"its last checkpoint is {age_s:.0f} s old" if age_s > settings.checkpoint_age_s else ""
+
+
+def wanted_now(
+    queue: Queue,
+    rows: Sequence[QueuedJob],
+    history: Mapping[str, Sequence[Ran]],
+    policy: RankingPolicy,
+    settings: PolicySettings,
+    memory: PolicyMemory,
+    priority: Mapping[str, int],
+) -> PassResult:
+    """Who starts and who makes room. `priority` is what the waiting rows have once their places are changed.
+
+    Jobs that may not be put back keep what they have, whatever the policy thinks of them. So do, in a pass that wants
+    more than may be put back in this hour, those that the policy would rather have run.
+    """
+    ahead = _others_ahead(queue, rows)
+    waiting = [job for job in rows if startable(job, queue.now_s) and not unfit(job)]
+    running = [job for job in rows if job.is_running]
+    kept = {job.job_id: why_kept(job, queue, settings, memory) if policy.preemptive else "" for job in running}
+    movable = [job for job in running if policy.preemptive and not kept[job.job_id]]
+    left = settings.preemptions_per_hour - sum(at_s > queue.now_s - HOUR_S for at_s in memory.preempted_s)
+    while True:
+        picture = picture_of(queue, (*waiting, *movable), history)
+        found = pass_over(picture, policy)
+        starts = tuple(picture.jobs[row] for row in found.starts if picture.jobs[row].is_waiting)
+        yields = [picture.jobs[row] for row in _least_wanted(found)]
+        if not yields:
+            return PassResult(starts, (), _told(kept))
+        if blocked := [job for job in starts if _goes_to_others(job, ahead, queue, priority)]:
+            waiting = [job for job in waiting if job not in blocked]
+            continue
+        if len(yields) > max(0, left):
+            for job in yields[max(0, left) :]:
+                kept[job.job_id] = f"{settings.preemptions_per_hour} jobs were put back in this hour already"
+            movable = [job for job in movable if not kept[job.job_id]]
+            continue
+        return PassResult(starts, tuple(_wanted(job, starts, policy.name) for job in yields), _told(kept))
+
+
+def _least_wanted(found: GpuPass) -> list[int]:
+    """Those who make room, whom the policy wants least first."""
+    rank = {row: place for place, row in enumerate(found.order)}
+    return sorted(found.yields, key=lambda row: -rank.get(row, len(rank)))
+
+
+def _told(kept: Mapping[str, str]) -> dict[str, str]:
+    return {job_id: why for job_id, why in kept.items() if why}
+
+
+def _wanted(job: QueuedJob, starts: Sequence[QueuedJob], policy: str) -> WantedPreemption:
+    """For the first that starts of those that may use the same nodes."""
+    gainer = next((each for each in starts if not set(each.partitions).isdisjoint(job.partitions)), starts[0])
+    return WantedPreemption(job, gainer, f"{policy} lets job {gainer.job_id} run before job {job.job_id}")
+
+
+def _others_ahead(queue: Queue, rows: Sequence[QueuedJob]) -> list[QueuedJob]:
+    """Waiting jobs outside the policy that would take what is freed, if they come first."""
+    own = {job.job_id for job in rows}
+    return [job for job in queue.waiting() if job.job_id not in own and startable(job, queue.now_s) and job.gpus]
+
+
+def _goes_to_others(
+    job: QueuedJob, others: Sequence[QueuedJob], queue: Queue, priority: Mapping[str, int]
+) -> QueuedJob | None:
+    """The job outside the policy that the manager considers before this one on the same nodes, if there is one."""
+    tier = {each.name: each.priority_tier for each in queue.partitions}
+
+    def precedence(each: QueuedJob) -> tuple[int, int, float, int]:
+        highest = max((tier.get(name, 1) for name in each.partitions), default=1)
+        return (-highest, -priority.get(each.job_id, each.priority), each.submit_s, job_number(each.job_id))
+
+    rivals = set(job.partitions).union(*(node.partitions for node in queue.nodes_of(job.partitions)))
+    return next(
+        (each for each in others if not rivals.isdisjoint(each.partitions) and precedence(each) < precedence(job)), None
+    )

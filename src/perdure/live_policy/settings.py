@@ -1,0 +1,46 @@
+"""What may be set of the policy that is in force."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """A scheduling policy above the resource manager, for jobs that opted in."""
+
+    name: str = ""
+    """The policy: fifo, fjf, fewest-gpus, las, las-2d, las-2d:KNOB or gittins-2d; "": none."""
+    partitions: tuple[str, ...] = ()
+    """Jobs of these take part: their place in the queue may be changed."""
+    qos: tuple[str, ...] = ()
+    """Jobs of these qualities of service take part."""
+    preempt_qos: tuple[str, ...] = ()
+    """Jobs of these take part, and may be put back while they run."""
+    owners: bool = True
+    """Jobs whose owners wrote ``perdure:policy`` or ``perdure:preempt`` into the comment take part."""
+    every_s: Annotated[float, Meta(ge=1, le=3600)] = 10.0
+    """Seconds between two decisions. Each changes places with one call at most, and asks nothing by itself."""
+    changes: Annotated[int, Meta(ge=1, le=1000)] = 200
+    """Jobs whose place is changed by one decision, at most; the others follow with the next."""
+    first_limit_s: Annotated[float, Meta(gt=0)] = 3250.0
+    """Service at which a job sinks to the second queue of las (seconds), and of las-2d and gittins-2d (GPU-seconds)."""
+    second_limit_s: Annotated[float, Meta(gt=0)] = 7200.0
+    """The same for the third queue."""
+    least_run_s: Annotated[float, Meta(ge=0)] = 1800.0
+    """A job is not put back before it has run this long since its latest start."""
+    checkpoint_age_s: Annotated[float, Meta(ge=0)] = 900.0
+    """Nor while its last known checkpoint is older than this."""
+    needs_checkpoint: bool = False
+    """Nor, where this is true, if no checkpoint of its latest start is known."""
+    preemptions_per_job: int = 3
+    """A job is put back this often at most."""
+    preemptions_per_hour: int = 20
+    """Jobs that are put back in an hour, at most."""
+
+    @property
+    def queue_limits(self) -> tuple[float, float]:
+        return (self.first_limit_s, max(self.first_limit_s, self.second_limit_s))
