@@ -17,8 +17,10 @@ import pytest
 from starlette.datastructures import Headers
 
 from perdure.errors import NotPermitted, PerdureError
+from perdure.live_policy.decide import LiveDecision, decide
+from perdure.live_policy.preemptions import PolicyMemory
 from perdure.model.actions import Drain, Hold
-from perdure.model.jobs import AttemptState, JobState
+from perdure.model.jobs import AttemptState, JobState, PolicyConsent
 from perdure.model.nodes import Node, NodeState
 from perdure.retry.history import Fleet, NodeTrouble, Spent
 from perdure.service import runtime
@@ -36,6 +38,7 @@ from perdure.service.whatif import comparison_queue
 from perdure.service.whatif.comparison import Trouble
 from perdure.service.whatif.comparison_queue import ComparisonQueue
 from tests.copying import replace
+from tests.live_policy import queues
 from tests.retry import test_decide as retries
 from tests.service.core import test_waiting_retry as waiting
 from tests.service.core.test_controller import FAILED, JOB, ONE, TRANSIENT, Run
@@ -44,6 +47,23 @@ ROOT = Path(__file__).resolve().parents[2]
 Look = Callable[[Settings], Any]
 NOW = retries.NOW
 UNLIKE = "x"  # a kind of failure that is not the one at hand
+
+# -- the policy in force
+
+
+def policy_decides(settings: Settings) -> LiveDecision:
+    """On three nodes with jobs of different ages, one of which was put back before, and on a queue of others."""
+    ran = [queues.running(str(n), 3_000.0 * n, (f"n{n}",)) for n in (1, 2)]
+    nobodys: dict[str, Any] = {"consent": PolicyConsent.NONE, "qos": "low"}
+    jobs = (
+        *ran, queues.running("3", 8_000.0, ("n3",), **nobodys), queues.waiting("4", 5), queues.waiting("5", 4, 4),
+        queues.waiting("6", 9, 4), queues.waiting("7", 9, 2), queues.waiting("8", 9, **nobodys),
+    )  # fmt: skip
+    lived = {"4": [(1.0, 20_001.0)], "5": [(1.0, 300.0)], "7": [(1.0, 2_000.0)]}
+    memory = PolicyMemory({"1": 1}, [queues.NOW_S - 9.0], checkpoint_s={"2": queues.NOW_S - 100.0})
+    policy = replace(settings.policy, name=settings.policy.name or "las-2d")
+    return decide(queues.look(*jobs, nodes=3), lived, policy, memory)
+
 
 # -- the retry decision
 
@@ -316,6 +336,7 @@ TESTED: dict[str, str] = {
     "blame.step_s": f"{WIRING}::test_suspects_are_looked_for_as_is_set",
     "blame.switches": f"{WIRING}::test_suspects_are_looked_for_as_is_set",
     "blame.storage": f"{WIRING}::test_suspects_are_looked_for_as_is_set",
+    "policy.every_s": f"{WIRING}::test_a_policy_decides_as_often_as_is_set",
     "waits.every_s": f"{WIRING}::test_starts_are_forecast_on_slurm_as_often_as_is_set",
     "notices.targets": f"{WIRING}::test_people_are_told_where_somebody_is_named",
     "notices.disk_low_mib": (
@@ -368,6 +389,19 @@ SEEN: dict[str, tuple[Any, Look]] = {
     "blame.window_s": (600.0, suspects),
     "blame.confirm": (5, suspects),
     "blame.release": (5, suspects),
+    "policy.name": ("fifo", policy_decides),
+    "policy.partitions": (["main"], policy_decides),
+    "policy.qos": (["low"], policy_decides),
+    "policy.preempt_qos": (["low"], policy_decides),
+    "policy.owners": (False, policy_decides),
+    "policy.changes": (1, lambda s: len(policy_decides(s).changes)),
+    "policy.first_limit_s": (500.0, policy_decides),
+    "policy.second_limit_s": (90_000.0, policy_decides),
+    "policy.least_run_s": (7_000.0, policy_decides),
+    "policy.checkpoint_age_s": (10.0, policy_decides),
+    "policy.needs_checkpoint": (True, policy_decides),
+    "policy.preemptions_per_job": (1, policy_decides),
+    "policy.preemptions_per_hour": (1, policy_decides),
     "notices.per_hour": (3, sent),
     "notices.retry_for_s": (60.0, lambda s: retry_at(1, NOW - 61.0, s.notices.limits, NOW)),
     "notices.timeout_s": (3.0, lambda s: network_of(s.notices).timeout_s),

@@ -35,7 +35,7 @@ JOURNAL: Any = SimpleNamespace(store=STORE, cluster="here", close=lambda: None, 
 PARTS = (
     "Executor", "KeptLogs", "Learner", "TrainingStore", "GoodRuns",
     "SuspectStore", "Watch", "ComparisonQueue", "Notifier", "HeartbeatMonitor", "Outbox", "Hooks", "ServiceMetrics",
-    "Engine",
+    "Engine", "PolicyStore",
 )  # fmt: skip
 BACKEND_PARTS = (
     (tools, tools.Tools),
@@ -267,6 +267,15 @@ def test_starts_are_forecast_on_slurm_as_often_as_is_set(made: Callable[[Any], d
     assert found["thread waits"] == FIRST_S  # until the queue is known
     assert "thread waits" not in made(of(service=SLURM, waits={"every_s": 0.0}))
     assert "thread waits" not in made(of())
+
+
+def test_a_policy_decides_as_often_as_is_set(made: Callable[[Any], dict[str, Any]]) -> None:
+    for service in ({}, SLURM):
+        found = made(of(service=service, policy={"name": "las-2d", "every_s": 7.0}))
+        assert found["thread policy"] == 7.0
+    assert "thread policy" not in made(of())
+    with pytest.raises(ConfigError, match="running times"):
+        made(of(policy={"name": "srtf"}))
 
 
 def test_chains_are_kept_where_that_is_set(made: Callable[[Any], dict[str, Any]]) -> None:

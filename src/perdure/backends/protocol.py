@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -78,6 +78,21 @@ class Queued(Protocol):
 
     def past_jobs(self, look: QueueLook, since_s: float) -> PastJobs:
         """Ask for all jobs that ran since an instant. Raises `ClusterBusy`, `ConfigError`."""
+
+
+@runtime_checkable
+class Reorderable(Protocol):
+    """A cluster that shows who waits in which order, and lets that be changed. From any thread."""
+
+    def order_look(self) -> QueueLook | None:
+        """The queue as it is, or as the last look saw it; None where it is not known yet. Raises `ClusterBusy`."""
+
+    def set_nice(self, nice: Mapping[str, int]) -> dict[str, str]:
+        """Set the nice of waiting jobs, by job, all together; what the manager complained of, by job.
+
+        It is what is taken from a job's priority. Setting it twice does what setting it once does. Raises `ClusterBusy`
+        where no answer came: some may have been set.
+        """
 
 
 @runtime_checkable

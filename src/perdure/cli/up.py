@@ -33,6 +33,18 @@ Host = Annotated[str | None, typer.Option(help="Loopback address to listen on.",
 Nodes = Annotated[int | None, typer.Option(help="Nodes of the embedded cluster.")]
 Gpus = Annotated[int | None, typer.Option(help="Emulated GPUs of each of its nodes.")]
 NoDemo = Annotated[bool, typer.Option("--no-demo", help="Without the demonstration workload.")]
+PolicyName = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        help="Scheduling policy for jobs that opted in: fifo, fjf, fewest-gpus, las, las-2d, gittins-2d.",
+        metavar="NAME",
+    ),
+]
+PolicyPartition = Annotated[
+    list[str] | None, typer.Option(help="Jobs of this partition opt in; may be repeated.", metavar="NAME")
+]
+PolicyQos = Annotated[list[str] | None, typer.Option(help="Jobs of this QOS opt in; may be repeated.", metavar="NAME")]
 Standby = Annotated[bool, typer.Option("--standby", help="Where another service has the journal, wait and take over.")]
 
 
@@ -45,6 +57,9 @@ def up(
     nodes: Nodes = None,
     gpus: Gpus = None,
     no_demo: NoDemo = False,
+    policy: PolicyName = None,
+    policy_partition: PolicyPartition = None,
+    policy_qos: PolicyQos = None,
     standby: Standby = False,
     config: ConfigFile = None,
 ) -> int:
@@ -61,6 +76,9 @@ def up(
         "local.nodes": nodes,
         "local.gpus": gpus,
         "local.demo": False if no_demo else None,
+        "policy.name": policy,
+        "policy.partitions": tuple(policy_partition) if policy_partition else None,
+        "policy.qos": tuple(policy_qos) if policy_qos else None,
         "service.standby": True if standby else None,
     }
     settings = load_settings(config, flags).settings
@@ -80,6 +98,7 @@ def up(
         "--nodes": nodes,
         "--gpus": gpus,
         "--no-demo": no_demo,
+        "--policy": policy,
         "--standby": standby,
         "--config": config,
     }

@@ -87,9 +87,12 @@ def decide(
     left = {job.job_id: why for job in taking_part if (why := unfit(job))}
     rows = [job for job in taking_part if job.job_id not in left]
     picture = picture_of(queue, rows, history)
-    waiting = [picture.jobs[row] for row in order_of(picture, policy) if picture.jobs[row].is_waiting]
-    wanted = _priorities(waiting, queue, memory.nice)
-    found = wanted_now(queue, rows, history, policy, settings, memory, wanted)
+    ordered = [picture.jobs[row] for row in order_of(picture, policy)]
+    waiting = [job for job in ordered if job.is_waiting]
+    found = wanted_now(queue, rows, history, policy, settings, memory, _priorities(waiting, queue, memory.nice))
+    yields = {each.job.job_id for each in found.preemptions}  # they must not come before those for whom they make room
+    to_wait = [job for job in ordered if job.is_waiting or job.job_id in yields]
+    wanted = _priorities(to_wait, queue, memory.nice)
     seen = {job.job_id: at for at, job in enumerate(sorted(waiting, key=_precedence(queue)), 1)}
     starts = {job.job_id for job in found.starts}
     return LiveDecision(
@@ -103,7 +106,7 @@ def decide(
             )
             for place, job in enumerate(waiting, 1)
         ),
-        changes=_changes(waiting, wanted, memory.nice)[: settings.changes],
+        changes=_changes(to_wait, wanted, memory.nice)[: settings.changes],
         preemptions=tuple(PlannedPreemption(job.job_id, gainer.job_id, why) for job, gainer, why in found.preemptions),
         kept=found.kept,
         left=left,

@@ -37,7 +37,7 @@ class QueuePicture:
 
 @dataclass(frozen=True, slots=True)
 class GpuPass:
-    """What a policy wants: who is to be considered in which order, who starts, and who makes room, as places of jobs."""
+    """What a policy wants, as places of jobs: who is considered in which order, who starts, and who makes room."""
 
     order: tuple[int, ...]
     starts: tuple[int, ...]

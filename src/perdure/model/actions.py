@@ -119,6 +119,23 @@ class Requeue(AnyAction, frozen=True):
         return Cancel(self.attempt)
 
 
+class Preempt(AnyAction, frozen=True):
+    """Put a job back into the queue while its attempt runs, so that another one runs in its place.
+
+    An attempt that is over by itself makes it superseded. `episode` tells one that is wanted again from an earlier one
+    that was not begun in time.
+    """
+
+    label = "Preempt"
+    keeps = False
+    attempt: AttemptId
+    episode: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"preempt:{self.attempt}{_at(self.episode)}"
+
+
 class Exclude(AnyAction, frozen=True):
     """Keep a waiting job off some nodes; `attempt` is the one whose failure is the reason.
 
@@ -264,7 +281,7 @@ def _at(episode: str) -> str:
     return f"{_EPISODE}{episode}" if episode else ""
 
 
-JobAction = Requeue | Exclude | Hold | Release | Cancel | Extend | Comment
+JobAction = Requeue | Preempt | Exclude | Hold | Release | Cancel | Extend | Comment
 NodeAction = Drain | Down | Undrain
 Action = JobAction | NodeAction
 KINDS: Mapping[str, type[Action]] = {str(action.__struct_config__.tag): action for action in get_args(Action)}

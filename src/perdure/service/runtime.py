@@ -20,7 +20,7 @@ import uvicorn
 
 from perdure.backends.kind import CallBudget
 from perdure.backends.local import JobSpec
-from perdure.backends.protocol import Backend, Commented, Hooked, Playground, Queued
+from perdure.backends.protocol import Backend, Commented, Hooked, Playground, Queued, Reorderable
 from perdure.blame.builders.topology import NO_SWITCHES, Topology, read_topology
 from perdure.coordination.messages import Input
 from perdure.coordination.playbook import MAX_CHARACTERS, Playbook, own_playbook, site_playbook
@@ -30,6 +30,7 @@ from perdure.durable import make_directory
 from perdure.errors import ConfigError, InputError, InUse, NotFound, StateError
 from perdure.installation import program
 from perdure.job.agent import check_share
+from perdure.live_policy.policies import live_policy
 from perdure.log import log_to_stderr
 from perdure.service.access.auth import Identity, Role, TokenBook
 from perdure.service.access.service_file import ServiceFile
@@ -40,6 +41,9 @@ from perdure.service.core.messages import ChainInput
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import TrainingStore
+from perdure.service.live_policy.policy_store import PolicyStore
+from perdure.service.live_policy.switch import PolicySwitch
+from perdure.service.live_policy.worker import PolicyWorker
 from perdure.service.notices.notifier import READ_EVERY_S, Notifier, turns
 from perdure.service.notices.outbox import Outbox
 from perdure.service.settings import CoordinationSettings, ServiceSettings, Settings
@@ -188,6 +192,10 @@ def run(settings: Settings) -> int:
         if settings.blame.enabled:
             watch = watch_of(settings, journal, engine)
             hands.append(forever("blame", stop, watch.turn, lambda: stop.wait(settings.blame.step_s)))
+        policy = policy_of(settings, backend, journal, engine, state)
+        if policy is not None:
+            every_s = settings.policy.every_s
+            hands.append(forever("policy", stop, policy.turn, lambda: stop.wait(every_s)))
         waits = waits_of(settings, backend, journal, state)
         if waits is not None:
             every_s = settings.waits.every_s
@@ -278,6 +286,26 @@ def watch_of(settings: Settings, journal: Journal, engine: Engine) -> Watch:
 
     store = SuspectStore(journal.store, journal.cluster, topology_of(settings), settings.blame.storage)
     return Watch(store, settings.blame, time.time, tell)
+
+
+def policy_of(
+    settings: Settings, backend: Backend, journal: Journal, engine: Engine, state: Path
+) -> PolicyWorker | None:
+    """What keeps jobs in a policy's order; None where none is, and none has left anything behind.
+
+    Raises `ConfigError`.
+    """
+    store = PolicyStore(journal.store, journal.cluster)
+    if settings.policy.name:
+        live_policy(settings.policy)
+    elif not store.nice():
+        return None
+    if not isinstance(backend, Reorderable):
+        raise ConfigError("policy.name", "jobs of this cluster cannot be put in another order", "Leave it out")
+    return PolicyWorker(
+        backend, store, settings.policy, PolicySwitch(state), lambda: engine.executor.acts,
+        lambda: engine.state.known.running, engine.absorb, engine.clock,
+    )  # fmt: skip
 
 
 def waits_of(settings: Settings, backend: Backend, journal: Journal, state: Path) -> WaitsWatch | None:

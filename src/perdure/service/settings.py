@@ -22,6 +22,7 @@ from msgspec import Meta
 from perdure.backends.kind import BackendKind, CallBudget
 from perdure.backends.registry import BACKENDS
 from perdure.errors import ConfigError, InputError
+from perdure.live_policy.settings import PolicySettings
 from perdure.model.actions import KINDS
 from perdure.model.validation import in_words, read, shown
 from perdure.retry.rules import RetryRules
@@ -132,6 +133,7 @@ class Settings:
     whatif: WhatifSettings = field(default_factory=WhatifSettings)
     blame: BlameSettings = field(default_factory=BlameSettings)
     waits: WaitsSettings = field(default_factory=WaitsSettings)
+    policy: PolicySettings = field(default_factory=PolicySettings)
     coordination: CoordinationSettings = field(default_factory=CoordinationSettings)
     scope: ScopeSettings = field(default_factory=ScopeSettings)
     notices: NoticesSettings = field(default_factory=NoticesSettings)
@@ -194,6 +196,7 @@ _GROUPS: Mapping[str, type] = {
     "whatif": WhatifSettings,
     "blame": BlameSettings,
     "waits": WaitsSettings,
+    "policy": PolicySettings,
     "notices": NoticesSettings,
     "proxy": ProxySettings,
 }

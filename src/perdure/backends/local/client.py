@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from perdure.model.actions import Action, Outcome
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
 from perdure.model.output import LogMark, Output
+from perdure.waits.queue import QueueLook
 
 T = TypeVar("T", bound=Struct)
 
@@ -72,6 +73,15 @@ class LocalBackend:
         """See `Backend.lookup`. Exact: an earlier `perform` of this client has been read before."""
         answer = self._ask({"op": "lookup", "key": action.key})
         return None if answer is None else self._read(Outcome, answer)
+
+    def order_look(self) -> QueueLook:
+        """See `Reorderable.order_look`."""
+        return self._read(QueueLook, self._ask({"op": "queue"}))
+
+    def set_nice(self, nice: Mapping[str, int]) -> dict[str, str]:
+        """See `Reorderable.set_nice`."""
+        self._ask({"op": "set_nice", "nice": dict(nice)})
+        return {}
 
     def close(self) -> None:
         """See `Backend.close`: nothing is held."""

@@ -13,11 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from msgspec.structs import replace
+
 from perdure.backends.local import paths, requests
 from perdure.backends.local.core import RESTARTED, Core, Effect, Launch, SignalNode, SignalTasks, fresh_nodes
 from perdure.backends.local.environment import task_environment
 from perdure.backends.local.outputs import MAX_BESIDE, LocalRun, LocalRuns
 from perdure.backends.local.processes import LocalTask, Orders, TaskKey, Tasks, kill_leftover
+from perdure.backends.local.queue import queue_of
 from perdure.backends.local.records import AttemptRecord, LocalJob, Timing
 from perdure.backends.local.spec import JobSpec
 from perdure.backends.local.store import LocalStore
@@ -74,6 +77,8 @@ class Daemon:
             "lookup": self._lookup,
             "fault": self._fault,
             "runs": self._runs,
+            "queue": self._queue,
+            "set_nice": self._set_nice,
         }
 
     def _load(self) -> Core:
@@ -208,6 +213,18 @@ class Daemon:
             "attempts": [encode(attempt.told(name)) for attempt in attempts],
             "nodes": [encode(node) for node in core.told_nodes()],
         }
+
+    def _queue(self, _: dict[str, Any]) -> object:
+        return encode(queue_of(self._core, self.setup.cluster, self._clock()))
+
+    def _set_nice(self, request: dict[str, Any]) -> object:
+        core = self._core
+        for job_id, nice in request["nice"].items():
+            job = core.jobs.get(str(job_id))
+            if job is not None and job.nice != int(nice):
+                core.put_job(replace(job, nice=int(nice)))
+        self._carry_out()
+        return {}
 
     def _submit(self, request: dict[str, Any]) -> object:
         spec = decode(JobSpec, request["spec"], "job")

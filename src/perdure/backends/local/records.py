@@ -29,6 +29,7 @@ class Timing(Struct, frozen=True):
     requeue_delay_s: float = 0.0  # from the cluster's own requeue to the earliest start
 
 
+PRIORITY, PRIORITY_STEP = 10**12, 10**6  # of a job whose owner asks for none; and how far apart two of them are
 PARTITION = "main"
 """All nodes, and the jobs on them, are of this one."""
 
@@ -77,6 +78,7 @@ class LocalJob(Struct, frozen=True):
     incarnation: int = 0
     restarts: int = 0
     end_s: float | None = None
+    nice: int = 0  # taken from its priority
     resized: int = 0  # the nodes that it asks for since a restart; 0: those of its `spec`
 
     @property
@@ -86,7 +88,12 @@ class LocalJob(Struct, frozen=True):
     @property
     def rank(self) -> tuple[int, int]:
         """Place in the queue: higher priority first, then the earlier submit."""
-        return (-self.spec.priority, int(self.job_id))
+        return (-self.priority, int(self.job_id))
+
+    @property
+    def priority(self) -> int:
+        """What its owner asked for, in large steps, less its nice."""
+        return PRIORITY + PRIORITY_STEP * self.spec.priority - self.nice
 
     @property
     def need(self) -> tuple[object, ...]:

@@ -17,6 +17,7 @@ from perdure.model.actions import (
     NodeAction,
     Outcome,
     OutcomeStatus,
+    Preempt,
     Release,
     Requeue,
     Undrain,
@@ -69,6 +70,8 @@ def _on_job(core: Core, job: LocalJob, action: JobAction, now: float) -> Outcome
     match action:
         case Requeue():
             return _requeue(core, job, action, now)
+        case Preempt():
+            return _preempt(core, job, now)
         case Cancel():
             return _cancel(core, job, now)
         case Exclude():
@@ -138,6 +141,16 @@ def _placed(core: Core, job: LocalJob, action: Requeue | Exclude) -> LocalJob | 
         return Outcome(OutcomeStatus.REFUSED, f"{left} nodes would be left, the job needs {needed}")
     required = tuple(name for name in job.required if name not in excluded)
     return replace(job, excluded=excluded, required=required, resized=action.node_count or job.resized)
+
+
+def _preempt(core: Core, job: LocalJob, now: float) -> Outcome:
+    attempt = core.running.get(job.job_id)
+    if attempt is None or attempt.ending is not None:
+        return _superseded("the job does not run, or is about to end")
+    if not job.may_restart:
+        return Outcome(OutcomeStatus.REFUSED, "its owner forbids requeues, or it has had as many as allowed")
+    core.end_attempt(attempt, AttemptState.REQUEUED, "it made room for another job", now)
+    return DONE
 
 
 def _cancel(core: Core, job: LocalJob, now: float) -> Outcome:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from perdure.errors import InputError
-from perdure.model.jobs import RetryPreference
+from perdure.model.jobs import PolicyConsent, RetryPreference
 
 
 class JobSpec(Struct, frozen=True):
@@ -38,6 +38,7 @@ class JobSpec(Struct, frozen=True):
     require: tuple[str, ...] = ()  # all of these are among its nodes
     signal: str = ""  # such as "USR1"; sent `signal_before_s` seconds before the walltime is over
     signal_before_s: float = 0.0
+    consent: PolicyConsent = PolicyConsent.NONE  # what a scheduling policy may do with it
     delay_s: float = 0.0  # does not start before this many seconds have passed
     hold: bool = False
 

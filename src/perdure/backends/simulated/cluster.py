@@ -28,6 +28,7 @@ from perdure.model.actions import (
     NodeAction,
     Outcome,
     OutcomeStatus,
+    Preempt,
     Release,
     Requeue,
 )
@@ -254,6 +255,10 @@ class SimulatedCluster:
         match action:
             case Requeue():
                 return self._requeue(submitted, action)
+            case Preempt() if job.state is JobState.RUNNING and job.may_requeue and submitted.latest is not None:
+                self._end(submitted, submitted.latest, AttemptState.REQUEUED, back=False)
+                self._put_back(submitted, action.attempt, 0.0)
+                return done
             case Cancel() if not job.state.is_over:
                 self._cancel(submitted)
                 return done

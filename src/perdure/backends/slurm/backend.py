@@ -46,7 +46,7 @@ from perdure.backends.slurm.records import (
     waits_again,
 )
 from perdure.backends.slurm.spool import Question, Spool, Taken
-from perdure.backends.slurm.tools import Dialogs, Tools
+from perdure.backends.slurm.tools import CallBatch, Dialogs, Tools
 from perdure.backends.slurm.unexplained import Gap, gaps_between, open_gaps
 from perdure.backends.slurm.writers import Writers
 from perdure.errors import LogRefused, PerdureError
@@ -68,6 +68,7 @@ ACCOUNTING_EVERY_S = 60.0  # accounting is asked for all that ran recently; in b
 
 LINES_AFTER_S = 6.0  # slurmctld tells accounting every five seconds how the jobs were submitted that have started
 LINES_WAIT_S = 0.8  # for that, while epilogs wait
+MOST_AT_ONCE = 50  # jobs in one command
 MAX_NEWCOMERS = 10  # jobs that are asked about before a log is believed
 
 _FORGOTTEN = "Slurm no longer knows where its log is"
@@ -493,6 +494,24 @@ class SlurmBackend:
     def lookup(self, action: Action) -> Outcome | None:
         """See `Actor.lookup`."""
         return self._actor.lookup(action)
+
+    def order_look(self) -> QueueLook | None:
+        """See `Reorderable.order_look`."""
+        return self._queue.last()
+
+    def set_nice(self, nice: Mapping[str, int]) -> dict[str, str]:
+        """See `Reorderable.set_nice`: one ``scontrol``, and in it one command for all jobs of one nice."""
+        by_nice: dict[int, list[str]] = {}
+        for job_id, wanted in nice.items():
+            by_nice.setdefault(wanted, []).append(job_id)
+        complaints: dict[str, str] = {}
+        with CallBatch(self._tools) as batch, batch.dialog() as scontrol:  # its own: another thread may talk meanwhile
+            for wanted, job_ids in by_nice.items():
+                for begin in range(0, len(job_ids), MOST_AT_ONCE):
+                    some = job_ids[begin : begin + MOST_AT_ONCE]
+                    said = scontrol.ask(f"update jobid={','.join(some)} nice={wanted}").complaint
+                    complaints |= dict.fromkeys(some, said) if said else {}
+        return complaints
 
     def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
         """See `Actor.write_comments`."""

@@ -29,6 +29,7 @@ from perdure.model.actions import (
     NodeAction,
     Outcome,
     OutcomeStatus,
+    Preempt,
     Release,
     Requeue,
 )
@@ -102,6 +103,8 @@ def for_job(
         return _of_cron(action, job)
     if let_go and has_run(job, now):
         return done("started again")
+    if isinstance(action, Preempt) and waits_again(job, now):
+        return done("in the queue")
     at_once = isinstance(action, Cancel | Comment) or (isinstance(action, Requeue) and ended_badly(job, now))
     if job.state == "COMPLETING" and not at_once:
         raise JobBusy(f"job {job.job_id}", "still completing", "Ask again in a moment")
@@ -134,6 +137,8 @@ def _simple(action: JobAction, job: JobRecord, now: float, let_go: bool) -> Outc
             return _release(action, job)
         case Cancel():
             return _cancel(job, now)
+        case Preempt():
+            return _preempt(job)
         case _:
             return refused(f"Slurm cannot {action.kind} a job")
 
@@ -337,6 +342,20 @@ def _release(action: Release, job: JobRecord) -> Outcome | Todo:
         return done("released")
     changes = _comments(job, action.comment)
     return Todo((*([_update(job, changes)] if changes else []), f"release {whole(job)}"))
+
+
+def _preempt(job: JobRecord) -> Outcome | Todo:
+    if is_waiting(job.state):
+        return done("in the queue")
+    if job.state != "RUNNING":
+        return superseded(f"the job does not run: {job.state}")
+    if not job.is_batch:
+        return refused("Slurm cannot put it back: it is not a batch job")
+    if not job.requeue:
+        return refused("Slurm may not put this job back (Requeue=0)")
+    if not job.priority:  # it would be held then
+        return refused("a person holds the job, since while it ran")
+    return Todo((f"requeue {whole(job)}",))
 
 
 def _cancel(job: JobRecord, now: float) -> Outcome | Todo:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from perdure.coordination.chain_state import Chain
 from perdure.coordination.record import Component, ExceptionRecord
+from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import Known
 from perdure.retry.decide import Decision
@@ -89,6 +90,7 @@ class ControllerState(Struct, frozen=True):
     fleet: Fleet = field(default_factory=Fleet)
     chain: Chain = field(default_factory=Chain)
     put_back: Mapping[str, PutBack] = field(default_factory=dict)  # by others, by job id; not written down
+    preempted: frozenset[AttemptId] = frozenset()  # by Perdure, and not seen to have ended; not written down
     ends: tuple[NodeEnd, ...] = ()  # of the last half hour, the oldest first; not written down
 
     def with_case(self, case: Case, most: int) -> ControllerState:

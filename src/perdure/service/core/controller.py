@@ -26,7 +26,7 @@ from perdure.coordination.record import (
     about,
 )
 from perdure.coordination.ruling import handled
-from perdure.model.actions import Comment, Exclude, OutcomeStatus, Requeue
+from perdure.model.actions import Comment, Exclude, OutcomeStatus, Preempt, Requeue
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, JobChanged
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, begins_anew
 from perdure.model.nodes import Node, NodeState
@@ -77,7 +77,7 @@ def step(state: ControllerState, event: Event, settings: ControllerSettings) -> 
         case ChainInput():
             return _told(state, event, settings)
         case Ordered():
-            expires_s = event.time_s + settings.action_ttl_s
+            expires_s = event.time_s + (settings.action_ttl_s if event.ttl_s is None else event.ttl_s)
             return state, [Journalled(event), Act(event.action, event.by, event.reason, expires_s)]
 
 
@@ -299,6 +299,8 @@ def _attempt_ended(state: ControllerState, event: AttemptEnded, settings: Contro
 def _count_put_back(state: ControllerState, event: AttemptEnded, settings: ControllerSettings) -> Stepped:
     """Tell a person of a job that others put back more often than Perdure itself would."""
     attempt = event.attempt
+    if attempt.id in state.preempted:
+        return replace(state, preempted=state.preempted - {attempt.id}), []
     if attempt.state is not AttemptState.REQUEUED:
         return state, []
     put_back = counted(state.put_back, event.job, attempt, settings.max_cases)
@@ -451,6 +453,8 @@ def _told(state: ControllerState, event: ChainInput, settings: ControllerSetting
 def _ended(state: ControllerState, event: Ended, settings: ControllerSettings) -> Stepped:
     effects: list[Effect] = [Journalled(end) for end in event.ends]
     for end in event.ends:
+        if end.attempt is not None and end.action.is_a(Preempt) and end.status == OutcomeStatus.DONE.value:
+            state = replace(state, preempted=state.preempted | {end.attempt})
         if end.attempt is not None and end.action.is_a(Requeue) and end.detail.startswith(OUTSIDE):
             state = replace(state, fleet=state.fleet.without_spent(end.attempt.job_id))
         state, reworded = _not_excluded(state, end, settings)

@@ -37,12 +37,13 @@ class Judged(Tagged, frozen=True):
 
 
 class Ordered(Tagged, frozen=True):
-    """A person asked for an action."""
+    """A person, or the scheduling policy in force, asked for an action."""
 
     time_s: float
     action: Action
     by: str
     reason: str
+    ttl_s: float | None = None  # it is not begun later than this; None: as the settings have it
 
     @property
     def key(self) -> str:

@@ -31,7 +31,7 @@ class ScopeSettings:
     """Act only on these users' jobs."""
     not_users: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
-    """Only these kinds: cancel, comment, down, drain, exclude, extend, hold, release, requeue, undrain."""
+    """Only these kinds: cancel, comment, down, drain, exclude, extend, hold, preempt, release, requeue, undrain."""
     not_actions: tuple[str, ...] = ()
 
     def refuses(self, action: Action, job: Job | None, node: Node | None) -> str:

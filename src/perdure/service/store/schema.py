@@ -299,6 +299,16 @@ wait_promises = Table(  # when waiting jobs were said to start, and when they di
     Index("wait_promises_by_time", "cluster", "asked_s"),
 )
 
+policy_nice = Table(  # what waiting jobs had before the policy in force changed their place
+    "policy_nice",
+    metadata,
+    Column("cluster", String, primary_key=True),
+    Column("job_id", String, primary_key=True),
+    Column("user", String, nullable=False),  # tells the job from another one of that id
+    Column("nice", BigInteger, nullable=False),
+    Column("noted_s", Float, nullable=False),
+)
+
 notices = Table(  # what somebody was to be notified of: of a subject, a kind is sent once until another kind is
     "notices",
     metadata,

@@ -1,0 +1,1 @@
+"""The scheduling policy in force: what it has done, its worker, and the switch."""

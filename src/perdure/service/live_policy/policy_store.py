@@ -1,0 +1,121 @@
+"""What the policy in force has done, and what it needs of the past: in the journal's database."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy import delete, func, insert, select
+
+from perdure.live_policy.queue_view import Ran
+from perdure.model.actions import Preempt
+from perdure.service.store.codec import clean
+from perdure.service.store.database import Store
+from perdure.service.store.queries.reader import Reader
+from perdure.service.store.schema import actions, attempts, jobs, policy_nice
+from perdure.waits.queue import QueuedJob
+
+AT_ONCE = 500  # names in one statement
+MOST_SERVICES = 5_000  # of past jobs, the newest
+_PREEMPT = str(Preempt.__struct_config__.tag)
+_DONE, _OPEN, _IN_VAIN = ("done",), ("planned", "started"), ("expired", "shadow")
+T = TypeVar("T")
+
+
+class KeptNice(NamedTuple):
+    """What a job had before the policy changed its place, and whose job it was."""
+
+    nice: int
+    user: str
+
+
+class PastPreemptions(NamedTuple):
+    """How often each job was put back, which are on their way, and how often it was planned in vain."""
+
+    done: Mapping[str, int]
+    open: Collection[str]
+    in_vain: Mapping[str, int]
+
+
+class PolicyStore:
+    """The part of a journal's database that is about the policy in force. Safe to share between threads."""
+
+    def __init__(self, store: Store, cluster: str) -> None:
+        self._store, self.cluster = store, cluster
+        self._reader = Reader(store.engine, cluster)
+
+    def nice(self) -> dict[str, KeptNice]:
+        """By job."""
+        p = policy_nice.c
+        rows = self._reader.all(select(p.job_id, p.nice, p.user).where(p.cluster == self.cluster))
+        return {row.job_id: KeptNice(row.nice, row.user) for row in rows}
+
+    def keep_nice(self, told: Iterable[QueuedJob], now: float) -> None:
+        """Note what jobs have that have no entry yet. Raises `StateError`."""
+        rows = [
+            {"cluster": self.cluster, "job_id": job.job_id, "user": clean(job.user), "nice": job.nice, "noted_s": now}
+            for job in told
+        ]
+        if rows:
+            with self._store.writing() as db:
+                db.execute(insert(policy_nice), rows)
+
+    def forget_nice(self, job_ids: Collection[str]) -> None:
+        """Drop entries. Raises `StateError`."""
+        p = policy_nice.c
+        if job_ids:
+            with self._store.writing() as db:
+                for some in _parts(job_ids):
+                    db.execute(delete(policy_nice).where(p.cluster == self.cluster, p.job_id.in_(some)))
+
+    def ran(self, job_ids: Collection[str]) -> dict[str, list[Ran]]:
+        """The spans in which jobs ran before, of attempts that are over."""
+        a = attempts.c
+        found: dict[str, list[Ran]] = {}
+        for some in _parts(job_ids):
+            query = select(a.job_id, a.start_s, a.end_s).where(
+                a.cluster == self.cluster, a.job_id.in_(some), a.end_s.is_not(None)
+            )
+            for row in self._reader.all(query):
+                found.setdefault(row.job_id, []).append((row.start_s, row.end_s))
+        return found
+
+    def preemptions(self, job_ids: Collection[str]) -> PastPreemptions:
+        """What was done to some jobs."""
+        a, on_their_way = actions.c, set()
+        done: dict[str, int] = {}
+        in_vain: dict[str, int] = {}
+        for some in _parts(job_ids):
+            query = select(a.job_id, a.state).where(a.cluster == self.cluster, a.job_id.in_(some), a.kind == _PREEMPT)
+            for row in self._reader.all(query):
+                if row.state in _OPEN:
+                    on_their_way.add(row.job_id)
+                counts = done if row.state in _DONE else in_vain if row.state in _IN_VAIN else {}
+                counts[row.job_id] = counts.get(row.job_id, 0) + 1
+        return PastPreemptions(done, on_their_way, in_vain)
+
+    def preempted_since(self, since_s: float) -> list[float]:
+        """When jobs were put back by the policy."""
+        a = actions.c
+        query = select(a.started_s).where(self._reader.owns(actions), a.started_s > since_s, a.kind == _PREEMPT)
+        return [row.started_s for row in self._reader.all(query)]
+
+    def services(self) -> list[float]:
+        """GPU-seconds that jobs took which are over, of the newest."""
+        a, j = attempts.c, jobs.c
+        over = select(j.job_id).where(self._reader.owns(jobs), j.state.in_(("completed", "failed", "cancelled")))
+        newest = over.order_by(j.seq.desc()).limit(MOST_SERVICES).subquery()
+        service = func.sum((a.end_s - a.start_s) * a.gpus).label("service")
+        query = (
+            select(service)
+            .join(newest, newest.c.job_id == a.job_id)
+            .where(a.cluster == self.cluster, a.end_s.is_not(None), a.gpus > 0)
+            .group_by(a.job_id)
+        )
+        return [row.service for row in self._reader.all(query) if row.service > 0]
+
+
+def _parts(names: Collection[str]) -> Iterator[list[str]]:
+    listed = [clean(name) for name in names]
+    for begin in range(0, len(listed), AT_ONCE):
+        yield listed[begin : begin + AT_ONCE]

@@ -1,0 +1,168 @@
+"""The worker of the policy in force: decides after looks, changes places, and has jobs put back.
+
+Nothing is remembered between turns that the cluster or the journal does not tell: killed at any point, the next run
+decides from the same. Places are changed like comments are written: they are not journalled, but seen at each look.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from perdure.backends.protocol import Reorderable
+from perdure.errors import PerdureError
+from perdure.live_policy.decide import LiveDecision, decide
+from perdure.live_policy.opt_in import consent_of
+from perdure.live_policy.policies import thinned
+from perdure.live_policy.preemptions import HOUR_S, PolicyMemory
+from perdure.live_policy.settings import PolicySettings
+from perdure.model.actions import Preempt
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import PolicyConsent
+from perdure.service.core.messages import PERDURE, Ordered
+from perdure.service.live_policy.policy_store import KeptNice, PolicyStore
+from perdure.service.live_policy.switch import PolicySwitch
+from perdure.waits.queue import Queue, QueuedJob, QueueLook
+
+log = logging.getLogger("perdure")
+
+PREEMPT_TTL_S = 60.0  # a preemption that is not begun by then is decided again
+SERVICES_EVERY_S = 600.0
+STUBBORN = 3  # times that a job's place was changed without effect, after which it is left alone
+
+
+class PolicyWorker:
+    """Decides in its own thread's turns; pages read `latest`."""
+
+    def __init__(
+        self,
+        backend: Reorderable,
+        store: PolicyStore,
+        settings: PolicySettings,
+        switch: PolicySwitch,
+        acts: Callable[[], bool],
+        running: Callable[[], Iterable[AttemptId]],
+        order: Callable[[list[Ordered]], object],
+        clock: Callable[[], float],
+    ) -> None:
+        """`acts`: whether anything may be carried out now. `order` takes preemptions to be journalled and carried out;
+        `running` tells which attempts run.
+        """
+        self._backend, self._store, self.settings, self.switch = backend, store, settings, switch
+        self._acts, self._running, self._order, self._clock = acts, running, order, clock
+        self._looked_s: float | None = None
+        self._services: tuple[float, tuple[float, ...]] | None = None
+        self._asked: dict[str, tuple[int, int]] = {}  # by job: the nice that was set last, and how often in a row
+        self._in_vain: Mapping[str, int] = {}  # how often it was planned to put a job back, and not begun
+        self.latest: LiveDecision | None = None
+        self.took_s = 0.0  # the last decision, reading the journal included
+        self.trouble = ""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether a policy is named and not switched off; it may be shadow all the same."""
+        return bool(self.settings.name) and not self.switch.is_off
+
+    @property
+    def is_acting(self) -> bool:
+        return self.is_on and self._acts()
+
+    def turn(self) -> None:
+        """Decide once on what a new look saw, and carry it out where that is allowed. Raises `PerdureError`."""
+        look = self._backend.order_look()
+        if look is None or look.queue.now_s == self._looked_s:
+            return
+        self._looked_s = look.queue.now_s
+        kept = self._store.nice()
+        try:
+            self._work(look, kept)
+        except PerdureError as err:
+            self.trouble = f"{err.args[0]}: {err.args[1]}"
+            raise
+        self.trouble = ""
+
+    def _work(self, look: QueueLook, kept: Mapping[str, KeptNice]) -> None:
+        begun_s = time.monotonic()
+        found = decide(look, *self._known(look.queue, kept)) if self.is_on else None
+        self.took_s = time.monotonic() - begun_s
+        self.latest = found
+        if not self._acts():
+            return
+        jobs = {job.job_id: job for job in look.queue.jobs}
+        restored = self._restored(jobs, kept)
+        wanted = {each.job_id: each.nice for each in found.changes} if found else {}
+        self._store.keep_nice((jobs[job_id] for job_id in wanted if job_id not in kept), self._clock())
+        self._set({**restored, **self._heeded(wanted, jobs)})
+        self._store.forget_nice({*restored, *(job_id for job_id in kept if job_id not in jobs)})
+        if found is not None:
+            self._preempt(found)
+
+    def _known(
+        self, queue: Queue, kept: Mapping[str, KeptNice]
+    ) -> tuple[Mapping[str, list[tuple[float, float]]], PolicySettings, PolicyMemory]:
+        """What `decide` needs besides the look."""
+        settings = self.settings
+        own = [job for job in queue.jobs if consent_of(job, settings) is not PolicyConsent.NONE]
+        ran = self._store.ran([job.job_id for job in own])
+        past = self._store.preemptions([job.job_id for job in own if job.is_running])
+        memory = PolicyMemory(
+            preempted=past.done,
+            preempted_s=self._store.preempted_since(queue.now_s - HOUR_S),
+            on_their_way=past.open,
+            nice={job_id: each.nice for job_id, each in kept.items()},
+            services=self._past_services(),
+        )
+        self._in_vain = past.in_vain
+        return ran, settings, memory
+
+    def _past_services(self) -> tuple[float, ...]:
+        now = self._clock()
+        if self.settings.name.partition(":")[0] != "gittins-2d":
+            return ()
+        if self._services is None or not 0 <= now - self._services[0] < SERVICES_EVERY_S:
+            self._services = now, thinned(self._store.services())
+        return self._services[1]
+
+    def _restored(self, jobs: Mapping[str, QueuedJob], kept: Mapping[str, KeptNice]) -> dict[str, int]:
+        """What jobs had before, of those in the queue with which the policy has nothing to do any more."""
+        return {
+            job_id: each.nice
+            for job_id, each in kept.items()
+            if (job := jobs.get(job_id)) is not None
+            and job.user == each.user
+            and not (self.is_on and consent_of(job, self.settings) is not PolicyConsent.NONE)
+        }
+
+    def _heeded(self, wanted: Mapping[str, int], jobs: Mapping[str, QueuedJob]) -> dict[str, int]:
+        """Without jobs whose place does not change, however often it is asked for: their priority was set by hand."""
+        asked = {}
+        for job_id in wanted:
+            before, times = self._asked.get(job_id, (0, 0))
+            asked[job_id] = before, times + 1 if times and jobs[job_id].nice != before else 1
+        left = {job_id for job_id, (_, times) in asked.items() if times > STUBBORN}
+        self._asked = {job_id: (wanted[job_id], times) for job_id, (_, times) in asked.items()}
+        return {job_id: nice for job_id, nice in wanted.items() if job_id not in left}
+
+    def _set(self, nice: Mapping[str, int]) -> None:
+        if not nice:
+            return
+        complaints = self._backend.set_nice(nice)
+        if complaints:
+            job_id, said = next(iter(complaints.items()))
+            log.warning("policy: the place of %d jobs was not changed, job %s: %s", len(complaints), job_id, said)
+
+    def _preempt(self, found: LiveDecision) -> None:
+        attempts = {attempt.job_id: attempt for attempt in self._running()}
+        now = self._clock()
+        orders = [
+            Ordered(now, Preempt(attempts[each.job_id], self._episode(each.job_id)), PERDURE, each.why, PREEMPT_TTL_S)
+            for each in found.preemptions
+            if each.job_id in attempts
+        ]
+        if orders:
+            self._order(orders)
+
+    def _episode(self, job_id: str) -> str:
+        times = self._in_vain.get(job_id, 0)
+        return str(times) if times else ""
