@@ -10,6 +10,7 @@ from perdure.throughput.collectives import (
     GpuLayout,
     GpuLink,
     Transport,
+    across_racks,
     all_reduce_s,
     network,
     ring_s,
@@ -98,3 +99,13 @@ def test_a_step_is_between_perfect_overlap_and_none(model: str) -> None:
     assert step_of(layers, both, lambda s: 0 * s).step_s == pytest.approx(both.total_s)
     sent = sum(layers.parameters[::-1][part].sum() for part in buckets_of(layers))
     assert sent == layers.total_parameters
+
+
+def test_racks_slow_a_ring_by_their_uplink_only_where_a_nodes_link_is_more() -> None:
+    link = network(100, Transport.RDMA)
+    two = GpuLayout(16, racks=2)
+    assert across_racks(link, GpuLayout(16), 4.0) == link
+    assert across_racks(link, two, 4.0).bytes_per_s == link.bytes_per_s
+    assert across_racks(link, two, 16.0).bytes_per_s == pytest.approx(link.bytes_per_s / 2)
+    assert across_racks(link, two, 4.0, all_to_all=True).bytes_per_s == pytest.approx(link.bytes_per_s / 2)
+    assert across_racks(link, two, 1.0, all_to_all=True).bytes_per_s == link.bytes_per_s

@@ -15,12 +15,14 @@ OSDI 2020.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
 import numpy as np
 
+from perdure.throughput.measured_links import MEASURED_LINKS
+from perdure.throughput.size_ranges import RangedLink
 from perdure.throughput.speed import Floats, Numbers
 
 GBIT = 1e9 / 8
@@ -32,6 +34,10 @@ class GpuLink:
 
     latency_s: float
     bytes_per_s: float
+
+    def all_reduce_s(self, size: Numbers, members: int) -> Floats:
+        """An all-reduce among members that this link connects: by a ring or by two trees, whichever is quicker."""
+        return np.minimum(ring_s(size, members, self), tree_s(size, members, self))
 
 
 class Transport(StrEnum):
@@ -64,16 +70,47 @@ INSIDE: Mapping[str, GpuLink] = MappingProxyType(
 """Links within a node, by what connects its GPUs: bytes a second that a ring gets."""
 
 
+def link_inside(name: str, gpu: str) -> GpuLink | RangedLink:
+    """What connects a node's GPUs: as it was measured with this GPU, or else the usual link of `INSIDE`."""
+    return MEASURED_LINKS.get((name, gpu), INSIDE[name])
+
+
 @dataclass(frozen=True, slots=True)
 class GpuLayout:
     """GPUs that train together: so many nodes, each with as many of them."""
 
     nodes: int
     gpus_per_node: int = 1
+    racks: int = 1
 
     @property
     def gpus(self) -> int:
         return self.nodes * self.gpus_per_node
+
+
+RACK_HOP_S = 2e-6  # two more switches and longer cables
+
+
+def across_racks(link: GpuLink, layout: GpuLayout, oversubscription: float, all_to_all: bool = False) -> GpuLink:
+    """`link` between nodes where they are in several racks, whose uplinks hold 1 / `oversubscription` of their nodes.
+
+    Nodes are numbered rack by rack, as by name: a ring leaves a rack once, so its hops there have all of the uplinks
+    and are slowed only where one node's link is more than these. Where all send to all, as with parameter servers, a
+    share of 1 - 1 / racks of the bytes goes up.
+
+    >>> slow = across_racks(GpuLink(5e-6, 10e9), GpuLayout(8, racks=2), 8.0)
+    >>> slow.latency_s, slow.bytes_per_s / 1e9
+    (7e-06, 5.0)
+    """
+    if layout.racks == 1:
+        return link
+    sending = layout.nodes / layout.racks * (1 - 1 / layout.racks) if all_to_all else 1.0
+    uplinks = layout.nodes / layout.racks / oversubscription  # in links of one node
+    return replace(
+        link,
+        latency_s=link.latency_s + RACK_HOP_S,
+        bytes_per_s=link.bytes_per_s / max(1.0, sending / uplinks),
+    )
 
 
 def ring_s(size: Numbers, members: int, link: GpuLink) -> Floats:
@@ -100,17 +137,13 @@ def servers_s(size: Numbers, workers: int, servers: int, link: GpuLink, shared: 
     return np.asarray(2 * link.latency_s + np.multiply(size, 2 * share) / link.bytes_per_s, float)
 
 
-def all_reduce_s(size: Numbers, layout: GpuLayout, inside: GpuLink, between: GpuLink) -> Floats:
+def all_reduce_s(size: Numbers, layout: GpuLayout, inside: GpuLink | RangedLink, between: GpuLink) -> Floats:
     """An all-reduce as libraries choose it: the quickest of what the layout allows.
 
     `between` is what one GPU gets of its node's link where all send: pass the node's own divided by its GPUs, or a link
     of its own.
     """
     if layout.nodes == 1:
-        return np.minimum(ring_s(size, layout.gpus, inside), tree_s(size, layout.gpus, inside))
-    across = np.minimum(ring_s(size, layout.nodes, between), tree_s(size, layout.nodes, between))
-    if layout.gpus_per_node == 1:
-        return across
-    within = ring_s(size, layout.gpus_per_node, inside)
+        return inside.all_reduce_s(size, layout.gpus)
     share = np.divide(size, layout.gpus_per_node)
-    return within + np.minimum(ring_s(share, layout.nodes, between), tree_s(share, layout.nodes, between))
+    return inside.all_reduce_s(size, layout.gpus_per_node) + between.all_reduce_s(share, layout.nodes)

@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perdure.throughput.collectives import INSIDE, GpuLayout, GpuLink, Transport, all_reduce_s, network
+from perdure.throughput.collectives import (
+    GpuLayout,
+    GpuLink,
+    Transport,
+    across_racks,
+    all_reduce_s,
+    link_inside,
+    network,
+)
 from perdure.throughput.compute import TRUE_TO_ESTIMATED, Gpu, PassTimes, passes_on
 from perdure.throughput.layers import Layers
 from perdure.throughput.overlap import TrainingStep, step_of
@@ -32,20 +40,22 @@ class TrainingSetting:
     layout: GpuLayout
     rate_gbit: float
     transport: Transport
-    inside: str = "pcie"  # a name of `INSIDE`
+    inside: str = "pcie"  # a name of `collectives.INSIDE`
     measured_s: float | None = None  # forward and backward pass on one GPU, if somebody measured them
     measured_batch: int = 0  # the batch of that measurement; 0: `batch`
     priorities: bool = False
+    oversubscription: float = 1.0  # of racks: rates of their nodes' links over the rate of their uplinks
 
     @property
     def between(self) -> GpuLink:
         """What one GPU gets of its node's link: all of a node send at once."""
         link = network(self.rate_gbit, self.transport)
+        link = across_racks(link, self.layout, self.oversubscription)
         return replace(link, bytes_per_s=link.bytes_per_s / self.layout.gpus_per_node)
 
     def all_reduce_s(self, size: Floats) -> Floats:
         """Seconds of adding up gradients of these sizes."""
-        return all_reduce_s(size, self.layout, INSIDE[self.inside], self.between)
+        return all_reduce_s(size, self.layout, link_inside(self.inside, self.gpu.name), self.between)
 
     @property
     def passes(self) -> PassTimes:
