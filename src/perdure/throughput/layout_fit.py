@@ -1,0 +1,60 @@
+"""Fits `layout_speed` to measured steps, and with what other programs of the site have shown where these are few."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from perdure.throughput.fit import ProfileError
+from perdure.throughput.layout_speed import USUAL, LayoutFit, LayoutSpeed, Prior, SeenSteps
+from perdure.throughput.speed import Floats
+
+_ERROR = 0.1  # relative errors of a step beyond this count little
+_OWN_SPREAD, _CORRECTION_SPREAD = 20.0, 2.0
+_START_SYNC = 0.2  # of a step
+_MOST_TRIES = 80
+
+
+def fit_layouts(seen: SeenSteps, prior: Prior = USUAL) -> LayoutFit:
+    """The likeliest model: least relative errors of steps, far outliers counting little, and close to `prior`.
+
+    Without a prior of the site, steps on many GPUs count more than those on few: they tell more of
+    yet more GPUs. Raises `ProfileError` where there is no step, or a value is no positive number.
+    """
+    _check(seen)
+    batches = np.unique(np.log(seen.local_batch))
+    start = np.concatenate([_own_start(seen), prior.mean, np.zeros(len(batches))])
+    spread = np.concatenate([np.full(3, _OWN_SPREAD), prior.spread, np.full(len(batches), _CORRECTION_SPREAD)])
+    weight = (np.sqrt(seen.gpus / seen.gpus.max()) if prior is USUAL else np.ones(len(seen.gpus))) / _ERROR
+
+    def residuals(theta: Floats, robust: bool) -> Floats:
+        told = LayoutSpeed(theta, batches).step_s(seen.nodes, seen.gpus, seen.local_batch)
+        off = np.log(told / seen.step_s) * weight
+        if robust:
+            off = np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off**2) - 1))
+        return np.concatenate([off, (theta - start) / spread])
+
+    tries = [least_squares(residuals, start, args=(False,), max_nfev=_MOST_TRIES).x, start]
+    ends = [least_squares(residuals, each, args=(True,), max_nfev=_MOST_TRIES) for each in tries]
+    theta = np.asarray(min(ends, key=lambda end: float(end.cost)).x, float)
+    model = LayoutSpeed(theta, batches)
+    off = np.log(model.step_s(seen.nodes, seen.gpus, seen.local_batch) / seen.step_s)
+    free = max(len(off) - 3, 1)
+    return LayoutFit(model, seen, float(np.sqrt(np.sum(off**2) / free)))
+
+
+def _own_start(seen: SeenSteps) -> Floats:
+    few = seen.gpus == seen.gpus.min()
+    step, batch = seen.step_s[few], seen.local_batch[few]
+    per_example = float(step @ batch / (batch @ batch))
+    return np.log([step.mean() / 2, per_example / 2, _START_SYNC * float(np.median(seen.step_s))])
+
+
+def _check(seen: SeenSteps) -> None:
+    columns = {name: np.asarray(getattr(seen, name)) for name in SeenSteps.__slots__}
+    if len({len(column) for column in columns.values()}) > 1 or not len(seen.step_s):
+        raise ProfileError("steps", "their columns are empty or differ in length", "Give each step all four values")
+    for name, column in columns.items():
+        wrong = np.flatnonzero(~(np.isfinite(column) & (column > 0)))
+        if len(wrong):
+            raise ProfileError(f"steps, row {wrong[0]}", f"{name} is {column[wrong[0]]}", "Leave this step out")
