@@ -11,7 +11,7 @@ import time
 from perdure.studies.estimate import Estimate
 from perdure.studies.retry import NEVER, PREDICTED, PUBLISHED, RetryStudy, retry
 
-N_JOBS, SEEDS = 50_000, 3
+N_JOBS, SEEDS = 50_000, 10
 LOADS = (0.5, 0.9, 1.3)
 FAILING_AS_SUCCESS = 0.27  # of four jobs three pass under full retry, as Sibylla's do
 POOR_CLASSIFIER = (0.8, 0.3)

@@ -1,4 +1,4 @@
-"""How fast the simulator is, and how much memory it takes: python benchmarks/simulator.py [--large | --plain]
+"""How fast the simulator is, and how much memory it takes: python benchmarks/simulator.py [--large]
 
 Traces are drawn as `perdure trace generate` draws them, like Philly's, with failed attempts. Drawing or reading them is
 not counted. Each line is of a process of its own: the median of three replays, after a small one for which the loop is
@@ -36,8 +36,9 @@ COMPILED = [
     "gittins-2d",
     "easy",
     "conservative",
+    "tetris",
+    "maxmin",
 ]
-PLAIN = ["tetris", "maxmin"]
 LOADS = 0.7, 1.0
 REPLAYS = 3
 
@@ -73,8 +74,6 @@ def cases() -> list[tuple[object, ...]]:
     """What `measure` is called with."""
     if "--large" in sys.argv:
         return [(1_000_000, "812x8", 0.8, policy, "best-fit", "recorded") for policy in COMPILED]
-    if "--plain" in sys.argv:
-        return [(100_000, PHILLY, load, policy, "best-fit", "recorded") for load in LOADS for policy in PLAIN]
     many = [
         (100_000, PHILLY, load, policy, placement, "recorded")
         for load in LOADS

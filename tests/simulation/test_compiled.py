@@ -14,7 +14,9 @@ import pytest
 
 from perdure.model.cluster import Cluster
 from perdure.model.table import Attempts, JobTable
+from perdure.scheduling.maxmin import MaxMin
 from perdure.scheduling.policies import PolicyOptions, policy_named
+from perdure.scheduling.protocol import Policy
 from perdure.scheduling.slurm.settings import (
     Association,
     BackfillSettings,
@@ -26,6 +28,7 @@ from perdure.scheduling.slurm.settings import (
     RunningLimits,
     SchedulerSettings,
 )
+from perdure.scheduling.tetris import Tetris
 from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.faults import NodeFaults
 from perdure.simulation.restart_cost import FREE, RestartCost
@@ -51,7 +54,20 @@ POLICIES = [
     "conservative",
     "conservative:replan",
 ]
-POLICIES += ["srtf", "srsf", "fewest-gpus", "las", "las-2d", "las-2d:0.5", "las-2d:2", "gittins-2d", "slurm"]
+POLICIES += [
+    "srtf",
+    "srsf",
+    "fewest-gpus",
+    "las",
+    "las-2d",
+    "las-2d:0.5",
+    "las-2d:2",
+    "gittins-2d",
+    "slurm",
+    "tetris",
+    "maxmin",
+]
+VARIANTS: list[Policy] = [MaxMin(3.0), MaxMin(40.0), Tetris(packing=0.0), Tetris(packing=20.0)]
 
 WORLDS = 48
 IN_PYTHON = "NUMBA_DISABLE_JIT" in os.environ
@@ -69,7 +85,7 @@ class World:
     options: PolicyOptions
     cost: RestartCost
 
-    def replay(self, policy: str, engine: Engine) -> Result:
+    def replay(self, policy: str | Policy, engine: Engine) -> Result:
         return simulate(
             self.table, self.cluster, policy, self.placement, answer if self.asks else None,
             options=self.options, engine=engine, faults=self.faults,
@@ -172,10 +188,10 @@ def _faults(work: Workload, rng: np.random.Generator) -> NodeFaults:
     return NodeFaults(bound, again, rng.random(n), rng.integers(0, 300, n).astype(float))
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_both_loops_agree(name: str) -> None:
+@pytest.mark.parametrize("policy", [*POLICIES, *VARIANTS], ids=str)
+def test_both_loops_agree(policy: str | Policy) -> None:
     for seed in range(0, WORLDS, 11 if IN_PYTHON else 1):
-        plain, fast = (world(seed).replay(name, engine) for engine in ("plain", "compiled"))
+        plain, fast = (world(seed).replay(policy, engine) for engine in ("plain", "compiled"))
         for column in ("start_s", "end_s", "preempted", "promoted", "passed"):
             assert np.array_equal(getattr(fast, column), getattr(plain, column)), (seed, column)
         for column in ("job", "number", "submit_s", "start_s", "end_s", "ran_s", "passed", "node", "record"):
@@ -216,7 +232,7 @@ def test_the_compiled_loop_runs_as_python_too() -> None:
         argv, env={**os.environ, "NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stdout
-    assert f"{len(POLICIES)} passed" in ran.stdout
+    assert f"{len(POLICIES) + len(VARIANTS)} passed" in ran.stdout
 
 
 @pytest.mark.parametrize("engine", ["plain", "compiled"])

@@ -84,12 +84,14 @@ def test_jobs_whose_restarts_are_longer_than_queues_do_not_preempt_each_other_fo
     assert (found.attempts.ran_s - found.attempts.lost_s).tolist() == table.duration_s[found.attempts.job].tolist()
 
 
-def test_jobs_whose_restarts_are_longer_than_rounds_take_turns_all_the_same() -> None:
-    """Two jobs share one GPU in rounds of 360 s, and restart for 1,000 s."""
+@ENGINES
+@pytest.mark.parametrize("restart_s", [360, 720, 1000])
+def test_jobs_whose_restarts_take_whole_rounds_take_turns_all_the_same(restart_s: int, engine: EngineChoice) -> None:
+    """Two jobs share one GPU in rounds of 360 s. One that restarts until the very end of a round works in the next."""
     table = jobs((1, 0, 2000), (1, 0, 2000))
-    found = simulate(table, ONE, "maxmin", cost=RestartCost((), 1000.0))
+    found = simulate(table, ONE, "maxmin", cost=RestartCost((), float(restart_s)), engine=engine)
     assert found.preempted.sum() > 1
-    assert found.attempts.lost_s.sum() == 1000 * found.preempted.sum()
+    assert found.attempts.lost_s.sum() == restart_s * found.preempted.sum()
 
 
 @ENGINES

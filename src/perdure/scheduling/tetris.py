@@ -15,6 +15,8 @@ from perdure.scheduling.placement.resources import Stock
 from perdure.scheduling.protocol import StatelessPolicy
 from perdure.scheduling.view import View
 
+EQUAL = 1e9  # scores are equal where so many parts of the best one tell them apart by less than one
+
 
 def alignment(
     demand: NDArray[np.float64], free: NDArray[np.float64], capacity: NDArray[np.float64]
@@ -59,10 +61,11 @@ class Tetris(StatelessPolicy):
             return
         gpus = np.array([asked[row] for row in rows], np.float64)
         left = np.array([work[row] - before[row] for row in rows])
-        packed = gpus / view.total_gpus * (free / view.total_gpus)
+        share = free / view.total_gpus
         soon = 1.0 / np.maximum(1.0, gpus * left)
-        score = self.packing * packed + packed.mean() / soon.mean() * soon
-        for i in np.argsort(-np.round(score / score.max(), 9), kind="stable").tolist():
+        eps = gpus.sum() / view.total_gpus * share / np.cumsum(soon)[-1]  # one by one, which the compiled form does too
+        score = self.packing * (gpus / view.total_gpus * share) + eps * soon
+        for i in np.argsort(-np.rint(score / score.max() * EQUAL), kind="stable").tolist():
             if not view.free_gpus:
                 return
             if asked[rows[i]] <= view.free_gpus:

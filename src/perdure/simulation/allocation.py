@@ -91,8 +91,8 @@ class Passes:
 class Rounds:
     """Carries out a planning policy's plan at the beginning of each round.
 
-    A job that still restarts is left alone, whatever the plan says: else, where restarts take longer than rounds, jobs
-    could take turns for ever and none of them would work.
+    A job that has not worked since its restart is left alone, whatever the plan says: else, where restarts take as long
+    as rounds or longer, jobs could take turns for ever and none of them would work.
     """
 
     def __init__(self, world: World, policy: PlanningPolicy) -> None:
@@ -134,7 +134,7 @@ class Rounds:
         plan = list(_rows(self.policy, "plan", self.planner.plan()))
         self._check(plan)
         planned = set(plan)
-        for row in [row for row in view.running if row not in planned and view.works_from(row) <= view.now]:
+        for row in [row for row in view.running if row not in planned and view.works_from(row) < view.now]:
             self.world.preempt(row, self.world.lift(row))
         for row in plan:
             if row in view.waiting:

@@ -26,8 +26,8 @@ from perdure.simulation.workload import Workload
 Engine = Literal["auto", "plain", "compiled"]
 _LOADING_S = 0.5  # that numba and the compiled loops take to load, once in a process
 _PLAIN_US = {  # that the plain loop takes for a job, in microseconds, by policy; measured at 1,000 and 3,000 jobs
-    "fifo": 12, "fjf": 12, "sjf": 12, "easy": 30, "philly": 60, "fewest-gpus": 90, "srtf": 140, "srsf": 140, "las": 190,
-    "las-2d": 190, "conservative": 350, "slurm": 500, "gittins-2d": 600,
+    "fifo": 12, "fjf": 12, "sjf": 12, "tetris": 20, "easy": 30, "maxmin": 50, "philly": 60, "fewest-gpus": 90,
+    "srtf": 140, "srsf": 140, "las": 190, "las-2d": 190, "conservative": 350, "slurm": 500, "gittins-2d": 600,
 }  # fmt: skip
 _OTHER_US = 100
 _PLACED = 3  # times that, where GPUs have places

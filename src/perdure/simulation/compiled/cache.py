@@ -11,12 +11,12 @@ from pathlib import Path
 
 from perdure import __version__
 from perdure.installation import cache_folder
-from perdure.scheduling import asks
+from perdure.scheduling import asks, maxmin, tetris
 from perdure.scheduling.slurm import fair_tree, priority
 from perdure.simulation import faults
 
 _KEPT_S = 30 * 86_400.0
-_CONSTANTS_OF = (asks, fair_tree, faults, priority)
+_CONSTANTS_OF = (asks, fair_tree, faults, maxmin, priority, tetris)
 """Modules elsewhere of which kernels read constants."""
 
 

@@ -7,7 +7,7 @@ Each stays a second text of the same policy, and `tests/simulation/test_compiled
 
 from __future__ import annotations
 
-from perdure.scheduling import backfill, capacity, drf, fifo, las, philly, shortest
+from perdure.scheduling import backfill, capacity, drf, fifo, las, maxmin, philly, shortest, tetris
 from perdure.scheduling.protocol import Policy
 from perdure.scheduling.slurm.policy import Slurm
 
@@ -25,6 +25,8 @@ COMPILED: dict[type[Policy], str] = {
     backfill.Conservative: "conservative",
     backfill.ReplannedConservative: "backfill",
     philly.Philly: "philly",
+    tetris.Tetris: "packing",
+    maxmin.MaxMin: "rounds",
     Slurm: "slurm",
 }
 """The module of this package for each policy, by its very class: what derives from one may schedule otherwise."""
