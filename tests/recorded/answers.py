@@ -45,7 +45,7 @@ MODULES = (
     "simulation.verdict", "simulation.replay_error", "simulation.difference",
 )  # fmt: skip
 _ADDRESS = re.compile(r"0x[0-9a-f]{6}")
-ASKS_THE_MACHINE = frozenset({"backends.rank_files.home_of"})
+ASKS_THE_MACHINE = frozenset({"backends.rank_files.home_of", "job.fence.claim"})
 WIDEST = 160  # characters of an answer that are written down, before a hash of the rest
 
 
