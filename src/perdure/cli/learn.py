@@ -94,7 +94,7 @@ def _choose(client: Client, asked: str, deed: str) -> None:
     found = client.post(f"/learning/{deed}", {"kind": kind, "value": value})
     said = "what it taught counts again"
     if deed == "aside":
-        known = f"what it taught is set aside ({found['taught']} outcomes and words)"
+        known = f"what it taught is set aside (outcomes and words: {found['taught']})"
         said = f"{known if found['taught'] else 'it taught nothing up to now'}: nothing is learnt from it"
     print_line(f"{kind} {value}: {said}")
 
