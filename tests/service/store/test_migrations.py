@@ -13,6 +13,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from perdure.model.identity import AttemptId
+from perdure.service.learning.outcome_store import OutcomeStore
 from perdure.service.store import codec, migrations
 from perdure.service.store import database as store
 from perdure.service.store.database import SCHEMA, VERSION_TABLE, Store
@@ -73,6 +74,25 @@ def test_every_released_schema_is_brought_up_to_date(
         assert db.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) == SCHEMA
     assert journal.planned() == []
     journal.close()
+
+
+def test_what_was_set_aside_before_reasons_were_kept_has_none(
+    where: Path | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def before(db: Any, *_: object) -> None:
+        made = config()
+        made.attributes["connection"] = db
+        upgrade(made, "0015_outcomes")
+        columns, row = 'cluster, kind, value, time_s, "by"', "'c', 'user', 'eve', 0.0, 'root'"
+        db.execute(text(f"INSERT INTO set_aside ({columns}) VALUES ({row})"))
+
+    with monkeypatch.context() as then:
+        then.setattr(store, "_bring_up_to_date", before)
+        Store.open(where, "c").close()
+    journal = Journal.open(where, "c")
+    (held,) = OutcomeStore(journal.store, "c").set_aside()
+    journal.close()
+    assert (held.value, held.by, held.is_automatic) == ("eve", "root", False)
 
 
 FIRST_FORM = """{"id": "c/1#2:job.failed", "type": "job.oom", "severity": 0, "scope": "local", "time_s": 5.0,
