@@ -77,7 +77,7 @@ def _allocation(results: Sequence[ElasticResult], theme: Theme, figure: Figure) 
         axes.set(title=result.policy, ylim=(0, 1.02))
         percent(axes.yaxis)
     panels[-1].set(xlabel=f"{unit} since the trace began")
-    panels[0].legend(loc="upper right", fontsize=8, ncols=len(results[0].types))
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(results[0].types))
 
 
 def _rho(results: Sequence[ElasticResult], theme: Theme, figure: Figure) -> None:
