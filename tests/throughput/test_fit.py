@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perdure.throughput.fit import ProfileError, SpeedFit, StepTimes, fit
+from perdure.throughput.fit import ProfileError, SpeedFit, StepTimes, _AlikeSteps, _loss, fit
 from perdure.throughput.speed import SpeedModel
 from tests.conftest import require
 
@@ -85,3 +85,21 @@ def test_measured_profiles_of_sia_are_met(data_dir: Path | None) -> None:
     low, high = found.interval(nodes, gpus, batch)
     assert np.median(np.abs(found.model.step_s(nodes, gpus, batch) / step_s - 1)) < 0.08
     assert np.mean((low <= step_s) & (step_s <= high)) >= 0.85
+
+
+def test_steps_that_no_model_tells_apart_weigh_by_their_number() -> None:
+    """Measured three times or on other nodes, and each time a little off: the loss is that of all rows."""
+    rng = np.random.default_rng(0)
+    nodes, gpus, batch = (np.repeat(column, 3) for column in ([1, 1, 2, 2, 3], [1, 4, 8, 8, 8], [8, 16, 16, 32, 32]))
+    true = SpeedModel(0.02, 0.004, 0.05, 0.003, 0.01, 0.002, 1.6)
+    noise = rng.lognormal(0, 0.05, (2, len(nodes)))
+    gradient_s, step_s = true.gradient_s(batch) * noise[0], true.step_s(nodes, gpus, batch) * noise[1]
+    steps = StepTimes(nodes, gpus, batch.astype(float), gradient_s, step_s)
+    alike = _AlikeSteps.of(steps)
+    assert sorted(alike.count.tolist()) == [3, 3, 3, 6]  # 8 GPUs are alike on two nodes and on three
+    for theta in rng.uniform(0.01, 1.0, (20, 7)) + np.array([0, 0, 0, 0, 0, 0, 1.0]):
+        model = SpeedModel(*theta)
+        errors = np.log(model.gradient_s(batch) / gradient_s), np.log(model.step_s(nodes, gpus, batch) / step_s)
+        ratios = theta[3] / theta[2], theta[5] / theta[4]
+        priors = 1e-3 * (theta[6] - 1) ** 2 + 1e-2 * (ratios[0] ** 2 + ratios[1] ** 2)
+        assert _loss(theta, alike)[0] == pytest.approx(sum(np.sqrt(np.mean(each**2)) for each in errors) + priors)

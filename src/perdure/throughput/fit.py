@@ -96,7 +96,8 @@ def fit(steps: StepTimes) -> SpeedFit:
     free = seen | np.array([False, True] + 5 * [False])
     free[0] = seen[1]
     bounds = [(LOWEST, None) if free[i] else (start[i], start[i]) for i in range(6)] + [(1.0, 10.0)]
-    found = minimize(_loss, start, args=(steps,), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
+    alike = _AlikeSteps.of(steps)
+    found = minimize(_loss, start, args=(alike,), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
     theta = np.asarray(found.x, float)
     if not seen[2]:
         theta[2:4] = np.maximum(theta[2:4], ACROSS_OVER_INSIDE * theta[4:6])
@@ -111,16 +112,50 @@ def _seen(steps: StepTimes) -> NDArray[np.bool_]:
     return np.array([True, batches, across.any(), more_across, inside.any(), more_inside, together])
 
 
-def _times(theta: Floats, nodes: Counts, gpus: Counts, local_batch: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Gradient, synchronisation and step seconds, and the slopes of synchronisation in its four parameters."""
-    gradient = theta[0] + theta[1] * local_batch
+@dataclass(frozen=True, slots=True)
+class _AlikeSteps:
+    """Steps that no model tells apart, as one (n_alike,): their count and geometric means.
+
+    `scatter` is the sum of squared logarithms around these, of gradients and of steps: no model makes it smaller.
+    """
+
+    slopes: Floats
+    local_batch: Floats
+    gradient_s: Floats
+    step_s: Floats
+    count: Floats
+    scatter: tuple[float, float]
+
+    @classmethod
+    def of(cls, steps: StepTimes) -> _AlikeSteps:
+        slopes = _sync_slopes(steps.nodes, steps.gpus)
+        told = np.column_stack([slopes, steps.local_batch])
+        _, first, place, count = np.unique(told, axis=0, return_index=True, return_inverse=True, return_counts=True)
+        if len(first) == len(told):
+            ones = np.ones(len(told))
+            return cls(slopes, steps.local_batch, steps.gradient_s, steps.step_s, ones, (0.0, 0.0))
+        logs = [np.log(seconds) for seconds in (steps.gradient_s, steps.step_s)]
+        means = [np.bincount(place.ravel(), each) / count for each in logs]
+        parts = [float(np.sum((each - mean[place.ravel()]) ** 2)) for each, mean in zip(logs, means, strict=True)]
+        gradient_s, step_s = (np.exp(mean) for mean in means)
+        scatter = (parts[0], parts[1])
+        return cls(slopes[first], steps.local_batch[first], gradient_s, step_s, count.astype(float), scatter)
+
+
+def _sync_slopes(nodes: Counts, gpus: Counts) -> Floats:
+    """The slopes of synchronisation in its four parameters (n_steps, 4)."""
     beyond = np.maximum(gpus - 2, 0)
     across, inside = (gpus > 1) & (nodes > 1), (gpus > 1) & (nodes == 1)
-    slopes = np.stack([across, across * beyond, inside, inside * beyond], axis=1).astype(float)
+    return np.stack([across, across * beyond, inside, inside * beyond], axis=1).astype(float)
+
+
+def _times(theta: Floats, slopes: Floats, local_batch: Floats) -> tuple[Floats, Floats, Floats]:
+    """Gradient, synchronisation and step seconds."""
+    gradient = theta[0] + theta[1] * local_batch
     sync = slopes @ theta[2:6]
     gamma, longer = theta[6], np.maximum(gradient, sync)
     step = longer * ((gradient / longer) ** gamma + (sync / longer) ** gamma) ** (1 / gamma)
-    return gradient, sync, step, slopes
+    return gradient, sync, step
 
 
 def _step_slopes(
@@ -138,21 +173,24 @@ def _step_slopes(
 
 def _log_step_slopes(theta: Floats, nodes: Counts, gpus: Counts, local_batch: Floats) -> Floats:
     """d log(step) / d log(parameter), shape (n_steps, 7)."""
-    gradient, sync, step, slopes = _times(theta, nodes, gpus, local_batch)
+    slopes = _sync_slopes(nodes, gpus)
+    gradient, sync, step = _times(theta, slopes, local_batch)
     return _step_slopes(theta, gradient, sync, step, slopes, local_batch) * theta
 
 
-def _loss(theta: Floats, steps: StepTimes) -> tuple[float, Floats]:
+def _loss(theta: Floats, steps: _AlikeSteps) -> tuple[float, Floats]:
     """The loss and its gradient."""
-    gradient, sync, step, slopes = _times(theta, steps.nodes, steps.gpus, steps.local_batch)
-    of_gradient = np.log(gradient / steps.gradient_s)
-    of_step = np.log(step / steps.step_s)
-    count, tiny = len(step), 1e-12  # keeps the root's slope finite at a perfect fit
-    rms = np.sqrt(np.mean(of_gradient**2) + tiny), np.sqrt(np.mean(of_step**2) + tiny)
+    gradient, sync, step = _times(theta, steps.slopes, steps.local_batch)
+    of_gradient, of_step = np.log(gradient / steps.gradient_s), np.log(step / steps.step_s)
+    weighted = steps.count * of_gradient, steps.count * of_step
+    count, tiny = steps.count.sum(), 1e-12  # keeps the root's slope finite at a perfect fit
+    pairs = zip(weighted, (of_gradient, of_step), steps.scatter, strict=True)
+    rms = [np.sqrt((np.sum(each * log) + scatter) / count + tiny) for each, log, scatter in pairs]
     ratios = theta[3] / theta[2], theta[5] / theta[4]
     loss = rms[0] + rms[1] + 1e-3 * (theta[6] - 1) ** 2 + 1e-2 * (ratios[0] ** 2 + ratios[1] ** 2)
-    slope = (of_step / (count * rms[1])) @ _step_slopes(theta, gradient, sync, step, slopes, steps.local_batch)
-    by_gradient = of_gradient / (count * rms[0]) / gradient
+    by_step = _step_slopes(theta, gradient, sync, step, steps.slopes, steps.local_batch)
+    slope = (weighted[1] / (count * rms[1])) @ by_step
+    by_gradient = weighted[0] / (count * rms[0]) / gradient
     slope[0] += by_gradient.sum()
     slope[1] += by_gradient @ steps.local_batch
     for alpha, ratio in ((2, ratios[0]), (4, ratios[1])):
@@ -164,7 +202,8 @@ def _loss(theta: Floats, steps: StepTimes) -> tuple[float, Floats]:
 
 def _with_intervals(theta: Floats, seen: NDArray[np.bool_], steps: StepTimes) -> SpeedFit:
     """Gauss-Newton covariance in logarithms; what was not seen has a spread of its own."""
-    gradient, sync, step, slopes = _times(theta, steps.nodes, steps.gpus, steps.local_batch)
+    slopes = _sync_slopes(steps.nodes, steps.gpus)
+    gradient, sync, step = _times(theta, slopes, steps.local_batch)
     of_gradient, of_step = np.log(gradient / steps.gradient_s), np.log(step / steps.step_s)
     by_step = _step_slopes(theta, gradient, sync, step, slopes, steps.local_batch) * theta
     by_gradient = np.zeros_like(by_step)
