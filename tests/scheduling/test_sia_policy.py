@@ -137,3 +137,16 @@ def test_a_pipeline_that_no_configuration_holds_is_named() -> None:
     with pytest.raises(InputError, match="job gpt-2"):
         Sia().check(ElasticView(TYPES, {0: pipeline((16, 0), name="gpt-2")}, 600.0))
     Sia().check(ElasticView(TYPES, {0: pipeline((8, 0)), 1: pipeline((2, 8), rigid=True, asked_gpus=4)}, 600.0))
+
+
+def test_a_rigid_gang_counts_as_all_of_its_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of 8 GPUs it is worth 8, and the other job there 8 ** .8: who counted the gang as one would leave it out.
+    gang = job(asked_gpus=8, rigid=True)
+    assert planned(monkeypatch, [job(4, share=Share(0, 1, 8), restarts=0), gang], power=0.8)[1] == 8
+
+
+def test_age_is_since_the_submit(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 100 s old and restarted once, it has (100 - 30) / 130 of two GPUs' worth, 1.41, after another restart.
+    young = job(1, share=Share(0, 1, 1), restarts=1, submit_s=500.0)
+    assert planned(monkeypatch, [young], power=0.5) == {0: 1}
+    assert planned(monkeypatch, [job(1, share=Share(0, 1, 1), restarts=1)], power=0.5) == {0: 2}
