@@ -16,7 +16,7 @@ from perdure.model.profiles import AdaptiveJobs, RateProfile
 from perdure.scheduling.elastic import ElasticJob, ElasticView, GpuType
 from perdure.scheduling.elastic_policies import ELASTIC, elastic_named
 from perdure.scheduling.gavel import GavelRound
-from perdure.scheduling.gavel_objectives import AlloX
+from perdure.scheduling.gavel_objectives import AlloX, AloneTime, FinishTimeFairness, cheapest, first_come, makespan
 from perdure.scheduling.gavel_policy import FractionRequest
 from perdure.simulation.elastic import ElasticResult, replay_elastic
 from perdure.throughput.application import rated_applications
@@ -155,3 +155,51 @@ def test_allox_runs_first_what_comes_first_in_the_best_of_all_orders(seed: int) 
             if ends < best:
                 best, first = ends, {place: part[0] for place, part in enumerate(parts) if part}
     assert matched(takes_s) == first
+
+
+def asked(
+    steps: Sequence[float], left: Sequence[float], came_s: Sequence[float] | None = None, kinds: Sequence[str] = ("t4",)
+) -> FractionRequest:
+    """Jobs of one step a second on each type, at 1,000 s, with one GPU of each type."""
+    nothing, one = LearnedJob(1, 1, [(1, 1)], np.ones(1), []), np.ones(len(kinds))
+    came_s = came_s or [0.0] * len(steps)
+    jobs = {
+        row: ElasticJob(came, 1, 0.0, 1, 1, nothing, work, work * one, left=part)
+        for row, (work, part, came) in enumerate(zip(steps, left, came_s, strict=True))
+    }
+    view = ElasticView(tuple(GpuType(kind, 1, 1) for kind in kinds), jobs, 1000.0)
+    return FractionRequest(view, list(jobs), GavelRound.of(np.ones((len(steps), len(kinds))), one))
+
+
+def test_time_alone_adds_up_at_the_share_of_each_time() -> None:
+    alone = AloneTime()
+    assert alone(asked([100.0, 100.0], [1.0, 1.0])).tolist() == [100.0, 100.0]
+    halved = asked([100.0, 100.0], [0.6, 1.0])
+    halved = FractionRequest(halved.view, halved.rows, GavelRound.of(np.full((2, 1), 0.5), np.ones(1)))
+    assert alone(halved).tolist() == [40.0 + 60.0 / 0.5, 200.0]
+    assert alone(asked([100.0, 100.0], [0.5, 1.0])).tolist() == pytest.approx([40.0 + 10.0 / 0.5 + 50.0, 100.0])
+
+
+def test_who_waited_long_has_most_of_the_time_for_its_rho() -> None:
+    # The first spent 1,000 s on what takes 100: 10 + 1 / x of it is to be as little as the newcomer's 1 / (1 - x).
+    fractions = FinishTimeFairness()(asked([100.0, 100.0], [1.0, 1.0], [0.0, 1000.0]))
+    x = float(fractions[0, 0])
+    assert 10 + 1 / x == pytest.approx(1 / (1 - x), rel=1e-3)
+
+
+def test_makespan_is_of_what_is_left() -> None:
+    fractions = makespan(asked([3000.0, 1000.0], [0.1, 0.9]))[:, 0]
+    assert fractions[1] > 2.5 * fractions[0]  # 300 steps and 900, the last end up to 5% late
+
+
+def test_the_oldest_is_who_came_first_wherever_it_stands() -> None:
+    # A rank, and not an order: of these the order of rows by their submit is (1, 2, 0).
+    assert first_come(asked([9.0] * 3, [1.0] * 3, [30.0, 10.0, 20.0]))[:, 0].tolist() == [0.0, 1.0, 0.0]
+    two = first_come(asked([9.0] * 3, [1.0] * 3, [30.0, 10.0, 20.0], ["t4", "rtx"]))
+    assert two.sum(axis=1).tolist() == [0.0, 1.0, 1.0]
+
+
+def test_types_cost_what_the_cloud_asked_for_them() -> None:
+    # A step costs 5.5 times as much on the last: one job keeps to the first type, and to its own without a price.
+    assert cheapest(asked([9.0], [1.0], kinds=["k80", "v100"])).tolist() == [[1.0, 0.0]]
+    assert cheapest(asked([9.0], [1.0], kinds=["p100", "t4"])).tolist() == [[0.0, 1.0]]
