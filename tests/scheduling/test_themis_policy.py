@@ -143,3 +143,15 @@ def test_asked_twice_it_plans_the_same() -> None:
     first, second = (rounds({row: job(2 + row, submit_s=row) for row in range(4)}, 12) for _ in range(2))
     assert first == second
     assert all(sum(plan.values()) <= 4 for plan in first)
+
+
+def test_who_loses_most_by_many_gpus_chooses_first_of_what_is_left() -> None:
+    class LossySpeed(IdealSpeed):
+        """Four GPUs are only twice as fast as one."""
+
+        def step_s(self, gpu_type: int, gpus: int) -> float:
+            return float(gpus**-0.5)
+
+    even, lossy = JobAgent(job(), 0), JobAgent(job(), 0)
+    lossy.job.oracle = LossySpeed()
+    assert (even.sensitivity(), lossy.sensitivity()) == pytest.approx((1.0, 2.0))

@@ -147,3 +147,10 @@ def test_of_four_two_go_on_and_then_one() -> None:
     for row in four.jobs:
         four.jobs[row].left = 8 / 9  # type: ignore[misc]
     assert sorted(four.stop()) == [0, 1]
+
+
+def test_an_app_half_done_compares_with_all_that_it_would_take_alone() -> None:
+    half = app(job(left=0.5), search="all")
+    agent = SearchAgent(half, {0: job(left=0.5)}, 0)
+    # 100 s are over and 450 left on its GPU; alone among two apps it would have taken twice 900.
+    assert agent.bid(100.0, 2.0, 1)[1] == pytest.approx(2 * 900.0 / (100.0 + 450.0))
