@@ -56,11 +56,13 @@ class GpuLimits:
         return states
 
     def _kept(self, states: States, rng: Generator) -> States:
-        across = np.count_nonzero(states, axis=2, keepdims=True) > 1
-        states = np.where(np.cumsum((states > 0) & across, axis=1) * ((states > 0) & across) > 1, 0, states)
+        there = states > 0
+        across = there & (np.count_nonzero(there, axis=2, keepdims=True) > 1)
+        states = np.where(across & (np.cumsum(across, axis=1, dtype=np.int16) > 1), 0, states)
         order = rng.permutation(states.shape[2])
         turned = states[:, :, order]
-        turned = np.where(np.cumsum(turned > 0, axis=2) > MOST_NODES, 0, turned)
+        if states.shape[2] > MOST_NODES:
+            turned = np.where(np.cumsum(turned > 0, axis=2, dtype=np.int16) > MOST_NODES, 0, turned)
         turned = _capped(turned, self.most[:, None], 2)
         states = np.empty_like(turned)
         states[:, :, order] = turned
@@ -175,8 +177,8 @@ def _fittest(states: States, value: Floats, count: int, rng: Generator) -> tuple
 
 def _capped(states: States, most: NDArray[np.int64], axis: int) -> States:
     """Along an axis, what comes first is kept as long as the sum allows."""
-    total = np.minimum(np.cumsum(states, axis=axis), most)
-    capped: States = np.diff(total, axis=axis, prepend=0).astype(np.int16)
+    total = np.minimum(np.cumsum(states, axis=axis, dtype=np.int32), most.astype(np.int32)).astype(np.int16)
+    capped: States = np.diff(total, axis=axis, prepend=np.int16(0))
     return capped
 
 
