@@ -14,7 +14,7 @@ from typing import Any
 from perdure.studies.delay import PUBLISHED, DelayStudy, delay
 from perdure.studies.estimate import Estimate
 
-N_JOBS, SEEDS = 30_000, 10
+N_JOBS, SEEDS = 20_000, 10
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "the study": {},
     **{f"load {load:g}": {"load": load} for load in (0.55, 0.75, 0.9)},

@@ -54,6 +54,8 @@ def test_a_small_what_if_loads_nothing_slow(trace: Path) -> None:
     [
         (1000, "fifo", False),
         (1000, "las-2d", False),
+        (1100, "fifo srtf las-2d", True),
+        (1000, "fifo srtf las-2d", False),
         (2000, "gittins-2d", True),
         (20_000, "fifo", False),
         (20_000, "srtf", True),
@@ -65,15 +67,15 @@ def test_the_loop_is_chosen_by_what_the_plain_one_would_take(
     jobs: int, policy: str, worth: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "perdure.simulation.compiled.run", raising=False)
-    assert worth_compiling(jobs, policy, None) is worth
+    assert worth_compiling(jobs, policy.split(), None) is worth
 
 
 def test_what_is_loaded_is_used_and_places_cost_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "perdure.simulation.compiled.run", raising=False)
-    assert worth_compiling(15_000, "fifo", placement_named("first-fit"))
-    assert not worth_compiling(15_000, "fifo", None)
+    assert worth_compiling(15_000, ["fifo"], placement_named("first-fit"))
+    assert not worth_compiling(15_000, ["fifo"], None)
     monkeypatch.setitem(sys.modules, "perdure.simulation.compiled.run", sys)
-    assert worth_compiling(1, "fifo", None)
+    assert worth_compiling(1, ["fifo"], None)
 
 
 def test_repeats_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +133,7 @@ def test_each_policy_is_known_by_the_loop_that_replays_it() -> None:
 def test_it_is_known_whether_a_replay_compiles_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cache, "code_folder", lambda: tmp_path)
     monkeypatch.setattr(cache, "installed_folder", lambda: None)
-    monkeypatch.setattr(warm, "worth_compiling", lambda jobs, policy, placement: jobs > 100)
+    monkeypatch.setattr(warm, "worth_compiling", lambda jobs, policies, placement: jobs > 100 and len(policies) > 0)
     assert must_compile(1000, ["fifo"], "count")
     assert not must_compile(10, ["fifo"], "count")
     assert not must_compile(1000, ["mine.py:Mine"], "count")

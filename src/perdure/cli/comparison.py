@@ -62,7 +62,8 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
     tables = [trace.table if asked.load is None else at_load(trace.table, cluster, asked.load) for trace in read]
     spans = asked.out is not None and max(map(len, tables)) <= _MAX_SPANS
     repeats = len(wanted) // len(asked.policies)
-    setting = Setting(cluster, asked.placement, options, asked.failures, keep, spans, asked.cost, repeats)
+    named = tuple(name for name in asked.policies if not is_policy_file(name))
+    setting = Setting(cluster, asked.placement, options, asked.failures, keep, spans, asked.cost, repeats, named)
     if not spans and cluster.counts_gpus_alone:
         tell_of_compiling(max(map(len, tables)) * repeats, asked.policies, asked.placement)
     with progress(len(wanted) if len(wanted) > 1 else None, "replaying") as tell:

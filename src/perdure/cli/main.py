@@ -25,9 +25,14 @@ def main(args: Sequence[str] | None = None) -> int:
         gc.enable()
     if len(words) == 2 and words[0] == "when" and words[1].isascii() and words[1].isdecimal():
         return _when(words[1])
-    from perdure.cli import commands
+    if words[:1] == ["whatif"]:
+        gc.disable()  # for the reason given above, until the command has all that it needs
+    try:
+        from perdure.cli import commands
 
-    return commands.run(words)
+        return commands.run(words)
+    finally:
+        gc.enable()
 
 
 def _when(job: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -200,7 +201,14 @@ def elastic(
     from perdure.cli.elastic import compare_elastic
     from perdure.cli.simulated import names_of
 
+    _garbage_may_come()
     return compare_elastic(trace, profiles, cluster, names_of("--policy", policy), retry, out, as_json, wide=wide)
+
+
+def _garbage_may_come() -> None:
+    """Look for garbage from now on, among what comes; `perdure.cli.main` has put it off while all was loaded."""
+    gc.freeze()
+    gc.enable()
 
 
 def _compare(
@@ -216,5 +224,6 @@ def _compare(
     from perdure.cli.comparison import compare as run
     from perdure.cli.comparison_options import comparison_options
 
+    _garbage_may_come()
     run(comparison_options(words, replay_error, jobs_out, out, workers), as_json, wide=wide)
     return 0

@@ -185,10 +185,12 @@ class Sinking(Ranking):
         """Count the service and the waiting since the last event, and move jobs between queues."""
         running = self.view.running
         counted = self.level if self.policy.promote_knob else filter(running.__contains__, self.level)
+        bottom = len(self.queues) - 1
         for row in list(counted):  # without promotion what a job waited moves none
             self._count(row)
             if row in running:
-                self._demote(row, self.level[row])
+                if self.level[row] < bottom:
+                    self._demote(row, self.level[row])
             elif self._is_due_up(row):
                 self.served[row] = self.waited[row] = 0
                 self._move(row, 0)
@@ -196,12 +198,15 @@ class Sinking(Ranking):
 
     def _count(self, row: int) -> None:
         """Add the ticks since the last count to what the job was served, or, once it has run, to what it waited."""
-        counted, self.settled[row] = self.settled[row], self.view.now
-        if row in self.view.running:
-            worked = max(0, self.view.now - max(counted, self.view.works_from(row)))
-            self.served[row] = self.served.get(row, 0) + worked
+        view = self.view
+        counted, self.settled[row] = self.settled[row], view.now
+        if row in view.running:
+            from_ = view.works_from(row)
+            worked = view.now - (counted if counted > from_ else from_)  # `max` would take longer than all else here
+            if worked > 0:
+                self.served[row] = self.served.get(row, 0) + worked
         elif self.served.get(row, 0):
-            self.waited[row] += self.view.now - counted
+            self.waited[row] += view.now - counted
 
     def _demote(self, row: int, level: int) -> None:
         """Sink to the queue of its service. From the instants of `next_change` that is one queue down, unless limits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Literal
@@ -24,7 +25,7 @@ from perdure.simulation.retry_hook import Retry
 from perdure.simulation.workload import Workload
 
 Engine = Literal["auto", "plain", "compiled"]
-_LOADING_S = 0.5  # that numba and the compiled loops take to load, once in a process
+_LOADING_S = 0.35  # that numba and the compiled loops take to load, once in a process
 _PLAIN_US = {  # that the plain loop takes for a job, in microseconds, by policy; measured at 1,000 and 3,000 jobs
     "fifo": 12, "fjf": 12, "sjf": 12, "tetris": 20, "easy": 30, "maxmin": 50, "philly": 60, "fewest-gpus": 90,
     "srtf": 140, "srsf": 140, "las": 190, "las-2d": 190, "conservative": 350, "slurm": 500, "gittins-2d": 600,
@@ -47,6 +48,7 @@ def simulate(
     faults: NodeFaults | None = None,
     repeats: int = 1,
     cost: RestartCost = FREE,
+    beside: Sequence[str] = (),
 ) -> Result:
     """Replay all jobs of `table` on `cluster`; nothing is left out.
 
@@ -56,7 +58,7 @@ def simulate(
     the job then meets again on that node alone. `spans` asks for `Result.spans`. `engine` "plain" or "compiled"
     insists on a loop; what only the plain one knows (the other policies and placements, spans, CPUs and memory) runs
     there all the same. `cost` is what a preemption adds to a job's running time. `repeats` says how many such replays
-    this process is to do: what is loaded for one serves all.
+    this process is to do, and `beside` under which policies, this one and others: what is loaded for one serves all.
 
     Raises `InputError`, naming the job, for one that cannot be replayed, `ConfigError` for an unknown name and
     `PolicyError` for a policy that asks for the impossible.
@@ -71,7 +73,7 @@ def simulate(
     if retry is None or placement is None:
         faults = None
     if engine == "auto":
-        engine = "compiled" if worth_compiling(len(jobs) * repeats, policy.name, placement) else "plain"
+        engine = "compiled" if worth_compiling(len(jobs) * repeats, beside or (policy.name,), placement) else "plain"
     outcome = _outcome(jobs, cluster, policy, placement, retry, spans, engine, faults, resources_of(cluster, table))
     return outcome.result(jobs, policy.name, placement.name if placement else COUNT, seed, cluster.total_gpus)
 
@@ -97,8 +99,11 @@ def _outcome(
     return ReplayOutcome.of(replay(jobs, room, policy, retry, faults), spans)
 
 
-def worth_compiling(jobs: int, policy: str, placement: Placement | None) -> bool:
-    """Whether the plain loop would take longer than loading the compiled one; False where numba is not installed."""
+def worth_compiling(jobs: int, policies: Sequence[str], placement: Placement | None) -> bool:
+    """Whether the plain loop would take longer for these jobs under all of the policies than loading the compiled one.
+
+    False where numba is not installed.
+    """
     loading_s = 0.0 if "perdure.simulation.compiled.run" in sys.modules else _LOADING_S
-    each_us = _PLAIN_US.get(policy.partition(":")[0], _OTHER_US) * (_PLACED if placement else 1)
-    return jobs * each_us > loading_s * 1e6 and find_spec("numba") is not None
+    each_us = sum(_PLAIN_US.get(policy.partition(":")[0], _OTHER_US) for policy in policies)
+    return jobs * each_us * (_PLACED if placement else 1) > loading_s * 1e6 and find_spec("numba") is not None

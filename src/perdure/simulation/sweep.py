@@ -46,6 +46,7 @@ class Setting:
     spans: bool = False  # ask for `Result.spans`
     cost: RestartCost = FREE  # of a preemption
     repeats: int = 1  # runs of each policy
+    policies: tuple[str, ...] = ()  # all that are compared, but those from a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ def run_case(tables: Sequence[JobTable], setting: Setting, case: SweepCase) -> R
         result = simulate(
             failures.table, setting.cluster, policy, setting.placement, retry, case.seed,
             spans=setting.spans, faults=failures.node_faults(case.seed), repeats=setting.repeats,
-            cost=setting.cost,
+            cost=setting.cost, beside=setting.policies,
         )  # fmt: skip
         took = time.perf_counter() - began
     parted = groupings(failures.table)

@@ -22,13 +22,15 @@ DAY_S = 86_400.0
 
 
 def must_compile(jobs: int, policies: Iterable[str], placement: str) -> bool:
-    """Whether replaying this many jobs, repeats counted, under one of these policies begins with compiling.
+    """Whether replaying this many jobs, repeats counted, under these policies begins with compiling.
 
     That takes 5 to 20 s. Raises `ConfigError` for an unknown placement or policy.
     """
     placed = placement_named(placement)
     named = [policy_named(policy.partition(":")[0]) for policy in policies if not is_policy_file(policy)]
-    loops = {COMPILED.get(type(policy), "") for policy in named if worth_compiling(jobs, policy.name, placed)} - {""}
+    if not worth_compiling(jobs, [policy.name for policy in named], placed):
+        return False
+    loops = {COMPILED[type(policy)] for policy in named if type(policy) in COMPILED}
     return not all(is_kept(f"{loop}.advance") for loop in loops)
 
 
