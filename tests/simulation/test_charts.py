@@ -17,11 +17,13 @@ from perdure.simulation.charts import DARK, LIGHT, MAX_RUNS, PICTURES, Shown, cr
 from perdure.simulation.fairness import rho
 from perdure.simulation.groups import SIZES, GroupKind
 from perdure.simulation.simulate import simulate
+from perdure.simulation.use import stretches, use_over_time
 from perdure.simulation.verdict import judge
 from tests.simulation.tables import jobs
 
 figures = pytest.importorskip("matplotlib.figure", reason="Matplotlib is not installed")
 CLUSTER = Cluster.parse("1x8")
+UNITS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86_400.0}
 ONE = jobs((1, 0, 10))
 CROWD = jobs(*((1 + i % 8, 10 * i, 50 + 7 * i) for i in range(30)))
 
@@ -59,6 +61,66 @@ def test_bars_are_the_mean_waits_in_the_unit_of_the_axis() -> None:
     unit_s, unit = unit_of(float(waits.max()))
     assert axes.get_ylabel() == f"mean wait, {unit}"
     assert [bar.get_height() for bar in axes.patches] == pytest.approx(waits / unit_s)
+
+
+def drawn_of(name: str, axes: list[Any]) -> dict[str, Any]:
+    """What a picture shows under the name of each run."""
+    if name == "waits":
+        return {bars.get_label(): [bar.get_height() for bar in bars] for bars in axes[0].containers}
+    if name == "use":
+        return {axes[0].get_title(): axes[0].patches[0].get_data().values} | {
+            step.get_label(): step.get_data().values for step in axes[1].patches
+        }
+    if name == "gantt":
+        return {one.get_title(): sorted(bar.get_width() for bar in one.patches) for one in axes}
+    if name == "completion":
+        return {axes[0].get_title(): axes[0].lines[0].get_xdata()} | {
+            line.get_label(): line.get_ydata() for line in axes[1].lines if not line.get_label().startswith("_")
+        }
+    return {line.get_label(): line.get_xdata() for line in axes[0].lines if not line.get_label().startswith("_")}
+
+
+def expected_of(name: str, run: Shown, first: Shown, axes: list[Any]) -> Any:
+    """The same, from the schedule of the run."""
+    places, alone = np.linspace(0, 1, 1001), run is first
+    if name == "waits":
+        return np.nan_to_num(waits_by_size(run.table, run.result)) / UNITS[axes[0].get_ylabel().split(", ")[1]]
+    if name == "use":
+        edges = axes[0].patches[0].get_data().edges * UNITS[axes[1].get_xlabel().split()[0]]
+        share, of_first = (use_over_time(each.table, each.result, edges) for each in (run, first))
+        return share if alone else share - of_first
+    if name == "gantt":
+        job, start_s, end_s, _ = stretches(run.table.gpus, run.result)
+        mine = np.isin(job, crowded_jobs(first.table, first.result)) & (end_s > start_s)
+        return np.sort(end_s[mine] - start_s[mine]) / UNITS[axes[0].get_xlabel()]
+    if name == "rho":
+        return np.quantile(rho(run.table, run.result), places)
+    jct_s, of_first = (np.quantile(each.result.end_s - each.table.submit_s, places) for each in (run, first))
+    return jct_s if alone else jct_s / of_first
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_what_is_drawn_under_a_policy_is_its_own_schedule(name: str) -> None:
+    runs = shown(CROWD, "fifo", "fewest-gpus", "srtf")
+    axes = drawn(name, runs)
+    found = drawn_of(name, axes)
+    assert list(found) == [run.label for run in runs]
+    for run in runs:
+        assert found[run.label] == pytest.approx(expected_of(name, run, runs[0], axes)), run.label
+    wrong = expected_of(name, runs[1], runs[0], axes)
+    assert found["srtf"] != pytest.approx(wrong)  # so that a picture of another one would be noticed
+
+
+def test_the_recorded_waits_are_drawn_beside_those_of_each_run() -> None:
+    table = replace(CROWD, start_s=CROWD.submit_s + 500)
+    runs = shown(table, "fifo", "srtf")
+    figure = figures.Figure()
+    charts._recorded(figure, runs, LIGHT)
+    found = {line.get_label(): line.get_xdata() for line in figure.axes[0].lines}
+    waits = {run.label: run.result.start_s - table.submit_s for run in runs} | {"as recorded": np.full(len(table), 500)}
+    assert list(found) == list(waits)
+    for label, wait_s in waits.items():
+        assert found[label] == pytest.approx(np.maximum(np.quantile(wait_s, np.linspace(0, 1, 1001)), 1.0))
 
 
 def test_a_gantt_chart_has_a_bar_for_each_stretch_of_the_jobs_that_it_shows() -> None:

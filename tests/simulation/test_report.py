@@ -14,13 +14,13 @@ import pytest
 
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
-from perdure.simulation.charts import LIGHT, Shown, crowded_jobs, waits_by_size
+from perdure.simulation.charts import LIGHT, Shown, crowded_jobs, draw, waits_by_size
 from perdure.simulation.charts import PICTURES as DRAWN
 from perdure.simulation.comparison import PolicyComparison
 from perdure.simulation.groups import SIZES
 from perdure.simulation.report import write_report
 from perdure.simulation.simulate import simulate
-from perdure.simulation.sweep import Run, Setting, as_it_was, cases, sweep
+from perdure.simulation.sweep import Run, Setting, as_it_was, cases, sweep, verdicts
 from perdure.simulation.use import use_over_time
 from perdure.traces.generate import generate
 from tests.simulation.tables import jobs
@@ -97,6 +97,16 @@ def test_pictures_are_files_too(written: tuple[Path, Page, list[Run]]) -> None:
         assert data.startswith(b"\x89PNG")
         width, height = struct.unpack(">II", data[16:24])
         assert (width, height) == (880, 462)
+
+
+def test_the_pictures_of_a_trace_are_of_its_own_runs_in_their_order(written: tuple[Path, Page, list[Run]]) -> None:
+    folder, _, runs = written
+    for place in (0, 1):
+        table = generate(60, CLUSTER, 2.0, np.random.default_rng(place + 1))
+        mine = [run for run in runs if run.case.trace == place and run.case.seed == 0]
+        again = [Shown(f"{run.case.policy}, {run.case.retry}", table, run.result) for run in mine if run.result]
+        for name, png in draw(again, LIGHT, verdicts(runs)[place].best).items():
+            assert (folder / f"{name}-{place + 1}.png").read_bytes() == png, name
 
 
 def test_a_folder_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> None:

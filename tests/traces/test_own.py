@@ -63,6 +63,7 @@ def tables(draw: st.DrawFn) -> JobTable:
                 "cpus": column(st.integers(0, 1000)),
                 "mem_mib": column(st.integers(0, 10**9)),
                 "eligible_s": column(seconds | st.just(np.nan)),
+                "preempted": column(st.integers(0, 9)),
             }
             if draw(st.booleans())
             else {}

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import InputError
+from perdure.model.cluster import Cluster
 from perdure.model.table import TableEnding
+from perdure.simulation.sweep import as_it_was
 from perdure.traces.read import read
 
 HEADER = "JobID|User|Account|JobName|Submit|Start|ElapsedRaw|TimelimitRaw|State|NNodes|AllocTRES|ReqTRES\n"
@@ -84,6 +86,33 @@ def test_records_of_one_id_are_attempts_of_one_job(file: Callable[..., Path]) ->
     assert jobs.attempts.first.tolist() == [0, 2, 3]
     assert jobs.attempts.duration_s.tolist() == [30, 90, 60]
     assert jobs.attempts.passed.tolist() == [False, True, True]
+
+
+def test_a_preemption_is_counted_and_no_failed_attempt(file: Callable[..., Path]) -> None:
+    """Job 7 fails, is preempted twice, and passes. Job 8 is preempted and does not come back: that is its end."""
+    rows = [
+        record(elapsed=30, state="NODE_FAIL"),
+        record("8", elapsed=50, state="PREEMPTED"),
+        record(start="2026-01-01T00:05:00", elapsed=100, state="PREEMPTED"),
+        record(start="2026-01-01T00:10:00", elapsed=7, state="PREEMPT+"),
+        record(start="2026-01-01T00:20:00", elapsed=90),
+        record("9"),
+    ]
+    trace = read(file("jobs.txt", HEADER + "".join(rows)))
+    jobs = trace.table
+    assert jobs.preempted.tolist() == [2, 0, 0]
+    assert jobs.duration_s.tolist() == [227, 50, 60]
+    assert jobs.ending.tolist() == [TableEnding.PASSED, TableEnding.KILLED, TableEnding.PASSED]
+    assert jobs.attempts is not None
+    assert jobs.attempts.first.tolist() == [0, 2, 3, 4]
+    assert jobs.attempts.duration_s.tolist() == [30, 197, 50, 60]
+    assert jobs.attempts.passed.tolist() == [False, True, False, True]
+    assert trace.notes[1:] == (
+        "1 records are further attempts of jobs that were put back",
+        "2 records end with a preemption: what ran in them counts as work, not as failed",
+    )
+    assert [run.metrics.preemptions for run in as_it_was([jobs], Cluster.parse("1x8"))] == [2]
+    assert [run.metrics.wasted_gpu_h for run in as_it_was([jobs], Cluster.parse("1x8"))] == [8 * 30 / 3600]
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class Attempts:
 
 _SELDOM_TOLD: dict[str, Any] = {  # columns of which a blank takes no memory
     "partition": "", "account": "", "qos": "", "dependency": "", "array": "", "nice": np.int64(0), "cpus": np.int64(0),
-    "mem_mib": np.int64(0), "eligible_s": np.nan,
+    "mem_mib": np.int64(0), "eligible_s": np.nan, "preempted": np.int64(0),
 }  # fmt: skip
 _BLANKS: dict[str, Any] = {
     "user": "", "vc": "", "gpu_type": "", "ending": np.int8(0), "nodes": np.int64(0), "start_s": np.nan,
@@ -73,6 +73,7 @@ class JobTable:
     eligible_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # from when on it may start
     dependency: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))  # as for sbatch: "afterok:ID:ID"
     array: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))  # "12%2": two of its tasks at once
+    preempted: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # times, as recorded
     attempts: Attempts | None = None
     began_s: float = 0.0  # seconds since the epoch at which the trace began; 0 where unknown
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from perdure.simulation.manifest import Manifest
 from perdure.simulation.restart_cost import FREE
 from perdure.simulation.steady import too_short
 from perdure.simulation.sweep import Run, Setting, foreknows, verdicts
-from perdure.simulation.verdict import PolicyVerdict
+from perdure.simulation.verdict import PolicyVerdict, length
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,14 @@ class PolicyComparison:
     def trace_of(self, place: int) -> dict[str, str]:
         """Names the trace where there are several."""
         return {"trace": self.traces[place]} if len(self.traces) > 1 else {}
+
+    def about(self) -> list[str]:
+        """Which jobs were replayed: each trace with its jobs, and when they came."""
+        dated = self.facts.get("load", "as recorded") == "as recorded"
+        return [
+            f"{Path(trace).name}: {len(table):,} jobs, submitted {_when(table, dated=dated)}"
+            for trace, table in zip(self.traces, self.tables, strict=True)
+        ]
 
     def nearest(self) -> dict[int, str]:
         """Of each trace that records starts, which replay is most like it, and how far that is to be believed.
@@ -121,6 +130,15 @@ class PolicyComparison:
         if self.manifest is not None:
             further["manifest"] = self.manifest.to_json()
         return {"runs": told(self.runs), "details": [run.details() for run in self.runs], **further}
+
+
+def _when(table: JobTable, *, dated: bool) -> str:
+    """The days of the first and the last submit in UTC, where they are known; else how far these lie apart."""
+    first_s, last_s = (float(table.submit_s[place]) for place in (0, -1)) if len(table) else (0.0, 0.0)
+    if not table.began_s or not dated:
+        return f"within {length(last_s - first_s)}"
+    first, last = (datetime.fromtimestamp(table.began_s + at, UTC) for at in (first_s, last_s))
+    return f"from {first:%Y-%m-%d} to {last:%Y-%m-%d}"
 
 
 def _facts(setting: Setting, cluster: str, load: float | None) -> dict[str, str]:

@@ -31,12 +31,12 @@ def as_recorded(table: JobTable, total_gpus: int) -> tuple[JobTable, Result] | N
         table = table.take(known)
     end_s = np.maximum(np.where(np.isfinite(table.end_s), table.end_s, table.start_s + table.duration_s), table.start_s)
     log = _log(table, end_s)
-    never = np.zeros(len(table), np.int64)
     passed = np.zeros(len(table), np.bool_)
     passed[log.job] = log.passed  # a job's last attempt comes last
     busy = float(log.ran_s @ table.gpus[log.job])
+    preempted, promoted = table.preempted.astype(np.int64), np.zeros(len(table), np.int64)
     return table, Result(
-        AS_IT_WAS, "recorded", 0, table.start_s, end_s, never, never, passed, log, 0, busy, total_gpus
+        AS_IT_WAS, "recorded", 0, table.start_s, end_s, preempted, promoted, passed, log, 0, busy, total_gpus
     )  # fmt: skip
 
 

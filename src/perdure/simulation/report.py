@@ -27,7 +27,8 @@ TITLES = {
     "changes": (
         "Who gains and who loses",
         "The change of the mean completion time under the best policy against the first, with its interval at 95%, of "
-        "the groups with most jobs. Orange: surely later; green: surely sooner. More than +200% is drawn as that.",
+        "the groups with most jobs. Orange: surely later; green: surely sooner, considering how many are looked at. "
+        "More than +200% is drawn as that.",
     ),
     "completion": (
         "Completion times",
@@ -187,6 +188,7 @@ def _page(found: PolicyComparison, sections: Sequence[Section]) -> str:
     return render(
         names=", ".join(dict.fromkeys(run.case.policy for run in runs)),
         facts={**_in_words(runs), **found.facts, **_of_slurm(found), **_made_by(found)},
+        about=found.about(),
         told=found.remarks(),
         columns=("trace", *_COLUMNS) if several else _COLUMNS,
         rows=[[traces[run.case.trace], *_row(run)] if several else list(_row(run)) for run in (*found.was, *runs)],
@@ -208,12 +210,13 @@ def render(
     rows: Sequence[Sequence[str]],
     legend: str,
     sections: Sequence[Section],
+    about: Sequence[str] = (),
     labels: Sequence[str] = (),
     of: str = "",
     causes: Sequence[tuple[str, list[float]]] = (),
     groups: Sequence[tuple[str, int, list[float]]] = (),
 ) -> str:
-    """The page: what it is about, its figures with a legend, tables of causes and groups, and pictures."""
+    """The page: which jobs it is about, its figures with a legend, tables of causes and groups, and pictures."""
     from jinja2 import Environment, StrictUndefined
 
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
@@ -222,6 +225,7 @@ def render(
     return template.render(
         names=names,
         facts=facts,
+        about=about,
         told=told,
         columns=columns,
         rows=rows,

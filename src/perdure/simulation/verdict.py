@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.simulation.by_day import DayTotals, Group
-from perdure.simulation.difference import LEAST_DAYS, Differences, PairedDifference, differences
+from perdure.simulation.difference import LEAST_DAYS, Differences, PairedDifference, differences, discovered
 from perdure.simulation.groups import GroupKind
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
@@ -48,10 +48,19 @@ class PolicyStanding:
         return self.against_first[_EVERYBODY]["jct_s"]
 
     @property
-    def losers(self) -> dict[Group, PairedDifference]:
-        """Groups whose jobs surely end later than under the first policy, those that lose most time first."""
+    def changed(self) -> dict[Group, PairedDifference]:
+        """Groups whose jobs surely end at other times than under the first policy, the many that are tested considered.
+
+        A group must pass by itself, by its interval, and among all groups (`discovered`).
+        """
         found = {group: of["jct_s"] for group, of in self.against_first.items() if group != _EVERYBODY}
-        lost = {group: each for group, each in found.items() if each.is_sure and each.change > 0}
+        believed = zip(found.items(), discovered([*found.values()]), strict=True)
+        return {group: each for (group, each), sure in believed if sure and each.is_sure}
+
+    @property
+    def losers(self) -> dict[Group, PairedDifference]:
+        """Those whose jobs surely end later, those that lose most time first."""
+        lost = {group: each for group, each in self.changed.items() if each.change > 0}
         return dict(sorted(lost.items(), key=lambda item: -item[1].change * item[1].jobs))
 
     def to_json(self) -> dict[str, Any]:
@@ -59,7 +68,12 @@ class PolicyStanding:
             of = self.against_first[group]
             return {name: each.to_json() for name, each in of.items()}
 
-        groups = [{"of": group[0], "name": group[1], **told(group)} for group in self.against_first if group[0]]
+        changed = self.changed
+        groups = [
+            {"of": group[0], "name": group[1], "changed": group in changed, **told(group)}
+            for group in self.against_first
+            if group[0]
+        ]
         return {"label": self.label, "mark": self.mark, **told(_EVERYBODY), "groups": groups}
 
 
@@ -177,7 +191,7 @@ def _who_loses(verdict: PolicyVerdict) -> str:
         return "Nobody loses, since nothing changes."
     if verdict.days < LEAST_DAYS:
         return "Nor can it be said who loses."
-    looked = Counter(kind for kind, _ in best.against_first if kind is not None)
+    looked = Counter(kind for (kind, _), of in best.against_first.items() if kind and of["jct_s"].low is not None)
     losers = best.losers
     if not losers:
         of = _listed([f"{many} {_PLURAL[kind]}" for kind, many in looked.items()])

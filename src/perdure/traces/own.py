@@ -23,11 +23,13 @@ _OPTIONAL = {
     "user": TEXT, "vc": TEXT, "gpu_type": TEXT, "ending": TEXT, "attempts": LONG_TEXT, "start_s": NUMBER,
     "end_s": NUMBER, "walltime_s": NUMBER, "nodes": NUMBER, "began_s": NUMBER, "partition": TEXT, "account": TEXT,
     "qos": TEXT, "nice": NUMBER, "cpus": NUMBER, "mem_mib": NUMBER, "eligible_s": NUMBER, "dependency": TEXT,
+    "preempted": NUMBER,
 }  # fmt: skip
 _AS_THEY_ARE = (
     "user", "vc", "gpu_type", "start_s", "end_s", "walltime_s", "partition", "account", "qos", "eligible_s",
     "dependency",
 )  # fmt: skip
+_COUNTS = "nodes", "cpus", "mem_mib", "preempted"
 _NICEST = 2**31 - 1  # as in Slurm
 _SIGNS = _PASSED, _FAILED = "+", "-"  # an attempt is its seconds and one of these; attempts are set apart by blanks
 _FORMS = {
@@ -46,7 +48,7 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the form that `write` makes. Only its first four columns are needed: it is the one to make by hand."""
     columns, sieve = load(source, _NEEDED, skip_bad, optional=_OPTIONAL, nothing=("",))
     further: dict[str, Any] = {name: columns[name] for name in _AS_THEY_ARE if name in columns}
-    further |= {name: whole_counts(columns[name]) for name in ("nodes", "cpus", "mem_mib") if name in columns}
+    further |= {name: whole_counts(columns[name]) for name in _COUNTS if name in columns}
     if "nice" in columns:
         further["nice"] = np.nan_to_num(np.clip(columns["nice"], -_NICEST, _NICEST)).astype(np.int64)
     if "ending" in columns:

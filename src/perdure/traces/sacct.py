@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from perdure.model.table import Attempts, TableEnding
 from perdure.traces.sacct_columns import EXPORT, Records
-from perdure.traces.slurm_cells import slurm_endings
+from perdure.traces.slurm_cells import slurm_endings, were_preempted
 from perdure.traces.source import TraceSource
 from perdure.traces.texts import side_by_side
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Sieve, Trace, gather
@@ -27,6 +27,8 @@ def sniff(head: bytes, _name: str) -> bool:
 def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the GPU jobs that have ended. Several records of one job id (``--duplicates``) are its attempts.
 
+    A record that ended because the job was preempted is no failure: it is counted, and what the job ran in it belongs
+    to the attempt that follows, since nothing tells how much of it was kept.
     Steps, jobs without GPUs, jobs that never started, jobs that have not ended and jobs in a state that is not known
     are left out and counted. So are the earlier attempts of a job that was put back and waits or runs again: they would
     look like a job that failed for good. An account is a virtual cluster; without that column it is the partition.
@@ -78,13 +80,21 @@ def _jobs(source: TraceSource, seen: Records, sieve: Sieve, rows: NDArray[np.int
     head, tail = rows[bounds[:-1]], rows[bounds[1:] - 1]
     elapsed = seen.elapsed_s[rows]
     ending = slurm_endings(seen.state[rows])
+    yielded = were_preempted(seen.state[rows])
+    yielded[bounds[1:] - 1] = False  # of one that did not come back it is the end
+    tries = np.flatnonzero(~yielded)  # the last record of each attempt
+    preempted = np.add.reduceat(yielded, begins, dtype=np.int64) if len(rows) else np.empty(0, np.int64)
     jobs = Sieve(len(head), lambda row: source.at_line(int(seen.line[head[row]])), sieve.skip_bad)
     jobs.left_out = sieve.left_out
     vc = seen.vc[tail]
-    requeued = len(rows) - len(head)
+    requeued = len(tries) - len(head)
     notes = ["times without an offset are read as UTC: a local clock's change shows as an hour"]
     if requeued:
         notes.append(f"{requeued} records are further attempts of jobs that were put back")
+    if yielded.any():
+        notes.append(
+            f"{yielded.sum()} records end with a preemption: what ran in them counts as work, not as failed"
+        )
     return gather(
         source,
         FORMAT.name,
@@ -94,7 +104,7 @@ def _jobs(source: TraceSource, seen: Records, sieve: Sieve, rows: NDArray[np.int
         gpus=seen.gpus[tail],
         duration_s=np.add.reduceat(elapsed, begins) if len(rows) else np.empty(0),
         epoch_s=0.0,
-        attempts=Attempts(bounds, elapsed, ending == TableEnding.PASSED),
+        attempts=Attempts(np.searchsorted(tries, bounds), _sums(elapsed, tries), ending[tries] == TableEnding.PASSED),
         notes=tuple(notes),
         start_s=seen.start_s[head],
         end_s=seen.start_s[tail] + seen.elapsed_s[tail],
@@ -107,10 +117,17 @@ def _jobs(source: TraceSource, seen: Records, sieve: Sieve, rows: NDArray[np.int
         cpus=seen.cpus[tail],
         mem_mib=seen.mem_mib[tail],
         eligible_s=seen.eligible_s[head],
+        preempted=preempted if preempted.any() else np.empty(0, np.int64),
         nodes=seen.nodes[tail],
         gpu_type=seen.gpu_type[tail],
         ending=ending[bounds[1:] - 1],
     )
+
+
+def _sums(elapsed: NDArray[np.float64], ends: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Sums of stretches that end with these rows, each beginning behind the one before."""
+    sums: NDArray[np.float64] = np.diff(np.cumsum(elapsed)[ends], prepend=0.0)
+    return sums
 
 
 FORMAT = Format("sacct", "Slurm accounting text (sacct --parsable2)", sniff, read)

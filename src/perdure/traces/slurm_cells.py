@@ -84,6 +84,11 @@ def slurm_ending(word: str) -> TableEnding:
     return _ENDINGS.get(whole_word(word, _ENDINGS), TableEnding.UNKNOWN)
 
 
+def were_preempted(words: NDArray[np.str_]) -> NDArray[np.bool_]:
+    """Which states say that the job's GPUs went to another one."""
+    return mapped(words, lambda word: whole_word(word, _ENDINGS) == "PREEMPTED", np.bool_)
+
+
 def slurm_endings(words: NDArray[np.str_]) -> NDArray[np.int8]:
     return mapped(words, slurm_ending, np.int8)
 
