@@ -148,6 +148,27 @@ def test_the_manifest_names_what_the_figures_depend_on(perdure: Callable[..., Ra
     assert (home / "by-hand" / "figures.json").read_bytes() == (reported / "figures.json").read_bytes()
 
 
+def test_gittins_learns_from_the_first_part_and_is_judged_by_the_rest(perdure: Callable[..., Ran], home: Path) -> None:
+    """Half of 200 s: job a has ended (its GPU-seconds are 60), b runs on; c and d come later."""
+    early, late = "a,0,2,30\nb,10,1,500\n", "c,110,1,100\nd,120,1,40\ne,200,1,9\n"
+    (home / "all.csv").write_text(HEADER + early + late)
+    (home / "late.csv").write_text(HEADER + late)
+    (home / "past.txt").write_text("60\n")
+    words = "--cluster", "1x2", "--policy", "fifo,gittins-2d"
+    ran = perdure("whatif", "all.csv", *words, "--gittins-split", "0.5", "--json")
+    by_hand = perdure("whatif", "late.csv", *words, "--gittins-samples", "past.txt", "--json")
+    for name in ("jobs", "jct_s", "wait_s"):
+        assert [run[name] for run in ran.json["runs"]] == [run[name] for run in by_hand.json["runs"]]
+    assert ran.json["runs"][0]["jobs"] == 3
+    assert "foresight" not in ran.json
+    told = (
+        "gittins-2d learned from the 1 jobs that had ended in the first 50% of the time; "
+        "the 3 that came later are compared"
+    )
+    assert told in ran.json["warnings"]
+    assert ran.json["manifest"]["options"]["gittins_split"] == 0.5
+
+
 def test_every_file_that_the_figures_depend_on_is_an_input(perdure: Callable[..., Ran], home: Path) -> None:
     for name, text in {
         "jobs.csv": HEADER.strip() + ",vc\na,0,1,9,x\n", "machines.csv": "gpus\n4\n", "past.txt": "5\n",
@@ -580,6 +601,16 @@ def test_what_is_wrong_with_a_policy_of_ones_own_is_told_by_its_line(
         ("--policy fifo --queue-limits x", "--queue-limits: 'x' is not a list of growing numbers. "),
         ("--policy fifo --gittins-samples none.csv", "none.csv: cannot be read (No such file or directory). "),
         ("--policy fifo --gittins-samples jobs.csv", "jobs.csv:2: 'long,0,1,100' is not a job's GPU-seconds. "),
+        (
+            "--policy fifo --gittins-split 1.5",
+            "--gittins-split: 1.5 is not a share between 0 and 1. Write a number such",
+        ),
+        ("--policy fifo --gittins-split 0", "--gittins-split: 0 is not a share between 0 and 1. "),
+        ("--policy fifo --gittins-split 0.5", "--gittins-split: no job has ended in that part of the trace. Write "),
+        (
+            "--policy fifo --gittins-split 0.5 --gittins-samples jobs.csv",
+            "--gittins-split: it is given with --gittins-samples, ",
+        ),
         ("--policy fifo --jobs-out out.xml", "out.xml: not in a format that can be written. End it in .csv or "),
         ("--policy fifo --jobs-out no/out.csv", "no/out.csv: cannot be written (there is no folder no). Name a file "),
         ("--policy fifo --out jobs.csv", "jobs.csv: cannot be written (it is not a folder). Name a folder "),

@@ -11,7 +11,7 @@ from perdure.simulation.foresight import foresight
 from tests.simulation.tables import jobs
 
 UNLIMITED = "the true running times of the 1 of 2 jobs that have no time limit"
-SAMPLED = "what the very jobs of this trace take: give past ones by --gittins-samples"
+SAMPLED = "what the very jobs of this trace take: give past ones (--gittins-samples, --gittins-split)"
 LIMITED = jobs((1, 0, 5), (1, 0, 5), walltime_s=np.array([10.0, np.nan]))
 NONE, TOLD = PolicyOptions(), PolicyOptions(gittins_samples=(1.0,), quotas={"": 1.0})
 

@@ -13,6 +13,7 @@ from perdure.cli.progress import progress, tell_of_compiling
 from perdure.cli.simulated import cluster_named, read_fitting, tell_of
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
 from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.simulation.comparison import PolicyComparison
@@ -60,10 +61,15 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
             tell_of_partitions(asked.slurm_conf, site, path, trace.table)
     read = [_accepted(trace, path, cluster, asked, options) for trace, path in zip(read, asked.traces, strict=True)]
     tables = [trace.table if asked.load is None else at_load(trace.table, cluster, asked.load) for trace in read]
+    learned = ""
+    if asked.gittins_split is not None:
+        tables, options, learned = _split(tables, options, asked.gittins_split)
     spans = asked.out is not None and max(map(len, tables)) <= _MAX_SPANS
     repeats = len(wanted) // len(asked.policies)
     named = tuple(name for name in asked.policies if not is_policy_file(name))
-    setting = Setting(cluster, asked.placement, options, asked.failures, keep, spans, asked.cost, repeats, named)
+    setting = Setting(
+        cluster, asked.placement, options, asked.failures, keep, spans, asked.cost, repeats, named, learned
+    )
     if not spans and cluster.counts_gpus_alone:
         tell_of_compiling(max(map(len, tables)) * repeats, asked.policies, asked.placement)
     with progress(len(wanted) if len(wanted) > 1 else None, "replaying") as tell:
@@ -93,6 +99,22 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
     if asked.replay_error:
         _must_be_recorded(runs)
     print_comparison(found, as_json, asked.replay_error, wide=wide)
+
+
+def _split(
+    tables: Sequence[JobTable], options: PolicyOptions, share: float
+) -> tuple[list[JobTable], PolicyOptions, str]:
+    """The later jobs of each trace, options with what the earlier ones took, and a sentence on both."""
+    from perdure.simulation.time_split import split_by_time
+
+    parts = [split_by_time(table, share, "--gittins-split") for table in tables]
+    later, services = [table for table, _ in parts], tuple(one for _, services in parts for one in services)
+    left = sum(map(len, later))
+    learned = (
+        f"gittins-2d learned from the {len(services)} jobs that had ended in the first {share:.0%} of the time; "
+        f"the {left} that came later are compared"
+    )
+    return later, replace(options, gittins_samples=services), learned
 
 
 def _inputs(asked: ComparisonOptions) -> list[Path]:

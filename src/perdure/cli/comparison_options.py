@@ -38,6 +38,7 @@ class ComparisonOptions:
     slurm_conf: Path | None = None
     replay_error: bool = False
     cost: RestartCost = PUBLISHED  # of a preemption
+    gittins_split: float | None = None  # the share of the time that gittins-2d learns from
     words: Options = field(default_factory=dict)  # the options as they were given
 
 
@@ -46,6 +47,7 @@ def comparison_options(
 ) -> ComparisonOptions:
     """A comparison in the words of its options, as the command line or a manifest has them."""
     told = {name: _plain(value) for name, value in words.items() if value is not None}
+    split = _split(told)
     files = {name: Path(told[name]) if name in told else None for name in ("gittins_samples", "slurm_conf")}
     return ComparisonOptions(
         [Path(trace) for trace in told["traces"]],
@@ -65,6 +67,7 @@ def comparison_options(
         files["slurm_conf"],
         replay_error,
         _cost(told.get("preemption_cost"), told.get("compat")),
+        split,
         told,
     )
 
@@ -104,6 +107,13 @@ def _options(
         quotas={} if vc_quota is None else quotas(vc_quota),
         compat="tiresias" if compat else None,
     )
+
+
+def _split(told: Mapping[str, Any]) -> float | None:
+    if "gittins_split" in told and "gittins_samples" in told:
+        what = "it is given with --gittins-samples, and gittins-2d learns from one of them"
+        raise InputError("--gittins-split", what, "Omit one of both")
+    return told.get("gittins_split")
 
 
 def _cost(text: str | None, compat: str | None) -> RestartCost:

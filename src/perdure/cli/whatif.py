@@ -63,6 +63,14 @@ GittinsSamples = Annotated[
     Path | None,
     typer.Option("--gittins-samples", metavar="FILE", help="GPU-seconds of past jobs, one a line, for gittins-2d."),
 ]
+GittinsSplit = Annotated[
+    float | None,
+    typer.Option(
+        "--gittins-split",
+        metavar="SHARE",
+        help="gittins-2d learns from the jobs that ended in this first share of the time; later ones are compared.",
+    ),
+]
 Quotas = Annotated[
     str | None,
     typer.Option(
@@ -134,6 +142,7 @@ def compare(
     compat: Compat = None,
     queue_limits: QueueLimits = None,
     gittins_samples: GittinsSamples = None,
+    gittins_split: GittinsSplit = None,
     vc_quota: Quotas = None,
     slurm_conf: SlurmConf = None,
     replay_error: ReplayErrors = False,
@@ -155,8 +164,8 @@ def compare(
     words = {
         "traces": traces, "cluster": cluster, "policy": policy, "placement": placement, "retry": retry,
         "failures": failures, "load": load, "seeds": seeds, "preemption_cost": preemption_cost, "compat": compat,
-        "queue_limits": queue_limits, "gittins_samples": gittins_samples, "vc_quota": vc_quota,
-        "slurm_conf": slurm_conf, "format": format, "skip_bad": skip_bad,
+        "queue_limits": queue_limits, "gittins_samples": gittins_samples, "gittins_split": gittins_split,
+        "vc_quota": vc_quota, "slurm_conf": slurm_conf, "format": format, "skip_bad": skip_bad,
     }  # fmt: skip
     return _compare(words, replay_error, jobs_out, out, workers, as_json, wide=wide)
 

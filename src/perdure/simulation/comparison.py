@@ -51,7 +51,7 @@ class PolicyComparison:
         known = foresight(tables, policies, setting.options)
         short = [(Path(trace).name, too_short(table)) for trace, table in zip(traces, tables, strict=True)]
         warnings = [f"{name}: {what}" if len(traces) > 1 else what for name, what in short if what is not None]
-        warnings += gpus_alone(setting.cluster, policies)
+        warnings += gpus_alone(setting.cluster, policies) + [setting.learned] * bool(setting.learned)
         return cls(
             traces, tables, runs, facts=_facts(setting, cluster, load), foresight=known, warnings=warnings, **further
         )

@@ -50,7 +50,8 @@ def foresight(tables: Sequence[JobTable], policies: Sequence[str], options: Poli
         by_limit = (*_BY_LIMIT, "slurm") if options.slurm.leaves_limits_open else _BY_LIMIT
         kinds.append((by_limit, f"the true running times of the {without} of {jobs} jobs that have no time limit"))
     if not options.gittins_samples:
-        kinds.append((_BY_SAMPLE, "what the very jobs of this trace take: give past ones by --gittins-samples"))
+        past = "give past ones (--gittins-samples, --gittins-split)"
+        kinds.append((_BY_SAMPLE, f"what the very jobs of this trace take: {past}"))
     if not options.quotas:
         kinds.append((_BY_QUOTA, "quotas by what this trace will ask for: give the real ones by --vc-quota"))
     told = [([name for name in asked if name in knowing], what) for knowing, what in kinds]

@@ -47,6 +47,7 @@ class Setting:
     cost: RestartCost = FREE  # of a preemption
     repeats: int = 1  # runs of each policy
     policies: tuple[str, ...] = ()  # all that are compared, but those from a file
+    learned: str = ""  # a sentence on what a policy learned from, and which jobs are left
 
 
 @dataclass(frozen=True, slots=True)
