@@ -64,6 +64,7 @@ ENTRIES: Mapping[str, Entry] = {
     "speed": Entry("speed:speed", "Say how fast a model will train, and whether RDMA helps."),
     "emulate": Entry("emulate:app", "Run programs on GPUs that are not there."),
     "when": Entry("when:app", "Say when jobs will start, and what holds them."),
+    "policy": Entry("policy:policy", "Show the scheduling policy in force; turn it on or off.", asks=True),
     "keep": Entry("keep:app", "Keep a job running past its walltime, as a chain."),
     "trace": Entry("trace:app", "Draw a trace, or turn one into another form."),
     "jobs": Entry("jobs:jobs", "List jobs, the latest first.", asks=True),

@@ -194,8 +194,7 @@ def run(settings: Settings) -> int:
             hands.append(forever("blame", stop, watch.turn, lambda: stop.wait(settings.blame.step_s)))
         policy = policy_of(settings, backend, journal, engine, state)
         if policy is not None:
-            every_s = settings.policy.every_s
-            hands.append(forever("policy", stop, policy.turn, lambda: stop.wait(every_s)))
+            hands.append(forever("policy", stop, policy.turn, lambda: stop.wait(settings.policy.every_s)))
         waits = waits_of(settings, backend, journal, state)
         if waits is not None:
             every_s = settings.waits.every_s
@@ -213,7 +212,7 @@ def run(settings: Settings) -> int:
         queue = comparison_queue_of(settings, journal, state)
         if queue is not None:
             stack.enter_context(at_work(queue))
-        return serve(settings, engine, learner, metrics, sock, url, state, queue, waits)
+        return serve(settings, engine, learner, metrics, sock, url, state, queue, waits, policy)
 
 
 def keep_room(engine: Engine, switch: KillSwitch) -> None:
@@ -430,6 +429,7 @@ def serve(
     state: Path,
     queue: ComparisonQueue | None,
     waits: WaitsWatch | None = None,
+    policy: PolicyWorker | None = None,
 ) -> int:
     """Serve the pages until a signal ends it."""
     service = settings.service
@@ -438,7 +438,7 @@ def serve(
     web = WebSettings(hosts=service.hosts, notices=settings.notices.limits, proxy=settings.proxy)
     app = create_app(
         engine.journal.engine, commands, tokens, web,
-        metrics=metrics, queue=queue, learner=learner, suspicion=settings.blame, starts=waits,
+        metrics=metrics, queue=queue, learner=learner, suspicion=settings.blame, starts=waits, policy=policy,
     )  # fmt: skip
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=END_S, http=BoundedProtocol,

@@ -15,6 +15,7 @@ from perdure.service.access.proxy.login import ProxyLogin
 from perdure.service.access.sessions import Sessions
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.learning.learner import Learner
+from perdure.service.live_policy.worker import PolicyWorker
 from perdure.service.store.queries import events as queries
 from perdure.service.store.queries.events import EventRow
 from perdure.service.store.queries.jobs import owners_of
@@ -35,6 +36,9 @@ from perdure.service.web.api import (
     status,
     waits,
     whatif,
+)
+from perdure.service.web.api import (
+    policy as policy_api,
 )
 from perdure.service.web.api.event_feed import EventFeed
 from perdure.service.web.api.events import Listeners
@@ -62,6 +66,7 @@ API_ROUTERS = (
     nodes.router,
     blame.router,
     waits.router,
+    policy_api.router,
     chains.router,
     actions.router,
     events.router,
@@ -85,12 +90,14 @@ def create_app(
     learner: Learner | None = None,
     suspicion: BlameSettings | None = None,
     starts: WaitsWatch | None = None,
+    policy: PolicyWorker | None = None,
 ) -> FastAPI:
     """The web application of a service.
 
     `journal` is only read. All that is asked to be changed goes through `operations`. `queue` answers what-if
     questions and `learner` takes corrections; None where there is none. `suspicion` says how suspects are found,
-    `starts` when waiting jobs start.
+    `starts` when waiting jobs start,
+    `policy` what the scheduling policy in force decides.
     Raises `RuntimeError` where a route does not say who may ask it.
     """
     settings = settings or WebSettings()
@@ -120,7 +127,7 @@ def create_app(
     app.state.metrics = metrics
     app.state.web = WebState(
         reader, operations, tokens, app.state.sessions, metrics, Replies(), settings, queue, learner,
-        suspicion or BlameSettings(), starts,
+        suspicion or BlameSettings(), starts, policy,
     )  # fmt: skip
     check_every_route_declares((*API_ROUTERS, health, *site.ROUTERS))
     for router in API_ROUTERS:

@@ -14,6 +14,7 @@ from perdure.service.access.proxy.settings import ProxySettings
 from perdure.service.access.sessions import Sessions
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.learning.learner import Learner
+from perdure.service.live_policy.worker import PolicyWorker
 from perdure.service.notices.rules import NoticeLimits
 from perdure.service.store.queries.reader import Reader
 from perdure.service.waits.watch import WaitsWatch
@@ -58,6 +59,7 @@ class WebState:
     learner: Learner | None = None  # None where nothing is learnt
     blame: BlameSettings = field(default_factory=BlameSettings)
     waits: WaitsWatch | None = None  # None where it is not said when waiting jobs start
+    policy: PolicyWorker | None = None  # None where no policy is in force
 
     def now(self) -> float:
         return self.settings.clock()

@@ -1,0 +1,258 @@
+"""A policy above a real Slurm: mean JCT under its own backfill, and under las-2d driven by Perdure, and as simulated.
+
+Eight pretended nodes of four GPUs; jobs of seconds that stand for hours, which save their progress once a second and
+opted in by their comment. In one arm slurmctld is killed once and Perdure twice, both with -9.
+
+    python -m benchmarks.live_policy --jobs 120 --seed 1 --out build/live_policy.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
+from perdure.scheduling.las import LeastAttained
+from perdure.scheduling.placement.as_asked import AsAsked
+from perdure.scheduling.protocol import Policy
+from perdure.scheduling.slurm.policy import Slurm
+from perdure.scheduling.slurm.settings import SchedulerSettings
+from perdure.simulation.restart_cost import restart_cost
+from perdure.simulation.simulate import simulate
+from tests.slurm.cluster import SlurmCluster
+
+NODES, GPUS = 8, 4
+LIMITS_S = (60.0, 400.0)  # GPU-seconds at which a job sinks a queue
+LOAD = 2.0  # what comes, over what the nodes can do, while jobs come
+LEAST_RUN_S = 10.0
+COST_S = 2.0  # in the simulation: what is run twice after a preemption, and the start
+PRIORITIES = "PriorityType=priority/multifactor\nPriorityWeightPartition=100000\nPriorityWeightAge=1000\n"
+SCRIPT = """
+saved="{folder}/$SLURM_JOB_ID"
+done_s=$(cat "$saved" 2>/dev/null || echo 0)
+echo "$(date +%s.%N) start $SLURM_JOB_ID $done_s" >> "{folder}/log"
+while [ "$done_s" -lt {run_s} ]; do
+  sleep 1; done_s=$((done_s + 1)); echo $done_s > "$saved.new"; mv "$saved.new" "$saved"
+done
+echo "$(date +%s.%N) end $SLURM_JOB_ID $done_s" >> "{folder}/log"
+"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """Jobs as columns, in the order of their coming."""
+
+    at_s: list[float]
+    run_s: list[int]
+    gpus: list[int]
+    limit_min: list[int]
+
+    @classmethod
+    def drawn(cls, jobs: int, seed: int) -> Load:
+        """Three of four are short; the others take most of the time. The queue grows while jobs come."""
+        rng = np.random.default_rng(seed)
+        short = rng.random(jobs) < 0.75
+        run_s = np.where(short, rng.integers(5, 25, jobs), rng.integers(60, 240, jobs))
+        gpus = rng.choice([1, 2, 4], jobs, p=[0.4, 0.3, 0.3])
+        span_s = float((run_s * gpus).sum()) / (NODES * GPUS) / LOAD
+        limit = np.ceil(run_s * rng.uniform(1.5, 5.0, jobs) / 60.0).astype(int)
+        return cls(np.sort(rng.uniform(0, span_s, jobs)).tolist(), run_s.tolist(), gpus.tolist(), limit.tolist())
+
+    def table(self) -> JobTable:
+        n = len(self.at_s)
+        return JobTable(
+            np.arange(n).astype(np.str_), np.array(self.at_s), np.array(self.gpus), np.array(self.run_s, float),
+            walltime_s=np.array(self.limit_min) * 60.0, nodes=np.ones(n, np.int64),
+        )  # fmt: skip
+
+
+@dataclass
+class Arm:
+    """What one run gave."""
+
+    name: str
+    mean_jct_s: float = 0.0
+    lost: int = 0
+    doubled: int = 0
+    put_back: int = 0
+    most_put_back: int = 0
+    most_calls_in_a_minute: int = 0
+    took_s: float = 0.0
+    kills: list[str] = field(default_factory=list)
+
+
+def promised(load: Load, policy: Policy) -> float:
+    """Mean JCT of the same jobs in the simulation, in seconds."""
+    placement = AsAsked((1,) * len(load.at_s))
+    cost = restart_cost(f"{COST_S:g}")
+    cluster = Cluster(np.full(NODES, GPUS))
+    result = simulate(load.table(), cluster, policy, placement, engine="plain", cost=cost)
+    return float(np.mean(result.end_s - np.array(load.at_s)))
+
+
+class Service:
+    """`perdure up` on a cluster, with its calls of Slurm's tools counted; it can be killed and comes back."""
+
+    def __init__(self, cluster: SlurmCluster, folder: Path, policy: str) -> None:
+        self._calls = folder / "calls"
+        tools = folder / "bin"
+        tools.mkdir()
+        for tool in ("scontrol", "sacct", "scancel", "sacctmgr"):
+            real = next(path for path in map(Path, (f"/usr/bin/{tool}", f"/usr/local/bin/{tool}")) if path.exists())
+            wrapper = tools / tool
+            wrapper.write_text(f'#!/bin/sh\ndate +%s >> "{self._calls}"\nexec {real} "$@"\n')
+            wrapper.chmod(0o755)
+        settings = {
+            "FIRST_LIMIT_S": LIMITS_S[0], "SECOND_LIMIT_S": LIMITS_S[1], "LEAST_RUN_S": LEAST_RUN_S, "EVERY_S": 2,
+            "PREEMPTIONS_PER_JOB": 6, "PREEMPTIONS_PER_HOUR": 1000,
+        }  # fmt: skip
+        self._env = {
+            **cluster.env, "PATH": f"{tools}:{cluster.env['PATH']}", "PERDURE_SERVICE_POLL_S": "2.5",
+            "PERDURE_CAPS_FLOOR_PER_HOUR": "5000",
+            **{f"PERDURE_POLICY_{key}": str(value) for key, value in settings.items()},
+        }  # fmt: skip
+        self._command = (
+            sys.executable, "-m", "perdure", "up", "--cluster", "slurm", "--act", "--port", "0",
+            "--state", str(folder / "state"), "--policy", policy,
+        )  # fmt: skip
+        self._log = (folder / "perdure.log").open("ab")
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, env=self._env, stdout=self._log, stderr=self._log)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(60)
+
+    def most_calls(self) -> int:
+        """In any minute."""
+        times = sorted(map(int, self._calls.read_text().split())) if self._calls.exists() else []
+        return max((sum(at <= each < at + 60 for each in times) for at in times), default=0)
+
+
+def run(load: Load, policy: str, folder: Path, *, kills: bool) -> Arm:
+    """Submit the load to a new cluster and wait until all of it has ended."""
+    arm = Arm(policy or "slurm")
+    cluster = SlurmCluster(folder / "slurm", NODES, GPUS, PRIORITIES)
+    cluster.start()
+    work = folder / "work"
+    work.mkdir()
+    service = Service(cluster, folder, policy) if policy else None
+    begun_s = time.time()
+    submitted: dict[str, tuple[float, int]] = {}
+    stops = _killing(cluster, service, load.at_s[-1], arm) if kills and service else None
+    try:
+        for at_s, run_s, gpus, minutes in zip(load.at_s, load.run_s, load.gpus, load.limit_min, strict=True):
+            time.sleep(max(0.0, begun_s + at_s - time.time()))
+            submitted[_submitted(cluster, SCRIPT.format(folder=work, run_s=run_s), gpus, minutes)] = time.time(), run_s
+        _await_all(work / "log", len(submitted), patience_s=3 * sum(load.run_s))
+        if stops is not None:
+            stops.join()
+    finally:
+        if service is not None:
+            service.stop()
+            arm.most_calls_in_a_minute = service.most_calls()
+        cluster.stop()
+    arm.took_s = round(time.time() - begun_s, 1)
+    return _judged(arm, work / "log", submitted)
+
+
+def _submitted(cluster: SlurmCluster, script: str, gpus: int, minutes: int) -> str:
+    """Again and again while slurmctld is away: users would, too."""
+    options = (f"--gres=gpu:{gpus}", f"--time={minutes}", "--comment=perdure:preempt", "--requeue", "-o", "/dev/null")
+    while True:
+        try:
+            return cluster.submit(script, *options)
+        except AssertionError:
+            time.sleep(1.0)
+
+
+def _killing(cluster: SlurmCluster, service: Service, span_s: float, arm: Arm) -> threading.Thread:
+    def kill_all() -> None:
+        for part, what in ((0.3, "perdure"), (0.6, "slurmctld"), (0.9, "perdure")):
+            time.sleep(max(0.0, begun_s + part * span_s - time.time()))
+            if what == "perdure":
+                service.kill()
+                time.sleep(5.0)
+                service.start()
+            else:
+                cluster.crash_ctld()
+            arm.kills.append(f"{what} at {time.time() - begun_s:.0f} s")
+
+    begun_s = time.time()
+    thread = threading.Thread(target=kill_all)
+    thread.start()
+    return thread
+
+
+def _ends(log: Path) -> list[list[str]]:
+    return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def _await_all(log: Path, jobs: int, patience_s: float) -> None:
+    end_s = time.time() + patience_s
+    while time.time() < end_s:
+        if len({line[2] for line in _ends(log) if line[1] == "end"}) == jobs:
+            return
+        time.sleep(1.0)
+
+
+def _judged(arm: Arm, log: Path, submitted: dict[str, tuple[float, int]]) -> Arm:
+    lines = _ends(log)
+    ends = {line[2]: float(line[0]) for line in lines if line[1] == "end"}
+    starts = Counter(line[2] for line in lines if line[1] == "start")
+    twice = Counter(line[2] for line in lines if line[1] == "end")
+    arm.lost = sum(job not in ends for job in submitted)
+    arm.doubled = sum(times > 1 for times in twice.values())
+    arm.mean_jct_s = round(float(np.mean([ends[job] - at_s for job, (at_s, _) in submitted.items() if job in ends])), 1)
+    arm.put_back, arm.most_put_back = sum(starts.values()) - len(starts), max(starts.values(), default=1) - 1
+    return arm
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print what was measured, and write it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=120)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--policy", default="las-2d")
+    parser.add_argument("--arms", default="slurm,policy", help="of these: slurm, policy (with kills)")
+    parser.add_argument("--out", type=Path, default=Path("build/live_policy.json"))
+    given = parser.parse_args(argv)
+    load = Load.drawn(given.jobs, given.seed)
+    las = LeastAttained(queue_limits=LIMITS_S)
+    told = {"slurm": round(promised(load, Slurm(SchedulerSettings())), 1), "las-2d": round(promised(load, las), 1)}
+    print(f"{given.jobs} jobs, seed {given.seed}; simulated mean JCT: {told}", flush=True)
+    arms = []
+    for name in given.arms.split(","):
+        with tempfile.TemporaryDirectory(prefix="live-policy-", ignore_cleanup_errors=True) as folder:
+            arms.append(run(load, given.policy if name == "policy" else "", Path(folder), kills=name == "policy"))
+            print(asdict(arms[-1]), flush=True)
+            logged = Path(folder) / "perdure.log"
+            if logged.exists():
+                given.out.with_suffix(".log").write_bytes(logged.read_bytes())
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    row = {"jobs": given.jobs, "seed": given.seed, "simulated": told, "arms": [asdict(arm) for arm in arms]}
+    with given.out.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main()

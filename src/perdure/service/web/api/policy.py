@@ -1,0 +1,114 @@
+"""The scheduling policy in force: what it decided last, and its switch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from perdure.errors import ClusterError
+from perdure.live_policy.decide import LiveDecision
+from perdure.service.live_policy.worker import PolicyWorker
+from perdure.service.web.state import Here, Operator, Viewer, WebState
+
+router = APIRouter(tags=["policy"])
+
+
+class OrderedJobItem(BaseModel):
+    """A waiting job that takes part. Places count from 1; `place_seen` is the resource manager's own."""
+
+    job: str
+    user: str
+    gpus: int
+    attained_s: float = Field(description="Seconds that it has run before")
+    place: int
+    place_seen: int
+    priority: int
+    wanted_priority: int
+    may_be_preempted: bool
+    starts: bool = Field(description="It would start now, could the policy give out the GPUs itself")
+
+
+class PolicyPreemptionItem(BaseModel):
+    """A running job that makes room for another one, and why."""
+
+    job: str
+    starts: str
+    why: str
+
+
+class PolicyItem(BaseModel):
+    """The policy and its last decision; `decided_s` is null before the first. In shadow mode nothing of it is done."""
+
+    name: str
+    state: Literal["none", "off", "shadow", "acting"]
+    decided_s: float | None = None
+    took_s: float = Field(default=0.0, description="Seconds that the last decision took")
+    trouble: str = Field(default="", description="Why the last turn failed")
+    order: list[OrderedJobItem] = []
+    changes: int = Field(default=0, description="Jobs whose place is changed by this decision")
+    preemptions: list[PolicyPreemptionItem] = []
+    running_on: dict[str, str] = Field(default={}, description="Jobs that do not make room, and why")
+    left_alone: dict[str, str] = Field(default={}, description="Jobs that opted in and are left alone, and why")
+    remarks: list[str] = []
+
+
+class PolicySwitchOrder(BaseModel):
+    """On: the policy decides again. Off: it does nothing, and jobs get the places back that they had without it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    on: bool
+
+
+@router.get("/policy")
+def get_policy(web: Here, identity: Viewer) -> PolicyItem:  # noqa: ARG001
+    """What the policy in force decided last."""
+    return standing_of(web.policy)
+
+
+@router.post("/policy")
+def switch_policy(web: Here, identity: Operator, order: PolicySwitchOrder) -> PolicyItem:
+    """Turn the policy on or off."""
+    turn(web, on=order.on, by=identity.user)
+    return standing_of(web.policy)
+
+
+def turn(web: WebState, *, on: bool, by: str) -> None:
+    """Raises `ClusterError` where the service has no policy, `StateError` where the switch is not turned."""
+    if web.policy is None:
+        raise ClusterError("policy", "this service has none", "Start it with perdure up --policy NAME")
+    web.policy.switch.turn(on=on, by=by)
+
+
+def standing_of(worker: PolicyWorker | None) -> PolicyItem:
+    """The policy as it stands."""
+    if worker is None or not worker.settings.name:
+        return PolicyItem(name="", state="none")
+    state: Literal["off", "shadow", "acting"] = "acting" if worker.is_acting else "shadow" if worker.is_on else "off"
+    found = worker.latest if worker.is_on else None
+    if found is None:
+        return PolicyItem(name=worker.settings.name, state=state, trouble=worker.trouble)
+    return _decided(PolicyItem(name=found.policy, state=state, trouble=worker.trouble, took_s=worker.took_s), found)
+
+
+def _told(found: LiveDecision) -> list[tuple[str, str, str]]:
+    return [(each.job_id, each.starts, each.why) for each in found.preemptions]
+
+
+def _decided(item: PolicyItem, found: LiveDecision) -> PolicyItem:
+    order = [
+        OrderedJobItem(
+            job=job.job_id, user=job.user, gpus=job.gpus, attained_s=job.attained_s, place=job.place,
+            place_seen=job.place_seen, priority=job.priority, wanted_priority=job.wanted,
+            may_be_preempted=job.consent == "preempt", starts=job.starts,
+        )
+        for job in found.order
+    ]  # fmt: skip
+    preemptions = [PolicyPreemptionItem(job=job, starts=starts, why=why) for job, starts, why in _told(found)]
+    told = {
+        "decided_s": found.now_s, "order": order, "changes": len(found.changes), "preemptions": preemptions,
+        "running_on": dict(found.kept), "left_alone": dict(found.left), "remarks": list(found.remarks),
+    }  # fmt: skip
+    return item.model_copy(update=told)
