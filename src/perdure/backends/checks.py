@@ -28,6 +28,7 @@ from perdure.model.actions import (
     Hold,
     JobAction,
     OutcomeStatus,
+    Preempt,
     Release,
     Requeue,
     Undrain,
@@ -283,6 +284,20 @@ def check_drain_and_undrain(harness: Harness) -> None:
     assert node in _ended(harness, wide_id).nodes
 
 
+def check_preempting_puts_a_running_job_back_once(harness: Harness) -> None:
+    """A job that runs is put back and runs again; asking twice does so once, and its attempt did not fail."""
+    job_id = harness.submit(Program(run_s=FOREVER_S))
+    first = _until(harness, lambda seen: _newer(seen, job_id, None), "the job to run")
+    action = Preempt(first.id)
+    assert _looked_up(harness, action) is None
+    assert _status(harness, action) is OutcomeStatus.DONE
+    assert _status(harness, action) is OutcomeStatus.DONE
+    second = _until(harness, lambda seen: _newer(seen, job_id, first), "the job to run again")
+    assert second.id.incarnation > first.id.incarnation
+    assert _ended(harness, job_id).state is AttemptState.REQUEUED
+    _cancel(harness, second.id)
+
+
 def check_granted_time(harness: Harness) -> None:
     """A running job is given more time, and never less; one that has ended is not."""
     job_id = harness.submit(Program(run_s=FOREVER_S))
@@ -391,6 +406,7 @@ BACKEND_CHECKS: tuple[Callable[[Harness], None], ...] = (
     check_hold_and_release,
     check_exclude_of_a_waiting_job,
     check_cancel_ends_a_running_job,
+    check_preempting_puts_a_running_job_back_once,
     check_granted_time,
     check_drain_and_undrain,
     check_a_node_given_up_ends_what_runs_there,
