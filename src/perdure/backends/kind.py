@@ -110,6 +110,10 @@ class BackendKind(ABC, Generic[S]):
         """Whom other services could watch, too; None where this cluster is the service's own. Raises `ConfigError`."""
         return None
 
+    def fences(self, state: Path) -> tuple[Path, ...]:  # noqa: ARG002
+        """Directories of jobs' fences that the cluster itself names to its jobs, each named by its job."""
+        return ()
+
     def demo_nodes(self, settings: S) -> tuple[tuple[str, ...], int] | None:  # noqa: ARG002
         """Nodes, and GPUs of each, that the demonstration workload arrives on; None: none arrives."""
         return None

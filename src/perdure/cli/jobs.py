@@ -23,6 +23,7 @@ COLUMNS = (
 
 MOST_NAMED = 5  # jobs in a line about what they wait for
 
+Consent = Literal["none", "order", "preempt"]
 Status = Literal["pending", "held", "running", "suspended", "completed", "failed", "cancelled"]
 
 
@@ -93,6 +94,9 @@ def submit(
     signal: Annotated[
         str, typer.Option(metavar="SIG@SECONDS", help="Send SIG this many SECONDS before the walltime ends.")
     ] = "",
+    policy: Annotated[
+        Consent, typer.Option(help="What a scheduling policy may do: change its place, or also put it back.")
+    ] = "none",
     as_json: AsJson = False,
     state: StateDir = None,
 ) -> int:
@@ -112,6 +116,7 @@ def submit(
         "memory_mib": memory,
         "exclude": exclude or [],
         "may_requeue": not no_requeue,
+        "consent": policy,
         "signal": signal_name,
         "signal_before_s": before_s,
         "workdir": os.getcwd(),

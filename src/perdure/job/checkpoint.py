@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ from perdure.durable import make_directory, sync_directory, sync_file
 from perdure.errors import Fenced, InputError, StateError
 from perdure.job.exchange import exchange
 from perdure.job.fence import Claim, current_claim, remove_tree
+from perdure.job.saved import note_saved
 
 
 @contextmanager
@@ -40,6 +42,8 @@ def checkpointed(path: Path | str, claim: Claim | None = None) -> Iterator[Path]
             draft = stage / target.name
             yield draft
             _publish(draft, target)
+        if claim is not None:
+            note_saved(claim.directory, time.time())
     except OSError as err:
         if claim is not None:
             _check(claim, err)

@@ -33,7 +33,7 @@ class PolicySettings:
     least_run_s: Annotated[float, Meta(ge=0)] = 1800.0
     """A job is not put back before it has run this long since its latest start."""
     checkpoint_age_s: Annotated[float, Meta(ge=0)] = 900.0
-    """Nor while its last known checkpoint is older than this."""
+    """Nor while its last known checkpoint (``perdure.job.checkpointed`` under ``perdure exec``) is older than this."""
     needs_checkpoint: bool = False
     """Nor, where this is true, if no checkpoint of its latest start is known."""
     preemptions_per_job: int = 3

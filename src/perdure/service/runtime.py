@@ -304,6 +304,7 @@ def policy_of(
     return PolicyWorker(
         backend, store, settings.policy, PolicySwitch(state), lambda: engine.executor.acts,
         lambda: engine.state.known.running, engine.absorb, engine.clock,
+        (*map(Path, settings.coordination.fences), *settings.backend_kind.fences(state)),
     )  # fmt: skip
 
 

@@ -45,6 +45,11 @@ class LocalKind(BackendKind[LocalSettings]):
         finally:
             local.stop_daemon(home)
 
+    def fences(self, state: Path) -> tuple[Path, ...]:
+        from perdure.backends.local import paths
+
+        return (paths.fence(state / "cluster", "job").parent,)
+
     def demo_nodes(self, settings: LocalSettings) -> tuple[tuple[str, ...], int] | None:
         names = tuple(f"n{i}" for i in range(1, settings.nodes + 1))
         return (names, settings.gpus) if settings.demo else None

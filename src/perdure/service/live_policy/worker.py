@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from perdure.backends.protocol import Reorderable
 from perdure.errors import PerdureError
@@ -21,6 +22,7 @@ from perdure.model.actions import Preempt
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import PolicyConsent
 from perdure.service.core.messages import PERDURE, Ordered
+from perdure.service.live_policy.checkpoints import checkpoints_of
 from perdure.service.live_policy.policy_store import KeptNice, PolicyStore
 from perdure.service.live_policy.switch import PolicySwitch
 from perdure.waits.queue import Queue, QueuedJob, QueueLook
@@ -45,12 +47,14 @@ class PolicyWorker:
         running: Callable[[], Iterable[AttemptId]],
         order: Callable[[list[Ordered]], object],
         clock: Callable[[], float],
+        fences: Sequence[Path] = (),
     ) -> None:
         """`acts`: whether anything may be carried out now. `order` takes preemptions to be journalled and carried out;
-        `running` tells which attempts run.
+        `running` tells which attempts run. `fences`: directories of jobs' fences, each named by its job.
         """
         self._backend, self._store, self.settings, self.switch = backend, store, settings, switch
         self._acts, self._running, self._order, self._clock = acts, running, order, clock
+        self._fences = tuple(fences)
         self._looked_s: float | None = None
         self._services: tuple[float, tuple[float, ...]] | None = None
         self._asked: dict[str, tuple[int, int]] = {}  # by job: the nice that was set last, and how often in a row
@@ -105,11 +109,13 @@ class PolicyWorker:
         settings = self.settings
         own = [job for job in queue.jobs if consent_of(job, settings) is not PolicyConsent.NONE]
         ran = self._store.ran([job.job_id for job in own])
-        past = self._store.preemptions([job.job_id for job in own if job.is_running])
+        ready = [job for job in own if job.is_running and consent_of(job, settings) is PolicyConsent.PREEMPT]
+        past = self._store.preemptions([job.job_id for job in ready])
         memory = PolicyMemory(
             preempted=past.done,
             preempted_s=self._store.preempted_since(queue.now_s - HOUR_S),
             on_their_way=past.open,
+            checkpoint_s=checkpoints_of(self._fences, ready, queue.now_s),
             nice={job_id: each.nice for job_id, each in kept.items()},
             services=self._past_services(),
         )

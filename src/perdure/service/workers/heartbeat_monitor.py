@@ -69,9 +69,9 @@ class HeartbeatMonitor:
     def _of(self, attempt: Attempt) -> Iterator[tuple[str, Heartbeat]]:
         """The heartbeats of an attempt: in its job's directories, by its owner, of this start of it."""
         job_id = attempt.id.job_id
-        if not self._fences or not _is_plain(job_id):
+        if not self._fences or not is_plain(job_id):
             return
-        for path, beat in heartbeats([fence / job_id for fence in self._fences], owners=_writers(attempt.user)):
+        for path, beat in heartbeats([fence / job_id for fence in self._fences], owners=writers_of(attempt.user)):
             if beat.job_id == job_id and _is_current(beat, attempt.id.incarnation):
                 yield path, beat
 
@@ -90,7 +90,7 @@ def _is_current(beat: Heartbeat, incarnation: int) -> bool:
     return is_count or not beat.incarnation or beat.incarnation >= incarnation
 
 
-def _writers(user: str) -> frozenset[int]:
+def writers_of(user: str) -> frozenset[int]:
     """Whose files speak for a job of that user: its own, root's, and this service's user's."""
     try:
         own = pwd.getpwnam(user).pw_uid
@@ -99,7 +99,7 @@ def _writers(user: str) -> frozenset[int]:
     return frozenset((own, 0, os.geteuid()))
 
 
-def _is_plain(job_id: str) -> bool:
+def is_plain(job_id: str) -> bool:
     """Whether it names one directory, and no other way."""
     return job_id not in ("", ".", "..") and "/" not in job_id and "\0" not in job_id
 
