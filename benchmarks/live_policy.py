@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +28,9 @@ from perdure.model.table import JobTable
 from perdure.scheduling.las import LeastAttained
 from perdure.scheduling.placement.as_asked import AsAsked
 from perdure.scheduling.protocol import Policy
+from perdure.scheduling.slurm.conf import settings_of
 from perdure.scheduling.slurm.policy import Slurm
-from perdure.scheduling.slurm.settings import SchedulerSettings
+from perdure.scheduling.slurm.settings import Partition
 from perdure.simulation.restart_cost import restart_cost
 from perdure.simulation.simulate import simulate
 from tests.slurm.cluster import SlurmCluster
@@ -75,7 +76,7 @@ class Load:
         n = len(self.at_s)
         return JobTable(
             np.arange(n).astype(np.str_), np.array(self.at_s), np.array(self.gpus), np.array(self.run_s, float),
-            walltime_s=np.array(self.limit_min) * 60.0, nodes=np.ones(n, np.int64),
+            walltime_s=np.array(self.limit_min) * 60.0, partition=np.full(n, "main"), nodes=np.ones(n, np.int64),
         )  # fmt: skip
 
 
@@ -92,6 +93,14 @@ class Arm:
     most_calls_in_a_minute: int = 0
     took_s: float = 0.0
     kills: list[str] = field(default_factory=list)
+
+
+def slurm_as_configured() -> Slurm:
+    """Slurm in the simulation, with what the clusters here are configured with."""
+    told = {"schedulerparameters": "sched_interval=1,bf_interval=2"}
+    told |= dict(line.lower().split("=") for line in PRIORITIES.split())
+    main = Partition("main", nodes=tuple(range(NODES)), is_default=True, default_time_s=3600.0)
+    return Slurm(replace(settings_of(told)[0], partitions=(main,)))
 
 
 def promised(load: Load, policy: Policy) -> float:
@@ -238,7 +247,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     load = Load.drawn(given.jobs, given.seed)
     las = LeastAttained(queue_limits=LIMITS_S)
-    told = {"slurm": round(promised(load, Slurm(SchedulerSettings())), 1), "las-2d": round(promised(load, las), 1)}
+    told = {"slurm": round(promised(load, slurm_as_configured()), 1), "las-2d": round(promised(load, las), 1)}
     print(f"{given.jobs} jobs, seed {given.seed}; simulated mean JCT: {told}", flush=True)
     arms = []
     for name in given.arms.split(","):

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from perdure.backends.checks import BACKEND_CHECKS, Harness
+from perdure.backends.check_harness import Harness
+from perdure.backends.checks import BACKEND_CHECKS
 
 HARNESSES = (
     pytest.param("tests.backends.local.harness", id="local"),

@@ -26,6 +26,7 @@ from perdure.cli import (
     learn,
     node,
     notices,
+    policy,
     rules,
     study_replays,
     study_successors,
@@ -53,6 +54,7 @@ TABLES = {
     "when bench": when_bench.DAYS, "keep list": keep_shown.LIST, "keep show": keep_shown.SHOW,
     "study successors": study_successors.COLUMNS, "whatif elastic": elastic.FIGURES,
     "study retry": study_replays.RETRY_COLUMNS, "study delay": study_replays.DELAY_COLUMNS,
+    "policy": policy.ORDER, "who makes room": policy.ROOM,
 }  # fmt: skip
 HOSTILE = st.text(alphabet=st.characters(codec="utf-8"), max_size=60) | st.sampled_from(
     ["", "requeue:local/4711_3#12", "\x1b[31mred\x1b[0m", "a" * 70, "日本語のジョブ" * 6, "\u202eevil", "a b  c\td\n"]
@@ -226,7 +228,7 @@ def test_the_modules_of_tables_are_all_tried() -> None:
     folder = Path(table.__file__).parent
     using = {path.stem for path in folder.glob("*.py") if "print_table(" in path.read_text()} - {"output"}
     tried = {"jobs", "node", "actions", "events", "rules", "config", "learn", "notices", "who", "job"}
-    tried |= {"comparison_shown", "elastic", "keep_shown", "study_successors"}
+    tried |= {"comparison_shown", "elastic", "keep_shown", "policy", "study_successors"}
     assert using == tried | {
         "speed",
         "study_replays",

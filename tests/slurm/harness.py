@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.backends.checks import Program
+from perdure.backends.check_harness import Program
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.tools import Tools
 from tests.slurm.cluster import SlurmCluster, account_of_shared, missing, shared_cluster

@@ -84,7 +84,7 @@ class Queued(Protocol):
 class Reorderable(Protocol):
     """A cluster that shows who waits in which order, and lets that be changed. From any thread."""
 
-    def order_look(self) -> QueueLook | None:
+    def queue(self) -> QueueLook | None:
         """The queue as it is, or as the last look saw it; None where it is not known yet. Raises `ClusterBusy`."""
 
     def set_nice(self, nice: Mapping[str, int]) -> dict[str, str]:

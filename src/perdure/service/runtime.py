@@ -30,7 +30,6 @@ from perdure.durable import make_directory
 from perdure.errors import ConfigError, InputError, InUse, NotFound, StateError
 from perdure.installation import program
 from perdure.job.agent import check_share
-from perdure.live_policy.policies import live_policy
 from perdure.log import log_to_stderr
 from perdure.service.access.auth import Identity, Role, TokenBook
 from perdure.service.access.service_file import ServiceFile
@@ -63,6 +62,7 @@ from perdure.service.web.state import WebSettings
 from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.workers.chain_keeper import EVERY_S as KEEP_EVERY_S
 from perdure.service.workers.chain_keeper import ChainKeeper
+from perdure.service.workers.checkpoints import checkpoints_of
 from perdure.service.workers.commands import ServiceCommands
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import STOP_FILE, Executor, ExecutorSettings
@@ -290,21 +290,16 @@ def watch_of(settings: Settings, journal: Journal, engine: Engine) -> Watch:
 def policy_of(
     settings: Settings, backend: Backend, journal: Journal, engine: Engine, state: Path
 ) -> PolicyWorker | None:
-    """What keeps jobs in a policy's order; None where none is, and none has left anything behind.
-
-    Raises `ConfigError`.
-    """
-    store = PolicyStore(journal.store, journal.cluster)
-    if settings.policy.name:
-        live_policy(settings.policy)
-    elif not store.nice():
+    """What keeps jobs in a policy's order; None where none is, nor has left anything behind. Raises `ConfigError`."""
+    store, named = PolicyStore(journal.store, journal.cluster), settings.policy
+    if not named.name and not store.nice():
         return None
     if not isinstance(backend, Reorderable):
         raise ConfigError("policy.name", "jobs of this cluster cannot be put in another order", "Leave it out")
+    fences = (*map(Path, settings.coordination.fences), *settings.backend_kind.fences(state))
     return PolicyWorker(
-        backend, store, settings.policy, PolicySwitch(state), lambda: engine.executor.acts,
-        lambda: engine.state.known.running, engine.absorb, engine.clock,
-        (*map(Path, settings.coordination.fences), *settings.backend_kind.fences(state)),
+        backend, store, named, PolicySwitch(state), lambda: engine.executor.acts, lambda: engine.state.known.running,
+        engine.order, engine.clock, lambda jobs: checkpoints_of(fences, jobs, engine.clock()),
     )  # fmt: skip
 
 

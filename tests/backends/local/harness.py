@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.backends.checks import Program
+from perdure.backends.check_harness import Program
 from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_daemon
 from perdure.backends.local.records import Timing
 

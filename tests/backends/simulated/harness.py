@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from perdure.backends.checks import Program
+from perdure.backends.check_harness import Program
 from perdure.backends.simulated import EVERY, Script, SimulatedBackend, SimulatedCluster
 
 

@@ -14,7 +14,6 @@ from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_dae
 from perdure.live_policy.settings import PolicySettings
 from perdure.model.actions import Preempt
 from perdure.model.jobs import PolicyConsent
-from perdure.service.core.messages import PERDURE, Ordered
 from perdure.service.live_policy.policy_store import PolicyStore
 from perdure.service.live_policy.switch import PolicySwitch
 from perdure.service.live_policy.worker import PolicyWorker
@@ -34,13 +33,13 @@ class PolicyWorld:
     journal: Journal
     state: Path
     acts: bool = True
-    orders: list[Ordered] = field(default_factory=list)
+    orders: list[tuple[Preempt, str]] = field(default_factory=list)
 
     def worker(self, settings: PolicySettings) -> PolicyWorker:
         """As after a start of the service: nothing is remembered but what is in the journal."""
         return PolicyWorker(
             self.backend, PolicyStore(self.journal.store, "local"), settings, PolicySwitch(self.state),
-            lambda: self.acts, self.running, self.orders.extend, lambda: 0.0,
+            lambda: self.acts, self.running, lambda action, why, _: self.orders.append((action, why)), lambda: 0.0,
         )  # fmt: skip
 
     def running(self) -> list[Any]:
@@ -51,11 +50,11 @@ class PolicyWorld:
         return self.backend.submit(JobSpec(("sleep", str(seconds)), gpus_per_node=gpus, **given))
 
     def nice(self) -> dict[str, int]:
-        return {job.job_id: job.nice for job in self.backend.order_look().queue.jobs}
+        return {job.job_id: job.nice for job in self.backend.queue().queue.jobs}
 
     def order(self) -> list[str]:
         """Waiting jobs, who is considered first, first."""
-        waiting = self.backend.order_look().queue.waiting()
+        waiting = self.backend.queue().queue.waiting()
         return [job.job_id for job in sorted(waiting, key=lambda job: (-job.priority, int(job.job_id)))]
 
     def await_running(self, job_id: str) -> None:
@@ -146,7 +145,7 @@ def test_a_job_that_is_gone_is_forgotten(world: PolicyWorld, queue: tuple[str, s
     assert PolicyStore(world.journal.store, "local").nice() == {}
 
 
-def test_a_job_that_was_served_makes_room_in_perdures_name(world: PolicyWorld) -> None:
+def test_a_job_that_was_served_makes_room(world: PolicyWorld) -> None:
     served = world.submit()
     world.await_running(served)
     short = world.submit(1.0)
@@ -157,8 +156,6 @@ def test_a_job_that_was_served_makes_room_in_perdures_name(world: PolicyWorld) -
         return bool(world.orders)
 
     await_(has_decided, 30.0, lambda: f"no order: {worker.latest}")
-    ordered = world.orders[0]
-    assert (ordered.action, ordered.by) == (Preempt(world.running()[0]), PERDURE)
-    assert ordered.reason == f"las-2d lets job {short} run before job {served}"
+    assert world.orders[0] == (Preempt(world.running()[0]), f"las-2d lets job {short} run before job {served}")
     assert world.order()[0] == short
     assert world.nice()[served] > world.nice()[short]  # or it would start again at once

@@ -74,8 +74,8 @@ class LocalBackend:
         answer = self._ask({"op": "lookup", "key": action.key})
         return None if answer is None else self._read(Outcome, answer)
 
-    def order_look(self) -> QueueLook:
-        """See `Reorderable.order_look`."""
+    def queue(self) -> QueueLook:
+        """See `Reorderable.queue`."""
         return self._read(QueueLook, self._ask({"op": "queue"}))
 
     def set_nice(self, nice: Mapping[str, int]) -> dict[str, str]:

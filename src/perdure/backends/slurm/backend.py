@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import logging
 import math
-import pwd
 import threading
 import time
 from collections import Counter, deque
@@ -28,6 +27,7 @@ from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.dependants import dependants
 from perdure.backends.slurm.het import component_numbers, merge_records
 from perdure.backends.slurm.limits import limits_or_remark
+from perdure.backends.slurm.nice import set_nice
 from perdure.backends.slurm.node_records import NodeRecord, read_nodes
 from perdure.backends.slurm.output_memory import OutputMemory, told_lines
 from perdure.backends.slurm.outputs import JobOutputs, request_of
@@ -46,10 +46,11 @@ from perdure.backends.slurm.records import (
     waits_again,
 )
 from perdure.backends.slurm.spool import Question, Spool, Taken
-from perdure.backends.slurm.tools import CallBatch, Dialogs, Tools
+from perdure.backends.slurm.tools import Dialogs, Tools
+from perdure.backends.slurm.uids import uid_of
 from perdure.backends.slurm.unexplained import Gap, gaps_between, open_gaps
 from perdure.backends.slurm.writers import Writers
-from perdure.errors import LogRefused, PerdureError
+from perdure.errors import PerdureError
 from perdure.model.actions import Action, Comment, Outcome
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt
@@ -68,7 +69,6 @@ ACCOUNTING_EVERY_S = 60.0  # accounting is asked for all that ran recently; in b
 
 LINES_AFTER_S = 6.0  # slurmctld tells accounting every five seconds how the jobs were submitted that have started
 LINES_WAIT_S = 0.8  # for that, while epilogs wait
-MOST_AT_ONCE = 50  # jobs in one command
 MAX_NEWCOMERS = 10  # jobs that are asked about before a log is believed
 
 _FORGOTTEN = "Slurm no longer knows where its log is"
@@ -405,7 +405,7 @@ class SlurmBackend:
         outputs = self._outputs_of(attempt)
         if not attempt.stdout:
             return Output((), (Absent("", Why.UNKNOWN, _NO_BATCH_JOB if outputs else _FORGOTTEN),))
-        read = self._reader.read(request_of(attempt, outputs, self._uid(attempt.user), max_bytes, known))
+        read = self._reader.read(request_of(attempt, outputs, uid_of(attempt.user, self._uids), max_bytes, known))
         self._note_newcomers(attempt)
         mine = (self._owned(file, attempt, outputs) for file in read.files if not self._is_anothers(file, attempt))
         files = with_ranks(tuple(mine), attempt.start_s)
@@ -471,16 +471,6 @@ class SlurmBackend:
         """Whether it is known that its job had not run before."""
         return self._look.latest.get(attempt.id.job_id) == (attempt.id.incarnation, 0)
 
-    def _uid(self, user: str) -> int:
-        if user in self._uids:
-            return self._uids[user]
-        if user.isdecimal():
-            return int(user)
-        try:
-            return pwd.getpwnam(user).pw_uid
-        except KeyError as err:
-            raise LogRefused(f"user {user[:80]!r}", "unknown here", "Run Perdure where users are known") from err
-
     # Acting
 
     def batch(self) -> contextlib.AbstractContextManager[None]:
@@ -495,23 +485,9 @@ class SlurmBackend:
         """See `Actor.lookup`."""
         return self._actor.lookup(action)
 
-    def order_look(self) -> QueueLook | None:
-        """See `Reorderable.order_look`."""
-        return self._queue.last()
-
     def set_nice(self, nice: Mapping[str, int]) -> dict[str, str]:
-        """See `Reorderable.set_nice`: one ``scontrol``, and in it one command for all jobs of one nice."""
-        by_nice: dict[int, list[str]] = {}
-        for job_id, wanted in nice.items():
-            by_nice.setdefault(wanted, []).append(job_id)
-        complaints: dict[str, str] = {}
-        with CallBatch(self._tools) as batch, batch.dialog() as scontrol:  # its own: another thread may talk meanwhile
-            for wanted, job_ids in by_nice.items():
-                for begin in range(0, len(job_ids), MOST_AT_ONCE):
-                    some = job_ids[begin : begin + MOST_AT_ONCE]
-                    said = scontrol.ask(f"update jobid={','.join(some)} nice={wanted}").complaint
-                    complaints |= dict.fromkeys(some, said) if said else {}
-        return complaints
+        """See `Reorderable.set_nice`."""
+        return set_nice(self._tools, nice)
 
     def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
         """See `Actor.write_comments`."""

@@ -293,8 +293,7 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
     own, tail = _sections(before[user_at:], after)
     user, uid, submit_s = _origin(number, own, mark)
     exit_code, signal = exit_status(own.get("ExitCode", ""))
-    node_count = _node_count(own)
-    work_dir = _after("WorkDir", tail)
+    node_count, work_dir = _node_count(own), _after("WorkDir", tail)
     return JobRecord(
         raw_id=number,
         job_id=_job_id(number, first),

@@ -9,20 +9,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 
 from perdure.backends.protocol import Reorderable
 from perdure.errors import PerdureError
 from perdure.live_policy.decide import LiveDecision, decide
 from perdure.live_policy.opt_in import consent_of
-from perdure.live_policy.policies import thinned
+from perdure.live_policy.policies import live_policy, thinned
 from perdure.live_policy.preemptions import HOUR_S, PolicyMemory
 from perdure.live_policy.settings import PolicySettings
 from perdure.model.actions import Preempt
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import PolicyConsent
-from perdure.service.core.messages import PERDURE, Ordered
-from perdure.service.live_policy.checkpoints import checkpoints_of
 from perdure.service.live_policy.policy_store import KeptNice, PolicyStore
 from perdure.service.live_policy.switch import PolicySwitch
 from perdure.waits.queue import Queue, QueuedJob, QueueLook
@@ -45,16 +42,19 @@ class PolicyWorker:
         switch: PolicySwitch,
         acts: Callable[[], bool],
         running: Callable[[], Iterable[AttemptId]],
-        order: Callable[[list[Ordered]], object],
+        order: Callable[[Preempt, str, float], object],
         clock: Callable[[], float],
-        fences: Sequence[Path] = (),
+        checkpoints: Callable[[Sequence[QueuedJob]], Mapping[str, float]] = lambda _: {},
     ) -> None:
-        """`acts`: whether anything may be carried out now. `order` takes preemptions to be journalled and carried out;
-        `running` tells which attempts run. `fences`: directories of jobs' fences, each named by its job.
+        """`acts`: whether anything may be carried out now. `order` takes a preemption to be journalled and carried out,
+        with its reason and the seconds in which it has to be begun. `running` tells which attempts run, `checkpoints`
+        when running jobs last saved themselves. Raises `ConfigError` for a policy that cannot be in force.
         """
+        if settings.name:
+            live_policy(settings)
         self._backend, self._store, self.settings, self.switch = backend, store, settings, switch
         self._acts, self._running, self._order, self._clock = acts, running, order, clock
-        self._fences = tuple(fences)
+        self._checkpoints = checkpoints
         self._looked_s: float | None = None
         self._services: tuple[float, tuple[float, ...]] | None = None
         self._asked: dict[str, tuple[int, int]] = {}  # by job: the nice that was set last, and how often in a row
@@ -74,7 +74,7 @@ class PolicyWorker:
 
     def turn(self) -> None:
         """Decide once on what a new look saw, and carry it out where that is allowed. Raises `PerdureError`."""
-        look = self._backend.order_look()
+        look = self._backend.queue()
         if look is None or look.queue.now_s == self._looked_s:
             return
         self._looked_s = look.queue.now_s
@@ -115,7 +115,7 @@ class PolicyWorker:
             preempted=past.done,
             preempted_s=self._store.preempted_since(queue.now_s - HOUR_S),
             on_their_way=past.open,
-            checkpoint_s=checkpoints_of(self._fences, ready, queue.now_s),
+            checkpoint_s=self._checkpoints(ready),
             nice={job_id: each.nice for job_id, each in kept.items()},
             services=self._past_services(),
         )
@@ -160,14 +160,9 @@ class PolicyWorker:
 
     def _preempt(self, found: LiveDecision) -> None:
         attempts = {attempt.job_id: attempt for attempt in self._running()}
-        now = self._clock()
-        orders = [
-            Ordered(now, Preempt(attempts[each.job_id], self._episode(each.job_id)), PERDURE, each.why, PREEMPT_TTL_S)
-            for each in found.preemptions
-            if each.job_id in attempts
-        ]
-        if orders:
-            self._order(orders)
+        for each in found.preemptions:
+            if each.job_id in attempts:
+                self._order(Preempt(attempts[each.job_id], self._episode(each.job_id)), each.why, PREEMPT_TTL_S)
 
     def _episode(self, job_id: str) -> str:
         times = self._in_vain.get(job_id, 0)

@@ -32,7 +32,19 @@ from perdure.service.core.controller import step, unfinished
 from perdure.service.core.foreign_marks import foreign_marks
 from perdure.service.core.launcher_notes import HANG, WALLTIME, notes_of, of_hang, of_walltime
 from perdure.service.core.loglines import lines
-from perdure.service.core.messages import Act, ChainInput, Effect, Ended, Event, Judge, Judged, Looked, Study
+from perdure.service.core.messages import (
+    PERDURE,
+    Act,
+    ChainInput,
+    Effect,
+    Ended,
+    Event,
+    Judge,
+    Judged,
+    Looked,
+    Ordered,
+    Study,
+)
 from perdure.service.core.recovery import is_not_as_left
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.core.successor import successor_of
@@ -138,6 +150,10 @@ class Engine:
         """Take in what programs say of exceptions; what could not be taken, with the reason."""
         effects = self.absorb([ChainInput(self.clock(), inputs)])
         return [effect for effect in effects if isinstance(effect, Refused)]
+
+    def order(self, action: Action, why: str, ttl_s: float) -> None:
+        """Plan an action of Perdure's own that no failure is the reason of."""
+        self.absorb([Ordered(self.clock(), action, PERDURE, why, ttl_s)])
 
     def tick(self) -> None:
         """Advance the chain of exceptions in time: end leases, deadlines, and exceptions whose job is over."""

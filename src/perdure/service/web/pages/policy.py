@@ -7,15 +7,21 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
 
+from perdure.service.access.auth import Identity
+from perdure.service.store.queries import history
+from perdure.service.web.api.models import ComparisonItem
 from perdure.service.web.api.policy import OrderedJobItem, standing_of, turn
+from perdure.service.web.api.whatif import item
 from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, arranged, csv_file
 from perdure.service.web.pages.policies import policy_title
 from perdure.service.web.pages.render import done, page
-from perdure.service.web.state import Here, Operator, Viewer
+from perdure.service.web.state import Here, Operator, Viewer, WebState
+from perdure.service.whatif.comparison import Stage
 
 router = APIRouter()
 
 MOST_ROWS = 500
+RIVAL = "slurm"
 COLUMNS: Columns[OrderedJobItem] = (
     ("job_id", lambda row: row.job),
     ("user", lambda row: row.user),
@@ -37,22 +43,40 @@ SORTED_BY = {
 
 
 @router.get("/policy")
-def policy_page(request: Request, web: Here, identity: Viewer, asked: Wanted) -> Response:  # noqa: ARG001
+def policy_page(request: Request, web: Here, identity: Viewer, asked: Wanted) -> Response:
     """What the policy in force decided last; the waiting jobs as CSV."""
     found = standing_of(web.policy)
     rows = arranged(found.order, SORTED_BY, asked)
     if asked.is_csv:
         return csv_file("policy", COLUMNS, rows)
+    compared = _comparison(web, identity, found.name) if found.name else None
     return page(
         request,
         web,
         "policy",
         "Policy",
+        compared=compared,
+        figures=compared.summary.compared if compared and compared.summary else [],
+        spec=history.cluster_spec(web.reader) if web.whatif is not None and found.name else "",
         policy=found,
         policy_name=policy_title(found.name) if found.name else "",
         rows=rows[:MOST_ROWS],
         listing=ListingAddress("/policy", asked, {}, tuple(SORTED_BY)),
     )
+
+
+def _comparison(web: WebState, identity: Identity, policy: str) -> ComparisonItem | None:
+    """The latest finished what-if of this site's history that has both Slurm's own way and the policy."""
+    if web.whatif is None:
+        return None
+    wanted = {RIVAL, policy}
+    done_ones = [
+        each
+        for each in web.whatif.visible_to(identity)
+        if each.stage is Stage.DONE and each.ask.upload is None and wanted <= set(each.ask.policies)
+    ]
+    latest = max(done_ones, key=lambda each: each.created_s, default=None)
+    return None if latest is None else item(web.whatif, latest)
 
 
 @router.post("/do/policy")

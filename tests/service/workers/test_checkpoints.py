@@ -13,7 +13,7 @@ from perdure.errors import Fenced
 from perdure.job.checkpoint import checkpointed
 from perdure.job.fence import claim
 from perdure.job.saved import FILE, SCHEMA
-from perdure.service.live_policy.checkpoints import checkpoints_of
+from perdure.service.workers.checkpoints import checkpoints_of
 from tests.copying import replace
 from tests.live_policy.queues import running
 
