@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up help setup test test-tools lock attacks crash dst reference laws mutants mutants-generated mutants-swept fuzz slurm-table slurm-agreement slurm-keep programs foundry thresholds bench-triage bench-site-learning bench-learning-cost bench-waits docs clean
+.PHONY: up help setup test test-tools lock attacks crash dst reference laws mutants mutants-generated mutants-swept fuzz slurm-table slurm-agreement slurm-keep slurm-policy programs foundry thresholds bench-triage bench-site-learning bench-learning-cost bench-waits docs clean
 
 up: setup ## install into .venv, start the embedded cluster and a demonstration; ARGS="--no-demo --port 8080"
 	@exec $(BIN)/perdure up $(ARGS)
@@ -121,6 +121,12 @@ slurm-keep: test-tools ## a chain of ten links on a real Slurm under load, about
 	@mkdir -p build
 	@$(IN_ROOT) env PERDURE_REQUIRE=slurm PERDURE_KEEP_FIGURES=$(CURDIR)/build/keep.json \
 	  $(BIN)/python -m pytest -n 0 -m "slurm and slow" tests/slurm/test_keep.py $(ARGS)
+
+# A load on a real Slurm under its own backfill, then under a policy with kills of Perdure and slurmctld: 10 minutes each.
+slurm-policy: N = 120
+slurm-policy: test-tools ## a load on a real Slurm under its own backfill and under a policy; N=120 SEED=1
+	@mkdir -p build
+	@$(IN_ROOT) $(BIN)/python -m benchmarks.live_policy --jobs $(N) --seed $(or $(SEED),1) $(ARGS)
 
 # Real PyTorch programs that fail for real (tests/programs): by themselves, on the embedded cluster, on a real Slurm.
 # Needs PyTorch in the environment. All of them make docs/failing-programs.md anew. Some of them: make programs ONLY="killed shape".

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ NODES, GPUS = 8, 4
 LIMITS_S = (60.0, 400.0)  # GPU-seconds at which a job sinks a queue
 LOAD = 2.0  # what comes, over what the nodes can do, while jobs come
 LEAST_RUN_S = 10.0
+UNSAVED_S = 10.0  # slurmctld saves its jobs every 5 s; what it had not saved when it is killed, it runs again
 COST_S = 2.0  # in the simulation: what is run twice after a preemption, and the start
 PRIORITIES = "PriorityType=priority/multifactor\nPriorityWeightPartition=100000\nPriorityWeightAge=1000\n"
 SCRIPT = """
@@ -88,11 +90,13 @@ class Arm:
     mean_jct_s: float = 0.0
     lost: int = 0
     doubled: int = 0
+    doubled_by_slurm: int = 0  # of these, those that ran or ended shortly before slurmctld was killed
+    preempted: int = 0  # by Perdure
     put_back: int = 0
     most_put_back: int = 0
     most_calls_in_a_minute: int = 0
     took_s: float = 0.0
-    kills: list[str] = field(default_factory=list)
+    kills: list[tuple[str, float]] = field(default_factory=list)
 
 
 def slurm_as_configured() -> Slurm:
@@ -116,7 +120,7 @@ class Service:
     """`perdure up` on a cluster, with its calls of Slurm's tools counted; it can be killed and comes back."""
 
     def __init__(self, cluster: SlurmCluster, folder: Path, policy: str) -> None:
-        self._calls = folder / "calls"
+        self._calls, self._state = folder / "calls", folder / "state"
         tools = folder / "bin"
         tools.mkdir()
         for tool in ("scontrol", "sacct", "scancel", "sacctmgr"):
@@ -151,6 +155,12 @@ class Service:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(60)
 
+    def preempted(self) -> int:
+        """How many preemptions were carried out, by the journal."""
+        with sqlite3.connect(self._state / "journal.db") as journal:
+            query = "SELECT count(*) FROM actions WHERE kind = 'preempt' AND state = 'done'"
+            return int(journal.execute(query).fetchone()[0])
+
     def most_calls(self) -> int:
         """In any minute."""
         times = sorted(map(int, self._calls.read_text().split())) if self._calls.exists() else []
@@ -178,7 +188,7 @@ def run(load: Load, policy: str, folder: Path, *, kills: bool) -> Arm:
     finally:
         if service is not None:
             service.stop()
-            arm.most_calls_in_a_minute = service.most_calls()
+            arm.most_calls_in_a_minute, arm.preempted = service.most_calls(), service.preempted()
         cluster.stop()
     arm.took_s = round(time.time() - begun_s, 1)
     return _judged(arm, work / "log", submitted)
@@ -204,7 +214,7 @@ def _killing(cluster: SlurmCluster, service: Service, span_s: float, arm: Arm) -
                 service.start()
             else:
                 cluster.crash_ctld()
-            arm.kills.append(f"{what} at {time.time() - begun_s:.0f} s")
+            arm.kills.append((what, round(time.time(), 1)))
 
     begun_s = time.time()
     thread = threading.Thread(target=kill_all)
@@ -229,8 +239,11 @@ def _judged(arm: Arm, log: Path, submitted: dict[str, tuple[float, int]]) -> Arm
     ends = {line[2]: float(line[0]) for line in lines if line[1] == "end"}
     starts = Counter(line[2] for line in lines if line[1] == "start")
     twice = Counter(line[2] for line in lines if line[1] == "end")
+    crashes = [at_s for what, at_s in arm.kills if what == "slurmctld"]
+    unsaved = {line[2] for line in lines if any(at_s - UNSAVED_S < float(line[0]) < at_s for at_s in crashes)}
     arm.lost = sum(job not in ends for job in submitted)
-    arm.doubled = sum(times > 1 for times in twice.values())
+    doubled = {job for job, times in twice.items() if times > 1}
+    arm.doubled, arm.doubled_by_slurm = len(doubled), len(doubled & unsaved)
     arm.mean_jct_s = round(float(np.mean([ends[job] - at_s for job, (at_s, _) in submitted.items() if job in ends])), 1)
     arm.put_back, arm.most_put_back = sum(starts.values()) - len(starts), max(starts.values(), default=1) - 1
     return arm

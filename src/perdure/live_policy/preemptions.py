@@ -51,8 +51,10 @@ def startable(job: QueuedJob, now_s: float) -> bool:
     return job.is_waiting and job.eligible_s is not None and job.eligible_s <= now_s and job.reason in STARTABLE
 
 
-def why_kept(job: QueuedJob, queue: Queue, settings: PolicySettings, memory: PolicyMemory) -> str:
-    """Why a running job is not put back now; "" where it may be."""
+def why_kept(
+    job: QueuedJob, now_s: float, usable: Collection[str], settings: PolicySettings, memory: PolicyMemory
+) -> str:
+    """Why a running job is not put back now; "" where it may be. `usable`: nodes that take new work."""
     if consent_of(job, settings) is not PolicyConsent.PREEMPT:
         return "it did not allow it"
     if not job.may_requeue:
@@ -61,13 +63,12 @@ def why_kept(job: QueuedJob, queue: Queue, settings: PolicySettings, memory: Pol
         return "it is being put back"
     if memory.preempted.get(job.job_id, 0) >= settings.preemptions_per_job:
         return f"it was put back {settings.preemptions_per_job} times already"
-    ran_s = queue.now_s - (job.start_s if job.start_s is not None else queue.now_s)
+    ran_s = now_s - (job.start_s if job.start_s is not None else now_s)
     if ran_s < settings.least_run_s:
         return f"it has run {ran_s:.0f} s of the {settings.least_run_s:.0f} s that it may at least"
-    usable = {node.name for node in queue.nodes if node.is_usable}
-    if not set(job.running_on) <= usable:
+    if not all(name in usable for name in job.running_on):
         return "one of its nodes takes no new work"
-    return _checkpoint_in_the_way(job, queue.now_s, settings, memory)
+    return _checkpoint_in_the_way(job, now_s, settings, memory)
 
 
 def _checkpoint_in_the_way(job: QueuedJob, now_s: float, settings: PolicySettings, memory: PolicyMemory) -> str:
@@ -93,10 +94,13 @@ def wanted_now(
     Jobs that may not be put back keep what they have, whatever the policy thinks of them. So do, in a pass that wants
     more than may be put back in this hour, those that the policy would rather have run.
     """
-    ahead = _others_ahead(queue, rows)
+    others = _Others(queue, rows, priority)
+    usable = {node.name for node in queue.nodes if node.is_usable}
     waiting = [job for job in rows if startable(job, queue.now_s) and not unfit(job)]
     running = [job for job in rows if job.is_running]
-    kept = {job.job_id: why_kept(job, queue, settings, memory) if policy.preemptive else "" for job in running}
+    kept: dict[str, str] = {}
+    if policy.preemptive:
+        kept = {job.job_id: why_kept(job, queue.now_s, usable, settings, memory) for job in running}
     movable = [job for job in running if policy.preemptive and not kept[job.job_id]]
     left = settings.preemptions_per_hour - sum(at_s > queue.now_s - HOUR_S for at_s in memory.preempted_s)
     while True:
@@ -106,8 +110,8 @@ def wanted_now(
         yields = [picture.jobs[row] for row in _least_wanted(found)]
         if not yields:
             return PassResult(starts, (), _told(kept))
-        if blocked := [job for job in starts if _goes_to_others(job, ahead, queue, priority)]:
-            waiting = [job for job in waiting if job not in blocked]
+        if blocked := {job.job_id for job in starts if others.come_before(job)}:
+            waiting = [job for job in waiting if job.job_id not in blocked]
             continue
         if len(yields) > max(0, left):
             for job in yields[max(0, left) :]:
@@ -133,23 +137,27 @@ def _wanted(job: QueuedJob, starts: Sequence[QueuedJob], policy: str) -> WantedP
     return WantedPreemption(job, gainer, f"{policy} lets job {gainer.job_id} run before job {job.job_id}")
 
 
-def _others_ahead(queue: Queue, rows: Sequence[QueuedJob]) -> list[QueuedJob]:
-    """Waiting jobs outside the policy that would take what is freed, if they come first."""
-    own = {job.job_id for job in rows}
-    return [job for job in queue.waiting() if job.job_id not in own and startable(job, queue.now_s) and job.gpus]
+class _Others:
+    """Waiting jobs outside the policy, which would take what is freed where they come first."""
 
+    def __init__(self, queue: Queue, rows: Sequence[QueuedJob], priority: Mapping[str, int]) -> None:
+        own = {job.job_id for job in rows}
+        waiting = (job for job in queue.waiting() if job.job_id not in own and job.gpus)
+        self._jobs = [job for job in waiting if startable(job, queue.now_s)]
+        self._queue, self._priority = queue, priority
+        self._tier = {each.name: each.priority_tier for each in queue.partitions}
+        self._rivals: dict[tuple[str, ...], set[str]] = {}  # partitions that share nodes with these
 
-def _goes_to_others(
-    job: QueuedJob, others: Sequence[QueuedJob], queue: Queue, priority: Mapping[str, int]
-) -> QueuedJob | None:
-    """The job outside the policy that the manager considers before this one on the same nodes, if there is one."""
-    tier = {each.name: each.priority_tier for each in queue.partitions}
+    def come_before(self, job: QueuedJob) -> bool:
+        """Whether the manager considers any of them before this job, on the same nodes."""
+        if not self._jobs:
+            return False
+        if job.partitions not in self._rivals:
+            shared = (node.partitions for node in self._queue.nodes_of(job.partitions))
+            self._rivals[job.partitions] = set(job.partitions).union(*shared)
+        rivals, own = self._rivals[job.partitions], self._precedence(job)
+        return any(not rivals.isdisjoint(each.partitions) and self._precedence(each) < own for each in self._jobs)
 
-    def precedence(each: QueuedJob) -> tuple[int, int, float, int]:
-        highest = max((tier.get(name, 1) for name in each.partitions), default=1)
-        return (-highest, -priority.get(each.job_id, each.priority), each.submit_s, job_number(each.job_id))
-
-    rivals = set(job.partitions).union(*(node.partitions for node in queue.nodes_of(job.partitions)))
-    return next(
-        (each for each in others if not rivals.isdisjoint(each.partitions) and precedence(each) < precedence(job)), None
-    )
+    def _precedence(self, job: QueuedJob) -> tuple[int, int, float, int]:
+        highest = max((self._tier.get(name, 1) for name in job.partitions), default=1)
+        return (-highest, -self._priority.get(job.job_id, job.priority), job.submit_s, job_number(job.job_id))

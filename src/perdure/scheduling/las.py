@@ -98,6 +98,9 @@ class Gittins2D(LeastAttained):
 
 def _ran_alone_last(one: Sequence[Span], other: Sequence[Span], since: int) -> int:
     """Of two jobs, which of them was the last to run while the other did not: 1, -1 for the other, 0 for neither."""
+    ended, other_ended = (max(since, spans[-1][1]) if spans else since for spans in (one, other))
+    if ended != other_ended or ended == since:
+        return (ended > other_ended) - (ended < other_ended)
     edges = sorted({since, *(max(since, tick) for span in (*one, *other) for tick in span)}, reverse=True)
     for until, begin in pairwise(edges):
         runs, other_runs = (any(a <= begin and until <= b for a, b in spans) for spans in (one, other))
