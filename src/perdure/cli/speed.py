@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ import typer
 
 from perdure.cli.options import AsJson, Wide
 from perdure.cli.output import print_json, print_line, print_table
+from perdure.cli.speed_values import known, numbers, rate, words
 from perdure.cli.table import text, word
 from perdure.errors import InputError
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from perdure.throughput.training_speed import TrainingSetting, TrainingSpeed
 
 MOST_SETTINGS = 10_000
-_RATE = re.compile(r"(\d{1,5}(?:\.\d{1,3})?)\s*[gG](?:[bB]?(?:it)?(?:/s|ps)?)?")
-_MOST = {"--batch": 1 << 20, "--nodes": 1 << 16, "--gpus-per-node": 64}
 COLUMNS = (
     word("GPU", leave=3), word("NODES"), word("GPUS"), word("BATCH"), word("LINK", leave=2), word("STEP"),
     word("80 %", leave=4), word("EXAMPLES/S"), word("SCALING"), word("TCP/RDMA", leave=1), text("BOUND BY", leave=5),
@@ -27,11 +26,18 @@ COLUMNS = (
 
 
 def speed(
-    model: Annotated[str, typer.Option(metavar="NAME", help="The model, such as resnet50, vgg16, bert-large, gpt2.")],
-    gpu: Annotated[str, typer.Option(metavar="NAME,...", help="GPUs, such as v100,a100,h100.")],
-    batch: Annotated[str, typer.Option(metavar="N,...", help="Examples of one GPU in a step.")] = "32",
+    model: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="The model, such as resnet50, vgg16, bert-large, gpt2.", show_default=False),
+    ] = "",
+    gpu: Annotated[
+        str, typer.Option(metavar="NAME,...", help="GPUs, such as v100,a100,h100.", show_default=False)
+    ] = "",
+    batch: Annotated[
+        str, typer.Option(metavar="N,...", help="Examples of one GPU in a step; 32, or as the logs say.")
+    ] = "",
     nodes: Annotated[str, typer.Option(metavar="N,...", help="Nodes that train together.")] = "1,2,4,8",
-    gpus_per_node: Annotated[str, typer.Option(metavar="N,...", help="GPUs of each node.")] = "1",
+    gpus_per_node: Annotated[str, typer.Option(metavar="N,...", help="GPUs of each node; 1, or as the logs say.")] = "",
     link: Annotated[
         str, typer.Option(metavar="RATE,...", help="Network link of one node, such as 25G or 100G.")
     ] = "100G",
@@ -41,9 +47,21 @@ def speed(
     inside: Annotated[
         str, typer.Option(metavar="NAME", help="What connects a node's GPUs: pcie, nvlink, nvswitch.")
     ] = "pcie",
+    racks: Annotated[int, typer.Option(metavar="N", min=1, max=4096, help="Racks among which nodes are spread.")] = 1,
+    oversubscription: Annotated[
+        float, typer.Option(metavar="X", help="Rate of a rack's nodes over the rate of its uplinks.")
+    ] = 1.0,
     step_ms: Annotated[
         float | None,
         typer.Option(metavar="MS", help="What one step takes on one GPU, from a log of yours.", show_default=False),
+    ] = None,
+    from_log: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LOG[,nodes=N,gpus=N,batch=N]",
+            show_default=False,
+            help="A training log of the job: its steps are fitted. May be given several times.",
+        ),
     ] = None,
     priorities: Annotated[
         bool, typer.Option("--priorities", help="Gradients that are needed first are sent first (ByteScheduler).")
@@ -57,11 +75,41 @@ def speed(
     --step-ms gives a measured one (with one GPU, one batch): 80 % of true times lie in the interval that is shown. The
     network is taken to do what its link promises: 75 % of it for TCP and no more than 30 Gbit/s, 92 % for RDMA.
 
-    Exit codes: 0 answered, 2 usage, or a model, a GPU or a link that is not known.
+    --from-log reads how long the steps of a job of yours took, and says how it trains on other layouts and batches.
+    With --model and --gpu, what the logs do not show is taken from the model's layers.
+
+    Exit codes: 0 answered, 2 usage, or a model, a GPU, a link or a log that cannot be used.
     """
+    options = _Options(
+        model, gpu, batch, nodes, gpus_per_node, link, transport, inside, racks, oversubscription, step_ms, priorities
+    )
+    if from_log:
+        return _of_logs(options, from_log, as_json, wide)
+    return _of_model(options, as_json, wide)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The options that say what is trained on what, as they were given."""
+
+    model: str
+    gpu: str
+    batch: str
+    nodes: str
+    gpus_per_node: str
+    link: str
+    transport: str
+    inside: str
+    racks: int
+    oversubscription: float
+    step_ms: float | None
+    priorities: bool
+
+
+def _of_model(options: _Options, as_json: bool, wide: bool) -> int:
     from perdure.throughput.training_speed import batch_without_gain, gain_of_rdma, rate_wanted, speed_of
 
-    settings = list(_settings(model, gpu, batch, nodes, gpus_per_node, link, transport, inside, step_ms, priorities))
+    settings = list(_settings(options))
     answers = [speed_of(each) for each in settings]
     gains = [gain_of_rdma(each) if each.layout.nodes > 1 else None for each in settings]
     last = max(settings, key=lambda each: each.layout.gpus)
@@ -70,7 +118,7 @@ def speed(
         found = dict.fromkeys(found)
     if as_json:
         rows = [_row(answer, gain) for answer, gain in zip(answers, gains, strict=True)]
-        print_json("speed", 1, model=model, settings=rows, **found)
+        print_json("speed", 1, model=options.model, settings=rows, **found)
         return 0
     print_table(COLUMNS, (_cells(answer, gain) for answer, gain in zip(answers, gains, strict=True)), wide=wide)
     for line in _conclusions(last, found):
@@ -78,29 +126,54 @@ def speed(
     return 0
 
 
-def _settings(
-    model: str, gpu: str, batch: str, nodes: str, gpus_per_node: str, link: str, transport: str, inside: str,
-    step_ms: float | None, priorities: bool,
-) -> Iterator[TrainingSetting]:  # fmt: skip
+def _of_logs(options: _Options, logs: Sequence[str], as_json: bool, wide: bool) -> int:
+    from perdure.cli.speed_log import answer
+
+    if options.step_ms is not None:
+        raise InputError("--step-ms", "the logs say how long steps take", "Give --step-ms or --from-log")
+    prior = None
+    if options.model or options.gpu:
+        from perdure.throughput.training_speed import prior_from
+
+        prior = prior_from(max(_settings(options), key=lambda each: each.layout.gpus))
+    each = numbers("--gpus-per-node", options.gpus_per_node) if options.gpus_per_node else None
+    batch = numbers("--batch", options.batch) if options.batch else None
+    return answer(logs, numbers("--nodes", options.nodes), each, batch, prior, as_json, wide)
+
+
+def _settings(options: _Options) -> Iterator[TrainingSetting]:
     from perdure.throughput.collectives import INSIDE, GpuLayout, Transport
     from perdure.throughput.compute import GPUS
     from perdure.throughput.layers import KNOWN_MODELS, layers_of
     from perdure.throughput.training_speed import TrainingSetting
 
-    layers = layers_of(_known("--model", model, KNOWN_MODELS))
-    gpus = [GPUS[_known("--gpu", name, GPUS)] for name in _words("--gpu", gpu.lower())]
-    carriers = [Transport(_known("--transport", name, list(Transport))) for name in _words("--transport", transport)]
-    within = _known("--inside", inside, INSIDE)
+    for option, value in (("--model", options.model), ("--gpu", options.gpu)):
+        if not value:
+            raise InputError(option, "it is missing", "Name one, or give a training log with --from-log")
+    if not 1 <= options.oversubscription <= 1000:
+        what = f"{options.oversubscription:g} is no number of 1 to 1,000"
+        raise InputError("--oversubscription", what, "Give 1 where uplinks are as fast as all links of their rack")
+    step_ms, racks = options.step_ms, options.racks
+    layers = layers_of(known("--model", options.model, KNOWN_MODELS))
+    gpus = [GPUS[known("--gpu", name, GPUS)] for name in words("--gpu", options.gpu.lower())]
+    carriers = [
+        Transport(known("--transport", name, list(Transport))) for name in words("--transport", options.transport)
+    ]
+    within = known("--inside", options.inside, INSIDE)
     batches, counts, each = (
-        _numbers(name, given)
-        for name, given in (("--batch", batch), ("--nodes", nodes), ("--gpus-per-node", gpus_per_node))
+        numbers(name, given)
+        for name, given in (
+            ("--batch", options.batch or "32"),
+            ("--nodes", options.nodes),
+            ("--gpus-per-node", options.gpus_per_node or "1"),
+        )
     )
-    rates = [_rate(given) for given in _words("--link", link)]
+    rates = [rate(given) for given in words("--link", options.link)]
     chosen = [
-        (*row, rate, carrier)
+        (*row, gbit, carrier)
         for row in product(gpus, batches, counts, each)
-        for rate, carrier in product(rates, carriers)
-        if row[2] > 1 or (rate, carrier) == (rates[0], carriers[0])  # one node uses no network
+        for gbit, carrier in product(rates, carriers)
+        if row[2] > 1 or (gbit, carrier) == (rates[0], carriers[0])  # one node uses no network
     ]
     if len(chosen) > MOST_SETTINGS:
         raise InputError("the options", f"they make {len(chosen):,} settings", f"Give at most {MOST_SETTINGS:,}")
@@ -109,47 +182,19 @@ def _settings(
     if step_ms is not None and (len(gpus) > 1 or len(batches) > 1):
         raise InputError("--step-ms", "it was measured on one GPU with one batch", "Give one --gpu and one --batch")
     measured = None if step_ms is None else step_ms / 1e3
-    for one, size, count, per_node, rate, carrier in chosen:
+    for one, size, count, per_node, gbit, carrier in chosen:
         yield TrainingSetting(
-            layers, one, size, GpuLayout(count, per_node), rate, carrier, within, measured, priorities=priorities
+            layers,
+            one,
+            size,
+            GpuLayout(count, per_node, min(racks, count)),
+            gbit,
+            carrier,
+            within,
+            measured,
+            priorities=options.priorities,
+            oversubscription=options.oversubscription,
         )
-
-
-def _words(option: str, given: str) -> list[str]:
-    found = [each.strip() for each in given.split(",") if each.strip()]
-    if not found:
-        raise InputError(option, "it is empty", "Give one value or several, with commas between them")
-    return list(dict.fromkeys(found))
-
-
-def _numbers(option: str, given: str) -> list[int]:
-    found = []
-    for each in _words(option, given):
-        if not (each.isascii() and each.isdecimal() and len(each) < 10 and 1 <= int(each) <= _MOST[option]):
-            raise InputError(
-                option, f"{each[:80]!r} is no number of 1 to {_MOST[option]:,}", "Give whole numbers, as 8,16,32"
-            )
-        found.append(int(each))
-    return found
-
-
-def _rate(given: str) -> float:
-    found = _RATE.fullmatch(given)
-    if found is None or not 1 <= float(found[1]) <= 6400:
-        raise InputError(
-            "--link", f"{given[:80]!r} is no rate of 1G to 6400G", "Give gigabits a second, as 25G or 100G"
-        )
-    return float(found[1])
-
-
-def _known(option: str, given: str, names: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    known = list(names)
-    if given in known:
-        return given
-    like = get_close_matches(given, known, 3, 0.5) or known
-    raise InputError(option, f"{given[:80]!r} is not known", f"Use one of: {', '.join(like)}")
 
 
 def _row(answer: TrainingSpeed, gain: float | None) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from perdure.throughput.speed import Floats
 
 _ERROR = 0.1  # relative errors of a step beyond this count little
 _OWN_SPREAD, _CORRECTION_SPREAD = 20.0, 2.0
+_SAID_SPREAD = 0.5  # of what layers and links say of synchronising
 _START_SYNC = 0.2  # of a step
 _MOST_TRIES = 80
 
@@ -24,7 +25,10 @@ def fit_layouts(seen: SeenSteps, prior: Prior = USUAL) -> LayoutFit:
     _check(seen)
     batches = np.unique(np.log(seen.local_batch))
     start = np.concatenate([_own_start(seen), prior.mean, np.zeros(len(batches))])
-    spread = np.concatenate([np.full(3, _OWN_SPREAD), prior.spread, np.full(len(batches), _CORRECTION_SPREAD)])
+    own = np.full(3, _OWN_SPREAD)
+    if prior.inside_s is not None:
+        start[2], own[2] = np.log(prior.inside_s), _SAID_SPREAD
+    spread = np.concatenate([own, prior.spread, np.full(len(batches), _CORRECTION_SPREAD)])
     weight = (np.sqrt(seen.gpus / seen.gpus.max()) if prior is USUAL else np.ones(len(seen.gpus))) / _ERROR
 
     def residuals(theta: Floats, robust: bool) -> Floats:

@@ -18,6 +18,7 @@ from perdure.throughput.collectives import (
 )
 from perdure.throughput.compute import TRUE_TO_ESTIMATED, Gpu, PassTimes, passes_on
 from perdure.throughput.layers import Layers
+from perdure.throughput.layout_speed import Prior, SeenSteps, prior_of
 from perdure.throughput.overlap import TrainingStep, step_of
 from perdure.throughput.speed import Floats
 
@@ -27,6 +28,7 @@ WORTH = 1.10
 WANTED_EFFICIENCY = 0.95
 LARGEST_BATCH = 4096
 _RATES_GBIT = (1.0, 6400.0)  # between these a rate is looked for
+_GRID_NODES, _GRID_GPUS = np.array([1, 2, 3, 4, 8, 16]), np.array([1, 2, 4, 8])
 _TRUE_TO_MEASURED = (0.97, 1.03)  # steps of one program on one GPU differ by so much from run to run
 
 
@@ -129,6 +131,17 @@ def rate_wanted(setting: TrainingSetting, efficiency: float = WANTED_EFFICIENCY)
         middle = float(np.sqrt(low * high))
         low, high = (low, middle) if reached(middle) else (middle, high)
     return high
+
+
+def prior_from(setting: TrainingSetting) -> Prior:
+    """What layers and links say of how a step changes with its layout, for a fit to a few measured steps."""
+    from perdure.throughput.layout_fit import fit_layouts  # scipy
+
+    nodes, each = (column.ravel() for column in np.meshgrid(_GRID_NODES, _GRID_GPUS))
+    step = [speed_of(replace(setting, layout=GpuLayout(n, g))).step.step_s for n, g in zip(nodes, each, strict=True)]
+    seen = SeenSteps(nodes, nodes * each, np.full(len(nodes), float(setting.batch)), np.array(step))
+    model = fit_layouts(seen).model
+    return replace(prior_of([model]), inside_s=float(np.exp(model.theta[2])))
 
 
 def _smallest(values: Sequence[int], holds: Callable[[int], bool]) -> int | None:
