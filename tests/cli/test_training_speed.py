@@ -85,3 +85,29 @@ def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], words: tuple[
     assert main(["speed", *(word for pair in usual.items() for word in pair)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"perdure: {said}")
+
+
+def test_many_nodes_that_send_to_few_servers_are_slower_and_their_incast_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("--model", "vgg19", "--gpu", "v100", "--nodes", "16", "--transport", "rdma")
+    ring, many, few = (asked(capsys, *words, "--servers", count) for count in ("0", "16", "2"))
+    steps = [found["settings"][0]["step_s"] for found in (ring, many, few)]
+    assert steps[0] == pytest.approx(steps[1], rel=0.2)
+    assert steps[2] > 2.5 * steps[1]
+    assert ring["incast"] is None
+    assert few["incast"]["senders"] == 16
+    assert few["incast"]["queue_bytes"] > 0
+    assert main(["speed", *words, "--servers", "2"]) == 0
+    assert "Incast: 16 nodes send to a server at once" in capsys.readouterr().out
+
+
+def test_racks_with_short_uplinks_slow_servers_more_than_a_ring(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--model", "vgg19", "--gpu", "v100", "--nodes", "16", "--transport", "rdma", "--racks", "4")
+
+    def sent(*more: str) -> float:
+        seconds: float = asked(capsys, *words, *more)["settings"][0]["communication_s"]
+        return seconds
+
+    assert sent("--oversubscription", "4") == pytest.approx(sent(), rel=0.01)
+    assert sent("--oversubscription", "4", "--servers", "16") > 2 * sent("--servers", "16")

@@ -47,6 +47,9 @@ def speed(
     inside: Annotated[
         str, typer.Option(metavar="NAME", help="What connects a node's GPUs: pcie, nvlink, nvswitch.")
     ] = "pcie",
+    servers: Annotated[
+        int, typer.Option(metavar="N", min=0, max=4096, help="Parameter servers, on nodes of their own; 0: all-reduce.")
+    ] = 0,
     racks: Annotated[int, typer.Option(metavar="N", min=1, max=4096, help="Racks among which nodes are spread.")] = 1,
     oversubscription: Annotated[
         float, typer.Option(metavar="X", help="Rate of a rack's nodes over the rate of its uplinks.")
@@ -81,7 +84,19 @@ def speed(
     Exit codes: 0 answered, 2 usage, or a model, a GPU, a link or a log that cannot be used.
     """
     options = _Options(
-        model, gpu, batch, nodes, gpus_per_node, link, transport, inside, racks, oversubscription, step_ms, priorities
+        model,
+        gpu,
+        batch,
+        nodes,
+        gpus_per_node,
+        link,
+        transport,
+        inside,
+        servers,
+        racks,
+        oversubscription,
+        step_ms,
+        priorities,
     )
     if from_log:
         return _of_logs(options, from_log, as_json, wide)
@@ -100,6 +115,7 @@ class _Options:
     link: str
     transport: str
     inside: str
+    servers: int
     racks: int
     oversubscription: float
     step_ms: float | None
@@ -113,7 +129,10 @@ def _of_model(options: _Options, as_json: bool, wide: bool) -> int:
     answers = [speed_of(each) for each in settings]
     gains = [gain_of_rdma(each) if each.layout.nodes > 1 else None for each in settings]
     last = max(settings, key=lambda each: each.layout.gpus)
-    found = {"batch_without_gain": batch_without_gain(last), "rate_for_95_percent_gbit": rate_wanted(last)}
+    found: dict[str, Any] = {
+        "batch_without_gain": batch_without_gain(last), "rate_for_95_percent_gbit": rate_wanted(last),
+        "incast": _incast(last),
+    }  # fmt: skip
     if last.layout.nodes == 1:
         found = dict.fromkeys(found)
     if as_json:
@@ -193,6 +212,7 @@ def _settings(options: _Options) -> Iterator[TrainingSetting]:
             within,
             measured,
             priorities=options.priorities,
+            servers=options.servers,
             oversubscription=options.oversubscription,
         )
 
@@ -223,6 +243,18 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:,.1f} ms"
 
 
+def _incast(last: TrainingSetting) -> Mapping[str, float] | None:
+    """The risk that many nodes sending to one parameter server bring."""
+    from perdure.throughput.training_speed import incast_of
+
+    if (found := incast_of(last)) is None:
+        return None
+    return {
+        "senders": last.layout.nodes, "queue_bytes": found.queue_bytes, "most_queue_bytes": found.most_queue_bytes,
+        "utilisation": found.utilisation, "pause_share": found.pause_share,
+    }  # fmt: skip
+
+
 def _conclusions(last: TrainingSetting, found: Mapping[str, Any]) -> Iterator[str]:
     """What the largest layout needs, in sentences."""
     from perdure.throughput.training_speed import WORTH
@@ -230,7 +262,7 @@ def _conclusions(last: TrainingSetting, found: Mapping[str, Any]) -> Iterator[st
     if last.layout.nodes == 1:
         return
     where = f"On {last.layout.nodes} nodes of {last.layout.gpus_per_node} {last.gpu.name} with {last.rate_gbit:g}G"
-    batch, rate = found["batch_without_gain"], found["rate_for_95_percent_gbit"]
+    batch, wanted = found["batch_without_gain"], found["rate_for_95_percent_gbit"]
     if batch is None:
         yield f"{where}, RDMA makes steps more than {WORTH - 1:.0%} quicker at any batch."
     elif batch == 1:
@@ -238,7 +270,13 @@ def _conclusions(last: TrainingSetting, found: Mapping[str, Any]) -> Iterator[st
     else:
         yield f"{where}, RDMA makes steps more than {WORTH - 1:.0%} quicker up to a batch of {batch - 1} a GPU."
     carrier = last.transport.upper()
-    if rate is None:
+    if wanted is None:
         yield f"No link lets {carrier} scale to 95 % at a batch of {last.batch}."
     else:
-        yield f"{carrier} scales to 95 % at a batch of {last.batch} from a link of {rate:.3g}G on."
+        yield f"{carrier} scales to 95 % at a batch of {last.batch} from a link of {wanted:.3g}G on."
+    if (risk := found["incast"]) is not None:
+        yield (
+            f"Incast: {risk['senders']} nodes send to a server at once; with DCQCN its switch queues "
+            f"{risk['queue_bytes'] / 1e3:,.0f} KB (at most {risk['most_queue_bytes'] / 1e3:,.0f}), pauses them "
+            f"{risk['pause_share']:.1%} of the time and uses {risk['utilisation']:.0%} of the link."
+        )

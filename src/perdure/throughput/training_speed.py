@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,12 +16,16 @@ from perdure.throughput.collectives import (
     all_reduce_s,
     link_inside,
     network,
+    servers_s,
 )
-from perdure.throughput.compute import TRUE_TO_ESTIMATED, Gpu, PassTimes, passes_on
+from perdure.throughput.compute import BYTES_OF_NUMBER, TRUE_TO_ESTIMATED, Gpu, PassTimes, passes_on
 from perdure.throughput.layers import Layers
 from perdure.throughput.layout_speed import Prior, SeenSteps, prior_of
 from perdure.throughput.overlap import TrainingStep, step_of
 from perdure.throughput.speed import Floats
+
+if TYPE_CHECKING:
+    from perdure.throughput.incast import IncastResult
 
 WORTH = 1.10
 """RDMA is said to be worth it where it makes steps this much quicker."""
@@ -28,6 +33,7 @@ WORTH = 1.10
 WANTED_EFFICIENCY = 0.95
 LARGEST_BATCH = 4096
 _RATES_GBIT = (1.0, 6400.0)  # between these a rate is looked for
+_LEAST_BURST_S, _MOST_BURST_S = 1e-3, 0.2
 _GRID_NODES, _GRID_GPUS = np.array([1, 2, 3, 4, 8, 16]), np.array([1, 2, 4, 8])
 _TRUE_TO_MEASURED = (0.97, 1.03)  # steps of one program on one GPU differ by so much from run to run
 
@@ -46,7 +52,14 @@ class TrainingSetting:
     measured_s: float | None = None  # forward and backward pass on one GPU, if somebody measured them
     measured_batch: int = 0  # the batch of that measurement; 0: `batch`
     priorities: bool = False
+    servers: int = 0  # parameter servers on nodes of their own; 0: an all-reduce
     oversubscription: float = 1.0  # of racks: rates of their nodes' links over the rate of their uplinks
+
+    @property
+    def to_servers(self) -> GpuLink:
+        """The link of a server's node; every node sends to every server."""
+        link = network(self.rate_gbit, self.transport)
+        return across_racks(link, self.layout, self.oversubscription, all_to_all=True)
 
     @property
     def between(self) -> GpuLink:
@@ -57,6 +70,9 @@ class TrainingSetting:
 
     def all_reduce_s(self, size: Floats) -> Floats:
         """Seconds of adding up gradients of these sizes."""
+        if self.servers and self.layout.nodes > 1:
+            within = link_inside(self.inside, self.gpu.name).all_reduce_s(size, self.layout.gpus_per_node)
+            return np.add(within, servers_s(size, self.layout.nodes, self.servers, self.to_servers))
         return all_reduce_s(size, self.layout, link_inside(self.inside, self.gpu.name), self.between)
 
     @property
@@ -103,6 +119,21 @@ def speed_of(setting: TrainingSetting) -> TrainingSpeed:
 
     low, high = TRUE_TO_ESTIMATED if setting.measured_s is None else _TRUE_TO_MEASURED
     return TrainingSpeed(setting, at(1.0), at(low).step_s, at(high).step_s)
+
+
+def incast_of(setting: TrainingSetting) -> IncastResult | None:
+    """What becomes of the burst that a parameter server gets in each step; None without servers, and of TCP.
+
+    All nodes send it a share of the gradients at once, under DCQCN.
+    """
+    from perdure.throughput.incast import incast  # numba
+
+    if not setting.servers or setting.layout.nodes == 1 or setting.transport is Transport.TCP:
+        return None
+    link = setting.to_servers
+    sent = setting.layers.total_parameters * BYTES_OF_NUMBER * max(1.0, setting.layout.nodes / setting.servers)
+    duration_s = min(max(sent / link.bytes_per_s, _LEAST_BURST_S), _MOST_BURST_S)
+    return incast(setting.layout.nodes, link.bytes_per_s, duration_s=duration_s)
 
 
 def gain_of_rdma(setting: TrainingSetting) -> float:
