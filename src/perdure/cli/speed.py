@@ -30,6 +30,23 @@ def speed(
         str,
         typer.Option(metavar="NAME", help="The model, such as resnet50, vgg16, bert-large, gpt2.", show_default=False),
     ] = "",
+    model_file: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE:CLASS",
+            show_default=False,
+            help="A PyTorch model of your own: its layers are read in a process of its own.",
+        ),
+    ] = "",
+    example: Annotated[
+        str,
+        typer.Option(
+            "--input",
+            metavar="SHAPE",
+            show_default=False,
+            help="One example for --model-file: 3,224,224, or int:128 for words; or as its first layer asks for.",
+        ),
+    ] = "",
     gpu: Annotated[
         str, typer.Option(metavar="NAME,...", help="GPUs, such as v100,a100,h100.", show_default=False)
     ] = "",
@@ -85,6 +102,8 @@ def speed(
     """
     options = _Options(
         model,
+        model_file,
+        example,
         gpu,
         batch,
         nodes,
@@ -108,6 +127,8 @@ class _Options:
     """The options that say what is trained on what, as they were given."""
 
     model: str
+    model_file: str
+    example: str
     gpu: str
     batch: str
     nodes: str
@@ -137,7 +158,7 @@ def _of_model(options: _Options, as_json: bool, wide: bool) -> int:
         found = dict.fromkeys(found)
     if as_json:
         rows = [_row(answer, gain) for answer, gain in zip(answers, gains, strict=True)]
-        print_json("speed", 1, model=options.model, settings=rows, **found)
+        print_json("speed", 1, model=options.model or options.model_file, settings=rows, **found)
         return 0
     print_table(COLUMNS, (_cells(answer, gain) for answer, gain in zip(answers, gains, strict=True)), wide=wide)
     for line in _conclusions(last, found):
@@ -151,7 +172,7 @@ def _of_logs(options: _Options, logs: Sequence[str], as_json: bool, wide: bool) 
     if options.step_ms is not None:
         raise InputError("--step-ms", "the logs say how long steps take", "Give --step-ms or --from-log")
     prior = None
-    if options.model or options.gpu:
+    if options.model or options.model_file or options.gpu:
         from perdure.throughput.training_speed import prior_from
 
         prior = prior_from(max(_settings(options), key=lambda each: each.layout.gpus))
@@ -166,14 +187,21 @@ def _settings(options: _Options) -> Iterator[TrainingSetting]:
     from perdure.throughput.layers import KNOWN_MODELS, layers_of
     from perdure.throughput.training_speed import TrainingSetting
 
-    for option, value in (("--model", options.model), ("--gpu", options.gpu)):
+    if options.model and options.model_file:
+        raise InputError("--model-file", "there is a --model too", "Give one of them")
+    for option, value in (("--model", options.model or options.model_file), ("--gpu", options.gpu)):
         if not value:
             raise InputError(option, "it is missing", "Name one, or give a training log with --from-log")
     if not 1 <= options.oversubscription <= 1000:
         what = f"{options.oversubscription:g} is no number of 1 to 1,000"
         raise InputError("--oversubscription", what, "Give 1 where uplinks are as fast as all links of their rack")
     step_ms, racks = options.step_ms, options.racks
-    layers = layers_of(known("--model", options.model, KNOWN_MODELS))
+    if options.model_file:
+        from perdure.cli.model_file import layers_in
+
+        layers = layers_in(options.model_file, options.example)
+    else:
+        layers = layers_of(known("--model", options.model, KNOWN_MODELS))
     gpus = [GPUS[known("--gpu", name, GPUS)] for name in words("--gpu", options.gpu.lower())]
     carriers = [
         Transport(known("--transport", name, list(Transport))) for name in words("--transport", options.transport)
