@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ from perdure.cli.table import text, word
 from perdure.errors import InputError
 
 if TYPE_CHECKING:
+    from perdure.throughput.layout_speed import Prior
     from perdure.throughput.training_speed import TrainingSetting, TrainingSpeed
 
 MOST_SETTINGS = 10_000
@@ -83,6 +84,23 @@ def speed(
             help="A training log of the job: its steps are fitted. May be given several times.",
         ),
     ] = None,
+    choices: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--or",
+            metavar="'N GPUs [now|in TIME]'",
+            show_default=False,
+            help="A way to run the job; several are compared by when they end. Without a time, the queue is asked.",
+        ),
+    ] = None,
+    work: Annotated[
+        str,
+        typer.Option(
+            metavar="WORK",
+            help="What is left, for --or: 90 epochs of 1281167, 500000 steps, 3e8 examples.",
+            show_default=False,
+        ),
+    ] = "",
     priorities: Annotated[
         bool, typer.Option("--priorities", help="Gradients that are needed first are sent first (ByteScheduler).")
     ] = False,
@@ -97,6 +115,8 @@ def speed(
 
     --from-log reads how long the steps of a job of yours took, and says how it trains on other layouts and batches.
     With --model and --gpu, what the logs do not show is taken from the model's layers.
+
+    --or '8 GPUs now' --or '16 GPUs in 5 hours' --work '90 epochs of 1281167' says which of them ends first.
 
     Exit codes: 0 answered, 2 usage, or a model, a GPU, a link or a log that cannot be used.
     """
@@ -117,6 +137,8 @@ def speed(
         step_ms,
         priorities,
     )
+    if choices or work:
+        return _of_choices(options, from_log or [], choices or [], work, as_json, wide)
     if from_log:
         return _of_logs(options, from_log, as_json, wide)
     return _of_model(options, as_json, wide)
@@ -171,14 +193,59 @@ def _of_logs(options: _Options, logs: Sequence[str], as_json: bool, wide: bool) 
 
     if options.step_ms is not None:
         raise InputError("--step-ms", "the logs say how long steps take", "Give --step-ms or --from-log")
-    prior = None
-    if options.model or options.model_file or options.gpu:
-        from perdure.throughput.training_speed import prior_from
-
-        prior = prior_from(max(_settings(options), key=lambda each: each.layout.gpus))
     each = numbers("--gpus-per-node", options.gpus_per_node) if options.gpus_per_node else None
     batch = numbers("--batch", options.batch) if options.batch else None
-    return answer(logs, numbers("--nodes", options.nodes), each, batch, prior, as_json, wide)
+    return answer(logs, numbers("--nodes", options.nodes), each, batch, _prior(options), as_json, wide)
+
+
+def _prior(options: _Options) -> Prior | None:
+    """What the model's layers say where the logs say nothing, if a model is named."""
+    if not (options.model or options.model_file or options.gpu):
+        return None
+    from perdure.throughput.training_speed import prior_from
+
+    return prior_from(max(_settings(options), key=lambda each: each.layout.gpus))
+
+
+def _of_choices(
+    options: _Options, logs: Sequence[str], choices: Sequence[str], work: str, as_json: bool, wide: bool
+) -> int:
+    from perdure.cli.speed_choice import answer
+
+    if logs:
+        from perdure.cli.speed_log import steps_on
+
+        batch, steps = steps_on(logs, _prior(options), _one("--batch", options.batch, 0), _per_node(options))
+        return answer(choices, work, batch, steps, as_json, wide)
+    from perdure.throughput.collectives import GpuLayout
+    from perdure.throughput.training_speed import speed_of
+
+    setting = next(iter(_settings(options)))
+
+    def on(gpus: int) -> tuple[float, float, float]:
+        found = speed_of(replace(setting, layout=GpuLayout(*_layout(gpus, _per_node(options) or 1))))
+        return found.low_s, found.step.step_s, found.high_s
+
+    return answer(choices, work, setting.batch, on, as_json, wide)
+
+
+def _layout(gpus: int, per_node: int) -> tuple[int, int]:
+    """Nodes, and GPUs of each: as many as fit on a node."""
+    each = min(gpus, per_node)
+    if gpus % each:
+        raise InputError("--or", f"{gpus} GPUs are no whole nodes of {each}", "Give a multiple of --gpus-per-node")
+    return gpus // each, each
+
+
+def _per_node(options: _Options) -> int:
+    return _one("--gpus-per-node", options.gpus_per_node, 0)
+
+
+def _one(option: str, given: str, otherwise: int) -> int:
+    found = numbers(option, given) if given else [otherwise]
+    if len(found) > 1:
+        raise InputError(option, "it has several values", "Give one of them with --or")
+    return found[0]
 
 
 def _settings(options: _Options) -> Iterator[TrainingSetting]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,13 @@ class LoggedRun:
     nodes: int
     gpus: int
     batch: int
+
+    @property
+    def step_s(self) -> float:
+        """The median step, seconds."""
+        import numpy as np
+
+        return float(np.median(self.log.step_s(self.gpus, self.batch)))
 
     @property
     def said(self) -> str:
@@ -84,33 +91,62 @@ def read_run(given: str) -> LoggedRun:
     return LoggedRun(path, log, nodes, gpus, batch)
 
 
-def answer(
-    given: Sequence[str], nodes: Sequence[int], gpus_per_node: Sequence[int] | None, batch: Sequence[int] | None,
-    prior: Prior | None, as_json: bool, wide: bool,
-) -> int:  # fmt: skip
-    """Read the logs, fit the model to them, and say how the job trains on other layouts."""
+def read_runs(given: Sequence[str]) -> list[LoggedRun]:
+    """Read all logs."""
+    if len(given) > _MOST_LOGS:
+        raise InputError("--from-log", f"{len(given)} logs", f"Give at most {_MOST_LOGS}")
+    return [read_run(each) for each in given]
+
+
+def fitted_to(runs: Sequence[LoggedRun], prior: Prior | None) -> LayoutFit:
+    """The model of the job that its runs tell."""
     import numpy as np
 
     from perdure.throughput.layout_fit import fit_layouts
     from perdure.throughput.layout_speed import USUAL, SeenSteps
 
-    if len(given) > _MOST_LOGS:
-        raise InputError("--from-log", f"{len(given)} logs", f"Give at most {_MOST_LOGS}")
-    runs = [read_run(each) for each in given]
-    middle = [float(np.median(run.log.step_s(run.gpus, run.batch))) for run in runs]
     seen = SeenSteps(
         np.array([run.nodes for run in runs]), np.array([run.gpus for run in runs]),
-        np.array([run.batch for run in runs], float), np.array(middle),
+        np.array([run.batch for run in runs], float), np.array([run.step_s for run in runs]),
     )  # fmt: skip
-    fitted = fit_layouts(seen, prior or USUAL)
-    each = gpus_per_node or [max(-(-run.gpus // run.nodes) for run in runs)]
+    return fit_layouts(seen, prior or USUAL)
+
+
+def steps_on(
+    given: Sequence[str], prior: Prior | None, batch: int, per_node: int
+) -> tuple[int, Callable[[int], tuple[float, float, float]]]:
+    """The batch of a GPU, and the seconds of a step on so many GPUs: low, middle, high. 0 of either is the logs'."""
+    runs = read_runs(given)
+    fitted = fitted_to(runs, prior)
+    size, each = batch or runs[0].batch, per_node or _each(runs)
+
+    def on(gpus: int) -> tuple[float, float, float]:
+        nodes = -(-gpus // each)
+        low, high = fitted.interval(nodes, gpus, size)
+        return float(low), float(fitted.model.step_s(nodes, gpus, size)), float(high)
+
+    return size, on
+
+
+def _each(runs: Sequence[LoggedRun]) -> int:
+    return max(-(-run.gpus // run.nodes) for run in runs)
+
+
+def answer(
+    given: Sequence[str], nodes: Sequence[int], gpus_per_node: Sequence[int] | None, batch: Sequence[int] | None,
+    prior: Prior | None, as_json: bool, wide: bool,
+) -> int:  # fmt: skip
+    """Read the logs, fit the model to them, and say how the job trains on other layouts."""
+    runs = read_runs(given)
+    fitted = fitted_to(runs, prior)
+    each = gpus_per_node or [_each(runs)]
     batches = batch or sorted({run.batch for run in runs})
     rows = [_row(fitted, *asked) for asked in product(nodes, each, batches)]
     if as_json:
         logs = [
-            {"source": run.source, "form": run.log.form, "steps": run.log.count, "step_s": step, "nodes": run.nodes,
-             "gpus": run.gpus, "batch": run.batch}
-            for run, step in zip(runs, middle, strict=True)
+            {"source": run.source, "form": run.log.form, "steps": run.log.count, "step_s": run.step_s,
+             "nodes": run.nodes, "gpus": run.gpus, "batch": run.batch}
+            for run in runs
         ]  # fmt: skip
         print_json("speed-from-log", 1, logs=logs, settings=rows)
         return 0

@@ -96,6 +96,21 @@ def _tell_of_job(
     return (ANSWERED if found.hold.can_start else NEVER), job.is_waiting
 
 
+def forecast_of(gpus: int) -> WaitForecast:
+    """How long a job of so many GPUs would wait, submitted now to the default partition.
+
+    Raises `InputError` where it would never start, and what reading Slurm raises.
+    """
+    queue, site = live_queue()
+    request = request_of(b"#!/bin/sh\n", [*environment_options(os.environ), f"--gpus={gpus}"], f"{gpus} GPUs")
+    job = request.as_job(queue, user_name(), _usual_priority(queue, user_name()))
+    tell_of_compiling_queue(len(queue.jobs))
+    found = answer(with_defaults(job, site.limits), queue, site, _rng(), _zone())
+    if found.forecast is None:
+        raise InputError(f"{gpus} GPUs", "such a job would not start as the cluster is", "Say when: 'in 5 hours'")
+    return found.forecast
+
+
 def _asked(question: WhenOptions, queue: Queue, site: AnswerBasis) -> tuple[QueuedJob, tuple[str, ...]]:
     """The job of an id, or the one that a script would be, with remarks. Raises `NotFound`, `InputError`."""
     what = question.what or ""

@@ -1,0 +1,96 @@
+"""``perdure speed --or``: which ends first, by given waits or the queue's, and one line for bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.cli import when_answer
+from perdure.cli.main import main
+from perdure.throughput.first_to_end import Choice, Spread, by_end, chance_before
+from perdure.waits.queue import Queue
+from tests.cli.test_when_job import NODES, NOW_S, PARTITIONS, job, site_of
+
+USUAL = ("--model", "resnet50", "--gpu", "v100", "--batch", "64", "--work")
+
+
+def asked(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    assert main(["speed", *words, "--json"]) == 0
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["choices"]
+    return found
+
+
+def test_few_gpus_now_win_a_short_job_and_many_later_a_long_one(capsys: pytest.CaptureFixture[str]) -> None:
+    either = ("--or", "8 GPUs now", "--or", "16 GPUs in 5 hours")
+    short = asked(capsys, *USUAL, "2 epochs of 1,281,167", *either)
+    long = asked(capsys, *USUAL, "200 epochs of 1,281,167", *either)
+    assert [row["gpus"] for row in short] == [8, 16]
+    assert [row["gpus"] for row in long] == [16, 8]
+    assert short[0]["chance_before_next"] > 0.9
+    assert short[1]["wait"]["median_s"] == 5 * 3600
+    assert short[0]["end"]["median_s"] == pytest.approx(short[0]["run"]["median_s"])
+
+
+def test_work_in_steps_is_that_of_the_first_choice(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = asked(capsys, *USUAL, "1000 steps", "--or", "8 GPUs now", "--or", "16 gpus in 30 m")
+    eight, sixteen = sorted(rows, key=lambda row: int(row["gpus"]))
+    assert sixteen["run"]["median_s"] == pytest.approx(eight["run"]["median_s"] / 2, rel=0.1)
+
+
+def test_logs_of_the_job_say_how_fast_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "a.log").write_text("step_time: 500 ms\n" * 9)
+    words = ("--from-log", f"{home / 'a.log'},gpus=8,batch=32", "--work", "7200 steps")
+    rows = asked(capsys, *words, "--or", "8 GPUs now", "--or", "4 GPUs in 1 h")
+    assert rows[0]["run"]["median_s"] == pytest.approx(3600, rel=0.02)
+    assert main(["speed", *words, "--or", "8 GPUs now", "--or", "4 GPUs in 1 h"]) == 0
+    assert "8 GPUs now ends first with a chance of " in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("says_nothing_of_compiling")
+def test_without_a_time_the_queue_is_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    del home
+    monkeypatch.setattr(when_answer, "live_queue", lambda: (Queue(NOW_S, (job("1"),), NODES, PARTITIONS), site_of()))
+    rows = asked(capsys, *USUAL, "1000 steps", "--or", "1 GPU now", "--or", "4 GPUs")
+    four = next(row for row in rows if row["gpus"] == 4)
+    assert four["wait"]["low_s"] <= four["wait"]["median_s"] <= four["wait"]["high_s"]
+    assert four["wait"]["high_s"] > 0
+
+
+def test_chances_add_up_and_a_certain_choice_is_certain() -> None:
+    now = Choice("now", 8, Spread(0, 0, 0), Spread(90, 100, 110))
+    later = Choice("later", 16, Spread(20, 40, 90), Spread(45, 50, 55))
+    assert [each.name for each in by_end([now, later])] == ["later", "now"]
+    assert chance_before(now, later) + chance_before(later, now) == pytest.approx(1)
+    assert chance_before(later, now) == pytest.approx(0.59, abs=0.05)
+    fixed = Choice("fixed", 8, Spread(0, 0, 0), Spread(100, 100, 100))
+    sooner = Choice("sooner", 8, Spread(0, 0, 0), Spread(99, 99, 99))
+    assert (chance_before(fixed, sooner), chance_before(sooner, fixed), chance_before(fixed, fixed)) == (0, 1, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--or", "8 GPUs now"), "--or: there is one choice."),
+        (("--or", "8 GPUs now", "--or", "many"), "--or: 'many' is no choice."),
+        (("--or", "0 GPUs now", "--or", "1 GPU"), "--or: '0 GPUs now' is no choice."),
+        (
+            ("--or", "8 GPUs now", "--or", "12 GPUs now", "--gpus-per-node", "8"),
+            "--or: 12 GPUs are no whole nodes of 8.",
+        ),
+        (("--or", "8 GPUs now", "--or", "9 GPUs now", "--work", "soon"), "--work: 'soon' is no work."),
+        (("--or", "8 GPUs now", "--or", "9 GPUs now", "--work", ""), "--work: it is missing."),
+        (
+            ("--or", "8 GPUs now", "--or", "9 GPUs now", "--gpus-per-node", "4,8"),
+            "--gpus-per-node: it has several values.",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str) -> None:
+    assert main(["speed", *USUAL, "100 steps", *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"perdure: {said}")
