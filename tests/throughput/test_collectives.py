@@ -36,6 +36,7 @@ def test_a_ring_sends_each_byte_almost_twice() -> None:
 def test_many_workers_on_few_servers_queue_for_them() -> None:
     assert float(servers_s(1e9, 8, 2, SLOW)) == pytest.approx(2e-5 + 8.0)
     assert float(servers_s(1e9, 8, 8, SLOW)) == pytest.approx(2e-5 + 2.0)
+    assert float(servers_s(1e9, 8, 8, SLOW, partitioned=True)) == pytest.approx(2e-5 + 1.0)  # both ways at once
     assert float(servers_s(1e9, 4, 4, SLOW, shared=True)) == pytest.approx(2e-5 + 1.5)  # as a ring of four
 
 

@@ -131,10 +131,17 @@ def tree_s(size: Numbers, members: int, link: GpuLink) -> Floats:
     return np.asarray(hops * link.latency_s + np.multiply(2.0, size) / link.bytes_per_s, float)
 
 
-def servers_s(size: Numbers, workers: int, servers: int, link: GpuLink, shared: bool = False) -> Floats:
-    """Workers send `size` bytes to servers, and have them back; `shared`: each node holds a worker and a server."""
+def servers_s(
+    size: Numbers, workers: int, servers: int, link: GpuLink, shared: bool = False, partitioned: bool = False
+) -> Floats:
+    """Workers send `size` bytes to servers, and have them back; `shared`: each node holds a worker and a server.
+
+    Where gradients are `partitioned` into small pieces, as BytePS does, some come back while others are sent: links
+    carry both ways at once.
+    """
     share = (workers - 1) / workers if shared else max(1.0, workers / servers)
-    return np.asarray(2 * link.latency_s + np.multiply(size, 2 * share) / link.bytes_per_s, float)
+    ways = 1 if partitioned else 2
+    return np.asarray(2 * link.latency_s + np.multiply(size, ways * share) / link.bytes_per_s, float)
 
 
 def all_reduce_s(size: Numbers, layout: GpuLayout, inside: GpuLink | RangedLink, between: GpuLink) -> Floats:

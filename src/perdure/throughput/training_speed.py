@@ -55,6 +55,10 @@ class TrainingSetting:
     servers: int = 0  # parameter servers on nodes of their own; 0: an all-reduce
     oversubscription: float = 1.0  # of racks: rates of their nodes' links over the rate of their uplinks
 
+    def _servers_s(self, size: Floats) -> Floats:
+        """With priorities gradients are partitioned."""
+        return servers_s(size, self.layout.nodes, self.servers, self.to_servers, partitioned=self.priorities)
+
     @property
     def to_servers(self) -> GpuLink:
         """The link of a server's node; every node sends to every server."""
@@ -72,7 +76,7 @@ class TrainingSetting:
         """Seconds of adding up gradients of these sizes."""
         if self.servers and self.layout.nodes > 1:
             within = link_inside(self.inside, self.gpu.name).all_reduce_s(size, self.layout.gpus_per_node)
-            return np.add(within, servers_s(size, self.layout.nodes, self.servers, self.to_servers))
+            return np.add(within, self._servers_s(size))
         return all_reduce_s(size, self.layout, link_inside(self.inside, self.gpu.name), self.between)
 
     @property
@@ -111,14 +115,16 @@ class TrainingSpeed:
 
 def speed_of(setting: TrainingSetting) -> TrainingSpeed:
     """How fast `setting` trains."""
-
-    def at(factor: float) -> TrainingStep:
-        passes = setting.passes
-        passes = passes.calibrated(passes.total_s * factor)
-        return step_of(setting.layers, passes, setting.all_reduce_s, priorities=setting.priorities)
-
     low, high = TRUE_TO_ESTIMATED if setting.measured_s is None else _TRUE_TO_MEASURED
-    return TrainingSpeed(setting, at(1.0), at(low).step_s, at(high).step_s)
+    return TrainingSpeed(setting, step_with(setting), step_with(setting, low).step_s, step_with(setting, high).step_s)
+
+
+def step_with(setting: TrainingSetting, factor: float = 1.0) -> TrainingStep:
+    """The step where computing takes `factor` times as long as is thought."""
+    passes = setting.passes
+    if factor != 1.0:
+        passes = passes.calibrated(passes.total_s * factor)
+    return step_of(setting.layers, passes, setting.all_reduce_s, priorities=setting.priorities)
 
 
 def incast_of(setting: TrainingSetting) -> IncastResult | None:
@@ -138,7 +144,7 @@ def incast_of(setting: TrainingSetting) -> IncastResult | None:
 
 def gain_of_rdma(setting: TrainingSetting) -> float:
     """How many times as quick a step is with RDMA as with TCP."""
-    tcp, rdma = (speed_of(replace(setting, transport=each)).step.step_s for each in (Transport.TCP, Transport.RDMA))
+    tcp, rdma = (step_with(replace(setting, transport=each)).step_s for each in (Transport.TCP, Transport.RDMA))
     return tcp / rdma
 
 
@@ -151,7 +157,7 @@ def rate_wanted(setting: TrainingSetting, efficiency: float = WANTED_EFFICIENCY)
     """Gbit/s of the link with which GPUs compute so much of the time; None where none is fast enough."""
 
     def reached(rate: float) -> bool:
-        return speed_of(replace(setting, rate_gbit=rate)).step.efficiency >= efficiency
+        return step_with(replace(setting, rate_gbit=rate)).efficiency >= efficiency
 
     low, high = _RATES_GBIT
     if not reached(high):
@@ -169,7 +175,7 @@ def prior_from(setting: TrainingSetting) -> Prior:
     from perdure.throughput.layout_fit import fit_layouts  # scipy
 
     nodes, each = (column.ravel() for column in np.meshgrid(_GRID_NODES, _GRID_GPUS))
-    step = [speed_of(replace(setting, layout=GpuLayout(n, g))).step.step_s for n, g in zip(nodes, each, strict=True)]
+    step = [step_with(replace(setting, layout=GpuLayout(n, g))).step_s for n, g in zip(nodes, each, strict=True)]
     seen = SeenSteps(nodes, nodes * each, np.full(len(nodes), float(setting.batch)), np.array(step))
     model = fit_layouts(seen).model
     return replace(prior_of([model]), inside_s=float(np.exp(model.theta[2])))
