@@ -8,7 +8,7 @@ of RDMA's gain are the labels that `perdure speed` is held against.
 
 from __future__ import annotations
 
-import time
+import timeit
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -119,15 +119,10 @@ def of_grid(cases: Sequence[tuple[str, str, int, float]]) -> Iterator[str]:
 def of_time() -> Iterator[str]:
     """Seconds of one question with all that `perdure speed` says, and of 10,000 settings."""
     setting = TrainingSetting(layers_of("resnet50"), GPUS["v100"], 32, GpuLayout(16), 100.0, Transport.TCP)
-    gain_of_rdma(setting)
-    begun = time.perf_counter()
-    gain_of_rdma(setting)
-    one = time.perf_counter() - begun
-    begun = time.perf_counter()
-    batch_without_gain(setting), rate_wanted(setting)
-    summary = time.perf_counter() - begun
+    one = min(timeit.repeat(lambda: gain_of_rdma(setting), number=10, repeat=5)) / 10
+    said = min(timeit.repeat(lambda: (batch_without_gain(setting), rate_wanted(setting)), number=1, repeat=5))
     yield (
-        f"One question: {one * 1e3:.1f} ms, with break-even batch and wanted link {(one + summary) * 1e3:.1f} ms "
+        f"One question: {one * 1e3:.1f} ms, with break-even batch and wanted link {(one + said) * 1e3:.1f} ms "
         f"(bar: 10 ms); 10,000 settings: {one * 10_000:.1f} s (bar: 10 s).\n"
     )
 

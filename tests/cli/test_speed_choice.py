@@ -10,7 +10,7 @@ import pytest
 
 from perdure.cli import when_answer
 from perdure.cli.main import main
-from perdure.throughput.first_to_end import Choice, Spread, by_end, chance_before
+from perdure.throughput.first_to_end import GpuChoice, TimeSpread, by_end, chance_before
 from perdure.waits.queue import Queue
 from tests.cli.test_when_job import NODES, NOW_S, PARTITIONS, job, site_of
 
@@ -62,13 +62,13 @@ def test_without_a_time_the_queue_is_asked(
 
 
 def test_chances_add_up_and_a_certain_choice_is_certain() -> None:
-    now = Choice("now", 8, Spread(0, 0, 0), Spread(90, 100, 110))
-    later = Choice("later", 16, Spread(20, 40, 90), Spread(45, 50, 55))
+    now = GpuChoice("now", 8, TimeSpread(0, 0, 0), TimeSpread(90, 100, 110))
+    later = GpuChoice("later", 16, TimeSpread(20, 40, 90), TimeSpread(45, 50, 55))
     assert [each.name for each in by_end([now, later])] == ["later", "now"]
     assert chance_before(now, later) + chance_before(later, now) == pytest.approx(1)
     assert chance_before(later, now) == pytest.approx(0.59, abs=0.05)
-    fixed = Choice("fixed", 8, Spread(0, 0, 0), Spread(100, 100, 100))
-    sooner = Choice("sooner", 8, Spread(0, 0, 0), Spread(99, 99, 99))
+    fixed = GpuChoice("fixed", 8, TimeSpread(0, 0, 0), TimeSpread(100, 100, 100))
+    sooner = GpuChoice("sooner", 8, TimeSpread(0, 0, 0), TimeSpread(99, 99, 99))
     assert (chance_before(fixed, sooner), chance_before(sooner, fixed), chance_before(fixed, fixed)) == (0, 1, 0.5)
 
 

@@ -23,7 +23,7 @@ _GIVEN = re.compile(r"(.+):([A-Za-z_][A-Za-z_0-9]*)", re.DOTALL)
 _SHAPE = re.compile(r"(?:int:)?[1-9][0-9]{0,6}(?:,[1-9][0-9]{0,6}){0,5}")
 
 
-class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _WrittenLayers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the other process wrote."""
 
     layers: list[tuple[int, float, float]] = []
@@ -75,7 +75,7 @@ def _read(data: bytes, given: str) -> Layers:
     from perdure.throughput.layers import Layers
 
     try:
-        answer = msgspec.json.decode(data, type=_Answer)
+        answer = msgspec.json.decode(data, type=_WrittenLayers)
     except msgspec.DecodeError as err:
         raise InputError(given, f"its layers cannot be read ({err})", "Try again") from err
     if answer.error:

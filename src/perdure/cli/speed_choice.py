@@ -13,7 +13,7 @@ from perdure.cli.table import age, word
 from perdure.errors import InputError
 
 if TYPE_CHECKING:
-    from perdure.throughput.first_to_end import Choice, Spread
+    from perdure.throughput.first_to_end import GpuChoice, TimeSpread
 
 Steps = Callable[[int], tuple[float, float, float]]
 """Seconds of a step on so many GPUs: the low end of the interval, the middle, and the high end."""
@@ -65,7 +65,7 @@ def examples_of(work: str, batch: int, gpus: int) -> float:
 
 def answer(given: Sequence[str], work: str, batch: int, steps: Steps, as_json: bool, wide: bool) -> int:
     """Say which of the choices ends first."""
-    from perdure.throughput.first_to_end import Choice, Spread, by_end, chance_before
+    from perdure.throughput.first_to_end import GpuChoice, TimeSpread, by_end, chance_before
 
     asked = [choice_of(each) for each in given]
     if len(asked) < 2:
@@ -74,8 +74,8 @@ def answer(given: Sequence[str], work: str, batch: int, steps: Steps, as_json: b
     choices = []
     for name, each in zip(given, asked, strict=True):
         count = examples / (batch * each.gpus)
-        run = Spread(*(count * seconds for seconds in steps(each.gpus)))
-        choices.append(Choice(name.strip(), each.gpus, _wait(each), run))
+        run = TimeSpread(*(count * seconds for seconds in steps(each.gpus)))
+        choices.append(GpuChoice(name.strip(), each.gpus, _wait(each), run))
     ordered = by_end(choices)
     chances = [chance_before(one, other) for one, other in pairwise(ordered)]
     if as_json:
@@ -89,20 +89,20 @@ def answer(given: Sequence[str], work: str, batch: int, steps: Steps, as_json: b
     return 0
 
 
-def _wait(asked: AskedChoice) -> Spread:
-    from perdure.throughput.first_to_end import Spread
+def _wait(asked: AskedChoice) -> TimeSpread:
+    from perdure.throughput.first_to_end import TimeSpread
 
     if asked.wait_s is not None:
-        return Spread(asked.wait_s, asked.wait_s, asked.wait_s)
+        return TimeSpread(asked.wait_s, asked.wait_s, asked.wait_s)
     from perdure.cli.when_answer import forecast_of
 
     found = forecast_of(asked.gpus)
     low, high = found.interval_s
-    return Spread(low, found.median_s, high)
+    return TimeSpread(low, found.median_s, high)
 
 
-def _row(choice: Choice, chance: float | None) -> dict[str, object]:
-    def seconds(spread: Spread) -> dict[str, float]:
+def _row(choice: GpuChoice, chance: float | None) -> dict[str, object]:
+    def seconds(spread: TimeSpread) -> dict[str, float]:
         return {"low_s": spread.low_s, "median_s": spread.middle_s, "high_s": spread.high_s}
 
     return {
@@ -111,7 +111,7 @@ def _row(choice: Choice, chance: float | None) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _cells(choice: Choice, chance: float | None) -> Sequence[str]:
+def _cells(choice: GpuChoice, chance: float | None) -> Sequence[str]:
     return (
         choice.name, age(choice.wait.middle_s), age(choice.run.middle_s),
         f"{age(choice.run.low_s)} to {age(choice.run.high_s)}", age(choice.end.middle_s),

@@ -12,7 +12,7 @@ _Z = float(ndtri(0.9))  # of the ends of an interval that holds 80 %
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class TimeSpread:
     """Seconds as a median between the ends of an interval that holds 80 % of cases."""
 
     low_s: float
@@ -26,28 +26,28 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class GpuChoice:
     """One way to run the job."""
 
     name: str
     gpus: int
-    wait: Spread
-    run: Spread
+    wait: TimeSpread
+    run: TimeSpread
 
     @property
-    def end(self) -> Spread:
+    def end(self) -> TimeSpread:
         """From now until its end; wait and run err independently of each other."""
         middle = self.wait.middle_s + self.run.middle_s
         below = sqrt((self.wait.middle_s - self.wait.low_s) ** 2 + (self.run.middle_s - self.run.low_s) ** 2)
         above = sqrt((self.wait.high_s - self.wait.middle_s) ** 2 + (self.run.high_s - self.run.middle_s) ** 2)
-        return Spread(middle - below, middle, middle + above)
+        return TimeSpread(middle - below, middle, middle + above)
 
     @property
     def gpu_hours(self) -> float:
         return self.gpus * self.run.middle_s / 3600
 
 
-def chance_before(one: Choice, other: Choice) -> float:
+def chance_before(one: GpuChoice, other: GpuChoice) -> float:
     """The chance that `one` ends before `other`, by normal errors; of two that are certain, 1, 0 or one half."""
     gap = other.end.middle_s - one.end.middle_s
     deviation = sqrt(one.end.deviation_s**2 + other.end.deviation_s**2)
@@ -56,6 +56,6 @@ def chance_before(one: Choice, other: Choice) -> float:
     return 0.5 * (1 + erf(gap / deviation / sqrt(2)))
 
 
-def by_end(choices: Sequence[Choice]) -> list[Choice]:
+def by_end(choices: Sequence[GpuChoice]) -> list[GpuChoice]:
     """The choices, the one that most likely ends first in front."""
     return sorted(choices, key=lambda choice: (choice.end.middle_s, choice.gpus))
