@@ -11,9 +11,9 @@ import typer
 
 from perdure.cli.options import AsJson, Wide
 from perdure.cli.output import print_json, print_line, print_table
-from perdure.cli.speed_values import known, numbers, rate, words
 from perdure.cli.table import text, word
 from perdure.errors import InputError
+from perdure.throughput.option_values import known, numbers, rate, words
 
 if TYPE_CHECKING:
     from perdure.throughput.layout_speed import Prior

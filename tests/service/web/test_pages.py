@@ -39,7 +39,7 @@ from tests.finding import found_in
 from tests.service.web_world import CLUSTER, HOUR, SHAPE, Site, TestClient, csrf_of, fill, site
 
 JOB_PATHS = ["/jobs/101", "/jobs/102", "/jobs/104", "/jobs/106", "/jobs/102/log"]
-PATHS = ["/", "/jobs", *JOB_PATHS, "/nodes", "/nodes/gpu03", "/actions", "/notices", "/whatif"]
+PATHS = ["/", "/jobs", *JOB_PATHS, "/nodes", "/nodes/gpu03", "/actions", "/notices", "/whatif", "/speed"]
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_a_viewer_sees_neither_foreign_lines_nor_buttons(place: Site) -> None:
     assert "jonas's to read" in text
     assert "/do/" not in text
     assert "its log belongs to another user".capitalize() in viewer.get("/jobs/101/log").text
-    shown = "".join(viewer.get(path).text for path in PATHS[1:] if path != "/whatif")
+    shown = "".join(viewer.get(path).text for path in PATHS[1:] if path not in ("/whatif", "/speed"))
     assert set(re.findall(r'action="(/do/[^"?]*)', shown)) == {"/do/jobs/102/attempts/1/correction"}  # her own job
 
 

@@ -28,5 +28,6 @@ NAVIGATION = (
     NavigationEntry("actions", "Actions", "/actions", "bolt"),
     NavigationEntry("notices", "Notices", "/notices", "bell", for_operators=True),
     NavigationEntry("whatif", "What if", "/whatif", "fork"),
+    NavigationEntry("speed", "Speed", "/speed", "gauge"),
     NavigationEntry("learning", "Learning", "/learning", "leaf"),
 )

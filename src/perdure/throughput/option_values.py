@@ -1,4 +1,4 @@
-"""Values of the options of ``perdure speed``, each read or refused in one line."""
+"""Values of the options of ``perdure speed`` and of its page, each read or refused in one line."""
 
 from __future__ import annotations
 
