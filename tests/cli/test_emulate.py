@@ -123,3 +123,12 @@ def test_a_profile_says_what_fits_and_how_that_is_known(capsys: pytest.CaptureFi
     ]  # fmt: skip
     assert main(["emulate", "profile", "--gpu", "h100", "--model", "resnet50"]) == 0
     assert "measured" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_demonstration_finds_blames_and_recovers() -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "perdure", "emulate", "demo"], capture_output=True, text=True, check=False, timeout=240
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert found.stdout.count("yes  ") == 3

@@ -118,6 +118,20 @@ def device(
     return serve_device(gpu, socket, order, for_s)
 
 
+@app.command("demo")
+def demo(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the dashboard; 0 takes any free one.")] = 0,
+    stay: Annotated[bool, typer.Option("--stay", help="Keep the dashboard until Ctrl-C.")] = False,
+) -> int:
+    """Show 64 emulated GPUs of which two nodes break: found, blamed and recovered within two minutes.
+
+    Exit codes: 0 all of it was seen, 1 something was not, 2 it could not start.
+    """
+    from perdure.cli.emulate_demo import demonstrate
+
+    return demonstrate(port, stay)
+
+
 @app.command("profile")
 def profile(
     gpu: Annotated[str, typer.Option(metavar="NAME,...", help="GPUs.")],
