@@ -125,6 +125,18 @@ def test_a_profile_says_what_fits_and_how_that_is_known(capsys: pytest.CaptureFi
     assert "measured" in capsys.readouterr().out
 
 
+def test_a_fleet_of_thousands_of_gpus_runs_in_virtual_time(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["emulate", "fleet", "--gpu", "h100", "--model", "resnet50", "--batch", "64", "--gpus", "2048", "--hours", "0.2"]
+    assert main([*words, "--fault", "slow3@60s+60s#12", "--mtbf-hours", "50", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["gpu_steps"] > 2048 * 0.2 * 3600 / found["step_s"] * 0.9
+    assert found["slowed_gpu_s"] == pytest.approx(8 * 40, rel=0.25)
+    assert found["breaks"] > 0
+    for bad in (("--gang", "7"), ("--batch", "5000")):
+        assert main([*words, *bad]) == 2
+    assert "Give a smaller batch" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_the_demonstration_finds_blames_and_recovers() -> None:
     found = subprocess.run(

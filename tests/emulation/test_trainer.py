@@ -26,10 +26,11 @@ def test_faults_stay_with_their_node_and_begin_when_they_did(tmp_path: Path) -> 
 def test_it_trains_or_ends_as_a_framework_would(tmp_path: Path, node: str) -> None:
     plan, kernel = tmp_path / "faults.json", tmp_path / "kernel.log"
     plan.write_text(json.dumps({"n3": [["ecc@0", time.time()]]}))
+    environment = {**os.environ, "PERDURE_NODE": node, "CUDA_VISIBLE_DEVICES": "4,5"}
     words = ["--gpu", "h100", "--model", "resnet50", "--steps", "5", "--faults", str(plan), "--kernel-log", str(kernel)]
     found = subprocess.run(
-        [sys.executable, "-m", "perdure.emulation.trainer", *words], capture_output=True, text=True, check=False, timeout=60,
-        env={**os.environ, "PERDURE_NODE": node, "CUDA_VISIBLE_DEVICES": "4,5"},
+        [sys.executable, "-m", "perdure.emulation.trainer", *words],
+        capture_output=True, text=True, check=False, timeout=60, env=environment,
     )  # fmt: skip
     if node == "n1":
         assert (found.returncode, found.stdout.splitlines()[-1]) == (0, "finished: 5 steps")

@@ -118,6 +118,42 @@ def device(
     return serve_device(gpu, socket, order, for_s)
 
 
+@app.command("fleet")
+def fleet(
+    gpu: Gpu,
+    model: Model,
+    batch: Annotated[int, typer.Option(metavar="N", min=1, max=1 << 20, help="Examples of one GPU in a step.")] = 32,
+    gpus: Annotated[int, typer.Option(metavar="N", min=1, max=65_536, help="GPUs of the fleet.")] = 1024,
+    gang: Annotated[int, typer.Option(metavar="N", min=1, max=65_536, help="GPUs that train together.")] = 8,
+    hours: Annotated[float, typer.Option(metavar="HOURS", min=0.01, max=8760, help="How long, in virtual time.")] = 1.0,
+    jitter: Annotated[float, typer.Option(metavar="CV", min=0, max=2, help="Spread of a GPU's steps.")] = 0.02,
+    fault: Annotated[
+        list[str] | None, typer.Option(metavar="FAULT", help="As of emulate run; #N counts through the fleet.")
+    ] = None,
+    mtbf_hours: Annotated[
+        float, typer.Option(metavar="HOURS", min=0, help="Mean time between failures of one GPU; 0: never.")
+    ] = 0.0,
+    checkpoint_s: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Between two checkpoints.")] = 600.0,
+    link: Annotated[str, typer.Option(metavar="RATE", help="Network link of one node of 8 GPUs.")] = "400G",
+    inside: Annotated[str, typer.Option(metavar="NAME", help="What connects a node's GPUs.")] = "nvlink",
+    profiles: Profiles = None,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of what is random.")] = 0,
+    as_json: AsJson = False,
+) -> int:
+    """Train on thousands of emulated GPUs in virtual time, with faults: what they keep, and what they lose.
+
+    Exit codes: 0 done, 2 usage or bad input.
+    """
+    from perdure.cli.emulate_fleet import show_fleet
+    from perdure.cli.emulate_values import known, rate
+    from perdure.throughput.collectives import INSIDE
+
+    return show_fleet(
+        gpu, model, batch, gpus, gang, hours, jitter, fault or [], mtbf_hours, checkpoint_s, rate("--link", link),
+        known("--inside", inside, INSIDE), profiles, seed, as_json,
+    )  # fmt: skip
+
+
 @app.command("demo")
 def demo(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the dashboard; 0 takes any free one.")] = 0,
