@@ -154,6 +154,25 @@ def fleet(
     )  # fmt: skip
 
 
+@app.command("study")
+def study(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="data-stall, coordl, synergy, salus, muri, allox or small-files.")
+    ],
+    profiles: Profiles = None,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of what is random.")] = 0,
+    as_json: AsJson = False,
+    wide: Wide = False,
+) -> int:
+    """Reproduce a published result about data loading or sharing on emulated GPUs in virtual time.
+
+    Exit codes: 0 done, 2 usage or bad input.
+    """
+    from perdure.cli.emulate_study import show_study
+
+    return show_study(name, profiles, seed, as_json, wide=wide)
+
+
 @app.command("demo")
 def demo(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the dashboard; 0 takes any free one.")] = 0,

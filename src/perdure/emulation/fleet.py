@@ -1,7 +1,8 @@
 """Many emulated GPUs in virtual time: gangs that step together, the slowest of each setting its pace.
 
 Between two events (a fault begins or ends, a checkpoint, a gang breaks) all steps of a gang are drawn at once, as a
-matrix of steps by GPUs; so an hour of a thousand GPUs takes seconds. A gang that breaks goes back to its last checkpoint.
+matrix of steps by GPUs; so an hour of a thousand GPUs takes seconds. A gang that breaks goes back to its last
+checkpoint.
 """
 
 from __future__ import annotations

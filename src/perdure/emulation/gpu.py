@@ -48,9 +48,12 @@ class EmulatedGpu:
     _broken: bool = False
     _ends: list[float] = field(default_factory=list)
 
-    def run(self, seconds: float, link: bool = False) -> float:
-        """Put work of `seconds` at the end of the queue; returns when it will be done. Raises what a fault raises."""
-        now = self.clock.now
+    def run(self, seconds: float, link: bool = False, asked_at: float | None = None) -> float:
+        """Put work of `seconds` at the end of the queue; returns when it will be done. Raises what a fault raises.
+
+        `asked_at` is when the program asked for it, where that was a little ago: what the emulation itself took since.
+        """
+        now = self.clock.now if asked_at is None else asked_at
         self.check()
         factor = 1.0
         for fault in self.faults:
@@ -84,11 +87,14 @@ class EmulatedGpu:
         """The step that is going on, counted from 0."""
         return max(0, self.begun - 1)
 
-    def begin_step(self, trains: bool) -> None:
-        """Wait until the program is no further ahead than a queue is long."""
+    def begin_step(self, trains: bool) -> float:
+        """Wait until the program is no further ahead than a queue is long; returns the instant that it waited for."""
         self.begun += trains
-        if len(self._ends) >= AHEAD:
-            self.clock.advance_to(self._ends.pop(0))
+        if len(self._ends) < AHEAD:
+            return 0.0
+        end = self._ends.pop(0)
+        self.clock.advance_to(end)
+        return end
 
     def end_step(self) -> None:
         self._ends.append(self.busy_until)

@@ -42,21 +42,24 @@ class PassEmulator:
         first = next(module.parameters(), None)
         if first is None or not first.is_cuda or getattr(module, "perdure_wrapper", False):
             return self.call(module, *args, **kwargs)
+        asked_at = self.node.clock.now
         with self.node.clock.outside():
             self.depth += 1
             try:
-                return self._outermost(module, args, kwargs)
+                return self._outermost(module, args, kwargs, asked_at)
             finally:
                 self.depth -= 1
 
-    def _outermost(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _outermost(
+        self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], asked_at: float
+    ) -> Any:
         parameters = list(module.parameters())
         count = sum(each.numel() for each in parameters)
         self.largest = max(self.largest, count)
         share = count / self.largest
         batch = _batch(args, kwargs) or self.node.batch
         self.node.batch = batch
-        self._forward(batch, share)
+        self._forward(batch, share, asked_at)
         try:
             key: Any = (id(module), module.training, torch.is_grad_enabled(), _signature((args, dict(kwargs))),
                         sum(each.requires_grad for each in parameters))  # fmt: skip
@@ -86,13 +89,13 @@ class PassEmulator:
             out = [torch.empty(shape, dtype=dtype, device="cuda") for shape, dtype, _ in shapes]
         return _together(layout, iter(out))
 
-    def _forward(self, batch: int, share: float) -> None:
+    def _forward(self, batch: int, share: float, asked_at: float) -> None:
         gpu, profile = self.node.gpu, self.node.profile(batch)
         trains = torch.is_grad_enabled()
-        gpu.begin_step(trains)
+        waited = gpu.begin_step(trains)
         if trains and (said := gpu.hold(profile)):
             raise torch.OutOfMemoryError(said)
-        with_errors(lambda: gpu.run(profile.forward_s * share))
+        with_errors(lambda: gpu.run(profile.forward_s * share, asked_at=max(asked_at, waited)))
 
     def _backward(self, batch: int, share: float) -> None:
         profile = self.node.profile(batch)
