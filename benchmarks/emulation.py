@@ -83,7 +83,8 @@ def told(what: str, cases: list[tuple[float, list[float]]]) -> None:
         inside = error <= 0.01 * wanted + 0.0002
         print(
             f"  {name} step: relative error median {np.median(error / wanted):.2%}, worst "
-            f"{(error / wanted).max():.2%}, {1e3 * error.max():.2f} ms at most; within 1 % + 0.2 ms: {inside.mean():.0%}"
+            f"{(error / wanted).max():.2%}, {1e3 * error.max():.2f} ms at most; within 1 % + 0.2 ms: "
+            f"{inside.mean():.0%}"
         )
 
 

@@ -19,6 +19,7 @@ from perdure.cli import (
     actions,
     comparison_shown,
     elastic,
+    emulate,
     events,
     job,
     jobs,
@@ -53,6 +54,7 @@ TABLES = {
     "notices": notices.COLUMNS, "token": token.COLUMNS, "when": when_answer.BOARD, "when JOB": when_answer.SOONER,
     "when bench": when_bench.DAYS, "keep list": keep_shown.LIST, "keep show": keep_shown.SHOW,
     "study successors": study_successors.COLUMNS, "whatif elastic": elastic.FIGURES,
+    "emulate profile": emulate.PROFILE_COLUMNS,
     "study retry": study_replays.RETRY_COLUMNS, "study delay": study_replays.DELAY_COLUMNS,
     "policy": policy.ORDER, "who makes room": policy.ROOM,
 }  # fmt: skip

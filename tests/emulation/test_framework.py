@@ -38,6 +38,17 @@ def small_model() -> Any:
     return nn.Sequential(nn.Conv2d(3, 8, 3, 2), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 7 * 7, 10))
 
 
+class SlowFiles:
+    """A data set whose items take 10 ms to read."""
+
+    def __len__(self) -> int:
+        return 24
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.01)
+        return torch.zeros(3, 16, 16)
+
+
 def train(steps: int, batch: int, model: Any, images: Any) -> list[float]:
     """Seconds of each step by the program's own clock."""
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -60,7 +71,7 @@ def test_a_step_takes_the_time_of_the_table_in_virtual_time(batch: int) -> None:
         images = torch.zeros(batch, 3, 16, 16, device="cuda")
         taken = train(8, batch, small_model().cuda(), images)
     wanted = profile_of("h100", "resnet50", batch).step_s
-    assert sorted(taken)[4] == pytest.approx(wanted, rel=0.02)
+    assert min(taken) == pytest.approx(wanted, rel=0.02)  # others may hold what a busy machine did meanwhile
 
 
 def test_a_program_meets_a_node_with_gpus() -> None:
@@ -156,23 +167,38 @@ def test_a_checkpoint_has_all_bytes_and_comes_back_to_the_gpu() -> None:
 
 
 def test_a_fault_is_raised_as_cuda_tells_it_and_slowness_is_slow() -> None:
-    with on_gpus(faults=("slow3@step2", "xid79@step4")):
+    with on_gpus(faults=("slow3@step2", "xid79@step4")) as node:
         model, images = small_model().cuda(), torch.zeros(8, 3, 16, 16, device="cuda")
         taken: list[float] = []
         for _ in range(4):
-            taken += train(1, 8, model, images)
+            before = node.gpu.busy_s
+            train(1, 8, model, images)
+            taken.append(node.gpu.busy_s - before)
         with pytest.raises(RuntimeError, match="CUDA error: unknown error"):
             train(1, 8, model, images)
     wanted = profile_of("h100", "resnet50", 8).step_s
-    assert taken == pytest.approx([wanted, wanted, 3 * wanted, wanted], rel=0.05)
+    assert taken == pytest.approx([wanted, wanted, 3 * wanted, wanted])
 
 
 def test_events_tell_the_gpus_time() -> None:
     with on_gpus():
         model, images = small_model().cuda(), torch.zeros(8, 3, 16, 16, device="cuda")
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        model(images)  # so that the queue is not empty at the first event
         begin.record()
         model(images)
         end.record()
         torch.cuda.synchronize()
-        assert begin.elapsed_time(end) == pytest.approx(1e3 * profile_of("h100", "resnet50", 8).forward_s, rel=0.02)
+        assert begin.elapsed_time(end) == pytest.approx(1e3 * profile_of("h100", "resnet50", 8).forward_s, rel=1e-6)
+
+
+@pytest.mark.parametrize("virtual", [True, False])
+def test_loading_data_is_real_and_goes_on_while_the_gpu_computes(virtual: bool) -> None:
+    with on_gpus(virtual=virtual):
+        model, begin = small_model().cuda(), time.perf_counter()
+        for images in torch.utils.data.DataLoader(SlowFiles(), batch_size=4, num_workers=1, pin_memory=True):
+            assert images.is_pinned()
+            model(images.cuda(non_blocking=True)).sum().backward()
+        torch.cuda.synchronize()
+        taken = time.perf_counter() - begin
+    assert taken >= 24 * 0.01  # the files are what takes longest

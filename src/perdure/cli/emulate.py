@@ -39,7 +39,16 @@ def run(
     command: Annotated[list[str], typer.Argument(metavar="PROGRAM", help="A script, or torchrun with its options.")],
     gpu: Gpu,
     model: Model,
-    gpus: Annotated[int, typer.Option(metavar="N", min=1, max=1024, help="GPUs that the program sees.")] = 1,
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=1024,
+            show_default=False,
+            help="GPUs that the program sees. [default: as many as CUDA_VISIBLE_DEVICES names, or 1]",
+        ),
+    ] = None,
     time: Annotated[
         str, typer.Option(metavar="real|virtual", help="Sleep as long as a GPU computes, or jump over it.")
     ] = "real",
@@ -76,14 +85,14 @@ def run(
     Exit codes: those of the program; 2 usage or bad input, 124 ended at --limit-s.
     """
     from perdure.cli.emulate_run import run_program
-    from perdure.cli.emulate_values import known, rate
+    from perdure.cli.emulate_values import known, rate, visible_gpus
     from perdure.emulation.settings import EmulationSettings
     from perdure.throughput.collectives import INSIDE, Transport
 
     settings = EmulationSettings(
         gpu,
         model,
-        gpus,
+        gpus or visible_gpus(),
         known("--time", time, ("real", "virtual")) == "virtual",
         str(profiles.resolve()) if profiles else "",
         jitter,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 
@@ -47,3 +48,8 @@ def rate(option: str, given: str) -> float:
             option, f"{given[:80]!r} is not a rate of 1G to 6400G", "Give gigabits a second, as 25G or 100G"
         )
     return float(found[1])
+
+
+def visible_gpus() -> int:
+    """As many GPUs as the resource manager gave this job, at least one."""
+    return max(1, sum(bool(each.strip()) for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")))

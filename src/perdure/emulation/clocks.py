@@ -7,6 +7,7 @@ framework, and jumps where it waits for the GPU.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -68,7 +69,7 @@ class VirtualClock:
         self._shift = 0.0  # jumps, less what did not count
         self._depth, self._since = 0, 0.0
         self._credit = 0.0
-        self._owner = threading.get_ident()
+        self._owner = os.getpid(), threading.get_ident()
 
     @property
     def now(self) -> float:
@@ -101,8 +102,8 @@ class VirtualClock:
             self._shift -= taken
 
     def is_owner(self) -> bool:
-        """Whether this is the thread whose time this is; others, such as those that load data, take none of it."""
-        return threading.get_ident() == self._owner
+        """Whether this is the thread whose time this is; others, and processes that load data, take none of it."""
+        return (os.getpid(), threading.get_ident()) == self._owner
 
 
 class _StandStill:

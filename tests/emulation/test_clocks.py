@@ -1,0 +1,62 @@
+"""Clocks: a jump, what does not count, and what loaders would have done while the GPU was busy."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from perdure.emulation.clocks import RealClock, VirtualClock, programs_time
+
+
+def test_a_real_clock_waits_no_less_than_it_should() -> None:
+    clock = RealClock()
+    begin = time.perf_counter()
+    clock.advance_to(clock.now + 0.02)
+    clock.advance_to(0.0)  # which has passed
+    assert time.perf_counter() - begin >= 0.02
+
+
+def test_a_virtual_clock_jumps_and_stands_still_inside_the_emulation() -> None:
+    clock = VirtualClock()
+    begin = time.perf_counter()
+    clock.advance_to(clock.now + 3600)
+    assert clock.now >= 3600
+    assert time.perf_counter() - begin < 60
+    with clock.outside(), clock.outside():
+        before = clock.now
+        time.sleep(0.01)
+        assert clock.now == before
+    assert clock.now - before < 0.01
+
+
+def test_a_wait_for_loaders_is_shortened_by_what_they_would_have_done() -> None:
+    clock = VirtualClock()
+    begin = clock.now
+    with clock.waiting():
+        time.sleep(0.02)
+    assert clock.now - begin >= 0.02  # nothing came before
+    clock.advance_to(clock.now + 0.015)
+    begin = clock.now
+    with clock.waiting():
+        time.sleep(0.03)
+    assert 0.015 <= clock.now - begin < 0.03 + 1.0
+
+
+def test_a_program_is_told_virtual_time_and_sleeps_by_jumps() -> None:
+    clock = VirtualClock()
+    with programs_time(clock):
+        begin, wall = time.perf_counter(), time.time()
+        time.sleep(1000)
+        assert time.perf_counter() - begin >= 1000
+        assert time.time() - wall >= 1000
+        assert time.time_ns() > wall * 1e9
+        with pytest.raises(ValueError, match="must be non-negative"):
+            time.sleep(-1)
+        before = clock.now
+        thread = threading.Thread(target=time.sleep, args=(0.001,))
+        thread.start()
+        thread.join()
+        assert clock.now - before >= 0.001  # another thread sleeps for real
+    assert time.perf_counter() - begin < 1000
