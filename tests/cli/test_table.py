@@ -20,6 +20,7 @@ from perdure.cli import (
     comparison_shown,
     elastic,
     emulate,
+    emulate_study,
     events,
     job,
     jobs,
@@ -55,6 +56,7 @@ TABLES = {
     "when bench": when_bench.DAYS, "keep list": keep_shown.LIST, "keep show": keep_shown.SHOW,
     "study successors": study_successors.COLUMNS, "whatif elastic": elastic.FIGURES,
     "emulate profile": emulate.PROFILE_COLUMNS,
+    "emulate study": emulate_study.columns_of(("model", "stall, page cache")),
     "study retry": study_replays.RETRY_COLUMNS, "study delay": study_replays.DELAY_COLUMNS,
     "policy": policy.ORDER, "who makes room": policy.ROOM,
 }  # fmt: skip
@@ -232,6 +234,8 @@ def test_the_modules_of_tables_are_all_tried() -> None:
     tried = {"jobs", "node", "actions", "events", "rules", "config", "learn", "notices", "who", "job"}
     tried |= {"comparison_shown", "elastic", "keep_shown", "policy", "study_successors"}
     assert using == tried | {
+        "emulate",
+        "emulate_study",
         "speed",
         "study_replays",
         "study_sensitivity",

@@ -60,6 +60,7 @@ def _tell(node: EmulatedNode, taken_s: float) -> None:
         path = Path(node.settings.report)
         path = path if rank == "0" else path.with_suffix(f".{rank}{path.suffix}")
         path.write_text(json.dumps(found) + "\n", "utf-8")
+    sys.stdout.flush()  # what the program said comes first
     for line in _lines(node, found):
         print(f"perdure: {line}", file=sys.stderr)  # noqa: T201 - what the command says
 
