@@ -39,7 +39,7 @@ class WorkAnswer(Struct, frozen=True, omit_defaults=True):
     refused: str = ""
 
 
-class _Talk:
+class _Conversation:
     """A connection, and the program at its other end."""
 
     def __init__(self, link: socket.socket, name: str) -> None:
@@ -48,7 +48,7 @@ class _Talk:
 
 def serve(path: Path, capacity_mib: float, order: Order, stopped: Callable[[], bool]) -> dict[str, float]:
     """Serve one device until `stopped`; returns the seconds that each program has had. Raises `StateError`."""
-    talks: dict[socket.socket, _Talk] = {}
+    talks: dict[socket.socket, _Conversation] = {}
     served: dict[str, float] = {}
     clock = RealClock()
     with socket.socket(socket.AF_UNIX) as door, selectors.DefaultSelector() as selector:
@@ -68,7 +68,7 @@ def serve(path: Path, capacity_mib: float, order: Order, stopped: Callable[[], b
                     if key.fileobj is door:
                         link = door.accept()[0]
                         link.settimeout(5.0)
-                        talks[link] = _Talk(link, f"program {len(served)}")
+                        talks[link] = _Conversation(link, f"program {len(served)}")
                         served[talks[link].program.name] = 0.0
                         selector.register(link, selectors.EVENT_READ)
                     elif not _hear(talk := talks[key.fileobj], talks, capacity_mib, clock.now):  # type: ignore[index]
@@ -92,7 +92,7 @@ def serve(path: Path, capacity_mib: float, order: Order, stopped: Callable[[], b
     return served
 
 
-def _hear(talk: _Talk, talks: dict[socket.socket, _Talk], capacity_mib: float, now: float) -> bool:
+def _hear(talk: _Conversation, talks: dict[socket.socket, _Conversation], capacity_mib: float, now: float) -> bool:
     """Read what a program asks; False once it has left, or talks nonsense."""
     try:
         found = talk.link.recv(LONGEST_LINE)
@@ -124,7 +124,7 @@ def _hear(talk: _Talk, talks: dict[socket.socket, _Talk], capacity_mib: float, n
     return True
 
 
-def _say(talk: _Talk, answer: WorkAnswer) -> None:
+def _say(talk: _Conversation, answer: WorkAnswer) -> None:
     with suppress(OSError):  # it has left; that is heard next
         talk.link.sendall(json.encode(answer) + b"\n")
 
