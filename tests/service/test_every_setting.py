@@ -290,6 +290,7 @@ WIRING, LIMITS, SETTINGS, HERE_ = (
     f"tests/service/test_{name}.py" for name in ("wiring", "limits_together", "settings", "every_setting")
 )
 WHATIF = "tests/service/whatif/test_whatif.py"
+KUBE = "tests/backends/kubernetes/test_settings.py"
 CAPS = f"{LIMITS}::test_as_many_actions_as_the_strictest_cap_allows"
 
 TESTED: dict[str, str] = {
@@ -314,6 +315,14 @@ TESTED: dict[str, str] = {
     "slurm.spool": f"{WIRING}::test_slurm_is_asked_as_is_set",
     "slurm.looks_per_minute": f"{WIRING}::test_looks_are_as_frequent_as_is_set",
     "slurm.start_wait_s": f"{WIRING}::test_slurm_is_asked_as_is_set",
+    "kubernetes.kubeconfig": f"{KUBE}::test_the_cluster_and_context_of_the_kubeconfig_are_used",
+    "kubernetes.context": f"{KUBE}::test_the_cluster_and_context_of_the_kubeconfig_are_used",
+    "kubernetes.namespace": f"{KUBE}::test_jobs_of_the_namespace_and_selector_are_seen",
+    "kubernetes.selector": f"{KUBE}::test_jobs_of_the_namespace_and_selector_are_seen",
+    "kubernetes.owner_label": f"{KUBE}::test_a_label_names_the_owner_only_where_the_site_says_so",
+    "kubernetes.lease_namespace": f"{KUBE}::test_the_lease_is_in_its_namespace",
+    "kubernetes.timeout_s": f"{KUBE}::test_an_answer_is_waited_for_as_long_as_is_set",
+    "kubernetes.launch_patience_s": f"{KUBE}::test_an_image_that_is_not_there_fails_the_launch_after_patience",
     **{f"caps.{name}": CAPS for name in (
         "actions_per_hour", "jobs_share_per_hour", "floor_per_hour", "drains_per_hour", "nodes_share_per_hour",
         "drains_floor_per_hour", "nodes_out_share",
