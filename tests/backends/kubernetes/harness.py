@@ -15,6 +15,7 @@ from perdure.backends.checks import Program
 from perdure.backends.kubernetes.settings import KubernetesSettings
 from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import Observation
+from tests.backends.kubernetes.deployed import SERVICE, grant_rights
 from tests.backends.kubernetes.manifests import NAMESPACE, job
 from tests.backends.kubernetes.standin.cluster import StandInCluster, open_cluster
 from tests.backends.kubernetes.standin.kinds import admitted
@@ -87,7 +88,8 @@ class KubernetesHarness:
 def open_harness(directory: Path) -> Iterator[KubernetesHarness]:
     pytest.importorskip("lightkube", reason="the extra k8s is not installed")
     with open_cluster(directory) as cluster:
-        harness = KubernetesHarness(cluster)
+        grant_rights(cluster)  # all checks pass with the rights of the manifests
+        harness = KubernetesHarness(cluster, SERVICE)
         try:
             yield harness
         finally:

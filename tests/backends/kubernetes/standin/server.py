@@ -225,6 +225,8 @@ class StandInHandler(BaseHTTPRequestHandler):
 
     def _asked(self, path: str) -> AskedPath:
         parts = path.strip("/").split("/")
+        if len(parts) < (3 if parts[0] == "api" else 4) or parts[0] not in ("api", "apis"):
+            raise ApiProblem(404, "NotFound", "the server could not find the requested resource")
         group, version, rest = ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
         namespace = ""
         if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
