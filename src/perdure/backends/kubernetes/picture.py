@@ -88,21 +88,17 @@ class SightedJob:
 
 def jobs_in(seen: Sighted, rules: ReadingRules, now: float) -> list[SightedJob]:
     """All jobs, those that are gone before those that have their names now."""
-    pods: dict[str, list[HeldObject]] = defaultdict(list)
-    for held in seen.pods.objects:
-        if key := owner_key(held.document):
-            pods[key].append(held)
-    alive = [
-        (held.gone_s is None, instant(held.document, "metadata", "creationTimestamp") or 0.0, form, held)
-        for form, view in seen.jobs.items()
-        for held in view.objects
-        if not label(held.document, STASH)
-    ]
-    reader = _Reader(seen, rules, now)
-    return [
-        reader.read(form, held, pods.get(key_of(form, held.document), ()))
-        for _, _, form, held in sorted(alive, key=lambda ranked: ranked[:2])
-    ]
+    pods, reader = _pods_by_owner(seen), _Reader(seen, rules, now)
+    found: list[SightedJob] = []
+    last: dict[str, int] = {}
+    for form, view in seen.jobs.items():
+        for held in sorted(view.objects, key=_by_age):
+            if label(held.document, STASH):
+                continue
+            job_id = form.job_id(held.document)
+            found.append(reader.read(form, held, pods.get(key_of(form, held.document), ()), last.get(job_id, 0)))
+            last[job_id] = max((a.id.incarnation for a in found[-1].attempts), default=last.get(job_id, 0))
+    return found
 
 
 def sighted_job(
@@ -113,8 +109,28 @@ def sighted_job(
     rules: ReadingRules,
     now: float,
 ) -> SightedJob:
-    """One job with its attempts, made of its pods."""
-    return _Reader(seen, rules, now).read(form, held, pods)
+    """One job with its attempts, made of its pods; objects of its name that are gone came before."""
+    reader, gone = _Reader(seen, rules, now), _pods_by_owner(seen)
+    before, job_id = 0, form.job_id(held.document)
+    view = seen.jobs.get(form, NOTHING_HELD)
+    for each in sorted(view.objects, key=_by_age):
+        if each.gone_s is not None and form.job_id(each.document) == job_id and not label(each.document, STASH):
+            earlier = reader.read(form, each, gone.get(key_of(form, each.document), ()), before)
+            before = max((attempt.id.incarnation for attempt in earlier.attempts), default=before)
+    return reader.read(form, held, pods, before)
+
+
+def _pods_by_owner(seen: Sighted) -> dict[str, list[HeldObject]]:
+    pods: dict[str, list[HeldObject]] = defaultdict(list)
+    for held in seen.pods.objects:
+        if key := owner_key(held.document):
+            pods[key].append(held)
+    return pods
+
+
+def _by_age(held: HeldObject) -> tuple[bool, float, float]:
+    made_s = instant(held.document, "metadata", "creationTimestamp") or 0.0
+    return held.gone_s is None, made_s, held.gone_s or 0.0
 
 
 class _Reader:
@@ -132,13 +148,15 @@ class _Reader:
             for owner in items(held.document, "metadata", "ownerReferences")
         }
 
-    def read(self, form: WorkloadForm, held: HeldObject, pods: Iterable[HeldObject]) -> SightedJob:
+    def read(self, form: WorkloadForm, held: HeldObject, pods: Iterable[HeldObject], after: int) -> SightedJob:
+        """One job; `after` is the last incarnation of an object of its name before."""
         document, rules, now = held.document, self._rules, self._now
         runs = chain.from_iterable(runs_of(pod, now, rules.launch_patience_s, self._node_failed) for pod in pods)
         admission = self._admissions.get(uid_of(document), {})
         job_id, user = form.job_id(document), _user(document, rules)
         past = from_history(annotation(document, HISTORY), job_id, rules.cluster, user)
-        groups = grouped(runs, form.width(document), max((each.id.incarnation for each in past), default=0))
+        after = max((each.id.incarnation for each in past), default=after)
+        groups = grouped(runs, form.width(document), after)
         how_over, over_s = form.how_over(document) or _how_gone(held) or (None, now)
         needed = 1 if form is JOB and is_queue(document) else form.width(document)
         settled = _settling(form, document, groups[-1].runs if groups else (), now)
