@@ -83,7 +83,7 @@ def test_each_end_has_its_word(status: dict[str, Any], state: AttemptState, code
 
 
 def test_a_pod_that_a_dead_node_lost_failed_with_the_node() -> None:
-    going = {"deletionTimestamp": at(-30), "deletionGracePeriodSeconds": 30}
+    going: dict[str, Any] = {"deletionTimestamp": at(-30), "deletionGracePeriodSeconds": 30}
     (run,) = runs({"phase": "Running", **disrupted("DeletionByTaintManager")}, DEAD, **going)
     assert run.end is not None
     assert run.end.state is AttemptState.NODE_FAIL
@@ -93,7 +93,7 @@ def test_a_pod_that_a_dead_node_lost_failed_with_the_node() -> None:
 
 def test_a_pod_that_was_deleted_while_it_ran_did_not_fail() -> None:
     """Its program was killed: that tells nothing of the program."""
-    going = {"deletionTimestamp": at(0), "deletionGracePeriodSeconds": 30}
+    going: dict[str, Any] = {"deletionTimestamp": at(0), "deletionGracePeriodSeconds": 30}
     (run,) = runs({**FAILED, **ended(137)}, "node1", NOW, **going)
     assert run.end == RunEnd(AttemptState.REQUEUED, "its pod was deleted")
     (before,) = runs({**FAILED, **ended(3)}, "node1", NOW, deletionTimestamp=at(-60), deletionGracePeriodSeconds=30)

@@ -145,9 +145,10 @@ class ClusterApi:
         options = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
         self._ask("DELETE", kind.path(namespace, name), {}, options)
 
-    def may(self, verb: str, kind: ResourceKind, namespace: str = "", sub: str = "") -> bool:
+    def may(self, verb: str, kind: ResourceKind, namespace: str = "", sub: str = "", name: str = "") -> bool:
         """Whether the service's own account may do something."""
-        asked = {"verb": verb, "group": kind.group, "resource": kind.plural, "subresource": sub, "namespace": namespace}
+        asked = {"verb": verb, "group": kind.group, "resource": kind.plural, "subresource": sub}
+        asked |= {"namespace": namespace, "name": name}
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",

@@ -21,7 +21,7 @@ from perdure.backends.kubernetes.settings import KubernetesSettings
 from perdure.backends.kubernetes.workloads import FORMS, JOB, owner_key
 from perdure.backends.protocol import TAIL_BYTES
 from perdure.errors import ConfigError, PerdureError
-from perdure.model.actions import Action, Outcome
+from perdure.model.actions import Action, Comment, Outcome
 from perdure.model.jobs import Attempt
 from perdure.model.observation import MANAGER, Observation
 from perdure.model.output import LogMark, Output
@@ -100,6 +100,10 @@ class KubernetesBackend:
         """Carry out an action, as the only service that acts on this cluster."""
         self._lease.hold(time.time())
         return self._actor.perform(action, time.time())
+
+    def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
+        """Carry out comments, one after the other."""
+        return [self.perform(action) for action in actions]
 
     def lookup(self, action: Action) -> Outcome | None:
         """Whether an action left its key in what it was to change."""

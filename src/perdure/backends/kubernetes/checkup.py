@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from perdure.backends.kind import ActingService, CheckResult, Checkup, Mark
 from perdure.backends.kubernetes.api import ClusterApi
+from perdure.backends.kubernetes.lease import LEASE
 from perdure.backends.kubernetes.marks import MANAGED
 from perdure.backends.kubernetes.objects import uid_of
 from perdure.backends.kubernetes.resources import (
@@ -60,10 +61,11 @@ def _findings(
     names = ", ".join(kind.kind for kind in (JOBS, *served))
     yield CheckResult(Mark.OK, f"watches {names} with the label {settings.selector or '(any)'}")
     yield from _rights(api, settings.namespace, served)
-    if not api.may("create", LEASES, settings.lease_namespace) or not api.may(
-        "patch", LEASES, settings.lease_namespace
+    space = settings.lease_namespace
+    if not all(
+        api.may(verb, LEASES, space, name=name) for verb, name in (("create", ""), ("get", LEASE), ("patch", LEASE))
     ):
-        what = f"may not write Leases in namespace {settings.lease_namespace}"
+        what = f"may not write Leases in namespace {space}"
         yield CheckResult(Mark.FAIL, f"{what}: it cannot be the only one that acts", MANIFEST)
     _, jobs = api.list_all(JOBS, settings.namespace, labelSelector=f"{MANAGED}=true")
     if not jobs:

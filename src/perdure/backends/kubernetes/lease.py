@@ -6,6 +6,7 @@ of two machines may differ. Source: the leader election of client-go.
 
 from __future__ import annotations
 
+import threading
 import time
 
 from perdure.backends.kubernetes.api import ClusterApi, VersionConflict, precondition
@@ -23,6 +24,7 @@ class SoleActor:
 
     def __init__(self, api: ClusterApi, namespace: str, holder: str) -> None:
         self._api, self._namespace, self._holder = api, namespace, holder
+        self._lock = threading.Lock()
         self._renewed_s: float | None = None  # monotonic; None where it is not held
         self._others: tuple[str, str, float] | None = None  # holder, its renewal, and when that was first seen here
 
@@ -32,15 +34,16 @@ class SoleActor:
 
     def hold(self, now: float) -> None:
         """Take or renew the lease. Raises `ClusterBusy` while another service has it."""
-        if self._renewed_s is not None and time.monotonic() - self._renewed_s < RENEW_S:
-            return
-        began_s = time.monotonic()
-        self._renewed_s = None
-        try:
-            self._take(now)
-        except VersionConflict as err:
-            raise ClusterBusy(LEASE, "another service takes the lease at this moment", "Ask again later") from err
-        self._renewed_s = began_s
+        with self._lock:
+            if self._renewed_s is not None and time.monotonic() - self._renewed_s < RENEW_S:
+                return
+            began_s = time.monotonic()
+            self._renewed_s = None
+            try:
+                self._take(now)
+            except VersionConflict as err:
+                raise ClusterBusy(LEASE, "another service takes the lease at this moment", "Ask again later") from err
+            self._renewed_s = began_s
 
     def release(self) -> None:
         """Let go of it, where it is held; if that fails it lapses."""
