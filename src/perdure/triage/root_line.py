@@ -11,8 +11,6 @@ import builtins
 import hashlib
 from collections.abc import Sequence
 
-import re2
-
 from perdure.model.jobs import Attempt
 from perdure.triage.evidence.frames import raised
 from perdure.triage.evidence.launchers import LauncherReport
@@ -22,7 +20,7 @@ from perdure.triage.evidence.scheduler import Fact
 from perdure.triage.grammar import BY, own_grammar
 from perdure.triage.text.clean import decode
 from perdure.triage.text.logtext import LogText
-from perdure.triage.text.masking import mask
+from perdure.triage.text.numbered import normalised
 from perdure.triage.text.patterns import capturing, compiled
 from perdure.triage.unnamed import COARSE, OF_LAUNCHER, UNKNOWN, end_lines, is_guess, is_open
 from perdure.triage.verdict import UNNAMED, CauseRole
@@ -33,20 +31,7 @@ _OF_PYTHON = frozenset(name for name in dir(builtins) if name[0].isupper())
 MAX_MESSAGE = 200
 """Characters of a message that are kept to be shown."""
 
-_COUNTED = (
-    "node|host|rank|worker|server|client|replica|peer|instance|pod|rack|bay|slot|lane|disk|volume|gpu|task|job|run|trial"
-    "|session|attempt|process|proc|thread|actor|queue|bucket|partition|part|shard|chunk|split|fold|batch|step|iter|epoch"
-    "|sample|image|img|file|seed"
-)
-"""What a log numbers: with a number glued to it, as in node17, it is another of the same. Names that have a number of
-their own stay, as sm_90, E1101, CUDA12, float32 or conv2d do.
-"""
-_NUMBERED = rf"(?i)((?:{_COUNTED})s?_?)\d+\b"
-_PADDED = r"\b([a-z]+)(?:0\d+|\d{5,})\b"
-"""A number with leading zeros, or of five digits and more, is glued to what is numbered, whatever that is."""
-
 _TRACEBACK = "traceback"
-_DIGITS = frozenset(b"0123456789")
 _FIRST_WORDS = r"[\w<>]"
 
 
@@ -89,20 +74,6 @@ def root_line(hits: Sequence[Hit], text: LogText) -> bytes:
 
 def _is_own(line: bytes) -> bool:
     return not compiled(OF_LAUNCHER).search(line) and compiled(_FIRST_WORDS).search(line) is not None
-
-
-def normalised(line: bytes, nodes: Sequence[str]) -> bytes:
-    """The line without what changes from run to run: numbers, paths, addresses, times, and nodes named like `nodes`.
-
-    >>> normalised(b"vault 7 lost shard37 on node17, built for sm_90 with CUDA12", ())
-    b'vault <n> lost shard<n> on node<n>, built for sm_90 with CUDA12'
-    """
-    text = mask(line)
-    for stem in sorted({node.rstrip("0123456789") for node in nodes} - {""}):
-        text = compiled(rf"\b{re2.escape(stem)}\d+\b").sub(b"<node>", text)
-    if not _DIGITS.isdisjoint(text):
-        text = capturing(_PADDED).sub(rb"\1<n>", capturing(_NUMBERED).sub(rb"\1<n>", text))
-    return text
 
 
 def shown_message(message: bytes) -> str:
