@@ -171,7 +171,10 @@ def test_what_was_taught_is_set_aside_and_approved(ask: Callable[..., Ran]) -> N
     assert "attempt 1 was transient, by the word of " in ask("why", job_id).out
     assert "name the word that you saw" in ask("learn", "--approve", f"job={job_id}").err
     (said,) = ask("learn", "--json").json["corrections"]
-    assert "holds for all users" in ask("learn", "--approve", f"word={said['word']}").out
+    assert "ImportError: cannot import name quux" in ask("learn").out.partition("CORRECTED")[2]
+    confirmed = ask("learn", "--approve", f"word={said['word']}").out
+    assert "holds for all users" in confirmed
+    assert "ImportError: cannot import name quux" in confirmed
     assert "eve: it taught nothing up to now" in ask("learn", "--set-aside", "user=eve").out
     assert "eve" in ask("learn").out
     assert ask("learn", "--approve", "user=eve").out.endswith("counts again\n")

@@ -18,8 +18,8 @@ ROUNDS = (
     word("OWN EXAMPLES", leave=1), text("RESULT"),
 )  # fmt: skip
 CORRECTIONS = (
-    word("CORRECTED"), word("IT WAS"), word("BY", leave=1), word("HOLDS FOR", leave=2), word("WHEN", leave=3),
-    word("WORD", leave=4),
+    word("CORRECTED"), word("IT WAS"), text("MESSAGE"), word("BY", leave=1), word("HOLDS FOR", leave=2),
+    word("WHEN", leave=3), word("WORD", leave=4),
 )  # fmt: skip
 
 
@@ -120,6 +120,7 @@ def _confirm(client: Client, kind: str, value: str) -> None:
     client.post(path, {"word": value})
     undo = f"to take it back: perdure why correct {said['job_id']} none"
     print_line(f"job {said['job_id']}: {said['by']}'s word, {said['label']}, holds for all users; {undo}")
+    print_line(f"It is about the message: {said['message'] or 'no line of the log was read'}")
 
 
 def _print(found: dict[str, Any], *, wide: bool) -> None:
@@ -133,7 +134,7 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
         print_table(ROUNDS, rows, wide=wide)
     if found["corrections"]:
         said = (
-            (c["job_id"], c["label"], c["by"], _holds_for(c), clock(c["time_s"]), c["word"])
+            (c["job_id"], c["label"], c["message"] or "?", c["by"], _holds_for(c), clock(c["time_s"]), c["word"])
             for c in found["corrections"]
         )
         print_table(CORRECTIONS, said, wide=wide)

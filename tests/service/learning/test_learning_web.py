@@ -145,6 +145,24 @@ def test_a_users_word_holds_for_all_once_an_operator_confirms_it(place: Site) ->
     assert (said["label"], said["by"], said["confirmed_by"]) == ("deterministic", "mira", "root")
 
 
+def test_who_confirms_a_word_sees_the_message_that_it_is_about(place: Site) -> None:
+    world, operator = place.world, place.client(place.operator)
+    world.submit("201", "odd", "mira")
+    world.start("201", "gpu02")
+    world.pass_time(60)
+    world.end("201", b"loading\nacme.WarpError: <script>alert(1)</script> \x1b[31mtorn\xe2\x80\xae in lattice 7\n")
+    assert place.client(place.mira).post(CORRECTION.format(201), json={"label": "transient"}).status_code == 204
+    message = "acme.WarpError: <script>alert(<n>)</script> torn in lattice <n>"
+    (said,) = operator.get("/api/v1/learning").json()["corrections"]
+    assert said["message"] == message
+    page = operator.get("/learning").text
+    row = page[page.index('id="said"') :]
+    assert "&lt;script&gt;alert(&lt;n&gt;)&lt;/script&gt; torn in lattice &lt;n&gt;</span>" in row
+    assert "<script>alert" not in page
+    (row_of_csv,) = csv.DictReader(io.StringIO(operator.get("/learning?format=csv&table=corrections").text))
+    assert row_of_csv["message"] == message
+
+
 def test_what_was_taught_is_shown_set_aside_and_approved(place: Site) -> None:
     operator, mira = place.client(place.operator), place.client(place.mira)
     place.world.learner.store.note_outcomes()

@@ -182,7 +182,7 @@ def _reading(rng: random.Random, cluster: str, run: dict[str, Any], time_s: int)
     return {
         "cluster": cluster, "job_id": run["job_id"], "incarnation": run["incarnation"], "time_s": float(time_s),
         "user": rng.choice(USERS), "fingerprint": rng.choice(("f", "g")), "category": "net", "excerpt": "",
-        "causes": [], "message": "", "packed": None,
+        "causes": [], "message": f"torn at {time_s}", "packed": None,
     }  # fmt: skip
 
 

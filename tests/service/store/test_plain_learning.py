@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from perdure.service.store.queries import learning
@@ -12,9 +14,10 @@ from tests.service.store.plain_reading import Plain, Row
 LOW = 3
 
 
-def as_told(row: Row) -> learning.CorrectionRow:
+def as_told(row: Row, readings: list[Row]) -> learning.CorrectionRow:
     names = ("job_id", "incarnation", "time_s", "transient", "by", "for_all", "confirmed_by")
-    return learning.CorrectionRow(*(row[name] for name in names))
+    read = next((one for one in readings if all(one[name] == row[name] for name in names[:2])), None)
+    return learning.CorrectionRow(**{name: row[name] for name in names}, message=read["message"] if read else "")
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -22,15 +25,16 @@ def test_corrections_and_rounds(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(learning, "MOST_OF_JOB", 2)
     rows = drawn(seed)
     plain, reader = Plain(rows, HERE), Reader(written(rows), HERE)
+    told_of = partial(as_told, readings=plain.rows["readings"])
     said = sorted(plain.rows["corrections"], key=lambda row: -row["time_s"])
     place = {id(row): sum(one["by"] == row["by"] for one in said[:n]) for n, row in enumerate(said)}
     told = sorted(sorted(said, key=lambda row: place[id(row)])[:LOW], key=lambda row: -row["time_s"])
-    assert learning.all_corrections(reader, LOW) == tuple(map(as_told, told))  # as many of one person as of another
+    assert learning.all_corrections(reader, LOW) == tuple(map(told_of, told))  # as many of one person as of another
     for by in {row["by"] for row in said}:
-        of_one = [as_told(row) for row in said if row["by"] == by]
+        of_one = [told_of(row) for row in said if row["by"] == by]
         assert learning.all_corrections(reader, LOW, by) == tuple(of_one[:LOW])
     for job_id in IDS:
-        mine = {row["incarnation"]: as_told(row) for row in said if row["job_id"] == job_id}
+        mine = {row["incarnation"]: told_of(row) for row in said if row["job_id"] == job_id}
         for incarnation in range(5):
             assert learning.correction_of(reader, job_id, incarnation) == mine.get(incarnation)
         latest = [mine[incarnation] for incarnation in sorted(mine, reverse=True)]

@@ -49,9 +49,9 @@ _PLACES = (
     rf"((?:^|[:,;'\"(\]] ?|\bthat |\band |\bas |\bbecause )){_HOST}"
     r"(['\"]? (?:(?:is|was|are|has|had|went|became|seems|stays) (?:\w+ )?(?:down|away|offline|lost|unreachable|gone"
     r"|dead|reachable|unavailable|responding|answering|drained|draining|sealed|full|busy|rebooted|rebooting"
-    r"|disconnected|overloaded)|(?:did|does|do) not (?:answer|respond|reply)|refused|refuses|rejected|timed out|disconnected"
-    r"|stopped (?:answering|responding)"
-    r"|hung up|closed (?:the|its) connection|lost (?:the|its) (?:connection|lease|link|lock|mount|token)"
+    r"|disconnected|overloaded)|(?:did|does|do) not (?:answer|respond|reply)|refused|refuses|rejected|timed out"
+    r"|disconnected|stopped (?:answering|responding)|hung up|closed (?:the|its) connection"
+    r"|lost (?:the|its) (?:connection|lease|link|lock|mount|token)"
     r"|cannot be reached|could not be reached|unreachable|not responding|no longer (?:answers|responds))\b)",
 )
 """Where only a host can stand: before a port or a domain, behind ``@``, ``on`` or what reaches a host, and before

@@ -39,6 +39,7 @@ class CorrectionRow:
     by: str
     for_all: bool
     confirmed_by: str = ""  # the operator who made a user's word hold for all
+    message: str = ""  # the failure's root line, normalised; "" where none was read
 
     @property
     def label(self) -> str:
@@ -87,21 +88,21 @@ def all_corrections(reader: Reader, limit: int = 200, by: str | None = None) -> 
     newest = corrections.c.time_s.desc()
     place = func.row_number().over(partition_by=corrections.c.by, order_by=newest).label("place")
     said = [corrections.c.cluster == reader.cluster, *([] if by is None else [corrections.c.by == by])]
-    query = select(corrections, place).where(*said).order_by(place, newest).limit(limit)
+    query = _with_messages(place).where(*said).order_by(place, newest).limit(limit)
     return tuple(map(_correction, sorted(reader.all(query), key=lambda row: -row.time_s)))
 
 
 def correction_of(reader: Reader, job_id: str, incarnation: int) -> CorrectionRow | None:
     """What a person said of this very failure."""
     here = and_(corrections.c.cluster == reader.cluster, corrections.c.job_id == job_id)
-    row = reader.first(select(corrections).where(here, corrections.c.incarnation == incarnation))
+    row = reader.first(_with_messages().where(here, corrections.c.incarnation == incarnation))
     return _correction(row) if row else None
 
 
 def corrections_of(reader: Reader, job_id: str) -> tuple[CorrectionRow, ...]:
     """What persons said of a job's failures, the latest attempt first."""
     here = and_(corrections.c.cluster == reader.cluster, corrections.c.job_id == job_id)
-    rows = reader.all(select(corrections).where(here).order_by(corrections.c.incarnation.desc()).limit(MOST_OF_JOB))
+    rows = reader.all(_with_messages().where(here).order_by(corrections.c.incarnation.desc()).limit(MOST_OF_JOB))
     return tuple(_correction(row) for row in rows)
 
 
@@ -129,5 +130,13 @@ def similar(reader: Reader, fingerprint: str, since_s: float) -> Similar:
     return Similar(row.failures, row.jobs, row.users, row.recovered)
 
 
+def _with_messages(*columns: Any) -> Any:
+    """Corrections, each with the message of the failure that it is of."""
+    same = and_(*(readings.c[name] == corrections.c[name] for name in ("cluster", "job_id", "incarnation")))
+    query = select(corrections, readings.c.message, *columns)
+    return query.select_from(corrections.outerjoin(readings, same))
+
+
 def _correction(row: Any) -> CorrectionRow:
-    return CorrectionRow(row.job_id, row.incarnation, row.time_s, row.transient, row.by, row.for_all, row.confirmed_by)
+    about = (row.job_id, row.incarnation, row.time_s, row.transient, row.by, row.for_all, row.confirmed_by)
+    return CorrectionRow(*about, message=row.message or "")

@@ -57,6 +57,7 @@ class CorrectionItem(Item):
     for_all: bool
     word: str = Field(description="Names this very word: who confirms it says so, as it may change meanwhile")
     confirmed_by: str = Field("", description="Operator who let a user's word hold for all users' jobs")
+    message: str = Field("", description="The line that the word is about, without numbers, paths and times")
 
 
 class ChangedJobsItem(Item):

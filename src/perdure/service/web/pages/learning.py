@@ -65,6 +65,7 @@ CORRECTIONS: Columns[CorrectionRow] = (
     ("by", lambda row: row.by),
     ("for_all_users", lambda row: row.for_all or bool(row.confirmed_by)),
     ("time", lambda row: at(row.time_s)),
+    ("message", lambda row: row.message),
 )
 MESSAGES: Columns[LearntMessage] = (
     ("message", lambda row: row.message),
