@@ -92,9 +92,7 @@ def _jobs(source: TraceSource, seen: Records, sieve: Sieve, rows: NDArray[np.int
     if requeued:
         notes.append(f"{requeued} records are further attempts of jobs that were put back")
     if yielded.any():
-        notes.append(
-            f"{yielded.sum()} records end with a preemption: what ran in them counts as work, not as failed"
-        )
+        notes.append(f"{yielded.sum()} records end with a preemption: what ran in them counts as work, not as failed")
     return gather(
         source,
         FORMAT.name,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from perdure.backends.checks import Program
+from perdure.backends.check_harness import Program
 from perdure.backends.kubernetes.settings import KubernetesSettings
 from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import Observation

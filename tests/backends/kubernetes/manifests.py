@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.backends.checks import Program
+from perdure.backends.check_harness import Program
 
 NAMESPACE = "team"
 

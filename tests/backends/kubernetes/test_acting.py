@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("lightkube", reason="the extra k8s is not installed")
 
-from perdure.backends.checks import Program
+from perdure.backends.check_harness import Program
 from perdure.backends.kubernetes import actor, lease
 from perdure.errors import ClusterBusy
 from perdure.model.actions import (

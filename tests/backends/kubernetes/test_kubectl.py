@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("lightkube", reason="the extra k8s is not installed")
 
-from perdure.backends.checks import Program
+from perdure.backends.check_harness import Program
 from perdure.model.actions import Drain, OutcomeStatus, Undrain
 from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import NodeState

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("lightkube", reason="the extra k8s is not installed")
 
-from perdure.backends.checks import Program
+from perdure.backends.check_harness import Program
 from perdure.backends.kind import Mark
 from perdure.cli import doctor
 from perdure.service import runtime

@@ -13,7 +13,7 @@ import yaml
 
 pytest.importorskip("lightkube", reason="the extra k8s is not installed")
 
-from perdure.backends.checks import Program
+from perdure.backends.check_harness import Program
 from perdure.backends.kubernetes.api import ClusterApi, config_of
 from perdure.backends.kubernetes.resources import PODS
 from perdure.backends.kubernetes.settings import KubernetesSettings
