@@ -40,7 +40,13 @@ def replaced(node: EmulatedNode) -> Iterator[Change]:
     pinned = PinnedMemory()
     yield torch.Tensor, "pin_memory", lambda tensor, *_: pinned.pin(tensor)
     yield torch.Tensor, "is_pinned", lambda tensor, *_: pinned.is_pinned(tensor)
+    yield torch.Tensor, "record_stream", lambda *_: None
     yield torch, "compile", _uncompiled
+    for name in ("range_push", "range_pop", "mark"):
+        yield torch.cuda.nvtx, name, lambda *_: 0
+    yield torch.nn, "DataParallel", _split(node)
+    yield torch, "Generator", _Generator
+    yield torch, "set_default_device", _default_device(torch.set_default_device)
     yield torch.utils.data.DataLoader, "__iter__", _timed(node, torch.utils.data.DataLoader.__iter__)
 
 
@@ -258,6 +264,37 @@ def _bound(kind: type, node: EmulatedNode) -> type:
     """A class of the same kind that knows its node: programs derive from it, and ask for instances of it."""
     begin: Any = vars(kind)["__init__"]
     return type(kind.__name__, (kind,), {"__init__": lambda self, *args, **named: begin(self, node, *args, **named)})
+
+
+class _Generator(torch.Generator):  # type: ignore[misc]  # untyped here
+    """A generator of random numbers; one of a GPU is one of the host here, for nothing is drawn there."""
+
+    def __new__(cls, device: Any = None) -> Any:
+        return super().__new__(cls, "cpu" if device is None or torch.device(device).type == "cuda" else device)
+
+
+def _default_device(set_device: Callable[[Any], None]) -> Callable[[Any], None]:
+    def change(device: Any) -> None:
+        set_device("meta" if device is not None and torch.device(device).type == "cuda" else device)
+
+    return change
+
+
+def _split(node: EmulatedNode) -> type:
+    class DataParallel(torch.nn.Module):  # type: ignore[misc]  # untyped here
+        """One process that splits each batch among the GPUs: each has its share of the examples."""
+
+        perdure_wrapper = True
+
+        def __init__(self, module: torch.nn.Module, device_ids: Any = None, *_: Any, **__: Any) -> None:
+            super().__init__()
+            self.module = module
+            node.split = len(device_ids) if device_ids else len(node.gpus)
+
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return self.module(*args, **kwargs)
+
+    return DataParallel
 
 
 def _uncompiled(model: Any = None, **_: Any) -> Any:

@@ -73,6 +73,7 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
         if "device" in kwargs and (device := _cuda(kwargs["device"])) is not None:
             self._at(device)
             kwargs, up = {**kwargs, "device": "meta"}, True
+            kwargs.pop("generator", None)
         elif any(_cuda(each) is not None for each in args if isinstance(each, (str, torch.device))):
             args = tuple(
                 "meta" if isinstance(each, (str, torch.device)) and _cuda(each) is not None else each for each in args
@@ -163,6 +164,11 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
         with_errors(self.node.gpu.synchronise)
         return f"tensor(..., device='cuda:{self.node.current}', size={tuple(tensor.shape)}, dtype={tensor.dtype})"
 
+    def typed(self, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not args and not kwargs:
+            return torch.empty(0, dtype=tensor.dtype).type().replace("torch.", "torch.cuda.")
+        return tensor.type(*args, **kwargs)
+
     def formatted(self, tensor: Tensor, spec: str) -> str:
         return format(self._on_host(tensor).item(), spec) if tensor.dim() == 0 else self.shown(tensor)
 
@@ -182,6 +188,7 @@ _PROPERTIES: dict[Any, Callable[[EmulatedDevice, Tensor], Any]] = {
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     Tensor.__repr__: EmulatedDevice.shown,
     Tensor.__format__: EmulatedDevice.formatted,
+    Tensor.type: EmulatedDevice.typed,
     Tensor.numpy: EmulatedDevice.as_numpy,
     Tensor.__array__: EmulatedDevice.as_numpy,
 }

@@ -31,6 +31,7 @@ class EmulatedNode:
     gpus: list[EmulatedGpu]
     table: ProfileTable | None
     current: int = 0
+    split: int = 1  # GPUs among which one process splits each batch
     batch: int = 1  # of the last step, or of the last copy before the first
     origins: set[ProfileOrigin] = field(default_factory=set)
     after_backward: Callable[[GpuStep], None] | None = None  # what data parallelism adds

@@ -57,7 +57,7 @@ class PassEmulator:
         count = sum(each.numel() for each in parameters)
         self.largest = max(self.largest, count)
         share = count / self.largest
-        batch = _batch(args, kwargs) or self.node.batch
+        batch = -(-(_batch(args, kwargs) or self.node.batch) // self.node.split)
         self.node.batch = batch
         self._forward(batch, share, asked_at)
         try:

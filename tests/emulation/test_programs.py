@@ -1,0 +1,155 @@
+"""What programs do with GPUs, one thing at a time: each runs as it would on one."""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from perdure.emulation.clocks import VirtualClock  # noqa: E402
+from perdure.emulation.framework import emulated  # noqa: E402
+from perdure.emulation.node import make_node  # noqa: E402
+from perdure.emulation.settings import EmulationSettings  # noqa: E402
+
+nn, F = torch.nn, torch.nn.functional
+
+
+def recurrent() -> None:
+    model = nn.LSTM(8, 16, 2, batch_first=True).cuda()
+    state = None
+    for _ in range(3):
+        out, state = model(torch.zeros(4, 5, 8, device="cuda"), state)
+        state = tuple(each.detach() for each in state)
+        out.sum().backward()
+    assert out.shape == (4, 5, 16)
+
+
+def attention() -> None:
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, batch_first=True), 2).cuda()
+    padding = torch.zeros(2, 10, dtype=torch.bool).cuda()
+    for _ in range(2):
+        model(torch.zeros(2, 10, 32).cuda(), src_key_padding_mask=padding).mean().backward()
+    model.eval()
+    with torch.no_grad():
+        assert model(torch.zeros(2, 10, 32).cuda()).is_cuda
+
+
+def named_outputs() -> None:
+    class NamedOutput(dict[str, Any]):
+        pass
+
+    class TinyNet(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.head = nn.Embedding(10, 4), nn.Linear(4, 10)
+
+        def forward(self, words: Any = None, labels: Any = None) -> NamedOutput:
+            logits = self.head(self.embed(words))
+            return NamedOutput(loss=F.cross_entropy(logits.view(-1, 10), labels.view(-1)), logits=logits)
+
+    model, words = TinyNet().cuda(), torch.zeros(2, 5, dtype=torch.long, device="cuda")
+    for _ in range(3):
+        found = model(words=words, labels=words)
+        found["loss"].backward()
+    assert isinstance(found, NamedOutput)
+    assert found["logits"].shape == (2, 5, 10)
+
+
+def accuracy() -> None:
+    model = nn.Linear(8, 10).cuda().eval()
+    labels = torch.randint(0, 10, (6,)).to("cuda", non_blocking=True)
+    with torch.inference_mode():
+        out = model(torch.randn(6, 8, device="cuda"))
+        right = out.topk(5, 1, True, True)[1].t().eq(labels.view(1, -1))
+        assert right[:1].reshape(-1).float().sum(0, keepdim=True).item() == 0.0
+        assert F.softmax(out, 1).cpu().numpy().shape == (6, 10)
+
+
+def masks() -> None:
+    values = torch.randn(5, device="cuda")
+    values[values > 0] = 0
+    assert values[values > 0].sum().item() == 0
+    assert len(values[torch.tensor([0, 1])].tolist()) == 2
+
+
+def averages() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda()
+    average = copy.deepcopy(model)
+    for a, b in zip(average.parameters(), model.parameters(), strict=True):
+        a.data.mul_(0.9).add_(b.data, alpha=0.1)
+    average.load_state_dict(model.state_dict())
+    assert average(torch.zeros(3, 4, device="cuda")).is_cuda
+
+
+def devices() -> None:
+    assert torch.from_numpy(np.zeros(3, np.float32)).to("cuda:0").type() == "torch.cuda.FloatTensor"
+    assert torch.zeros_like(torch.tensor([1, 2], device="cuda")).get_device() == 0
+    with torch.device("cuda"):
+        assert nn.Linear(3, 3).weight.is_cuda
+    torch.set_default_device("cuda")
+    assert torch.zeros(3).is_cuda
+    torch.set_default_device(None)
+    torch.randn(3, device="cuda", generator=torch.Generator(device="cuda").manual_seed(3))
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.zeros(3).cuda().record_stream(torch.cuda.current_stream())
+    torch.cuda.nvtx.range_push("a")
+
+
+def precision() -> None:
+    model = torch.compile(nn.Linear(4, 4).half().cuda(), mode="max-autotune")
+    assert model(torch.zeros(2, 4, device="cuda", dtype=torch.half)).dtype == torch.half
+    model.to("cpu")
+    assert not model.weight.is_cuda
+
+
+def two_models() -> None:
+    maker, judge = nn.Linear(4, 8).cuda(), nn.Linear(8, 1).cuda()
+    optimisers = [torch.optim.Adam(each.parameters()) for each in (maker, judge)]
+    for _ in range(3):
+        fake = maker(torch.randn(4, 4, device="cuda"))
+        judge(fake.detach()).mean().backward()
+        optimisers[1].step()
+        optimisers[0].zero_grad()
+        judge(fake).mean().backward()
+        assert maker.weight.grad is not None
+        optimisers[0].step()
+
+
+def whole_checkpoints() -> None:
+    model, file = nn.Linear(4, 4).cuda(), io.BytesIO()
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 10)
+    model(torch.zeros(2, 4, device="cuda")).sum().backward()
+    optimiser.step()
+    schedule.step()
+    torch.save({"optimiser": optimiser.state_dict(), "model": model}, file)
+    file.seek(0)
+    found = torch.load(file, weights_only=False)
+    optimiser.load_state_dict(found["optimiser"])
+    assert found["model"].weight.is_cuda
+
+
+def split_batches() -> None:
+    model = nn.DataParallel(nn.Linear(4, 4)).cuda()
+    assert model(torch.zeros(8, 4).cuda()).shape == (8, 4)
+
+
+PROGRAMS = (
+    recurrent, attention, named_outputs, accuracy, masks, averages, devices, precision, two_models, whole_checkpoints,
+    split_batches,
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:PyTorch was compiled without cuDNN", "ignore:enable_nested_tensor")
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_it_runs(program: Callable[[], None]) -> None:
+    clock = VirtualClock()
+    node = make_node(EmulationSettings(gpu="h100", model="resnet50", virtual=True, gpus=2), clock)
+    with emulated(node):
+        program()
