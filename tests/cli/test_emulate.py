@@ -74,7 +74,11 @@ def test_a_programs_error_and_code_are_its_own_and_its_traceback_begins_with_it(
     assert traceback.splitlines()[1].endswith('oom.py", line 2, in <module>')
     (tmp_path / "log").write_text(found.stderr)
     why = subprocess.run(
-        [sys.executable, "-m", "perdure", "why", "log", "--json"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "perdure", "why", "log", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert json.loads(why.stdout)["category"] == "gpu_oom"
 
@@ -99,10 +103,16 @@ def test_a_program_without_the_framework_is_told_so(tmp_path: Path) -> None:
         (("run", "--gpu", "a101", "--model", "resnet50", __file__), "--gpu: 'a101' is not known. Use one of: a10"),
         (("run", "--gpu", "a100", "--model", "resnet51", __file__), "Use one of: resnet50"),
         (("run", "--gpu", "a100", "--model", "resnet50", "none.py"), "none.py: there is no such script"),
-        (("run", "--gpu", "a100", "--model", "resnet50", "--fault", "melt@3", __file__), "--fault: 'melt@3' is no fault"),
+        (
+            ("run", "--gpu", "a100", "--model", "resnet50", "--fault", "melt@3", __file__),
+            "--fault: 'melt@3' is no fault",
+        ),
         (("run", "--gpu", "a100", "--model", "resnet50", "--link", "fast", __file__), "--link: 'fast'"),
         (("run", "--gpu", "a100", "--model", "resnet50", "--time", "fake", __file__), "Use one of: real, virtual"),
-        (("run", "--gpu", "a100", "--model", "resnet50", "--profiles", "no.csv", __file__), "no.csv: there is no such file"),
+        (
+            ("run", "--gpu", "a100", "--model", "resnet50", "--profiles", "no.csv", __file__),
+            "no.csv: there is no such file",
+        ),
         (("profile", "--gpu", "a100", "--model", "resnet50", "--batch", "0"), "--batch: '0' is not a number"),
     ],
 )
@@ -114,7 +124,9 @@ def test_bad_input_gets_one_line(words: tuple[str, ...], said: str, capsys: pyte
 
 
 def test_a_profile_says_what_fits_and_how_that_is_known(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["emulate", "profile", "--gpu", "h100,v100", "--model", "resnet50", "--batch", "64,1024", "--json"]) == 0
+    assert (
+        main(["emulate", "profile", "--gpu", "h100,v100", "--model", "resnet50", "--batch", "64,1024", "--json"]) == 0
+    )
     rows = json.loads(capsys.readouterr().out)["profiles"]
     found = [(row["gpu"], row["batch"], row["fits"], row["origin"]) for row in rows]
     assert found == [
@@ -126,7 +138,20 @@ def test_a_profile_says_what_fits_and_how_that_is_known(capsys: pytest.CaptureFi
 
 
 def test_a_fleet_of_thousands_of_gpus_runs_in_virtual_time(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["emulate", "fleet", "--gpu", "h100", "--model", "resnet50", "--batch", "64", "--gpus", "2048", "--hours", "0.2"]
+    words = [
+        "emulate",
+        "fleet",
+        "--gpu",
+        "h100",
+        "--model",
+        "resnet50",
+        "--batch",
+        "64",
+        "--gpus",
+        "2048",
+        "--hours",
+        "0.2",
+    ]
     assert main([*words, "--fault", "slow3@60s+60s#12", "--mtbf-hours", "50", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["gpu_steps"] > 2048 * 0.2 * 3600 / found["step_s"] * 0.9

@@ -44,7 +44,7 @@ def named_outputs() -> None:
     class NamedOutput(dict[str, Any]):
         pass
 
-    class TinyNet(torch.nn.Module):  # type: ignore[misc]
+    class TinyNet(torch.nn.Module):  # type: ignore[misc,name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.embed, self.head = nn.Embedding(10, 4), nn.Linear(4, 10)
