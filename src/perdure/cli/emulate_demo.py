@@ -26,7 +26,7 @@ USERS = ("mira", "jonas", "aiko", "tunde")
 MODELS = (("resnet50", 64, 0.0405), ("vit-b16", 32, 0.0465), ("bert-base", 64, 0.0475), ("unet", 16, 0.049))
 FIRST_S, SECOND_S, BREAK_AFTER_S, WAVE_AFTER_S = 25.0, 10.0, 8.0, 22.0
 SECOND_JOBS, GPUS_OF_SECOND = 8, 2
-READY_S, LONGEST_S = 30.0, 115.0
+READY_S, LONGEST_S = 90.0, 115.0
 HANG_AFTER_S = 5
 SETTINGS = "[blame]\nstep_s = 4.0\n"
 
