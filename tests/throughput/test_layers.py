@@ -1,5 +1,7 @@
 """Layers of well-known models: as many parameters and operations as their papers and torchvision give."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -50,7 +52,7 @@ def test_larger_batches_and_slower_gpus_take_longer(model: str) -> None:
 
 
 def test_a_layer_takes_the_longer_of_arithmetic_and_memory() -> None:
-    layers, v100 = layers_of("alexnet"), GPUS["v100"]
+    layers, v100 = layers_of("alexnet"), replace(GPUS["v100"], pace=1.0)
     free = Efficiency(arithmetic=1.0, memory=1e9, launch_s=0.0)
     assert passes_on(layers, v100, 4, free).total_s == pytest.approx(3 * layers.flops.sum() * 4 / 14e12)
     launched = Efficiency(arithmetic=1e9, memory=1e9, launch_s=0.001)
@@ -62,3 +64,10 @@ def test_a_measured_step_is_kept_and_its_layers_in_proportion() -> None:
     measured = estimate.calibrated(0.25)
     assert measured.total_s == pytest.approx(0.25)
     assert np.allclose(measured.backward / measured.forward, estimate.backward / estimate.forward)
+
+
+def test_a_gpu_that_was_measured_has_its_own_pace() -> None:
+    layers, k80 = layers_of("resnet18"), GPUS["k80"]
+    by_data_sheet = passes_on(layers, replace(k80, pace=1.0), 16).total_s
+    assert passes_on(layers, k80, 16).total_s == pytest.approx(k80.pace * by_data_sheet)
+    assert GPUS["t4"].pace == 1.0  # nobody measured it

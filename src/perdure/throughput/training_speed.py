@@ -18,7 +18,7 @@ from perdure.throughput.collectives import (
     network,
     servers_s,
 )
-from perdure.throughput.compute import BYTES_OF_NUMBER, TRUE_TO_ESTIMATED, Gpu, PassTimes, passes_on
+from perdure.throughput.compute import BYTES_OF_NUMBER, TRUE_TO_ESTIMATED, TRUE_TO_PACED, Gpu, PassTimes, passes_on
 from perdure.throughput.layers import Layers
 from perdure.throughput.layout_speed import Prior, SeenSteps, prior_of
 from perdure.throughput.overlap import TrainingStep, step_of
@@ -115,7 +115,8 @@ class TrainingSpeed:
 
 def speed_of(setting: TrainingSetting) -> TrainingSpeed:
     """How fast `setting` trains."""
-    low, high = TRUE_TO_ESTIMATED if setting.measured_s is None else _TRUE_TO_MEASURED
+    estimated = TRUE_TO_ESTIMATED if setting.gpu.pace == 1.0 else TRUE_TO_PACED
+    low, high = estimated if setting.measured_s is None else _TRUE_TO_MEASURED
     return TrainingSpeed(setting, step_with(setting), step_with(setting, low).step_s, step_with(setting, high).step_s)
 
 
