@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.backends.slurm.owner_requests import MAX_MISREAD, OwnerRequests, owner_requests
-from perdure.model.jobs import RetryPreference
+from perdure.model.jobs import PolicyConsent, RetryPreference
 
 
 @pytest.mark.parametrize(
@@ -103,3 +103,27 @@ def test_a_job_that_saves_checkpoints_may_be_put_back_at_its_walltime(comment: s
 def test_any_text_has_a_meaning(text: str) -> None:
     for comment in (text, f"perdure: {text}", f"perdure:{text}={text}", f'{{"perdure": {{"retry": "{text}"}}}}'):
         assert len(owner_requests(comment).misread) <= MAX_MISREAD
+
+
+@pytest.mark.parametrize(
+    ("comment", "consent"),
+    [
+        ("perdure:policy", PolicyConsent.ORDER),
+        ("perdure:preempt", PolicyConsent.PREEMPT),
+        ("mine; Perdure: Preempt", PolicyConsent.PREEMPT),
+        ("perdure:policy; perdure:preempt", PolicyConsent.PREEMPT),
+        ("perdure:preempt, retry=never", PolicyConsent.PREEMPT),
+        ("perdure:policy=yes", PolicyConsent.ORDER),
+        ("perdure:preempt=no", PolicyConsent.NONE),
+        ("perdure:policy=no perdure:preempt=yes", PolicyConsent.NONE),
+        ('{"perdure": {"preempt": true}}', PolicyConsent.PREEMPT),
+        ("perdure:retry=never", PolicyConsent.NONE),
+        ("policy preempt", PolicyConsent.NONE),
+        ("perdure:preemptive", PolicyConsent.NONE),
+        ("", PolicyConsent.NONE),
+    ],
+)
+def test_an_owner_may_let_a_policy_have_the_job(comment: str, consent: PolicyConsent) -> None:
+    found = owner_requests(comment)
+    assert found.consent is consent
+    assert not found.misread or consent is PolicyConsent.NONE

@@ -32,6 +32,7 @@ from perdure.model.actions import (
     NodeAction,
     Outcome,
     OutcomeStatus,
+    Preempt,
     Release,
     Requeue,
     Undrain,
@@ -433,3 +434,13 @@ def test_what_only_administrators_may_write_is_left_out() -> None:
     assert without_admin((both, "release 7")) == (f"update jobid=7 ExcNodeList=n1 Comment={line}", "release 7")
     assert without_admin((f"update jobid=7_2 AdminComment={line}", "release 7_2")) == ("release 7_2",)
     assert not asks_for_admin("release 7")
+
+
+def test_a_running_job_is_put_back_and_no_other() -> None:
+    assert step(Preempt(ATTEMPT), record()) == Todo(("requeue 7",))
+    assert status(Preempt(ATTEMPT), record(state="COMPLETING", end="2000")) is DONE  # it clears up, and waits again
+    assert status(Preempt(ATTEMPT), WAITS) is DONE
+    assert status(Preempt(ATTEMPT), FAILED) is SUPERSEDED
+    assert status(Preempt(ATTEMPT), record(start="500")) is SUPERSEDED
+    for lacks in (record(requeue=0), replace(record(), is_batch=False), replace(record(), priority=0)):
+        assert status(Preempt(ATTEMPT), lacks) is REFUSED
