@@ -46,6 +46,7 @@ def test_each_action_is_known_by_its_kind_and_has_words(name: str) -> None:
 
 SAYS = {  # whether it keeps, moves, recovers and takes a node out; and the key of what takes it back
     "requeue": (True, True, True, False, "cancel:aurora/7#1"),
+    "preempt": (False, True, False, False, None),
     "exclude": (True, True, True, False, None),
     "hold": (False, True, False, False, "release:aurora/7#1@e"),
     "release": (True, True, True, False, "hold:aurora/7#1@e"),
@@ -110,7 +111,7 @@ def test_a_key_says_what_the_action_is_and_is_about(name: str, times: int) -> No
     assert (key == action.key) is (times == 1)
     said = ActionKey.of(key)
     assert said.is_a(type(action))
-    assert said.episode == (getattr(action, "episode", "") if name in ("hold", "release") else "")
+    assert said.episode == (getattr(action, "episode", "") if name in ("hold", "release", "preempt") else "")
     if name in ("hold", "release", "requeue", "cancel", "comment", "exclude"):
         assert said.attempt == action.attempt
 
