@@ -101,7 +101,7 @@ def test_equal_schedules_differ_by_nothing_and_the_first_is_kept(policies: tuple
     assert verdict.best.label == "p0"
     assert [each.mark for each in verdict.standings] == ["best", *["no difference"] * (len(policies) - 1)]
     which, _, loses = verdict.sentences()
-    assert which.startswith("Stay with p0: none of the others is better.")
+    assert which.startswith("Stay with p0: none of the others is better in the mean.")
     assert loses == "Nobody loses, since nothing changes."
     assert all(not each.losers and each.jct.change == 0 for each in verdict.standings)
 

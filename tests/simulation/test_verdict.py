@@ -15,13 +15,13 @@ from perdure.simulation.verdict import PolicyVerdict, judge
 ALL, EVE, BOB, WIDE = (None, ""), (GroupKind.USER, "eve"), (GroupKind.USER, "bob"), (GroupKind.GPUS, "9+")
 
 
-def totals(**jct_s: Any) -> DayTotals:
+def totals(slowdown: float = 2.0, **jct_s: Any) -> DayTotals:
     """20 days with a job each of eve, bob and a wide one; JCTs by group."""
     days = np.array([np.broadcast_to(np.asarray(jct_s[name], float), 20) for name in ("eve", "bob", "wide")])
     every = np.concatenate([days.sum(axis=0, keepdims=True), days])
     logs = np.concatenate([np.log(days).sum(axis=0, keepdims=True), np.log(days)])
     many = np.array([[3] * 20, *[[1] * 20] * 3])
-    return DayTotals((ALL, EVE, BOB, WIDE), 0, many, np.array([every, logs, many, many]))
+    return DayTotals((ALL, EVE, BOB, WIDE), 0, many, np.array([every, logs, many, slowdown * many]))
 
 
 FIRST = totals(eve=100, bob=100, wide=100)
@@ -47,7 +47,9 @@ def test_what_no_scheduler_knows_is_a_bound_and_never_the_advice() -> None:
     assert which.startswith("Best of the 2 that can be run is las: against fifo jobs end 50 s sooner")
     assert which.endswith(" Bounds, which know what no scheduler knows: srtf -90% (-90% to -90%).")
     stays = judge(["fifo", "srtf"], given[:2], [1])
-    assert stays.sentences()[0].startswith("Stay with fifo: none of the others that can be run is better. Bounds, ")
+    assert stays.sentences()[0].startswith(
+        "Stay with fifo: none of the others that can be run is better in the mean. Bounds, "
+    )
     assert [each.mark for each in stays.standings] == ["best", "bound"]
     alone = judge(["srtf", "srsf"], given[:2], [0, 1])
     assert alone.sentences()[0].startswith("Best of 2 is srsf: ")
@@ -71,9 +73,51 @@ def test_nobody_loses_where_all_gain() -> None:
 def test_where_the_first_is_the_best_nothing_changes() -> None:
     found = says(las=totals(eve=100, bob=100, wide=400), same=FIRST)
     which, _, loses = found.sentences()
-    assert which == "Stay with fifo: none of the others is better. No difference from it: same."
+    assert which == "Stay with fifo: none of the others is better in the mean. No difference from it: same."
     assert loses == "Nobody loses, since nothing changes."
     assert [each.mark for each in found.standings] == ["best", "", "no difference"]
+
+
+def test_a_typical_job_that_gains_is_told_where_the_mean_does_not() -> None:
+    found = says(some=totals(eve=80, bob=80, wide=200), las=totals(eve=10, bob=10, wide=400))
+    assert found.sentences()[0].startswith(
+        "Stay with fifo: none of the others is better in the mean. "
+        "But the typical job (geometric mean) ends sooner under las: -66% (-66% to -66%)."
+    )
+    bound = judge(
+        ["fifo", "srtf", "las"], [[FIRST], [totals(eve=1, bob=1, wide=400)], [totals(eve=99, bob=99, wide=120)]], [1]
+    )
+    assert "typical job" not in bound.sentences()[0]
+
+
+@pytest.mark.parametrize(("slowdown", "said"), [(1.0, True), (1.019, True), (1.03, False), (2.0, False)])
+def test_where_jobs_hardly_wait_no_policy_can_gain_much(slowdown: float, said: bool) -> None:
+    first = totals(slowdown, eve=100, bob=100, wide=100)
+    for other in (totals(eve=100, bob=100, wide=101), totals(eve=99, bob=99, wide=99)):
+        which = judge(["fifo", "las"], [[first], [other]]).sentences()[0]
+        told = f"Jobs hardly wait under it (slow-down {slowdown:.2f}), so no policy can gain much: try a higher --load."
+        assert which.startswith("Stay with fifo")
+        assert (told in which) is said
+
+
+def test_of_many_groups_those_that_differ_by_chance_are_not_named() -> None:
+    """Of 200 users none is another; by their own intervals some are."""
+    rng = np.random.default_rng(5)
+    users = tuple((GroupKind.USER, f"u{n}") for n in range(200))
+
+    def drawn(shift: float) -> DayTotals:
+        days = np.exp(rng.normal(4, 0.5, (200, 20)))
+        days[0] *= 1 + shift
+        every = np.concatenate([days.sum(axis=0, keepdims=True), days])
+        many = np.concatenate([np.full((1, 20), 200), np.ones((200, 20), int)])
+        return DayTotals((ALL, *users), 0, many, np.array([every, np.log(every), many, many * 2.0]))
+
+    (standing,) = judge(["fifo", "las"], [[drawn(0)], [drawn(9)]]).standings[1:]
+    alone = [group for group, of in standing.against_first.items() if of["jct_s"].is_sure and of["jct_s"].change > 0]
+    assert users[0] in alone
+    assert len(alone) > 3
+    assert list(standing.losers) == [users[0]]
+    assert {each["name"] for each in standing.to_json()["groups"] if each["changed"]} == {"u0"}
 
 
 def test_less_than_a_twentieth_is_no_difference() -> None:

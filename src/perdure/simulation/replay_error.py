@@ -80,7 +80,8 @@ class ReplayError:
         if share >= _RELIED_ON and off <= _MEAN_RELIED_ON:
             return f"The replay is close to what was recorded: {how}."
         if share >= _DOUBTED and off <= _MEAN_DOUBTED:
-            return f"The replay is only roughly what was recorded: {how}. Take differences below that for none."
+            apart = length(abs(self.all.simulated_mean_s - self.all.recorded_mean_s))
+            return f"The replay is only roughly what was recorded: {how}. Take differences below {apart} for none."
         return f"The replay is far from what was recorded: {how}. Do not decide by it."
 
     @property

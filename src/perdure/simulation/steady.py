@@ -30,9 +30,13 @@ class SteadyWindow:
     load: float  # GPU time that jobs ask for, over what there is from the first submit to the last
 
     def used(self, table: JobTable, result: Result) -> float:
-        """Share of the GPU time of the window that jobs held."""
+        """Share of the GPU time of the window that jobs held.
+
+        What attempts that were preempted add up to beyond all GPUs is cut: when they held theirs is not known.
+        """
         held = held_gpu_s(attempts_held(table.gpus, result), np.array([self.since_s, self.until_s]))
-        return float(held[0]) / (result.total_gpus * (self.until_s - self.since_s))
+        share = float(held[0]) / (result.total_gpus * (self.until_s - self.since_s))
+        return min(share, max(1.0, result.utilisation)) if result.preempted.any() else share
 
     @property
     def says(self) -> str:

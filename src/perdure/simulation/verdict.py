@@ -14,6 +14,7 @@ from perdure.simulation.groups import GroupKind
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 _MOST_LOSERS = 3  # that are named, of each kind
 _NO_DIFFERENCE = 0.05  # shares in between, the whole interval
+_HARDLY = 0.02  # beyond a slow-down of 1: there is little to gain
 _EVERYBODY: Group = (None, "")
 _PLURAL = {GroupKind.CLUSTER: "virtual clusters", GroupKind.USER: "users", GroupKind.GPUS: "sizes"}
 
@@ -167,15 +168,36 @@ def _which(verdict: PolicyVerdict) -> str:
     bounds = [f"{each.label} {share_of(each.jct)}" for each in verdict.standings if each.mark == "bound"]
     tail += f" Bounds, which know what no scheduler knows: {', '.join(bounds)}." if bounds else ""
     if best is first:
-        return f"Stay with {first.label}: none of the others{' that can be run' * bool(bounds)} is better.{tail}"
+        better = f"none of the others{' that can be run' * bool(bounds)} is better in the mean"
+        return f"Stay with {first.label}: {better}.{_typical_gains(verdict)}{_little_to_gain(first)}{tail}"
     typical = best.against_first[_EVERYBODY]["log_jct"]
     of = f"the {candidates} that can be run" if bounds else str(candidates)
     when = f"{length(abs(best.jct.change))} {'sooner' if best.jct.change <= 0 else 'later'}"
     doubt = "" if best.jct.is_sure or best.jct.low is None else ", which is not certain"
     gain = f"{share_of(best.jct)}{doubt}; the typical job (geometric mean) {share_of(typical)}"
     if stays:
-        return f"Stay with {first.label}: best of {of} is {best.label}, but that is no difference: {gain}.{tail}"
+        no_better = f"best of {of} is {best.label}, but that is no difference: {gain}"
+        return f"Stay with {first.label}: {no_better}.{_little_to_gain(first)}{tail}"
     return f"Best of {of} is {best.label}: against {first.label} jobs end {when} in the mean, {gain}.{tail}"
+
+
+def _typical_gains(verdict: PolicyVerdict) -> str:
+    """Under which policy the typical job surely ends sooner, though the mean job does not."""
+    others = [each for each in verdict.standings[1:] if not each.is_bound]
+    typical = [(each.against_first[_EVERYBODY]["log_jct"], each.label) for each in others]
+    sooner = [(found.share, label, found) for found, label in typical if (found.high or 0.0) < -_NO_DIFFERENCE]
+    if not sooner:
+        return ""
+    _, label, found = min(sooner, key=lambda each: each[0])
+    return f" But the typical job (geometric mean) ends sooner under {label}: {share_of(found)}."
+
+
+def _little_to_gain(first: PolicyStanding) -> str:
+    """That jobs hardly wait, so that no policy can make them end much sooner."""
+    slow = first.against_first[_EVERYBODY]["slowdown"].mean
+    if not 0 < slow <= 1 + _HARDLY:
+        return ""
+    return f" Jobs hardly wait under it (slow-down {slow:.2f}), so no policy can gain much: try a higher --load."
 
 
 def _makes_no_difference(best: PolicyStanding, first: PolicyStanding) -> bool:
