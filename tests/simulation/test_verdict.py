@@ -166,6 +166,19 @@ def test_who_ends_later_on_some_days_and_sooner_on_others_is_no_loser() -> None:
     assert says(las=totals(eve=days, bob=1, wide=1)).sentences()[2].startswith("Nobody is seen to lose, of 2 users")
 
 
+def test_who_ends_later_but_not_surely_is_named_as_such() -> None:
+    days = np.where(np.arange(20) < 10, 20.0, 240.0)
+    loses = says(las=totals(eve=days, bob=1, wide=1)).sentences()[2]
+    assert loses.startswith(
+        "Nobody is seen to lose, of 2 users and 1 sizes with jobs enough. Later, but not surely: eve +30% ("
+    )
+    some = says(las=totals(eve=days, bob=110, wide=1)).sentences()[2]
+    assert some.startswith(
+        "Who loses, by later ends of jobs: 1 of 2 users (bob +10% (+10% to +10%)). Later, but not surely: eve"
+    )
+    assert "Later" not in says(las=totals(eve=np.where(days < 100, 20.0, 184.0), bob=1, wide=1)).sentences()[2]
+
+
 def test_losers_stand_in_the_order_of_the_time_that_they_lose() -> None:
     found = says(srtf=totals(eve=110, bob=150, wide=1))
     assert [group[1] for group in found.best.losers] == ["bob", "eve"]

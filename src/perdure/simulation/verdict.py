@@ -217,14 +217,25 @@ def _who_loses(verdict: PolicyVerdict) -> str:
     losers = best.losers
     if not losers:
         of = _listed([f"{many} {_PLURAL[kind]}" for kind, many in looked.items()])
-        return f"Nobody is seen to lose, of {of} with jobs enough." if of else "Too few jobs to say who loses."
+        nobody = f"Nobody is seen to lose, of {of} with jobs enough." if of else "Too few jobs to say who loses."
+        return nobody + _may_lose(best)
     told = []
     for kind, many in looked.items():
         lost = [(group[1], each) for group, each in losers.items() if group[0] is kind]
         if lost:
             named = ", ".join(f"{_name(kind, name)} {share_of(each)}" for name, each in lost[:_MOST_LOSERS])
             told.append(f"{len(lost)} of {many} {_PLURAL[kind]} ({named}{', ...' * (len(lost) > _MOST_LOSERS)})")
-    return f"Who loses, by later ends of jobs: {'; '.join(told)}."
+    return f"Who loses, by later ends of jobs: {'; '.join(told)}.{_may_lose(best)}"
+
+
+def _may_lose(best: PolicyStanding) -> str:
+    """The groups whose jobs end later, but not surely, that lose most time."""
+    changed = best.changed
+    found = [(group, of["jct_s"]) for group, of in best.against_first.items() if group[0] and group not in changed]
+    later = [(kind, name, each) for (kind, name), each in found if each.low is not None and each.share > _NO_DIFFERENCE]
+    later.sort(key=lambda one: -one[2].change * one[2].jobs)
+    named = [f"{_name(kind, name)} {share_of(each)}" for kind, name, each in later[:_MOST_LOSERS] if kind]
+    return f" Later, but not surely: {', '.join(named)}{', ...' * (len(later) > _MOST_LOSERS)}." if named else ""
 
 
 def _name(kind: GroupKind, name: str) -> str:
