@@ -1,7 +1,7 @@
 """How the causes of delay move with the load, the quotas, the placement and the reading of a used quota.
 
-Run: python benchmarks/delay_study.py [N_JOBS] [SEEDS]. Prints Markdown with intervals at 95 % over the seeds; about
-half an hour at the defaults.
+Run: python benchmarks/delay_study.py [N_JOBS] [SEEDS]. Prints Markdown with intervals at 95 % over the seeds; more
+than half an hour at the defaults.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from perdure.studies.delay import PUBLISHED, DelayStudy, delay
 from perdure.studies.estimate import Estimate
 
-N_JOBS, SEEDS = 20_000, 10
+N_JOBS, SEEDS = 60_000, 10
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "the study": {},
     **{f"load {load:g}": {"load": load} for load in (0.55, 0.75, 0.9)},
