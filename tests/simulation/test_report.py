@@ -99,6 +99,20 @@ def test_pictures_are_files_too(written: tuple[Path, Page, list[Run]]) -> None:
         assert (width, height) == (880, 462)
 
 
+def test_the_page_says_whose_jobs_it_is_about_and_when_they_came() -> None:
+    known = replace(jobs((1, 0, 10), (1, 5 * 86_400, 10)), began_s=1_767_225_600.0)
+    tables = [known, replace(known, began_s=0.0)]
+    runs = sweep(tables, Setting(CLUSTER), cases(2, ["fifo"]))
+    assert PolicyComparison(["x/a.csv", "b.csv"], tables, runs).about() == [
+        "a.csv: 2 jobs, submitted from 2026-01-01 to 2026-01-06",
+        "b.csv: 2 jobs, submitted within 5.0 d",
+    ]
+    moved = PolicyComparison(["a.csv"], tables[:1], runs[:1], facts={"load": "0.8"})
+    assert moved.about() == ["a.csv: 2 jobs, submitted within 5.0 d"]
+    known_load = PolicyComparison(["a.csv"], tables[:1], runs[:1], facts={"load": "as recorded"})
+    assert known_load.about()[0].endswith("from 2026-01-01 to 2026-01-06")
+
+
 def test_the_pictures_of_a_trace_are_of_its_own_runs_in_their_order(written: tuple[Path, Page, list[Run]]) -> None:
     folder, _, runs = written
     for place in (0, 1):

@@ -26,6 +26,14 @@ def test_the_window_begins_where_jobs_first_ask_for_their_mean_and_ends_with_the
     assert figures.utilisation == (100 + 1000 + 10) / (4 * 540)  # the tail, where nobody comes, counts here
 
 
+def test_a_window_is_never_fuller_than_the_cluster() -> None:
+    """The first job runs from 0 to 10 and from 60 on: spread over its whole time, it would overlap the second one."""
+    table = jobs((1, 0, 100), (1, 10, 50), (1, 60, 500))
+    found = simulate(table, Cluster.parse("1x1"), "srtf")
+    assert found.preempted.tolist() == [1, 0, 0]
+    assert summary(table, found).used_in_window == 1.0
+
+
 def test_attempts_count_as_they_were_recorded() -> None:
     rows = (1, 0, 5), (1, 10, 5)
     table = jobs(*rows, attempts=with_attempts(jobs(*rows), [[(5, False), (15, True)], [(5, True)]]))
