@@ -50,9 +50,9 @@ def _by_end(run: PodRun) -> tuple[float, int, float]:
     return run.end_s or 0.0, order.index(state if state in order else None), run.born_s
 
 
-def _by_birth(run: PodRun) -> tuple[float, bool, float, str]:
-    """Of two born in one second the one that has ended was first."""
-    return run.born_s, run.end is None, run.end_s or 0.0, run.uid
+def _by_birth(run: PodRun) -> tuple[int, float, bool, float, str]:
+    """Of two born in one second the one that has ended was first; a controller's own count comes before clocks."""
+    return int(run.round) if run.round.isdecimal() else 0, run.born_s, run.end is None, run.end_s or 0.0, run.uid
 
 
 def grouped(runs: Iterable[PodRun], width: int, after: int = 0) -> list[PodGroup]:

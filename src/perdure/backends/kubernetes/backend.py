@@ -15,7 +15,7 @@ from perdure.backends.kubernetes.lease import SoleActor
 from perdure.backends.kubernetes.mirror import Mirror
 from perdure.backends.kubernetes.objects import Document, fields, items, uid_of
 from perdure.backends.kubernetes.output import read_output
-from perdure.backends.kubernetes.picture import ReadingRules, Sighted, SightedJob, jobs_in, nodes_in
+from perdure.backends.kubernetes.picture import QuietJob, ReadingRules, Sighted, SightedJob, jobs_in, nodes_in
 from perdure.backends.kubernetes.resources import KUEUE_WORKLOADS, NAMESPACES, NODES, PODS
 from perdure.backends.kubernetes.settings import KubernetesSettings
 from perdure.backends.kubernetes.workloads import FORMS, JOB, owner_key
@@ -42,6 +42,7 @@ class KubernetesBackend:
         self._lease = SoleActor(api, settings.lease_namespace, holder)
         self._ends = RememberedEnds()
         self._actor = ClusterActor(api, self._rules, self._sight, self._ends)
+        self._quiet: dict[str, QuietJob] = {}
         self._seen: dict[str, SightedJob] = {}  # by job id, of the last look
 
     def identity(self) -> str:
@@ -68,7 +69,7 @@ class KubernetesBackend:
         if trouble:
             return Observation(self.cluster, now, unseen={MANAGER: trouble})
         seen = _sighted(views)
-        sighted = [self._ends.apply(each) for each in jobs_in(seen, self._rules, now)]
+        sighted = [self._ends.apply(each) for each in jobs_in(seen, self._rules, now, self._quiet)]
         for each in sighted:
             self._ends.remember(each)
         self._seen = {each.job.job_id: each for each in sighted}

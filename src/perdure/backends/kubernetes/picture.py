@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -40,10 +41,11 @@ from perdure.backends.kubernetes.objects import (
     namespace_of,
     text,
     uid_of,
+    version_of,
     whole,
 )
 from perdure.backends.kubernetes.runs import PodRun, RunEnd, gpus_of, runs_of
-from perdure.backends.kubernetes.workloads import JOB, WorkloadForm, key_of, owner_key
+from perdure.backends.kubernetes.workloads import JOB, JOB_SET, JOBSET_UID, WorkloadForm, key_of, owner_key
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, RetryPreference
 from perdure.model.nodes import Node
 
@@ -86,19 +88,57 @@ class SightedJob:
         return self.attempts[-1] if self.attempts else None
 
 
-def jobs_in(seen: Sighted, rules: ReadingRules, now: float) -> list[SightedJob]:
-    """All jobs, those that are gone before those that have their names now."""
+class QuietJob(NamedTuple):
+    """A job in which nothing depends on time: it is as it was while its objects are the same ones."""
+
+    held: HeldObject
+    pods: tuple[HeldObject, ...]
+    others: tuple[object, ...]  # what else it was read with
+    sighted: SightedJob
+
+    def holds(self, held: HeldObject, pods: Sequence[HeldObject], others: tuple[object, ...]) -> bool:
+        is_same = self.held is held and len(self.pods) == len(pods) and self.others == others
+        return is_same and all(one is other for one, other in zip(self.pods, pods, strict=True))
+
+
+def jobs_in(
+    seen: Sighted, rules: ReadingRules, now: float, memory: dict[str, QuietJob] | None = None
+) -> list[SightedJob]:
+    """All jobs, those that are gone before those that have their names now.
+
+    `memory` is what the look before left there, and saves most of the work where little has changed.
+    """
     pods, reader = _pods_by_owner(seen), _Reader(seen, rules, now)
+    known, kept = memory or {}, {}
     found: list[SightedJob] = []
     last: dict[str, int] = {}
     for form, view in seen.jobs.items():
         for held in sorted(view.objects, key=_by_age):
             if label(held.document, STASH):
                 continue
-            job_id = form.job_id(held.document)
-            found.append(reader.read(form, held, pods.get(key_of(form, held.document), ()), last.get(job_id, 0)))
+            job_id, uid = form.job_id(held.document), uid_of(held.document)
+            mine = pods.get(key_of(form, held.document), ())
+            others = (last.get(job_id, 0), *reader.besides(uid))
+            before = known.get(uid)
+            if before is None or not before.holds(held, mine, others):
+                before = QuietJob(held, tuple(mine), others, reader.read(form, held, mine, last.get(job_id, 0)))
+            if is_quiet(before.sighted):
+                kept[uid] = before
+            found.append(before.sighted)
             last[job_id] = max((a.id.incarnation for a in found[-1].attempts), default=last.get(job_id, 0))
+    if memory is not None:
+        memory.clear()
+        memory.update(kept)
     return found
+
+
+def is_quiet(sighted: SightedJob) -> bool:
+    """Whether time alone changes nothing: the job is over, as its last attempt, or all of its pods run."""
+    latest = sighted.latest
+    if sighted.job.state.is_over:
+        return latest is None or latest.state.is_over
+    runs = sighted.groups[-1].runs if sighted.groups else ()
+    return bool(runs) and all(run.is_at_work for run in runs)
 
 
 def sighted_job(
@@ -128,6 +168,15 @@ def _pods_by_owner(seen: Sighted) -> dict[str, list[HeldObject]]:
     return pods
 
 
+def _is_of_its_time(pod: HeldObject, held: HeldObject) -> bool:
+    """Whether a pod is of this JobSet, not of one before of its name: by uid, else by time."""
+    if told := label(pod.document, JOBSET_UID):
+        return told == uid_of(held.document)
+    born_s = instant(pod.document, "metadata", "creationTimestamp") or 0.0
+    made_s = instant(held.document, "metadata", "creationTimestamp") or 0.0
+    return made_s <= born_s and (held.gone_s is None or born_s <= held.gone_s)
+
+
 def _by_age(held: HeldObject) -> tuple[bool, float, float]:
     made_s = instant(held.document, "metadata", "creationTimestamp") or 0.0
     return held.gone_s is None, made_s, held.gone_s or 0.0
@@ -141,6 +190,7 @@ class _Reader:
         alive = [held.document for held in seen.nodes.objects if held.gone_s is None]
         self._known = {name_of(node) for node in alive}
         self._down = {name_of(node) for node in alive if is_down(node)}
+        self._nodes = hash((frozenset(self._known), frozenset(self._down)))
         self._admissions = {
             text(owner, "uid"): held.document
             for held in seen.queued.objects
@@ -151,6 +201,8 @@ class _Reader:
     def read(self, form: WorkloadForm, held: HeldObject, pods: Iterable[HeldObject], after: int) -> SightedJob:
         """One job; `after` is the last incarnation of an object of its name before."""
         document, rules, now = held.document, self._rules, self._now
+        if form is JOB_SET:
+            pods = [pod for pod in pods if _is_of_its_time(pod, held)]
         runs = chain.from_iterable(runs_of(pod, now, rules.launch_patience_s, self._node_failed) for pod in pods)
         admission = self._admissions.get(uid_of(document), {})
         job_id, user = form.job_id(document), _user(document, rules)
@@ -158,6 +210,8 @@ class _Reader:
         after = max((each.id.incarnation for each in past), default=after)
         groups = grouped(runs, form.width(document), after)
         how_over, over_s = form.how_over(document) or _how_gone(held) or (None, now)
+        if how_over is not None and _is_ahead(how_over, groups) and now - over_s < DELETED_S:
+            how_over = None
         needed = 1 if form is JOB and is_queue(document) else form.width(document)
         settled = _settling(form, document, groups[-1].runs if groups else (), now)
         own = attempts_of(groups, job_id, rules.cluster, user, needed, how_over, over_s, settled)
@@ -165,8 +219,17 @@ class _Reader:
         job = _job(form, held, groups, attempts, admission, rules)
         return SightedJob(job, attempts, tuple(groups), document)
 
+    def besides(self, uid: str) -> tuple[object, ...]:
+        """What a job is read with besides its pods."""
+        return version_of(self._admissions.get(uid, {})), self._nodes
+
     def _node_failed(self, name: str) -> bool:
         return name in self._down or (bool(self._known) and bool(name) and name not in self._known)
+
+
+def _is_ahead(how_over: RunEnd, groups: list[PodGroup]) -> bool:
+    """Whether the job says that it failed, and the pod that did is still seen at work: it comes by another watch."""
+    return bool(groups) and how_over.state is AttemptState.FAILED and not groups[-1].is_over
 
 
 def _how_gone(held: HeldObject) -> tuple[RunEnd, float] | None:

@@ -110,6 +110,13 @@ class PodRun(Struct, frozen=True):
     is_pod_over: bool = False  # with it the whole pod ended
     is_tracked: bool = False  # its Job's controller has not counted it yet
 
+    is_going: bool = False  # it was told to end
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether its container runs, and nobody has told it to end."""
+        return self.end is None and self.start_s is not None and not self.waits_for and not self.is_going
+
     @property
     def failed(self) -> bool:
         return self.end is not None and self.end.state is not AttemptState.COMPLETED
@@ -157,6 +164,7 @@ def runs_of(held: HeldObject, now: float, patience_s: float, node_failed: Callab
         waits_for=waiting or _unscheduled(pod),
         end=end,
         end_s=_end_s(held, now) if end is not None else None,
+        is_going=_is_going(pod),
         is_pod_over=end is not None and (held.gone_s is not None or text(pod, "status", "phase") == "Failed"),
         is_tracked=held.gone_s is None and TRACKING in (at(pod, "metadata", "finalizers") or ()),
     )

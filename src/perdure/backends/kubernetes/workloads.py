@@ -25,6 +25,7 @@ from perdure.backends.kubernetes.runs import RunEnd, gpus_of
 from perdure.model.jobs import AttemptState
 
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+JOBSET_UID = "jobset.sigs.k8s.io/jobset-uid"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from tests.backends.kubernetes.standin.kinds import TRACKING
@@ -222,7 +223,7 @@ class ControlPlane:
             return
         if is_over(pod):
             if pod["metadata"].get("deletionGracePeriodSeconds", 0) > 0:
-                pod["metadata"]["deletionGracePeriodSeconds"] = 0
+                pod["metadata"] |= {"deletionGracePeriodSeconds": 0, "deletionTimestamp": when_asked(pod)}
                 self.api.store.update("pods", pod)
             return
         state = (status.get("containerStatuses") or [{}])[0].get("state", {})
@@ -356,13 +357,18 @@ def metadata_label(document: Document, key: str) -> str | None:
     return found
 
 
+def when_asked(pod: Document) -> str:
+    """When a pod was told to go: the API server moves its deletion there once no grace is left."""
+    metadata = pod["metadata"]
+    until_s = datetime.fromisoformat(metadata["deletionTimestamp"]).timestamp()
+    return second_stamp(until_s - metadata["deletionGracePeriodSeconds"] - time.time())
+
+
 def pod_index(pod: Document) -> str:
     return str(pod["metadata"].get("annotations", {}).get(INDEX, ""))
 
 
 def age_of(stamp: str) -> float:
-    from datetime import datetime
-
     return time.time() - datetime.fromisoformat(stamp).timestamp()
 
 
