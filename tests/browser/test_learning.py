@@ -50,9 +50,11 @@ def test_a_round_is_held_and_rolled_back(open_site: Callable[..., tuple[Site, Vi
     page.click("button:has-text('Train now')")
     # the first round reads all that is known
     page.wait_for_selector("section:has(#rounds) .pill:has-text('In use')", timeout=240_000)
+    assert page.locator("form[action^='/do/learning/rollback'] input[name=model]").input_value() == "1"
     page.click("button:has-text('Roll back')")
     page.click("dialog button:has-text('Yes')")
     page.wait_for_selector("section:has(#rounds) .pill:has-text('In use')", state="detached")
+    assert page.locator("button:has-text('Roll back')").count() == 0  # none is left to take back
     assert visit.hits() == []
 
 

@@ -158,7 +158,9 @@ def test_a_verdict_is_corrected_learnt_from_and_the_word_taken_back(ask: Callabl
     assert f"said of job {job_id}" in ask("why", again).out
     assert "1 of 1" in ask("learn", "--now").out
     assert ask("learn", "--json").json["rounds"][0]["term"]["persons"] == 1
-    assert "in use" in ask("learn", "--rollback").out
+    model = ask("learn", "--json").json["model"]
+    assert f"rolled back from the model of training {model}" in ask("learn", "--rollback").out
+    assert ask("learn", "--rollback").out == "the model that came with Perdure is in use\n"
     assert ask("why", job_id, "--correct", "none").out.endswith("correction taken back\n")
     assert "you have made no correction" in ask("why", job_id, "--correct", "none").err
 

@@ -68,8 +68,7 @@ def learn(
         _choose(client, set_aside or approve or "", "aside" if set_aside else "approve")
         return 0
     if rollback:
-        done = client.post("/learning/rollback")["rolled_back"]
-        print_line("the model before is in use again" if done else "the model that came with Perdure is in use")
+        _roll_back(client)
         return 0
     found = client.post("/learning/rounds") if now else client.get("/learning")
     if as_json:
@@ -77,6 +76,14 @@ def learn(
     else:
         _print(found, wide=wide)
     return 0
+
+
+def _roll_back(client: Client) -> None:
+    """Take the model in use back, and no other: the order names it."""
+    model = client.get("/learning")["model"]
+    done = client.post("/learning/rollback", {"model": model})["rolled_back"]
+    back = f"rolled back from the model of training {model}: the model before is in use again"
+    print_line(back if done else "the model that came with Perdure is in use")
 
 
 def _choose(client: Client, asked: str, deed: str) -> None:

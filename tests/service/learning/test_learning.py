@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from perdure.errors import NotFound, StateError
+from perdure.errors import ClusterError, NotFound, StateError
 from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
@@ -152,13 +152,31 @@ def test_a_round_is_taught_when_there_is_news_and_survives_a_restart(
 
 
 def test_a_roll_back_returns_to_the_model_before(journal: Journal, store: TrainingStore, learner: Learner) -> None:
-    assert not learner.roll_back()
+    assert not learner.roll_back(0)
     write(journal, store, "1", [(FAILED, "n1", 100.0)])
     learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=True)
     assert learner.learn().adopted
-    assert learner.roll_back()
+    assert learner.roll_back(store.in_use())
     reading = examine(JAM).reading
     assert learner.model.log_odds(reading) == learner.base.log_odds(reading)
+
+
+def test_an_order_to_roll_back_that_comes_twice_goes_back_one_model(
+    journal: Journal, store: TrainingStore, learner: Learner
+) -> None:
+    write(journal, store, "1", [(FAILED, "n1", 100.0)])
+    learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=True)
+    for _ in range(2):
+        assert learner.learn(anyway=True).adopted
+    newest = store.in_use()
+    assert learner.roll_back(newest)
+    with pytest.raises(ClusterError, match=f"is that of training run {newest - 1} by now, not that of .* run {newest}"):
+        learner.roll_back(newest)
+    assert store.in_use() == newest - 1
+    assert learner.roll_back(newest - 1)
+    with pytest.raises(ClusterError, match="is the one that came with Perdure by now"):
+        learner.roll_back(newest - 1)
+    assert not learner.roll_back(0)
 
 
 def test_few_models_are_kept(journal: Journal, store: TrainingStore, learner: Learner) -> None:

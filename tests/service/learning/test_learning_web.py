@@ -73,9 +73,21 @@ def test_rounds_are_held_shown_and_rolled_back(place: Site) -> None:
     held = operator.post("/api/v1/learning/rounds").json()
     assert held["rounds"][0]["term"]["persons"] == 1
     assert [(c["job_id"], c["label"], c["for_all"]) for c in held["corrections"]] == [("101", "transient", True)]
-    assert operator.post("/api/v1/learning/rollback").json() == {"rolled_back": held["rounds"][0]["term"]["adopted"]}
-    assert operator.post("/api/v1/learning/rollback").json() == {"rolled_back": False}
-    assert not any(row["in_use"] for row in operator.get("/api/v1/learning").json()["rounds"])
+    assert held["rounds"][0]["term"]["adopted"]
+    seen = held["model"]
+    assert (seen, held["rounds"][0]["in_use"]) == (held["rounds"][0]["number"], True)
+    back = "/api/v1/learning/rollback"
+    assert operator.post(back).status_code == 422
+    assert operator.post(back, json={"model": seen + 1}).status_code == 409
+    assert operator.post(back, json={"model": seen}).json() == {"rolled_back": True}
+    again = operator.post(back, json={"model": seen})
+    assert again.status_code == 409
+    assert "the model in use is the one that came with Perdure by now" in again.text
+    assert operator.post("/do/learning/rollback", data={"model": seen}).status_code == 409
+    assert operator.post(back, json={"model": 0}).json() == {"rolled_back": False}
+    after = operator.get("/api/v1/learning").json()
+    assert not any(row["in_use"] for row in after["rounds"])
+    assert after["model"] == 0
 
 
 def test_nobody_sees_what_others_said(place: Site) -> None:

@@ -306,7 +306,7 @@ def test_words_of_users_are_not_taught_until_an_operator_confirms_them(taught: S
 
 def test_a_roll_back_holds_until_somebody_asks_for_a_round(taught: Site) -> None:
     assert taught.learner.learn(anyway=True) is not None
-    if not taught.learner.roll_back("root"):
+    if not taught.learner.roll_back(taught.learner.store.in_use(), "root"):
         pytest.fail("no model was adopted")
     for user in ("ada", "bob", "cleo", "dora", "ada", "bob"):  # news enough for a round
         taught.fail(KINDS[4][0], user, passes=False)
@@ -328,12 +328,12 @@ def test_nobody_uses_up_the_probes_of_others(place: Site) -> None:
 def test_a_roll_back_that_a_crash_cuts_short_holds_training(taught: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     taught.learner.learn(anyway=True)
 
-    def crash() -> bool:
+    def crash(_: int) -> bool:
         raise StateError("journal", "it is gone", "Start again")
 
     monkeypatch.setattr(taught.learner.store, "roll_back", crash)
     with pytest.raises(StateError):
-        taught.learner.roll_back("root")
+        taught.learner.roll_back(taught.learner.store.in_use(), "root")
     assert taught.learner.is_held
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib import resources
 
-from perdure.errors import PerdureError, TooMany
+from perdure.errors import ClusterError, PerdureError, TooMany
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job
 from perdure.model.output import Output
@@ -238,13 +238,20 @@ class Learner:
         """Whether a model was taken back, and none is trained until somebody asks for it."""
         return any(one.kind is Aside.TRAINING for one in self.store.outcomes.set_aside())
 
-    def roll_back(self, by: str = "") -> bool:
-        """Use the model before the one in use, and hold training. False: the one that came with Perdure is in use."""
+    def roll_back(self, number: int, by: str = "") -> bool:
+        """Use the model before that of training round `number`, and hold training. False: 0, Perdure's own, is in use.
+
+        Raises `ClusterError` where another model is in use by now: an order that comes twice goes back one model.
+        """
         with self._turn:
-            if self.store.model() is None:
+            if (used := self.store.in_use()) != number:
+                told = f"that of training run {used}" if used else "the one that came with Perdure"
+                what = f"the model in use is {told} by now, not that of training run {number}"
+                raise ClusterError("rollback", what, "Look again: perdure learn")
+            if not used:
                 return False
             self.store.outcomes.put_aside(Aside.TRAINING, "", by, self._clock())  # first: a crash must not lose it
-            found = self.store.roll_back()
+            found = self.store.roll_back(used)
             self.model = self._latest()
             return found
 

@@ -337,15 +337,17 @@ class TrainingStore:
         with self._store.reading() as db:
             return db.scalar(mine.order_by(terms.c.seq.desc()).limit(1))
 
-    def roll_back(self) -> bool:
-        """Forget the model that was adopted last, so that the one before it counts. False: no model was adopted."""
-        newest = select(func.max(terms.c.seq)).where(terms.c.cluster == self.cluster, terms.c.model.is_not(None))
+    def in_use(self) -> int:
+        """The number of the training round whose model is in use; 0: the one that came with Perdure is."""
+        mine = (terms.c.cluster == self.cluster, terms.c.model.is_not(None))
+        with self._store.reading() as db:
+            return db.scalar(select(func.max(terms.c.seq)).where(*mine)) or 0
+
+    def roll_back(self, number: int) -> bool:
+        """Forget the model of a training round, so that the one before it counts. False: there is none."""
+        here = (terms.c.cluster == self.cluster, terms.c.seq == number, terms.c.model.is_not(None))
         with self._store.writing() as db:
-            which = db.scalar(newest)
-            return (
-                which is not None
-                and db.execute(update(terms).where(terms.c.seq == which).values(model=None)).rowcount == 1
-            )
+            return db.execute(update(terms).where(*here).values(model=None)).rowcount == 1
 
     def prune(self) -> int:
         """Delete the oldest readings beyond `MAX_READINGS`, but those of attempts that were corrected; return how many.

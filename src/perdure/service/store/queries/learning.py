@@ -80,6 +80,12 @@ def rounds(reader: Reader, limit: int = 50) -> tuple[TermRow, ...]:
     return tuple(TermRow(row.seq, row.time_s, json.loads(row.text), row.seq == newest) for row in rows)
 
 
+def model_in_use(reader: Reader) -> int:
+    """The number of the training round whose model is in use; 0: the one that came with Perdure is."""
+    mine = (terms.c.cluster == reader.cluster, terms.c.model.is_not(None))
+    return reader.first(select(func.max(terms.c.seq).label("number")).where(*mine)).number or 0
+
+
 def all_corrections(reader: Reader, limit: int = 200, by: str | None = None) -> tuple[CorrectionRow, ...]:
     """What persons said, or one of them (`by`), the newest first.
 

@@ -165,8 +165,17 @@ class LearningItem(BaseModel):
     corrections: list[CorrectionItem]
     messages: list[LearntMessageItem] = []
     set_aside: list[AsideItem] = []
+    model: int = Field(0, description="Training run whose model is in use; 0: the one that came with Perdure")
     held: bool = Field(False, description="A model was taken back, and none is trained until somebody asks for it")
     promise: PromiseItem | None = None  # None where the service does not learn
+
+
+class RollbackAsked(BaseModel):
+    """Which model is taken back: the one that was seen in use, by the number of its training run."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: Annotated[int, Field(ge=0, le=2**62)]
 
 
 class RolledBack(BaseModel):
@@ -189,6 +198,7 @@ def get_learning(web: Here, identity: Viewer) -> LearningItem:
         corrections=[CorrectionItem.of_parts(row) for row in corrections_for(web, identity)],
         messages=[LearntMessageItem.of(each) for each in messages_for(web, identity)],
         set_aside=[AsideItem.of_parts(each, kind=each.kind.value) for each in aside_for(web, identity)],
+        model=learning.model_in_use(web.reader),
         held=web.learner is not None and web.learner.is_held,
         promise=PromiseItem.of(web.learner.promise) if web.learner else None,
     )
@@ -220,9 +230,9 @@ def teach(web: Here, identity: Operator) -> LearningItem:
 
 
 @router.post("/learning/rollback")
-def roll_back(web: Here, identity: Operator) -> RolledBack:
-    """Use the model before the one in use; none is trained then until somebody asks for a round."""
-    return RolledBack(rolled_back=learner_of(web).roll_back(identity.user))
+def roll_back(web: Here, identity: Operator, asked: RollbackAsked) -> RolledBack:
+    """Use the model before the named one, which is in use, else 409; none is trained until a round is asked for."""
+    return RolledBack(rolled_back=learner_of(web).roll_back(asked.model, identity.user))
 
 
 def put_right(web: WebState, identity: Identity, job_id: str, incarnation: int, label: Word) -> None:

@@ -113,6 +113,7 @@ def learning_page(
     return page(
         request, web, "learning", "Learning", rounds=rounds, corrections=said, listing=listing, messages=messages,
         set_aside=aside, messages_aside={one.value for one in aside if one.kind is Aside.MESSAGE}, held=held,
+        model=learning.model_in_use(web.reader),
     )  # fmt: skip
 
 
@@ -166,7 +167,7 @@ def teach(request: Request, web: Here, identity: Operator) -> Response:  # noqa:
 
 
 @router.post("/do/learning/rollback")
-def roll_back(request: Request, web: Here, identity: Operator) -> Response:
-    """Use the model before the one in use."""
-    back = learner_of(web).roll_back(identity.user)
+def roll_back(request: Request, web: Here, identity: Operator, model: Annotated[int, Form(ge=0, le=2**62)]) -> Response:
+    """Use the model before the one that the page showed in use."""
+    back = learner_of(web).roll_back(model, identity.user)
     return done(request, "The model before is in use again" if back else "The model that came with Perdure is in use")
