@@ -444,11 +444,11 @@ def test_a_word_that_changes_verdicts_is_told_of_its_message(place: Site) -> Non
     assert [(one.says, one.change.by, one.jobs) for one in told.changed] == [("probe -> stop", ChangedBy.PERSON, 1)]
 
 
-def forge(place: Site) -> None:
+def forge(place: Site, days: range = range(8)) -> None:
     """On eight days others fail alike with ten messages, and eve has each pass."""
     outcomes = [
         JobOutcome(f"{user}{day}{n}", f"~{n}", day * 86400.0, user, user == "eve", f"message {n}")
-        for day in range(8)
+        for day in days
         for n in (day % 5, day % 5 + 5)
         for user in ("ada", "bob", "cleo", "eve")
     ]
@@ -477,11 +477,23 @@ def test_a_user_who_was_let_count_again_is_judged_by_what_they_teach_since(place
     outcomes = place.learner.store.outcomes
     outcomes.put_aside(Aside.USER, "eve", "root", 0.0)
     assert outcomes.contradicted() == []
-    outcomes.approve(Aside.USER, "eve", "root", 2 * 86400.0)
-    assert [one.user for one in outcomes.contradicted()] == ["eve"]
-    outcomes.put_aside(Aside.USER, "eve", "root", 0.0)
-    outcomes.approve(Aside.USER, "eve", "root", 6 * 86400.0)
+    outcomes.approve(Aside.USER, "eve", "root", 8 * 86400.0)
     assert outcomes.contradicted() == []
+    forge(place, range(8, 10))
+    assert outcomes.contradicted() == []  # all of two days
+    forge(place, range(10, 16))
+    assert [one.user for one in outcomes.contradicted()] == ["eve"]
+
+
+def test_a_clock_that_ran_ahead_shields_nobody(place: Site) -> None:
+    """A user is let count again in a year to come; then the clock is set back, and they forge on."""
+    forge(place)
+    outcomes = place.learner.store.outcomes
+    outcomes.put_aside(Aside.USER, "eve", "root", 0.0)
+    assert outcomes.approve(Aside.USER, "eve", "root", 400 * 86400.0)
+    assert outcomes.contradicted() == []  # what they taught before is not held against them
+    forge(place, range(8, 16))
+    assert [one.user for one in outcomes.contradicted()] == ["eve"]
 
 
 def test_no_reason_of_the_service_replaces_an_operators_word(place: Site) -> None:

@@ -95,6 +95,30 @@ def test_what_was_set_aside_before_reasons_were_kept_has_none(
     assert (held.value, held.by, held.is_automatic) == ("eve", "root", False)
 
 
+def test_who_counted_again_before_rows_were_named_does_from_the_outcomes_since(
+    where: Path | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def before(db: Any, *_: object) -> None:
+        made = config()
+        made.attributes["connection"] = db
+        upgrade(made, "0017_policy_nice")
+        for n, time_s in enumerate((1.0, 2.0, 9.0)):
+            row = f"'c', 'j{n}', '~f', {time_s}, 'eve', true, ''"
+            columns = 'cluster, job_id, fingerprint, time_s, "user", passed, message'
+            db.execute(text(f"INSERT INTO outcomes ({columns}) VALUES ({row})"))
+        for kind in ("trusted", "day"):
+            columns, row = 'cluster, kind, value, time_s, "by"', f"'c', '{kind}', 'eve', 5.0, 'root'"
+            db.execute(text(f"INSERT INTO set_aside ({columns}) VALUES ({row})"))
+
+    with monkeypatch.context() as then:
+        then.setattr(store, "_bring_up_to_date", before)
+        Store.open(where, "c").close()
+    journal = Journal.open(where, "c")
+    held = OutcomeStore(journal.store, "c").set_aside()
+    journal.close()
+    assert {one.kind.value: one.since_seq for one in held} == {"trusted": 2, "day": 0}
+
+
 FIRST_FORM = """{"id": "c/1#2:job.failed", "type": "job.oom", "severity": 0, "scope": "local", "time_s": 5.0,
     "subject": {"cluster": "c", "job_id": "1", "incarnation": 2}, "note": "", "state": "recovered",
     "answers": [{"component": "scheduler", "kind": "handled", "time_s": 6.0, "note": "again", "action_keys": ["k"]}]}"""

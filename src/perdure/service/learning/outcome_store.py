@@ -9,9 +9,8 @@ aside whom others contradict on message after message, with its reason.
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -54,6 +53,7 @@ class SetAside:
     time_s: float
     by: str
     reason: str = ""  # of the service itself; "" where a person set it aside
+    since_seq: int = 0  # of a trusted user: the newest outcome of all when they were let count again
 
     @property
     def is_automatic(self) -> bool:
@@ -87,6 +87,7 @@ class JobOutcome:
     user: str
     passed: bool  # else it failed alike on other nodes
     message: str
+    seq: int = field(default=0, compare=False)  # its row's; 0 before it is written
 
 
 class OutcomeStore:
@@ -103,6 +104,8 @@ class OutcomeStore:
             {**asdict(each), "cluster": self._cluster, "user": clean(each.user), "message": clean(each.message)}
             for each in found
         ]
+        for row in rows:
+            del row["seq"]  # the database counts
         if not rows:
             return
         insert = self._insert(outcomes)
@@ -159,7 +162,7 @@ class OutcomeStore:
         query = select(set_aside).where(set_aside.c.cluster == self._cluster).order_by(set_aside.c.time_s.desc())
         with self._store.reading() as db:
             rows = db.execute(query).all()
-        return [SetAside(Aside(row.kind), row.value, row.time_s, row.by, row.reason) for row in rows]
+        return [SetAside(Aside(row.kind), row.value, row.time_s, row.by, row.reason, row.since_seq) for row in rows]
 
     def put_aside(self, kind: Aside, value: str, by: str, now: float, reason: str = "") -> None:
         """Learn nothing from that from now on, and no more from what it taught; `reason`: the service's own.
@@ -185,7 +188,7 @@ class OutcomeStore:
     def approve(self, kind: Aside, value: str, by: str, now: float) -> bool:
         """Let it count again. False: it was not set aside.
 
-        What a user taught by `now` is no reason any more for the service to set them aside by itself.
+        What a user taught up to now is no reason any more for the service to set them aside by itself.
         """
         here = (set_aside.c.cluster == self._cluster, set_aside.c.kind == kind.value, set_aside.c.value == clean(value))
         with self._store.writing() as db:
@@ -195,7 +198,8 @@ class OutcomeStore:
         return found
 
     def _trust(self, db: Any, user: str, by: str, now: float) -> None:
-        about = {"time_s": now, "by": by}
+        newest = db.scalar(select(func.max(outcomes.c.seq)).where(outcomes.c.cluster == self._cluster)) or 0
+        about = {"time_s": now, "by": by, "since_seq": newest}
         row = {"cluster": self._cluster, "kind": Aside.TRUSTED.value, "value": user, **about}
         insert, keys = self._insert(set_aside).values(row), ["cluster", "kind", "value"]
         db.execute(insert.on_conflict_do_update(index_elements=keys, set_=about))
@@ -205,15 +209,18 @@ class OutcomeStore:
             db.execute(delete(set_aside).where(*trusted, set_aside.c.time_s <= border))
 
     def contradicted(self) -> list[Contradicted]:
-        """The users whose outcomes others contradict so often that they are to be set aside."""
+        """The users whose outcomes others contradict so often that they are to be set aside.
+
+        Of a user who was let count again only the outcomes since; by the order of rows, as clocks are set back.
+        """
         aside = self.set_aside()
         index = AsideIndex(aside)
-        trusted = {one.value: one.time_s for one in aside if one.kind is Aside.TRUSTED}
+        trusted = {one.value: one.since_seq for one in aside if one.kind is Aside.TRUSTED}
         counting = [each for each in self.newest() if not index.holds(each.user, each.fingerprint, each.time_s)]
         named = contradicted(_witnessed(counting))
         if not any(one.user in trusted for one in named):
             return named
-        since = [each for each in counting if each.time_s > trusted.get(each.user, -math.inf)]
+        since = [each for each in counting if each.seq > trusted.get(each.user, 0)]
         again = [one for one in contradicted(_witnessed(since)) if one.user in trusted]
         return [one for one in named if one.user not in trusted] + again
 
@@ -271,4 +278,4 @@ def day_of(time_s: float) -> str:
 
 
 def _outcome(row: Any) -> JobOutcome:
-    return JobOutcome(row.job_id, row.fingerprint, row.time_s, row.user, row.passed, row.message)
+    return JobOutcome(row.job_id, row.fingerprint, row.time_s, row.user, row.passed, row.message, row.seq)

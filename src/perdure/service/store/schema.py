@@ -245,6 +245,7 @@ set_aside = Table(  # what is not learnt from: a user's, a message's or a day's 
     Column("time_s", Float, nullable=False),
     Column("by", String, nullable=False),
     Column("reason", Text, nullable=False, server_default=""),  # why the service itself set it aside
+    Column("since_seq", BigInteger, nullable=False, server_default="0"),  # of who counts again: outcomes up to then
 )
 
 good_runs = Table(  # what the log of a job's last good run said; the same job is the same user's of the same name
