@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("lightkube", reason="the extra k8s is not installed")
 
-from perdure.backends.checks import Program
+from perdure.backends.check_harness import Program
 from perdure.model.actions import Cancel, Exclude, Extend, Hold, OutcomeStatus, Release, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState, JobState
