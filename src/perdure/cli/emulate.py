@@ -18,6 +18,16 @@ Profiles = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Your own table of profiles, as Parquet or CSV.", show_default=False),
 ]
+SeenGpus = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=1024,
+        show_default=False,
+        help="GPUs that the program sees. [default: as many as CUDA_VISIBLE_DEVICES names, or 1]",
+    ),
+]
 PROFILE_COLUMNS = (
     word("GPU"), word("MODEL"), word("BATCH"), word("STEP"), word("FORWARD", leave=3), word("BACKWARD", leave=3),
     word("COPY", leave=2), word("PEAK MIB"), word("FITS"), text("TIMES ARE", leave=1),
@@ -39,16 +49,7 @@ def run(
     command: Annotated[list[str], typer.Argument(metavar="PROGRAM", help="A script, or torchrun with its options.")],
     gpu: Gpu,
     model: Model,
-    gpus: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=1024,
-            show_default=False,
-            help="GPUs that the program sees. [default: as many as CUDA_VISIBLE_DEVICES names, or 1]",
-        ),
-    ] = None,
+    gpus: SeenGpus = None,
     time: Annotated[
         str, typer.Option(metavar="real|virtual", help="Sleep as long as a GPU computes, or jump over it.")
     ] = "real",
