@@ -183,8 +183,8 @@ def of_held_out(profiles: Mapping[Key, Profile]) -> Iterator[str]:
     yield "\nBar: 10 %.\n"
 
 
-def of_few(profiles: Mapping[str, Mapping[Key, Profile]]) -> Iterator[str]:
-    """Errors where few steps were seen, drawn from all rows twice, and once from those of one node."""
+def of_few(profiles: Mapping[Key, Profile]) -> Iterator[str]:
+    """Errors where few steps were seen, drawn from all rows, and again from those of one node."""
     yield "Seen so few rows, 80 % of errors (logarithms) stay below:\n"
     yield "| rows | such a layout seen | with another batch | no such layout seen | with another batch |"
     yield "|---" * 5 + "|"
@@ -193,9 +193,9 @@ def of_few(profiles: Mapping[str, Mapping[Key, Profile]]) -> Iterator[str]:
         found: dict[tuple[bool, bool], list[Floats]] = {
             (kind, batch): [] for kind in (True, False) for batch in (True, False)
         }
-        for seen in (profile.seen for all_of in profiles.values() for profile in all_of.values()):
+        for seen in (profile.seen for profile in profiles.values()):
             one_node = np.flatnonzero(seen.nodes == 1)
-            for rows in (np.arange(len(seen.nodes)), np.arange(len(seen.nodes)), one_node):
+            for rows in (np.arange(len(seen.nodes)), one_node):
                 if len(rows) < count:
                     continue
                 used = np.isin(np.arange(len(seen.nodes)), rng.choice(rows, count, replace=False))
@@ -241,7 +241,7 @@ def of_layouts(data: Path) -> Iterator[str]:
     yield from of_intervals(profiles)
     yield from of_held_out(profiles["placements"])
     yield of_noise(data)
-    yield from of_few(profiles)
+    yield from of_few(profiles["placements"])
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import timeit
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from benchmarks.training_events import of_grid, of_time
 from benchmarks.training_layouts import of_layouts
 from perdure.throughput.collectives import INSIDE, GpuLayout, Transport, all_reduce_s, network
 from perdure.throughput.compute import GPUS, Efficiency, passes_on
+from perdure.throughput.incast import incast, small_mark_queue
 from perdure.throughput.layers import KNOWN_MODELS, layers_of
 from perdure.throughput.overlap import step_of
 from perdure.throughput.speed import Floats
@@ -202,6 +204,22 @@ def of_published(cases: Sequence[Case]) -> Iterator[str]:
     )
 
 
+def of_incast() -> Iterator[str]:
+    """What many-to-one settles to, and what the fixed point of rare marks says."""
+    incast(2, 5e9, duration_s=1e-3)
+    yield "DCQCN's fluid model, 40 Gbit/s, .2 s of network, the second half counted:\n"
+    yield "| senders | queue | fixed point of rare marks | use of the link | paused | takes (bar: .3 s) |"
+    yield "|---" * 6 + "|"
+    for senders in (2, 4, 8, 16, 32, 64):
+        took = min(timeit.repeat(lambda n=senders: incast(n, 5e9), number=1, repeat=3))  # type: ignore[misc]
+        found, fixed = incast(senders, 5e9, counted_from_s=0.1), small_mark_queue(senders, 5e9)
+        yield (
+            f"| {senders} | {found.queue_bytes / 1e3:.0f} KB | {fixed / 1e3:.0f} KB | {found.utilisation:.3f} "
+            f"| {found.pause_share:.1%} | {took:.2f} s |"
+        )
+    yield ""
+
+
 def main() -> None:
     """Print the tables, or write them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -210,10 +228,13 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    cases, lines = cases_of(options.data) + own_cases(), ["Made by `python -m benchmarks.training_speed`.\n"]
+    cases, lines = (
+        cases_of(options.data) + own_cases(),
+        ["Made by `python -m benchmarks.training_speed`, on two shared cores; times are the best of five.\n"],
+    )
     parts = (
-        of_compute(cases), of_rdma(cases), of_published(cases), of_time(), of_grid(cases), of_collectives(options.data),
-        of_layouts(options.data),
+        of_compute(cases), of_rdma(cases), of_published(cases), of_incast(), of_time(), of_grid(cases),
+        of_collectives(options.data), of_layouts(options.data),
     )  # fmt: skip
     for line in (line for each in parts for line in each):
         print(line, flush=True)

@@ -173,8 +173,8 @@ the rows held out, and more GPUs than seen.
 """
 
 FEW = 6
-FEW_BETWEEN, FEW_OTHER_BATCH = 0.20, ((1.0, 2.0, 3.0, 4.0, 6.0), (0.58, 0.40, 0.34, 0.31, 0.27))
-UNSEEN, UNSEEN_OTHER_BATCH = 0.45, 0.60
+FEW_BETWEEN, FEW_OTHER_BATCH = 0.20, ((1.0, 2.0, 3.0, 4.0, 6.0), (0.60, 0.60, 0.44, 0.40, 0.40))
+UNSEEN, UNSEEN_OTHER_BATCH = 0.70, 0.85
 """Up to so many steps seen, and for kinds of layouts that were not: the errors themselves. All from
 `python -m benchmarks.training_layouts`.
 """
