@@ -113,7 +113,8 @@ def of_grid(cases: Sequence[tuple[str, str, int, float]]) -> Iterator[str]:
         f"{label.mean():.0%}.\n"
     )
     yield f"- with a measured step: right in {np.mean(measured == label):.1%}"
-    yield f"- with the estimate of computing, fitted to the same passes: right in {np.mean(estimated == label):.1%} (bar: 95 %)\n"
+    right = np.mean(estimated == label)
+    yield f"- with the estimate of computing, fitted to the same passes: right in {right:.1%} (bar: 95 %)\n"
 
 
 def of_time() -> Iterator[str]:
