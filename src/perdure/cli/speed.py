@@ -26,84 +26,94 @@ COLUMNS = (
 )  # fmt: skip
 
 
+ModelName = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="The model, such as resnet50, vgg16, bert-large, gpt2.", show_default=False),
+]
+ModelFile = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE:CLASS",
+        show_default=False,
+        help="A PyTorch model of your own: its layers are read in a process of its own.",
+    ),
+]
+Example = Annotated[
+    str,
+    typer.Option(
+        "--input",
+        metavar="SHAPE",
+        show_default=False,
+        help="One example for --model-file: 3,224,224, or int:128 for words; or as its first layer asks for.",
+    ),
+]
+GpuNames = Annotated[str, typer.Option(metavar="NAME,...", help="GPUs, such as v100,a100,h100.", show_default=False)]
+Batches = Annotated[str, typer.Option(metavar="N,...", help="Examples of one GPU in a step; 32, or as the logs say.")]
+Nodes = Annotated[str, typer.Option(metavar="N,...", help="Nodes that train together.")]
+GpusPerNode = Annotated[str, typer.Option(metavar="N,...", help="GPUs of each node; 1, or as the logs say.")]
+Links = Annotated[str, typer.Option(metavar="RATE,...", help="Network link of one node, such as 25G or 100G.")]
+Transports = Annotated[str, typer.Option(metavar="tcp,rdma", help="What carries messages between nodes.")]
+Inside = Annotated[str, typer.Option(metavar="NAME", help="What connects a node's GPUs: pcie, nvlink, nvswitch.")]
+Servers = Annotated[
+    int, typer.Option(metavar="N", min=0, max=4096, help="Parameter servers, on nodes of their own; 0: all-reduce.")
+]
+Racks = Annotated[int, typer.Option(metavar="N", min=1, max=4096, help="Racks among which nodes are spread.")]
+Oversubscription = Annotated[
+    float, typer.Option(metavar="X", help="Rate of a rack's nodes over the rate of its uplinks.")
+]
+StepMs = Annotated[
+    float | None,
+    typer.Option(metavar="MS", help="What one step takes on one GPU, from a log of yours.", show_default=False),
+]
+FromLog = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LOG[,nodes=N,gpus=N,batch=N]",
+        show_default=False,
+        help="A training log of the job: its steps are fitted. May be given several times.",
+    ),
+]
+Choices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--or",
+        metavar="'N GPUs [now|in TIME]'",
+        show_default=False,
+        help="A way to run the job; several are compared by when they end. Without a time, the queue is asked.",
+    ),
+]
+Work = Annotated[
+    str,
+    typer.Option(
+        metavar="WORK",
+        help="What is left, for --or: 90 epochs of 1281167, 500000 steps, 3e8 examples.",
+        show_default=False,
+    ),
+]
+Priorities = Annotated[
+    bool, typer.Option("--priorities", help="Gradients that are needed first are sent first (ByteScheduler).")
+]
+
+
 def speed(
-    model: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="The model, such as resnet50, vgg16, bert-large, gpt2.", show_default=False),
-    ] = "",
-    model_file: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE:CLASS",
-            show_default=False,
-            help="A PyTorch model of your own: its layers are read in a process of its own.",
-        ),
-    ] = "",
-    example: Annotated[
-        str,
-        typer.Option(
-            "--input",
-            metavar="SHAPE",
-            show_default=False,
-            help="One example for --model-file: 3,224,224, or int:128 for words; or as its first layer asks for.",
-        ),
-    ] = "",
-    gpu: Annotated[
-        str, typer.Option(metavar="NAME,...", help="GPUs, such as v100,a100,h100.", show_default=False)
-    ] = "",
-    batch: Annotated[
-        str, typer.Option(metavar="N,...", help="Examples of one GPU in a step; 32, or as the logs say.")
-    ] = "",
-    nodes: Annotated[str, typer.Option(metavar="N,...", help="Nodes that train together.")] = "1,2,4,8",
-    gpus_per_node: Annotated[str, typer.Option(metavar="N,...", help="GPUs of each node; 1, or as the logs say.")] = "",
-    link: Annotated[
-        str, typer.Option(metavar="RATE,...", help="Network link of one node, such as 25G or 100G.")
-    ] = "100G",
-    transport: Annotated[
-        str, typer.Option(metavar="tcp,rdma", help="What carries messages between nodes.")
-    ] = "tcp,rdma",
-    inside: Annotated[
-        str, typer.Option(metavar="NAME", help="What connects a node's GPUs: pcie, nvlink, nvswitch.")
-    ] = "pcie",
-    servers: Annotated[
-        int, typer.Option(metavar="N", min=0, max=4096, help="Parameter servers, on nodes of their own; 0: all-reduce.")
-    ] = 0,
-    racks: Annotated[int, typer.Option(metavar="N", min=1, max=4096, help="Racks among which nodes are spread.")] = 1,
-    oversubscription: Annotated[
-        float, typer.Option(metavar="X", help="Rate of a rack's nodes over the rate of its uplinks.")
-    ] = 1.0,
-    step_ms: Annotated[
-        float | None,
-        typer.Option(metavar="MS", help="What one step takes on one GPU, from a log of yours.", show_default=False),
-    ] = None,
-    from_log: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LOG[,nodes=N,gpus=N,batch=N]",
-            show_default=False,
-            help="A training log of the job: its steps are fitted. May be given several times.",
-        ),
-    ] = None,
-    choices: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--or",
-            metavar="'N GPUs [now|in TIME]'",
-            show_default=False,
-            help="A way to run the job; several are compared by when they end. Without a time, the queue is asked.",
-        ),
-    ] = None,
-    work: Annotated[
-        str,
-        typer.Option(
-            metavar="WORK",
-            help="What is left, for --or: 90 epochs of 1281167, 500000 steps, 3e8 examples.",
-            show_default=False,
-        ),
-    ] = "",
-    priorities: Annotated[
-        bool, typer.Option("--priorities", help="Gradients that are needed first are sent first (ByteScheduler).")
-    ] = False,
+    model: ModelName = "",
+    model_file: ModelFile = "",
+    example: Example = "",
+    gpu: GpuNames = "",
+    batch: Batches = "",
+    nodes: Nodes = "1,2,4,8",
+    gpus_per_node: GpusPerNode = "",
+    link: Links = "100G",
+    transport: Transports = "tcp,rdma",
+    inside: Inside = "pcie",
+    servers: Servers = 0,
+    racks: Racks = 1,
+    oversubscription: Oversubscription = 1.0,
+    step_ms: StepMs = None,
+    from_log: FromLog = None,
+    choices: Choices = None,
+    work: Work = "",
+    priorities: Priorities = False,
     as_json: AsJson = False,
     wide: Wide = False,
 ) -> int:
