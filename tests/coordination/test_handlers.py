@@ -522,6 +522,14 @@ def test_what_needs_two_that_are_down_is_let_go_with_the_second() -> None:
     assert {site.chain.ended[name].outcome for name in "xy"} == {ExceptionOutcome.RECOVERED}
 
 
+def test_of_two_that_stay_down_one_is_enough_to_keep_what_needs_it() -> None:
+    site = Site(resources={name: Resource(name, licence=name) for name in ("lic", "other")})
+    site.wait("1", licences=("lic",))
+    site.wait("2")
+    site.take(down("x", "pfs"), down("y", "lic"), down("z", "other"))
+    assert [a.attempt for a in site.take(restored("up", "pfs"), now=NOW + 100)] == waiting("2")
+
+
 def test_two_all_clears_at_one_instant_let_go_of_what_needs_both() -> None:
     site = Site()
     site.wait("1")

@@ -95,6 +95,13 @@ def test_of_several_the_last_that_left_counts_and_the_instant_at_which_it_could_
     assert [action.lift for action in given_back(run)] == [("n2",)]
 
 
+def test_a_node_of_another_partition_that_leaves_late_keeps_it_waiting_no_longer() -> None:
+    job = replace(WAITS, partition="a")
+    run, out = waiting_retry(job), tuple(replace(node, partitions=("a",)) for node in OTHERS_OUT)
+    run.look(4001.0, [job], [FAILED], (*out, Node("n9", NodeState.DOWN, since_s=4000.0, partitions=("b",))))
+    assert [action.lift for action in given_back(run)] == [("n2",)]
+
+
 @pytest.mark.parametrize("eligible_s", [3700.0, None])
 def test_where_the_others_are_gone_from_the_cluster_it_gets_its_node_back_once_it_has_waited(
     eligible_s: float | None,

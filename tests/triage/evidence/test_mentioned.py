@@ -68,6 +68,15 @@ def test_what_was_tried_again_is_not_what_ended_it() -> None:
     assert (verdict.label, verdict.category) == (Label.DETERMINISTIC, "data")
 
 
+@pytest.mark.parametrize("label", ["[rank0]: ", "0: "])
+def test_nor_is_what_a_rank_tried_again_though_others_might_have_ended_it(label: str) -> None:
+    first = f"{RAISED}ConnectionRefusedError: [Errno 111] Connection refused\nWARNING try 1 failed, retrying in 2 s\n"
+    lines = f"{first}{RAISED}ValueError: could not convert string to float: '-'".splitlines()
+    log = "".join(f"{label}{line}\n" for line in lines) + "srun: error: n1: task 0: Exited with exit code 1\n"
+    verdict = judge(log.encode())
+    assert (verdict.label, verdict.category) == (Label.DETERMINISTIC, "data")
+
+
 END = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x3 and 4x8)\n"
 WANDB = "wandb: Run summary:\nwandb:   global_step 240\nwandb:   epoch 3\nwandb: Synced 5 files\n"
 OTHERS = "".join(f"[rank1]: step {i} loss 0.2\n" for i in range(25, 31))

@@ -156,6 +156,13 @@ def test_a_short_write_that_names_no_file_is_told_by_the_file_before_it(path: st
     assert (found.label is Label.DETERMINISTIC) == (category == "disk_quota")
 
 
+@pytest.mark.parametrize("last", ["/tmp/b/3.npy", "/proj/b/3.npy"])
+def test_of_several_files_before_a_short_write_the_last_is_the_one_that_was_written(last: str) -> None:
+    first = "/proj/a/1.npy" if last.startswith("/tmp") else "/tmp/a/1.npy"
+    found = judge(f"cached {first}\ncached {last}\n{TRACEBACK}{WRITTEN}".encode())
+    assert found.category == ("node_disk" if last.startswith("/tmp") else "disk_quota")
+
+
 def test_the_one_disk_that_was_full_before_is_meant_where_no_file_is_named() -> None:
     df = "Filesystem      Size  Used Avail Use% Mounted on\n/dev/nvme0n1p3  880G  {}  {} {}% {}\n"
     full, unnamed = df.format("879G", "1.1G", 100, "/tmp"), "OSError: [Errno 28] No space left on device\n"
