@@ -196,6 +196,11 @@ def test_a_single_look_prints_what_is_wrong(share: Path, tmp_path: Path) -> None
     assert command(share, "--once", "--disk", tmp_path).returncode == 0
 
 
+def test_a_single_look_that_finds_several_things_ends_as_with_one(share: Path) -> None:
+    ran = command(share, "--once", "--check", "false", "--check", "sh -c 'exit 3'")
+    assert (ran.returncode, ran.stdout) == (1, "false: exit 1\nsh: exit 3\n")
+
+
 @pytest.mark.parametrize("words", [["--node", "../n1"], ["--check", "'"], ["--check", ""]])
 def test_what_cannot_be_used_is_refused_in_one_line(share: Path, words: list[str]) -> None:
     ran = command(share, "--once", *words)

@@ -154,16 +154,17 @@ sys.exit(worker.wait())
 
 @on_linux
 @pytest.mark.parametrize(
-    ("listens_to", "expected"),
+    ("sent", "listens_to", "expected"),
     [
-        ("SIGTERM", (0, ["saved on SIGTERM"])),
-        ("SIGUSR1", (0, ["saved on SIGUSR1"])),
-        ("SIGUSR2", (256 - signal.SIGTERM, ["agent: SIGTERM"])),
+        ("USR1", "SIGTERM", (0, ["saved on SIGTERM"])),
+        ("USR1", "SIGUSR1", (0, ["saved on SIGUSR1"])),
+        ("USR1", "SIGUSR2", (256 - signal.SIGTERM, ["agent: SIGTERM"])),
+        ("USR2", "SIGTERM", (0, ["saved on SIGTERM"])),
     ],
-    ids=["workers-listen-to-term", "workers-listen", "nobody-listens"],
+    ids=["workers-listen-to-term", "workers-listen", "nobody-listens", "the-other-signal"],
 )
 def test_slurms_own_signal_does_not_end_torchruns_agent(
-    tmp_path: Path, listens_to: str, expected: tuple[int, list[str]]
+    tmp_path: Path, sent: str, listens_to: str, expected: tuple[int, list[str]]
 ) -> None:
     """USR1 has no handler in the agent: it would die of it, and its workers would not hear of it."""
     settings = "ExecOptions(framework=Framework.TORCHRUN, poll_s=0.02)"
@@ -173,10 +174,10 @@ def test_slurms_own_signal_does_not_end_torchruns_agent(
         settings=settings,
     )
     assert [process.stdout.readline(), process.stdout.readline()] == ["ready\n", "ready\n"]
-    process.send_signal(signal.SIGUSR1)
+    process.send_signal(signal.Signals[f"SIG{sent}"])
     code, out, _ = finish(process)
     assert (code, out.splitlines()) == expected
-    assert exit_report_in(tmp_path).told == ("USR1",)
+    assert exit_report_in(tmp_path).told == (sent,)
 
 
 @on_linux

@@ -52,6 +52,12 @@ def test_a_job_whose_like_passed_elsewhere_is_probed_away_from_the_node(log: str
     assert (decision.kind, decision.exclude) == (DecisionKind.PROBE, ("n2",))
 
 
+def test_a_like_gang_that_passed_on_one_of_its_nodes_since_shows_that_nothing_is_lacking_there() -> None:
+    gang, elsewhere = replace(FAILED, nodes=("n1", "n2")), end("ada", "train", "n3", True, 90.0)
+    assert told([elsewhere], attempt=gang).label is Label.UNSURE
+    assert told([elsewhere, end("ada", "train", "n2", True)], attempt=gang).label is Label.DETERMINISTIC
+
+
 @pytest.mark.parametrize("log", LOGS)
 def test_jobs_of_several_users_that_fail_on_one_node_alone_are_retried_away_from_it(log: str) -> None:
     kind = judge(log.encode(), FAILED).category

@@ -192,6 +192,11 @@ def test_a_file_named_by_the_job_counts_as_whole_number_alone(record: JobRecord)
     ]
 
 
+def test_files_named_by_the_job_are_looked_for_beside_each_of_its_own_two(record: JobRecord) -> None:
+    outputs = found(replace(record, stdout="/o/slurm-4711.out", stderr="/e/slurm-4711.err"), "")
+    assert [search.root for search in outputs.files.searches] == ["/w", "/o", "/e"]
+
+
 @pytest.mark.parametrize(
     ("script", "expected"),
     [

@@ -57,6 +57,13 @@ def test_the_line_that_names_the_object_is_read_first(log: str, told: str) -> No
     assert told in first_of(judge(log.encode()))
 
 
+def test_a_line_of_another_rank_that_names_the_object_does_not_speak_for_the_first() -> None:
+    messages = ("ReadTimeout: timed out", "ReadTimeout: HTTPSConnectionPool(host='mirror.example.org'): timed out")
+    failed = [f"{TRACEBACK}requests.exceptions.{message}".splitlines() for message in messages]
+    log = "".join(f"[rank{rank}]: {line}\n" for rank, lines in enumerate(failed) for line in lines)
+    assert first_of(judge(log.encode())).endswith("ReadTimeout: timed out")
+
+
 def test_a_line_that_names_its_object_stays_first() -> None:
     log = f"nfs: server nas03 not responding, timed out\n{TRACEBACK}OSError: [Errno 5] Input/output error: '/data/x'\n"
     assert "nas03" in first_of(judge(log.encode()))
