@@ -102,7 +102,7 @@ class AnswerKind(StrEnum):
     REJECTED = "rejected"  # not for me, or of an incarnation that is gone
 
 
-class Origin(Struct, frozen=True):
+class Origin(Struct, frozen=True, omit_defaults=True):
     """Who raised it."""
 
     component: str = "perdure"
@@ -110,7 +110,7 @@ class Origin(Struct, frozen=True):
     pid: int = 0
 
 
-class Subject(Struct, frozen=True):
+class Subject(Struct, frozen=True, omit_defaults=True):
     """What it is about; what is not meant stays empty."""
 
     cluster: str
@@ -122,7 +122,7 @@ class Subject(Struct, frozen=True):
     resource: str = ""  # what jobs share: "pfs:/scratch", "licence:ansys"
 
 
-class Annotation(Struct, frozen=True):
+class Annotation(Struct, frozen=True, omit_defaults=True):
     """What a component wants the next ones to know, such as its last good checkpoint."""
 
     component: str
@@ -131,7 +131,7 @@ class Annotation(Struct, frozen=True):
     value: str
 
 
-class Sighting(Struct, frozen=True):
+class Sighting(Struct, frozen=True, omit_defaults=True):
     """A further source of a fault, as the service knows it, and when it said so."""
 
     by: str
@@ -139,7 +139,7 @@ class Sighting(Struct, frozen=True):
     host: str = ""
 
 
-class Answer(Struct, frozen=True):
+class Answer(Struct, frozen=True, omit_defaults=True):
     """What one handler said, and when."""
 
     component: Component
@@ -154,7 +154,7 @@ class Answer(Struct, frozen=True):
     until_s: float | None = None  # of a DEFERRED answer
 
 
-class Budget(Struct, frozen=True):
+class Budget(Struct, frozen=True, omit_defaults=True):
     """How often the owner of this key has recovered from the like already, and how often it may."""
 
     key: str
@@ -166,7 +166,7 @@ class Budget(Struct, frozen=True):
         return self.used >= self.limit
 
 
-class ExceptionRecord(Struct, frozen=True):
+class ExceptionRecord(Struct, frozen=True, omit_defaults=True):
     """One failure on its way. Annotations and answers (`verdicts`) are only ever appended; at most one is HANDLED."""
 
     id: str
