@@ -21,6 +21,8 @@ import numpy as np
 from sqlalchemy import Text, cast
 from sqlalchemy import select as query
 
+from perdure.coordination.record import AnswerKind
+from perdure.service.store.codec import EXCEPTION
 from perdure.service.store.schema import attempts, exceptions, handlers
 from tests.crash.life import MANY, POINTS, PROGRAM, Fuse, Life
 from tests.crash.remote import RemoteBackend
@@ -126,15 +128,15 @@ def _reckon(directory: Path, path: Path) -> tuple[Tally, tuple[str, ...], Said]:
 def _reckon_said(life: Life) -> Said:
     acknowledged = Counter(tuple(said) for said in life.backend.ask("all_acknowledged"))
     with life.journal.engine.connect() as db:
-        payloads = [json.loads(text) for text in db.scalars(query(cast(exceptions.c.payload, Text)))]
+        payloads = [EXCEPTION.decode(text) for text in db.scalars(query(cast(exceptions.c.payload, Text)))]
         leases = [json.loads(text)["until_s"] for text in db.scalars(query(cast(handlers.c.payload, Text)))]
     held: Counter[tuple[str, str]] = Counter()
     doubled = []
     for record in payloads:
-        owning = [v for v in record["verdicts"] if v["kind"] == "handled"]
-        held["raised", record["id"]] = 1 + record["repeats"]
-        held["answered", record["id"]] = sum(v["handler"] == PROGRAM for v in owning)
-        doubled += [record["id"]] * max(0, len(owning) - 1)
+        owning = [v for v in record.verdicts if v.kind is AnswerKind.HANDLED]
+        held["raised", record.id] = 1 + record.repeats
+        held["answered", record.id] = sum(v.handler == PROGRAM for v in owning)
+        doubled += [record.id] * max(0, len(owning) - 1)
     for what, until in acknowledged:  # a lease that was renewed or has run out is no more
         if what == "registered until" and float(until) <= max((life.now, *leases)):
             held[what, until] = MANY

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from sqlite3 import Connection
 from typing import Any
 
 from perdure.coordination.chain_state import Chain
+from perdure.coordination.record import ExceptionRecord
 from perdure.model.actions import Hold, Release
 from perdure.model.jobs import JobState
 from perdure.service.access.auth import Role
@@ -40,19 +41,19 @@ class Holds:
         self._db, self._manager, self._voices, self._told_by = db, manager, voices, told_by
         self._needs, self._knows = needs, knows
 
-    def check_hold(self, action: Hold, record: Mapping[str, Any], chain: Chain) -> None:
+    def check_hold(self, action: Hold, record: ExceptionRecord, chain: Chain) -> None:
         """A job is held while something that it needs is down, by the word of the site."""
-        job_id, resource = action.attempt.job_id, record["subject"]["resource"]
+        job_id, resource = action.attempt.job_id, record.subject.resource
         must(self._needs(job_id, resource), "a job is held because of what it needs", action.key, resource)
         hold_orders = [r for r in chain.ended.values() if r.is_hold_order and self._needs(job_id, r.subject.resource)]
         must(hold_orders, "a job is held while something that it needs is down", action.key)
-        told_by = self._told_by[record["id"].partition(NEEDED)[0]]
+        told_by = self._told_by[record.id.partition(NEEDED)[0]]
         must(any(by.role is Role.OPERATOR for by in told_by), "no user holds others' jobs", action.key, told_by)
 
-    def check_release(self, action: Release, record: Mapping[str, Any], chain: Chain) -> None:
+    def check_release(self, action: Release, record: ExceptionRecord, chain: Chain) -> None:
         """A job is let go once for each time that it was held, by the site's word, and needs nothing that is down."""
-        job_id, resource = action.attempt.job_id, record["subject"]["resource"]
-        said = self._voices[record["type"], resource]
+        job_id, resource = action.attempt.job_id, record.subject.resource
+        said = self._voices[record.type, resource]
         must(any(by.role is Role.OPERATOR for by in said), "no user lets go of what is held", action.key)
         effects = self._manager.effects
         held = sum(key.startswith(f"hold:{action.attempt}@") for key in effects)

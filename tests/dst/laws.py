@@ -8,10 +8,15 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
 from perdure.coordination.chain_state import Chain
-from perdure.coordination.record import RETURNED, AnswerKind, Component, ExceptionOutcome, ExceptionRecord
+from perdure.coordination.record import (
+    RETURNED,
+    AnswerKind,
+    Component,
+    ExceptionOutcome,
+    ExceptionRecord,
+    ExceptionState,
+)
 from perdure.coordination.ruling import Registration
 from perdure.model.actions import Action, Comment, Down, Drain, Exclude, Hold, JobAction, Release, Requeue
 from perdure.model.jobs import Attempt, AttemptState, JobState
@@ -19,6 +24,7 @@ from perdure.service.access.auth import Identity, Role
 from perdure.service.core.case import ControllerState
 from perdure.service.core.hardware import HARDWARE
 from perdure.service.core.view import SiteView
+from perdure.service.store.codec import EXCEPTION
 from perdure.service.workers.engine import Engine
 from tests.dst.broken import must, must_fit
 from tests.dst.cluster import LICENCES, Line, Manager
@@ -166,8 +172,8 @@ class Auditor:
         """A line in a job's record is of a decision that stands in the journal, and of nobody else's job."""
         _, exception_id, _ = self._intent_of(action)
         record = self._record(exception_id)
-        must(record["subject"]["job_id"] == action.attempt.job_id, "a job's record tells of that job", action.key)
-        must(record["verdicts"], "a job's record tells of what was decided", action.key)
+        must(record.subject.job_id == action.attempt.job_id, "a job's record tells of that job", action.key)
+        must(record.verdicts, "a job's record tells of what was decided", action.key)
 
     def watch(self, action: Action) -> None:
         """Nothing is begun that nobody owns, that is not written down, or that is not allowed now."""
@@ -215,7 +221,7 @@ class Auditor:
 
     def _check_vouched_for(self, exception_id: str) -> None:
         record = self._record(exception_id)
-        kind, nodes = record["type"], tuple(record["subject"]["nodes"])
+        kind, nodes = record.type, record.subject.nodes
         voices = self._users_shown_broken(nodes) if kind == HARDWARE else self.voices[kind, nodes]
         vouched_for = len(voices) > 1 or any(by.role is Role.OPERATOR for by in voices)
         must(vouched_for, "one user's word takes no node out of service", exception_id, voices)
@@ -233,10 +239,10 @@ class Auditor:
     def _owns(self, exception_id: str, key: str) -> bool:
         attempt = key.removeprefix("lift:")  # who owns a requeue or an exclusion may take back a part of it
         owned = {key, f"requeue:{attempt}", f"exclude:{attempt}"}
-        answers = self._record(exception_id)["verdicts"]
-        return any(v["kind"] == "handled" and owned & set(v["action_keys"]) for v in answers)
+        answers = self._record(exception_id).verdicts
+        return any(v.kind is AnswerKind.HANDLED and owned & set(v.action_keys) for v in answers)
 
-    def _record(self, exception_id: str) -> Any:
+    def _record(self, exception_id: str) -> ExceptionRecord:
         if exception_id in self._written:
             return self._written[exception_id]
         found = self._db.execute("SELECT payload FROM exceptions WHERE id = ?", (exception_id,)).fetchone()
@@ -330,16 +336,16 @@ class Auditor:
             ).fetchone()
             must(in_force or released, "what is held is let go", exception_id, job_id)
         standing = [self._record(name) for (name,) in self._db.execute("SELECT id FROM exceptions WHERE is_open")]
-        brakes = [record["id"] for record in standing if not record["outcome"]]
-        clearing = [record["id"] for record in standing if record["outcome"] == "clearing"]
+        brakes = [record.id for record in standing if record.outcome is ExceptionOutcome.OPEN]
+        clearing = [record.id for record in standing if record.outcome is ExceptionOutcome.CLEARING]
         must(brakes or not clearing, "what an all-clear was given for is over", clearing)
         failures = {name for (name,) in self._db.execute("SELECT id FROM exceptions WHERE of_attempt")}
         for record in standing:
-            job = self.view().state.known.jobs.get(record["subject"]["job_id"])
-            plan = self.view().playbook.plan_for(record["type"])
-            outlives = record["id"] in failures or (plan is not None and plan.outlives_job)
-            is_left = record["state"] == "escalated" and not record["outcome"] and not outlives
-            must(not (is_left and job and job.state.is_over), "what is about a job ends with it", record["id"])
+            job = self.view().state.known.jobs.get(record.subject.job_id)
+            plan = self.view().playbook.plan_for(record.type)
+            outlives = record.id in failures or (plan is not None and plan.outlives_job)
+            is_left = record.needs_a_person and not outlives
+            must(not (is_left and job and job.state.is_over), "what is about a job ends with it", record.id)
 
     def _knows(self, job_id: str) -> bool:
         return job_id in self.view().state.known.jobs
@@ -347,15 +353,15 @@ class Auditor:
     def _check_acknowledged(self) -> None:
         for exception_id, record in self._seen.items():
             written = self._record(exception_id)
-            must(len(written["verdicts"]) >= len(record.verdicts), "verdicts are written down", exception_id)
-            must(len(written["annotations"]) >= len(record.annotations), "annotations are written down", exception_id)
+            must(len(written.verdicts) >= len(record.verdicts), "verdicts are written down", exception_id)
+            must(len(written.annotations) >= len(record.annotations), "annotations are written down", exception_id)
         for exception_id, times in self.raised.items():
-            must(self._record(exception_id)["repeats"] + 1 >= times, "what was raised is there", exception_id)
+            must(self._record(exception_id).repeats + 1 >= times, "what was raised is there", exception_id)
         for exception_id, said in self.annotated.items():
-            values = [a["value"] for a in self._record(exception_id)["annotations"]]
+            values = [a.value for a in self._record(exception_id).annotations]
             must(_in_order(said, values), "annotations are there, in their order", exception_id)
         for exception_id, handler, kind in self.answered:
-            said = [(v["handler"], v["kind"]) for v in self._record(exception_id)["verdicts"]]
+            said = [(v.handler, v.kind) for v in self._record(exception_id).verdicts]
             must((handler, kind) in said, "answers are there", exception_id, handler, kind)
         for key, by in self.ordered:
             found = self._db.execute("SELECT by FROM actions WHERE key = ?", (key,)).fetchone()
@@ -392,14 +398,14 @@ class Auditor:
         must(len(found) == 1, "a failure is one exception", *found)
         exception_id, owner = found[0]
         record = self._record(exception_id)
-        owning = [v for v in record["verdicts"] if v["kind"] == "handled" and not v["handler"]]
-        if not owning or record["state"] == "escalated":
+        owning = [v for v in record.verdicts if v.kind is AnswerKind.HANDLED and not v.handler]
+        if not owning or record.state is ExceptionState.ESCALATED:
             return
         *_, last = self._manager.attempts(attempt.id.job_id)
         follows = last.id.incarnation == attempt.id.incarnation + 1
         if last.state is AttemptState.COMPLETED and follows and self._state_told(last) != "lost":
-            must(record["outcome"] == "recovered", "what has ended well is called recovered", exception_id)
-        keys = owning[0]["action_keys"]
+            must(record.outcome is ExceptionOutcome.RECOVERED, "what has ended well is called recovered", exception_id)
+        keys = owning[0].action_keys
         if owner == "resource_manager" or any(key.startswith("requeue:") for key in keys):
             times = self._manager.recoveries[attempt.id]
             must(times == 1, "what was decided is done", exception_id, owner, keys, times)
@@ -416,9 +422,9 @@ def _may_repeat(key: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _read(text: str) -> Any:
+def _read(text: str) -> ExceptionRecord:
     """The same record is asked about many times."""
-    return msgspec.json.decode(text)
+    return EXCEPTION.decode(text)
 
 
 def _in_order(some: Any, all_: list[Any]) -> bool:

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from perdure.coordination.record import AnswerKind, ExceptionRecord
 from perdure.model.actions import Exclude, Requeue
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.budget import at
+from perdure.service.store.codec import EXCEPTION
 from tests.dst.broken import must, must_fit
 from tests.dst.cluster import Manager
 from tests.dst.service import BROKEN, Limits
@@ -140,7 +142,7 @@ class Retries:
             earlier = [other for other in before if other.late_s <= row[4]]
             self._check_wait(key, planned, planned.at_s - row[4], reason, earlier, is_preempted)
         for job_id, incarnation, owner, decided, payload in self._decisions():
-            self._check_decision(job_id, incarnation, owner, _read(decided), _read(payload))
+            self._check_decision(job_id, incarnation, owner, _read(decided), EXCEPTION.decode(payload))
 
     def _decisions(self) -> list[Any]:
         return self._db.execute(DECIDED).fetchall()
@@ -187,22 +189,22 @@ class Retries:
                 must_fit([p.at_s for p in charged], limit, name)
 
     def _check_decision(
-        self, job_id: str, incarnation: int, owner: str, decision: Mapping[str, Any], record: Mapping[str, Any]
+        self, job_id: str, incarnation: int, owner: str, decision: Mapping[str, Any], record: ExceptionRecord
     ) -> None:
         """No budget that jobs share stops a job, nor does a preemption; a first failure that may pass is retried."""
         attempt, script = self._attempt(job_id, incarnation), self._manager.script(job_id)
-        is_ours = owner == "scheduler" and not any(v["handler"] for v in record["verdicts"] if v["kind"] == "handled")
+        is_ours = owner == "scheduler" and not any(v.handler for v in record.verdicts if v.kind is AnswerKind.HANDLED)
         if attempt is None or not is_ours or decision["kind"] != "stop" or not script.may_requeue:
             return
         reason = decision["reason"]
-        must(OF_ALL not in reason, "a budget that jobs share makes a retry later, and stops none", record["id"], reason)
+        must(OF_ALL not in reason, "a budget that jobs share makes a retry later, and stops none", record.id, reason)
         if "forbids" in reason or self._state_told(job_id, incarnation) is AttemptState.LOST:
             return  # of one that the manager forgot while nobody looked, how it ended is not known
         of_site = attempt.state in (AttemptState.PREEMPTED, AttemptState.NODE_FAIL)
-        must(attempt.state is not AttemptState.PREEMPTED, "a preemption stops no job", record["id"], reason)
+        must(attempt.state is not AttemptState.PREEMPTED, "a preemption stops no job", record.id, reason)
         may_pass = of_site or not script.error.startswith("wrong")
         is_only = len(self._manager.attempts(job_id)) == 1
-        must(not (is_only and may_pass), "a first failure that may pass is retried", record["id"], reason)
+        must(not (is_only and may_pass), "a first failure that may pass is retried", record.id, reason)
 
     def _state_told(self, job_id: str, incarnation: int) -> AttemptState:
         query = "SELECT state FROM attempts WHERE job_id = ? AND incarnation = ?"

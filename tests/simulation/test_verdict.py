@@ -183,3 +183,11 @@ def test_losers_stand_in_the_order_of_the_time_that_they_lose() -> None:
     found = says(srtf=totals(eve=110, bob=150, wide=1))
     assert [group[1] for group in found.best.losers] == ["bob", "eve"]
     assert found.to_json()["standings"][1]["groups"][1]["name"] == "bob"
+
+
+def test_who_passes_among_all_groups_but_not_by_its_own_interval_is_no_loser() -> None:
+    best = says(srtf=totals(eve=110, bob=150, wide=1)).best
+    eve = next(group for group in best.losers if group[1] == "eve")
+    wide = replace(best.against_first[eve]["jct_s"], low=-0.1, high=0.3, p=1e-9)
+    doubtful = replace(best, against_first={**best.against_first, eve: {**best.against_first[eve], "jct_s": wide}})
+    assert [group[1] for group in doubtful.losers] == ["bob"]
