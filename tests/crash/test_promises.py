@@ -18,6 +18,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.output import Output
 from perdure.service.access.auth import Identity, Role, TokenBook
 from perdure.service.access.sessions import Sessions
+from perdure.service.live_policy.switch import PolicySwitch
 from perdure.service.store.database import Store
 from perdure.service.whatif.comparison import Comparison, Stage
 from perdure.service.whatif.comparison_store import RESULT, ComparisonStore
@@ -164,6 +165,17 @@ PROMISES: dict[str, Promise] = {
         lambda at: (at / "STOP").exists(),
         lambda at: KillSwitch(at).turn("ada", on=True),
     ),
+    "the policy in force is off": Promise(
+        lambda at: PolicySwitch(at).turn(on=False, by="ada"),
+        lambda at: PolicySwitch(at).is_off,
+        lambda at: not PolicySwitch(at).is_off,
+    ),
+    "the policy in force is on": Promise(
+        lambda at: PolicySwitch(at).turn(on=True, by="ada"),
+        lambda at: not PolicySwitch(at).is_off,
+        lambda at: PolicySwitch(at).is_off,
+        lambda at: PolicySwitch(at).turn(on=False, by="ada"),
+    ),
     "a newer start has claimed": Promise(
         lambda at: claim(at / ".perdure/hpc/7", "7", 2),
         is_fenced,
@@ -217,14 +229,17 @@ PROMISES: dict[str, Promise] = {
 
 LOST = {
     "backends/local/paths.py": "where the daemon listens, which is gone with it",
+    "cli/emulate_demo.py": "the demonstration's own",
     "cli/follow.py": "how far a log was read: it is read again",
     "cli/study_successors.py": "arrays of a study, calculated again where they are not there",
     "cli/kept.py": "looks that are kept for an hour",
     "cli/manual.py": "manual pages, made again by the same command",
+    "cli/model_layers.py": "the answer of a program that is waited for",
     "cli/picture_file.py": "pictures, made again by the same command",
     "cli/survey.py": "pictures, made again by the same command",
     "demo/programs/mini.py": "the demonstration's own",
     "demo/workspace.py": "the demonstration's own",
+    "emulation/program.py": "what a run came to, told again by the same command",
     "job/files.py": "what happened; it decides nothing",
     "job/gang.py": "what launchers tell each other while they live",
     "job/leave.py": "what torchrun is told while it lives",
@@ -236,8 +251,8 @@ LOST = {
     "simulation/elastic_report.py": "pictures, made again by the same command",
     "simulation/report.py": "pictures, made again by the same command",
 }
-KEPT = {"durable.py", "job/checkpoint.py", "job/fence.py", "service/whatif/comparison_store.py",
-        "service/workers/kill_switch.py"}  # fmt: skip
+KEPT = {"durable.py", "job/checkpoint.py", "job/fence.py", "service/live_policy/switch.py",
+        "service/whatif/comparison_store.py", "service/workers/kill_switch.py"}  # fmt: skip
 
 
 def test_whoever_puts_a_file_in_place_has_a_promise_above_or_says_why_it_may_be_lost() -> None:
