@@ -73,7 +73,7 @@ def test_a_trace_is_sent_compared_looked_at_and_downloaded(
     assert texts(page, ".table-figures .act") == ["FIFO", "FIFO", "SRTF", "SRTF"]
     assert "60 of " + name in (page.text_content(".facts") or "")
     page.wait_for_selector(".only-light >> nth=0")
-    loaded = "[...document.querySelectorAll('.only-light')].every((img) => img.naturalWidth === 880)"
+    loaded = "[...document.querySelectorAll('.only-light img')].every((img) => img.naturalWidth === 880)"
     page.evaluate("document.querySelectorAll('img').forEach((img) => (img.loading = 'eager'))")
     visit.wait_for(loaded)
     swap(page)

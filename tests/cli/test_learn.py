@@ -6,7 +6,7 @@ import pytest
 
 from perdure.cli.learn import _print as print_learnt
 
-WORD = {"job_id": "7", "label": "transient", "by": "ada", "time_s": 0.0, "word": "w1"}
+WORD = {"job_id": "7", "label": "transient", "by": "ada", "time_s": 0.0, "word": "w1", "message": "jammed"}
 CHANGE = {"says": "probe -> retry", "jobs": 2, "since_s": 0.0}
 MESSAGE = {
     "message": "jammed",

@@ -102,7 +102,8 @@ def test_three_sentences_say_which_policy_how_sure_that_is_and_who_loses(
 ) -> None:
     which, sure, loses, *_ = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo,srtf").out.splitlines()
     assert which == (
-        "Stay with fifo: none of the others that can be run is better. Bounds, which know what no scheduler knows: "
+        "Stay with fifo: none of the others that can be run is better in the mean. "
+        "Bounds, which know what no scheduler knows: "
         "srtf -40%."
     )
     assert sure == "How certain this is cannot be said: jobs came on 1 day, and 7 are needed."

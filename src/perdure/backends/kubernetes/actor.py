@@ -45,6 +45,7 @@ from perdure.model.actions import (
     NodeAction,
     Outcome,
     OutcomeStatus,
+    Preempt,
     Release,
     Requeue,
 )
@@ -145,7 +146,7 @@ class ClusterActor:
             document = self._api.get(form.resource, namespace, name)
         except NotFound:
             return self._of_missing(form, namespace, name, action)
-        if was_done(document, action, action.key) and isinstance(action, Requeue | Comment):
+        if was_done(document, action, action.key) and isinstance(action, Requeue | Preempt | Comment):
             self._drop_stash(form, namespace, plans.stash_name(name, action.key))
             return DONE
         if not is_managed(document):
@@ -168,6 +169,8 @@ class ClusterActor:
             case Cancel() if not state.is_over:
                 self._api.delete(form.resource, namespace_of(document), name_of(document), uid_of(document))
                 return DONE
+            case Preempt() if state is JobState.RUNNING:
+                return self._preempt(form, document, action, now)
             case Exclude() if state.is_waiting:
                 return self._reshape(form, document, action, now)
             case Hold() if state.is_waiting:
@@ -186,6 +189,12 @@ class ClusterActor:
             return _refused("Kueue has no Workload for it yet")
         self._change(KUEUE_WORKLOADS, admission, {"spec": {"active": not is_held}})
         return self._mark(form, document, action, {}, {})
+
+    def _preempt(self, form: WorkloadForm, document: Document, action: Preempt, now: float) -> Outcome:
+        """Suspend a job, which takes its pods away; the next look resumes it."""
+        if label(document, QUEUE):
+            return _refused("Kueue decides whose turn it is")
+        return self._mark(form, document, action, form.suspended(True), {RESUME_AT: str(now)})
 
     def _extend(self, form: WorkloadForm, document: Document, action: Extend) -> Outcome:
         path = {"": ("spec",), "pytorchjob": ("spec", "runPolicy")}.get(form.suffix)
