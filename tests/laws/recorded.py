@@ -66,7 +66,7 @@ def recorded(seed: int, *, is_apart: bool = False) -> list[Asked]:
         patched.setattr("perdure.service.workers.engine.step", step)
         patched.setattr("perdure.backends.simulated.cluster.START_S", START_S)
         patched.setattr(simulation, "Manager", _Manager)
-        unmarked = tuple(replace(each, mark="") for each in simulation.LIMITS)  # lines in records tell dates
+        unmarked = tuple(replace(each, mark="") for each in service.LIMITS)  # lines in records tell dates
         patched.setattr(simulation, "LIMITS", unmarked)
         for law in ("check_all", "watch", "check_start", "check_handlers", "check_end"):  # here others are tested
             patched.setattr(Auditor, law, lambda *_given, **_named: None)
