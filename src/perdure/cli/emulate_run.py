@@ -68,7 +68,7 @@ def serve_device(gpu: str, path: Path, order: str, for_s: float) -> int:
 def words_of(command: Sequence[str]) -> list[str]:
     """What Python runs for a command: a module of this package, and the words after it.
 
-    Raises `InputError` for a program that is not there, or is none of Python.
+    Raises `InputError` for a program that is not there, or is not Python.
     """
     words = list(command[1:] if Path(command[0]).name.startswith("python") else command)
     if not words:

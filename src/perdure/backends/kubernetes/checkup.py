@@ -91,7 +91,7 @@ def check_version(version: str) -> CheckResult:
     number = tuple(map(int, parts))
     if OLDEST <= number <= TESTED:
         return CheckResult(Mark.OK, f"Kubernetes {version}")
-    what = f"Kubernetes {version} is none of those whose API was checked: 1.{OLDEST[1]} to 1.{TESTED[1]}"
+    what = f"the API of Kubernetes {version} was not checked; 1.{OLDEST[1]} to 1.{TESTED[1]} were"
     return CheckResult(Mark.WARN, what, "Watch first, without --act")
 
 

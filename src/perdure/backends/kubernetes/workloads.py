@@ -84,7 +84,7 @@ def job_id_of(namespace: str, name: str, suffix: str) -> str:
 
 
 def place_of(job_id: str) -> tuple[WorkloadForm, str, str] | None:
-    """The kind, namespace and name of a job's id; None where it is none of Kubernetes.
+    """The kind, namespace and name of a job's id; None where it is not Kubernetes' form.
 
     >>> place_of("team.train:jobset")[1:], place_of("4711")
     (('team', 'train'), None)
