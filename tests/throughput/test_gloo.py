@@ -1,6 +1,8 @@
 """All-reduces of PyTorch over gloo between real processes, on a link that the kernel limits: predicted and measured.
 
-The processes have a network of their own, whose loopback lets 1 Gbit/s through for all of them together.
+The processes have a network of their own, whose loopback lets 1 Gbit/s through for all of them together. The kernel
+counts the bytes that pass, which are the same on every machine; seconds are held to within LOOSE only, since other work
+on the machine takes from them (a machine to itself stays within .15).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ import pytest
 from perdure.throughput.collectives import GpuLink, ring_s
 from perdure.throughput.link_fit import fit_ranges
 from perdure.throughput.speed import Floats
+from tests.throughput.gloo_all_reduce import REPEATS
 
 pytest.importorskip("torch")
 
@@ -25,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT_BYTES_PER_S = 1e9 / 8
 SIZES = np.unique(np.geomspace(16 << 10, 4 << 20, 24).astype(int) // 4 * 4)
 WORLDS = (2, 4)
+LOOSE = 0.4  # a model that is off by a factor 2 is farther off than this
 LIMITED = "ip link set lo up && tc qdisc add dev lo root tbf rate 1gbit burst 128kb latency 50ms && "
 
 
@@ -32,9 +37,16 @@ def alone(command: str) -> list[str]:
     return ["unshare", "--net", "sh", "-c", LIMITED + command]
 
 
+class Measured(NamedTuple):
+    """What the all-reduces of one number of processes took."""
+
+    seconds: Floats  # of each size
+    link_bytes: int  # that passed the link in all of them together
+
+
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Floats]:
-    """Seconds of an all-reduce of each size, by the number of processes."""
+def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Measured]:
+    """What all-reduces of each size took, by the number of processes."""
     if not all(map(shutil.which, ("unshare", "ip", "tc"))):
         pytest.skip("no unshare, ip or tc here to limit a link with")
     tried = subprocess.run(alone("true"), capture_output=True, text=True, check=False)
@@ -53,30 +65,40 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Floats]:
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
         }  # fmt: skip
         ran = subprocess.run(
-            alone(f"{ranks} wait"), cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False
+            alone(f"{ranks} wait; tc -s -j qdisc show dev lo"),
+            cwd=ROOT,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
         assert out.is_file(), ran.stderr
-        found[world] = np.array(json.loads(out.read_text()))
+        passed = sum(queue["bytes"] for queue in json.loads(ran.stdout.splitlines()[-1]))
+        found[world] = Measured(np.array(json.loads(out.read_text())), passed)
     return found
 
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_ring_takes_what_its_closed_form_says_of_a_link_that_all_share(
-    measured: dict[int, Floats], world: int
+    measured: dict[int, Measured], world: int
 ) -> None:
+    sent = ring_s(SIZES.astype(float), world, GpuLink(0.0, 1.0)).sum() * world * REPEATS
+    # headers, acknowledgements and barriers come on top
+    assert sent < measured[world].link_bytes < 1.1 * sent
     large = SIZES >= 1 << 20
     told = ring_s(SIZES[large].astype(float), world, GpuLink(0.0, LIMIT_BYTES_PER_S / world))
-    assert np.median(np.abs(told / measured[world][large] - 1)) < 0.15
+    assert np.median(np.abs(told / measured[world].seconds[large] - 1)) < LOOSE
 
 
-def test_ranges_fitted_to_every_other_size_tell_those_between(measured: dict[int, Floats]) -> None:
+def test_ranges_fitted_to_every_other_size_tell_those_between(measured: dict[int, Measured]) -> None:
     size = np.tile(SIZES.astype(float), len(WORLDS))
     members = np.repeat(np.array(WORLDS, float), len(SIZES))
-    seconds = np.concatenate([measured[world] for world in WORLDS])
+    seconds = np.concatenate([measured[world].seconds for world in WORLDS])
     known = np.tile(np.arange(len(SIZES)) % 2 == 0, len(WORLDS))
     # of several processes on one link, each has its share
     each = size * members
     fitted = fit_ranges(each[known], members[known], seconds[known])
     asked = ~known & (size >= 256 << 10)
     error = np.abs(fitted.all_reduce_s(each[asked], members[asked]) / seconds[asked] - 1)
-    assert np.median(error) < 0.15
+    assert np.median(error) < LOOSE
