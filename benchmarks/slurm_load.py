@@ -27,9 +27,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+from perdure.service.store.packed import unpack
 from tests.slurm.cluster import SlurmCluster, missing
 from tests.slurm.counting import Shim, busiest_minute, rpcs
 
@@ -67,7 +69,7 @@ class Service:
     state: Path
     shim: Shim
 
-    def rows(self, query: str) -> list[tuple[object, ...]]:
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
         with sqlite3.connect(f"file:{self.state}/journal.db?mode=ro", uri=True) as db:
             return list(db.execute(query))
 
@@ -157,7 +159,7 @@ def _figures(service: Service, begun_s: float, transient: set[str]) -> dict[str,
     }
     delays = []
     for job, payload, at in service.rows("select job_id, payload, time_s from events where kind = 'judged'"):
-        incarnation = json.loads(str(payload))["attempt"]["incarnation"]
+        incarnation = json.loads(unpack(payload))["attempt"]["incarnation"]
         delays.append(float(str(at)) - float(str(ends[job, incarnation])))
     delays.sort()
     requeues = "select job_id, count(*) from actions where kind = 'requeue' and state = 'done' group by 1"
@@ -190,7 +192,7 @@ def queue(pending: int, running_: int) -> dict[str, float]:
         subprocess.run(("scontrol",), input=told, env=cluster.env, check=True, capture_output=True, text=True)
         records = cluster.run("scontrol", "-o", "show", "job").count("JobName=")
         with running(cluster, home, {}) as service:
-            until(lambda: service.rows("select count(*) from jobs")[0][0] >= records - 5, 120)  # type: ignore[operator]
+            until(lambda: service.rows("select count(*) from jobs")[0][0] >= records - 5, 120)
             begun, spent = rpcs(cluster)
             cpu_s, begun_s = service.cpu_s(), time.monotonic()
             most_mb = 0.0

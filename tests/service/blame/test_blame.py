@@ -30,6 +30,7 @@ from perdure.service.core.messages import ChainInput
 from perdure.service.runtime import topology_of
 from perdure.service.settings import Settings
 from perdure.service.store import schema
+from perdure.service.store.packed import unpack
 from perdure.service.store.queries import suspects
 from perdure.service.store.queries.reader import Reader
 from perdure.service.store.schema import events
@@ -127,7 +128,7 @@ def told(world: World) -> list[Any]:
     """What the chain's events say of suspects."""
     query = select(events.c.payload).where(events.c.kind == "exception_changed").order_by(events.c.seq)
     with world.journal.engine.connect() as db:
-        records = [row.payload["record"] for row in db.execute(query)]
+        records = [json.loads(unpack(row.payload))["record"] for row in db.execute(query)]
     return [record for record in records if record["type"].startswith("suspect")]
 
 

@@ -21,6 +21,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.store import codec
+from perdure.service.store.packed import pack
 from perdure.service.store.schema import metadata
 from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 
@@ -210,5 +211,5 @@ def _event(rng: random.Random, cluster: str, number: int) -> dict[str, Any]:
         "cluster": cluster,
         "kind": kind,
         "job_id": rng.choice(IDS),
-        "payload": {"number": number},
+        "payload": pack(json.dumps({"number": number})),
     }

@@ -12,12 +12,17 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
+from perdure.model.events import NodeGone
 from perdure.model.identity import AttemptId
+from perdure.service.core.case import ControllerState
+from perdure.service.core.messages import Journalled
 from perdure.service.learning.outcome_store import OutcomeStore
 from perdure.service.store import codec, migrations
 from perdure.service.store import database as store
 from perdure.service.store.database import SCHEMA, VERSION_TABLE, Store
 from perdure.service.store.journal import Journal
+from perdure.service.store.queries.events import events_after
+from perdure.service.store.queries.reader import Reader
 from perdure.service.store.schema import metadata
 from tests.new_database import by_migrations
 
@@ -150,6 +155,31 @@ def test_exceptions_of_the_first_form_are_read_in_the_new_one(
     journal.close()
     assert (record.attempt, record.state, record.outcome) == (AttemptId("c", "1", 2), "handled", "recovered")
     assert [(a.kind, a.action_keys) for a in record.verdicts] == [("handled", ("k",))]
+
+
+def test_events_that_were_not_packed_are_read_beside_those_that_are(
+    where: Path | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def to_plain_events(db: Any, *_: object) -> None:
+        made = config()
+        made.attributes["connection"] = db
+        upgrade(made, "0018_trusted_since")
+
+    with monkeypatch.context() as then:
+        then.setattr(store, "_bring_up_to_date", to_plain_events)
+        opened = Store.open(where, "c")
+        with opened.writing() as db:
+            insert = (
+                "INSERT INTO events (key, time_s, cluster, kind, job_id, payload)"
+                " VALUES ('k', 5.0, 'c', 'node_gone', '', :payload)"
+            )
+            db.execute(text(insert), {"payload": '{"kind":"node_gone","node":"größe"}'})
+        opened.close()
+    journal = Journal.open(where, "c")
+    journal.record([Journalled(NodeGone(6.0, "c", "n2"))], ControllerState("c"), ControllerState("c"))
+    page = events_after(Reader(journal.engine, "c"), 0, 10)
+    journal.close()
+    assert [row.payload["node"] for row in page.items] == ["größe", "n2"]
 
 
 def test_components_that_were_live_are_seen_anew_under_the_plain_id(

@@ -16,6 +16,7 @@ from perdure.service.notices.derive import NoticeFact
 from perdure.service.store import codec
 from perdure.service.store.codec import Codec, clean
 from perdure.service.store.database import Store
+from perdure.service.store.packed import unpack
 from perdure.service.store.queries.events import newest_of
 from perdure.service.store.queries.reader import Reader, as_text
 from perdure.service.store.schema import events, exceptions, jobs
@@ -42,13 +43,13 @@ def newest(store: Store, cluster: str) -> int:
 
 def facts_after(store: Store, cluster: str, seq: int, limit: int = BATCH) -> Batch:
     """What was journalled after `seq`: at most `limit` events."""
-    columns = (events.c.seq, as_text(events.c.payload).label("text"))
+    columns = (events.c.seq, events.c.payload)
     reader = Reader(store.engine, cluster)
     mine = (reader.owns(events), events.c.seq > seq, events.c.kind.in_(_KINDS))
     with store.reading() as db:
         last: int = db.scalar(newest_of(reader)) or seq
         rows = db.execute(select(*columns).where(*mine).order_by(events.c.seq).limit(limit)).all()
-        found = [EVENT.decode(row.text) for row in rows]
+        found = [EVENT.decode(unpack(row.payload)) for row in rows]
         facts = _with_surroundings(db, cluster, found)
     full = len(rows) == limit
     read = int(rows[-1].seq) if rows else seq

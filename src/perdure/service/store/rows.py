@@ -38,6 +38,7 @@ from perdure.service.core.messages import (
 )
 from perdure.service.store import codec
 from perdure.service.store.codec import StoredEvent, clean
+from perdure.service.store.packed import pack
 
 Row = dict[str, Any]
 
@@ -139,7 +140,7 @@ def _add_event(rows: Rows, event: StoredEvent) -> None:
             "cluster": rows.cluster,
             "kind": event.kind,
             "job_id": clean(job_id),
-            "payload": payload or codec.encode(event),
+            "payload": pack(payload or codec.encode(event)),
         }
     )
 

@@ -1,7 +1,8 @@
 """The tables of the journal: what happened, what was decided, what was asked for and the results.
 
 One schema for SQLite and PostgreSQL, changed only by Alembic migrations. Instants are seconds since the epoch
-(``*_s``); values with a shape of their own are JSON, written and read by `perdure.service.store.codec`.
+(``*_s``); values with a shape of their own are JSON, written and read by `perdure.service.store.codec`, and packed by
+`perdure.service.store.packed` where they are many and never searched.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ events = Table(
     Column("cluster", String, nullable=False),
     Column("kind", String, nullable=False),
     Column("job_id", String, nullable=False, default=""),
-    Column("payload", JSON, nullable=False),
+    Column("payload", LargeBinary, nullable=False),  # the whole event, one of codec.StoredEvent; packed
 )
 
 jobs = Table(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, select
 
+from perdure.service.store.packed import unpack
 from perdure.service.store.queries.reader import Page, Reader
 from perdure.service.store.schema import events
 
@@ -31,7 +33,10 @@ def events_after(reader: Reader, seq: int, limit: int) -> Page[EventRow]:
         .order_by(events.c.seq)
         .limit(limit)
     )
-    items = tuple(EventRow(row.seq, row.time_s, row.kind, row.job_id, row.payload) for row in reader.all(query))
+    items = tuple(
+        EventRow(row.seq, row.time_s, row.kind, row.job_id, json.loads(unpack(row.payload)))
+        for row in reader.all(query)
+    )
     return Page(items, str(items[-1].seq if items else seq))
 
 
