@@ -358,3 +358,49 @@ def test_a_pipeline_that_cannot_be_is_named(
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_policies_of_one_gpu_type_keep_types_apart_and_say_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policies = "sia,pollux,gavel-las,themis,gandiva,las-2d"
+    assert asked(folder, "--json", policy=policies) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [run["policy"] for run in said["runs"]] == policies.split(",")
+    assert said["pools_by_type"] == ["pollux", "themis", "las-2d"]
+    assert asked(folder, policy="themis,sia") == 0
+    assert "themis: each knows one GPU type, so that each type is a pool" in capsys.readouterr().out
+    assert asked(folder, "--json", policy="themis", cluster="1x4:t4") == 0
+    assert json.loads(capsys.readouterr().out)["pools_by_type"] == []
+
+
+def test_a_trace_without_applications_is_replayed_as_it_was_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("job_id,submit_s,gpus,duration_s\na,0,2,600\nb,0,4,300\nc,10,0,50\nd,1000,1,0\ne,5,16,60\n")
+    command = ["whatif", "elastic", str(trace), "--cluster", "1x4:t4", "--policy", "mesos,sia,themis,las-2d"]
+    assert main(command) == 2
+    assert "jobs.csv:4: the job has 0 GPUs" in capsys.readouterr().err
+    assert main([*command, "--skip-bad", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["as_recorded"], sum(said["left_out"].values()), said["assumed_restarts"]) == (True, 3, [])
+    mesos = said["runs"][0]
+    # From the first round on, at 60 s, one after the other, each after its 30 s of starting.
+    assert (mesos["jobs"], mesos["jct_max_s"]) == (2, 720.0 + 330.0)
+    assert mesos["gpu_h"] * 3600 == 2 * 630 + 4 * 330
+    assert all(run["jobs"] == 2 and run["success_rate"] == 1.0 for run in said["runs"])
+    assert main([*command, "--skip-bad"]) == 0
+    shown = capsys.readouterr().out
+    assert "The trace names no applications: each job keeps the GPUs that it had" in shown
+    assert "1 jobs are left out: no GPU type has so many GPUs, or none was measured on them." in shown
+
+
+def test_paths_of_a_replay(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["whatif", "elastic", "--cluster", "1x4:t4", "--policy", "sia"]
+    assert main([*command, str(folder), str(folder / "jobs.csv"), "third"]) == 2
+    assert "3 paths are given. Give a folder of profiles and one trace." in capsys.readouterr().err
+    (folder / "empty.csv").write_text("job_id,submit_s,gpus,duration_s\na,0,1,0\n")
+    assert main([*command, str(folder / "empty.csv")]) == 2
+    assert "no job of it ran on GPUs" in capsys.readouterr().err
+    (folder / "wide.csv").write_text("job_id,submit_s,gpus,duration_s\na,0,8,60\n")
+    assert main([*command, "--skip-bad", str(folder / "wide.csv")]) == 2
+    assert "no job of it fits. Name more nodes in --cluster." in capsys.readouterr().err

@@ -17,7 +17,7 @@ from perdure.cli.simulated import cluster_named
 from perdure.cli.table import word
 from perdure.scheduling.elastic_policies import elastic_named
 from perdure.simulation.elastic import ElasticResult
-from perdure.simulation.elastic_input import elastic_retry, read_elastic
+from perdure.simulation.elastic_input import elastic_retry, read_elastic, read_recorded
 from perdure.simulation.elastic_metrics import ElasticMetrics
 
 FIGURES = (
@@ -30,19 +30,24 @@ APP_FIGURES = (word("POLICY"), word("APPS"), word("APP JCT"), word("APP P99"), w
 
 def compare_elastic(
     trace: Path,
-    profiles: Path,
+    profiles: Path | None,
     spec: str,
     policies: Sequence[str],
     retry: str,
+    skip_bad: bool,
     out: Path | None,
     as_json: bool,
     *,
     wide: bool,
 ) -> int:
-    """Replay a trace under each policy, and print the figures."""
+    """Replay a trace under each policy, and print the figures; without profiles its jobs are as it recorded them."""
     chosen, again = [elastic_named(name) for name in policies], elastic_retry(retry)
     with progress(what="reading"):
-        given = read_elastic(trace, profiles, cluster_named(spec))
+        cluster = cluster_named(spec)
+        if profiles is None:
+            given = read_recorded(trace, cluster, skip_bad=skip_bad)
+        else:
+            given = read_elastic(trace, profiles, cluster, skip_bad=skip_bad)
         replays = [given.prepared(policy, again) for policy in chosen]
     results = list[ElasticResult]()
     with progress(len(chosen) if len(chosen) > 1 else None, "replaying") as tell, _silent():
@@ -53,7 +58,10 @@ def compare_elastic(
     told = {
         "runs": [each.to_json() for each in found],
         "assumed_restarts": given.unpublished(),
+        "as_recorded": given.profiles is None,
+        "left_out": dict(given.left_out),
         "assumed_turns": given.in_turns(policies),
+        "pools_by_type": given.in_pools(policies),
         "measured_up_to": given.beyond_reach(),
     }
     says = [*chain.from_iterable(each.cut_short() for each in found), *given.assumed(policies)]

@@ -191,18 +191,27 @@ def again(
 
 @app.command("elastic")
 def elastic(
-    profiles: Annotated[Path, typer.Argument(metavar="DIR", help="Measured steps of applications.")],
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="Jobs that name an application, and have work.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="[DIR] TRACE",
+            help="Measured steps of applications, and jobs that name one; or any trace, whose jobs keep their GPUs.",
+        ),
+    ],
     cluster: Annotated[str, typer.Option("--cluster", metavar="SPEC|FILE", help=CLUSTER_HELP)],
     policy: Annotated[
         str, typer.Option("--policy", metavar="POLICY,...", help="Policies that plan, such as sia or gavel-las.")
     ],
     retry: Annotated[str, typer.Option("--retry", metavar="RETRY", help="recorded, never, or always:K.")] = "recorded",
+    skip_bad: SkipBad = False,
     out: Out = None,
     wide: Wide = False,
     as_json: AsJson = False,
 ) -> int:
     """Replay jobs that can change their GPUs under policies that choose types, GPUs and batches.
+
+    Without a folder of profiles, the jobs of a trace of any form run for their recorded time on the GPUs that they had,
+    whichever GPU type a policy gives them.
 
     Exit codes: 0 all runs are done, 2 usage or bad input.
     """
@@ -211,7 +220,12 @@ def elastic(
     from perdure.cli.simulated import names_of
 
     _garbage_may_come()
-    return compare_elastic(trace, profiles, cluster, names_of("--policy", policy), retry, out, as_json, wide=wide)
+    if len(paths) > 2:
+        raise InputError("whatif elastic", f"{len(paths)} paths are given", "Give a folder of profiles and one trace")
+    trace, profiles = paths[-1], None if len(paths) == 1 else paths[0]
+    return compare_elastic(
+        trace, profiles, cluster, names_of("--policy", policy), retry, skip_bad, out, as_json, wide=wide
+    )
 
 
 def _garbage_may_come() -> None:

@@ -113,5 +113,10 @@ class AdaptiveJobs:
         """Whether nobody chooses a job's batch."""
         return self.is_rigid(row) or (self.own_batch is not None and bool(self.own_batch[row]))
 
+    def those(self, rows: NDArray[np.intp]) -> AdaptiveJobs:
+        """These jobs of a trace in steps alone, whose jobs have neither apps nor failures."""
+        told = (self.job_id, self.submit_s, self.application, self.gpus, self.batch)
+        return AdaptiveJobs(*(column[rows] for column in told), steps=None if self.steps is None else self.steps[rows])
+
     def __len__(self) -> int:
         return len(self.job_id)

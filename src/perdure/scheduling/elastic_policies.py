@@ -20,6 +20,7 @@ from perdure.scheduling.gavel_policy import Gavel
 from perdure.scheduling.mesos import Mesos
 from perdure.scheduling.optimus import Optimus
 from perdure.scheduling.pollux import Pollux
+from perdure.scheduling.pools import TypePools
 from perdure.scheduling.sia_policy import Sia
 from perdure.scheduling.themis_policy import Themis
 from perdure.scheduling.tiresias_policy import Tiresias
@@ -108,14 +109,27 @@ ELASTIC: Mapping[str, ElasticForm] = MappingProxyType(
         ),
         "gandiva": ElasticForm(Gandiva, "Gandiva", "Time slices, packing, migration; jobs grow into idle GPUs"),
         "pollux": ElasticForm(
-            Pollux, "Pollux", "GPUs and batches for the best goodput, by a population search; one GPU type"
+            lambda: TypePools(Pollux),
+            "Pollux",
+            "GPUs and batches for the best goodput, by a population search; a pool of each GPU type",
         ),
-        "themis": ElasticForm(Themis, "Themis", "Leases, auctioned among the apps that are worst off; one GPU type"),
-        "tiresias": ElasticForm(Tiresias, "Tiresias", "Two queues by GPU time; one GPU type"),
+        "themis": ElasticForm(
+            lambda: TypePools(Themis),
+            "Themis",
+            "Leases, auctioned among the apps that are worst off; a pool of each GPU type",
+        ),
+        "tiresias": ElasticForm(
+            lambda: TypePools(Tiresias), "Tiresias", "Two queues by GPU time; a pool of each GPU type"
+        ),
+        "las-2d": ElasticForm(
+            lambda: TypePools(lambda: Tiresias("las-2d")), "2D-LAS", "Tiresias by the name of its order"
+        ),
         "mesos": ElasticForm(
             Mesos, "Mesos", "Free GPUs are offered to the application with fewest; nobody is preempted"
         ),
-        "optimus": ElasticForm(Optimus, "Optimus", "One GPU more to whom it helps most; one GPU type"),
+        "optimus": ElasticForm(
+            lambda: TypePools(Optimus), "Optimus", "One GPU more to whom it helps most; a pool of each GPU type"
+        ),
         "allox": ElasticForm(
             lambda: Gavel("allox", objectives.AlloX()),
             "AlloX",
@@ -127,6 +141,9 @@ ELASTIC: Mapping[str, ElasticForm] = MappingProxyType(
 
 SHARING = frozenset(name for name in ELASTIC if name.endswith(("-packed", "gandiva")))
 """Those under which two jobs may share GPUs."""
+
+POOLED = frozenset(("pollux", "themis", "tiresias", "las-2d", "optimus"))
+"""Those that know one GPU type, and keep each of several apart."""
 
 
 def elastic_named(name: str) -> ElasticPolicy:

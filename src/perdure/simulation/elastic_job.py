@@ -306,7 +306,7 @@ def begun(
     each = None if pipeline is None else pipeline.replica_batch
     learned = learning(application.name, least, largest, local, single, fits, stages, each)
     most = min(MOST_GPUS, trait.most_gpus or MANY, max(wide // each.smallest_local for each in speed))
-    alone_s = np.array([_alone_on_s(application, gpus, batch, kind) for kind in types]) * trait.slowdown
+    alone_s = np.array([alone_on_s(application, gpus, batch, kind) for kind in types]) * trait.slowdown
     submit_s, work = float(jobs.submit_s[row]), application.work
     seen = ElasticJob(
         submit_s,
@@ -326,7 +326,7 @@ def begun(
     return RunningJob(application, trait, seen, batch, adaptive, fails=fails, batches=batches)
 
 
-def _alone_on_s(application: Application, gpus: int, batch: int, kind: GpuType) -> float:
+def alone_on_s(application: Application, gpus: int, batch: int, kind: GpuType) -> float:
     """Seconds on this many GPUs of one type, all with this batch; infinite where they are not there or not measured."""
     if gpus > kind.gpus or gpus > application.reach([kind.name])[0]:
         return np.inf
