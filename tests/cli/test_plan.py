@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perdure.cli import plan
 from perdure.cli.main import main
 
 CASES = [
@@ -22,6 +23,7 @@ CASES = [
 
 
 # Of two equal names in JSON the last one counts.
+SIA = '{"goodput_matrix": [[1]], "configs_nodes_gpus_type": [[1, 1, "A"]], "capacity": {"A": 1}, %s}'
 POLLUX = '{"nodes": 1, "gpus_per_node": 1, "speed_up_inside": [[0, 1]], "speed_up_across": [[0, 1]], %s}'
 GOODPUT = """{"alpha_c": 0.1, "beta_c": 0.1, "alpha_n": 0.1, "beta_n": 0.1, "alpha_r": 0.1, "beta_r": 0.1, "gamma": 2,
  "m": 8, "nodes": 1, "gpus": 2, "phi": 100, "M0": 8, %s}"""
@@ -129,8 +131,8 @@ def test_pollux_gives_a_node_to_who_scales_and_leaves_who_restarts(
         ),
         ("pollux", POLLUX % '"current": [[2]]', "current has more than the 1 GPUs of a node"),
         ("pollux", POLLUX % '"kept": [1, 1]', "kept is not a part of 1 for each of 1 jobs"),
-        ("goodput", GOODPUT % '"gamma": 0', "gamma is 0, which is no number from 1 on"),
-        ("goodput", GOODPUT % '"phi": NaN', "phi is nan, which is no number from 0 on"),
+        ("goodput", GOODPUT % '"gamma": 0', "gamma is 0, which is no number from 1 to"),
+        ("goodput", GOODPUT % '"phi": NaN', "phi is nan, which is no number from 0 to"),
         ("goodput", GOODPUT % '"gpus": 1.5', "gpus is 1.5, which is no whole number from 0 on"),
         ("goodput", GOODPUT % '"nodes": 3', "2 GPUs on 3 nodes are none, or too few"),
         (
@@ -168,6 +170,42 @@ def test_pollux_gives_a_node_to_who_scales_and_leaves_who_restarts(
             "prices has a value that is no number",
         ),
         ("themis", '{"gpus": 4, "valuation_1_over_rho_by_gpus": [[0, 1]]}', "need bids of 5 values"),
+        ("sia", SIA % '"capacity": {"A": 1.5}', "capacity has 1.5, which is no whole number from 0"),
+        ("sia", SIA % '"capacity": {"A": -1}', "capacity has -1, which is no whole number from 0"),
+        ("sia", SIA % '"capacity": {"A": 1e30}', "capacity has 1e+30, which is no whole number from 0"),
+        ("sia", SIA % '"configs_nodes_gpus_type": [[1, 0, "A"]]', "has 0, which is no whole number from 1"),
+        ("sia", SIA % '"configs_nodes_gpus_type": [[1, 1.5, "A"]]', "has 1.5, which is no whole number from 1"),
+        ("sia", SIA % '"configs_nodes_gpus_type": [[-1, 1, "A"]]', "has -1, which is no whole number from 1"),
+        ("sia", SIA % '"configs_nodes_gpus_type": []', "has no configuration"),
+        ("sia", SIA % '"goodput_matrix": [[Infinity]]', "goodput_matrix has a value that is infinite"),
+        ("sia", "", "it holds no state"),
+        ("sia", " \n", "it holds no state"),
+        (
+            "gavel-makespan",
+            '{"throughputs": [[1]], "workers": [1], "steps_left": [1e30]}',
+            "does not fit gavel-makespan",
+        ),
+        (
+            "gavel-las-packed",
+            '{"throughputs": [[1], [1]], "workers": [1], "pairs": [[0, 1.5]], "pair_throughputs": [[[1], [1]]]}',
+            "pairs has 1.5, which is no whole number from 0",
+        ),
+        ("themis", '{"valuation_1_over_rho_by_gpus": []}', "has not a list of values for each app"),
+        ("themis", '{"valuation_1_over_rho_by_gpus": [0, 1]}', "has not a list of values for each app"),
+        ("themis", '{"valuation_1_over_rho_by_gpus": [[0, Infinity, Infinity]]}', "bid of app 0: it says inf for 1"),
+        ("pollux", POLLUX % '"nodes": 1.5', "nodes is 1.5, which is no whole number"),
+        ("pollux", POLLUX % '"current": [[0.5]]', "current has 0.5, which is no whole number"),
+        ("pollux", POLLUX % '"current": [[65536]]', "current has more than the 1 GPUs of a node"),
+        ("pollux", POLLUX % '"speed_up_inside": [[]], "speed_up_across": [[]]', "are not of the same jobs and GPUs"),
+        (
+            "pollux",
+            json.dumps(
+                {"nodes": 10_000, "gpus_per_node": 1, "speed_up_inside": [[0]] * 101, "speed_up_across": [[0]] * 101}
+            ),
+            "too many for 101 jobs",
+        ),
+        ("goodput", GOODPUT % '"alpha_c": 0, "beta_c": 0', "a step takes no time"),
+        ("goodput", GOODPUT % '"m": 1e308', "m is 1e+308, which is no number from 1 to 1e+15"),
     ],
 )
 def test_what_cannot_be_decided_is_one_line(
@@ -185,6 +223,22 @@ def test_what_is_no_text_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "state.json").write_bytes(b"\xff\xfe{}")
     assert main(["plan", str(tmp_path / "state.json"), "--policy", "sia"]) == 2
     assert "it is not text in UTF-8" in capsys.readouterr().err
+
+
+def test_a_state_may_begin_with_a_byte_order_mark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "state.json").write_text('\ufeff{"throughputs": [[2]], "workers": [1]}', "utf-8")
+    (answer,) = decided(capsys, tmp_path / "state.json", "--policy", "gavel-las")
+    assert answer["norm"] == [2.0]
+
+
+def test_a_file_that_is_too_long_is_refused_and_not_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "MAX_STATE_BYTES", 1 << 20)
+    (tmp_path / "states.jsonl").write_text('{"throughputs": [[2]], "workers": [1]}\n' + " " * (1 << 20))
+    assert main(["plan", str(tmp_path / "states.jsonl"), "--policy", "gavel-las"]) == 2
+    told = capsys.readouterr()
+    assert (told.out, "states.jsonl: it is longer than 1 MiB" in told.err) == ("", True)
 
 
 @pytest.mark.parametrize(("row", "capacity"), [([None, None], 2), ([None, 2.0], 1)])

@@ -12,11 +12,13 @@ import typer
 
 from perdure.cli.options import AsJson
 from perdure.cli.output import print_json, print_line
-from perdure.cli.plan_gavel import GAVEL, State
+from perdure.cli.plan_gavel import GAVEL, State, counts
 from perdure.errors import InputError
 
 MAX_STATE_BYTES = 64 << 20
 MOST_NODES = 10_000  # of a search; and GPUs of a node
+MOST_VALUE = 1e15  # of a model's parameter
+MOST_PLACES = 1_000_000  # jobs times nodes, of which a search keeps a hundred states
 
 
 def plan(
@@ -60,7 +62,7 @@ def plan(
             raise InputError(where, f"the state has no {err}", "See perdure plan -h for what a state holds") from err
         except InputError as err:
             raise InputError(f"{where}, {err.where}", err.what, err.fix) from err
-        except (TypeError, ValueError, IndexError) as err:
+        except (TypeError, ValueError, IndexError, ArithmeticError) as err:
             fix = "See perdure plan -h for what a state holds"
             said = "its rows differ in length" if "inhomogeneous" in str(err) else str(err).splitlines()[0]
             raise InputError(where, f"the state does not fit {policy}: {said}", fix) from err
@@ -77,11 +79,15 @@ def plan(
 def _states(path: Path) -> Iterator[tuple[str, State]]:
     """Each state, with where it stands: a whole file is one, or else each line."""
     try:
-        text = sys.stdin.read(MAX_STATE_BYTES) if str(path) == "-" else _read(path)
+        text = _read(path)
     except OSError as err:
         raise InputError(str(path), f"it cannot be read ({err.strerror})", "Give a file of states") from err
     except UnicodeDecodeError as err:
         raise InputError(str(path), "it is not text in UTF-8", "Give states as JSON") from err
+    if len(text) > MAX_STATE_BYTES:
+        raise InputError(str(path), f"it is longer than {MAX_STATE_BYTES >> 20} MiB", "Give states in several files")
+    if not text.strip():
+        raise InputError(str(path), "it holds no state", "Give one state, or one on each line")
     try:
         yield str(path), _object(json.loads(text), str(path))
         return
@@ -99,9 +105,12 @@ def _states(path: Path) -> Iterator[tuple[str, State]]:
 
 
 def _read(path: Path) -> str:
+    """The text, or a little more than is allowed of it."""
+    if str(path) == "-":
+        return sys.stdin.read(MAX_STATE_BYTES + 1)
     file: TextIO
-    with path.open(encoding="utf-8") as file:
-        return file.read(MAX_STATE_BYTES)
+    with path.open(encoding="utf-8-sig") as file:
+        return file.read(MAX_STATE_BYTES + 1)
 
 
 def _object(found: object, where: str) -> State:
@@ -120,9 +129,15 @@ def _sia(state: State) -> dict[str, Any]:
     unknown = next((kind for _, _, kind in rows if kind not in types), None)
     if unknown is not None:
         raise ValueError(f"capacity does not have the GPU type {unknown!r}")
-    configs = Configurations(*np.array([(nodes, gpus, types.index(kind)) for nodes, gpus, kind in rows], np.int64).T)
-    capacity = np.array([state["capacity"][kind] for kind in types], np.int64)
+    columns = [[nodes for nodes, _, _ in rows], [gpus for _, gpus, _ in rows]]
+    if not rows:
+        raise ValueError("configs_nodes_gpus_type has no configuration")
+    nodes, gpus = (counts("configs_nodes_gpus_type", column, 1) for column in columns)
+    configs = Configurations(nodes, gpus, np.array([types.index(kind) for _, _, kind in rows], np.int64))
+    capacity = counts("capacity", [state["capacity"][kind] for kind in types])
     goodput = np.array(state["goodput_matrix"], float).reshape(len(state["goodput_matrix"]), len(rows))
+    if np.isinf(goodput).any():
+        raise ValueError("goodput_matrix has a value that is infinite")
     lambda_, p = float(state.get("lambda_", 1.1)), float(state.get("p", -0.5))
     if state.get("stages") is not None:
         told = [dict.fromkeys(types, 1) if each is None else each for each in state["stages"]]
@@ -148,8 +163,10 @@ def _themis(state: State) -> dict[str, Any]:
     from perdure.scheduling.themis import partial_allocation
 
     bids = np.array(state["valuation_1_over_rho_by_gpus"], float)
-    if "gpus" in state and state["gpus"] != bids.shape[1] - 1:
-        raise ValueError(f"{state['gpus']} GPUs need bids of {state['gpus'] + 1} values, not {bids.shape[1]}")
+    if bids.ndim != 2 or not bids.size:
+        raise ValueError("valuation_1_over_rho_by_gpus has not a list of values for each app")
+    if "gpus" in state and (gpus := int(counts("gpus", state["gpus"]))) != bids.shape[1] - 1:
+        raise ValueError(f"{gpus} GPUs need bids of {gpus + 1} values, not {bids.shape[1]}")
     award = partial_allocation(bids)
     columns = (award.fair.tolist(), award.keeps.tolist(), award.gpus.tolist())
     return {"apps": [{"pf": fair, "c": keeps, "floor_alloc": gpus} for fair, keeps, gpus in zip(*columns, strict=True)]}
@@ -161,23 +178,23 @@ def _pollux(state: State) -> dict[str, Any]:
     from perdure.scheduling.pollux import GpuLimits, Worth, greedy, search
 
     inside, across = (np.array(state[f"speed_up_{where}"], float) for where in ("inside", "across"))
-    if inside.ndim != 2 or inside.shape != across.shape:
+    if inside.ndim != 2 or not inside.size or inside.shape != across.shape:
         raise ValueError(f"speed-ups of shapes {inside.shape} and {across.shape} are not of the same jobs and GPUs")
     speed_up = np.stack([inside, across], axis=1)
     if not (np.isfinite(speed_up) & (speed_up >= 0)).all():
         raise ValueError("a speed-up is no number from 0 on")
-    jobs, nodes, size = len(inside), int(state["nodes"]), int(state["gpus_per_node"])
-    if not (0 < nodes <= MOST_NODES and 0 < size <= MOST_NODES):
-        raise ValueError(f"{nodes} nodes of {size} GPUs are no cluster")
-    base = np.array(state.get("current") or np.zeros((jobs, nodes)), np.int16).reshape(jobs, nodes)
-    if (base < 0).any() or (base.sum(axis=0) > size).any():
-        raise ValueError(f"current has more than the {size} GPUs of a node, or fewer than none")
+    jobs, nodes, size = len(inside), _count(state, "nodes"), _count(state, "gpus_per_node")
+    if not (0 < nodes <= MOST_NODES and 0 < size <= MOST_NODES and jobs * nodes <= MOST_PLACES):
+        raise ValueError(f"{nodes} nodes of {size} GPUs are no cluster, or too many for {jobs} jobs")
+    base = counts("current", state.get("current") or np.zeros((jobs, nodes))).reshape(jobs, nodes)
+    if (base.sum(axis=0) > size).any():
+        raise ValueError(f"current has more than the {size} GPUs of a node")
     kept = np.array(state.get("kept") or np.ones(jobs), float)
     if kept.shape != (jobs,) or not ((kept >= 0) & (kept <= 1)).all():
         raise ValueError(f"kept is not a part of 1 for each of {jobs} jobs")
-    worth = Worth(base, speed_up, kept)
+    worth = Worth(base.astype(np.int16), speed_up, kept)
     limits = GpuLimits(size, np.full(jobs, inside.shape[1] - 1))
-    begin = np.stack([base, greedy(worth, limits)])
+    begin = np.stack([worth.base, greedy(worth, limits)])
     found = search(worth, limits, begin, np.random.default_rng(int(state.get("seed", 0))), 100, 100)
     return {"fitness": float(worth(found[:1])[0]), "allocation": found[0].tolist()}
 
@@ -194,6 +211,8 @@ def _goodput(state: State) -> dict[str, Any]:
         _number(state, "m", 1.0),
         StatisticalEfficiency(_number(state, "phi"), _number(state, "M0", 1.0)),
     )
+    if not speed.gradient_s(local_batch) > 0:
+        raise ValueError("alpha_c and beta_c are 0: a step takes no time")
     throughput = float(speed.throughput(nodes, gpus, local_batch, accumulated))
     efficiency = float(worth.efficiency(gpus * local_batch * (accumulated + 1)))
     return {
@@ -206,8 +225,8 @@ def _goodput(state: State) -> dict[str, Any]:
 
 def _number(state: State, name: str, least: float = 0.0) -> float:
     value = float(state[name])
-    if not least <= value < float("inf"):
-        raise ValueError(f"{name} is {value:g}, which is no number from {least:g} on")
+    if not least <= value <= MOST_VALUE:
+        raise ValueError(f"{name} is {value:g}, which is no number from {least:g} to {MOST_VALUE:g}")
     return value
 
 

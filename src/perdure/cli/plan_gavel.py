@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.scheduling.gavel import Allocation, Floats, GavelRound
+    from perdure.scheduling.themis import Counts
 
+MOST = 1 << 31  # GPUs, nodes and places of jobs
 State = Mapping[str, Any]
 
 
@@ -32,7 +34,7 @@ def _packed(state: State) -> dict[str, Any]:
     from perdure.scheduling.gavel_packed import PackedRound, least_attained
 
     cluster = _round(state)
-    pairs = np.array(state["pairs"], np.int64).reshape(-1, 2)
+    pairs = counts("pairs", state["pairs"]).reshape(-1, 2)
     together = np.array(state["pair_throughputs"], float).reshape(len(pairs), 2, len(cluster.workers))
     found, jobs = least_attained(PackedRound(cluster, pairs, together)), len(cluster.throughput)
     answer = _fair(cluster, Allocation(found.value, found.fractions[:jobs]))
@@ -82,6 +84,17 @@ def _round(state: State) -> GavelRound:
 
     throughput, workers = np.array(state["throughputs"], float), np.array(state["workers"], float)
     return GavelRound.of(throughput, workers, column("scale_factors"), column("weights"))
+
+
+def counts(name: str, values: object, least: int = 0) -> Counts:
+    """Whole numbers from `least` on."""
+    import numpy as np
+
+    found = np.array(values, float)
+    wrong = found[~((found >= least) & (found <= MOST) & (found == np.floor(found)))]
+    if wrong.size:
+        raise ValueError(f"{name} has {wrong[0]:g}, which is no whole number from {least} to {MOST}")
+    return found.astype(np.int64)
 
 
 def _column(state: State, name: str, count: int, *, zero: bool = False) -> Floats:

@@ -90,7 +90,7 @@ def _others(own: Floats, app: int) -> float:
 
 def _check(bids: Floats) -> None:
     wrong = ~np.isfinite(bids) | (bids < 0)
-    wrong[:, 1:] |= np.diff(bids, axis=1) < 0
+    wrong[:, 1:] |= bids[:, 1:] < bids[:, :-1]
     if wrong.any():
         app, gpus = np.argwhere(wrong)[0]
         said = f"it says {bids[app, gpus]:g} for {gpus} GPUs, after {bids[app, max(gpus - 1, 0)]:g} for one less"
