@@ -84,7 +84,7 @@ def allowed(job: ElasticJob, kind: int, gpus: int) -> bool:
 @pytest.mark.parametrize("seed", range(12))
 def test_pipelines_have_whole_replicas_and_the_best_plan_of_all(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    jobs = [pipeline((2, 8), 1), pipeline((4, 0), 2), pipeline((1, 4), 1, reach=[2, 8]), pipeline((), 2)]
+    jobs = [pipeline((2, 8), 1), pipeline((4, 0), 2), pipeline((1, 4), 2, reach=[2, 8]), pipeline((), 2)]
     goodput = rng.uniform(0.5, 8.0, (len(jobs), len(CONFIGS)))
 
     def expected(learned: Sequence[LearnedJob], gpus: Floats, gpu_type: Floats, *_: object) -> Floats:

@@ -118,6 +118,21 @@ def test_a_pipeline_works_by_its_formula(share: Share, replicas: int, step_s: fl
     assert found.end_s[0] - found.start_s[0] == pytest.approx(30 + 1500 / replicas * step_s, rel=1e-4)
 
 
+def test_how_fast_a_type_is_counts_by_gpu_and_not_by_replica() -> None:
+    # A replica of 8 small GPUs makes a step in 2.65 s, and one of 2 big ones in 3.4 s: by GPU the big ones are faster.
+    firsts = list[int]()
+
+    @dataclass(frozen=True)
+    class Looks(Fixed):
+        def plan(self, view: ElasticView) -> Plan:
+            firsts.append(view.fastest_first[0])
+            return super().plan(view)
+
+    given = {"gpt": known()["gpt"]}
+    replay_elastic(jobs("gpt"), Cluster.parse("1x8:small + 1x8:big"), Looks(Share(1, 1, 8)), given, {})
+    assert set(firsts) == {1}
+
+
 def test_its_time_alone_is_that_of_the_replicas_asked_for() -> None:
     found = replayed(Sia(), jobs("gpt", "gpt", "gpt"))
     assert found.alone_on_s[0] == pytest.approx([1500 / 4 * 3.4, 1500 * (3 * 17 * 0.05 + 0.1), np.inf], rel=1e-4)

@@ -71,6 +71,11 @@ def test_replicas_end_where_batches_were_not_measured() -> None:
         application(Pipeline({"big": 2}, 48))
 
 
+def test_measured_gpus_beyond_the_last_whole_replica_do_not_count() -> None:
+    speed = application(layouts=((2,), (4,), (4, 4, 2))).speed
+    assert (speed["big"].most_gpus, speed["small"].most_gpus) == (10, 8)
+
+
 def test_a_single_replica_must_be_measured() -> None:
     with pytest.raises(InputError, match=r"application 'gpt' on big: no step on 2 GPUs of a node is told"):
         application(layouts=((4,), (4, 4)))
