@@ -1,9 +1,10 @@
-"""A policy above a real Slurm: mean JCT under its own backfill, and under las-2d driven by Perdure, and as simulated.
+"""A policy above a real Slurm: mean JCT under its own backfill, and under policies driven by Perdure, and as simulated.
 
 Eight pretended nodes of four GPUs; jobs of seconds that stand for hours, which save their progress once a second and
-opted in by their comment. In one arm slurmctld is killed once and Perdure twice, both with -9.
+opted in by their comment. Under a policy slurmctld is killed once and Perdure five times, all with -9. What every job
+did and when is written beside the figures: submit, starts, ends, and when Perdure put it back.
 
-    python -m benchmarks.live_policy --jobs 120 --seed 1 --out build/live_policy.json
+    python -m benchmarks.live_policy --jobs 200 --seed 1 --arms slurm,las-2d,gittins-2d --out build/live_policy.json
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ import numpy as np
 
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
-from perdure.scheduling.las import LeastAttained
+from perdure.scheduling.las import Gittins2D, LeastAttained
 from perdure.scheduling.placement.as_asked import AsAsked
 from perdure.scheduling.protocol import Policy
 from perdure.scheduling.slurm.conf import settings_of
@@ -42,6 +42,7 @@ LOAD = 2.0  # what comes, over what the nodes can do, while jobs come
 LEAST_RUN_S = 10.0
 UNSAVED_S = 10.0  # slurmctld saves its jobs every 5 s; what it had not saved when it is killed, it runs again
 COST_S = 2.0  # in the simulation: what is run twice after a preemption, and the start
+KILLS = (*((part, "perdure") for part in (0.15, 0.3, 0.45, 0.75, 0.9)), (0.6, "slurmctld"))
 PRIORITIES = "PriorityType=priority/multifactor\nPriorityWeightPartition=100000\nPriorityWeightAge=1000\n"
 SCRIPT = """
 saved="{folder}/$SLURM_JOB_ID"
@@ -97,6 +98,20 @@ class Arm:
     most_calls_in_a_minute: int = 0
     took_s: float = 0.0
     kills: list[tuple[str, float]] = field(default_factory=list)
+    records: list[JobRecord] = field(default_factory=list)
+
+
+@dataclass
+class JobRecord:
+    """What one job did. Times are seconds since the epoch; `starts` go with the seconds that were done before."""
+
+    job_id: str
+    run_s: int
+    gpus: int
+    submit_s: float
+    starts: list[tuple[float, int]]
+    ends: list[float]
+    put_back_s: list[float]  # by Perdure's journal
 
 
 def slurm_as_configured() -> Slurm:
@@ -105,6 +120,13 @@ def slurm_as_configured() -> Slurm:
     told |= dict(line.lower().split("=") for line in PRIORITIES.split())
     main = Partition("main", nodes=tuple(range(NODES)), is_default=True, default_time_s=3600.0)
     return Slurm(replace(settings_of(told)[0], partitions=(main,)))
+
+
+def simulated_policy(name: str) -> Policy:
+    """What stands for an arm in the simulation."""
+    if name == "gittins-2d":
+        return Gittins2D(queue_limits=LIMITS_S, quantum=LIMITS_S[0])  # the law of the very jobs, which flatters it
+    return slurm_as_configured() if name == "slurm" else LeastAttained(queue_limits=LIMITS_S)
 
 
 def promised(load: Load, policy: Policy) -> float:
@@ -155,11 +177,14 @@ class Service:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(60)
 
-    def preempted(self) -> int:
-        """How many preemptions were carried out, by the journal."""
+    def preempted(self) -> dict[str, list[float]]:
+        """When preemptions were carried out, by job and by the journal."""
+        found: dict[str, list[float]] = {}
         with sqlite3.connect(self._state / "journal.db") as journal:
-            query = "SELECT count(*) FROM actions WHERE kind = 'preempt' AND state = 'done'"
-            return int(journal.execute(query).fetchone()[0])
+            query = "SELECT job_id, started_s FROM actions WHERE kind = 'preempt' AND state = 'done'"
+            for job_id, started_s in journal.execute(query):
+                found.setdefault(job_id, []).append(started_s)
+        return found
 
     def most_calls(self) -> int:
         """In any minute."""
@@ -176,22 +201,25 @@ def run(load: Load, policy: str, folder: Path, *, kills: bool) -> Arm:
     work.mkdir()
     service = Service(cluster, folder, policy) if policy else None
     begun_s = time.time()
-    submitted: dict[str, tuple[float, int]] = {}
+    submitted: dict[str, float] = {}
+    put_back: dict[str, list[float]] = {}
     stops = _killing(cluster, service, load.at_s[-1], arm) if kills and service else None
     try:
         for at_s, run_s, gpus, minutes in zip(load.at_s, load.run_s, load.gpus, load.limit_min, strict=True):
             time.sleep(max(0.0, begun_s + at_s - time.time()))
-            submitted[_submitted(cluster, SCRIPT.format(folder=work, run_s=run_s), gpus, minutes)] = time.time(), run_s
+            submitted[_submitted(cluster, SCRIPT.format(folder=work, run_s=run_s), gpus, minutes)] = time.time()
         _await_all(work / "log", len(submitted), patience_s=3 * sum(load.run_s))
         if stops is not None:
             stops.join()
     finally:
         if service is not None:
             service.stop()
-            arm.most_calls_in_a_minute, arm.preempted = service.most_calls(), service.preempted()
+            arm.most_calls_in_a_minute, put_back = service.most_calls(), service.preempted()
+            arm.preempted = sum(map(len, put_back.values()))
         cluster.stop()
     arm.took_s = round(time.time() - begun_s, 1)
-    return _judged(arm, work / "log", submitted)
+    arm.records = _records(_ends(work / "log"), load, submitted, put_back)
+    return _judged(arm)
 
 
 def _submitted(cluster: SlurmCluster, script: str, gpus: int, minutes: int) -> str:
@@ -206,7 +234,7 @@ def _submitted(cluster: SlurmCluster, script: str, gpus: int, minutes: int) -> s
 
 def _killing(cluster: SlurmCluster, service: Service, span_s: float, arm: Arm) -> threading.Thread:
     def kill_all() -> None:
-        for part, what in ((0.3, "perdure"), (0.6, "slurmctld"), (0.9, "perdure")):
+        for part, what in sorted(KILLS):
             time.sleep(max(0.0, begun_s + part * span_s - time.time()))
             if what == "perdure":
                 service.kill()
@@ -234,43 +262,51 @@ def _await_all(log: Path, jobs: int, patience_s: float) -> None:
         time.sleep(1.0)
 
 
-def _judged(arm: Arm, log: Path, submitted: dict[str, tuple[float, int]]) -> Arm:
-    lines = _ends(log)
-    ends = {line[2]: float(line[0]) for line in lines if line[1] == "end"}
-    starts = Counter(line[2] for line in lines if line[1] == "start")
-    twice = Counter(line[2] for line in lines if line[1] == "end")
+def _records(
+    lines: list[list[str]], load: Load, submitted: dict[str, float], put_back: dict[str, list[float]]
+) -> list[JobRecord]:
+    return [
+        JobRecord(
+            job_id, run_s, gpus, at_s,
+            [(float(line[0]), int(line[3])) for line in lines if line[1:3] == ["start", job_id]],
+            [float(line[0]) for line in lines if line[1:3] == ["end", job_id]],
+            put_back.get(job_id, []),
+        )
+        for (job_id, at_s), run_s, gpus in zip(submitted.items(), load.run_s, load.gpus, strict=True)
+    ]  # fmt: skip
+
+
+def _judged(arm: Arm) -> Arm:
     crashes = [at_s for what, at_s in arm.kills if what == "slurmctld"]
-    unsaved = {line[2] for line in lines if any(at_s - UNSAVED_S < float(line[0]) < at_s for at_s in crashes)}
-    arm.lost = sum(job not in ends for job in submitted)
-    doubled = {job for job, times in twice.items() if times > 1}
-    arm.doubled, arm.doubled_by_slurm = len(doubled), len(doubled & unsaved)
-    arm.mean_jct_s = round(float(np.mean([ends[job] - at_s for job, (at_s, _) in submitted.items() if job in ends])), 1)
-    arm.put_back, arm.most_put_back = sum(starts.values()) - len(starts), max(starts.values(), default=1) - 1
+    doubled = [job for job in arm.records if len(job.ends) > 1]
+    arm.lost, arm.doubled = sum(not job.ends for job in arm.records), len(doubled)
+    arm.doubled_by_slurm = sum(any(at_s - UNSAVED_S < job.ends[0] < at_s for at_s in crashes) for job in doubled)
+    arm.mean_jct_s = round(float(np.mean([job.ends[0] - job.submit_s for job in arm.records if job.ends])), 1)
+    again = [len(job.starts) - 1 for job in arm.records if job.starts]
+    arm.put_back, arm.most_put_back = sum(again), max(again, default=0)
     return arm
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Print what was measured, and write it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=120)
+    parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--policy", default="las-2d")
-    parser.add_argument("--arms", default="slurm,policy", help="of these: slurm, policy (with kills)")
+    parser.add_argument("--arms", default="slurm,las-2d", help="slurm, and policies (with kills)")
     parser.add_argument("--out", type=Path, default=Path("build/live_policy.json"))
     given = parser.parse_args(argv)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     load = Load.drawn(given.jobs, given.seed)
-    las = LeastAttained(queue_limits=LIMITS_S)
-    told = {"slurm": round(promised(load, slurm_as_configured()), 1), "las-2d": round(promised(load, las), 1)}
-    print(f"{given.jobs} jobs, seed {given.seed}; simulated mean JCT: {told}", flush=True)
-    arms = []
+    arms, told = [], {}
     for name in given.arms.split(","):
+        told[name] = round(promised(load, simulated_policy(name)), 1)
+        print(f"{given.jobs} jobs, seed {given.seed}; simulated mean JCT under {name}: {told[name]} s", flush=True)
         with tempfile.TemporaryDirectory(prefix="live-policy-", ignore_cleanup_errors=True) as folder:
-            arms.append(run(load, given.policy if name == "policy" else "", Path(folder), kills=name == "policy"))
-            print(asdict(arms[-1]), flush=True)
+            arms.append(run(load, "" if name == "slurm" else name, Path(folder), kills=name != "slurm"))
+            print({key: value for key, value in asdict(arms[-1]).items() if key != "records"}, flush=True)
             logged = Path(folder) / "perdure.log"
             if logged.exists():
-                given.out.with_suffix(".log").write_bytes(logged.read_bytes())
-    given.out.parent.mkdir(parents=True, exist_ok=True)
+                given.out.with_suffix(f".{name}.log").write_bytes(logged.read_bytes())
     row = {"jobs": given.jobs, "seed": given.seed, "simulated": told, "arms": [asdict(arm) for arm in arms]}
     with given.out.open("a") as file:
         file.write(json.dumps(row) + "\n")

@@ -131,7 +131,7 @@ def test_an_owners_word_counts_only_where_the_site_lets_it() -> None:
     assert decided(waiting("3", 9), settings=replace(LAS, owners=False)).order == ()
 
 
-@pytest.mark.parametrize("name", ["srtf", "srsf", "sjf", "themis", "sia", "easy", "philly", "nothing"])
+@pytest.mark.parametrize("name", ["srtf", "srsf", "sjf", "gavel", "pollux", "easy", "philly", "nothing"])
 def test_a_policy_that_cannot_be_in_force_is_refused_in_one_line(name: str) -> None:
     with pytest.raises(ConfigError) as err:
         live_policy(PolicySettings(name))

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from perdure.model.actions import Action, Comment, Outcome
-from perdure.model.jobs import Attempt
+from perdure.model.jobs import Attempt, JobSize
 from perdure.model.observation import Observation
 from perdure.model.output import LogMark, Output
 from perdure.scheduling.slurm.site_limits import SiteLimits
@@ -92,6 +92,18 @@ class Reorderable(Protocol):
 
         It is what is taken from a job's priority. Setting it twice does what setting it once does. Raises `ClusterBusy`
         where no answer came: some may have been set.
+        """
+
+
+@runtime_checkable
+class Resizable(Protocol):
+    """A cluster that lets the size of waiting jobs be changed. From any thread."""
+
+    def set_sizes(self, sizes: Mapping[str, tuple[JobSize, JobSize]]) -> dict[str, str]:
+        """Set what waiting jobs ask for, all together; what the manager complained of, by job.
+
+        Of each job what it is to ask for, and what it asks for now; only what differs is set. Setting it twice does
+        what setting it once does. Raises `ClusterBusy` where no answer came: some may have been set.
         """
 
 

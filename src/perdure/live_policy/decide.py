@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.errors import ConfigError
 from perdure.live_policy.opt_in import consent_of, unfit
-from perdure.live_policy.policies import policy_in_force
-from perdure.live_policy.preemptions import PolicyMemory, wanted_now
+from perdure.live_policy.policies import LivePolicy, policy_in_force
+from perdure.live_policy.preemptions import PolicyMemory, SizeChoices, kept_now, ranked_on, wanted_now
 from perdure.live_policy.priorities import PriorityStanding, wanted_priorities
 from perdure.live_policy.queue_view import Ran, job_number, order_of, picture_of
+from perdure.live_policy.rounds import RoundPolicy
 from perdure.live_policy.settings import PolicySettings
-from perdure.model.jobs import PolicyConsent
+from perdure.live_policy.sizes import SizeChange, allowed_sizes
+from perdure.model.jobs import JobSize, PolicyConsent
 from perdure.waits.queue import Queue, QueuedJob, QueueLook
 
 SHIFTING = "priority/multifactor"  # where a nice is taken from the priority, and from nothing else
@@ -63,6 +66,7 @@ class LiveDecision(Struct, frozen=True):
     left: Mapping[str, str] = {}  # jobs that opted in and are left alone, and why
     remarks: tuple[str, ...] = ()
     running: tuple[str, ...] = ()  # jobs that take part and run
+    sizes: tuple[SizeChange, ...] = ()
 
 
 def check_manager(look: QueueLook) -> None:
@@ -81,15 +85,16 @@ def decide(
     Raises `ConfigError` for a policy that cannot be in force, and for a manager where it cannot work.
     """
     check_manager(look)
-    policy, remark = policy_in_force(settings, memory.services)
+    policy, remark = policy_in_force(settings, memory.services, memory.past)
     queue = look.queue
-    taking_part = [job for job in queue.jobs if consent_of(job, settings) is not PolicyConsent.NONE]
-    left = {job.job_id: why for job in taking_part if (why := unfit(job))}
+    opted_in = [job for job in queue.jobs if consent_of(job, settings) is not PolicyConsent.NONE]
+    taking_part, choices = _with_choices(opted_in, queue, policy, memory)
+    left = {job.job_id: why for job in taking_part if (why := unfit(job) or _unplanned(job, queue, policy))}
     rows = [job for job in taking_part if job.job_id not in left]
-    picture = picture_of(queue, rows, history)
-    ordered = [picture.jobs[row] for row in order_of(picture, policy)]
+    ordered = _ordered(queue, rows, history, policy, settings, memory, choices)
     waiting = [job for job in ordered if job.is_waiting]
-    found = wanted_now(queue, rows, history, policy, settings, memory, _priorities(waiting, queue, memory.nice))
+    priorities = _priorities(waiting, queue, memory.nice)
+    found = wanted_now(queue, rows, history, policy, settings, memory, priorities, choices)
     yields = {each.job.job_id for each in found.preemptions}  # they must not come before those for whom they make room
     to_wait = [job for job in ordered if job.is_waiting or job.job_id in yields]
     wanted = _priorities(to_wait, queue, memory.nice)
@@ -112,7 +117,53 @@ def decide(
         left=left,
         remarks=(remark,) if remark else (),
         running=tuple(job.job_id for job in rows if job.is_running),
+        sizes=_size_changes(taking_part, found.sizes, memory)[: settings.changes],
     )  # fmt: skip
+
+
+def _with_choices(
+    jobs: Sequence[QueuedJob], queue: Queue, policy: LivePolicy, memory: PolicyMemory
+) -> tuple[Sequence[QueuedJob], SizeChoices]:
+    """The jobs with the sizes that each may be given by a policy that chooses sizes; what these are."""
+    if not isinstance(policy, RoundPolicy):
+        return jobs, {}
+    found = {
+        job.job_id: sizes
+        for job in jobs
+        if job.is_waiting and (sizes := allowed_sizes(job, memory.sizes.get(job.job_id), queue.nodes))
+    }
+    return [replace(job, sizes=tuple(found.get(job.job_id, ()))) for job in jobs], found
+
+
+def _unplanned(job: QueuedJob, queue: Queue, policy: LivePolicy) -> str:
+    return policy.unfit(job, queue.nodes) if isinstance(policy, RoundPolicy) else ""
+
+
+def _ordered(
+    queue: Queue,
+    rows: Sequence[QueuedJob],
+    history: Mapping[str, Sequence[Ran]],
+    policy: LivePolicy,
+    settings: PolicySettings,
+    memory: PolicyMemory,
+    choices: SizeChoices,
+) -> Sequence[QueuedJob]:
+    """The rows in the policy's order. One that plans in rounds plans with what is on offer."""
+    kept = kept_now(queue, rows, policy, settings, memory) if isinstance(policy, RoundPolicy) else {}
+    there = picture_of(queue, [job for job in rows if not kept.get(job.job_id)], history)
+    picture, ranked, _ = ranked_on(there, policy, choices)
+    own = {job.job_id: job for job in rows}
+    return [own[picture.jobs[row].job_id] for row in order_of(picture, ranked)]
+
+
+def _size_changes(
+    jobs: Sequence[QueuedJob], wanted: Mapping[str, JobSize], memory: PolicyMemory
+) -> tuple[SizeChange, ...]:
+    return tuple(
+        SizeChange(job.job_id, wanted[job.job_id], memory.sizes.get(job.job_id, job.asks), job.asks)
+        for job in jobs
+        if job.asks is not None and job.job_id in wanted and job.asks != wanted[job.job_id]
+    )
 
 
 def _tier(job: QueuedJob, tiers: Mapping[str, int]) -> int:

@@ -8,27 +8,33 @@ from typing import cast
 import numpy as np
 
 from perdure.errors import ConfigError
+from perdure.live_policy.rounds import PastJobs, RoundPolicy
 from perdure.live_policy.settings import PolicySettings
 from perdure.scheduling import las
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.scheduling.protocol import RankingPolicy
 
-LIVE = ("fifo", "fjf", "fewest-gpus", "las", "las-2d", "gittins-2d")
+ROUNDS = ("themis", "sia")
+LIVE = ("fifo", "fjf", "fewest-gpus", "las", "las-2d", "gittins-2d", *ROUNDS)
+LivePolicy = RankingPolicy | RoundPolicy
+_NO_PAST = PastJobs()
 ENOUGH = 10  # past jobs from which an index can be taken
 _UNKNOWN = "it needs running times, which nobody knows beforehand"
 _OWN = "it reserves starts by itself, as Slurm's own backfill does"
-_ROUNDS = "it plans in rounds, which is not done above a resource manager yet"
+_ROUNDS = "it plans with measured speeds, which are not known of the jobs of a resource manager"
 _QUOTAS = "it needs the quotas of virtual clusters, which are not read from a resource manager yet"
 _WHY_NOT = {
     **dict.fromkeys(("sjf", "srtf", "srsf"), _UNKNOWN),
     **dict.fromkeys(("easy", "conservative", "slurm"), _OWN),
-    **dict.fromkeys(("maxmin", "themis", "sia", "pollux", "gavel", "optimus"), _ROUNDS),
+    **dict.fromkeys(("maxmin", "pollux", "gavel", "optimus"), _ROUNDS),
     **dict.fromkeys(("philly", "capacity", "drf", "tetris"), _QUOTAS),
 }
 
 
-def live_policy(settings: PolicySettings, samples: Sequence[float] = ()) -> RankingPolicy:
+def live_policy(settings: PolicySettings, samples: Sequence[float] = (), past: PastJobs = _NO_PAST) -> LivePolicy:
     """The policy that the settings name; `samples`: services of past jobs in GPU-seconds, for an index.
+
+    `past`: for those that plan in rounds.
 
     Raises `ConfigError` for one that cannot be in force.
     """
@@ -36,6 +42,8 @@ def live_policy(settings: PolicySettings, samples: Sequence[float] = ()) -> Rank
     where, fix = f"policy {settings.name!r}", f"Use one of: {', '.join(LIVE)}"
     if name in _WHY_NOT:
         raise ConfigError(where, _WHY_NOT[name], fix)
+    if settings.name in ROUNDS:
+        return RoundPolicy(settings.name, settings, past)
     limits = settings.queue_limits
     options = PolicyOptions(queue_limits=limits, gittins_samples=tuple(samples))
     found = cast("RankingPolicy", policy_named(settings.name, options))
@@ -46,9 +54,11 @@ def live_policy(settings: PolicySettings, samples: Sequence[float] = ()) -> Rank
     return found
 
 
-def policy_in_force(settings: PolicySettings, samples: Sequence[float]) -> tuple[RankingPolicy, str]:
+def policy_in_force(
+    settings: PolicySettings, samples: Sequence[float], past: PastJobs = _NO_PAST
+) -> tuple[LivePolicy, str]:
     """The policy that decides now, and what is to be said of it: an index needs past jobs."""
-    found = live_policy(settings, samples)
+    found = live_policy(settings, samples, past)
     if not isinstance(found, las.Gittins2D) or len(samples) >= ENOUGH:
         return found, ""
     stand_in = las.LeastAttained(queue_limits=settings.queue_limits)

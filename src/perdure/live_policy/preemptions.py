@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from perdure.live_policy.opt_in import consent_of, unfit
-from perdure.live_policy.queue_view import GpuPass, Ran, job_number, pass_over, picture_of
+from perdure.live_policy.policies import LivePolicy
+from perdure.live_policy.queue_view import GpuPass, QueuePicture, Ran, job_number, pass_over, picture_of
+from perdure.live_policy.rounds import PastJobs, RoundPolicy
 from perdure.live_policy.settings import PolicySettings
-from perdure.model.jobs import PolicyConsent
+from perdure.model.jobs import JobSize, PolicyConsent
 from perdure.scheduling.protocol import RankingPolicy
 from perdure.waits.queue import Queue, QueuedJob
 
+SizeChoices = Mapping[str, Mapping[int, JobSize]]
+"""Of waiting jobs that have a choice, what each may be given, by GPUs."""
 HOUR_S = 3600.0
 STARTABLE = ("", "None", "Priority", "Resources")
 """Why a job waits that starts as soon as there is room for it, and it is its turn."""
@@ -28,6 +35,8 @@ class PolicyMemory:
     checkpoint_s: Mapping[str, float] = field(default_factory=dict)  # last known checkpoint of a job
     nice: Mapping[str, int] = field(default_factory=dict)  # what each job had before the policy changed it
     services: Sequence[float] = ()  # of past jobs, in GPU-seconds
+    past: PastJobs = field(default_factory=PastJobs)
+    sizes: Mapping[str, JobSize] = field(default_factory=dict)  # what each job asked for before the policy changed it
 
 
 class WantedPreemption(NamedTuple):
@@ -44,6 +53,7 @@ class PassResult(NamedTuple):
     starts: tuple[QueuedJob, ...]
     preemptions: tuple[WantedPreemption, ...]
     kept: Mapping[str, str]
+    sizes: Mapping[str, JobSize]  # of waiting jobs that have a choice
 
 
 def startable(job: QueuedJob, now_s: float) -> bool:
@@ -80,14 +90,30 @@ def _checkpoint_in_the_way(job: QueuedJob, now_s: float, settings: PolicySetting
     return f"its last checkpoint is {age_s:.0f} s old" if age_s > settings.checkpoint_age_s else ""
 
 
+def kept_now(
+    queue: Queue, rows: Sequence[QueuedJob], policy: LivePolicy, settings: PolicySettings, memory: PolicyMemory
+) -> dict[str, str]:
+    """Of the rows that run, why each is not put back now; "" where it may be. {} where the policy does not preempt."""
+    usable = {node.name for node in queue.nodes if node.is_usable}
+    if not policy.preemptive:
+        return {}
+    kept = {job.job_id: why_kept(job, queue.now_s, usable, settings, memory) for job in rows if job.is_running}
+    if isinstance(policy, RoundPolicy):
+        for job in rows:
+            if job.is_running and not kept[job.job_id]:
+                kept[job.job_id] = policy.why_kept(job, queue.now_s)
+    return kept
+
+
 def wanted_now(
     queue: Queue,
     rows: Sequence[QueuedJob],
     history: Mapping[str, Sequence[Ran]],
-    policy: RankingPolicy,
+    policy: LivePolicy,
     settings: PolicySettings,
     memory: PolicyMemory,
     priority: Mapping[str, int],
+    choices: SizeChoices,
 ) -> PassResult:
     """Who starts and who makes room. `priority` is what the waiting rows have once their places are changed.
 
@@ -95,21 +121,17 @@ def wanted_now(
     more than may be put back in this hour, those that the policy would rather have run.
     """
     others = _Others(queue, rows, priority)
-    usable = {node.name for node in queue.nodes if node.is_usable}
     waiting = [job for job in rows if startable(job, queue.now_s) and not unfit(job)]
-    running = [job for job in rows if job.is_running]
-    kept: dict[str, str] = {}
-    if policy.preemptive:
-        kept = {job.job_id: why_kept(job, queue.now_s, usable, settings, memory) for job in running}
-    movable = [job for job in running if policy.preemptive and not kept[job.job_id]]
+    kept = kept_now(queue, rows, policy, settings, memory)
+    movable = [job for job in rows if kept.get(job.job_id) == ""]
     left = settings.preemptions_per_hour - sum(at_s > queue.now_s - HOUR_S for at_s in memory.preempted_s)
     while True:
-        picture = picture_of(queue, (*waiting, *movable), history)
-        found = pass_over(picture, policy)
+        picture, ranked, sizes = ranked_on(picture_of(queue, (*waiting, *movable), history), policy, choices)
+        found = pass_over(picture, ranked)
         starts = tuple(picture.jobs[row] for row in found.starts if picture.jobs[row].is_waiting)
         yields = [picture.jobs[row] for row in _least_wanted(found)]
         if not yields:
-            return PassResult(starts, (), _told(kept))
+            return PassResult(starts, (), _told(kept), sizes)
         if blocked := {job.job_id for job in starts if others.come_before(job)}:
             waiting = [job for job in waiting if job.job_id not in blocked]
             continue
@@ -118,7 +140,23 @@ def wanted_now(
                 kept[job.job_id] = f"{settings.preemptions_per_hour} jobs were put back in this hour already"
             movable = [job for job in movable if not kept[job.job_id]]
             continue
-        return PassResult(starts, tuple(_wanted(job, starts, policy.name) for job in yields), _told(kept))
+        wanted = tuple(_wanted(job, starts, policy.name) for job in yields)
+        return PassResult(starts, wanted, _told(kept), sizes)
+
+
+def ranked_on(
+    picture: QueuePicture, policy: LivePolicy, choices: SizeChoices
+) -> tuple[QueuePicture, RankingPolicy, Mapping[str, JobSize]]:
+    """The picture with the sizes that a plan gives its waiting jobs, what ranks its rows, and these sizes."""
+    if not isinstance(policy, RoundPolicy):
+        return picture, policy, {}
+    ranked, gpus = policy.on(picture)
+    sizes = {job_id: choices[job_id][count] for job_id, count in gpus.items()}
+    jobs = tuple(
+        replace(job, gpus=size.gpus, nodes=size.nodes) if (size := sizes.get(job.job_id)) else job
+        for job in picture.jobs
+    )
+    return dataclasses.replace(picture, jobs=jobs), ranked, sizes
 
 
 def _least_wanted(found: GpuPass) -> list[int]:

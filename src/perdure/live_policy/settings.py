@@ -13,7 +13,7 @@ class PolicySettings:
     """A scheduling policy above the resource manager, for jobs that opted in."""
 
     name: str = ""
-    """The policy: fifo, fjf, fewest-gpus, las, las-2d, las-2d:KNOB or gittins-2d; "": none."""
+    """The policy: fifo, fjf, fewest-gpus, las, las-2d, las-2d:KNOB, gittins-2d, themis or sia; "": none."""
     partitions: tuple[str, ...] = ()
     """Jobs of these take part: their place in the queue may be changed."""
     qos: tuple[str, ...] = ()
@@ -30,6 +30,12 @@ class PolicySettings:
     """Service at which a job sinks to the second queue of las (seconds), and of las-2d and gittins-2d (GPU-seconds)."""
     second_limit_s: Annotated[float, Meta(gt=0)] = 7200.0
     """The same for the third queue."""
+    lease_s: Annotated[float, Meta(gt=0)] = 1200.0
+    """Seconds for which themis gives GPUs; then they are on offer again."""
+    round_s: Annotated[float, Meta(gt=0)] = 60.0
+    """Seconds of a round of themis, in which leases that have ended are on offer, and least time of a job under sia."""
+    restart_s: Annotated[float, Meta(ge=0)] = 60.0
+    """What a restart costs a job, as sia reckons."""
     least_run_s: Annotated[float, Meta(ge=0)] = 1800.0
     """A job is not put back before it has run this long since its latest start."""
     checkpoint_age_s: Annotated[float, Meta(ge=0)] = 900.0

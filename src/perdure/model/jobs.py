@@ -74,6 +74,20 @@ class PolicyConsent(StrEnum):
     PREEMPT = "preempt"  # that, and put it back into the queue while it runs
 
 
+class JobSize(Struct, frozen=True):
+    """What a waiting job asks for: this many nodes or more, with the same number of GPUs on each."""
+
+    nodes: int
+    most_nodes: int
+    gpus_per_node: int
+    tasks_per_node: int = 1
+
+    @property
+    def gpus(self) -> int:
+        """Of the fewest nodes that it asks for."""
+        return self.nodes * self.gpus_per_node
+
+
 class Job(Struct, frozen=True, omit_defaults=True):
     """What a user submitted, and its state."""
 

@@ -85,6 +85,7 @@ class ElasticJob:
     application: str = ""
     name: str = ""  # as the trace has it
     reach: Sequence[int] = ()  # the most GPUs of each type that its application was measured on; (): not known
+    sizes: Sequence[int] = ()  # numbers of GPUs that it may have, rising; (): any up to what it asks for
     steps_per_s: float = 0.0  # as it was seen to train when it last ran, beside another job if there was one
 
 

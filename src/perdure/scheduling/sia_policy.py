@@ -24,7 +24,8 @@ PLACES = 2  # decimals of a job's term: less is not worth a restart
 class Sia:
     """A job starts on one GPU of any type, and may at most double the most GPUs that it was seen on.
 
-    A pipeline starts with one replica, grows by whole ones, and at most doubles them. So speed is never guessed far
+    A pipeline starts with one replica, grows by whole ones, and at most doubles them. One that
+    names its sizes starts on the smallest, and gets no others. So speed is never guessed far
     beyond what was seen. `lambda_` is what leaving a job out costs, in the unit of
     ``goodput^p``; `p` below 0 weighs slow jobs more than fast ones. Beyond `limit_s` seconds the solver's
     best plan so far is taken, and how far from the optimum it may be goes into `gaps`.
@@ -75,9 +76,14 @@ class Sia:
     def _worth(self, view: ElasticView, jobs: list[ElasticJob], configs: Configurations) -> Floats:
         """The normalised goodput of each job in each configuration, less where it must restart; NaN for impossible."""
         sizes = np.array([each.gpus_per_node for each in view.types])
-        most = np.array([max(1, min(2 * job.learned.most_gpus(), job.most_gpus)) for job in jobs])
+        most = np.array(
+            [max(min(job.sizes, default=1), min(2 * job.learned.most_gpus(), job.most_gpus)) for job in jobs]
+        )
         replicas = self._replicas(jobs, configs)
         may = (replicas > 0) & (replicas <= most[:, None])
+        for row, job in enumerate(jobs):
+            if job.sizes:
+                may[row] &= np.isin(configs.gpus, job.sizes)
         few = may.any(axis=0)  # of the others no job may have any: their goodput is not asked for
         expected = np.full(may.shape, np.nan)
         learned = [job.learned for job in jobs]

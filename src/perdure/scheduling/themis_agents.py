@@ -63,6 +63,8 @@ class JobAgent:
         return np.asarray(self.job.alone_s[0] * contending / (now_s - self.job.submit_s + left_s), float)
 
     def usable(self, offered: int) -> int:
+        if self.job.sizes:
+            return max((size - self.held for size in self.job.sizes if size <= self.held + offered), default=0)
         wanted = max(self.job.asked_gpus - self.held, 0)
         return 0 if self.job.rigid and offered < wanted else min(offered, wanted)
 

@@ -98,6 +98,10 @@ class Themis:
     def check(self, view: ElasticView) -> None:
         only_type(view, self.name)
 
+    def resume(self, rounds: int, contending: Mapping[int, float]) -> None:
+        """Take up apps, by the first of their rows, after so many rounds in which so many were there on average."""
+        self._present = {key: (rounds, round(rounds * apps)) for key, apps in contending.items()}
+
     def plan(self, view: ElasticView) -> Plan:
         kind, agents = only_type(view, self.name), self._agents(view)
         contending = {}

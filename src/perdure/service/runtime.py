@@ -292,7 +292,7 @@ def policy_of(
 ) -> PolicyWorker | None:
     """What keeps jobs in a policy's order; None where none is, nor has left anything behind. Raises `ConfigError`."""
     store, named = PolicyStore(journal.store, journal.cluster), settings.policy
-    if not named.name and not store.nice():
+    if not named.name and not (store.nice() or store.sizes()):
         return None
     if not isinstance(backend, Reorderable):
         raise ConfigError("policy.name", "jobs of this cluster cannot be put in another order", "Leave it out")

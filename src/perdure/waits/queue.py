@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from perdure.model.jobs import JobState, PolicyConsent
+from perdure.model.jobs import JobSize, JobState, PolicyConsent
 
 
 class QueuedJob(Struct, frozen=True):
@@ -40,6 +40,8 @@ class QueuedJob(Struct, frozen=True):
     nice: int = 0  # taken from what its priority would be, and so is in `priority` already
     consent: PolicyConsent = PolicyConsent.NONE  # by its owner's word
     may_requeue: bool = True
+    asks: JobSize | None = None  # of one whose size may be set while it waits; `nodes` and `gpus` are its least
+    sizes: tuple[int, ...] = ()  # GPUs that its owner lets it have, rising; (): it said nothing
 
     @property
     def array(self) -> str:

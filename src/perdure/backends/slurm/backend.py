@@ -27,7 +27,7 @@ from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.dependants import dependants
 from perdure.backends.slurm.het import component_numbers, merge_records
 from perdure.backends.slurm.limits import limits_or_remark
-from perdure.backends.slurm.nice import set_nice
+from perdure.backends.slurm.nice import set_nice, set_sizes
 from perdure.backends.slurm.node_records import NodeRecord, read_nodes
 from perdure.backends.slurm.output_memory import OutputMemory, told_lines
 from perdure.backends.slurm.outputs import JobOutputs, request_of
@@ -53,7 +53,7 @@ from perdure.backends.slurm.writers import Writers
 from perdure.errors import PerdureError
 from perdure.model.actions import Action, Comment, Outcome
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Attempt
+from perdure.model.jobs import Attempt, JobSize
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, LogMark, Output, OutputFile, OutputKind, Why
 from perdure.slurm_words.states import is_waiting
@@ -488,6 +488,10 @@ class SlurmBackend:
     def set_nice(self, nice: Mapping[str, int]) -> dict[str, str]:
         """See `Reorderable.set_nice`."""
         return set_nice(self._tools, nice)
+
+    def set_sizes(self, sizes: Mapping[str, tuple[JobSize, JobSize]]) -> dict[str, str]:
+        """See `Resizable.set_sizes`."""
+        return set_sizes(self._tools, sizes)
 
     def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
         """See `Actor.write_comments`."""

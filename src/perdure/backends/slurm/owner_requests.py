@@ -5,6 +5,7 @@
     perdure:timeout=requeue  it saves checkpoints: put it back when its walltime is over
     perdure:policy           the scheduling policy in force may change its place in the queue
     perdure:preempt          that, and put it back while it runs: it goes on from its last checkpoint
+    perdure:gpus=2,4,8       a policy in force that chooses sizes may start it on any of these numbers of GPUs
 
 Upper and lower case are the same, and blanks may be around the signs. What is said to Perdure and not understood is
 kept, to be answered. The line that Perdure itself left there says nothing.
@@ -28,6 +29,7 @@ MAX_TEXT = 4096  # characters that are read, where it is not JSON
 _NAME = re2.compile(r"(?i)perdure")
 _FIRST = re2.compile(r"([^\s,=:]{1,40})\s?=\s?([^\s,]*)")
 _KNOWN = re2.compile(r"(?:^|[\s,])(retry|nodes|timeout|policy|preempt)\s?[=:]\s?([^\s,]*)")
+_SIZES = re2.compile(r"(?:^|[\s,])gpus\s?[=:]\s?(\d{1,6}(?:,\d{1,6}){0,31})(?:$|[\s,])")
 _BARE = re2.compile(r"(policy|preempt)(?:$|[\s,])")
 _RANGE = re2.compile(r"(\d{1,6})-(\d{1,6})")
 _AROUND = " \t\"'()."
@@ -46,6 +48,7 @@ class OwnerRequests:
     nodes: tuple[int, int] | None = None
     requeue_at_timeout: bool = False
     consent: PolicyConsent = PolicyConsent.NONE
+    sizes: tuple[int, ...] = ()  # numbers of GPUs, rising
     misread: str = ""  # the first words for us that mean nothing, on one line
 
 
@@ -61,6 +64,7 @@ def owner_requests(comment: str) -> OwnerRequests:
         return OwnerRequests()
     retry, nodes, at_timeout, misread = RetryPreference.AUTO, None, False, ""
     consents: dict[str, bool] = {}
+    sizes: tuple[int, ...] = ()
     for key, value in _in_json(comment) if comment.lstrip().startswith("{") else _in_text(comment[:MAX_TEXT]):
         found: object = None
         match key:
@@ -68,12 +72,14 @@ def owner_requests(comment: str) -> OwnerRequests:
                 found, retry = True, max(retry, _RETRY[value], key=(RetryPreference.AUTO, RetryPreference.NEVER).index)
             case "nodes":
                 found = nodes = _range(value) or nodes
+            case "gpus":
+                found = sizes = _numbers(value) or sizes
             case "timeout" if value in _TIMEOUT:
                 found, at_timeout = True, _TIMEOUT[value]
             case "policy" | "preempt" if value in _YES:
                 found, consents[key] = True, _YES[value] and consents.get(key, True)
         misread = misread or ("" if found else _on_one_line(f"perdure:{key}={value}" if key else value))
-    return OwnerRequests(retry, nodes, at_timeout, _consent(consents), misread)
+    return OwnerRequests(retry, nodes, at_timeout, _consent(consents), sizes, misread)
 
 
 def _consent(said: Mapping[str, bool]) -> PolicyConsent:
@@ -92,6 +98,7 @@ def _in_text(comment: str) -> Iterator[tuple[str, str]]:
         words = comment[begin:end].partition(";")[0].partition("\n")[0].rstrip(_AROUND + ",")
         said = words[len("perdure") :].lstrip(_AROUND + ":=,").lower()
         known = [(each[1], each[2].strip(_AROUND)) for each in _KNOWN.finditer(said)]
+        known += [("gpus", each[1]) for each in _SIZES.finditer(said)]
         yield from known
         first = _FIRST.match(said)
         if first is not None and first[1] not in {key for key, _ in known}:
@@ -128,6 +135,13 @@ def _in_json(comment: str) -> Iterator[tuple[str, str]]:
 def _on_one_line(words: str) -> str:
     plain = "".join(char if char.isprintable() and char != ";" else " " for char in words[: 2 * MAX_MISREAD])
     return " ".join(plain.split())[:MAX_MISREAD]
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Those of ``2,4,8`` or ``[2, 4, 8]``, rising; () for what is no such list."""
+    parts = [part.strip() for part in text.strip("[]").split(",")]
+    found = {int(part) for part in parts if part.isdecimal() and len(part) <= 6}
+    return tuple(sorted(found)) if len(parts) <= 32 and all(part.isdecimal() for part in parts) and min(found) else ()
 
 
 def _range(text: str) -> tuple[int, int] | None:

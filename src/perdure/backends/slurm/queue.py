@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import re2
+
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.het import merge_records
 from perdure.backends.slurm.node_records import NodeRecord, read_nodes
@@ -11,11 +13,13 @@ from perdure.backends.slurm.owner_requests import owner_requests
 from perdure.backends.slurm.records import MAX_NAME, JobRecord, instant, read_jobs
 from perdure.backends.slurm.tools import Dialog, Tools
 from perdure.errors import ClusterBusy
-from perdure.model.jobs import JobState
+from perdure.model.jobs import JobSize, JobState
 from perdure.slurm_words.durations import duration_s
 from perdure.slurm_words.hostlist import expand
 from perdure.slurm_words.states import is_waiting, job_state
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueuedReservation, QueueLook
+
+_PLAIN = re2.compile(r"(?:gres:)?gpu(?::\d+)?")  # no GPU type, and nothing else
 
 
 def read_queue(tools: Tools) -> QueueLook:
@@ -98,7 +102,7 @@ def read_reservations(text: bytes, mark: str) -> tuple[QueuedReservation, ...]:
 
 def _job(record: JobRecord) -> QueuedJob:
     state = job_state(record.state, record.priority, record.reason)
-    waits = state.is_waiting
+    waits, asked = state.is_waiting, owner_requests(record.comment)
     return QueuedJob(
         job_id=record.job_id,
         user=record.user,
@@ -126,9 +130,22 @@ def _job(record: JobRecord) -> QueuedJob:
         parts=record.components,
         name=record.name[:MAX_NAME],
         nice=record.nice,
-        consent=owner_requests(record.comment).consent,
+        consent=asked.consent,
         may_requeue=record.requeue and record.is_batch and not record.is_cron,
+        asks=_size(record) if waits else None,
+        sizes=asked.sizes if _PLAIN.fullmatch(record.per_node) else (),
     )
+
+
+def _size(record: JobRecord) -> JobSize | None:
+    """What it asks for, where that is so many GPUs on each node and as many tasks on each; else None."""
+    each, rest = divmod(record.gpus, max(1, record.node_count))
+    if not each or rest or record.gpus_in_all or record.waiting_tasks > 1 or record.components > 1:
+        return None
+    tasks, uneven = divmod(record.tasks, max(1, record.node_count))
+    if uneven or not tasks:
+        return None
+    return JobSize(max(1, record.node_count), max(1, record.node_count, record.most_nodes), each, tasks)
 
 
 def _node(record: NodeRecord) -> QueuedNode:

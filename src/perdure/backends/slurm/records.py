@@ -87,6 +87,7 @@ class JobRecord(Struct, frozen=True):
     tasks: int = 0
     tasks_per_node: int = 1  # also where only nodes were asked for
     cpus_per_task: int = 1
+    most_nodes: int = 0  # of one that waits and asks for a range of nodes; 0: for one number
     gpus_in_all: bool = False  # they were asked for as a total (--gpus), whatever the number of nodes
     dependency: str = ""  # what it waits for: afterok:12(unfulfilled)
     admin_comment: str = ""
@@ -104,6 +105,7 @@ class JobRecord(Struct, frozen=True):
     reservation: str = ""  # in which it is to run
     most_tasks: int | None = None  # of its array may run at once; told by the record of those that wait
     nice: int = 0
+    per_node: str = ""  # what it asks for on each node, as "gres:gpu:4"
     printed_paths: tuple[str, str] = ("", "")  # of stdout and stderr, where patterns in them were written out since
 
     @property
@@ -327,6 +329,8 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         tasks=number_or(own.get("NumTasks", ""), 0),
         tasks_per_node=number_or(own.get("NtasksPerN:B:S:C", "").partition(":")[0], 0) or 1,
         cpus_per_task=number_or(own.get("CPUs/Task", ""), 0) or 1,
+        most_nodes=number_or(own.get("NumNodes", "").partition("-")[2], 0),
+        per_node=_after("TresPerNode", tail).partition(" ")[0],
         gpus_in_all=bool(_after("TresPerJob", tail)),
         dependency="" if own.get("Dependency", _NULL) == _NULL else own["Dependency"],
         admin_comment=_after("AdminComment", tail),

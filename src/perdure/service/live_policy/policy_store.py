@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
+from msgspec.structs import asdict
 from sqlalchemy import delete, func, insert, select
 
+from perdure.live_policy.policies import thinned
 from perdure.live_policy.queue_view import Ran
+from perdure.live_policy.rounds import PastJobs
 from perdure.model.actions import Preempt
+from perdure.model.jobs import JobSize
 from perdure.service.store.codec import clean
 from perdure.service.store.database import Store
 from perdure.service.store.queries.reader import Reader
-from perdure.service.store.schema import actions, attempts, jobs, policy_nice
+from perdure.service.store.schema import actions, attempts, jobs, policy_nice, policy_sizes
 from perdure.waits.queue import QueuedJob
 
 AT_ONCE = 500  # names in one statement
 MOST_SERVICES = 5_000  # of past jobs, the newest
 _PREEMPT = str(Preempt.__struct_config__.tag)
 _DONE, _OPEN, _IN_VAIN = ("done",), ("planned", "started"), ("expired", "shadow")
+OVER = ("completed", "failed", "cancelled")
 T = TypeVar("T")
 
 
@@ -26,6 +31,13 @@ class KeptNice(NamedTuple):
     """What a job had before the policy changed its place, and whose job it was."""
 
     nice: int
+    user: str
+
+
+class KeptSize(NamedTuple):
+    """What a job asked for before the policy changed it, and whose job it was."""
+
+    size: JobSize
     user: str
 
 
@@ -68,6 +80,61 @@ class PolicyStore:
                 for some in _parts(job_ids):
                     db.execute(delete(policy_nice).where(p.cluster == self.cluster, p.job_id.in_(some)))
 
+    def sizes(self) -> dict[str, KeptSize]:
+        """By job."""
+        p = policy_sizes.c
+        rows = self._reader.all(select(policy_sizes).where(p.cluster == self.cluster))
+        return {
+            row.job_id: KeptSize(JobSize(row.nodes, row.most_nodes, row.gpus_per_node, row.tasks_per_node), row.user)
+            for row in rows
+        }
+
+    def keep_sizes(self, told: Mapping[str, KeptSize], now: float) -> None:
+        """Note what jobs ask for that have no entry yet. Raises `StateError`."""
+        rows = [
+            {"cluster": self.cluster, "job_id": job_id, "user": clean(each.user), "noted_s": now, **asdict(each.size)}
+            for job_id, each in told.items()
+        ]
+        if rows:
+            with self._store.writing() as db:
+                db.execute(insert(policy_sizes), rows)
+
+    def forget_sizes(self, job_ids: Collection[str]) -> None:
+        """Drop entries. Raises `StateError`."""
+        p = policy_sizes.c
+        if job_ids:
+            with self._store.writing() as db:
+                for some in _parts(job_ids):
+                    db.execute(delete(policy_sizes).where(p.cluster == self.cluster, p.job_id.in_(some)))
+
+    def past(self, since_s: float, job_ids: Collection[str]) -> PastJobs:
+        """What a policy that plans in rounds knows of jobs that ended since an instant, and of some that are there."""
+        a, j = attempts.c, jobs.c
+        over = (
+            select(
+                j.submit_s, j.walltime_s, func.min(a.start_s).label("start_s"), func.max(a.end_s).label("end_s"),
+                func.sum(a.end_s - a.start_s).label("ran_s"),
+            )
+            .join(attempts, (a.job_id == j.job_id) & (a.cluster == j.cluster))
+            .where(self._reader.owns(jobs), j.state.in_(OVER), j.gpus > 0, a.end_s > since_s)
+            .group_by(j.job_id, j.submit_s, j.walltime_s)
+            .order_by(func.max(a.end_s).desc())
+            .limit(MOST_SERVICES)
+        )  # fmt: skip
+        rows = [row for row in self._reader.all(over) if row.ran_s and row.ran_s > 0]
+        most: dict[str, int] = {}
+        for some in _parts(job_ids):
+            query = select(a.job_id, func.max(a.gpus).label("gpus")).group_by(a.job_id)
+            query = query.where(a.cluster == self.cluster, a.job_id.in_(some))
+            most |= {row.job_id: row.gpus for row in self._reader.all(query) if row.gpus}
+        limited = [row for row in rows if row.walltime_s]
+        return PastJobs(
+            [(min(row.submit_s, row.start_s), row.end_s) for row in rows],
+            thinned([min(1.0, row.ran_s / row.walltime_s) for row in limited]),
+            thinned([row.ran_s for row in rows]),
+            most,
+        )
+
     def ran(self, job_ids: Collection[str]) -> dict[str, list[Ran]]:
         """The spans in which jobs ran before, of attempts that are over."""
         a = attempts.c
@@ -103,7 +170,7 @@ class PolicyStore:
     def services(self) -> list[float]:
         """GPU-seconds that jobs took which are over, of the newest."""
         a, j = attempts.c, jobs.c
-        over = select(j.job_id).where(self._reader.owns(jobs), j.state.in_(("completed", "failed", "cancelled")))
+        over = select(j.job_id).where(self._reader.owns(jobs), j.state.in_(OVER))
         newest = over.order_by(j.seq.desc()).limit(MOST_SERVICES).subquery()
         service = func.sum((a.end_s - a.start_s) * a.gpus).label("service")
         query = (

@@ -10,17 +10,19 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from perdure.backends.protocol import Reorderable
+from perdure.backends.protocol import Reorderable, Resizable
 from perdure.errors import PerdureError
 from perdure.live_policy.decide import LiveDecision, decide
 from perdure.live_policy.opt_in import consent_of
-from perdure.live_policy.policies import live_policy, thinned
+from perdure.live_policy.policies import ROUNDS, live_policy, thinned
 from perdure.live_policy.preemptions import HOUR_S, PolicyMemory
+from perdure.live_policy.rounds import PastJobs
 from perdure.live_policy.settings import PolicySettings
+from perdure.live_policy.sizes import SizeChange
 from perdure.model.actions import Preempt
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import PolicyConsent
-from perdure.service.live_policy.policy_store import KeptNice, PolicyStore
+from perdure.service.live_policy.policy_store import KeptNice, KeptSize, PolicyStore
 from perdure.service.live_policy.switch import PolicySwitch
 from perdure.waits.queue import Queue, QueuedJob, QueueLook
 
@@ -28,7 +30,12 @@ log = logging.getLogger("perdure")
 
 PREEMPT_TTL_S = 60.0  # a preemption that is not begun by then is decided again
 SERVICES_EVERY_S = 600.0
+PAST_S = 30 * 86400.0  # of jobs that are over, for policies that plan in rounds
 STUBBORN = 3  # times that a job's place was changed without effect, after which it is left alone
+
+
+def _is_of(job: QueuedJob, kept: KeptSize | None) -> bool:
+    return kept is not None and job.user == kept.user
 
 
 class PolicyWorker:
@@ -78,17 +85,17 @@ class PolicyWorker:
         if look is None or look.queue.now_s == self._looked_s:
             return
         self._looked_s = look.queue.now_s
-        kept = self._store.nice()
+        kept, sizes = self._store.nice(), self._store.sizes()
         try:
-            self._work(look, kept)
+            self._work(look, kept, sizes)
         except PerdureError as err:
             self.trouble = f"{err.args[0]}: {err.args[1]}"
             raise
         self.trouble = ""
 
-    def _work(self, look: QueueLook, kept: Mapping[str, KeptNice]) -> None:
+    def _work(self, look: QueueLook, kept: Mapping[str, KeptNice], sizes: Mapping[str, KeptSize]) -> None:
         begun_s = time.monotonic()
-        found = decide(look, *self._known(look.queue, kept)) if self.is_on else None
+        found = decide(look, *self._known(look.queue, kept, sizes)) if self.is_on else None
         self.took_s = time.monotonic() - begun_s
         self.latest = found
         if not self._acts():
@@ -99,11 +106,12 @@ class PolicyWorker:
         self._store.keep_nice((jobs[job_id] for job_id in wanted if job_id not in kept), self._clock())
         self._set({**restored, **self._heeded(wanted, jobs)})
         self._store.forget_nice({*restored, *(job_id for job_id in kept if job_id not in jobs)})
+        self._resize(found.sizes if found else (), jobs, sizes)
         if found is not None:
             self._preempt(found)
 
     def _known(
-        self, queue: Queue, kept: Mapping[str, KeptNice]
+        self, queue: Queue, kept: Mapping[str, KeptNice], sizes: Mapping[str, KeptSize]
     ) -> tuple[Mapping[str, list[tuple[float, float]]], PolicySettings, PolicyMemory]:
         """What `decide` needs besides the look."""
         settings = self.settings
@@ -118,6 +126,8 @@ class PolicyWorker:
             checkpoint_s=self._checkpoints(ready),
             nice={job_id: each.nice for job_id, each in kept.items()},
             services=self._past_services(),
+            past=self._past_jobs(queue.now_s, own),
+            sizes={job.job_id: sizes[job.job_id].size for job in own if _is_of(job, sizes.get(job.job_id))},
         )
         self._in_vain = past.in_vain
         return ran, settings, memory
@@ -129,6 +139,41 @@ class PolicyWorker:
         if self._services is None or not 0 <= now - self._services[0] < SERVICES_EVERY_S:
             self._services = now, thinned(self._store.services())
         return self._services[1]
+
+    def _past_jobs(self, now_s: float, own: Sequence[QueuedJob]) -> PastJobs:
+        if self.settings.name not in ROUNDS:
+            return PastJobs()
+        return self._store.past(now_s - PAST_S, [job.job_id for job in own])
+
+    def _resize(
+        self, changes: Sequence[SizeChange], jobs: Mapping[str, QueuedJob], kept: Mapping[str, KeptSize]
+    ) -> None:
+        """Set sizes, and set those back that the policy has nothing to do with any more. A job that runs keeps its own,
+        and what it asked for is kept until it is gone: it may be put back.
+        """
+        if not isinstance(self._backend, Resizable):
+            return
+        wanted = {each.job_id: (each.size, each.seen) for each in changes}
+        done_with = {
+            job_id
+            for job_id, each in kept.items()
+            if (job := jobs.get(job_id)) is None or not _is_of(job, each) or not self._takes_part(job)
+        }
+        for job_id in done_with:
+            job, before = jobs.get(job_id), kept[job_id]
+            if job is not None and _is_of(job, before) and job.asks is not None and job.asks != before.size:
+                wanted[job_id] = before.size, job.asks
+        new = {each.job_id: KeptSize(each.before, jobs[each.job_id].user) for each in changes}
+        self._store.keep_sizes({job_id: each for job_id, each in new.items() if job_id not in kept}, self._clock())
+        if wanted:
+            complaints = self._backend.set_sizes(wanted)
+            for job_id, said in list(complaints.items())[:1]:
+                log.warning("policy: the size of %d jobs was not changed, job %s: %s", len(complaints), job_id, said)
+        self._store.forget_sizes(done_with)
+
+    def _takes_part(self, job: QueuedJob) -> bool:
+        chooses = self.is_on and self.settings.name in ROUNDS
+        return chooses and consent_of(job, self.settings) is not PolicyConsent.NONE
 
     def _restored(self, jobs: Mapping[str, QueuedJob], kept: Mapping[str, KeptNice]) -> dict[str, int]:
         """What jobs had before, of those in the queue with which the policy has nothing to do any more."""

@@ -311,6 +311,38 @@ policy_nice = Table(  # what waiting jobs had before the policy in force changed
     Column("noted_s", Float, nullable=False),
 )
 
+policy_sizes = Table(  # what waiting jobs asked for before the policy in force chose their size
+    "policy_sizes",
+    metadata,
+    Column("cluster", String, primary_key=True),
+    Column("job_id", String, primary_key=True),
+    Column("user", String, nullable=False),  # tells the job from another one of that id
+    Column("nodes", Integer, nullable=False),
+    Column("most_nodes", Integer, nullable=False),
+    Column("gpus_per_node", Integer, nullable=False),
+    Column("tasks_per_node", Integer, nullable=False),
+    Column("noted_s", Float, nullable=False),
+)
+
+policy_terms = Table(  # since when a policy is in force without a break, and what was promised of it then
+    "policy_terms",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("policy", String, nullable=False),
+    Column("since_s", Float, nullable=False),
+    Column("until_s", Float),
+    Column("promise", String, nullable=False),  # as JSON; "" where nothing was replayed before
+)
+
+policy_jobs = Table(  # jobs that took part while a policy was in force
+    "policy_jobs",
+    metadata,
+    Column("cluster", String, primary_key=True),
+    Column("job_id", String, primary_key=True),
+    Column("came_s", Float, nullable=False, index=True),  # a resource manager may forget it when a job is put back
+)
+
 notices = Table(  # what somebody was to be notified of: of a subject, a kind is sent once until another kind is
     "notices",
     metadata,
