@@ -45,13 +45,13 @@ COST_S = 2.0  # in the simulation: what is run twice after a preemption, and the
 KILLS = (*((part, "perdure") for part in (0.15, 0.3, 0.45, 0.75, 0.9)), (0.6, "slurmctld"))
 PRIORITIES = "PriorityType=priority/multifactor\nPriorityWeightPartition=100000\nPriorityWeightAge=1000\n"
 SCRIPT = """
-saved="{folder}/$SLURM_JOB_ID"
+saved="{folder}/{at}"
 done_s=$(cat "$saved" 2>/dev/null || echo 0)
-echo "$(date +%s.%N) start $SLURM_JOB_ID $done_s" >> "{folder}/log"
+echo "$(date +%s.%N) start {at} $done_s $SLURM_JOB_ID" >> "{folder}/log"
 while [ "$done_s" -lt {run_s} ]; do
   sleep 1; done_s=$((done_s + 1)); echo $done_s > "$saved.new"; mv "$saved.new" "$saved"
 done
-echo "$(date +%s.%N) end $SLURM_JOB_ID $done_s" >> "{folder}/log"
+echo "$(date +%s.%N) end {at} $done_s $SLURM_JOB_ID" >> "{folder}/log"
 """
 
 
@@ -90,6 +90,7 @@ class Arm:
     name: str
     mean_jct_s: float = 0.0
     lost: int = 0
+    forgotten: int = 0  # by slurmctld, which was killed before it saved that they had come; they were submitted again
     doubled: int = 0
     doubled_by_slurm: int = 0  # of these, those that ran or ended shortly before slurmctld was killed
     preempted: int = 0  # by Perdure
@@ -105,7 +106,7 @@ class Arm:
 class JobRecord:
     """What one job did. Times are seconds since the epoch; `starts` go with the seconds that were done before."""
 
-    job_id: str
+    job_ids: list[str]  # several where slurmctld forgot it, and it was submitted again
     run_s: int
     gpus: int
     submit_s: float
@@ -201,14 +202,17 @@ def run(load: Load, policy: str, folder: Path, *, kills: bool) -> Arm:
     work.mkdir()
     service = Service(cluster, folder, policy) if policy else None
     begun_s = time.time()
-    submitted: dict[str, float] = {}
+    sent = [Submission() for _ in load.at_s]
     put_back: dict[str, list[float]] = {}
     stops = _killing(cluster, service, load.at_s[-1], arm) if kills and service else None
     try:
-        for at_s, run_s, gpus, minutes in zip(load.at_s, load.run_s, load.gpus, load.limit_min, strict=True):
+        for at, at_s in enumerate(load.at_s):
             time.sleep(max(0.0, begun_s + at_s - time.time()))
-            submitted[_submitted(cluster, SCRIPT.format(folder=work, run_s=run_s), gpus, minutes)] = time.time()
-        _await_all(work / "log", len(submitted), patience_s=3 * sum(load.run_s))
+            sent[at].submit(cluster, load, at, work)
+            forgotten = next((row for row in range(at) if sent[row].job_ids[-1:] == sent[at].job_ids[-1:]), None)
+            if forgotten is not None:  # its number is given out again
+                sent[forgotten].submit(cluster, load, forgotten, work)
+        _await_all(work / "log", len(sent), patience_s=3 * sum(load.run_s))
         if stops is not None:
             stops.join()
     finally:
@@ -218,18 +222,28 @@ def run(load: Load, policy: str, folder: Path, *, kills: bool) -> Arm:
             arm.preempted = sum(map(len, put_back.values()))
         cluster.stop()
     arm.took_s = round(time.time() - begun_s, 1)
-    arm.records = _records(_ends(work / "log"), load, submitted, put_back)
+    arm.records = _records(_ends(work / "log"), load, sent, put_back)
     return _judged(arm)
 
 
-def _submitted(cluster: SlurmCluster, script: str, gpus: int, minutes: int) -> str:
-    """Again and again while slurmctld is away: users would, too."""
-    options = (f"--gres=gpu:{gpus}", f"--time={minutes}", "--comment=perdure:preempt", "--requeue", "-o", "/dev/null")
-    while True:
-        try:
-            return cluster.submit(script, *options)
-        except AssertionError:
-            time.sleep(1.0)
+@dataclass
+class Submission:
+    """A job as its user sent it: again and again while slurmctld is away, and again where that forgot it."""
+
+    job_ids: list[str] = field(default_factory=list)
+    first_s: float = 0.0
+
+    def submit(self, cluster: SlurmCluster, load: Load, at: int, folder: Path) -> None:
+        options = ("--comment=perdure:preempt", "--requeue", "-o", "/dev/null")
+        asks = (f"--gres=gpu:{load.gpus[at]}", f"--time={load.limit_min[at]}")
+        script = SCRIPT.format(folder=folder, at=at, run_s=load.run_s[at])
+        self.first_s = self.first_s or time.time()
+        while True:
+            try:
+                self.job_ids.append(cluster.submit(script, *asks, *options))
+                return
+            except AssertionError:
+                time.sleep(1.0)
 
 
 def _killing(cluster: SlurmCluster, service: Service, span_s: float, arm: Arm) -> threading.Thread:
@@ -263,22 +277,24 @@ def _await_all(log: Path, jobs: int, patience_s: float) -> None:
 
 
 def _records(
-    lines: list[list[str]], load: Load, submitted: dict[str, float], put_back: dict[str, list[float]]
+    lines: list[list[str]], load: Load, sent: list[Submission], put_back: dict[str, list[float]]
 ) -> list[JobRecord]:
+    last = {each.job_ids[-1]: each for each in sent}
     return [
         JobRecord(
-            job_id, run_s, gpus, at_s,
-            [(float(line[0]), int(line[3])) for line in lines if line[1:3] == ["start", job_id]],
-            [float(line[0]) for line in lines if line[1:3] == ["end", job_id]],
-            put_back.get(job_id, []),
+            each.job_ids, load.run_s[at], load.gpus[at], each.first_s,
+            [(float(line[0]), int(line[3])) for line in lines if line[1:3] == ["start", str(at)]],
+            [float(line[0]) for line in lines if line[1:3] == ["end", str(at)]],
+            sum((put_back.get(job_id, []) for job_id in each.job_ids if last.get(job_id, each) is each), []),
         )
-        for (job_id, at_s), run_s, gpus in zip(submitted.items(), load.run_s, load.gpus, strict=True)
+        for at, each in enumerate(sent)
     ]  # fmt: skip
 
 
 def _judged(arm: Arm) -> Arm:
     crashes = [at_s for what, at_s in arm.kills if what == "slurmctld"]
     doubled = [job for job in arm.records if len(job.ends) > 1]
+    arm.forgotten = sum(len(job.job_ids) > 1 for job in arm.records)
     arm.lost, arm.doubled = sum(not job.ends for job in arm.records), len(doubled)
     arm.doubled_by_slurm = sum(any(at_s - UNSAVED_S < job.ends[0] < at_s for at_s in crashes) for job in doubled)
     arm.mean_jct_s = round(float(np.mean([job.ends[0] - job.submit_s for job in arm.records if job.ends])), 1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from perdure.model.jobs import JobSize
 from perdure.waits.queue import QueuedJob, QueuedNode
 
@@ -34,7 +36,7 @@ def allowed_sizes(job: QueuedJob, before: JobSize | None, nodes: Sequence[Queued
         found = [_of_gpus(gpus, per_node, asked) for gpus in job.sizes]
     else:
         counts = range(asked.nodes, asked.most_nodes + 1)
-        found = [JobSize(count, count, asked.gpus_per_node, asked.tasks_per_node) for count in counts]
+        found = [replace(asked, nodes=count, most_nodes=count) for count in counts]
     sizes = {size.gpus: size for size in found if size is not None and size.nodes <= len(there)}
     return sizes if len(sizes) > 1 else {}
 
@@ -42,5 +44,5 @@ def allowed_sizes(job: QueuedJob, before: JobSize | None, nodes: Sequence[Queued
 def _of_gpus(gpus: int, per_node: int, asked: JobSize) -> JobSize | None:
     nodes, rest = divmod(gpus, per_node)
     if gpus <= per_node:
-        return JobSize(1, 1, gpus, asked.tasks_per_node)
-    return None if rest else JobSize(nodes, nodes, per_node, asked.tasks_per_node)
+        return replace(asked, nodes=1, most_nodes=1, gpus_per_node=gpus)
+    return None if rest else replace(asked, nodes=nodes, most_nodes=nodes, gpus_per_node=per_node)

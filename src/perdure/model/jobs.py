@@ -81,6 +81,7 @@ class JobSize(Struct, frozen=True):
     most_nodes: int
     gpus_per_node: int
     tasks_per_node: int = 1
+    cpus_per_task: int = 1
 
     @property
     def gpus(self) -> int:

@@ -23,7 +23,8 @@ def set_sizes(tools: Tools, sizes: Mapping[str, tuple[JobSize, JobSize]]) -> dic
 def _request(size: JobSize, seen: JobSize) -> str:
     words = []
     if (size.nodes, size.most_nodes) != (seen.nodes, seen.most_nodes):
-        words = [f"NumNodes={size.nodes}-{size.most_nodes}", f"NumTasks={size.nodes * size.tasks_per_node}"]
+        tasks = size.nodes * size.tasks_per_node
+        words = [f"NumNodes={size.nodes}-{size.most_nodes} NumTasks={tasks} NumCPUs={tasks * size.cpus_per_task}"]
     if size.gpus_per_node != seen.gpus_per_node:
         words.append(f"TresPerNode=gres:gpu:{size.gpus_per_node}")
     return " ".join(words)

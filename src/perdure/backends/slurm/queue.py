@@ -17,6 +17,7 @@ from perdure.model.jobs import JobSize, JobState
 from perdure.slurm_words.durations import duration_s
 from perdure.slurm_words.hostlist import expand
 from perdure.slurm_words.states import is_waiting, job_state
+from perdure.slurm_words.tres import gpus
 from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueuedReservation, QueueLook
 
 _PLAIN = re2.compile(r"(?:gres:)?gpu(?::\d+)?")  # no GPU type, and nothing else
@@ -103,12 +104,13 @@ def read_reservations(text: bytes, mark: str) -> tuple[QueuedReservation, ...]:
 def _job(record: JobRecord) -> QueuedJob:
     state = job_state(record.state, record.priority, record.reason)
     waits, asked = state.is_waiting, owner_requests(record.comment)
+    asks = _size(record) if waits else None
     return QueuedJob(
         job_id=record.job_id,
         user=record.user,
         state=JobState.RUNNING if record.state == "COMPLETING" else state,
         partitions=tuple(name for name in record.partition.split(",") if name),
-        gpus=record.gpus,
+        gpus=asks.gpus if asks else record.gpus,
         cpus=record.cpus,
         nodes=max(1, record.node_count),
         walltime_s=record.walltime_s,
@@ -132,20 +134,21 @@ def _job(record: JobRecord) -> QueuedJob:
         nice=record.nice,
         consent=asked.consent,
         may_requeue=record.requeue and record.is_batch and not record.is_cron,
-        asks=_size(record) if waits else None,
+        asks=asks,
         sizes=asked.sizes if _PLAIN.fullmatch(record.per_node) else (),
     )
 
 
 def _size(record: JobRecord) -> JobSize | None:
-    """What it asks for, where that is so many GPUs on each node and as many tasks on each; else None."""
-    each, rest = divmod(record.gpus, max(1, record.node_count))
-    if not each or rest or record.gpus_in_all or record.waiting_tasks > 1 or record.components > 1:
+    """What it asks for, where that is so many GPUs on each node and as many tasks on each; else None.
+
+    The total of GPUs does not tell: 22.05 leaves it as it was when the number of nodes is changed.
+    """
+    each, nodes = gpus(record.per_node), max(1, record.node_count)
+    tasks, uneven = divmod(record.tasks, nodes)
+    if not each or uneven or not tasks or record.waiting_tasks > 1 or record.components > 1:
         return None
-    tasks, uneven = divmod(record.tasks, max(1, record.node_count))
-    if uneven or not tasks:
-        return None
-    return JobSize(max(1, record.node_count), max(1, record.node_count, record.most_nodes), each, tasks)
+    return JobSize(nodes, max(nodes, record.most_nodes), each, tasks, record.cpus_per_task)
 
 
 def _node(record: NodeRecord) -> QueuedNode:

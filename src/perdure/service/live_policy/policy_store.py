@@ -85,7 +85,7 @@ class PolicyStore:
         p = policy_sizes.c
         rows = self._reader.all(select(policy_sizes).where(p.cluster == self.cluster))
         return {
-            row.job_id: KeptSize(JobSize(row.nodes, row.most_nodes, row.gpus_per_node, row.tasks_per_node), row.user)
+            row.job_id: KeptSize(JobSize(*(getattr(row, name) for name in JobSize.__struct_fields__)), row.user)
             for row in rows
         }
 
@@ -107,33 +107,36 @@ class PolicyStore:
                 for some in _parts(job_ids):
                     db.execute(delete(policy_sizes).where(p.cluster == self.cluster, p.job_id.in_(some)))
 
-    def past(self, since_s: float, job_ids: Collection[str]) -> PastJobs:
-        """What a policy that plans in rounds knows of jobs that ended since an instant, and of some that are there."""
+    def past(self, since_s: float) -> PastJobs:
+        """What a policy that plans in rounds knows of jobs that ended since an instant, the newest."""
         a, j = attempts.c, jobs.c
+        limit = j.payload["walltime_s"].as_float()
         over = (
             select(
-                j.submit_s, j.walltime_s, func.min(a.start_s).label("start_s"), func.max(a.end_s).label("end_s"),
-                func.sum(a.end_s - a.start_s).label("ran_s"),
+                j.submit_s, limit.label("walltime_s"), func.min(a.start_s).label("start_s"),
+                func.max(a.end_s).label("end_s"), func.sum(a.end_s - a.start_s).label("ran_s"),
             )
             .join(attempts, (a.job_id == j.job_id) & (a.cluster == j.cluster))
             .where(self._reader.owns(jobs), j.state.in_(OVER), j.gpus > 0, a.end_s > since_s)
-            .group_by(j.job_id, j.submit_s, j.walltime_s)
+            .group_by(j.job_id, j.submit_s, limit)
             .order_by(func.max(a.end_s).desc())
             .limit(MOST_SERVICES)
         )  # fmt: skip
         rows = [row for row in self._reader.all(over) if row.ran_s and row.ran_s > 0]
-        most: dict[str, int] = {}
-        for some in _parts(job_ids):
-            query = select(a.job_id, func.max(a.gpus).label("gpus")).group_by(a.job_id)
-            query = query.where(a.cluster == self.cluster, a.job_id.in_(some))
-            most |= {row.job_id: row.gpus for row in self._reader.all(query) if row.gpus}
-        limited = [row for row in rows if row.walltime_s]
         return PastJobs(
             [(min(row.submit_s, row.start_s), row.end_s) for row in rows],
-            thinned([min(1.0, row.ran_s / row.walltime_s) for row in limited]),
+            thinned([min(1.0, row.ran_s / row.walltime_s) for row in rows if row.walltime_s]),
             thinned([row.ran_s for row in rows]),
-            most,
         )
+
+    def most_gpus(self, job_ids: Collection[str]) -> dict[str, int]:
+        """On how many GPUs each job has run, at most; without those that have not run."""
+        a, found = attempts.c, dict[str, int]()
+        for some in _parts(job_ids):
+            query = select(a.job_id, func.max(a.gpus).label("gpus")).group_by(a.job_id)
+            rows = self._reader.all(query.where(a.cluster == self.cluster, a.job_id.in_(some)))
+            found |= {row.job_id: row.gpus for row in rows if row.gpus}
+        return found
 
     def ran(self, job_ids: Collection[str]) -> dict[str, list[Ran]]:
         """The spans in which jobs ran before, of attempts that are over."""

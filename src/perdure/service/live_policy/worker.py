@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from perdure.backends.protocol import Reorderable, Resizable
 from perdure.errors import PerdureError
@@ -30,6 +31,7 @@ log = logging.getLogger("perdure")
 
 PREEMPT_TTL_S = 60.0  # a preemption that is not begun by then is decided again
 SERVICES_EVERY_S = 600.0
+PAST_EVERY_S = 60.0
 PAST_S = 30 * 86400.0  # of jobs that are over, for policies that plan in rounds
 STUBBORN = 3  # times that a job's place was changed without effect, after which it is left alone
 
@@ -64,6 +66,7 @@ class PolicyWorker:
         self._checkpoints = checkpoints
         self._looked_s: float | None = None
         self._services: tuple[float, tuple[float, ...]] | None = None
+        self._past: tuple[float, PastJobs] | None = None
         self._asked: dict[str, tuple[int, int]] = {}  # by job: the nice that was set last, and how often in a row
         self._in_vain: Mapping[str, int] = {}  # how often it was planned to put a job back, and not begun
         self.latest: LiveDecision | None = None
@@ -143,7 +146,9 @@ class PolicyWorker:
     def _past_jobs(self, now_s: float, own: Sequence[QueuedJob]) -> PastJobs:
         if self.settings.name not in ROUNDS:
             return PastJobs()
-        return self._store.past(now_s - PAST_S, [job.job_id for job in own])
+        if self._past is None or not 0 <= now_s - self._past[0] < PAST_EVERY_S:
+            self._past = now_s, self._store.past(now_s - PAST_S)
+        return replace(self._past[1], most_gpus=self._store.most_gpus([job.job_id for job in own]))
 
     def _resize(
         self, changes: Sequence[SizeChange], jobs: Mapping[str, QueuedJob], kept: Mapping[str, KeptSize]

@@ -321,6 +321,7 @@ policy_sizes = Table(  # what waiting jobs asked for before the policy in force 
     Column("most_nodes", Integer, nullable=False),
     Column("gpus_per_node", Integer, nullable=False),
     Column("tasks_per_node", Integer, nullable=False),
+    Column("cpus_per_task", Integer, nullable=False),
     Column("noted_s", Float, nullable=False),
 )
 

@@ -17,7 +17,7 @@ def upgrade() -> None:
         sa.Column("user", sa.String, nullable=False),
         *(
             sa.Column(name, sa.Integer, nullable=False)
-            for name in ("nodes", "most_nodes", "gpus_per_node", "tasks_per_node")
+            for name in ("nodes", "most_nodes", "gpus_per_node", "tasks_per_node", "cpus_per_task")
         ),
         sa.Column("noted_s", sa.Float, nullable=False),
     )
