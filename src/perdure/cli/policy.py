@@ -8,12 +8,13 @@ import typer
 
 from perdure.cli.options import AsJson, StateDir, Wide, load_settings, service
 from perdure.cli.output import print_json, print_line, print_table
-from perdure.cli.table import age, text, word
+from perdure.cli.table import age, instant, text, word
 from perdure.errors import ClusterBusy, InputError, NotFound
 from perdure.installation import user_name
 
 ORDER = (word("PLACE"), word("NOW"), word("JOB"), word("USER", leave=1), word("GPUS"), word("RAN", leave=2))
 ROOM = (word("JOB"), word("FOR"), text("WHY"))
+OUTCOME = (text("MEANS"), text("WAIT"), text("COMPLETION"), word("JOBS"))
 STATES = {
     "none": "no policy is in force",
     "off": "switched off",
@@ -46,6 +47,8 @@ def policy(
     for remark in found["remarks"]:
         print_line(remark)
     _print(found, wide=wide)
+    if found.get("term"):
+        _print_term(found["term"])
     return 0
 
 
@@ -56,6 +59,28 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
         print_line("No job waits that takes part.")
     if found["preemptions"]:
         print_table(ROOM, ([each["job"], each["starts"], each["why"]] for each in found["preemptions"]), wide=wide)
+
+
+def _print_term(term: dict[str, Any]) -> None:
+    """What was promised, and what came of it."""
+    since, until = (instant(term[key]) if term[key] else "" for key in ("since_s", "until_s"))
+    print_line(f"{term['policy']} in force {f'from {since} to {until}' if until else f'since {since}'}:")
+    rows = []
+    if promised := term["promised"]:
+        rows.append(["own way, simulated", age(promised["own_wait_s"]), age(promised["own_jct_s"]), promised["jobs"]])
+        rows.append(["promised", age(promised["wait_s"]), age(promised["jct_s"]), promised["jobs"]])
+    if term["over"]:
+        rows.append(["achieved", *(_mean(term[key]) for key in ("wait_s", "jct_s")), term["over"]])
+    if rows:
+        print_table(OUTCOME, ([*row[:3], str(row[3])] for row in rows))
+    said = f"{term['over']} of {term['came']} jobs that came then and took part are over"
+    print_line(said if term["enough"] else f"{said}: too few for an interval")
+
+
+def _mean(found: dict[str, Any]) -> str:
+    if found["low"] is None:
+        return age(found["mean"])
+    return f"{age(found['mean'])} ({age(found['low'])} to {age(found['high'])})"
 
 
 def _row(job: dict[str, Any]) -> list[str]:

@@ -41,6 +41,7 @@ from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import TrainingStore
 from perdure.service.live_policy.policy_store import PolicyStore
+from perdure.service.live_policy.promise import promise_of
 from perdure.service.live_policy.switch import PolicySwitch
 from perdure.service.live_policy.worker import PolicyWorker
 from perdure.service.notices.notifier import READ_EVERY_S, Notifier, turns
@@ -192,7 +193,8 @@ def run(settings: Settings) -> int:
         if settings.blame.enabled:
             watch = watch_of(settings, journal, engine)
             hands.append(forever("blame", stop, watch.turn, lambda: stop.wait(settings.blame.step_s)))
-        policy = policy_of(settings, backend, journal, engine, state)
+        queue = comparison_queue_of(settings, journal, state)
+        policy = policy_of(settings, backend, journal, engine, state, queue)
         if policy is not None:
             hands.append(forever("policy", stop, policy.turn, lambda: stop.wait(settings.policy.every_s)))
         waits = waits_of(settings, backend, journal, state)
@@ -209,7 +211,6 @@ def run(settings: Settings) -> int:
         stack.callback(end, hands, stop, engine)
         for thread in hands:
             thread.start()
-        queue = comparison_queue_of(settings, journal, state)
         if queue is not None:
             stack.enter_context(at_work(queue))
         return serve(settings, engine, learner, metrics, sock, url, state, queue, waits, policy)
@@ -288,7 +289,12 @@ def watch_of(settings: Settings, journal: Journal, engine: Engine) -> Watch:
 
 
 def policy_of(
-    settings: Settings, backend: Backend, journal: Journal, engine: Engine, state: Path
+    settings: Settings,
+    backend: Backend,
+    journal: Journal,
+    engine: Engine,
+    state: Path,
+    whatif: ComparisonQueue | None = None,
 ) -> PolicyWorker | None:
     """What keeps jobs in a policy's order; None where none is, nor has left anything behind. Raises `ConfigError`."""
     store, named = PolicyStore(journal.store, journal.cluster), settings.policy
@@ -300,6 +306,7 @@ def policy_of(
     return PolicyWorker(
         backend, store, named, PolicySwitch(state), lambda: engine.executor.acts, lambda: engine.state.known.running,
         engine.order, engine.clock, lambda jobs: checkpoints_of(fences, jobs, engine.clock()),
+        lambda name: None if whatif is None else promise_of(whatif, name),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.live_policy.outcome import PolicyPromise
 from perdure.live_policy.settings import PolicySettings
 from perdure.service.live_policy.policy_store import PolicyStore
 from perdure.service.live_policy.switch import PolicySwitch
@@ -87,3 +88,28 @@ def test_without_a_policy_the_page_says_how_to_have_one(place: Site) -> None:
     assert place.client(place.mira).get("/api/v1/policy").json()["state"] == "none"
     refused = place.client(place.operator).post("/api/v1/policy", json={"on": False})
     assert (refused.status_code, "perdure up --policy NAME" in refused.text) == (409, True)
+
+
+def test_what_was_promised_stands_beside_what_came(place: Site, tmp_path: Path) -> None:
+    cluster = in_force(place, tmp_path, acts=True)
+    promise = PolicyPromise("0" * 16, 50.0, 900, 60.0, 3600.0, 120.0, 7200.0)
+    store = PolicyStore(place.world.journal.store, place.world.cluster)
+    worker = PolicyWorker(
+        cluster, store, replace(LAS, name="las-2d:4"), PolicySwitch(tmp_path), lambda: True, list, lambda *_: None,
+        lambda: place.world.now, promise=lambda _: promise,
+    )  # fmt: skip
+    worker.turn()  # another policy than before: the time in force begins again
+    worker.turn()
+    place.app.state.web = replace(place.app.state.web, policy=worker)
+    term = place.client(place.mira).get("/api/v1/policy").json()["term"]
+    assert (term["policy"], term["promised"]["jct_s"], term["until_s"]) == ("las-2d:4", 3600.0, None)
+    assert (term["over"], term["enough"], term["jct_s"]) == (0, False, None)
+    page = place.client(place.mira).get("/policy").text
+    assert "Promised and achieved" in page
+    assert "Too few jobs for an interval" in page
+    place.client(place.operator).post("/api/v1/policy", json={"on": False})
+    PolicyWorker(
+        cluster, store, LAS, PolicySwitch(tmp_path), lambda: True, list, lambda *_: None, lambda: place.world.now
+    ).turn()
+    assert store.term() is not None
+    assert place.client(place.mira).get("/api/v1/policy").json()["term"]["until_s"] is not None

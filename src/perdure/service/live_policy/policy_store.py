@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
+import msgspec
 from msgspec.structs import asdict
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import case, delete, func, insert, select, update
 
+from perdure.live_policy.outcome import JobLife, PolicyPromise, PolicyTerm
 from perdure.live_policy.policies import thinned
 from perdure.live_policy.queue_view import Ran
 from perdure.live_policy.rounds import PastJobs
@@ -16,7 +18,7 @@ from perdure.model.jobs import JobSize
 from perdure.service.store.codec import clean
 from perdure.service.store.database import Store
 from perdure.service.store.queries.reader import Reader
-from perdure.service.store.schema import actions, attempts, jobs, policy_nice, policy_sizes
+from perdure.service.store.schema import actions, attempts, jobs, policy_jobs, policy_nice, policy_sizes, policy_terms
 from perdure.waits.queue import QueuedJob
 
 AT_ONCE = 500  # names in one statement
@@ -137,6 +139,67 @@ class PolicyStore:
             rows = self._reader.all(query.where(a.cluster == self.cluster, a.job_id.in_(some)))
             found |= {row.job_id: row.gpus for row in rows if row.gpus}
         return found
+
+    def term(self) -> PolicyTerm | None:
+        """The latest, whether it goes on or not."""
+        t = policy_terms.c
+        query = select(policy_terms).where(t.cluster == self.cluster).order_by(t.seq.desc()).limit(1)
+        row = next(iter(self._reader.all(query)), None)
+        if row is None:
+            return None
+        promise = msgspec.json.decode(row.promise, type=PolicyPromise) if row.promise else None
+        return PolicyTerm(row.policy, row.since_s, row.until_s, promise)
+
+    def begin_term(self, term: PolicyTerm) -> None:
+        """Raises `StateError`."""
+        promise = msgspec.json.encode(term.promise).decode() if term.promise else ""
+        row = {"cluster": self.cluster, "policy": term.policy, "since_s": term.since_s, "promise": promise}
+        with self._store.writing() as db:
+            db.execute(insert(policy_terms), [row])
+
+    def end_term(self, now: float) -> None:
+        """Raises `StateError`."""
+        t = policy_terms.c
+        with self._store.writing() as db:
+            db.execute(update(policy_terms).where(t.cluster == self.cluster, t.until_s.is_(None)).values(until_s=now))
+
+    def note_jobs(self, told: Iterable[QueuedJob]) -> None:
+        """Note who takes part, once each. Raises `StateError`."""
+        came = {clean(job.job_id): job.submit_s for job in told}
+        p, known = policy_jobs.c, set[str]()
+        for some in _parts(came):
+            query = select(p.job_id).where(p.cluster == self.cluster, p.job_id.in_(some))
+            known |= {row.job_id for row in self._reader.all(query)}
+        rows = [
+            {"cluster": self.cluster, "job_id": job_id, "came_s": at_s}
+            for job_id, at_s in came.items()
+            if job_id not in known
+        ]
+        if rows:
+            with self._store.writing() as db:
+                db.execute(insert(policy_jobs), rows)
+
+    def lives(self, term: PolicyTerm) -> list[JobLife]:
+        """Of the jobs that came in a term and took part, the latest."""
+        a, j, p = attempts.c, jobs.c, policy_jobs.c
+        ended_s = case((j.state.in_(OVER), func.max(a.end_s)))
+        query = (
+            select(p.came_s, j.state, func.min(a.start_s).label("started_s"), ended_s.label("ended_s"))
+            .join(jobs, (j.cluster == p.cluster) & (j.job_id == p.job_id))
+            .outerjoin(attempts, (a.cluster == p.cluster) & (a.job_id == p.job_id))
+            .where(p.cluster == self.cluster, p.came_s >= term.since_s)
+            .group_by(p.job_id, p.came_s, j.state)
+            .order_by(p.came_s.desc())
+            .limit(MOST_SERVICES)
+        )
+        if term.until_s is not None:
+            query = query.where(p.came_s < term.until_s)
+        rows = self._reader.all(query)  # without those that were cancelled while they waited
+        return [
+            JobLife(row.came_s, row.started_s, row.ended_s)
+            for row in rows
+            if row.started_s is not None or row.state not in OVER
+        ]
 
     def ran(self, job_ids: Collection[str]) -> dict[str, list[Ran]]:
         """The spans in which jobs ran before, of attempts that are over."""

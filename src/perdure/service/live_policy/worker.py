@@ -11,10 +11,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from numpy.random import default_rng
+
 from perdure.backends.protocol import Reorderable, Resizable
 from perdure.errors import PerdureError
 from perdure.live_policy.decide import LiveDecision, decide
-from perdure.live_policy.opt_in import consent_of
+from perdure.live_policy.opt_in import consent_of, unfit
+from perdure.live_policy.outcome import PolicyOutcome, PolicyPromise, PolicyTerm, outcome_of
 from perdure.live_policy.policies import ROUNDS, live_policy, thinned
 from perdure.live_policy.preemptions import HOUR_S, PolicyMemory
 from perdure.live_policy.rounds import PastJobs
@@ -54,16 +57,18 @@ class PolicyWorker:
         order: Callable[[Preempt, str, float], object],
         clock: Callable[[], float],
         checkpoints: Callable[[Sequence[QueuedJob]], Mapping[str, float]] = lambda _: {},
+        promise: Callable[[str], PolicyPromise | None] = lambda _: None,
     ) -> None:
         """`acts`: whether anything may be carried out now. `order` takes a preemption to be journalled and carried out,
         with its reason and the seconds in which it has to be begun. `running` tells which attempts run, `checkpoints`
-        when running jobs last saved themselves. Raises `ConfigError` for a policy that cannot be in force.
+        when running jobs last saved themselves, `promise` what a what-if said of a policy. Raises `ConfigError` for a
+        policy that cannot be in force.
         """
         if settings.name:
             live_policy(settings)
         self._backend, self._store, self.settings, self.switch = backend, store, settings, switch
         self._acts, self._running, self._order, self._clock = acts, running, order, clock
-        self._checkpoints = checkpoints
+        self._checkpoints, self._promise = checkpoints, promise
         self._looked_s: float | None = None
         self._services: tuple[float, tuple[float, ...]] | None = None
         self._past: tuple[float, PastJobs] | None = None
@@ -101,6 +106,7 @@ class PolicyWorker:
         found = decide(look, *self._known(look.queue, kept, sizes)) if self.is_on else None
         self.took_s = time.monotonic() - begun_s
         self.latest = found
+        self._note_term(look.queue)
         if not self._acts():
             return
         jobs = {job.job_id: job for job in look.queue.jobs}
@@ -134,6 +140,25 @@ class PolicyWorker:
         )
         self._in_vain = past.in_vain
         return ran, settings, memory
+
+    def _note_term(self, queue: Queue) -> None:
+        """Note since when the policy is in force, and who takes part; and when it no longer is."""
+        term, name = self._store.term(), self.settings.name
+        goes_on = term is not None and term.until_s is None
+        if goes_on and term is not None and (not self.is_acting or term.policy != name):
+            self._store.end_term(queue.now_s)
+            goes_on = False
+        if not self.is_acting:
+            return
+        if not goes_on:
+            self._store.begin_term(PolicyTerm(name, queue.now_s, None, self._promise(name)))
+        own = (job for job in queue.jobs if consent_of(job, self.settings) is not PolicyConsent.NONE)
+        self._store.note_jobs(job for job in own if not unfit(job))
+
+    def outcome(self) -> tuple[PolicyTerm, PolicyOutcome] | None:
+        """The latest time in force, and what came of it; None before the first."""
+        term = self._store.term()
+        return None if term is None else (term, outcome_of(self._store.lives(term), default_rng(0)))
 
     def _past_services(self) -> tuple[float, ...]:
         now = self._clock()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fastapi import APIRouter
+from msgspec import to_builtins
 from pydantic import BaseModel, ConfigDict, Field
 
 from perdure.errors import ClusterError
@@ -52,6 +53,48 @@ class PolicyItem(BaseModel):
     running_on: dict[str, str] = Field(default={}, description="Jobs that do not make room, and why")
     left_alone: dict[str, str] = Field(default={}, description="Jobs that opted in and are left alone, and why")
     remarks: list[str] = []
+    sizes: dict[str, int] = Field(default={}, description="GPUs that waiting jobs of several sizes are given, by job")
+    term: PolicyTermItem | None = Field(default=None, description="null where no policy was in force yet")
+
+
+class PromiseItem(BaseModel):
+    """What a what-if of this site's history promised when the policy was put in force; means, in seconds.
+
+    `own_wait_s` and `own_jct_s` are those of the resource manager's own way.
+    """
+
+    comparison: str
+    asked_s: float
+    jobs: int
+    wait_s: float
+    jct_s: float
+    own_wait_s: float
+    own_jct_s: float
+
+
+class MeasuredMeanItem(BaseModel):
+    """A mean in seconds, and the ends of its interval at 95 %; these are null where the jobs are too few."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+class PolicyTermItem(BaseModel):
+    """The latest time in which a policy was in force; `until_s` is null while it is.
+
+    Of the jobs that came since then and took part, `over` have ended: the means are theirs.
+    """
+
+    policy: str
+    since_s: float
+    until_s: float | None
+    promised: PromiseItem | None = Field(description="null where nothing was replayed before")
+    came: int
+    over: int
+    enough: bool = Field(description="Enough jobs are over for an interval")
+    wait_s: MeasuredMeanItem | None
+    jct_s: MeasuredMeanItem | None
 
 
 class PolicySwitchOrder(BaseModel):
@@ -86,11 +129,22 @@ def standing_of(worker: PolicyWorker | None) -> PolicyItem:
     """The policy as it stands."""
     if worker is None or not worker.settings.name:
         return PolicyItem(name="", state="none")
+    term = _term_of(worker)
     state: Literal["off", "shadow", "acting"] = "acting" if worker.is_acting else "shadow" if worker.is_on else "off"
     found = worker.latest if worker.is_on else None
     if found is None:
-        return PolicyItem(name=worker.settings.name, state=state, trouble=worker.trouble)
-    return _decided(PolicyItem(name=found.policy, state=state, trouble=worker.trouble, took_s=worker.took_s), found)
+        return PolicyItem(name=worker.settings.name, state=state, trouble=worker.trouble, term=term)
+    standing = PolicyItem(name=found.policy, state=state, trouble=worker.trouble, took_s=worker.took_s, term=term)
+    return _decided(standing, found)
+
+
+def _term_of(worker: PolicyWorker) -> PolicyTermItem | None:
+    found = worker.outcome()
+    if found is None:
+        return None
+    term, came = found
+    told = {**to_builtins(came), "enough": came.is_enough, "promised": to_builtins(term.promise)}
+    return PolicyTermItem(policy=term.policy, since_s=term.since_s, until_s=term.until_s, **told)
 
 
 def _told(found: LiveDecision) -> list[tuple[str, str, str]]:
@@ -110,5 +164,6 @@ def _decided(item: PolicyItem, found: LiveDecision) -> PolicyItem:
     told = {
         "decided_s": found.now_s, "order": order, "changes": len(found.changes), "preemptions": preemptions,
         "running_on": dict(found.kept), "left_alone": dict(found.left), "remarks": list(found.remarks),
+        "sizes": {each.job_id: each.size.gpus for each in found.sizes},
     }  # fmt: skip
     return item.model_copy(update=told)

@@ -20,7 +20,7 @@ NAVIGATION = (
     NavigationEntry("now", "Now", "/", "pulse"),
     NavigationEntry("jobs", "Jobs", "/jobs", "list"),
     NavigationEntry("waits", "Waits", "/waits", "clock"),
-    NavigationEntry("policy", "Policy", "/policy", "swap"),
+    NavigationEntry("policy", "Policy", "/policy", "order"),
     NavigationEntry("chains", "Chains", "/chains", "swap"),
     NavigationEntry("nodes", "Nodes", "/nodes", "node"),
     NavigationEntry("exceptions", "Exceptions", "/exceptions", "chain"),

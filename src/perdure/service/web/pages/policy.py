@@ -8,6 +8,7 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
 
 from perdure.service.access.auth import Identity
+from perdure.service.live_policy.promise import latest_of
 from perdure.service.store.queries import history
 from perdure.service.web.api.models import ComparisonItem
 from perdure.service.web.api.policy import OrderedJobItem, standing_of, turn
@@ -16,12 +17,10 @@ from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, a
 from perdure.service.web.pages.policies import policy_title
 from perdure.service.web.pages.render import done, page
 from perdure.service.web.state import Here, Operator, Viewer, WebState
-from perdure.service.whatif.comparison import Stage
 
 router = APIRouter()
 
 MOST_ROWS = 500
-RIVAL = "slurm"
 COLUMNS: Columns[OrderedJobItem] = (
     ("job_id", lambda row: row.job),
     ("user", lambda row: row.user),
@@ -59,6 +58,7 @@ def policy_page(request: Request, web: Here, identity: Viewer, asked: Wanted) ->
         figures=compared.summary.compared if compared and compared.summary else [],
         spec=history.cluster_spec(web.reader) if web.whatif is not None and found.name else "",
         policy=found,
+        promised_name=policy_title(found.term.policy) if found.term else "",
         policy_name=policy_title(found.name) if found.name else "",
         rows=rows[:MOST_ROWS],
         listing=ListingAddress("/policy", asked, {}, tuple(SORTED_BY)),
@@ -69,13 +69,7 @@ def _comparison(web: WebState, identity: Identity, policy: str) -> ComparisonIte
     """The latest finished what-if of this site's history that has both Slurm's own way and the policy."""
     if web.whatif is None:
         return None
-    wanted = {RIVAL, policy}
-    done_ones = [
-        each
-        for each in web.whatif.visible_to(identity)
-        if each.stage is Stage.DONE and each.ask.upload is None and wanted <= set(each.ask.policies)
-    ]
-    latest = max(done_ones, key=lambda each: each.created_s, default=None)
+    latest = latest_of(web.whatif.visible_to(identity), policy)
     return None if latest is None else item(web.whatif, latest)
 
 
