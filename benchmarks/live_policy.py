@@ -92,7 +92,7 @@ class Arm:
     lost: int = 0
     forgotten: int = 0  # by slurmctld, which was killed before it saved that they had come; they were submitted again
     doubled: int = 0
-    doubled_by_slurm: int = 0  # of these, those that ran or ended shortly before slurmctld was killed
+    doubled_by_slurm: int = 0  # of these, those that started or ended shortly before slurmctld was killed
     preempted: int = 0  # by Perdure
     put_back: int = 0
     most_put_back: int = 0
@@ -204,14 +204,11 @@ def run(load: Load, policy: str, folder: Path, *, kills: bool) -> Arm:
     begun_s = time.time()
     sent = [Submission() for _ in load.at_s]
     put_back: dict[str, list[float]] = {}
-    stops = _killing(cluster, service, load.at_s[-1], arm) if kills and service else None
+    stops = _killing(cluster, service, load, sent, work, arm) if kills and service else None
     try:
         for at, at_s in enumerate(load.at_s):
             time.sleep(max(0.0, begun_s + at_s - time.time()))
             sent[at].submit(cluster, load, at, work)
-            forgotten = next((row for row in range(at) if sent[row].job_ids[-1:] == sent[at].job_ids[-1:]), None)
-            if forgotten is not None:  # its number is given out again
-                sent[forgotten].submit(cluster, load, forgotten, work)
         _await_all(work / "log", len(sent), patience_s=3 * sum(load.run_s))
         if stops is not None:
             stops.join()
@@ -234,7 +231,7 @@ class Submission:
     first_s: float = 0.0
 
     def submit(self, cluster: SlurmCluster, load: Load, at: int, folder: Path) -> None:
-        options = ("--comment=perdure:preempt", "--requeue", "-o", "/dev/null")
+        options = ("--comment=perdure:preempt", "--requeue", "-o", "/dev/null", f"--job-name={at}")
         asks = (f"--gres=gpu:{load.gpus[at]}", f"--time={load.limit_min[at]}")
         script = SCRIPT.format(folder=folder, at=at, run_s=load.run_s[at])
         self.first_s = self.first_s or time.time()
@@ -246,17 +243,23 @@ class Submission:
                 time.sleep(1.0)
 
 
-def _killing(cluster: SlurmCluster, service: Service, span_s: float, arm: Arm) -> threading.Thread:
+def _killing(
+    cluster: SlurmCluster, service: Service, load: Load, sent: list[Submission], work: Path, arm: Arm
+) -> threading.Thread:
     def kill_all() -> None:
         for part, what in sorted(KILLS):
-            time.sleep(max(0.0, begun_s + part * span_s - time.time()))
+            time.sleep(max(0.0, begun_s + part * load.at_s[-1] - time.time()))
+            arm.kills.append((what, round(time.time(), 1)))
             if what == "perdure":
                 service.kill()
                 time.sleep(5.0)
                 service.start()
             else:
                 cluster.crash_ctld()
-            arm.kills.append((what, round(time.time(), 1)))
+                known = cluster.run("scontrol", "-o", "show", "job").split()
+                for at, each in enumerate(sent):  # who was told a number, and is not there
+                    if each.job_ids and f"JobName={at}" not in known:
+                        each.submit(cluster, load, at, work)
 
     begun_s = time.time()
     thread = threading.Thread(target=kill_all)
@@ -285,7 +288,7 @@ def _records(
             each.job_ids, load.run_s[at], load.gpus[at], each.first_s,
             [(float(line[0]), int(line[3])) for line in lines if line[1:3] == ["start", str(at)]],
             [float(line[0]) for line in lines if line[1:3] == ["end", str(at)]],
-            sum((put_back.get(job_id, []) for job_id in each.job_ids if last.get(job_id, each) is each), []),
+            [at_s for job_id in each.job_ids if last.get(job_id, each) is each for at_s in put_back.get(job_id, [])],
         )
         for at, each in enumerate(sent)
     ]  # fmt: skip
@@ -296,7 +299,10 @@ def _judged(arm: Arm) -> Arm:
     doubled = [job for job in arm.records if len(job.ends) > 1]
     arm.forgotten = sum(len(job.job_ids) > 1 for job in arm.records)
     arm.lost, arm.doubled = sum(not job.ends for job in arm.records), len(doubled)
-    arm.doubled_by_slurm = sum(any(at_s - UNSAVED_S < job.ends[0] < at_s for at_s in crashes) for job in doubled)
+    arm.doubled_by_slurm = sum(
+        any(at_s - UNSAVED_S < each_s < at_s for each_s in (job.ends[0], *dict(job.starts)) for at_s in crashes)
+        for job in doubled
+    )
     arm.mean_jct_s = round(float(np.mean([job.ends[0] - job.submit_s for job in arm.records if job.ends])), 1)
     again = [len(job.starts) - 1 for job in arm.records if job.starts]
     arm.put_back, arm.most_put_back = sum(again), max(again, default=0)

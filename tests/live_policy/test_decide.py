@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,6 +69,15 @@ def test_nobody_makes_room_that_a_job_of_others_would_take() -> None:
 @pytest.mark.parametrize("reason", ["Dependency", "QOSMaxJobsPerUserLimit", "ReqNodeNotAvail"])
 def test_nobody_makes_room_for_a_job_that_would_not_start(reason: str) -> None:
     assert decided(OLD, YOUNG, waiting("3", 9, gpus=4, reason=reason)).preemptions == ()
+
+
+def test_a_gang_that_finds_no_room_keeps_nobody_from_starting() -> None:
+    taken: dict[str, Any] = {"gpus": 2, "consent": PolicyConsent.NONE}
+    parts = running("1", 30, ("n1",), **taken), running("2", 30, ("n2",), **taken)
+    found = decided(*parts, waiting("3", 9, gpus=4), waiting("4", 9, gpus=2), settings=PolicySettings("fjf"))
+    assert [(job.job_id, job.starts) for job in found.order] == [("3", False), ("4", True)]
+    wanted = {job.job_id: job.wanted for job in found.order}
+    assert wanted["4"] > wanted["3"]
 
 
 def test_a_policy_that_does_not_preempt_puts_nobody_back() -> None:

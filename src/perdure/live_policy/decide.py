@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -95,11 +95,10 @@ def decide(
     waiting = [job for job in ordered if job.is_waiting]
     priorities = _priorities(waiting, queue, memory.nice)
     found = wanted_now(queue, rows, history, policy, settings, memory, priorities, choices)
-    yields = {each.job.job_id for each in found.preemptions}  # they must not come before those for whom they make room
-    to_wait = [job for job in ordered if job.is_waiting or job.job_id in yields]
+    starts = {job.job_id for job in found.starts}
+    to_wait = _to_wait(ordered, starts, {each.job.job_id for each in found.preemptions})
     wanted = _priorities(to_wait, queue, memory.nice)
     seen = {job.job_id: at for at, job in enumerate(sorted(waiting, key=_precedence(queue)), 1)}
-    starts = {job.job_id for job in found.starts}
     return LiveDecision(
         now_s=queue.now_s,
         policy=policy.name,
@@ -119,6 +118,16 @@ def decide(
         running=tuple(job.job_id for job in rows if job.is_running),
         sizes=_size_changes(taking_part, found.sizes, memory)[: settings.changes],
     )  # fmt: skip
+
+
+def _to_wait(ordered: Sequence[QueuedJob], starts: Collection[str], yields: Collection[str]) -> Sequence[QueuedJob]:
+    """Who waits, in the order in which the manager is to consider them: those first that would start now.
+
+    A policy passes over a gang that finds no room. A manager keeps room for it, and lets nobody start behind it who
+    might still run then.
+    """
+    there = [job for job in ordered if job.is_waiting or job.job_id in yields]
+    return sorted(there, key=lambda job: job.job_id not in starts)
 
 
 def _with_choices(
