@@ -16,6 +16,7 @@ from perdure.backends.checks import BACKEND_CHECKS
 HARNESSES = (
     pytest.param("tests.backends.local.harness", id="local"),
     pytest.param("tests.backends.kubernetes.harness", id="kubernetes"),
+    pytest.param("tests.backends.condor.harness", id="condor"),
     pytest.param("tests.backends.simulated.harness", id="simulated"),
     pytest.param("tests.slurm.harness", id="slurm", marks=pytest.mark.slurm),
 )

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.backends.slurm.limits import enforces_limits, limits_of, limits_or_remark, tres_of
-from perdure.backends.slurm.tools import ToolAnswer, Tools
+from perdure.backends.slurm.tools import Tools
+from perdure.backends.tool_process import ToolAnswer
 from perdure.scheduling.slurm.site_limits import AssociationLimits, QosLimits, SiteLimits, TresLimits
 
 QOS = b"""normal|||||||

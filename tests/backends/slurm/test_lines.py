@@ -11,7 +11,8 @@ from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.config import Config
 from perdure.backends.slurm.plans import Todo, done
 from perdure.backends.slurm.records import JobRecord, read_jobs
-from perdure.backends.slurm.tools import ToolAnswer, Tools
+from perdure.backends.slurm.tools import Tools
+from perdure.backends.tool_process import ToolAnswer
 from perdure.model.actions import Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState

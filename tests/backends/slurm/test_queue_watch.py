@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.backends.slurm.queue_watch import PARTITIONS_EVERY_S, QueueWatch
-from perdure.backends.slurm.tools import ToolAnswer
+from perdure.backends.tool_process import ToolAnswer
 from tests.backends.slurm.text import MARK
 
 

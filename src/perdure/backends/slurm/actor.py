@@ -17,7 +17,8 @@ from perdure.backends.slurm.dependants import Dependants, is_dependant, of_job
 from perdure.backends.slurm.het import plain_id
 from perdure.backends.slurm.outputs import has_failed
 from perdure.backends.slurm.records import JobRecord, read_one_answer
-from perdure.backends.slurm.tools import CallBatch, Dialog, Dialogs, ToolAnswer, Tools
+from perdure.backends.slurm.tools import CallBatch, Dialog, Dialogs, Tools
+from perdure.backends.tool_process import ToolAnswer
 from perdure.errors import ClusterBusy
 from perdure.model.actions import (
     Action,

@@ -9,7 +9,8 @@ from perdure.backends.slurm.dependants import MAX_TASKS
 from perdure.backends.slurm.het import read_one_job, whole_of
 from perdure.backends.slurm.node_records import read_nodes
 from perdure.backends.slurm.records import JobRecord
-from perdure.backends.slurm.tools import Dialog, ToolAnswer
+from perdure.backends.slurm.tools import Dialog
+from perdure.backends.tool_process import ToolAnswer
 from perdure.errors import ClusterBusy, InputError
 from perdure.model.nodes import Node
 from perdure.slurm_words.hostlist import expand, is_node_name

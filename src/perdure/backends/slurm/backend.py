@@ -47,9 +47,9 @@ from perdure.backends.slurm.records import (
 )
 from perdure.backends.slurm.spool import Question, Spool, Taken
 from perdure.backends.slurm.tools import Dialogs, Tools
-from perdure.backends.slurm.uids import uid_of
 from perdure.backends.slurm.unexplained import Gap, gaps_between, open_gaps
-from perdure.backends.slurm.writers import Writers
+from perdure.backends.uids import uid_of
+from perdure.backends.writers import Writers
 from perdure.errors import PerdureError
 from perdure.model.actions import Action, Comment, Outcome
 from perdure.model.identity import AttemptId

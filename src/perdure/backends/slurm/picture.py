@@ -9,9 +9,9 @@ from functools import lru_cache
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from perdure.backends.owner_requests import OwnerRequests, owner_requests
 from perdure.backends.slurm.accounting import TAKEN_OFF, AccountingRow
 from perdure.backends.slurm.node_records import NodeRecord
-from perdure.backends.slurm.owner_requests import OwnerRequests, owner_requests
 from perdure.backends.slurm.records import CLOCKS_APART_S, JobRecord, ended_badly, waits_again
 from perdure.backends.slurm.sbatch import WalltimeWarning
 from perdure.model.exits import ExitRequest, exit_request_of

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import re2
 
+from perdure.backends.owner_requests import owner_requests
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.het import merge_records
 from perdure.backends.slurm.node_records import NodeRecord, read_nodes
-from perdure.backends.slurm.owner_requests import owner_requests
 from perdure.backends.slurm.records import MAX_NAME, JobRecord, instant, read_jobs
 from perdure.backends.slurm.tools import Dialog, Tools
 from perdure.errors import ClusterBusy

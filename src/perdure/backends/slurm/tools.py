@@ -12,38 +12,22 @@ import contextlib
 import math
 import os
 import secrets
-import selectors
 import shutil
-import signal
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from perdure.backends.tool_process import Advice, ToolAnswer, ToolPipes
 from perdure.errors import ClusterBusy, ClusterError, ConfigError, JobBusy
 
 CAP_BYTES = 256 * 1024 * 1024
 DIALOG_PATIENCE_S = 3.0  # a scontrol built without readline keeps its answers back until its input ends
 
+ADVICE = Advice("Run `scontrol ping` and `sacctmgr ping`", "Lower MinJobAge")
+
 _PROMPT = b"scontrol: "
-_CHUNK = 1 << 16
 _NOT_CONFIGURED = b"Could not establish a configuration source"
 _FORMATS_OF_OTHERS = ("SACCT_", "SQUEUE_", "SINFO_", "SCANCEL_", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_BITSTR")
-
-
-@dataclass(frozen=True, slots=True)
-class ToolAnswer:
-    """What a tool printed, and its exit code (None while it still runs)."""
-
-    out: bytes
-    err: bytes
-    code: int | None = None
-
-    @property
-    def complaint(self) -> str:
-        """The last line of the error output: what went wrong, in the tool's words."""
-        lines = [line.strip() for line in self.err.decode("utf-8", "replace").splitlines() if line.strip()]
-        return lines[-1][:300] if lines else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +64,11 @@ class Tools:
             return pipes.read(until=b"", prompts=(), deadline=time.monotonic() + self.timeout_s)
 
     @contextlib.contextmanager
-    def start(self, argv: tuple[str, ...], time_mark: str) -> Iterator[_Pipes]:
+    def start(self, argv: tuple[str, ...], time_mark: str) -> Iterator[ToolPipes]:
         """Start one tool; it is ended, by force where need be, when the caller is through with it."""
         program = self.find(argv[0])
         try:
-            pipes = _Pipes((program, *argv[1:]), self._environment(time_mark), self.cap_bytes)
+            pipes = ToolPipes((program, *argv[1:]), self._environment(time_mark), self.cap_bytes, ADVICE)
         except OSError as err:
             raise ClusterBusy(program, f"cannot be started: {err.strerror}", "Raise this machine's limits") from err
         try:
@@ -110,7 +94,7 @@ class Tools:
 class Dialog:
     """A ``scontrol`` that is open: each question gets its answer before the next one is put."""
 
-    def __init__(self, tools: Tools, pipes: _Pipes, mark: str) -> None:
+    def __init__(self, tools: Tools, pipes: ToolPipes, mark: str) -> None:
         self._tools, self._pipes, self.mark = tools, pipes, mark
         self._asked = 0
         self._at_once: bool | None = None
@@ -144,7 +128,7 @@ class Dialog:
         with self._tools.start(("scontrol", "-a", "-o"), self.mark) as pipes:
             return self._exchange(pipes, command, self._tools.timeout_s, last=True)
 
-    def _exchange(self, pipes: _Pipes, command: str, timeout_s: float, last: bool = False) -> ToolAnswer:
+    def _exchange(self, pipes: ToolPipes, command: str, timeout_s: float, last: bool = False) -> ToolAnswer:
         self._asked += 1
         word = f"{self.mark}{self._asked}e".encode()
         question = b"show hostlist " + word
@@ -237,81 +221,3 @@ class Dialogs:
         """End the process that is kept open, if there is one."""
         if self._kept is not None:
             self._kept.close()
-
-
-class _Pipes:
-    """One process and its three pipes, read with a deadline and a cap."""
-
-    def __init__(self, argv: tuple[str, ...], environment: Mapping[str, str], cap_bytes: int) -> None:
-        self._argv, self._cap = argv, cap_bytes
-        self._process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            bufsize=0,
-            start_new_session=True,
-        )
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._process.stdout, selectors.EVENT_READ, "out")
-        self._selector.register(self._process.stderr, selectors.EVENT_READ, "err")
-
-    @property
-    def has_ended(self) -> bool:
-        return self._process.poll() is not None
-
-    def write(self, data: bytes) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # what it said before it died is read next
-            self._process.stdin.write(data)
-
-    def close_input(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-
-    def read(self, until: bytes, prompts: tuple[bytes, ...], deadline: float) -> ToolAnswer:
-        """Read up to the line `until`, which may be behind a prompt; or until the process ends."""
-        out, err = bytearray(), bytearray()
-        while self._selector.get_map():
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise ClusterBusy(self._argv[0], "no answer in time", "Run `scontrol ping` and `sacctmgr ping`")
-            for key, _ in self._selector.select(left_s):
-                chunk = os.read(key.fd, _CHUNK)
-                if not chunk:
-                    self._selector.unregister(key.fileobj)
-                (out if key.data == "out" else err).extend(chunk)
-            if len(out) + len(err) > self._cap:
-                raise ClusterError(self._argv[0], f"printed more than {self._cap} bytes", "Lower MinJobAge")
-            for prompt in prompts:
-                at = _line_at(out, prompt + until)
-                if at >= 0:
-                    return ToolAnswer(bytes(out[:at]), bytes(err + self._waiting_errors()))
-        return ToolAnswer(bytes(out), bytes(err), self._process.wait())
-
-    def _waiting_errors(self) -> bytes:
-        """Errors were written before the line that was waited for, but may have been read after it."""
-        ready = [key for key, _ in self._selector.select(0) if key.data == "err"]
-        return b"".join(os.read(key.fd, _CHUNK) for key in ready)
-
-    def end(self) -> None:
-        self._selector.close()
-        if self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        self._process.wait()
-
-
-def _line_at(out: bytearray, line: bytes) -> int:
-    """Where `line` begins in the newest part of `out`, as a line of its own; -1 where it does not."""
-    if out.startswith(line):
-        return 0
-    at = out.find(b"\n" + line, max(0, len(out) - 2 * _CHUNK))
-    return at + 1 if at >= 0 else -1

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends.slurm.owner_requests import MAX_MISREAD, OwnerRequests, owner_requests
+from perdure.backends.owner_requests import MAX_MISREAD, OwnerRequests, owner_requests
 from perdure.model.jobs import PolicyConsent, RetryPreference
 
 

@@ -1,4 +1,4 @@
-"""The number of a user: as Slurm told it, or else as this machine knows the name."""
+"""The number of a user: as the resource manager told it, or else as this machine knows the name."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from perdure.backends.slurm import writers
-from perdure.backends.slurm.writers import Writers
+from perdure.backends.writers import Writers
 from tests.backends.test_ownership import NOW, attempt
 
 

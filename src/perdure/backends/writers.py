@@ -1,6 +1,6 @@
 """Which attempts wrote to which path recently.
 
-Slurm cuts a job's file when the job starts, unless it is told to append.
+A resource manager cuts a job's file when an attempt starts, unless it is told to append.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a job's owner asks of Perdure in the job's comment: ``perdure:KEY=VALUE``, or the same as JSON.
+"""What a job's owner asks of Perdure in one line with the job, as Slurm's comment: ``perdure:KEY=VALUE``, or as JSON.
 
     perdure:retry=never      (no, off)  leave the job alone; so does ``perdure:never``
     perdure:nodes=3-4        fewest and most nodes of a restart

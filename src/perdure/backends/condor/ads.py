@@ -1,0 +1,91 @@
+"""ClassAds as HTCondor's tools print them in JSON, and expressions in them. What an owner wrote may be of any type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from perdure.model.identity import AttemptId
+
+ClassAd = Mapping[str, Any]
+"""The attributes of one thing; their names in lower case, as HTCondor writes them in either."""
+_BEGIN, _END = "/Expr(", ")/"
+
+
+def read_ads(data: bytes) -> list[ClassAd]:
+    """Raises `msgspec.DecodeError`. No ad at all may be printed as nothing."""
+    told = msgspec.json.decode(data, type=list[dict[str, Any]]) if data.strip() else []
+    return [{name.lower(): value for name, value in ad.items()} for ad in told]
+
+
+def text(ad: ClassAd, name: str) -> str:
+    """A string; "" where it is not one, as an expression is not."""
+    found = ad.get(name.lower())
+    return found if isinstance(found, str) and not found.startswith(_BEGIN) else ""
+
+
+def number(ad: ClassAd, name: str) -> float | None:
+    found = ad.get(name.lower())
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def whole(ad: ClassAd, name: str) -> int:
+    """A whole number; 0 where it is none."""
+    return int(number(ad, name) or 0)
+
+
+def is_true(ad: ClassAd, name: str) -> bool:
+    return ad.get(name.lower()) is True
+
+
+def expression(ad: ClassAd, name: str) -> str:
+    """The text of an expression, or of a literal; "" where there is none.
+
+    >>> expression({"requirements": "/Expr(Cpus > 1)/"}, "Requirements")
+    'Cpus > 1'
+    """
+    found = ad.get(name.lower())
+    if isinstance(found, str) and found.startswith(_BEGIN) and found.endswith(_END):
+        return found[len(_BEGIN) : -len(_END)]
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    return "" if found is None else literal(found) if isinstance(found, str) else str(found)
+
+
+def literal(value: str) -> str:
+    """A string as a ClassAd writes it.
+
+    >>> literal('a "b"')
+    '"a \\\\"b\\\\""'
+    """
+    plain = "".join(char if char.isprintable() else " " for char in value)
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def job_id(ad: ClassAd) -> str:
+    return f"{whole(ad, 'ClusterId')}.{whole(ad, 'ProcId')}"
+
+
+def run_number(ad: ClassAd) -> int:
+    """How often the job has been started: HTCondor's own number of the run, 0 before the first."""
+    return whole(ad, "NumShadowStarts")
+
+
+def that_run(attempt: AttemptId) -> str | None:
+    """A constraint that only this job satisfies, while the attempt is its latest; None where the id is no job's."""
+    cluster, dot, process = attempt.job_id.partition(".")
+    if not (cluster.isdecimal() and process.isdecimal() and dot):
+        return None
+    runs = "ifThenElse(isUndefined(NumShadowStarts), 0, NumShadowStarts)"
+    return f"ClusterId == {cluster} && ProcId == {process} && {runs} == {attempt.incarnation}"
+
+
+def machine_of(slot: str) -> str:
+    """The machine of a slot by the slot's name.
+
+    >>> machine_of("slot1_2@gpu7.example.org")
+    'gpu7.example.org'
+    """
+    return slot.rpartition("@")[2]
