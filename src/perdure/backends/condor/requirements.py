@@ -9,7 +9,9 @@ import re2
 
 from perdure.backends.condor.ads import ClassAd, expression, literal
 
-_OURS = re2.compile(r'(?s)\((.*)\) && !stringListIMember\(TARGET\.Machine,\s?"([^"\\]*)"\) && time\(\) >= (\d{1,12})')
+_OURS = re2.compile(
+    r'(?s)\((.*)\)\s+&&\s+!stringListIMember\(TARGET\.Machine,\s?"([^"\\]*)"\)\s+&&\s+time\(\)\s+>=\s+(\d{1,12})'
+)
 _MACHINE = re2.compile(r'(?i)\b(?:TARGET\.)?Machine\s*=[=?]=?\s*"([^"\\]{1,255})"')
 
 
