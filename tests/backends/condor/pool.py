@@ -208,13 +208,16 @@ class CondorPool:
 
     @contextlib.contextmanager
     def without_schedd(self) -> Iterator[None]:
-        """The schedd is down; what runs goes on."""
-        self.run("condor_off", "-fast", "-schedd", f"sched@{CENTRAL_HOST}")
+        """The schedd is down."""
+        master = self._masters[CENTRAL_HOST].pid
+        os.kill(master, signal.SIGSTOP)  # it would start another one
+        children = Path(f"/proc/{master}/task/{master}/children").read_text().split()
+        os.kill(next(int(c) for c in children if _command(c) == "condor_schedd"), signal.SIGQUIT)  # it ends at once
         self.until("the schedd is gone", lambda: self._try("condor_q") is None)
         try:
             yield
         finally:
-            self.run("condor_on", "-schedd", f"sched@{CENTRAL_HOST}")
+            os.kill(master, signal.SIGCONT)
             self.until("the schedd answers", lambda: self._try("condor_q") is not None)
 
     def remove_all(self) -> None:
@@ -275,6 +278,10 @@ class CondorPool:
                         os.kill(int(process.name), signal.SIGKILL)
         if (master := self._masters.pop(host, None)) is not None:
             master.wait(10)
+
+
+def _command(pid: str) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 def _free_port() -> int:
