@@ -290,6 +290,7 @@ WIRING, LIMITS, SETTINGS, HERE_ = (
     f"tests/service/test_{name}.py" for name in ("wiring", "limits_together", "settings", "every_setting")
 )
 WHATIF = "tests/service/whatif/test_whatif.py"
+CONDOR = "tests/backends/condor/test_live.py::test_the_jobs_of_the_named_schedd_are_seen"
 KUBE = "tests/backends/kubernetes/test_settings.py"
 CAPS = f"{LIMITS}::test_as_many_actions_as_the_strictest_cap_allows"
 
@@ -315,6 +316,10 @@ TESTED: dict[str, str] = {
     "slurm.spool": f"{WIRING}::test_slurm_is_asked_as_is_set",
     "slurm.looks_per_minute": f"{WIRING}::test_looks_are_as_frequent_as_is_set",
     "slurm.start_wait_s": f"{WIRING}::test_slurm_is_asked_as_is_set",
+    "condor.schedd": CONDOR,
+    "condor.pool": CONDOR,
+    "condor.constraint": CONDOR,
+    "condor.tool_timeout_s": "tests/backends/condor/test_tools.py::test_a_tool_that_hangs_is_ended",
     "kubernetes.kubeconfig": f"{KUBE}::test_the_cluster_and_context_of_the_kubeconfig_are_used",
     "kubernetes.context": f"{KUBE}::test_the_cluster_and_context_of_the_kubeconfig_are_used",
     "kubernetes.namespace": f"{KUBE}::test_jobs_of_the_namespace_and_selector_are_seen",

@@ -160,7 +160,7 @@ def test_retry_rules_are_those_of_the_controller(env: dict[Any, Any], tmp_path: 
             "'pigeon' is not a channel",
             "webhook",
         ),
-        ("[service]\ncluster = 'k9s'\n", ":2: cluster", "'k9s' is not 'kubernetes', 'local' or 'slurm'", ""),
+        ("[service]\ncluster = 'k9s'\n", ":2: cluster", "'k9s' is not 'condor', 'kubernetes', 'local' or 'slurm'", ""),
         ("[service]\nhosts = 'a'\n", ":2: hosts", "'a' is not a list of names", ""),
         ("[service]\nhosts = ['a', '']\n", ":2: hosts", "is not a list of names", ""),
         ("[service]\nstate = ''\n", ":2: state", "'' is not a path", ""),

@@ -47,7 +47,8 @@ class ServiceSettings:
     """The service as a whole."""
 
     cluster: str = field(default=DEFAULT_BACKEND, metadata={"one_of": BACKENDS})
-    """"local": the embedded one; "slurm": the one whose tools are in PATH; "kubernetes": the one of the kubeconfig."""
+    """"local": the embedded one; "slurm": the one whose tools are in PATH; "kubernetes": the one of the kubeconfig;
+    "condor": HTCondor, the ``condor_schedd`` of this machine or the one that is named."""
     cluster_name: str = ""
     """Name of this cluster in the journal, in ids and on pages; "" stands for the kind of the cluster. Clusters whose
     services share one PostgreSQL database each need a name of their own, which then must not change."""
@@ -68,8 +69,8 @@ class ServiceSettings:
     keep_days: Annotated[float, Meta(ge=1)] = 30.0
     """How long the journal keeps events, and jobs, failures and actions that are settled. What is open stays."""
     poll_s: Annotated[float, Meta(ge=0.1, le=3600)] | None = None
-    """Seconds between two looks at the cluster; not set: 1 on the embedded cluster, 5 on Kubernetes; on Slurm 30 where
-    hooks report ends (`slurm.spool`), else as often as `slurm.looks_per_minute` allows."""
+    """Seconds between two looks at the cluster; not set: 1 on the embedded cluster, 5 on Kubernetes, 10 on
+    HTCondor; on Slurm 30 where hooks report ends (`slurm.spool`), else as often as `slurm.looks_per_minute` allows."""
     standby: bool = False
     """Where another service has the journal open, wait until it ends or dies, then take over."""
     act: bool | None = None

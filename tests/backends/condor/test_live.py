@@ -70,7 +70,10 @@ def _leave_nothing(condor: CondorHarness) -> Iterator[None]:
         ("exit 0", ("output = /nowhere/at/all",), AttemptState.LAUNCH_FAILED, 0, 0),
         (
             "sleep 60",
-            ("periodic_hold = time() > EnteredCurrentStatus + 1", 'periodic_hold_reason = "memory usage exceeded"'),
+            (
+                "periodic_hold = JobStatus == 2 && time() > EnteredCurrentStatus + 1",
+                'periodic_hold_reason = "memory usage exceeded"',
+            ),
             AttemptState.OUT_OF_MEMORY,
             0,
             0,
@@ -159,9 +162,7 @@ def test_a_persons_hold_and_drain_are_theirs(condor: CondorHarness) -> None:
     node = condor.nodes[0]
     condor.pool.run("condor_drain", "-reason", "new memory", f"slot1@{node}")
     try:
-        seen = until(
-            condor, lambda seen: next((n for n in seen.nodes if n.name == node and not n.is_usable), None)
-        )
+        seen = until(condor, lambda seen: next((n for n in seen.nodes if n.name == node and not n.is_usable), None))
         assert (seen.reason, seen.by) == ("new memory", "")
         assert condor.backend.perform(Drain(node, "bad", "1")).status is OutcomeStatus.DONE
         assert condor.backend.perform(Undrain(node, "1")).status is OutcomeStatus.SUPERSEDED
