@@ -36,6 +36,23 @@ torch.cuda.synchronize()
 dist.destroy_process_group()
 """
 
+SPAWNED = """
+import torch, torch.distributed as dist
+GPUS = torch.cuda.device_count()  # each process asks for itself, as it imports this file
+SCALE = torch.ones(1, device="cuda")
+def train(rank, meeting):
+    dist.init_process_group("nccl", init_method=f"file://{meeting}", rank=rank, world_size=GPUS)
+    torch.cuda.set_device(rank)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 2).cuda(rank), device_ids=[rank])
+    for _ in range(3):
+        model(torch.zeros(32, 8, device=f"cuda:{rank}") * SCALE).sum().backward()
+    torch.cuda.synchronize()
+    dist.destroy_process_group()
+if __name__ == "__main__":
+    import os
+    torch.multiprocessing.spawn(train, args=(os.path.abspath("meeting"),), nprocs=GPUS)
+"""
+
 
 def emulate(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "perdure", "emulate", "run", *words]
@@ -63,6 +80,19 @@ def test_processes_of_torchrun_meet_and_wait_for_their_links(tmp_path: Path) -> 
         told = json.loads((tmp_path / report).read_text())
         assert told["steps"] == 3
         assert told["busy_s"] > 1.2 * 3 * (step.forward_s + step.backward_s)  # gradients of 244 MB over PCIe
+
+
+def test_spawned_processes_have_gpus_and_meet(tmp_path: Path) -> None:
+    (tmp_path / "spawned.py").write_text(SPAWNED)
+    options = ("--gpu", "v100", "--model", "alexnet", "--gpus", "2", "--time", "virtual", "--report", "r.json")
+    found = emulate(*options, "spawned.py", cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert "nothing was emulated" not in found.stderr  # the program's first process does nothing on a GPU
+    step = profile_of("v100", "alexnet", 32)
+    for rank, report in enumerate(("r.json", "r.1.json")):
+        told = json.loads((tmp_path / report).read_text())
+        assert (told["rank"], told["steps"]) == (rank, 3)
+        assert told["busy_s"] > 1.2 * 3 * (step.forward_s + step.backward_s)
 
 
 def test_a_programs_error_and_code_are_its_own_and_its_traceback_begins_with_it(tmp_path: Path) -> None:

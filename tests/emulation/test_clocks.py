@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from perdure.emulation.clocks import RealClock, VirtualClock, programs_time
+from perdure.emulation import clocks
+from perdure.emulation.clocks import MOST_LATE_S, RealClock, VirtualClock, programs_time
 
 
 def test_a_real_clock_waits_no_less_than_it_should() -> None:
@@ -60,3 +61,43 @@ def test_a_program_is_told_virtual_time_and_sleeps_by_jumps() -> None:
         thread.join()
         assert clock.now - before >= 0.001  # another thread sleeps for real
     assert time.perf_counter() - begin < 1000
+
+
+class LateKernel:
+    """A time that goes on by itself a little, and by more than is asked for in a sleep."""
+
+    def __init__(self, late_s: float) -> None:
+        self.at, self.late_s = 100.0, late_s
+
+    def monotonic(self) -> float:
+        self.at += 1e-6
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.at += seconds + self.late_s
+
+
+def late_by(late_s: float, monkeypatch: pytest.MonkeyPatch) -> tuple[LateKernel, RealClock]:
+    kernel = LateKernel(late_s)
+    monkeypatch.setattr(clocks, "_monotonic", kernel.monotonic)
+    monkeypatch.setattr(clocks, "_sleep", kernel.sleep)
+    return kernel, RealClock()
+
+
+def test_what_the_kernel_wakes_too_late_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, clock = late_by(0.004, monkeypatch)
+    begin = kernel.at
+    for _ in range(100):
+        clock.advance_to(clock.now + 0.01)
+    assert kernel.at - begin == pytest.approx(1.004, abs=0.002)
+    assert clock.now == pytest.approx(1.0, abs=0.002)
+    assert clock.passed == pytest.approx(1.004, abs=0.002)
+
+
+def test_what_is_woken_much_too_late_was_stopped_and_nothing_is_made_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, clock = late_by(2 * MOST_LATE_S, monkeypatch)
+    begin = kernel.at
+    for _ in range(10):
+        clock.advance_to(clock.now + 0.01)
+    assert kernel.at - begin == pytest.approx(10 * (0.01 + 2 * MOST_LATE_S), abs=0.002)
+    assert clock.now == pytest.approx(clock.passed, abs=1e-4)

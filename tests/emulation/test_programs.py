@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -140,9 +142,91 @@ def split_batches() -> None:
     assert model(torch.zeros(8, 4).cuda()).shape == (8, 4)
 
 
+def pickles() -> None:
+    values = torch.zeros(3, 4, device="cuda")
+    found = pickle.loads(pickle.dumps({"values": values, "model": nn.Linear(4, 4).cuda()}))
+    assert found["values"].is_cuda
+    assert found["values"].shape == (3, 4)
+    assert found["model"].weight.is_cuda
+    assert len(pickle.dumps(torch.zeros(10_000, device="cuda"))) > 40_000
+    assert torch.equal(pickle.loads(pickle.dumps(torch.ones(2))), torch.ones(2))
+
+
+def weights_across_devices() -> None:
+    on_gpu, on_host = nn.Linear(4, 4).cuda(), nn.Linear(4, 4)
+    on_host.load_state_dict(on_gpu.state_dict())
+    assert not on_host.weight.is_cuda
+    assert isinstance(on_host.weight, nn.Parameter)
+    on_gpu.load_state_dict(on_host.state_dict())
+    assert on_gpu.weight.is_cuda
+
+
+def comparisons() -> None:
+    values = torch.zeros(3, device="cuda")
+    assert torch.allclose(values, values)
+    assert torch.equal(values, values)
+
+
+def losses_by_value() -> None:
+    logits = torch.randn(50, 4, 20).log_softmax(2).cuda().requires_grad_()
+    lengths = torch.full((4,), 50), torch.full((4,), 30)
+    F.ctc_loss(logits, torch.randint(1, 20, (4, 30)), *lengths).backward()
+    assert logits.grad.shape == logits.shape
+
+
+def distributions() -> None:
+    spread = torch.ones(4, 2, device="cuda")
+    assert torch.distributions.Normal(torch.zeros_like(spread), spread).rsample().is_cuda
+
+
+def pinned_from_the_start() -> None:
+    assert torch.zeros(4, 16, pin_memory=True).is_pinned()
+
+
+def graphs_scripts_and_profiles() -> None:
+    model, graph = torch.jit.script(nn.Linear(4, 4)).cuda(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = torch.jit.trace(model, torch.zeros(2, 4).cuda())(torch.zeros(2, 4, device="cuda"))
+    graph.replay()
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        model(out)
+    assert profile.key_averages() is not None
+
+
+def hooks_at_each_call() -> None:
+    model, seen = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).cuda(), list[int]()
+    handle = model[0].register_forward_hook(lambda *_: seen.append(1))
+    for _ in range(3):
+        model(torch.zeros(2, 4, device="cuda"))
+    handle.remove()
+    assert seen == [1, 1, 1]
+
+
+def models_one_after_another() -> None:
+    for classes in range(2, 12):  # each in the memory of the one before
+        model = nn.Linear(4, classes).cuda()
+        assert model(torch.zeros(2, 4, device="cuda")).shape == (2, classes)
+        del model
+        gc.collect()
+
+
+def errors_of_devices() -> None:
+    with pytest.raises(RuntimeError, match=r"Expected all tensors to be on the same device.*cuda:0 and cpu"):
+        torch.zeros(3).cuda() + torch.zeros(3)
+    for wrong in (
+        lambda: torch.cuda.set_device(7),
+        lambda: torch.cuda.get_device_name(7),
+        lambda: torch.zeros(3, device="cuda:7"),
+    ):
+        with pytest.raises(RuntimeError, match="invalid device ordinal"):
+            wrong()
+
+
 PROGRAMS = (
     recurrent, attention, named_outputs, accuracy, masks, averages, devices, precision, two_models, whole_checkpoints,
-    split_batches,
+    split_batches, pickles, weights_across_devices, comparisons, losses_by_value, distributions, pinned_from_the_start,
+    graphs_scripts_and_profiles, hooks_at_each_call, models_one_after_another, errors_of_devices,
 )  # fmt: skip
 
 

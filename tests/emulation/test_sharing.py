@@ -5,12 +5,15 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from perdure.emulation.clocks import MOST_LATE_S
 from perdure.emulation.device_manager import SharedGpu, WorkRequest, serve
-from perdure.emulation.sharing import ORDERS, SharingProgram, fits_beside
+from perdure.emulation.sharing import ORDERS, Order, SharingProgram, fits_beside
 from perdure.errors import InputError
 
 
@@ -77,3 +80,48 @@ def test_nonsense_ends_a_connection_and_nothing_else(device: Path) -> None:
 def test_without_a_manager_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no manager of a GPU answers there"):
         SharedGpu(str(tmp_path / "none.sock"), wait_s=0.0)
+
+
+@contextmanager
+def manager_of(device: Path, order: Order = ORDERS["fifo"]) -> Iterator[None]:
+    stop = threading.Event()
+    manager = threading.Thread(target=serve, args=(device, 16000, order, stop.is_set))
+    manager.start()
+    try:
+        SharedGpu(str(device))  # so that it is there
+        yield
+    finally:
+        stop.set()
+        manager.join()
+
+
+def test_a_refused_program_holds_nothing_more_and_others_are_served(device: Path) -> None:
+    with manager_of(device):
+        large, small = SharedGpu(str(device)), SharedGpu(str(device))
+        assert "do not fit" in large.run(WorkRequest(0.001, 15000, 17000))
+        assert small.run(WorkRequest(0.001, 9000, 16000)) == ""  # beside one that was refused
+        assert "do not fit" in large.run(WorkRequest(0.001, 1000, 1000))
+        assert large.run(WorkRequest(0.001)) == ""
+
+
+def test_nobody_else_reaches_the_socket(device: Path) -> None:
+    with manager_of(device):
+        assert device.stat().st_mode & 0o777 == 0o600
+
+
+def test_muri_counts_from_the_end_of_a_programs_work_to_its_next_request(device: Path) -> None:
+    seen: list[float] = []
+
+    def order(waiting: Sequence[SharingProgram]) -> SharingProgram:
+        seen.extend(each.off_gpu_s for each in waiting)
+        return waiting[0]
+
+    with manager_of(device, order):
+        gpu = SharedGpu(str(device))
+        gpu.run(WorkRequest(0.001))
+        begin = time.perf_counter()
+        time.sleep(0.1)
+        gpu.run(WorkRequest(0.001))
+        passed = time.perf_counter() - begin
+    assert seen[0] == 0.0
+    assert 0.0 < seen[1] <= passed + MOST_LATE_S

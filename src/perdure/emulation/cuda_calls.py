@@ -10,7 +10,7 @@ import torch
 
 from perdure.emulation.gpu import EmulatedGpu
 from perdure.emulation.node import EmulatedNode
-from perdure.emulation.passes import with_errors
+from perdure.emulation.passes import device_at, with_errors
 from perdure.emulation.pinned import PinnedMemory
 from perdure.emulation.profiles import MIB
 
@@ -20,6 +20,11 @@ _CAPABILITY = {
     "k80": (3, 7), "m40": (5, 2), "p100": (6, 0), "v100": (7, 0), "t4": (7, 5), "rtx": (7, 5), "a100": (8, 0),
     "a10": (8, 6), "l4": (8, 9), "h100": (9, 0), "h200": (9, 0),
 }  # fmt: skip
+
+_MULTIPROCESSORS = {
+    (3, 7): 13, (5, 2): 24, (6, 0): 56, (7, 0): 80, (7, 5): 40, (8, 0): 108, (8, 6): 72, (8, 9): 58, (9, 0): 132,
+}  # fmt: skip
+"""Of the GPUs that have a capability, the one for data centres; of a K80 one of its two."""
 
 
 def replaced(node: EmulatedNode) -> Iterator[Change]:
@@ -35,13 +40,17 @@ def replaced(node: EmulatedNode) -> Iterator[Change]:
     yield torch.accelerator, "current_device_index", calls.current_device
     yield torch.accelerator, "set_device_index", calls.set_device
     yield torch.accelerator, "current_accelerator", lambda check_available=False: torch.device("cuda")  # noqa: ARG005
-    for name in ("Stream", "Event", "device"):
-        yield torch.cuda, name, _bound(_CLASSES[name], node)
+    for name, kind in _CLASSES.items():
+        yield torch.cuda, name, _bound(kind, node)
     pinned = PinnedMemory()
     yield torch.Tensor, "pin_memory", lambda tensor, *_: pinned.pin(tensor)
     yield torch.Tensor, "is_pinned", lambda tensor, *_: pinned.is_pinned(tensor)
     yield torch.Tensor, "record_stream", lambda *_: None
     yield torch, "compile", _uncompiled
+    yield torch.jit, "script", lambda found, *_, **__: found
+    yield torch.jit, "trace", lambda found, *_, **__: found
+    yield torch.cuda.nccl, "version", lambda: (2, 27, 5)
+    yield torch.autograd.profiler.profile, "__init__", _of_host(torch.autograd.profiler.profile.__init__)
     for name in ("range_push", "range_pop", "mark"):
         yield torch.cuda.nvtx, name, lambda *_: 0
     yield torch.nn, "DataParallel", _split(node)
@@ -60,7 +69,7 @@ class _CudaCalls:
         if device is None:
             return self._node.gpu
         index = device if isinstance(device, int) else torch.device(device).index
-        return self._node.gpus[self._node.current if index is None else index]
+        return device_at(self._node, self._node.current if index is None else index)
 
     def is_available(self) -> bool:
         return True
@@ -92,7 +101,9 @@ class _CudaCalls:
 
     def get_device_properties(self, device: Any = None) -> Any:
         gpu, (major, minor) = self._gpu(device), self.get_device_capability(device)
-        return _Properties(gpu.name, major, minor, int(gpu.capacity_mib * MIB), 108)
+        return _Properties(
+            gpu.name, major, minor, int(gpu.capacity_mib * MIB), _MULTIPROCESSORS.get((major, minor), 80)
+        )
 
     def get_arch_list(self) -> list[str]:
         return ["sm_{}{}".format(*self.get_device_capability())]
@@ -105,10 +116,10 @@ class _CudaCalls:
 
     def mem_get_info(self, device: Any = None) -> tuple[int, int]:
         gpu = self._gpu(device)
-        return int((gpu.capacity_mib - gpu.held_mib) * MIB), int(gpu.capacity_mib * MIB)
+        return int((gpu.capacity_mib - gpu.used_mib) * MIB), int(gpu.capacity_mib * MIB)
 
     def memory_allocated(self, device: Any = None) -> int:
-        return int(self._gpu(device).held_mib * MIB)
+        return int(self._gpu(device).used_mib * MIB)
 
     def max_memory_allocated(self, device: Any = None) -> int:
         return int(self._gpu(device).peak_mib * MIB)
@@ -122,17 +133,20 @@ class _CudaCalls:
     def memory_stats(self, device: Any = None) -> dict[str, int]:
         gpu = self._gpu(device)
         return {
-            "allocated_bytes.all.current": int(gpu.held_mib * MIB), "allocated_bytes.all.peak": int(gpu.peak_mib * MIB),
+            "allocated_bytes.all.current": int(gpu.used_mib * MIB), "allocated_bytes.all.peak": int(gpu.peak_mib * MIB),
             "reserved_bytes.all.current": int(gpu.peak_mib * MIB), "num_ooms": 0, "num_alloc_retries": 0,
         }  # fmt: skip
 
     def memory_summary(self, device: Any = None, abbreviated: bool = False) -> str:  # noqa: ARG002
         gpu = self._gpu(device)
-        return f"{gpu.name}: {gpu.held_mib:.0f} MiB held, {gpu.peak_mib:.0f} at most, of {gpu.capacity_mib:.0f}"
+        return f"{gpu.name}: {gpu.used_mib:.0f} MiB held, {gpu.peak_mib:.0f} at most, of {gpu.capacity_mib:.0f}"
 
     def reset_peak_memory_stats(self, device: Any = None) -> None:
         gpu = self._gpu(device)
-        gpu.peak_mib = gpu.held_mib
+        gpu.peak_mib = gpu.used_mib
+
+    def set_per_process_memory_fraction(self, fraction: float, device: Any = None) -> None:
+        self._gpu(device).fraction = fraction
 
     def reset_max_memory_allocated(self, device: Any = None) -> None:
         self.reset_peak_memory_stats(device)
@@ -172,6 +186,12 @@ class _CudaCalls:
 
     def set_stream(self, stream: Any) -> None:
         pass
+
+    def graph_pool_handle(self) -> tuple[int, int]:
+        return 0, 0
+
+    def make_graphed_callables(self, callables: Any, *_: Any, **__: Any) -> Any:
+        return callables
 
     def is_current_stream_capturing(self) -> bool:
         return False
@@ -241,12 +261,52 @@ class EmulatedEvent:
         return (end._at - self._at) * 1e3  # of its own class
 
 
+class EmulatedGraph:
+    """A CUDA graph: replaying it takes as long as what was captured."""
+
+    def __init__(self, node: EmulatedNode, keep_graph: bool = False) -> None:  # noqa: ARG002
+        self._node, self._seconds, self._steps = node, 0.0, 0
+
+    def capture_begin(self, *_: Any, **__: Any) -> None:
+        self._seconds, self._steps = self._node.gpu.busy_s, self._node.gpu.steps
+
+    def capture_end(self) -> None:
+        gpu = self._node.gpu
+        self._seconds, self._steps = gpu.busy_s - self._seconds, gpu.steps - self._steps
+
+    def replay(self) -> None:
+        gpu = self._node.gpu
+        with_errors(lambda: gpu.run(self._seconds))
+        gpu.steps += self._steps
+
+    def reset(self) -> None:
+        self._seconds, self._steps = 0.0, 0
+
+    def pool(self) -> tuple[int, int]:
+        return 0, 0
+
+
+class GraphCapture:
+    """``with torch.cuda.graph(graph)``."""
+
+    def __init__(self, node: EmulatedNode, cuda_graph: EmulatedGraph, *_: Any, **__: Any) -> None:  # noqa: ARG002
+        self._graph = cuda_graph
+
+    def __enter__(self) -> None:
+        self._graph.capture_begin()
+
+    def __exit__(self, *_: object) -> None:
+        self._graph.capture_end()
+
+
 class DeviceBlock:
     """``with torch.cuda.device(1)``."""
 
     def __init__(self, node: EmulatedNode, device: Any) -> None:
         self._node, self._before = node, node.current
         self.idx = device if isinstance(device, int) else torch.device(device).index
+        if self.idx is not None and self.idx >= 0:
+            device_at(node, self.idx)
 
     def __enter__(self) -> None:
         self._before = self._node.current
@@ -257,7 +317,10 @@ class DeviceBlock:
         self._node.current = self._before
 
 
-_CLASSES: dict[str, type] = {"Stream": EmulatedStream, "Event": EmulatedEvent, "device": DeviceBlock}
+_CLASSES: dict[str, type] = {
+    "Stream": EmulatedStream, "Event": EmulatedEvent, "device": DeviceBlock, "CUDAGraph": EmulatedGraph,
+    "graph": GraphCapture,
+}  # fmt: skip
 
 
 def _bound(kind: type, node: EmulatedNode) -> type:
@@ -300,6 +363,15 @@ def _split(node: EmulatedNode) -> type:
 def _uncompiled(model: Any = None, **_: Any) -> Any:
     """A model is not compiled: what it computes is not computed at all."""
     return model if model is not None else (lambda function: function)
+
+
+def _of_host(begin: Callable[..., None]) -> Callable[..., None]:
+    """A profiler of what the host does: there is no driver to ask what a GPU does."""
+
+    def started(profile: Any, *args: Any, use_cuda: bool = False, use_device: Any = None, **named: Any) -> None:  # noqa: ARG001
+        begin(profile, *args, use_device=None if use_device == "cuda" else use_device, **named)
+
+    return started
 
 
 def _timed(node: EmulatedNode, iterate: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:

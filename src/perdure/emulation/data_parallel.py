@@ -38,25 +38,30 @@ class ProcessMeeting:
     def __init__(self, node: EmulatedNode) -> None:
         self.node = node
         self.reduce = dist.all_reduce
-        settings = node.settings
-        world = int(os.environ.get("WORLD_SIZE", "1"))
-        local = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", str(world))))
-        self.layout = GpuLayout(max(1, world // local), local)
-        between = network(settings.link_gbit / local, Transport(settings.transport))
-        self.send_s: Callable[[Floats], Floats] = lambda size: all_reduce_s(
-            size, self.layout, INSIDE[settings.inside], between
-        )
         self._exposed: dict[int, float] = {}
+        self.among(int(os.environ.get("WORLD_SIZE", "1")))
+
+    def among(self, world: int) -> None:
+        """So many processes meet; torchrun says how many of them are on this node, and otherwise all are."""
+        settings = self.node.settings
+        local = min(world, max(1, int(os.environ.get("LOCAL_WORLD_SIZE", str(world)))))
+        layout = GpuLayout(max(1, world // local), local)
+        between = network(settings.link_gbit / local, Transport(settings.transport))
+        self.layout = layout
+        self.send_s: Callable[[Floats], Floats] = lambda size: all_reduce_s(
+            size, layout, INSIDE[settings.inside], between
+        )
+        self._exposed.clear()
 
     def meet(self, seconds: float) -> None:
         """Wait for the processes of all, whose GPUs then send for so long."""
         gpu, clock = self.node.gpu, self.node.clock
         with clock.outside():
             gpu.check()
-            begun = clock.now if isinstance(clock, VirtualClock) else 0.0
-            left = torch.tensor([max(gpu.busy_until - clock.now, 0.0) + begun], dtype=torch.float64)
+            own = 0.0 if isinstance(clock, VirtualClock) else clock.passed  # virtual time stands still meanwhile
+            left = torch.tensor([max(gpu.busy_until, clock.passed) - own], dtype=torch.float64)
             self.reduce(left, op=dist.ReduceOp.MAX)
-            start = float(left[0]) + (0.0 if isinstance(clock, VirtualClock) else clock.now)
+            start = float(left[0]) + (0.0 if isinstance(clock, VirtualClock) else clock.passed)
             gpu.busy_until = max(gpu.busy_until, start)
             gpu.run(seconds, link=True)
 
@@ -91,15 +96,16 @@ def parallel_changes(node: EmulatedNode) -> Iterator[Change]:
     wrapper = _wrapper(meeting)
     yield torch.nn.parallel, "DistributedDataParallel", wrapper
     yield torch.nn.parallel.distributed, "DistributedDataParallel", wrapper
-    yield dist, "init_process_group", _by_gloo(dist.init_process_group)
+    yield dist, "init_process_group", _by_gloo(meeting, dist.init_process_group)
     yield dist, "is_nccl_available", lambda: True
     for name in COLLECTIVES:
         yield dist, name, _collective(meeting, getattr(dist, name))
 
 
-def _by_gloo(init: Callable[..., Any]) -> Callable[..., Any]:
-    def begin(backend: Any = None, *args: Any, device_id: Any = None, **named: Any) -> Any:  # noqa: ARG001
-        return init("gloo" if backend is None or "nccl" in str(backend) else backend, *args, **named)
+def _by_gloo(meeting: ProcessMeeting, init: Callable[..., Any]) -> Callable[..., Any]:
+    def begin(backend: Any = None, *args: Any, device_id: Any = None, **named: Any) -> None:  # noqa: ARG001
+        init("gloo" if backend is None or "nccl" in str(backend) else backend, *args, **named)
+        meeting.among(dist.get_world_size())
 
     return begin
 

@@ -9,6 +9,7 @@ what they read back is zero. Models are called by `passes`, and the functions of
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,8 +22,13 @@ from torch.overrides import TorchFunctionMode
 from perdure.emulation.cuda_calls import replaced
 from perdure.emulation.data_parallel import parallel_changes
 from perdure.emulation.node import EmulatedNode
-from perdure.emulation.passes import PassEmulator, with_errors
-from perdure.emulation.saving import save_emulated
+from perdure.emulation.passes import PassEmulator, device_at, linked, tensors_of, with_errors
+from perdure.emulation.profiles import MIB
+from perdure.emulation.saving import saving_changes
+from perdure.emulation.spawned import spawn_changes
+
+SMALL_MIB = 1.0
+"""Tensors below this are not counted: there may be many, and they are in the profile's margin."""
 
 READS: dict[Any, Callable[[Tensor], Any]] = {
     Tensor.item: lambda host: host.item(),
@@ -64,6 +70,8 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
             return self._up(first, _index_of(device), bool(kwargs.get("non_blocking")))
         if func is Tensor.copy_ and emulated != args[1].is_meta:
             return self._copy(first, args[1], emulated, args, kwargs)
+        if func is Tensor.module_load and emulated != args[1].is_meta and not kwargs.get("assign"):
+            return self._copy(first, args[1], emulated, (), {}).detach()
         if emulated and (special := _SPECIAL.get(func)) is not None:
             return special(self, *args, **kwargs)
         return self._computed(func, args, kwargs)
@@ -74,22 +82,41 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
             self._at(device)
             kwargs, up = {**kwargs, "device": "meta"}, True
             kwargs.pop("generator", None)
+        elif kwargs.get("pin_memory") and not any(isinstance(each, Tensor) for each in args):
+            return func(*args, **{**kwargs, "pin_memory": False}).pin_memory()
         elif any(_cuda(each) is not None for each in args if isinstance(each, (str, torch.device))):
             args = tuple(
                 "meta" if isinstance(each, (str, torch.device)) and _cuda(each) is not None else each for each in args
             )
         try:
             found = func(*args, **kwargs)
-        except NotImplementedError:  # its result depends on data: that of zeros
-            found = _map(func(*_map(args, _zeros), **_map(kwargs, _zeros)), lambda each: each.to("meta"))
+        except NotImplementedError:
+            found = self._of_zeros(func, args, kwargs)
         except (RuntimeError, ValueError, IndexError, TypeError) as err:
+            if "cannot be called on meta tensors" in str(err):  # it reads data on its way
+                return self._of_zeros(func, args, kwargs)
             raise self._told(func, args, kwargs, err) from None
-        if up and isinstance(found, Tensor):
+        if up and isinstance(found, Tensor) and not self.node.depth:  # a model's own are in its profile
             self._room(found)
+        return found
+
+    def _of_zeros(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """What depends on data: that of zeros, with a gradient of zeros where one is asked for."""
+        with_errors(self.node.gpu.synchronise)
+        with torch.no_grad():
+            found = _map(func(*_map(args, _zeros), **_map(kwargs, _zeros)), lambda each: each.to("meta"))
+        asked = [each for each in tensors_of((args, kwargs)) if each.is_meta and each.requires_grad]
+        if isinstance(found, Tensor) and found.is_floating_point() and asked and torch.is_grad_enabled():
+            return linked(found, asked)
         return found
 
     def _told(self, func: Any, args: Any, kwargs: Any, err: Exception) -> Exception:
         """The error in the words that PyTorch has for tensors with data, where it tells the same of such."""
+        if "is not on the expected device" in str(err):
+            return RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"cuda:{self.node.current} and cpu!"
+            )
         try:
             func(*_map(args, _zeros), **_map(kwargs, _zeros))
         except type(err) as real:
@@ -99,10 +126,14 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
         return type(err)(str(err).replace("meta", f"cuda:{self.node.current}"))
 
     def _room(self, tensor: Tensor) -> None:
-        """Refuse a tensor that is larger than what is free."""
-        gpu, size = self.node.gpu, tensor.numel() * tensor.element_size() / (1 << 20)
-        if gpu.held_mib + size > gpu.capacity_mib:
-            raise torch.OutOfMemoryError(gpu.out_of_memory(size, gpu.held_mib))
+        """Take the memory of a program's tensor until nothing refers to it; refuse it where there is too little."""
+        gpu, storage = self.node.gpu, tensor.untyped_storage()
+        size = storage.nbytes() / MIB
+        if gpu.used_mib + size > gpu.allowed_mib:
+            raise torch.OutOfMemoryError(gpu.out_of_memory(size, gpu.used_mib))
+        if size >= SMALL_MIB:
+            gpu.keep(size)
+            weakref.finalize(storage, gpu.keep, -size).atexit = False
 
     def _on_host(self, tensor: Tensor) -> Tensor:
         self.node.copied(tensor.numel() * tensor.element_size(), max(1, self.node.batch))
@@ -133,7 +164,8 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
             self.node.batch = int(tensor.shape[0]) if not isinstance(tensor, torch.nn.Parameter) else self.node.batch
         size = tensor.numel() * tensor.element_size()
         found = tensor.to("meta")
-        self._room(found)
+        if not isinstance(tensor, torch.nn.Parameter):  # those are in the profile
+            self._room(found)
         with_errors(lambda: self.node.copied(size, max(1, self.node.batch)))
         if not non_blocking:
             with_errors(self.node.gpu.synchronise)
@@ -147,13 +179,7 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
 
     def _at(self, index: int) -> None:
         """Work goes to this device from now on, where one is named."""
-        if index >= len(self.node.gpus):
-            with_errors(self.node.gpu.check)
-            raise RuntimeError(
-                "CUDA error: invalid device ordinal\nCUDA kernel errors might be asynchronously reported at some other "
-                "API call, so the stacktrace below might be incorrect.\nFor debugging consider passing "
-                "CUDA_LAUNCH_BLOCKING=1"
-            )
+        device_at(self.node, index)
         if index > 0:
             self.node.current = index
 
@@ -237,10 +263,11 @@ def emulated(node: EmulatedNode) -> Iterator[None]:
         return passes(module, *args, **kwargs)
 
     handle = register_optimizer_step_post_hook(lambda *_: passes.optimised())
+    torch.distributions.Distribution.set_default_validate_args(False)  # zeros are what most parameters may not be
     swaps = torch.__future__.get_swap_module_params_on_conversion()
     torch.__future__.set_swap_module_params_on_conversion(True)  # so that parameters stay the same objects on the GPU
-    changes = [(torch.nn.Module, "__call__", called), (threading.Thread, "run", run), save_emulated(node)]
-    changes += [*replaced(node), *parallel_changes(node)]
+    changes = [(torch.nn.Module, "__call__", called), (threading.Thread, "run", run), *saving_changes(node)]
+    changes += [*replaced(node), *parallel_changes(node), *spawn_changes(node)]
     before = [(owner, name, getattr(owner, name, None)) for owner, name, _ in changes]
     for owner, name, function in changes:
         setattr(owner, name, function)
@@ -251,4 +278,5 @@ def emulated(node: EmulatedNode) -> Iterator[None]:
         for owner, name, function in before:
             setattr(owner, name, function)
         torch.__future__.set_swap_module_params_on_conversion(swaps)
+        torch.distributions.Distribution.set_default_validate_args(__debug__)
         handle.remove()

@@ -42,7 +42,8 @@ class EmulatedGpu:
     begun: int = 0  # forward passes that a backward pass may follow
     held_mib: float = 0.0
     peak_mib: float = 0.0
-    extra_mib: float = 0.0  # taken by single tensors, beyond the model
+    extra_mib: float = 0.0  # of tensors that the program made, beside its model's
+    fraction: float = 1.0  # of the memory, that the program allows itself
     shared: Callable[[float, float, float], str] | None = None  # a manager's: seconds and memory in, a refusal out
     on_break: Callable[[DeviceFault], None] | None = None
     _broken: bool = False
@@ -105,18 +106,36 @@ class EmulatedGpu:
         self.clock.advance_to(self.busy_until)
         self.check()
 
-    def hold(self, profile: GpuStep) -> str | None:
-        """Take what a step needs; what the framework says where that is more than there is, else None."""
-        if profile.peak_mib + self.extra_mib > self.capacity_mib:
+    @property
+    def allowed_mib(self) -> float:
+        return self.capacity_mib * self.fraction
+
+    @property
+    def used_mib(self) -> float:
+        """What is taken between steps."""
+        return self.held_mib + self.extra_mib
+
+    def keep(self, mib: float) -> None:
+        """Tensors of the program take as much more, or less."""
+        self.extra_mib = max(0.0, self.extra_mib + mib)
+        self.peak_mib = max(self.peak_mib, self.used_mib)
+
+    def hold(self, profile: GpuStep, inputs_mib: float = 0.0) -> str | None:
+        """Take what a step needs; what the framework says where that is more than there is, else None.
+
+        The profile has the step's inputs, so that `inputs_mib` of the program's tensors do not count again.
+        """
+        extra = max(0.0, self.extra_mib - inputs_mib)
+        if profile.peak_mib + extra > self.allowed_mib:
             wanted = profile.peak_mib - profile.persistent_mib
-            return self.out_of_memory(wanted, min(profile.persistent_mib, self.capacity_mib))
+            return self.out_of_memory(wanted, min(profile.persistent_mib + extra, self.allowed_mib))
         self.held_mib = max(self.held_mib, profile.persistent_mib)
-        self.peak_mib = max(self.peak_mib, profile.peak_mib)
+        self.peak_mib = max(self.peak_mib, profile.peak_mib + extra)
         return None
 
     def out_of_memory(self, wanted_mib: float, held_mib: float) -> str:
         """The words of PyTorch."""
-        free = max(0.0, self.capacity_mib - held_mib)
+        free = max(0.0, self.allowed_mib - held_mib)
         return (
             f"CUDA out of memory. Tried to allocate {_size(max(wanted_mib, free + 2))}. GPU {self.index} has a total "
             f"capacity of {_size(self.capacity_mib)} of which {_size(free)} is free. Process 1 has {_size(held_mib)} "

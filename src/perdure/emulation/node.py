@@ -32,6 +32,8 @@ class EmulatedNode:
     table: ProfileTable | None
     current: int = 0
     split: int = 1  # GPUs among which one process splits each batch
+    spawned: int = 0  # processes that the program has started with spawn
+    depth: int = 0  # above 0 while a model is gone through
     batch: int = 1  # of the last step, or of the last copy before the first
     origins: set[ProfileOrigin] = field(default_factory=set)
     after_backward: Callable[[GpuStep], None] | None = None  # what data parallelism adds

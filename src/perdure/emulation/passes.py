@@ -6,15 +6,17 @@ program's own error. Later calls give tensors of the shapes that came out then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from perdure.emulation.faults import DeviceError
-from perdure.emulation.gpu import DeviceFull
+from perdure.emulation.gpu import DeviceFull, EmulatedGpu
 from perdure.emulation.node import EmulatedNode
+from perdure.emulation.profiles import MIB
 
 DEVICE_ERROR: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError)
 
@@ -31,24 +33,25 @@ class PassEmulator:
 
     node: EmulatedNode
     call: Callable[..., Any]
-    depth: int = 0
     largest: int = 1  # parameters of the largest model that was called
-    recipes: dict[Any, Recipe] = field(default_factory=dict)
+    recipes: weakref.WeakKeyDictionary[torch.nn.Module, dict[Any, Recipe]] = field(
+        default_factory=weakref.WeakKeyDictionary
+    )
 
     def __call__(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         """The model's outputs; a module inside another, or one that is not on a GPU, is called as it is."""
-        if self.depth:
+        if self.node.depth:
             return self.call(module, *args, **kwargs)
         first = next(module.parameters(), None)
         if first is None or not first.is_cuda or getattr(module, "perdure_wrapper", False):
             return self.call(module, *args, **kwargs)
         asked_at = self.node.clock.now
         with self.node.clock.outside():
-            self.depth += 1
+            self.node.depth += 1
             try:
                 return self._outermost(module, args, kwargs, asked_at)
             finally:
-                self.depth -= 1
+                self.node.depth -= 1
 
     def _outermost(
         self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], asked_at: float
@@ -59,14 +62,11 @@ class PassEmulator:
         share = count / self.largest
         batch = -(-(_batch(args, kwargs) or self.node.batch) // self.node.split)
         self.node.batch = batch
-        self._forward(batch, share, asked_at)
-        try:
-            key: Any = (id(module), module.training, torch.is_grad_enabled(), _signature((args, dict(kwargs))),
-                        sum(each.requires_grad for each in parameters))  # fmt: skip
-        except NotPlain:
-            key = None
-        if key in self.recipes:
-            return self._again(self.recipes[key], parameters, batch, share)
+        inputs = tuple(tensors_of((args, kwargs)))
+        self._forward(batch, share, asked_at, sum(each.numel() * each.element_size() for each in inputs) / MIB)
+        known, key = self.recipes.setdefault(module, {}), self._key(module, args, kwargs, parameters)
+        if key in known:
+            return self._again(known[key], parameters, batch, share)
         found = self.call(module, *args, **kwargs)
         tensors: list[torch.Tensor] = []
         try:
@@ -77,8 +77,20 @@ class PassEmulator:
         if asking is not None:
             asking.register_hook(lambda _: self._backward(batch, share))
         if key is not None:
-            self.recipes[key] = layout, [(tuple(each.shape), each.dtype, each.requires_grad) for each in tensors]
+            known[key] = layout, [(tuple(each.shape), each.dtype, each.requires_grad) for each in tensors]
         return found
+
+    def _key(
+        self, module: torch.nn.Module, args: Any, kwargs: Mapping[str, Any], parameters: list[torch.nn.Parameter]
+    ) -> Any:
+        """What tells calls of a model apart; None where it is to be gone through each time, as where it has hooks."""
+        if any(vars(each)[name] for each in module.modules() for name in _HOOKS):
+            return None
+        try:
+            given = _signature((args, dict(kwargs)))
+        except NotPlain:
+            return None
+        return module.training, torch.is_grad_enabled(), given, sum(each.requires_grad for each in parameters)
 
     def _again(self, recipe: Recipe, parameters: list[torch.nn.Parameter], batch: int, share: float) -> Any:
         layout, shapes = recipe
@@ -86,14 +98,14 @@ class PassEmulator:
             asked = [each for each in parameters if each.requires_grad]
             out = _Passes.apply(lambda: self._backward(batch, share), shapes, *asked)
         else:
-            out = [torch.empty(shape, dtype=dtype, device="cuda") for shape, dtype, _ in shapes]
+            out = [torch.empty(shape, dtype=dtype, device="meta") for shape, dtype, _ in shapes]
         return _together(layout, iter(out))
 
-    def _forward(self, batch: int, share: float, asked_at: float) -> None:
+    def _forward(self, batch: int, share: float, asked_at: float, inputs_mib: float) -> None:
         gpu, profile = self.node.gpu, self.node.profile(batch)
         trains = torch.is_grad_enabled()
         waited = gpu.begin_step(trains)
-        if trains and (said := gpu.hold(profile)):
+        if trains and (said := gpu.hold(profile, inputs_mib)):
             raise torch.OutOfMemoryError(said)
         with_errors(lambda: gpu.run(profile.forward_s * share, asked_at=max(asked_at, waited)))
 
@@ -110,6 +122,30 @@ class PassEmulator:
         with_errors(lambda: self.node.gpu.run(profile.optimiser_s))
 
 
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def tensors_of(value: Any) -> Iterator[torch.Tensor]:
+    """Tensors in lists and mappings, as models take them."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, Mapping)):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from tensors_of(each)
+
+
+def device_at(node: EmulatedNode, index: int) -> EmulatedGpu:
+    """A GPU by its number; raises the framework's error where there is none."""
+    if not 0 <= index < len(node.gpus):
+        with_errors(node.gpu.check)
+        raise DEVICE_ERROR(
+            "CUDA error: invalid device ordinal\nCUDA kernel errors might be asynchronously reported at some other "
+            "API call, so the stacktrace below might be incorrect.\nFor debugging consider passing "
+            "CUDA_LAUNCH_BLOCKING=1"
+        )
+    return node.gpus[index]
+
+
 def with_errors(act: Callable[[], Any]) -> Any:
     """What a broken device answers is raised as the framework's error."""
     try:
@@ -120,13 +156,19 @@ def with_errors(act: Callable[[], Any]) -> Any:
         raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate more than is free: {err}.") from None
 
 
+def linked(found: torch.Tensor, inputs: list[torch.Tensor]) -> torch.Tensor:
+    """A tensor of the same shape through which gradients go to `inputs`."""
+    shapes = [(tuple(found.shape), found.dtype, True)]
+    return _Passes.apply(lambda: None, shapes, *inputs)[0]
+
+
 class _Passes(torch.autograd.Function):  # type: ignore[misc]  # the framework is untyped here
     """A forward and a backward pass that give tensors of the right shapes."""
 
     @staticmethod
     def forward(ctx: Any, began: Callable[[], None], shapes: Any, *parameters: torch.Tensor) -> Any:
         ctx.began, ctx.parameters = began, parameters
-        out = tuple(torch.empty(shape, dtype=dtype, device="cuda") for shape, dtype, _ in shapes)
+        out = tuple(torch.empty(shape, dtype=dtype, device="meta") for shape, dtype, _ in shapes)
         ctx.mark_non_differentiable(*(each for each, (_, _, asks) in zip(out, shapes, strict=True) if not asks))
         return out
 
@@ -138,14 +180,7 @@ class _Passes(torch.autograd.Function):  # type: ignore[misc]  # the framework i
 
 def _batch(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
     """The first length of the first tensor, also of one in a list or a mapping."""
-    for each in (*args, *kwargs.values()):
-        if isinstance(each, torch.Tensor) and each.dim():
-            return int(each.shape[0])
-        if isinstance(each, (list, tuple)) and (found := _batch(tuple(each), {})):
-            return found
-        if isinstance(each, Mapping) and (found := _batch((), each)):
-            return found
-    return 0
+    return next((int(each.shape[0]) for each in tensors_of((args, kwargs)) if each.dim() and each.shape[0]), 0)
 
 
 def _signature(value: Any) -> Any:

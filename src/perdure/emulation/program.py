@@ -11,7 +11,7 @@ import os
 import runpy
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,40 +25,53 @@ from perdure.errors import PerdureError
 
 def run(words: Sequence[str]) -> None:
     """Run a program, as Python would, or a module after ``-m``. Its own errors and exits are left as they are."""
+    with emulation():
+        is_module = words[0] == "-m"
+        sys.argv = list(words[1:] if is_module else words)
+        if not sys.flags.safe_path:
+            sys.path.pop(0)
+        sys.path.insert(0, os.getcwd() if is_module else str(Path(words[0]).resolve().parent))
+        if is_module:
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(words[0], run_name="__main__")
+
+
+@contextmanager
+def emulation(spawned: int = 0) -> Iterator[None]:
+    """Inside the block, this process has the GPUs of its settings; what was emulated is told at its end.
+
+    `spawned` counts the processes that a program has spawned, from 1; 0 is the program's own.
+    """
     settings = given()
     clock = VirtualClock() if settings.virtual else RealClock()
-    node = make_node(settings, clock, int(os.environ.get("RANK", "0")))
+    rank, process = int(os.environ.get("RANK", max(0, spawned - 1))), os.getpid()
+    node = make_node(settings, clock, rank)
     from perdure.emulation.framework import emulated
 
-    is_module = words[0] == "-m"
-    sys.argv = list(words[1:] if is_module else words)
-    if not sys.flags.safe_path:
-        sys.path.pop(0)
-    sys.path.insert(0, os.getcwd() if is_module else str(Path(words[0]).resolve().parent))
     started = clock.now
     try:
         with programs_time(clock) if isinstance(clock, VirtualClock) else nullcontext(), emulated(node):
-            if is_module:
-                runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-            else:
-                runpy.run_path(words[0], run_name="__main__")
+            yield
     finally:
-        _tell(node, clock.now - started)
+        did = any(gpu.busy_s for gpu in node.gpus)
+        if os.getpid() == process and (did or not (spawned or node.spawned)):
+            _tell(node, clock.now - started, rank)
 
 
-def _tell(node: EmulatedNode, taken_s: float) -> None:
+def _tell(node: EmulatedNode, taken_s: float, rank: int) -> None:
     """What was emulated, on stderr and in the report."""
-    rank = os.environ.get("RANK", "0")
     busy, steps = sum(gpu.busy_s for gpu in node.gpus), sum(gpu.steps for gpu in node.gpus)
+    used = max(1, sum(gpu.busy_s > 0 for gpu in node.gpus))  # of a job's GPUs each process uses one
     found: dict[str, Any] = {
-        "rank": int(rank), "gpu": node.gpu.name, "model": node.settings.model, "gpus": len(node.gpus), "steps": steps,
-        "taken_s": taken_s, "busy_s": busy, "busy_share": busy / taken_s / len(node.gpus) if taken_s else 0.0,
+        "rank": rank, "gpu": node.gpu.name, "model": node.settings.model, "gpus": len(node.gpus), "steps": steps,
+        "taken_s": taken_s, "busy_s": busy, "busy_share": busy / taken_s / used if taken_s else 0.0,
         "peak_mib": max(gpu.peak_mib for gpu in node.gpus), "capacity_mib": node.gpu.capacity_mib,
         "origins": sorted(node.origins), "virtual": node.settings.virtual,
     }  # fmt: skip
     if node.settings.report:
         path = Path(node.settings.report)
-        path = path if rank == "0" else path.with_suffix(f".{rank}{path.suffix}")
+        path = path if rank == 0 else path.with_suffix(f".{rank}{path.suffix}")
         path.write_text(json.dumps(found) + "\n", "utf-8")
     sys.stdout.flush()  # what the program said comes first
     for line in _lines(node, found):
