@@ -239,7 +239,7 @@ LOST = {
     "cli/survey.py": "pictures, made again by the same command",
     "demo/programs/mini.py": "the demonstration's own",
     "demo/workspace.py": "the demonstration's own",
-    "emulation/program.py": "what a run came to, told again by the same command",
+    "emulation/process.py": "what a run came to, told again by the same command",
     "job/files.py": "what happened; it decides nothing",
     "job/gang.py": "what launchers tell each other while they live",
     "job/leave.py": "what torchrun is told while it lives",

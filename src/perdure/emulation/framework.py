@@ -25,7 +25,6 @@ from perdure.emulation.node import EmulatedNode
 from perdure.emulation.passes import PassEmulator, device_at, linked, tensors_of, with_errors
 from perdure.emulation.profiles import MIB
 from perdure.emulation.saving import saving_changes
-from perdure.emulation.spawned import spawn_changes
 
 SMALL_MIB = 1.0
 """Tensors below this are not counted: there may be many, and they are in the profile's margin."""
@@ -267,7 +266,7 @@ def emulated(node: EmulatedNode) -> Iterator[None]:
     swaps = torch.__future__.get_swap_module_params_on_conversion()
     torch.__future__.set_swap_module_params_on_conversion(True)  # so that parameters stay the same objects on the GPU
     changes = [(torch.nn.Module, "__call__", called), (threading.Thread, "run", run), *saving_changes(node)]
-    changes += [*replaced(node), *parallel_changes(node), *spawn_changes(node)]
+    changes += [*replaced(node), *parallel_changes(node)]
     before = [(owner, name, getattr(owner, name, None)) for owner, name, _ in changes]
     for owner, name, function in changes:
         setattr(owner, name, function)
