@@ -98,3 +98,18 @@ def test_a_restart_costs_what_it_keeps_of_a_jobs_time() -> None:
     worth = Worth(base, np.tile(np.arange(9.0) / NODE, (1, 2, 1)), np.array([0.4]))
     stays, moves = worth(np.array([[[4, 0]], [[0, 4]]], np.int16))
     assert moves == pytest.approx(0.4 * stays, rel=1e-2)
+
+
+@settings(deadline=None, max_examples=20)
+@given(clusters(), st.booleans())
+def test_the_compiled_search_finds_the_same_to_the_last_bit(
+    cluster: tuple[Worth, GpuLimits, Generator], rigid: bool
+) -> None:
+    worth, limits, rng = cluster
+    if rigid:
+        limits = GpuLimits(NODE, limits.most, rng.random(len(limits.most)) < 0.6)
+    begin, seed = np.stack([worth.base, greedy(worth, limits)]), int(rng.integers(1 << 32))
+    plain, fast = (
+        search(worth, limits, begin, np.random.default_rng(seed), 20, 10, compiled=each) for each in (False, True)
+    )
+    assert plain.tolist() == fast.tolist()

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy import typing
 from numpy.typing import NDArray
+from scipy.optimize import OptimizeResult
 
 from perdure.scheduling import sia
 from perdure.scheduling.sia import NOT_RUN, Configurations, choose, normalised, restart_factor
@@ -80,16 +81,16 @@ def used(
     return np.bincount(configs.gpu_type[run], weights=configs.gpus[run], minlength=2) if run else np.zeros(2)
 
 
-@pytest.mark.parametrize("large", [sia.LARGE, 0], ids=["all columns", "by prices"])
+@pytest.mark.parametrize("counted", [sia.MOST_COUNTED, -1], ids=["counted out", "branched"])
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=rounds())
 def test_no_other_choice_is_better(
     case: tuple[typing.NDArray[np.float64], Configurations, typing.NDArray[np.signedinteger], float, float],
-    large: int,
+    counted: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All choices of up to four jobs, counted out."""
-    monkeypatch.setattr(sia, "LARGE", large)
+    monkeypatch.setattr(sia, "MOST_COUNTED", counted)
     goodput, configs, capacity, lambda_, p = case
     found = choose(goodput, configs, capacity, lambda_, p)
     assert (used(configs, found.config) <= capacity).all()
@@ -116,7 +117,8 @@ def test_asked_twice_it_chooses_the_same(
 def test_out_of_time_a_choice_that_fits_is_made_and_says_that_it_may_not_be_best(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sia, "_solve", lambda *_: (None, np.inf))
+    monkeypatch.setattr(sia, "linprog", lambda *_, **__: OptimizeResult(success=False))
+    monkeypatch.setattr(sia, "_branch", lambda *_: (None, np.inf))
     rng = np.random.default_rng(0)
     configs = Configurations.of_cluster(np.array([4, 2]), np.array([4, 8]))
     goodput = rng.uniform(1, 9, (20, len(configs.gpus)))
@@ -132,14 +134,16 @@ def test_jobs_that_fit_nowhere_are_not_run() -> None:
     assert found.config.tolist() == [NOT_RUN, NOT_RUN]
 
 
-@pytest.mark.parametrize("near", [sia.NEAR, 0.0])
-def test_by_prices_many_jobs_get_what_all_columns_give(near: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("near", "counted"), [(sia.NEAR, -1), (0.0, -1), (0.0, 10_000), (np.inf, 10_000)])
+def test_however_few_columns_are_looked_at_the_choice_is_as_good(
+    near: float, counted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(5)
     configs = Configurations.of_cluster(np.array([10, 6]), np.array([4, 8]))
     goodput = rng.uniform(1, 3, (60, 1)) * configs.gpus ** rng.uniform(0.5, 0.98, (60, 1))
     capacity = np.array([40, 48])
     whole = choose(goodput, configs, capacity)
-    monkeypatch.setattr(sia, "LARGE", 0)
+    monkeypatch.setattr(sia, "MOST_COUNTED", counted)
     monkeypatch.setattr(sia, "NEAR", near)
     found = choose(goodput, configs, capacity)
     assert found.objective == pytest.approx(whole.objective, rel=2e-4)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 
 import numpy as np
 from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 
+from perdure.scheduling import pollux_compiled
 from perdure.scheduling.elastic import ElasticJob, ElasticView, Plan, Share, only_type
 from perdure.throughput.learned import goodput_on
 from perdure.throughput.speed import Floats
@@ -21,6 +23,7 @@ from perdure.throughput.speed import Floats
 States = NDArray[np.int16]  # GPUs of each node to each job (n_states, n_jobs, n_nodes)
 MOST_NODES = 16  # of one job
 MANY_GPUS = 1 << 30
+COMPILED_FROM = 100  # plans of a run: to load the compiled loops takes as long as they save in so many
 _BARELY = 1e-3  # keeps the mean of a job without GPUs finite
 
 
@@ -32,11 +35,14 @@ class Worth:
     speed_up: Floats  # (n_jobs, 2, most GPUs + 1), on one node and across nodes
     kept: Floats  # of the time of a job that restarts (n_jobs,)
 
-    def __call__(self, states: States) -> Floats:
+    def __call__(self, states: States, *, compiled: bool = False) -> Floats:
         """(n_states,); more is better."""
-        gpus, across = states.sum(axis=2), np.count_nonzero(states, axis=2) > 1
-        speed_up = self.speed_up[np.arange(states.shape[1]), across.astype(int), gpus]
-        speed_up = np.where((states != self.base).any(axis=2), speed_up * self.kept, speed_up)
+        if compiled:
+            speed_up = pollux_compiled.speed_ups(states, self.base, self.speed_up, self.kept)
+        else:
+            gpus, across = states.sum(axis=2), np.count_nonzero(states, axis=2) > 1
+            speed_up = self.speed_up[np.arange(states.shape[1]), across.astype(int), gpus]
+            speed_up = np.where((states != self.base).any(axis=2), speed_up * self.kept, speed_up)
         return np.asarray(states.shape[1] / (1.0 / (speed_up + _BARELY)).sum(axis=1), float)
 
 
@@ -50,7 +56,10 @@ class GpuLimits:
 
     def kept(self, states: States, rng: Generator) -> States:
         """The states without what goes beyond: a job of several nodes shares none with another such job."""
-        states = self._kept(states, rng)
+        return self.whole(self._kept(states, rng))
+
+    def whole(self, states: States) -> States:
+        """The states, in place, without rigid jobs that have less than all of their GPUs."""
         if self.rigid is not None:
             states[self.rigid & (states.sum(axis=2) < self.most)] = 0
         return states
@@ -70,17 +79,28 @@ class GpuLimits:
 
 
 def search(
-    worth: Worth, limits: GpuLimits, states: States, rng: Generator, population: int, generations: int
+    worth: Worth,
+    limits: GpuLimits,
+    states: States,
+    rng: Generator,
+    population: int,
+    generations: int,
+    *,
+    compiled: bool = False,
 ) -> States:
-    """The best states found from those given, best first."""
-    states = limits.kept(states, rng)
+    """The best states found from those given, best first; the same ones `compiled`, which needs numba."""
+    states = np.ascontiguousarray(limits.kept(states, rng))
     value = worth(states)
     for _ in range(generations):
-        children = mutated(_crossed(states, value, population, rng), worth.base, limits.node, rng)
-        children = with_gangs(limits.kept(children, rng), limits, rng)
-        states, value = _fittest(
-            np.concatenate([states, children]), np.concatenate([value, worth(children)]), population, rng
-        )
+        parents = _parents(states, value, population, rng)
+        if compiled:
+            most = limits.node, limits.most, MOST_NODES
+            children = limits.whole(pollux_compiled.children(states, parents, worth.base, most, rng))
+        else:
+            children = limits.kept(mutated(_crossed(states, parents), worth.base, limits.node, rng), rng)
+        children = with_gangs(children, limits, rng)
+        found = np.concatenate([value, worth(children, compiled=compiled)])
+        states, value = _fittest(np.concatenate([states, children]), found, population, rng)
     return states
 
 
@@ -156,13 +176,17 @@ def with_gangs(states: States, limits: GpuLimits, rng: Generator) -> States:
     return states
 
 
-def _crossed(states: States, value: Floats, count: int, rng: Generator) -> States:
-    """Children with the first jobs of one state and the others of another, each the better of two that are drawn."""
+def _parents(states: States, value: Floats, count: int, rng: Generator) -> pollux_compiled.Parents:
+    """Of each child, each parent the better of two that are drawn."""
     drawn = rng.integers(0, len(states), (2, 2, count))
     first, second = np.where(value[drawn[0]] >= value[drawn[1]], drawn[0], drawn[1])
-    jobs = states.shape[1]
-    cut = np.arange(jobs)[None, :, None] < rng.integers(0, jobs, (count, 1, 1))
-    crossed: States = np.where(cut, states[first], states[second])
+    return first, second, rng.integers(0, states.shape[1], count)
+
+
+def _crossed(states: States, parents: pollux_compiled.Parents) -> States:
+    """Children with the first jobs of one state and the others of another."""
+    first, second, cut = parents
+    crossed: States = np.where(np.arange(states.shape[1])[:, None] < cut[:, None, None], states[first], states[second])
     return crossed
 
 
@@ -196,6 +220,7 @@ class Pollux:
     _rng: Generator = field(init=False)
     _rows: list[int] = field(default_factory=list)
     _states: States = field(init=False)
+    _plans: int = 0
 
     def __post_init__(self) -> None:
         self._rng = default_rng(self.seed)
@@ -220,7 +245,10 @@ class Pollux:
         worth = Worth(base, speed_up, _kept(jobs, view.now_s))
         limits = GpuLimits(kind.gpus_per_node, most, rigid if rigid.any() else None)
         begin = np.concatenate([self._remembered(rows, kind.nodes), base[None], greedy(worth, limits)[None]])
-        self._states = search(worth, limits, begin, self._rng, self.population, self.generations)
+        compiled = self._plans >= COMPILED_FROM and find_spec("numba") is not None
+        settings = self.population, self.generations
+        self._states = search(worth, limits, begin, self._rng, *settings, compiled=compiled)
+        self._plans += 1
         self._rows = rows
         return {row: _share(state) for row, state in zip(rows, self._states[0], strict=True) if state.any()}
 

@@ -17,8 +17,11 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 NOT_RUN = -1
 GAP = 1e-4  # relative: as good as the best
-LARGE = 5000  # columns, from which on prices pay
-NEAR = 0.02  # above the lowest cost at the prices of the relaxation: what is looked at first
+TINY = 1e-6  # beyond the solver's tolerance
+PLACES = 6  # decimals of the relaxation that are not noise
+NEAR = 0.02  # above the relaxation's prices: what is looked at first
+MOST_COUNTED = 300  # columns that are counted out, before branching is quicker
+MOST_SETS = 2000  # of used GPUs, the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +95,28 @@ def choose(
     (n_types,) is in GPUs. Out of time, the best choice that was found, with its gap; if nothing was found, a greedy
     one.
     """
-    job, config = np.nonzero(goodput > 0)
-    value = goodput[job, config] ** p
     sign = 1.0 if p < 0 else -1.0  # of a minimum
+    value = np.where(goodput > 0, goodput, np.nan) ** p
     cost = sign * value - lambda_
-    once = _rows(job, np.ones(len(job)), len(goodput))
-    use = _rows(configs.gpu_type[config], configs.gpus[config].astype(float), len(capacity))
-    bound = np.concatenate([np.ones(len(goodput)), capacity])
-    chosen, gap = _solve(cost, LinearConstraint(vstack([once, use]).tocsc(), -np.inf, bound), limit_s)
-    if chosen is None:
-        chosen = _greedy(cost, job, configs.gpus[config], configs.gpu_type[config], capacity)
+    job, config = np.nonzero(_worth_a_look(cost, configs))
+    program = _Program(cost[job, config], job, configs.gpus[config], configs.gpu_type[config], len(goodput), capacity)
+    chosen, gap = _solve(program, limit_s)
     picked = np.full(len(goodput), NOT_RUN)
     picked[job[chosen]] = config[chosen]
     idle = int((picked == NOT_RUN).sum())
-    return Choice(float(value[chosen].sum() + sign * lambda_ * idle), picked, gap)
+    taken = value[job[chosen], config[chosen]]
+    return Choice(float(taken.sum() + sign * lambda_ * idle), picked, gap)
+
+
+def _worth_a_look(cost: Floats, configs: Configurations) -> NDArray[np.bool_]:
+    """Where a configuration is better than nothing, and than each with fewer GPUs of its type (n_jobs, n_configs)."""
+    looked = cost < 0
+    for kind in np.unique(configs.gpu_type):
+        own = np.flatnonzero(configs.gpu_type == kind)
+        own = own[np.argsort(configs.gpus[own], kind="stable")]
+        least = np.fmin.accumulate(np.where(looked, cost, np.inf)[:, own], axis=1)
+        looked[:, own[1:]] &= cost[:, own[1:]] < least[:, :-1]
+    return looked
 
 
 def _rows(row: Counts, entry: Floats, count: int) -> csr_matrix:
@@ -113,37 +124,101 @@ def _rows(row: Counts, entry: Floats, count: int) -> csr_matrix:
     return csr_matrix((entry, (row, np.arange(len(row)))), shape=(count, len(row)))
 
 
-def _solve(cost: Floats, constraint: LinearConstraint, limit_s: float) -> tuple[Counts | None, float]:
-    """The columns chosen, and the gap; None without any solution in time."""
-    if not len(cost):
-        return np.array([], np.int64), 0.0
-    if len(cost) < LARGE:
-        return _branch(cost, constraint, limit_s, np.arange(len(cost)))
-    return _solve_large(cost, constraint, limit_s)
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """Columns to choose from, each a job's configuration: what it costs, whose it is, how many GPUs of which type."""
+
+    cost: Floats
+    job: Counts
+    gpus: Counts
+    gpu_type: Counts
+    jobs: int
+    capacity: Counts
+
+    def limits(self) -> LinearConstraint:
+        """At most one of each job, and no more GPUs of a type than there are."""
+        once = _rows(self.job, np.ones(len(self.job)), self.jobs)
+        use = _rows(self.gpu_type, self.gpus.astype(float), len(self.capacity))
+        return LinearConstraint(
+            vstack([once, use]).tocsc(), -np.inf, np.concatenate([np.ones(self.jobs), self.capacity])
+        )
+
+    def greedy(self, order: Counts) -> Counts:
+        """Columns in this order, as long as they gain and fit."""
+        left, taken, chosen = self.capacity.tolist(), set[int](), []
+        columns = zip(*(each[order].tolist() for each in (self.cost, self.job, self.gpus, self.gpu_type)), strict=True)
+        for column, (cost, job, gpus, kind) in zip(order.tolist(), columns, strict=True):
+            if cost < 0 and job not in taken and gpus <= left[kind]:
+                chosen.append(column)
+                taken.add(job)
+                left[kind] -= gpus
+        return np.array(chosen, np.int64)
 
 
-def _solve_large(cost: Floats, constraint: LinearConstraint, limit_s: float) -> tuple[Counts | None, float]:
-    """The same by prices: a column is worth a look only if its cost at the prices of the relaxation is low.
+def _solve(program: _Program, limit_s: float) -> tuple[Counts, float]:
+    """The columns chosen, and the gap.
 
-    Those that are lowest for some job give a solution, and the relaxation says how far that may be from the best. Where
-    it is too far, all columns that a better solution could have are looked at.
+    The relaxation says how far a choice may be from the best, and by its prices how much the choice of each column
+    costs at least: where the relaxation rounded is not good enough, few columns can be of a better one.
     """
-    relaxed = linprog(cost, A_ub=constraint.A, b_ub=constraint.ub, method="highs-ds", options={"time_limit": limit_s})
+    cost, limits = program.cost, program.limits()
+    by_gain = np.argsort(cost / program.gpus, kind="stable")
+    if not len(cost):
+        return by_gain, 0.0
+    options = {"time_limit": limit_s}
+    relaxed = linprog(cost, A_ub=limits.A, b_ub=limits.ub, method="highs-ds", options=options)
     if not relaxed.success:
-        return _branch(cost, constraint, limit_s, np.arange(len(cost)))
-    # At these prices no column costs less than 0, and none of the best much more.
-    above = cost - constraint.A.T @ relaxed.ineqlin.marginals
-    chosen, gap = _branch(cost, constraint, limit_s, np.flatnonzero(above <= NEAR))
-    if chosen is None:
-        return _branch(cost, constraint, limit_s, np.arange(len(cost)))
-    worth = float(cost[chosen].sum())
-    gap = abs(worth - relaxed.fun) / max(abs(worth), 1e-9)
+        chosen, gap = _branch(cost, limits, limit_s, by_gain)
+        return (program.greedy(by_gain), gap) if chosen is None else (chosen, gap)
+    rounded = program.greedy(np.lexsort([cost, -np.round(relaxed.x, PLACES)]))
+    worth = float(cost[rounded].sum())
+    gap = (worth - relaxed.fun) / max(abs(worth), 1e-9)
     if gap <= GAP:
-        return chosen, gap
-    better, proven = _branch(cost, constraint, limit_s, np.flatnonzero(above <= worth - relaxed.fun + NEAR))
-    if better is None or cost[better].sum() > worth:
-        return chosen, gap
-    return better, min(proven, gap)
+        return rounded, max(gap, 0.0)
+    above = np.maximum(cost - limits.A.T @ relaxed.ineqlin.marginals, 0.0)  # prices let no column cost less than 0
+    for most in (NEAR, np.inf):
+        beyond = worth - relaxed.fun
+        columns = np.union1d(rounded, np.flatnonzero(above <= min(most, beyond) + TINY))
+        chosen, proven = None, 0.0
+        if len(columns) <= MOST_COUNTED:
+            chosen = _counted(program, columns, above, -relaxed.ineqlin.marginals, beyond)
+        if chosen is None:
+            chosen, proven = _branch(cost, limits, limit_s, columns)
+        if chosen is not None and cost[chosen].sum() <= worth:
+            rounded, worth = chosen, float(cost[chosen].sum())
+            gap = proven if most >= beyond else (worth - relaxed.fun) / max(abs(worth), 1e-9)
+        if gap <= GAP or most >= beyond:
+            break
+    return rounded, gap
+
+
+def _counted(program: _Program, columns: Counts, above: Floats, prices: Floats, beyond: float) -> Counts | None:
+    """The best of these columns, job by job; None if that takes too many sets of used GPUs.
+
+    A choice costs more than the relaxation by what its columns are above their prices, by the price of each job that
+    does not run, and by that of each GPU left: at most `beyond` together, as one is known that costs no more.
+    """
+    by_job: list[list[tuple[float, int, int, int]]] = [[(float(price), 0, 0, -1)] for price in prices[: program.jobs]]
+    for column in columns.tolist():
+        by_job[program.job[column]].append(
+            (float(above[column]), int(program.gpus[column]), int(program.gpu_type[column]), column)
+        )
+    found: dict[tuple[int, ...], tuple[float, tuple[int, ...]]] = {(0,) * len(program.capacity): (0.0, ())}
+    for options in by_job:
+        before, found = found, {}
+        for used, (cost, chosen) in before.items():
+            for more, gpus, kind, column in options:
+                total = cost + more
+                if total > beyond + TINY or used[kind] + gpus > program.capacity[kind]:
+                    continue
+                after = (*used[:kind], used[kind] + gpus, *used[kind + 1 :])
+                if after not in found or total < found[after][0]:
+                    found[after] = total, chosen if column < 0 else (*chosen, column)
+        if len(found) > MOST_SETS:
+            return None
+    idle = prices[program.jobs :]
+    best = min(found, key=lambda used: found[used][0] + float((program.capacity - used) @ idle))
+    return np.array(found[best][1], np.int64)
 
 
 def _branch(cost: Floats, constraint: LinearConstraint, limit_s: float, columns: Counts) -> tuple[Counts | None, float]:
@@ -157,14 +232,3 @@ def _branch(cost: Floats, constraint: LinearConstraint, limit_s: float, columns:
     if found.x is None:
         return None, np.inf
     return columns[np.flatnonzero(found.x > 0.5)], float(found.mip_gap or 0.0)
-
-
-def _greedy(cost: Floats, job: Counts, gpus: Counts, gpu_type: Counts, capacity: Counts) -> Counts:
-    """Columns by what they gain for each GPU, as long as they fit."""
-    left, taken, chosen = capacity.copy(), set[int](), []
-    for column in np.argsort(cost / gpus, kind="stable").tolist():
-        if cost[column] < 0 and job[column] not in taken and gpus[column] <= left[gpu_type[column]]:
-            chosen.append(column)
-            taken.add(int(job[column]))
-            left[gpu_type[column]] -= gpus[column]
-    return np.array(chosen, np.int64)
