@@ -99,7 +99,9 @@ def choose(
     value = np.where(goodput > 0, goodput, np.nan) ** p
     cost = sign * value - lambda_
     job, config = np.nonzero(_worth_a_look(cost, configs))
-    program = _Program(cost[job, config], job, configs.gpus[config], configs.gpu_type[config], len(goodput), capacity)
+    program = _RoundProgram(
+        cost[job, config], job, configs.gpus[config], configs.gpu_type[config], len(goodput), capacity
+    )
     chosen, gap = _solve(program, limit_s)
     picked = np.full(len(goodput), NOT_RUN)
     picked[job[chosen]] = config[chosen]
@@ -125,7 +127,7 @@ def _rows(row: Counts, entry: Floats, count: int) -> csr_matrix:
 
 
 @dataclass(frozen=True, slots=True)
-class _Program:
+class _RoundProgram:
     """Columns to choose from, each a job's configuration: what it costs, whose it is, how many GPUs of which type."""
 
     cost: Floats
@@ -155,7 +157,7 @@ class _Program:
         return np.array(chosen, np.int64)
 
 
-def _solve(program: _Program, limit_s: float) -> tuple[Counts, float]:
+def _solve(program: _RoundProgram, limit_s: float) -> tuple[Counts, float]:
     """The columns chosen, and the gap.
 
     The relaxation says how far a choice may be from the best, and by its prices how much the choice of each column
@@ -192,7 +194,7 @@ def _solve(program: _Program, limit_s: float) -> tuple[Counts, float]:
     return rounded, gap
 
 
-def _counted(program: _Program, columns: Counts, above: Floats, prices: Floats, beyond: float) -> Counts | None:
+def _counted(program: _RoundProgram, columns: Counts, above: Floats, prices: Floats, beyond: float) -> Counts | None:
     """The best of these columns, job by job; None if that takes too many sets of used GPUs.
 
     A choice costs more than the relaxation by what its columns are above their prices, by the price of each job that
