@@ -43,6 +43,8 @@ LEAST_RUN_S = 10.0
 UNSAVED_S = 10.0  # slurmctld saves its jobs every 5 s; what it had not saved when it is killed, it runs again
 COST_S = 2.0  # in the simulation: what is run twice after a preemption, and the start
 KILLS = (*((part, "perdure") for part in (0.15, 0.3, 0.45, 0.75, 0.9)), (0.6, "slurmctld"))
+ACCOUNTS = 4  # whose shares are equal, under Slurm's fair tree
+FAIR_TREE = "PriorityWeightFairshare=100000\nPriorityDecayHalfLife=00:05:00\nPriorityCalcPeriod=00:01:00\n"
 PRIORITIES = "PriorityType=priority/multifactor\nPriorityWeightPartition=100000\nPriorityWeightAge=1000\n"
 SCRIPT = """
 saved="{folder}/{at}"
@@ -89,6 +91,7 @@ class Arm:
 
     name: str
     mean_jct_s: float = 0.0
+    max_rho: float = 0.0  # completion time over what it would be alone, on its part of the cluster (Themis)
     lost: int = 0
     forgotten: int = 0  # by slurmctld, which was killed before it saved that they had come; they were submitted again
     doubled: int = 0
@@ -123,8 +126,10 @@ def slurm_as_configured() -> Slurm:
     return Slurm(replace(settings_of(told)[0], partitions=(main,)))
 
 
-def simulated_policy(name: str) -> Policy:
-    """What stands for an arm in the simulation."""
+def simulated_policy(name: str) -> Policy | None:
+    """What stands for an arm in the simulation; None for one that plans with profiles."""
+    if name in ("themis", "sia", "fair-tree"):
+        return None
     if name == "gittins-2d":
         return Gittins2D(queue_limits=LIMITS_S, quantum=LIMITS_S[0])  # the law of the very jobs, which flatters it
     return slurm_as_configured() if name == "slurm" else LeastAttained(queue_limits=LIMITS_S)
@@ -153,11 +158,13 @@ class Service:
             wrapper.chmod(0o755)
         settings = {
             "FIRST_LIMIT_S": LIMITS_S[0], "SECOND_LIMIT_S": LIMITS_S[1], "LEAST_RUN_S": LEAST_RUN_S, "EVERY_S": 2,
-            "PREEMPTIONS_PER_JOB": 6, "PREEMPTIONS_PER_HOUR": 1000,
+            "PREEMPTIONS_PER_JOB": 6, "PREEMPTIONS_PER_HOUR": 1000, "LEASE_S": 30, "ROUND_S": 5,
         }  # fmt: skip
+        others = dict.fromkeys(("BLAME_ENABLED", "WHATIF_ENABLED", "TRIAGE_LEARN"), "false")
         self._env = {
             **cluster.env, "PATH": f"{tools}:{cluster.env['PATH']}", "PERDURE_SERVICE_POLL_S": "2.5",
-            "PERDURE_CAPS_FLOOR_PER_HOUR": "5000",
+            "PERDURE_CAPS_FLOOR_PER_HOUR": "5000", "PERDURE_WAITS_EVERY_S": "0",
+            **{f"PERDURE_{key}": value for key, value in others.items()},
             **{f"PERDURE_POLICY_{key}": str(value) for key, value in settings.items()},
         }  # fmt: skip
         self._command = (
@@ -196,11 +203,15 @@ class Service:
 def run(load: Load, policy: str, folder: Path, *, kills: bool) -> Arm:
     """Submit the load to a new cluster and wait until all of it has ended."""
     arm = Arm(policy or "slurm")
-    cluster = SlurmCluster(folder / "slurm", NODES, GPUS, PRIORITIES)
+    is_fair = policy == "fair-tree"
+    cluster = SlurmCluster(folder / "slurm", NODES, GPUS, PRIORITIES + FAIR_TREE * is_fair)
     cluster.start()
+    for at in range(ACCOUNTS * is_fair):
+        cluster.run("sacctmgr", "-i", "add", "account", f"team{at}")
+        cluster.run("sacctmgr", "-i", "add", "user", "root", f"account=team{at}")
     work = folder / "work"
     work.mkdir()
-    service = Service(cluster, folder, policy) if policy else None
+    service = Service(cluster, folder, policy) if policy and not is_fair else None
     begun_s = time.time()
     sent = [Submission() for _ in load.at_s]
     put_back: dict[str, list[float]] = {}
@@ -208,7 +219,7 @@ def run(load: Load, policy: str, folder: Path, *, kills: bool) -> Arm:
     try:
         for at, at_s in enumerate(load.at_s):
             time.sleep(max(0.0, begun_s + at_s - time.time()))
-            sent[at].submit(cluster, load, at, work)
+            sent[at].submit(cluster, load, at, work, f"--account=team{at % ACCOUNTS}" if is_fair else "--requeue")
         _await_all(work / "log", len(sent), patience_s=3 * sum(load.run_s))
         if stops is not None:
             stops.join()
@@ -230,14 +241,14 @@ class Submission:
     job_ids: list[str] = field(default_factory=list)
     first_s: float = 0.0
 
-    def submit(self, cluster: SlurmCluster, load: Load, at: int, folder: Path) -> None:
+    def submit(self, cluster: SlurmCluster, load: Load, at: int, folder: Path, account: str = "--requeue") -> None:
         options = ("--comment=perdure:preempt", "--requeue", "-o", "/dev/null", f"--job-name={at}")
         asks = (f"--gres=gpu:{load.gpus[at]}", f"--time={load.limit_min[at]}")
         script = SCRIPT.format(folder=folder, at=at, run_s=load.run_s[at])
         self.first_s = self.first_s or time.time()
         while True:
             try:
-                self.job_ids.append(cluster.submit(script, *asks, *options))
+                self.job_ids.append(cluster.submit(script, *asks, *options, account))
                 return
             except AssertionError:
                 time.sleep(1.0)
@@ -294,6 +305,18 @@ def _records(
     ]  # fmt: skip
 
 
+def rho_of(records: list[JobRecord]) -> list[float]:
+    """Of each job that has ended, with the mean number of jobs that were there while it was."""
+    lives = [(job.submit_s, job.ends[0]) for job in records if job.ends]
+    found = []
+    for job in records:
+        if job.ends:
+            came_s, end_s = job.submit_s, job.ends[0]
+            there_s = sum(max(0.0, min(end_s, end) - max(came_s, come)) for come, end in lives)
+            found.append((end_s - came_s) ** 2 / (job.run_s * there_s))
+    return found
+
+
 def _judged(arm: Arm) -> Arm:
     crashes = [at_s for what, at_s in arm.kills if what == "slurmctld"]
     doubled = [job for job in arm.records if len(job.ends) > 1]
@@ -304,6 +327,7 @@ def _judged(arm: Arm) -> Arm:
         for job in doubled
     )
     arm.mean_jct_s = round(float(np.mean([job.ends[0] - job.submit_s for job in arm.records if job.ends])), 1)
+    arm.max_rho = round(max(rho_of(arm.records)), 2)
     again = [len(job.starts) - 1 for job in arm.records if job.starts]
     arm.put_back, arm.most_put_back = sum(again), max(again, default=0)
     return arm
@@ -314,17 +338,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--arms", default="slurm,las-2d", help="slurm, and policies (with kills)")
+    parser.add_argument("--arms", default="slurm,las-2d", help="slurm, fair-tree, and policies (with kills)")
     parser.add_argument("--out", type=Path, default=Path("build/live_policy.json"))
     given = parser.parse_args(argv)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     load = Load.drawn(given.jobs, given.seed)
-    arms, told = [], {}
+    arms: list[Arm] = []
+    told: dict[str, float | None] = {}
     for name in given.arms.split(","):
-        told[name] = round(promised(load, simulated_policy(name)), 1)
+        policy = simulated_policy(name)
+        told[name] = None if policy is None else round(promised(load, policy), 1)
         print(f"{given.jobs} jobs, seed {given.seed}; simulated mean JCT under {name}: {told[name]} s", flush=True)
         with tempfile.TemporaryDirectory(prefix="live-policy-", ignore_cleanup_errors=True) as folder:
-            arms.append(run(load, "" if name == "slurm" else name, Path(folder), kills=name != "slurm"))
+            arms.append(
+                run(load, "" if name == "slurm" else name, Path(folder), kills=name not in ("slurm", "fair-tree"))
+            )
             print({key: value for key, value in asdict(arms[-1]).items() if key != "records"}, flush=True)
             logged = Path(folder) / "perdure.log"
             if logged.exists():

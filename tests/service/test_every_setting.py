@@ -65,6 +65,10 @@ def policy_decides(settings: Settings) -> LiveDecision:
     return decide(queues.look(*jobs, nodes=3), lived, policy, memory)
 
 
+def in_rounds(settings: Settings) -> LiveDecision:
+    return policy_decides(replace(settings, policy=replace(settings.policy, name="themis")))
+
+
 # -- the retry decision
 
 
@@ -411,6 +415,8 @@ SEEN: dict[str, tuple[Any, Look]] = {
     "policy.changes": (1, lambda s: len(policy_decides(s).changes)),
     "policy.first_limit_s": (500.0, policy_decides),
     "policy.second_limit_s": (90_000.0, policy_decides),
+    "policy.lease_s": (500.0, in_rounds),
+    "policy.round_s": (1000.0, in_rounds),
     "policy.least_run_s": (7_000.0, policy_decides),
     "policy.checkpoint_age_s": (10.0, policy_decides),
     "policy.needs_checkpoint": (True, policy_decides),

@@ -12,7 +12,6 @@ from math import floor
 
 import numpy as np
 
-from perdure.live_policy.presence import mean_present
 from perdure.live_policy.queue_view import QueuePicture, came_s
 from perdure.live_policy.settings import PolicySettings
 from perdure.scheduling.elastic import ElasticJob, ElasticView, GpuType, Plan, Share
@@ -21,6 +20,7 @@ from perdure.scheduling.sia import Configurations
 from perdure.scheduling.sia_policy import Sia
 from perdure.scheduling.themis_policy import Themis
 from perdure.scheduling.view import View
+from perdure.simulation.fairness import mean_present
 from perdure.throughput.learned import LearnedJob, learning
 from perdure.waits.queue import QueuedJob, QueuedNode
 
@@ -129,8 +129,9 @@ class RoundPolicy:
         for row, job in enumerate(picture.jobs):
             if job.is_running:
                 jobs[row].share = Share(0, 1, job.gpus, ((0, job.gpus),))
-        since_s = [job.submit_s for job in jobs.values()]
-        present = mean_present(since_s, picture.now_s, self.past.lives)
+        lives = [(job.submit_s, picture.now_s) for job in jobs.values()]
+        since_s, until_s = np.array([*lives, *self.past.lives], float).T
+        present = mean_present(since_s, until_s)[: len(lives)]
         policy = Themis(seed=floor(picture.now_s / self.settings.round_s), lease_s=self.settings.lease_s)
         policy.resume(_ROUNDS, dict(enumerate(present.tolist())))
         return policy.plan(ElasticView((GpuType("gpu", 1, sum(picture.free)),), jobs, picture.now_s))
@@ -145,7 +146,7 @@ class RoundPolicy:
         most = max(sizes, default=job.gpus)
         learned = _learned(types, self.past.most_gpus.get(job.job_id, 0))
         return ElasticJob(
-            submit_s=came_s(job, picture.history), asked_gpus=most, restart_s=self.settings.restart_s, most_gpus=most,
+            submit_s=came_s(job, picture.history), asked_gpus=most, restart_s=0.0, most_gpus=most,
             largest_batch=1, learned=learned, work=1.0, alone_s=np.full(types, whole_s), rigid=not sizes,
             left=max(OUTRUN, 1.0 - ran_s / whole_s), restarts=len(ran), oracle=_EvenSpeed(most), name=job.job_id,
             sizes=sizes,

@@ -34,8 +34,6 @@ class PolicySettings:
     """Seconds for which themis gives GPUs; then they are on offer again."""
     round_s: Annotated[float, Meta(gt=0)] = 60.0
     """Seconds of a round of themis, in which leases that have ended are on offer, and least time of a job under sia."""
-    restart_s: Annotated[float, Meta(ge=0)] = 60.0
-    """What a restart costs a job, as sia reckons."""
     least_run_s: Annotated[float, Meta(ge=0)] = 1800.0
     """A job is not put back before it has run this long since its latest start."""
     checkpoint_age_s: Annotated[float, Meta(ge=0)] = 900.0

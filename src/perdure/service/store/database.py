@@ -28,7 +28,7 @@ from perdure.installation import to_install
 
 log = logging.getLogger("perdure")
 
-SCHEMA = "0019_packed_events"  # the newest migration; a test keeps the two the same
+SCHEMA = "0020_policy_terms"  # the newest migration; a test keeps the two the same
 VERSION_TABLE = "perdure_schema"
 FILE_NAME = "journal.db"
 BUSY_S = 10.0

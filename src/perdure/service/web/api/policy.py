@@ -57,7 +57,7 @@ class PolicyItem(BaseModel):
     term: PolicyTermItem | None = Field(default=None, description="null where no policy was in force yet")
 
 
-class PromiseItem(BaseModel):
+class PolicyPromiseItem(BaseModel):
     """What a what-if of this site's history promised when the policy was put in force; means, in seconds.
 
     `own_wait_s` and `own_jct_s` are those of the resource manager's own way.
@@ -89,7 +89,7 @@ class PolicyTermItem(BaseModel):
     policy: str
     since_s: float
     until_s: float | None
-    promised: PromiseItem | None = Field(description="null where nothing was replayed before")
+    promised: PolicyPromiseItem | None = Field(description="null where nothing was replayed before")
     came: int
     over: int
     enough: bool = Field(description="Enough jobs are over for an interval")

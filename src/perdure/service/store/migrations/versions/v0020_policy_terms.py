@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0019_policy_terms"
-down_revision = "0018_trusted_since"
+revision = "0020_policy_terms"
+down_revision = "0019_packed_events"
 
 
 def upgrade() -> None:
