@@ -32,6 +32,7 @@ from perdure.scheduling.protocol import Policy
 from perdure.scheduling.slurm.conf import settings_of
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.settings import Partition
+from perdure.simulation.fairness import mean_present
 from perdure.simulation.restart_cost import restart_cost
 from perdure.simulation.simulate import simulate
 from tests.slurm.cluster import SlurmCluster
@@ -42,7 +43,7 @@ LOAD = 2.0  # what comes, over what the nodes can do, while jobs come
 LEAST_RUN_S = 10.0
 UNSAVED_S = 10.0  # slurmctld saves its jobs every 5 s; what it had not saved when it is killed, it runs again
 COST_S = 2.0  # in the simulation: what is run twice after a preemption, and the start
-KILLS = (*((part, "perdure") for part in (0.15, 0.3, 0.45, 0.75, 0.9)), (0.6, "slurmctld"))
+KILLS = (*((part, "perdure") for part in (0.1, 0.25, 0.4, 0.55, 0.7)), (0.32, "slurmctld"))  # of the time it takes
 ACCOUNTS = 4  # whose shares are equal, under Slurm's fair tree
 FAIR_TREE = "PriorityWeightFairshare=100000\nPriorityDecayHalfLife=00:05:00\nPriorityCalcPeriod=00:01:00\n"
 PRIORITIES = "PriorityType=priority/multifactor\nPriorityWeightPartition=100000\nPriorityWeightAge=1000\n"
@@ -77,6 +78,11 @@ class Load:
         limit = np.ceil(run_s * rng.uniform(1.5, 5.0, jobs) / 60.0).astype(int)
         return cls(np.sort(rng.uniform(0, span_s, jobs)).tolist(), run_s.tolist(), gpus.tolist(), limit.tolist())
 
+    @property
+    def takes_s(self) -> float:
+        """About until all have ended."""
+        return float(np.dot(self.run_s, self.gpus)) / (NODES * GPUS) * 1.2
+
     def table(self) -> JobTable:
         n = len(self.at_s)
         return JobTable(
@@ -91,7 +97,7 @@ class Arm:
 
     name: str
     mean_jct_s: float = 0.0
-    max_rho: float = 0.0  # completion time over what it would be alone, on its part of the cluster (Themis)
+    max_rho: float = 0.0
     lost: int = 0
     forgotten: int = 0  # by slurmctld, which was killed before it saved that they had come; they were submitted again
     doubled: int = 0
@@ -259,7 +265,7 @@ def _killing(
 ) -> threading.Thread:
     def kill_all() -> None:
         for part, what in sorted(KILLS):
-            time.sleep(max(0.0, begun_s + part * load.at_s[-1] - time.time()))
+            time.sleep(max(0.0, begun_s + part * load.takes_s - time.time()))
             arm.kills.append((what, round(time.time(), 1)))
             if what == "perdure":
                 service.kill()
@@ -306,15 +312,11 @@ def _records(
 
 
 def rho_of(records: list[JobRecord]) -> list[float]:
-    """Of each job that has ended, with the mean number of jobs that were there while it was."""
-    lives = [(job.submit_s, job.ends[0]) for job in records if job.ends]
-    found = []
-    for job in records:
-        if job.ends:
-            came_s, end_s = job.submit_s, job.ends[0]
-            there_s = sum(max(0.0, min(end_s, end) - max(came_s, come)) for come, end in lives)
-            found.append((end_s - came_s) ** 2 / (job.run_s * there_s))
-    return found
+    """Of each job that has ended; as `perdure.simulation.fairness.rho`."""
+    lives = [(job.submit_s, job.ends[0], job.run_s, job.gpus) for job in records if job.ends]
+    came_s, end_s, run_s, gpus = np.array(lives, float).T
+    alone_s = run_s * np.maximum(1.0, gpus * mean_present(came_s, end_s) / (NODES * GPUS))
+    return list(((end_s - came_s) / alone_s).tolist())
 
 
 def _judged(arm: Arm) -> Arm:
@@ -349,10 +351,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         policy = simulated_policy(name)
         told[name] = None if policy is None else round(promised(load, policy), 1)
         print(f"{given.jobs} jobs, seed {given.seed}; simulated mean JCT under {name}: {told[name]} s", flush=True)
+        kills = name not in ("slurm", "fair-tree")
         with tempfile.TemporaryDirectory(prefix="live-policy-", ignore_cleanup_errors=True) as folder:
-            arms.append(
-                run(load, "" if name == "slurm" else name, Path(folder), kills=name not in ("slurm", "fair-tree"))
-            )
+            arms.append(run(load, "" if name == "slurm" else name, Path(folder), kills=kills))
             print({key: value for key, value in asdict(arms[-1]).items() if key != "records"}, flush=True)
             logged = Path(folder) / "perdure.log"
             if logged.exists():
