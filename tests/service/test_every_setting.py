@@ -415,6 +415,7 @@ SEEN: dict[str, tuple[Any, Look]] = {
     "policy.changes": (1, lambda s: len(policy_decides(s).changes)),
     "policy.first_limit_s": (500.0, policy_decides),
     "policy.second_limit_s": (90_000.0, policy_decides),
+    "policy.history": "tests/service/live_policy/test_worker.py::test_an_index_rests_on_a_sites_own_accounting",
     "policy.lease_s": (500.0, in_rounds),
     "policy.round_s": (1000.0, in_rounds),
     "policy.least_run_s": (7_000.0, policy_decides),

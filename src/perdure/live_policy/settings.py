@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
@@ -30,6 +31,8 @@ class PolicySettings:
     """Service at which a job sinks to the second queue of las (seconds), and of las-2d and gittins-2d (GPU-seconds)."""
     second_limit_s: Annotated[float, Meta(gt=0)] = 7200.0
     """The same for the third queue."""
+    history: Path | None = None
+    """Your own accounting (``sacct --parsable2``, or any trace that ``perdure whatif`` reads), for gittins-2d."""
     lease_s: Annotated[float, Meta(gt=0)] = 1200.0
     """Seconds for which themis gives GPUs; then they are on offer again."""
     round_s: Annotated[float, Meta(gt=0)] = 60.0

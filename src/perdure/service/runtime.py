@@ -40,6 +40,7 @@ from perdure.service.core.messages import ChainInput
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import TrainingStore
+from perdure.service.live_policy.past_services import services_of
 from perdure.service.live_policy.policy_store import PolicyStore
 from perdure.service.live_policy.promise import promise_of
 from perdure.service.live_policy.switch import PolicySwitch
@@ -307,6 +308,7 @@ def policy_of(
         backend, store, named, PolicySwitch(state), lambda: engine.executor.acts, lambda: engine.state.known.running,
         engine.order, engine.clock, lambda jobs: checkpoints_of(fences, jobs, engine.clock()),
         lambda name: None if whatif is None else promise_of(whatif, name),
+        () if named.history is None else services_of(named.history),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_dae
 from perdure.live_policy.settings import PolicySettings
 from perdure.model.actions import Preempt
 from perdure.model.jobs import PolicyConsent
+from perdure.service.live_policy.past_services import services_of
 from perdure.service.live_policy.policy_store import PolicyStore
 from perdure.service.live_policy.switch import PolicySwitch
 from perdure.service.live_policy.worker import PolicyWorker
@@ -159,3 +160,20 @@ def test_a_job_that_was_served_makes_room(world: PolicyWorld) -> None:
     assert world.orders[0] == (Preempt(world.running()[0]), f"las-2d lets job {short} run before job {served}")
     assert world.order()[0] == short
     assert world.nice()[served] > world.nice()[short]  # or it would start again at once
+
+
+def test_an_index_rests_on_a_sites_own_accounting(world: PolicyWorld, tmp_path: Path) -> None:
+    rows = "".join(f"{n},{n},2,{50 * n}\n" for n in range(1, 21))
+    (tmp_path / "history.csv").write_text("job_id,submit_s,gpus,duration_s\n" + rows)
+    sample = services_of(tmp_path / "history.csv")
+    assert sorted(sample) == [100.0 * n for n in range(1, 21)]
+    world.submit()
+    settings = PolicySettings("gittins-2d")
+    for known, policy in (((), "las-2d"), (sample, "gittins-2d")):
+        worker = PolicyWorker(
+            world.backend, PolicyStore(world.journal.store, "local"), settings, PolicySwitch(world.state),
+            lambda: False, world.running, lambda *_: None, lambda: 0.0, sample=known,
+        )  # fmt: skip
+        worker.turn()
+        assert worker.latest is not None
+        assert worker.latest.policy == policy

@@ -58,17 +58,18 @@ class PolicyWorker:
         clock: Callable[[], float],
         checkpoints: Callable[[Sequence[QueuedJob]], Mapping[str, float]] = lambda _: {},
         promise: Callable[[str], PolicyPromise | None] = lambda _: None,
+        sample: Sequence[float] = (),
     ) -> None:
         """`acts`: whether anything may be carried out now. `order` takes a preemption to be journalled and carried out,
         with its reason and the seconds in which it has to be begun. `running` tells which attempts run, `checkpoints`
-        when running jobs last saved themselves, `promise` what a what-if said of a policy. Raises `ConfigError` for a
-        policy that cannot be in force.
+        when running jobs last saved themselves, `promise` what a what-if said of a policy. `sample`: services of past
+        jobs besides those in the journal. Raises `ConfigError` for a policy that cannot be in force.
         """
         if settings.name:
             live_policy(settings)
         self._backend, self._store, self.settings, self.switch = backend, store, settings, switch
         self._acts, self._running, self._order, self._clock = acts, running, order, clock
-        self._checkpoints, self._promise = checkpoints, promise
+        self._checkpoints, self._promise, self._sample = checkpoints, promise, sample
         self._looked_s: float | None = None
         self._services: tuple[float, tuple[float, ...]] | None = None
         self._past: tuple[float, PastJobs] | None = None
@@ -165,7 +166,7 @@ class PolicyWorker:
         if self.settings.name.partition(":")[0] != "gittins-2d":
             return ()
         if self._services is None or not 0 <= now - self._services[0] < SERVICES_EVERY_S:
-            self._services = now, thinned(self._store.services())
+            self._services = now, thinned([*self._sample, *self._store.services()])
         return self._services[1]
 
     def _past_jobs(self, now_s: float, own: Sequence[QueuedJob]) -> PastJobs:

@@ -1,0 +1,23 @@
+"""How much past jobs took, by a site's own accounting: what an index rests on before the journal knows enough jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from perdure.live_policy.policies import thinned
+from perdure.simulation.workload import attempts_of
+from perdure.traces.read import read
+
+MOST_BYTES = 4 << 30
+
+
+def services_of(path: Path) -> tuple[float, ...]:
+    """GPU-seconds that jobs of a trace took, all attempts together, thinned to a sample. Raises `InputError`."""
+    table = read(path, skip_bad=True, most_bytes=MOST_BYTES).table
+    first, work_s, _ = attempts_of(table)
+    if not len(table):
+        return ()
+    services = np.add.reduceat(work_s, first[:-1]) * table.gpus
+    return thinned(services[services > 0].tolist())
