@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from perdure.live_policy.decide import LiveDecision, decide
 from perdure.live_policy.policies import ROUNDS
 from perdure.live_policy.preemptions import PolicyMemory
-from perdure.live_policy.rounds import PastJobs, RoundPolicy
+from perdure.live_policy.rounds import EndedJobs, RoundPolicy
 from perdure.live_policy.settings import PolicySettings
 from perdure.model.jobs import JobSize, PolicyConsent
 from perdure.waits.queue import QueuedJob
@@ -72,7 +72,7 @@ def test_sia_starts_on_the_smallest_size_and_doubles_what_was_seen() -> None:
     choosy = waiting("3", 9, gpus=4, asks=JobSize(1, 1, 4), sizes=(1, 2, 4))
     first = decided(choosy, settings=SIA)
     assert [each.size for each in first.sizes] == [JobSize(1, 1, 1)]
-    then = decided(choosy, settings=SIA, memory=PolicyMemory(past=PastJobs(most_gpus={"3": 1})))
+    then = decided(choosy, settings=SIA, memory=PolicyMemory(past=EndedJobs(most_gpus={"3": 1})))
     assert [each.size for each in then.sizes] == [JobSize(1, 1, 2)]
 
 
@@ -83,7 +83,7 @@ def test_a_range_of_nodes_is_made_one_number_and_what_was_asked_is_told() -> Non
 
 
 def test_a_job_is_expected_to_run_as_long_as_those_that_ran_longer() -> None:
-    policy = RoundPolicy("themis", THEMIS, PastJobs(shares=[0.1, 0.5, 0.9]))
+    policy = RoundPolicy("themis", THEMIS, EndedJobs(shares=[0.1, 0.5, 0.9]))
     assert policy.expected_s(100.0, 0.0) == pytest.approx(50.0)
     assert policy.expected_s(100.0, 20.0) == pytest.approx(70.0)
     assert policy.expected_s(100.0, 95.0) == 100.0

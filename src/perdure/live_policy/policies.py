@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from perdure.errors import ConfigError
-from perdure.live_policy.rounds import PastJobs, RoundPolicy
+from perdure.live_policy.rounds import EndedJobs, RoundPolicy
 from perdure.live_policy.settings import PolicySettings
 from perdure.scheduling import las
 from perdure.scheduling.policies import PolicyOptions, policy_named
@@ -17,7 +17,7 @@ from perdure.scheduling.protocol import RankingPolicy
 ROUNDS = ("themis", "sia")
 LIVE = ("fifo", "fjf", "fewest-gpus", "las", "las-2d", "gittins-2d", *ROUNDS)
 LivePolicy = RankingPolicy | RoundPolicy
-_NO_PAST = PastJobs()
+_NO_PAST = EndedJobs()
 ENOUGH = 10  # past jobs from which an index can be taken
 _UNKNOWN = "it needs running times, which nobody knows beforehand"
 _OWN = "it reserves starts by itself, as Slurm's own backfill does"
@@ -31,7 +31,7 @@ _WHY_NOT = {
 }
 
 
-def live_policy(settings: PolicySettings, samples: Sequence[float] = (), past: PastJobs = _NO_PAST) -> LivePolicy:
+def live_policy(settings: PolicySettings, samples: Sequence[float] = (), past: EndedJobs = _NO_PAST) -> LivePolicy:
     """The policy that the settings name; `samples`: services of past jobs in GPU-seconds, for an index.
 
     `past`: for those that plan in rounds.
@@ -55,7 +55,7 @@ def live_policy(settings: PolicySettings, samples: Sequence[float] = (), past: P
 
 
 def policy_in_force(
-    settings: PolicySettings, samples: Sequence[float], past: PastJobs = _NO_PAST
+    settings: PolicySettings, samples: Sequence[float], past: EndedJobs = _NO_PAST
 ) -> tuple[LivePolicy, str]:
     """The policy that decides now, and what is to be said of it: an index needs past jobs."""
     found = live_policy(settings, samples, past)

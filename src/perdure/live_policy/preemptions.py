@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from perdure.live_policy.opt_in import consent_of, unfit
 from perdure.live_policy.policies import LivePolicy
 from perdure.live_policy.queue_view import GpuPass, QueuePicture, Ran, job_number, pass_over, picture_of
-from perdure.live_policy.rounds import PastJobs, RoundPolicy
+from perdure.live_policy.rounds import EndedJobs, RoundPolicy
 from perdure.live_policy.settings import PolicySettings
 from perdure.model.jobs import JobSize, PolicyConsent
 from perdure.scheduling.protocol import RankingPolicy
@@ -35,7 +35,7 @@ class PolicyMemory:
     checkpoint_s: Mapping[str, float] = field(default_factory=dict)  # last known checkpoint of a job
     nice: Mapping[str, int] = field(default_factory=dict)  # what each job had before the policy changed it
     services: Sequence[float] = ()  # of past jobs, in GPU-seconds
-    past: PastJobs = field(default_factory=PastJobs)
+    past: EndedJobs = field(default_factory=EndedJobs)
     sizes: Mapping[str, JobSize] = field(default_factory=dict)  # what each job asked for before the policy changed it
 
 

@@ -29,7 +29,7 @@ OUTRUN = 0.05  # of a job that has run longer than all that were like it, so muc
 
 
 @dataclass(frozen=True, slots=True)
-class PastJobs:
+class EndedJobs:
     """What is known of jobs that are over, and of attempts that are."""
 
     lives: Sequence[tuple[float, float]] = ()  # when each came and went
@@ -56,7 +56,7 @@ class RoundPolicy:
 
     name: str
     settings: PolicySettings
-    past: PastJobs = field(default_factory=PastJobs)
+    past: EndedJobs = field(default_factory=EndedJobs)
     preemptive: bool = True
 
     def on(self, picture: QueuePicture) -> tuple[RankingPolicy, Mapping[str, int]]:

@@ -12,7 +12,7 @@ from sqlalchemy import case, delete, func, insert, select, update
 from perdure.live_policy.outcome import JobLife, PolicyPromise, PolicyTerm
 from perdure.live_policy.policies import thinned
 from perdure.live_policy.queue_view import Ran
-from perdure.live_policy.rounds import PastJobs
+from perdure.live_policy.rounds import EndedJobs
 from perdure.model.actions import Preempt
 from perdure.model.jobs import JobSize
 from perdure.service.store.codec import clean
@@ -109,7 +109,7 @@ class PolicyStore:
                 for some in _parts(job_ids):
                     db.execute(delete(policy_sizes).where(p.cluster == self.cluster, p.job_id.in_(some)))
 
-    def past(self, since_s: float) -> PastJobs:
+    def past(self, since_s: float) -> EndedJobs:
         """What a policy that plans in rounds knows of jobs that ended since an instant, the newest."""
         a, j = attempts.c, jobs.c
         limit = j.payload["walltime_s"].as_float()
@@ -125,7 +125,7 @@ class PolicyStore:
             .limit(MOST_SERVICES)
         )  # fmt: skip
         rows = [row for row in self._reader.all(over) if row.ran_s and row.ran_s > 0]
-        return PastJobs(
+        return EndedJobs(
             [(min(row.submit_s, row.start_s), row.end_s) for row in rows],
             thinned([min(1.0, row.ran_s / row.walltime_s) for row in rows if row.walltime_s]),
             thinned([row.ran_s for row in rows]),

@@ -20,7 +20,7 @@ from perdure.live_policy.opt_in import consent_of, unfit
 from perdure.live_policy.outcome import PolicyOutcome, PolicyPromise, PolicyTerm, outcome_of
 from perdure.live_policy.policies import ROUNDS, live_policy, thinned
 from perdure.live_policy.preemptions import HOUR_S, PolicyMemory
-from perdure.live_policy.rounds import PastJobs
+from perdure.live_policy.rounds import EndedJobs
 from perdure.live_policy.settings import PolicySettings
 from perdure.live_policy.sizes import SizeChange
 from perdure.model.actions import Preempt
@@ -72,7 +72,7 @@ class PolicyWorker:
         self._checkpoints, self._promise, self._sample = checkpoints, promise, sample
         self._looked_s: float | None = None
         self._services: tuple[float, tuple[float, ...]] | None = None
-        self._past: tuple[float, PastJobs] | None = None
+        self._past: tuple[float, EndedJobs] | None = None
         self._asked: dict[str, tuple[int, int]] = {}  # by job: the nice that was set last, and how often in a row
         self._in_vain: Mapping[str, int] = {}  # how often it was planned to put a job back, and not begun
         self.latest: LiveDecision | None = None
@@ -169,9 +169,9 @@ class PolicyWorker:
             self._services = now, thinned([*self._sample, *self._store.services()])
         return self._services[1]
 
-    def _past_jobs(self, now_s: float, own: Sequence[QueuedJob]) -> PastJobs:
+    def _past_jobs(self, now_s: float, own: Sequence[QueuedJob]) -> EndedJobs:
         if self.settings.name not in ROUNDS:
-            return PastJobs()
+            return EndedJobs()
         if self._past is None or not 0 <= now_s - self._past[0] < PAST_EVERY_S:
             self._past = now_s, self._store.past(now_s - PAST_S)
         return replace(self._past[1], most_gpus=self._store.most_gpus([job.job_id for job in own]))
