@@ -68,7 +68,7 @@ def main() -> None:
     services = tuple(rng.exponential(5000.0, 1000).tolist())
     for nodes in (64, 1000):
         look, ran = drawn(given.waiting, nodes, rng)
-        for name in ("fifo", "las-2d", "las-2d:8", "gittins-2d"):
+        for name in ("fifo", "las-2d", "las-2d:8", "gittins-2d", "themis", "sia"):
             took = []
             for _ in range(given.runs):
                 begun_s = time.process_time()
