@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from perdure.live_policy.decide import LiveDecision, decide
 from perdure.live_policy.policies import ROUNDS
 from perdure.live_policy.preemptions import PolicyMemory
-from perdure.live_policy.rounds import EndedJobs, RoundPolicy
+from perdure.live_policy.rounds import EndedJobs
 from perdure.live_policy.settings import PolicySettings
 from perdure.model.jobs import JobSize, PolicyConsent
 from perdure.waits.queue import QueuedJob
@@ -83,11 +83,11 @@ def test_a_range_of_nodes_is_made_one_number_and_what_was_asked_is_told() -> Non
 
 
 def test_a_job_is_expected_to_run_as_long_as_those_that_ran_longer() -> None:
-    policy = RoundPolicy("themis", THEMIS, EndedJobs(shares=[0.1, 0.5, 0.9]))
-    assert policy.expected_s(100.0, 0.0) == pytest.approx(50.0)
-    assert policy.expected_s(100.0, 20.0) == pytest.approx(70.0)
-    assert policy.expected_s(100.0, 95.0) == 100.0
-    assert policy.expected_s(None, 95.0) == 100.0
+    past = EndedJobs(shares=[0.1, 0.5, 0.9])
+    assert past.expected_s(100.0, 0.0) == pytest.approx(50.0)
+    assert past.expected_s(100.0, 20.0) == pytest.approx(70.0)
+    assert past.expected_s(100.0, 95.0) == 100.0
+    assert past.expected_s(None, 95.0) == 100.0
 
 
 consents = st.sampled_from(list(PolicyConsent))

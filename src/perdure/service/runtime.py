@@ -10,7 +10,7 @@ import shlex
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from perdure.durable import make_directory
 from perdure.errors import ConfigError, InputError, InUse, NotFound, StateError
 from perdure.installation import program
 from perdure.job.agent import check_share
+from perdure.live_policy.settings import PolicySettings
 from perdure.log import log_to_stderr
 from perdure.service.access.auth import Identity, Role, TokenBook
 from perdure.service.access.service_file import ServiceFile
@@ -40,7 +41,6 @@ from perdure.service.core.messages import ChainInput
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import TrainingStore
-from perdure.service.live_policy.past_services import services_of
 from perdure.service.live_policy.policy_store import PolicyStore
 from perdure.service.live_policy.promise import promise_of
 from perdure.service.live_policy.switch import PolicySwitch
@@ -308,8 +308,17 @@ def policy_of(
         backend, store, named, PolicySwitch(state), lambda: engine.executor.acts, lambda: engine.state.known.running,
         engine.order, engine.clock, lambda jobs: checkpoints_of(fences, jobs, engine.clock()),
         lambda name: None if whatif is None else promise_of(whatif, name),
-        () if named.history is None else services_of(named.history),
+        past_services(named),
     )  # fmt: skip
+
+
+def past_services(settings: PolicySettings) -> Sequence[float]:
+    """What past jobs took by the site's own accounting; empty where none is named. Raises `InputError`."""
+    if settings.history is None:
+        return ()
+    from perdure.service.live_policy.past_services import services_of  # which loads the readers of traces
+
+    return services_of(settings.history)
 
 
 def waits_of(settings: Settings, backend: Backend, journal: Journal, state: Path) -> WaitsWatch | None:
