@@ -42,7 +42,6 @@ from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import TrainingStore
 from perdure.service.live_policy.policy_store import PolicyStore
-from perdure.service.live_policy.promise import promise_of
 from perdure.service.live_policy.switch import PolicySwitch
 from perdure.service.live_policy.worker import PolicyWorker
 from perdure.service.notices.notifier import READ_EVERY_S, Notifier, turns
@@ -62,6 +61,7 @@ from perdure.service.web.connections import (
 from perdure.service.web.metrics import ServiceMetrics
 from perdure.service.web.state import WebSettings
 from perdure.service.whatif.comparison_queue import ComparisonQueue
+from perdure.service.whatif.policy_promise import promise_of
 from perdure.service.workers.chain_keeper import EVERY_S as KEEP_EVERY_S
 from perdure.service.workers.chain_keeper import ChainKeeper
 from perdure.service.workers.checkpoints import checkpoints_of

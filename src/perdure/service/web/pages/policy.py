@@ -8,7 +8,6 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
 
 from perdure.service.access.auth import Identity
-from perdure.service.live_policy.promise import latest_of
 from perdure.service.store.queries import history
 from perdure.service.web.api.models import ComparisonItem
 from perdure.service.web.api.policy import OrderedJobItem, standing_of, turn
@@ -17,6 +16,7 @@ from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, a
 from perdure.service.web.pages.policies import policy_title
 from perdure.service.web.pages.render import done, page
 from perdure.service.web.state import Here, Operator, Viewer, WebState
+from perdure.service.whatif.policy_promise import latest_of
 
 router = APIRouter()
 
