@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.live_policy.decide import LiveDecision, decide
+from perdure.live_policy.ended_jobs import EndedJobs
 from perdure.live_policy.policies import ROUNDS
 from perdure.live_policy.preemptions import PolicyMemory
-from perdure.live_policy.rounds import EndedJobs
 from perdure.live_policy.settings import PolicySettings
 from perdure.model.jobs import JobSize, PolicyConsent
 from perdure.waits.queue import QueuedJob

@@ -8,7 +8,8 @@ from typing import cast
 import numpy as np
 
 from perdure.errors import ConfigError
-from perdure.live_policy.rounds import EndedJobs, RoundPolicy
+from perdure.live_policy.ended_jobs import EndedJobs
+from perdure.live_policy.rounds import RoundPolicy
 from perdure.live_policy.settings import PolicySettings
 from perdure.scheduling import las
 from perdure.scheduling.policies import PolicyOptions, policy_named

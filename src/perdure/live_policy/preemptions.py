@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from perdure.live_policy.ended_jobs import EndedJobs
 from perdure.live_policy.opt_in import consent_of, unfit
 from perdure.live_policy.policies import LivePolicy
 from perdure.live_policy.queue_view import GpuPass, QueuePicture, Ran, job_number, pass_over, picture_of
-from perdure.live_policy.rounds import EndedJobs, RoundPolicy
+from perdure.live_policy.rounds import RoundPolicy
 from perdure.live_policy.settings import PolicySettings
 from perdure.model.jobs import JobSize, PolicyConsent
 from perdure.scheduling.protocol import RankingPolicy

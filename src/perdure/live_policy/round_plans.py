@@ -8,8 +8,8 @@ from math import floor
 
 import numpy as np
 
+from perdure.live_policy.ended_jobs import OUTRUN, EndedJobs
 from perdure.live_policy.queue_view import QueuePicture, came_s
-from perdure.live_policy.rounds import OUTRUN, EndedJobs
 from perdure.live_policy.settings import PolicySettings
 from perdure.scheduling.elastic import ElasticJob, ElasticView, GpuType, Plan, Share
 from perdure.scheduling.sia_policy import Sia

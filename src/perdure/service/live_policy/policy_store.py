@@ -9,10 +9,10 @@ import msgspec
 from msgspec.structs import asdict
 from sqlalchemy import case, delete, func, insert, select, update
 
+from perdure.live_policy.ended_jobs import EndedJobs
 from perdure.live_policy.outcome import JobLife, PolicyPromise, PolicyTerm
 from perdure.live_policy.policies import thinned
 from perdure.live_policy.queue_view import Ran
-from perdure.live_policy.rounds import EndedJobs
 from perdure.model.actions import Preempt
 from perdure.model.jobs import JobSize
 from perdure.service.store.codec import clean

@@ -16,11 +16,11 @@ from numpy.random import default_rng
 from perdure.backends.protocol import Reorderable, Resizable
 from perdure.errors import PerdureError
 from perdure.live_policy.decide import LiveDecision, decide
+from perdure.live_policy.ended_jobs import EndedJobs
 from perdure.live_policy.opt_in import consent_of, unfit
 from perdure.live_policy.outcome import PolicyOutcome, PolicyPromise, PolicyTerm, outcome_of
 from perdure.live_policy.policies import ROUNDS, live_policy, thinned
 from perdure.live_policy.preemptions import HOUR_S, PolicyMemory
-from perdure.live_policy.rounds import EndedJobs
 from perdure.live_policy.settings import PolicySettings
 from perdure.live_policy.sizes import SizeChange
 from perdure.model.actions import Preempt
