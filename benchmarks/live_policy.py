@@ -305,7 +305,12 @@ def _records(
             each.job_ids, load.run_s[at], load.gpus[at], each.first_s,
             [(float(line[0]), int(line[3])) for line in lines if line[1:3] == ["start", str(at)]],
             [float(line[0]) for line in lines if line[1:3] == ["end", str(at)]],
-            [at_s for job_id in dict.fromkeys(each.job_ids) if last.get(job_id, each) is each for at_s in put_back.get(job_id, [])],
+            [
+                at_s
+                for job_id in dict.fromkeys(each.job_ids)
+                if last.get(job_id, each) is each
+                for at_s in put_back.get(job_id, [])
+            ],
         )
         for at, each in enumerate(sent)
     ]  # fmt: skip
