@@ -391,7 +391,7 @@ def test_a_trace_without_applications_is_replayed_as_it_was_recorded(
     assert main([*command, "--skip-bad"]) == 0
     shown = capsys.readouterr().out
     assert "The trace names no applications: each job keeps the GPUs that it had" in shown
-    assert "1 jobs are left out: no GPU type has so many GPUs, or none was measured on them." in shown
+    assert "Jobs left out: 1: no GPU type has so many GPUs, or none was measured on them." in shown
 
 
 def test_paths_of_a_replay(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,11 +13,12 @@ from benchmarks.planning_policies import golden, mean_jct_s
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs, RateProfile
+from perdure.scheduling import gavel_packing
 from perdure.scheduling.elastic import ElasticJob, ElasticView, GpuType
 from perdure.scheduling.elastic_policies import ELASTIC, elastic_named
-from perdure.scheduling.gavel import GavelRound
+from perdure.scheduling.gavel import Floats, GavelRound
 from perdure.scheduling.gavel_objectives import AlloX, AloneTime, FinishTimeFairness, cheapest, first_come, makespan
-from perdure.scheduling.gavel_policy import FractionRequest
+from perdure.scheduling.gavel_policy import FractionRequest, Gavel
 from perdure.simulation.elastic import ElasticResult, replay_elastic
 from perdure.throughput.application import rated_applications
 from perdure.throughput.colocation import Colocation
@@ -203,3 +204,37 @@ def test_types_cost_what_the_cloud_asked_for_them() -> None:
     # A step costs 5.5 times as much on the last: one job keeps to the first type, and to its own without a price.
     assert cheapest(asked([9.0], [1.0], kinds=["k80", "v100"])).tolist() == [[1.0, 0.0]]
     assert cheapest(asked([9.0], [1.0], kinds=["p100", "t4"])).tolist() == [[0.0, 1.0]]
+    # A type without a price costs 1: for .45 a K80 makes more than half of its steps, and is worth more.
+    unpriced = asked([9.0], [1.0], kinds=["k80", "t4"])
+    unpriced = FractionRequest(unpriced.view, unpriced.rows, GavelRound.of(np.array([[1.0, 2.0]]), np.ones(2)))
+    assert cheapest(unpriced).tolist() == [[1.0, 0.0]]
+
+
+def test_who_got_less_than_its_fraction_before_a_change_goes_first_after_it() -> None:
+    # Half of one GPU each: of three rounds the first has two. Then a third job comes that gets nothing.
+    def halves(asked: FractionRequest) -> Floats:
+        return np.array([[0.5], [0.5], [0.0]])[: len(asked.rows)]
+
+    jobs = dict(asked([9.0] * 3, [1.0] * 3).view.jobs)
+    policy, ran = Gavel("halves", halves, only_granted=True, reset_s=1000.0), list[int]()
+    for turn in range(5):
+        there = {row: jobs[row] for row in range(2 if turn < 3 else 3)}
+        plan = policy.plan(ElasticView((GpuType("t4", 1, 1),), there, 360.0 * turn, (0,)))
+        for row, job in there.items():
+            job.share = plan.get(row)
+        ran += plan
+    assert ran == [0, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize(("kept", "stays"), [(0.6, True), (0.5, True), (0.4, False)])
+def test_a_pair_drawn_by_chance_stays_as_long_as_both_keep_one_in_all(kept: float, stays: bool) -> None:
+    given = asked([9.0] * 6, [1.0] * 6)
+    given.view.pairs = Colocation({("t4", 1, True, "", ""): kept})
+    draws = gavel_packing.RandomPairs()
+    pairs = {frozenset(unit for unit in draws(given) if len(unit) == 2) for _ in range(8)}
+    assert (len(pairs) == 1) == stays
+
+
+def test_with_pairs_too_the_oldest_comes_first() -> None:
+    found = gavel_packing.first_come(asked([9.0] * 3, [1.0] * 3, [30.0, 10.0, 20.0]))
+    assert [float(found[row,][0]) for row in range(3)] == [0.0, 1.0, 0.0]

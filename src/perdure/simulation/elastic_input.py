@@ -120,7 +120,7 @@ class ElasticInput:
     def assumed(self, policies: Iterable[str]) -> list[str]:
         """Sentences on what is assumed."""
         found = [] if self.profiles is not None else [_AS_RECORDED]
-        found += [f"{count} jobs are left out: {why}." for why, count in self.left_out.items()]
+        found += [f"Jobs left out: {count}: {why}." for why, count in self.left_out.items()]
         if turns := self.in_turns(policies):
             where = f"{self.profiles or 'The trace'} has no *{PAIRS} of pairs"
             found.append(f"{', '.join(turns)}: {where}, so two jobs that share GPUs are taken to take turns.")
