@@ -226,6 +226,24 @@ def test_who_got_less_than_its_fraction_before_a_change_goes_first_after_it() ->
     assert ran == [0, 1, 0, 1, 0]
 
 
+def test_fractions_are_computed_at_most_every_32_minutes_and_newcomers_wait_for_them() -> None:
+    jobs, asked_for, ran = dict(asked([9.0] * 2, [1.0] * 2).view.jobs), list[int](), list[list[int]]()
+
+    def counted(request: FractionRequest) -> Floats:
+        asked_for.append(len(request.rows))
+        return np.full((len(request.rows), 1), 1.0)
+
+    policy = Gavel("counted", counted)
+    for turn in range(7):
+        there = {row: jobs[row] for row in range(1 if turn == 0 else 2)}
+        plan = policy.plan(ElasticView((GpuType("t4", 1, 2),), there, 360.0 * turn, (0,)))
+        for row, job in there.items():
+            job.share = plan.get(row)
+        ran.append(sorted(plan))
+    assert asked_for == [1, 2]
+    assert ran == [[0]] * 6 + [[0, 1]]
+
+
 @pytest.mark.parametrize(("kept", "stays"), [(0.6, True), (0.5, True), (0.4, False)])
 def test_a_pair_drawn_by_chance_stays_as_long_as_both_keep_one_in_all(kept: float, stays: bool) -> None:
     given = asked([9.0] * 6, [1.0] * 6)
@@ -233,6 +251,19 @@ def test_a_pair_drawn_by_chance_stays_as_long_as_both_keep_one_in_all(kept: floa
     draws = gavel_packing.RandomPairs()
     pairs = {frozenset(unit for unit in draws(given) if len(unit) == 2) for _ in range(8)}
     assert (len(pairs) == 1) == stays
+
+
+def test_without_pairs_that_gain_fairness_is_that_of_jobs_alone() -> None:
+    came_late = asked([100.0, 300.0], [1.0, 0.5], [0.0, 900.0])
+    half = FractionRequest(came_late.view, came_late.rows, GavelRound.of(np.array([[0.5], [0.25]]), np.ones(1)))
+    found = gavel_packing.PackedFinishTimeFairness()(half)
+    alone = FinishTimeFairness()(half)
+    assert [float(found[row,][0]) for row in range(2)] == pytest.approx(alone[:, 0].tolist(), abs=1e-4)
+
+
+def test_who_takes_all_types_as_equal_takes_them_to_be_like_the_best() -> None:
+    blind = GavelRound.of(np.array([[4.0, 1.0, 0.0], [1.0, 3.0, 2.0]]), np.ones(3)).blind()
+    assert blind.throughput.tolist() == [[4.0, 4.0, 0.0], [3.0, 3.0, 3.0]]
 
 
 def test_with_pairs_too_the_oldest_comes_first() -> None:

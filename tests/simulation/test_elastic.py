@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,51 @@ def test_a_job_works_at_the_measured_speed_after_its_restart() -> None:
     assert found.restarts.tolist() == [0]
     assert found.gpu_s[0] == pytest.approx(found.end_s[0] - 60)
     assert found.restart_gpu_s.tolist() == [30.0]
+
+
+def test_a_policy_sees_the_restart_that_is_expected_and_the_job_takes_its_own() -> None:
+    seen = set[float]()
+
+    @dataclass(frozen=True)
+    class Looks(Fixed):
+        def plan(self, view: ElasticView) -> dict[Any, Any]:
+            seen.update(job.restart_s for job in view.jobs.values())
+            return super().plan(view)
+
+    known = applications(steps(), epochs(), ["net"])
+    found = replay_elastic(jobs(), CLUSTER, Looks((Share(0, 1, 1),)), known, {"net": Traits(50.0, 20.0)})
+    assert (seen, found.restart_gpu_s.tolist()) == ({20.0}, [50.0])
+
+
+def test_passes_that_are_only_added_up_do_not_synchronise() -> None:
+    told = replace(steps(), sync_s=steps().step_s / 2)
+    still = replace(Fixed((Share(0, 1, 1),)), adaptive=False)
+    found = replay_elastic(jobs(batch=64), CLUSTER, still, applications(told, epochs(), ["net"]), TRAITS)
+    # Two passes of 32 examples, .321 s each, of which only the second waits for the gradients of others.
+    assert found.end_s[0] - found.start_s[0] == pytest.approx(30 + 2500 * (0.321 + 0.1605), rel=1e-4)
+
+
+def test_no_step_has_more_examples_than_were_measured_together() -> None:
+    found = replayed(replace(Fixed((Share(0, 1, 3),)), adaptive=False), jobs(gpus=3, batch=64))
+    # 64 on three GPUs are 21 on each, and not 22.
+    assert found.end_s[0] - found.start_s[0] == pytest.approx(30 + 160_000 / 63 * 0.211, abs=0.05)
+
+
+def test_a_batch_chosen_where_more_fits_into_memory_is_not_taken_over() -> None:
+    @dataclass(frozen=True)
+    class Apart(Fixed):
+        def plan(self, view: ElasticView) -> dict[Any, Any]:
+            return {row: self.shares[row - len(self.shares)] for row in view.jobs}
+
+    wide = Share(0, 2, 4, ((0, 2), (1, 2)))
+    uneven = Share(0, 2, 4, ((2, 1), (3, 3)))
+    told = steps()
+    small = (told.placement != "1,3") | (told.local_batch <= 8)
+    told = StepProfile(*(getattr(told, each.name)[small] for each in fields(told)))
+    known, cluster = applications(told, epochs(), ["net"]), Cluster.parse("4x4:slow + 1x4:fast")
+    beside = replay_elastic(jobs((0.0, 0.0)), cluster, Apart((wide, uneven)), known, TRAITS)
+    alone = replay_elastic(jobs(), cluster, Apart((uneven,)), known, TRAITS)
+    assert beside.end_s[1] == alone.end_s[0] != beside.end_s[0]
 
 
 def test_work_is_kept_over_a_change_that_costs_a_restart() -> None:
