@@ -303,7 +303,7 @@ def test_gpu_types_are_called_as_the_cluster_calls_them(folder: Path, capsys: py
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        ("gavel-las,themis", "--policy themis: it plans for one GPU type, not for t4, rtx"),
+        ("gavel-las,allox", "job net-1: it asks for 4 GPUs, and AlloX knows jobs of one"),
         ("sia,allox", "job net-1: it asks for 4 GPUs, and AlloX knows jobs of one"),
     ],
 )

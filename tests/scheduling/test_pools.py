@@ -10,7 +10,7 @@ import pytest
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs, AppJobs, RateProfile
 from perdure.scheduling.elastic import ElasticView, Plan
-from perdure.scheduling.elastic_policies import POOLED, elastic_named
+from perdure.scheduling.elastic_policies import ELASTIC, POOLED, elastic_named
 from perdure.scheduling.pools import TypePools
 from perdure.scheduling.tiresias_policy import Tiresias
 from perdure.simulation.elastic import ElasticResult, replay_elastic
@@ -89,3 +89,9 @@ def test_each_pool_has_a_policy_of_its_own() -> None:
     replayed("1x1:a + 1x1:b", [1, 1, 1], {("a", 1): 1.0, ("b", 1): 1.0}, TypePools(WatchedTiresias))
     assert len({one for one, *_ in seen}) == 2
     assert {(kinds, *rows) for _, kinds, rows in seen[:2]} == {(("a",), 0, 2), (("b",), 1)}
+
+
+def test_the_name_of_jobs_with_a_running_time_stays_theirs() -> None:
+    # The page for comparisons knows by the name whether jobs are to have profiles.
+    assert "las-2d" not in ELASTIC
+    assert elastic_named("las-2d").name == "las-2d"

@@ -121,9 +121,6 @@ ELASTIC: Mapping[str, ElasticForm] = MappingProxyType(
         "tiresias": ElasticForm(
             lambda: TypePools(Tiresias), "Tiresias", "Two queues by GPU time; a pool of each GPU type"
         ),
-        "las-2d": ElasticForm(
-            lambda: TypePools(lambda: Tiresias("las-2d")), "2D-LAS", "Tiresias by the name of its order"
-        ),
         "mesos": ElasticForm(
             Mesos, "Mesos", "Free GPUs are offered to the application with fewest; nobody is preempted"
         ),
@@ -142,13 +139,19 @@ ELASTIC: Mapping[str, ElasticForm] = MappingProxyType(
 SHARING = frozenset(name for name in ELASTIC if name.endswith(("-packed", "gandiva")))
 """Those under which two jobs may share GPUs."""
 
-POOLED = frozenset(("pollux", "themis", "tiresias", "las-2d", "optimus"))
+LAS_2D = "las-2d"
+POOLED = frozenset(("pollux", "themis", "tiresias", LAS_2D, "optimus"))
 """Those that know one GPU type, and keep each of several apart."""
 
 
 def elastic_named(name: str) -> ElasticPolicy:
-    """Raises `ConfigError` for an unknown name."""
+    """Raises `ConfigError` for an unknown name.
+
+    ``las-2d``, which is no name of `ELASTIC` as it is one of a policy of jobs with a running time, is ``tiresias``.
+    """
+    if name == LAS_2D:
+        return TypePools(lambda: Tiresias(LAS_2D))
     if name not in ELASTIC:
-        known = ", ".join(ELASTIC)
+        known = ", ".join((*ELASTIC, LAS_2D))
         raise ConfigError(f"--policy {name}", "no policy of that name plans jobs with profiles", f"Use one of: {known}")
     return ELASTIC[name]()
