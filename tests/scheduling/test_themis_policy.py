@@ -155,3 +155,34 @@ def test_who_loses_most_by_many_gpus_chooses_first_of_what_is_left() -> None:
     even, lossy = JobAgent(job(), 0), JobAgent(job(), 0)
     lossy.job.oracle = LossySpeed()
     assert (even.sensitivity(), lossy.sensitivity()) == pytest.approx((1.0, 2.0))
+
+
+def test_of_apps_without_gpus_the_one_that_could_have_least_is_asked_first() -> None:
+    agents = {0: Told(np.inf, np.array([1e-9, 5.0]), 1), 1: Told(np.inf, np.array([1e-9, 0.2]), 1)}
+    given_ = Arbiter(0.8).give(agents, dict.fromkeys(agents, 1.0), 1, 0.0, np.random.default_rng(0))
+    assert given_ == {1: 1}
+
+
+def test_what_is_left_goes_by_chance_among_equals() -> None:
+    agents = {row: Told(9.0 if row == 0 else 1.0, np.array([1e-9, 1.0]), 1) for row in range(5)}
+    found = {
+        tuple(sorted(Arbiter(0.8).give(agents, dict.fromkeys(agents, 1.0), 2, 0.0, np.random.default_rng(seed))))
+        for seed in range(20)
+    }
+    assert all(rows[0] == 0 for rows in found)
+    assert {rows[1] for rows in found} == {1, 2, 3, 4}
+
+
+def test_the_apps_beside_one_are_their_mean_since_it_came() -> None:
+    told = list[dict[int, float]]()
+
+    class Listening(Arbiter):
+        def give(self, agents: Any, contending: Any, free: int, now_s: float, rng: Generator) -> dict[int, int]:
+            told.append(dict(contending))
+            return super().give(agents, contending, free, now_s, rng)
+
+    policy, jobs = Themis(arbiter=Listening()), {0: job()}
+    for turn in range(3):
+        policy.plan(ElasticView((GpuType("t4", 1, 4),), dict(jobs), 60.0 * turn))
+        jobs[turn + 1] = job()
+    assert told == [{0: 1.0}, {0: 1.5, 1: 2.0}, {0: 2.0, 1: 2.5, 2: 3.0}]

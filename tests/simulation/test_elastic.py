@@ -12,7 +12,7 @@ import pytest
 
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
-from perdure.model.profiles import AdaptiveJobs, EpochProfile, StepProfile
+from perdure.model.profiles import AdaptiveJobs, EpochProfile, RateProfile, StepProfile
 from perdure.scheduling.elastic import ElasticPolicy, ElasticView, GpuType, Plan, Share, is_placed
 from perdure.scheduling.elastic_policies import ELASTIC
 from perdure.scheduling.sia_policy import Sia
@@ -21,7 +21,7 @@ from perdure.simulation.elastic_job import JobOracle
 from perdure.simulation.elastic_metrics import ElasticMetrics, rho
 from perdure.simulation.elastic_plan import ElasticError
 from perdure.simulation.retry_hook import Again, FailedRun
-from perdure.throughput.application import applications
+from perdure.throughput.application import applications, rated_applications
 from perdure.throughput.traits import PUBLISHED, Traits
 from perdure.traces.profiles import read_adaptive, read_profiles
 from tests.conftest import require
@@ -238,6 +238,32 @@ def test_a_failed_attempt_is_lost_from_its_last_epoch_on_and_comes_back() -> Non
     assert 0 <= found.end_s[0] - still.end_s[0] - 0.95 * epoch_s - 30 <= 60.5
     worked_s = [float((each.gpu_s - each.restart_gpu_s)[0]) for each in (still, found)]
     assert worked_s[1] - worked_s[0] == pytest.approx(0.95 * epoch_s, rel=0.02)
+
+
+def test_each_attempt_fails_after_its_part_of_what_is_left() -> None:
+    asked = list[FailedRun]()
+
+    def told(failed: FailedRun) -> Again:
+        asked.append(failed)
+        return Again()
+
+    still, found = replayed(Fixed((Share(1, 1, 1),))), failing(0.5, 0.5, 0.05, retry=told)
+    worked_s = [float((each.gpu_s - each.restart_gpu_s)[0]) for each in (still, found)]
+    # The first has done 5 epochs of 10; the second 2.5 more, of which 2 are kept; the third .15 of the 3 that are left.
+    assert (worked_s[1] - worked_s[0]) * 10 / worked_s[0] == pytest.approx(0.5 + 0.15, abs=0.03)
+    ran = [each.ran_s - 30 for each in asked]
+    assert [each * 10 / worked_s[0] for each in ran] == pytest.approx([5.0, 2.5, 0.15], abs=0.1)
+
+
+def test_who_fails_right_at_a_checkpoint_loses_nothing() -> None:
+    rates = RateProfile(np.array(["net"]), np.array(["slow"]), np.array([1]), np.ones(1, bool), np.ones(1))
+    given = AdaptiveJobs(
+        np.array(["a"]), np.zeros(1), np.array(["net"]), np.ones(1, np.int64), np.ones(1, np.int64), ((0.5,),),
+        steps=np.array([600.0]),
+    )  # fmt: skip
+    once = replace(Fixed((Share(0, 1, 1),)), adaptive=False)
+    found = replay_elastic(given, Cluster.parse("1x1:slow"), once, rated_applications(rates, ["net"]), TRAITS)
+    assert (found.attempts.tolist(), found.gpu_s.tolist()) == ([2], [600.0 + 2 * 30])
 
 
 def test_a_retry_policy_is_asked() -> None:
