@@ -123,6 +123,14 @@ def test_what_was_seen_of_a_pair_holds_for_others_of_its_kinds() -> None:
     assert sum(len(plan) == 2 for plan in plans) <= 2  # two pairs at most were begun before the first was seen
 
 
+def test_what_was_seen_of_a_pair_holds_for_its_kinds_in_the_other_order() -> None:
+    pairs = Colocation({("t4", 1, True, *names): 0.4 for names in (("a", "b"), ("b", "a"))})
+    cluster = Cluster.of(1, 1, {0: job(kind="a"), 1: job(kind="b")}, pairs)
+    assert sum(len(cluster.round()) == 2 for _ in range(6)) == 1
+    cluster.view.jobs = {2: job(kind="b"), 3: job(kind="a")}
+    assert all(len(cluster.round()) == 1 for _ in range(6))
+
+
 def test_two_that_do_not_fit_are_never_tried() -> None:
     cluster = Cluster.of(1, 1, {0: job(), 1: job()}, paired(0.0))
     assert all(len(cluster.round()) == 1 for _ in range(6))

@@ -134,3 +134,10 @@ def test_a_half_that_is_whole_is_kept_whole_whatever_rounding_says(gpus: int) ->
     award = partial_allocation(np.stack([linear, linear]))
     assert award.fair.tolist() == [gpus // 2] * 2
     assert award.gpus.tolist() == [gpus // 4] * 2
+
+
+def test_what_an_app_keeps_is_rounded_down() -> None:
+    # Of two equal linear apps each keeps half of its three GPUs: one and a half.
+    award = partial_allocation(np.tile(np.arange(7.0), (2, 1)))
+    assert (award.fair.tolist(), award.gpus.tolist()) == ([3, 3], [1, 1])
+    assert award.keeps == pytest.approx([0.5, 0.5])

@@ -186,3 +186,10 @@ def test_the_apps_beside_one_are_their_mean_since_it_came() -> None:
         policy.plan(ElasticView((GpuType("t4", 1, 4),), dict(jobs), 60.0 * turn))
         jobs[turn + 1] = job()
     assert told == [{0: 1.0}, {0: 1.5, 1: 2.0}, {0: 2.0, 1: 2.5, 2: 3.0}]
+
+
+def test_the_worst_part_of_the_apps_is_rounded_up() -> None:
+    # Half of three are two: each wins a GPU. One of them alone would have both.
+    agents = {row: Told(rho, np.array([1e-9, 1.0, 1.5]), 2) for row, rho in enumerate((9.0, 5.0, 1.0))}
+    given_ = Arbiter(0.5).give(agents, dict.fromkeys(agents, 1.0), 2, 0.0, np.random.default_rng(0))
+    assert given_ == {0: 1, 1: 1}

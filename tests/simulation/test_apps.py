@@ -11,15 +11,20 @@ import pytest
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs, AppJobs, RateProfile
+from perdure.scheduling.elastic import ElasticJob, ElasticView, GpuType
 from perdure.scheduling.elastic_policies import elastic_named
+from perdure.scheduling.themis_policy import Themis
+from perdure.scheduling.tuning import TUNERS, App
 from perdure.simulation.app_times import app_times
 from perdure.simulation.elastic import ElasticResult, replay_elastic
 from perdure.simulation.elastic_metrics import ElasticMetrics, rho
 from perdure.simulation.elastic_report import elastic_page
 from perdure.throughput.application import rated_applications
+from perdure.throughput.learned import LearnedJob
 from perdure.throughput.traits import Traits
 from perdure.traces.apps import draw_apps, write_apps
 from perdure.traces.profiles import read_adaptive
+from tests.scheduling.ideal_speed import IdealSpeed
 
 NINE = 9
 WHOLE_S = 1080.0  # of a job: a ninth is two rounds, a third six
@@ -60,6 +65,24 @@ def test_a_search_ends_when_it_must(policy: str, gpus: int, score: list[int], se
     assert figures.apps == 1
     assert figures.app_jct_mean_s == pytest.approx(end_s)
     assert figures.success_rate == 1.0
+
+
+def test_what_an_app_needs_no_more_it_gives_back_of_the_leases_that_end_first() -> None:
+    # Two jobs of one GPU whose leases began a minute apart; when one of them is over, the later lease goes on.
+    nothing = LearnedJob(1, 1, [(1, 1)], np.ones(1), [])
+    jobs = {
+        row: ElasticJob(60.0 * row, 1, 0.0, 1, 1, nothing, 1.0, np.array([9e3]), oracle=IdealSpeed())
+        for row in range(2)
+    }
+    app = App("a", TUNERS["all"], jobs, dict.fromkeys(jobs, 0.0))
+    policy, told = Themis(lease_s=600.0), list[list[tuple[float, int]]]()
+    for turn in range(3):
+        there = {row: job for row, job in jobs.items() if job.submit_s <= 60.0 * turn and job.left > 0}
+        for row, share in policy.plan(ElasticView((GpuType("x", 2, 1),), there, 60.0 * turn, [0], apps=[app])).items():
+            jobs[row].share = share
+        told.append(policy._leases[0])
+        jobs[0].left -= 0.5
+    assert told == [[(600.0, 1)], [(600.0, 1), (660.0, 1)], [(660.0, 1)]]
 
 
 def test_the_page_tells_the_times_of_apps_where_there_are_some() -> None:
