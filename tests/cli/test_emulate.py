@@ -133,6 +133,17 @@ def test_a_program_without_the_framework_is_told_so(tmp_path: Path) -> None:
     [
         (("run", "--gpu", "a101", "--model", "resnet50", __file__), "--gpu: 'a101' is not known. Use one of: a10"),
         (("run", "--gpu", "a100", "--model", "resnet51", __file__), "Use one of: resnet50"),
+        (("run", "--gpu", "a100", "--model", "resnet50", "/bin/ls"), "/bin/ls: it is no Python script"),
+        (("run", "--gpu", "a100", "--model", "resnet50", "--fault", "xid79@1s#1", __file__), "there is no GPU 1"),
+        (
+            ("run", "--gpu", "a100", "--model", "resnet50", "--report", "/no/r.json", __file__),
+            "--report: there is no folder /no",
+        ),
+        (("fleet", "--gpu", "h100", "--model", "resnet50", "--fault", "slow2@step5"), "count no steps alike"),
+        (
+            ("fleet", "--gpu", "h100", "--model", "resnet50", "--gpus", "8", "--fault", "slow2@5s#8"),
+            "there is no GPU 8",
+        ),
         (("run", "--gpu", "a100", "--model", "resnet50", "none.py"), "none.py: there is no such script"),
         (
             ("run", "--gpu", "a100", "--model", "resnet50", "--fault", "melt@3", __file__),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,18 @@ def test_beyond_the_table_the_line_goes_on_and_that_is_said(batch: int) -> None:
 def test_a_batch_beyond_memory_does_not_fit() -> None:
     assert table().profile("v100", "net", 256).fits
     assert not table().profile("v100", "net", 264).fits
+
+
+def test_what_fills_the_memory_to_the_last_byte_fits() -> None:
+    found = table().profile("v100", "net", 8)
+    assert replace(found, peak_mib=found.capacity_mib).fits
+    assert not replace(found, peak_mib=found.capacity_mib + 0.01).fits
+
+
+def test_a_line_that_falls_below_its_share_of_the_first_row_is_not_followed() -> None:
+    steep = np.array([[0.01, 0.02, 0.001, 0.002, 1000.0, 500.0], [0.05, 0.1, 0.001, 0.004, 9000.0, 500.0]])
+    found = table(steep, (8, 16)).profile("v100", "net", 1)
+    assert [found.forward_s, found.peak_mib] == pytest.approx([0.01 / 8, 1000 / 8])
 
 
 def test_rows_with_holes_are_left_out_and_counted() -> None:

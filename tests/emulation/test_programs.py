@@ -137,6 +137,14 @@ def whole_checkpoints() -> None:
     assert found["model"].weight.is_cuda
 
 
+def checkpoints_as_large_as_real_ones() -> None:
+    file = io.BytesIO()
+    torch.save({"weights": torch.zeros(250_000, device="cuda")}, file)
+    assert 1_000_000 <= len(file.getvalue()) < 1_010_000
+    file.seek(0)
+    assert torch.load(file, map_location="cpu")["weights"].sum() == 0
+
+
 def split_batches() -> None:
     model = nn.DataParallel(nn.Linear(4, 4)).cuda()
     assert model(torch.zeros(8, 4).cuda()).shape == (8, 4)
@@ -224,9 +232,10 @@ def errors_of_devices() -> None:
 
 
 PROGRAMS = (
-    recurrent, attention, named_outputs, accuracy, masks, averages, devices, precision, two_models, whole_checkpoints,
-    split_batches, pickles, weights_across_devices, comparisons, losses_by_value, distributions, pinned_from_the_start,
-    graphs_scripts_and_profiles, hooks_at_each_call, models_one_after_another, errors_of_devices,
+    recurrent, attention, named_outputs, accuracy, masks, averages, devices, precision, two_models,
+    whole_checkpoints, checkpoints_as_large_as_real_ones, split_batches, pickles, weights_across_devices,
+    comparisons, losses_by_value, distributions, pinned_from_the_start, graphs_scripts_and_profiles,
+    hooks_at_each_call, models_one_after_another, errors_of_devices,
 )  # fmt: skip
 
 

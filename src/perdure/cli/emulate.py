@@ -8,26 +8,27 @@ from typing import Annotated
 import typer
 
 from perdure.cli.commands import RUNS_A_PROGRAM
+from perdure.cli.emulate_options import (
+    Carrier,
+    Faults,
+    Gpu,
+    InsideNode,
+    Jitter,
+    KernelLog,
+    LimitS,
+    LinkRate,
+    Model,
+    Pace,
+    Profiles,
+    Report,
+    Seed,
+    SeenGpus,
+    Share,
+)
 from perdure.cli.options import AsJson, Wide
 from perdure.cli.output import print_json, print_line, print_table
 from perdure.cli.table import text, word
 
-Model = Annotated[str, typer.Option(metavar="NAME", help="Model whose times are taken, such as resnet50.")]
-Gpu = Annotated[str, typer.Option(metavar="NAME", help="GPU, such as a100 or h100.")]
-Profiles = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Your own table of profiles, as Parquet or CSV.", show_default=False),
-]
-SeenGpus = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        max=1024,
-        show_default=False,
-        help="GPUs that the program sees. [default: as many as CUDA_VISIBLE_DEVICES names, or 1]",
-    ),
-]
 PROFILE_COLUMNS = (
     word("GPU"), word("MODEL"), word("BATCH"), word("STEP"), word("FORWARD", leave=3), word("BACKWARD", leave=3),
     word("COPY", leave=2), word("PEAK MIB"), word("FITS"), text("TIMES ARE", leave=1),
@@ -50,33 +51,18 @@ def run(
     gpu: Gpu,
     model: Model,
     gpus: SeenGpus = None,
-    time: Annotated[
-        str, typer.Option(metavar="real|virtual", help="Sleep as long as a GPU computes, or jump over it.")
-    ] = "real",
+    time: Pace = "real",
     profiles: Profiles = None,
-    fault: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FAULT", help="What goes wrong when, as xid79@30s or slow2@10s+60s#1; several times."),
-    ] = None,
-    jitter: Annotated[float, typer.Option(metavar="CV", min=0, max=2, help="Spread of times, as a share of them.")] = 0,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of what is random.")] = 0,
-    link: Annotated[str, typer.Option(metavar="RATE", help="Network link of one node, such as 25G.")] = "100G",
-    transport: Annotated[str, typer.Option(metavar="tcp|rdma", help="What carries messages between nodes.")] = "tcp",
-    inside: Annotated[
-        str, typer.Option(metavar="NAME", help="What connects a node's GPUs: pcie, nvlink, nvswitch.")
-    ] = "pcie",
-    share: Annotated[
-        Path | None,
-        typer.Option(metavar="SOCKET", help="Share GPUs with other programs, by `emulate device`.", show_default=False),
-    ] = None,
-    limit_s: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="End a program after so long.")] = 86400.0,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write what was emulated, as JSON.", show_default=False)
-    ] = None,
-    kernel_log: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Append what a driver would write of faults.", show_default=False),
-    ] = None,
+    fault: Faults = None,
+    jitter: Jitter = 0,
+    seed: Seed = 0,
+    link: LinkRate = "100G",
+    transport: Carrier = "tcp",
+    inside: InsideNode = "pcie",
+    share: Share = None,
+    limit_s: LimitS = 86400.0,
+    report: Report = None,
+    kernel_log: KernelLog = None,
 ) -> int:
     """Run a PyTorch program on the CPU as if on GPUs: what GPUs would compute takes its time and gives zeros.
 
@@ -86,7 +72,7 @@ def run(
     Exit codes: those of the program; 2 usage or bad input, 124 ended at --limit-s.
     """
     from perdure.cli.emulate_run import run_program
-    from perdure.cli.emulate_values import known, rate, visible_gpus
+    from perdure.cli.emulate_values import absolute, known, rate, visible_gpus
     from perdure.emulation.settings import EmulationSettings
     from perdure.throughput.collectives import INSIDE, Transport
 
@@ -95,16 +81,16 @@ def run(
         model,
         gpus or visible_gpus(),
         known("--time", time, ("real", "virtual")) == "virtual",
-        str(profiles.resolve()) if profiles else "",
+        absolute(profiles),
         jitter,
         seed,
         tuple(fault or ()),
         rate("--link", link),
         known("--transport", transport, list(Transport)),
         known("--inside", inside, INSIDE),
-        str(report.resolve()) if report else "",
-        str(kernel_log.resolve()) if kernel_log else "",
-        str(share.resolve()) if share else "",
+        absolute(report),
+        absolute(kernel_log),
+        absolute(share),
     )
     return run_program(command, settings, limit_s)
 
@@ -147,7 +133,7 @@ def fleet(
     link: Annotated[str, typer.Option(metavar="RATE", help="Network link of one node of 8 GPUs.")] = "400G",
     inside: Annotated[str, typer.Option(metavar="NAME", help="What connects a node's GPUs.")] = "nvlink",
     profiles: Profiles = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of what is random.")] = 0,
+    seed: Seed = 0,
     as_json: AsJson = False,
 ) -> int:
     """Train on thousands of emulated GPUs in virtual time, with faults: what they keep, and what they lose.
@@ -170,7 +156,7 @@ def study(
         str, typer.Argument(metavar="NAME", help="data-stall, coordl, synergy, salus, muri, allox or small-files.")
     ],
     profiles: Profiles = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of what is random.")] = 0,
+    seed: Seed = 0,
     as_json: AsJson = False,
     wide: Wide = False,
 ) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from perdure.cli.output import print_json, print_line
-from perdure.emulation.faults import read_fault
+from perdure.emulation.faults import read_faults
 from perdure.emulation.fleet import GangPlan, run_fleet
 from perdure.emulation.known_profiles import profile_of, read_profiles
 from perdure.emulation.profiles import known_name
@@ -31,6 +31,9 @@ def show_fleet(
     """Run it, and print what it did. Raises `InputError`."""
     if gpus % gang:
         raise InputError("--gpus", f"{gpus} GPUs are no whole number of gangs of {gang}", "Give a multiple of --gang")
+    planned = read_faults(faults, gpus)
+    if any(each.step is not None for each in planned):
+        raise InputError("--fault", "gangs of a fleet count no steps alike", "Say when, as slow2@60s")
     profile = profile_of(gpu, model, batch, read_profiles(profiles) if profiles else None)
     if not profile.fits:
         what = f"{batch} examples need {profile.peak_mib:,.0f} MiB of {profile.capacity_mib:,.0f}"
@@ -51,7 +54,7 @@ def show_fleet(
     plan = GangPlan(gang, profile.step_s, exchange_s, jitter, checkpoint_s)
     begun = time.perf_counter()
     found = run_fleet(
-        gpus // gang, plan, [read_fault(each) for each in faults], hours * 3600,
+        gpus // gang, plan, planned, hours * 3600,
         mtbf_hours * 3600 if mtbf_hours else float("inf"), np.random.default_rng(seed),
     )  # fmt: skip
     wall_s = time.perf_counter() - begun

@@ -15,7 +15,7 @@ from pathlib import Path
 from perdure.cli.emulate_values import known
 from perdure.cli.output import print_line
 from perdure.emulation.device_manager import serve
-from perdure.emulation.faults import read_fault
+from perdure.emulation.faults import read_faults
 from perdure.emulation.known_profiles import profile_of, read_profiles
 from perdure.emulation.profiles import MEMORY_MIB
 from perdure.emulation.settings import VARIABLE, EmulationSettings, as_variable
@@ -25,6 +25,7 @@ from perdure.installation import to_install
 
 ENDED_AT_LIMIT = 124
 GRACE_S = 5.0
+NAME_ONE = "Name a Python script, torchrun, or python -m and a module"
 
 
 def run_program(command: Sequence[str], settings: EmulationSettings, limit_s: float) -> int:
@@ -35,8 +36,10 @@ def run_program(command: Sequence[str], settings: EmulationSettings, limit_s: fl
     profile_of(settings.gpu, settings.model, 1, read_profiles(Path(settings.profiles)) if settings.profiles else None)
     if settings.share and (settings.virtual or settings.gpus > 1):
         raise InputError("--share", "it shares one GPU in real time", "Leave --time virtual and --gpus away")
-    for each in settings.faults:
-        read_fault(each)
+    read_faults(settings.faults, settings.gpus)
+    for option, path in (("--report", settings.report), ("--kernel-log", settings.kernel_log)):
+        if path and not Path(path).parent.is_dir():
+            raise InputError(option, f"there is no folder {Path(path).parent}", "Make it, or name another file")
     environment = {**os.environ, VARIABLE: as_variable(settings)}
     started = subprocess.Popen([sys.executable, "-P", "-m", *words], env=environment, start_new_session=True)
     try:
@@ -78,7 +81,10 @@ def words_of(command: Sequence[str]) -> list[str]:
     if words[0] == "-m":
         return ["perdure.emulation.program", *words]
     if not Path(words[0]).is_file():
-        raise InputError(words[0], "there is no such script", "Name a Python script, torchrun, or -m and a module")
+        raise InputError(words[0], "there is no such script", NAME_ONE)
+    with Path(words[0]).open("rb") as file:
+        if b"\0" in file.read(4096):
+            raise InputError(words[0], "it is no Python script", NAME_ONE)
     return ["perdure.emulation.program", *words]
 
 

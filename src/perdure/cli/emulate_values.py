@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from perdure.emulation.profiles import unknown
 from perdure.errors import InputError
@@ -48,6 +49,11 @@ def rate(option: str, given: str) -> float:
             option, f"{given[:80]!r} is not a rate of 1G to 6400G", "Give gigabits a second, as 25G or 100G"
         )
     return float(found[1])
+
+
+def absolute(path: Path | None) -> str:
+    """A path that holds wherever a program goes to; nothing where none is given."""
+    return str(path.resolve()) if path else ""
 
 
 def visible_gpus() -> int:

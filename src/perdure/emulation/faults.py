@@ -13,7 +13,7 @@ driver's, as NVIDIA's "Xid errors" documents them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -120,6 +120,15 @@ def read_fault(spec: str) -> DeviceFault:
         kind, value, None if at is None else float(at), None if step is None else int(step),
         None if lasts is None else float(lasts), None if gpu is None else int(gpu),
     )  # fmt: skip
+
+
+def read_faults(specs: Sequence[str], gpus: int) -> tuple[DeviceFault, ...]:
+    """Read faults of so many devices. Raises `InputError`, also for one of a device that is not there."""
+    found = tuple(read_fault(each) for each in specs)
+    for spec, fault in zip(specs, found, strict=True):
+        if fault.gpu is not None and fault.gpu >= gpus:
+            raise InputError("--fault", f"{spec}: there is no GPU {fault.gpu}", f"Name one of 0 to {gpus - 1}")
+    return found
 
 
 def error_of(fault: DeviceFault) -> DeviceError:

@@ -69,24 +69,31 @@ def _run_gang(
 ) -> tuple[int, int, int, float]:
     now, steps, lost, breaks, slowed = 0.0, 0, 0, 0, 0.0
     saved_at, saved_steps = 0.0, 0
+    hangs = sorted((each.at_s or 0.0, each.value) for each in faults if each.kind is FaultKind.HANG)
     planned = sorted(each.at_s or 0.0 for each in faults if each.breaks)
     edges = np.array(sorted({edge for each in faults for edge in _edges(each) if edge < until_s} | {until_s}))
     next_break = _next_break(planned, 0.0, plan.gpus, mtbf_s, rng)
     while now < until_s:
         edge = float(edges[np.searchsorted(edges, now, side="right")])  # the last is the end, which is not reached yet
         stop = min(edge, next_break, saved_at + plan.checkpoint_s)
-        factor = np.array([_factor(faults, now, first + gpu) for gpu in range(plan.gpus)])
+        factor = np.array([_factor(faults, now, first + gpu, FaultKind.SLOW) for gpu in range(plan.gpus)])
         usual = plan.compute_s + plan.exchange_s
-        count = int(min(BLOCK, max(1.0, np.ceil((stop - now) / (plan.compute_s * factor.max() + plan.exchange_s)))))
+        exchange_s = plan.exchange_s * max(
+            _factor(faults, now, first + gpu, FaultKind.LINK) for gpu in range(plan.gpus)
+        )
+        pace = plan.compute_s * factor.max() + exchange_s
+        count = int(min(BLOCK, max(1.0, np.ceil((stop - now) / pace))))
         if plan.jitter:
             drawn = rng.standard_gamma(plan.jitter**-2, (count, plan.gpus)) * plan.jitter**2
-            taken = plan.compute_s * (drawn * factor).max(axis=1) + plan.exchange_s
+            taken = plan.compute_s * (drawn * factor).max(axis=1) + exchange_s
         else:
-            taken = np.full(count, plan.compute_s * factor.max() + plan.exchange_s)
+            taken = np.full(count, pace)
         ends = now + np.cumsum(taken)
         done = min(count, int(np.searchsorted(ends, stop)) + 1)  # the step that crosses an event ends as it began
         steps, now = steps + done, float(ends[done - 1])
-        slowed += max(0.0, float(taken[:done].sum()) - done * usual) if factor.max() > 1 else 0.0
+        slowed += max(0.0, float(taken[:done].sum()) - done * usual) if pace > usual else 0.0
+        while hangs and now >= hangs[0][0]:
+            now, slowed = now + hangs[0][1], slowed + hangs.pop(0)[1]
         if now >= saved_at + plan.checkpoint_s:
             saved_at, saved_steps = now, steps
         if now >= next_break and next_break < until_s:
@@ -103,10 +110,10 @@ def _edges(fault: DeviceFault) -> list[float]:
     return [begin] if fault.lasts_s is None else [begin, begin + fault.lasts_s]
 
 
-def _factor(faults: Sequence[DeviceFault], now: float, gpu: int) -> float:
+def _factor(faults: Sequence[DeviceFault], now: float, gpu: int, kind: FaultKind) -> float:
     found = 1.0
     for each in faults:
-        if each.kind is FaultKind.SLOW and each.active(now, 0, gpu):
+        if each.kind is kind and each.active(now, 0, gpu):
             found *= each.value
     return found
 

@@ -248,6 +248,14 @@ def _map(value: Any, change: Callable[[Any], Any]) -> Any:
     return type(value)(_map(each, change) for each in value) if type(value) in (list, tuple) else value
 
 
+_RUNNING: list[EmulatedNode] = []
+
+
+def running_node() -> EmulatedNode | None:
+    """The GPUs that this process has now."""
+    return _RUNNING[-1] if _RUNNING else None
+
+
 @contextmanager
 def emulated(node: EmulatedNode) -> Iterator[None]:
     """Inside the block, in all threads that are started there, PyTorch has emulated GPUs."""
@@ -271,9 +279,11 @@ def emulated(node: EmulatedNode) -> Iterator[None]:
     for owner, name, function in changes:
         setattr(owner, name, function)
     try:
+        _RUNNING.append(node)
         with EmulatedDevice(node):
             yield
     finally:
+        _RUNNING.remove(node)
         for owner, name, function in before:
             setattr(owner, name, function)
         torch.__future__.set_swap_module_params_on_conversion(swaps)

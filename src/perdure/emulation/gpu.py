@@ -47,6 +47,7 @@ class EmulatedGpu:
     shared: Callable[[float, float, float], str] | None = None  # a manager's: seconds and memory in, a refusal out
     on_break: Callable[[DeviceFault], None] | None = None
     _broken: bool = False
+    _hung: list[DeviceFault] = field(default_factory=list)  # one call each
     _ends: list[float] = field(default_factory=list)
 
     def run(self, seconds: float, link: bool = False, asked_at: float | None = None) -> float:
@@ -54,8 +55,8 @@ class EmulatedGpu:
 
         `asked_at` is when the program asked for it, where that was a little ago: what the emulation itself took since.
         """
-        now = self.clock.now if asked_at is None else asked_at
-        self.check()
+        hung_s = self.check()
+        now = self.clock.now if asked_at is None else asked_at + hung_s
         factor = 1.0
         for fault in self.faults:
             if fault.active(max(now, self.busy_until), self.step, self.index) and fault.slows(link):
@@ -71,17 +72,22 @@ class EmulatedGpu:
         self.busy_s += seconds * factor
         return self.busy_until
 
-    def check(self) -> None:
-        """Raise the error of a fault that is there."""
+    def check(self) -> float:
+        """Raise the error of a fault that is there; returns the seconds that the call has hung."""
+        hung_s = 0.0
         for fault in self.faults:
             if fault.active(self.clock.now, self.step, self.index):
                 if fault.kind is FaultKind.HANG:
-                    self.clock.advance_to(self.clock.now + fault.value)
+                    if fault not in self._hung:
+                        self._hung.append(fault)
+                        self.clock.advance_to(self.clock.now + fault.value)
+                        hung_s += fault.value
                 elif fault.breaks:
                     if self.on_break is not None and not self._broken:
                         self.on_break(fault)
                     self._broken = True
                     raise error_of(fault)
+        return hung_s
 
     @property
     def step(self) -> int:

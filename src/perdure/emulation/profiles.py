@@ -152,7 +152,11 @@ def at_batch(batches: NDArray[np.int64], values: Floats, batch: int) -> tuple[Fl
 
 def capacity_mib(gpu: str) -> float:
     """The memory of a GPU by its own or a longer name. Raises `InputError` where no known GPU is in it."""
-    return float(MEMORY_MIB[known_name(gpu)])
+    try:
+        return float(MEMORY_MIB[known_name(gpu)])
+    except InputError as err:
+        what = f"the memory of {gpu[:80]!r} is not known"
+        raise InputError("--gpu", what, f"Name a GPU that has one of these in it: {', '.join(MEMORY_MIB)}") from err
 
 
 def known_name(gpu: str) -> str:
@@ -180,10 +184,14 @@ def found_gpu(gpu: str, names: Sequence[str]) -> str:
     return min(like, key=lambda name: (len(name), name))
 
 
+FEW = 8
+"""So many names are all told."""
+
+
 def unknown(option: str, given: str, names: Iterable[str]) -> InputError:
     """A name that is not known, and the known ones that are most like it."""
     known = sorted(set(names))
-    like = get_close_matches(given, known, 3, 0.5) or known[:12]
+    like = known if len(known) < FEW else get_close_matches(given, known, 3, 0.5) or known[:12]
     more = ", ..." if like == known[:12] and len(known) > 12 else ""
     return InputError(option, f"{given[:80]!r} is not known", f"Use one of: {', '.join(like)}{more}")
 

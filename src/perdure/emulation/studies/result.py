@@ -19,11 +19,14 @@ class StudyTable:
 
 
 def steps_of(gpu: str, models: tuple[str, ...], batch: int, table: ProfileTable | None) -> dict[str, GpuStep]:
-    """The profiles of those of the models of which one is known."""
+    """The profiles of those of the models of which one is known. Raises `InputError` where none is."""
     found = {}
     for model in models:
         try:
             found[model] = profile_of(gpu, model, batch, table)
         except InputError:
             continue
+    if not found:
+        what = f"it has no profile of {', '.join(models)} on {gpu}"
+        raise InputError("--profiles", what, "Leave it away, or give a table that has one of them")
     return found

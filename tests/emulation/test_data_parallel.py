@@ -1,0 +1,98 @@
+"""What processes that train together wait for: the links that they share, and one another."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from perdure.emulation.clocks import VirtualClock  # noqa: E402
+from perdure.emulation.data_parallel import ProcessMeeting  # noqa: E402
+from perdure.emulation.framework import emulated  # noqa: E402
+from perdure.emulation.node import make_node  # noqa: E402
+from perdure.emulation.settings import EmulationSettings  # noqa: E402
+from perdure.throughput.collectives import INSIDE, GpuLayout, Transport, all_reduce_s, network  # noqa: E402
+
+SETTINGS = EmulationSettings(gpu="h100", model="resnet50", virtual=True, link_gbit=100.0, transport="rdma")
+PROGRAM = """
+import json, os, time, torch, torch.distributed as dist
+dist.init_process_group("nccl")
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+sent = torch.zeros(25 << 20, device="cuda")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 2).cuda(), device_ids=[rank])
+images = torch.zeros(8, 8, device="cuda")
+
+def timed(act):
+    dist.all_reduce(sent[:1])  # so that both begin at one instant
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    act()
+    torch.cuda.synchronize()
+    return time.perf_counter() - begin
+
+def kept():
+    with model.no_sync():
+        model(images).sum().backward()
+
+def step():
+    model(images).sum().backward()
+
+def uneven():
+    time.sleep(3.0 * rank)
+    dist.all_reduce(sent[:1])
+
+step()
+found = {"all_reduce": timed(lambda: dist.all_reduce(sent)), "uneven": timed(uneven)}
+found |= {"kept": min(timed(kept) for _ in range(3)), "sent": min(timed(step) for _ in range(3))}
+if rank == 0:
+    print(json.dumps(found))
+dist.destroy_process_group()
+"""
+
+
+def test_gpus_of_a_node_share_its_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    meeting = ProcessMeeting(make_node(SETTINGS, VirtualClock()))
+    meeting.among(4)
+    assert meeting.layout == GpuLayout(2, 2)
+    size = np.array(1e8)
+    wanted = all_reduce_s(size, meeting.layout, INSIDE["pcie"], network(50.0, Transport.RDMA))
+    assert float(meeting.send_s(size)) == pytest.approx(float(wanted))
+
+
+def test_gradients_of_each_batch_are_hidden_behind_its_own_backward_pass(tmp_path: Path) -> None:
+    node = make_node(SETTINGS, VirtualClock())
+    with node.clock.outside(), emulated(node):
+        torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+        try:
+            meeting, model = ProcessMeeting(node), torch.nn.Linear(8, 2)
+            meeting.among(16)
+            for batch in (1, 64, 1):
+                begin = node.gpu.busy_s
+                meeting.gradients(model, node.profile(batch))
+                assert node.gpu.busy_s - begin == pytest.approx(meeting.exposed_s(model, node.profile(batch)))
+            assert meeting.exposed_s(model, node.profile(1)) > 1.01 * meeting.exposed_s(model, node.profile(64)) > 0
+        finally:
+            torch.distributed.destroy_process_group()
+
+
+def test_processes_wait_for_the_last_and_for_the_link(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    options = ["--gpu", "h100", "--model", "vgg16", "--gpus", "2", "--time", "virtual"]
+    launch = ["torchrun", "--standalone", "--nproc-per-node", "2", "train.py"]
+    command = [sys.executable, "-m", "perdure", "emulate", "run", *options, *launch]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout.splitlines()[-1])
+    layout = GpuLayout(1, 2)
+    sends = float(all_reduce_s(np.array(100.0 * (1 << 20)), layout, INSIDE["pcie"], network(50.0, Transport.TCP)))
+    assert found["all_reduce"] >= sends * 0.999
+    assert 3.0 <= found["uneven"] < 1000.0
+    assert found["sent"] > found["kept"] > 0
