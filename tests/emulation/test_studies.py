@@ -7,14 +7,17 @@ import itertools
 import numpy as np
 import pytest
 
+from perdure.emulation.profiles import ProfileTable
 from perdure.emulation.sharing import ORDERS
 from perdure.emulation.studies.cpu_shares import equal, jct, tuned
 from perdure.emulation.studies.data_stall import found_by_lru
+from perdure.emulation.studies.decoded_files import DECODED_S, JPEG_S
 from perdure.emulation.studies.interleaving import group_s
 from perdure.emulation.studies.matching import listed, matched
 from perdure.emulation.studies.registry import STUDIES
 from perdure.emulation.studies.result import StudyTable
 from perdure.emulation.studies.sharing_iterations import speeds
+from perdure.errors import InputError
 
 
 def study(name: str, seed: int = 0) -> StudyTable:
@@ -91,3 +94,20 @@ def test_the_order_is_that_of_what_is_published() -> None:
     assert shares["fifo", 3.0] == pytest.approx(1 / 3, rel=0.01)
     gains = [float(row[2]) for row in study("coordl").rows if row[0] == 0.4]
     assert 1 < gains[0] < gains[1] < gains[2]
+    gains = [float(row[3]) for row in study("ffcv").rows]  # the fewer CPUs, the more
+    assert gains == sorted(gains, reverse=True)
+    assert gains[0] > 2 > gains[-1] == 1
+
+
+def test_an_epoch_from_decoded_files_takes_the_longer_of_cpus_and_gpu() -> None:
+    for cpus, jpeg, decoded, gain, busy, busy_decoded in study("ffcv").rows:
+        gpu = float(busy) * float(jpeg)
+        assert float(jpeg) == pytest.approx(max(gpu, 1_281_167 * JPEG_S / float(cpus)))
+        assert float(decoded) == pytest.approx(max(gpu, 1_281_167 * DECODED_S / float(cpus)))
+        assert float(busy_decoded) <= 1.0 <= float(gain)
+
+
+def test_a_table_without_the_models_of_a_study_is_refused() -> None:
+    own = ProfileTable.of("own.csv", ["a100"], ["net"], [8], np.array([[0.1, 0.2, 0.0, 0.01, 100.0, 50.0]]))
+    with pytest.raises(InputError, match="--profiles: it has no profile of resnet18 on a100"):
+        STUDIES["ffcv"](own, np.random.default_rng(0))

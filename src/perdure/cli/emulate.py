@@ -153,7 +153,8 @@ def fleet(
 @app.command("study")
 def study(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="data-stall, coordl, synergy, salus, muri, allox or small-files.")
+        str,
+        typer.Argument(metavar="NAME", help="data-stall, coordl, ffcv, synergy, salus, muri, allox or small-files."),
     ],
     profiles: Profiles = None,
     seed: Seed = 0,

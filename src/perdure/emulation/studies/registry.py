@@ -10,6 +10,7 @@ from numpy.random import Generator
 from perdure.emulation.profiles import ProfileTable
 from perdure.emulation.studies.cpu_shares import synergy
 from perdure.emulation.studies.data_stall import coordl, fetch_stalls
+from perdure.emulation.studies.decoded_files import ffcv
 from perdure.emulation.studies.interleaving import muri
 from perdure.emulation.studies.matching import allox
 from perdure.emulation.studies.result import StudyTable
@@ -19,6 +20,6 @@ from perdure.emulation.studies.small_files import small_files
 STUDIES: Mapping[str, Callable[[ProfileTable | None, Generator], StudyTable]] = MappingProxyType(
     {
         "data-stall": fetch_stalls, "coordl": coordl, "synergy": synergy, "salus": salus, "muri": muri, "allox": allox,
-        "small-files": small_files,
+        "small-files": small_files, "ffcv": ffcv,
     }
 )  # fmt: skip
