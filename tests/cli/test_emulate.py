@@ -82,6 +82,20 @@ def test_processes_of_torchrun_meet_and_wait_for_their_links(tmp_path: Path) -> 
         assert told["busy_s"] > 1.2 * 3 * (step.forward_s + step.backward_s)  # gradients of 244 MB over PCIe
 
 
+def test_a_gpu_that_breaks_is_told_apart_from_the_processes_that_it_takes_down(tmp_path: Path) -> None:
+    (tmp_path / "ddp.py").write_text(PARALLEL)
+    options = ("--gpu", "v100", "--model", "alexnet", "--gpus", "2", "--time", "virtual", "--fault", "ecc@step1#0")
+    launch = ("torchrun", "--standalone", "--nproc-per-node", "2", "--tee", "3", "ddp.py")
+    found = emulate(*options, *launch, cwd=tmp_path)
+    assert found.returncode == 1
+    (tmp_path / "log").write_text(found.stdout + found.stderr)
+    assert "does not require grad" not in found.stderr
+    assert "perdure/emulation/passes.py" not in found.stdout + found.stderr  # a traceback is the program's alone
+    command = [sys.executable, "-m", "perdure", "why", "log", "--json"]
+    why = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert json.loads(why.stdout)["category"] == "gpu_hw"
+
+
 def test_spawned_processes_have_gpus_and_meet(tmp_path: Path) -> None:
     (tmp_path / "spawned.py").write_text(SPAWNED)
     options = ("--gpu", "v100", "--model", "alexnet", "--gpus", "2", "--time", "virtual", "--report", "r.json")

@@ -32,6 +32,14 @@ COLLECTIVES = (
 )  # fmt: skip
 
 
+_PEER_GONE = (
+    "NCCL error in: /pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3690, remote process exited or there was "
+    "a network error, NCCL version 2.27.5\nncclRemoteError: A call failed possibly due to a network error or a remote "
+    "process exiting prematurely.\nLast error:\nsocketProgress: Connection closed by remote peer"
+)
+"""What a process is told whose peer has ended."""
+
+
 class ProcessMeeting:
     """Where the processes of a job meet, and what their links take."""
 
@@ -60,7 +68,10 @@ class ProcessMeeting:
             gpu.check()
             own = 0.0 if isinstance(clock, VirtualClock) else clock.passed  # virtual time stands still meanwhile
             left = torch.tensor([max(gpu.busy_until, clock.passed) - own], dtype=torch.float64)
-            self.reduce(left, op=dist.ReduceOp.MAX)
+            try:
+                self.reduce(left, op=dist.ReduceOp.MAX)
+            except RuntimeError:
+                raise dist.DistBackendError(_PEER_GONE) from None
             start = float(left[0]) + (0.0 if isinstance(clock, VirtualClock) else clock.passed)
             gpu.busy_until = max(gpu.busy_until, start)
             gpu.run(seconds, link=True)

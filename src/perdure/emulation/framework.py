@@ -76,6 +76,8 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
         return self._computed(func, args, kwargs)
 
     def _computed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func in _BACKWARD:
+            return func(*args, **kwargs)  # errors are of the GPU, or of another process
         up = False
         if "device" in kwargs and (device := _cuda(kwargs["device"])) is not None:
             self._at(device)
@@ -210,6 +212,7 @@ _PROPERTIES: dict[Any, Callable[[EmulatedDevice, Tensor], Any]] = {
     Tensor.is_meta.__get__: lambda *_: False,
     Tensor.get_device: lambda mode, _: mode.node.current,
 }
+_BACKWARD = (Tensor.backward, torch.autograd.backward, torch.autograd.grad)
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     Tensor.__repr__: EmulatedDevice.shown,
     Tensor.__format__: EmulatedDevice.formatted,

@@ -45,11 +45,18 @@ def main() -> int:
 
 
 def _of_program(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback from the program's first line on; all of it, where that is not in it."""
-    found = trace
-    while found is not None and Path(found.tb_frame.f_code.co_filename).resolve() != Path(sys.argv[0]).resolve():
-        found = found.tb_next
-    return found or trace
+    """A traceback from the program's first line on, without the emulation; all of it, where that is not in it."""
+    steps = []
+    while trace is not None:
+        steps.append(trace)
+        trace = trace.tb_next
+    files = [Path(each.tb_frame.f_code.co_filename).resolve() for each in steps]
+    program, own = Path(sys.argv[0]).resolve(), Path(__file__).resolve().parent
+    first = files.index(program) if program in files else 0
+    for step, file in zip(reversed(steps[first:]), reversed(files[first:]), strict=True):
+        if file.parent != own or program not in files:
+            trace = TracebackType(trace, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return trace
 
 
 if __name__ == "__main__":
