@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.emulation.clocks import MOST_LATE_S
-from perdure.emulation.device_manager import SharedGpu, WorkRequest, serve
+from perdure.emulation.device_manager import MOST_PROGRAMS, SharedGpu, WorkRequest, serve
 from perdure.emulation.sharing import ORDERS, Order, SharingProgram, fits_beside
 from perdure.errors import InputError
 
@@ -125,3 +125,38 @@ def test_muri_counts_from_the_end_of_a_programs_work_to_its_next_request(device:
         passed = time.perf_counter() - begin
     assert seen[0] == 0.0
     assert 0.0 < seen[1] <= passed + MOST_LATE_S
+
+
+def asking(device: Path, request: bytes) -> socket.socket:
+    link = socket.socket(socket.AF_UNIX)
+    link.connect(str(device))
+    link.sendall(request)
+    return link
+
+
+def test_work_of_a_program_that_has_left_ends(device: Path) -> None:
+    with manager_of(device):
+        asking(device, b'{"seconds": 80000}\n').close()
+        assert SharedGpu(str(device)).run(WorkRequest(0.001)) == ""
+
+
+def test_a_manager_ends_in_the_middle_of_long_work(device: Path) -> None:
+    with manager_of(device):
+        link = asking(device, b'{"seconds": 80000}\n')
+        time.sleep(0.5)
+    assert not device.exists()
+    link.close()
+
+
+def test_more_programs_than_a_manager_takes_are_turned_away_and_others_stay(device: Path) -> None:
+    with manager_of(device):
+        first = SharedGpu(str(device))
+        assert first.run(WorkRequest(0.0)) == ""
+        links = []
+        for _ in range(MOST_PROGRAMS):
+            links.append(asking(device, b""))
+        last = asking(device, b"")
+        assert last.recv(1) == b""
+        assert first.run(WorkRequest(0.0)) == ""
+        for link in (*links, last):
+            link.close()

@@ -7,6 +7,7 @@ closing its connection.
 
 from __future__ import annotations
 
+import select
 import selectors
 import socket
 import time
@@ -22,6 +23,8 @@ from perdure.errors import InputError, StateError
 
 LONGEST_LINE = 4096
 MOST_PROGRAMS = 256
+LOOK_S = 0.25
+"""So often a manager looks, during long work, whether it should end and whether the program is still there."""
 
 
 class WorkRequest(Struct, frozen=True):
@@ -67,6 +70,9 @@ def serve(path: Path, capacity_mib: float, order: Order, stopped: Callable[[], b
                 for key, _ in selector.select(0 if waits else 0.05):
                     if key.fileobj is door:
                         link = door.accept()[0]
+                        if len(talks) >= MOST_PROGRAMS:
+                            link.close()
+                            continue
                         link.settimeout(5.0)
                         talks[link] = _Conversation(link, f"program {len(served)}")
                         served[talks[link].program.name] = 0.0
@@ -80,7 +86,8 @@ def serve(path: Path, capacity_mib: float, order: Order, stopped: Callable[[], b
                     chosen = order(waiting)
                     talk = next(each for each in talks.values() if each.program is chosen)
                     seconds, chosen.wanted_s = chosen.wanted_s or 0.0, None
-                    clock.advance_to(clock.now + seconds)
+                    if not _pass(clock, seconds, lambda: stopped() or _has_left(talk.link)):  # noqa: B023 - called here
+                        continue
                     chosen.served_s += seconds
                     served[chosen.name] = chosen.served_s
                     talk.left_at = clock.now
@@ -90,6 +97,25 @@ def serve(path: Path, capacity_mib: float, order: Order, stopped: Callable[[], b
             for talk in talks.values():
                 talk.link.close()
     return served
+
+
+def _pass(clock: RealClock, seconds: float, ended: Callable[[], bool]) -> bool:
+    """Let a piece of work take its time; False once nobody waits for it any more."""
+    end = clock.now + seconds
+    while clock.now < end:
+        if ended():
+            return False
+        clock.advance_to(min(end, clock.now + LOOK_S))
+    return True
+
+
+def _has_left(link: socket.socket) -> bool:
+    said = select.poll()
+    said.register(link, select.POLLIN)
+    try:
+        return bool(said.poll(0)) and not link.recv(1, socket.MSG_PEEK)
+    except OSError:
+        return True
 
 
 def _hear(talk: _Conversation, talks: dict[socket.socket, _Conversation], capacity_mib: float, now: float) -> bool:
