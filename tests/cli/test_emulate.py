@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.cli.emulate_values import visible_gpus
 from perdure.cli.main import main
 from perdure.emulation.known_profiles import profile_of
 
@@ -126,6 +127,14 @@ def test_a_programs_error_and_code_are_its_own_and_its_traceback_begins_with_it(
         check=False,
     )
     assert json.loads(why.stdout)["category"] == "gpu_oom"
+
+
+@pytest.mark.parametrize(("given", "gpus"), [("0,1,2,3", 4), ("5", 1), ("", 1), ("GPU-3f, GPU-4a,", 2)])
+def test_a_program_sees_as_many_gpus_as_its_job_was_given(
+    given: str, gpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    assert visible_gpus() == gpus
 
 
 def test_a_program_that_never_ends_is_ended(tmp_path: Path) -> None:

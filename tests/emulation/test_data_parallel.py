@@ -94,5 +94,5 @@ def test_processes_wait_for_the_last_and_for_the_link(tmp_path: Path) -> None:
     layout = GpuLayout(1, 2)
     sends = float(all_reduce_s(np.array(100.0 * (1 << 20)), layout, INSIDE["pcie"], network(50.0, Transport.TCP)))
     assert found["all_reduce"] >= sends * 0.999
-    assert 3.0 <= found["uneven"] < 60.0  # were it the sum of all, each meeting would double it
-    assert found["sent"] > found["kept"] > 0
+    assert found["uneven"] >= 3.0
+    assert 0 < found["kept"] < found["sent"] < 60.0  # were the sum of all waited for, each meeting would double it
