@@ -144,6 +144,14 @@ def test_a_program_that_never_ends_is_ended(tmp_path: Path) -> None:
     assert "ended after 8 s" in found.stdout + found.stderr
 
 
+def test_a_program_that_does_not_listen_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "deaf.py").write_text(
+        "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: pass\n"
+    )
+    found = emulate("--gpu", "a100", "--model", "resnet50", "--limit-s", "8", "deaf.py", cwd=tmp_path)
+    assert found.returncode == 124
+
+
 def test_a_program_without_the_framework_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("print('hello')\n")
     found = emulate("--gpu", "a100", "--model", "resnet50", "plain.py", cwd=tmp_path)
