@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def doctor(as_json: AsJson = False, state: StateDir = None, config: ConfigFile = None) -> int:
-    """Check whether the cluster is ready for perdure up --act: this machine's Slurm or HTCondor, or Kubernetes. Changes nothing.
+    """Check whether the cluster is ready for perdure up --act: Slurm, HTCondor or Kubernetes. Changes nothing.
 
     Exit codes: 0 all is well, 1 there is something to do, 2 it could not be checked.
     """

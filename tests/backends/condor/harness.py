@@ -41,7 +41,7 @@ class CondorHarness:
             lines += ['+ParallelShutdownPolicy = "WAIT_FOR_ALL"']
         if program.min_nodes:
             lines += [f'+Perdure = "nodes={program.min_nodes}-{program.node_count}"']
-        lines += ["allowed_execute_duration = 7200"]
+        lines += ["allowed_job_duration = 7200"]
         return self.pool.submit(script, *lines)
 
     def moments(self) -> Iterator[None]:

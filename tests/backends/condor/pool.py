@@ -190,8 +190,9 @@ class CondorPool:
         if not any(line.startswith("universe") for line in lines):
             files = tuple(line.replace(".$(Node)", "") for line in files)
         own = {line.partition("=")[0].strip() for line in lines}
-        kept = [line for line in (*plain, *files) if line.partition("=")[0].strip() not in own]
-        words = "\n".join((*lines, f"executable = {program}", f"initialdir = {self.output}", *kept, "queue", ""))
+        place = (f"executable = {program}", f"initialdir = {self.output}")
+        kept = [line for line in (*plain, *place, *files) if line.partition("=")[0].strip() not in own]
+        words = "\n".join((*lines, *kept, "queue", ""))
         description = self.output / f"job{number}.sub"
         description.write_text(words)
         return self.run("condor_submit", "-terse", str(description), user=self.user).split(" ")[0]
@@ -205,6 +206,12 @@ class CondorPool:
         if node not in self._masters:
             self._start_master(node)
             self.until(f"{node} is back", lambda: node in self._machines())
+
+    def configure(self, node: str, line: str) -> None:
+        """Add a line to the configuration of a node, which takes it over at once."""
+        with (self.directory / node / "config").open("a") as config:
+            config.write(f"{line}\n")
+        self._masters[node].send_signal(signal.SIGHUP)
 
     @contextlib.contextmanager
     def without_schedd(self) -> Iterator[None]:

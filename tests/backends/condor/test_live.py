@@ -15,17 +15,19 @@ from perdure.backends.condor.checkup import check_schedd
 from perdure.backends.condor.settings import CondorSettings
 from perdure.backends.condor.tools import CondorTools
 from perdure.backends.kind import NOBODY_ACTS, Mark
-from perdure.errors import PerdureError
-from perdure.model.actions import Comment, Drain, Hold, OutcomeStatus, Preempt, Release, Requeue, Undrain
+from perdure.errors import ClusterBusy
+from perdure.model.actions import Comment, Drain, Extend, Hold, OutcomeStatus, Preempt, Release, Requeue, Undrain
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, JobState, RetryPreference
 from perdure.model.nodes import NodeState
 from perdure.model.observation import Observation
 from perdure.model.output import OutputKind
 from tests.backends.condor.harness import CondorHarness
+from tests.backends.condor.pool import NODE
 
 T = TypeVar("T")
 
+AFTER_A_SECOND = "periodic_hold = JobStatus == 2 && time() > EnteredCurrentStatus + 1"
 KEPT = "on_exit_hold = ExitBySignal || ExitCode != 0"
 
 
@@ -65,19 +67,10 @@ def _leave_nothing(condor: CondorHarness) -> Iterator[None]:
         ("exit 7", (KEPT,), AttemptState.FAILED, 7, 0),
         ("kill -SEGV $$", (KEPT,), AttemptState.FAILED, 0, 11),
         ("exit 7", (), AttemptState.FAILED, 7, 0),
-        ("sleep 60", ("allowed_execute_duration = 2",), AttemptState.TIMEOUT, 0, 0),
+        ("sleep 60", ("allowed_job_duration = 2",), AttemptState.TIMEOUT, 0, 0),
         ("exit 0", ("executable = /nowhere/at/all",), AttemptState.LAUNCH_FAILED, 0, 0),
         ("exit 0", ("output = /nowhere/at/all",), AttemptState.LAUNCH_FAILED, 0, 0),
-        (
-            "sleep 60",
-            (
-                "periodic_hold = JobStatus == 2 && time() > EnteredCurrentStatus + 1",
-                'periodic_hold_reason = "memory usage exceeded"',
-            ),
-            AttemptState.OUT_OF_MEMORY,
-            0,
-            0,
-        ),
+        ("sleep 60", (AFTER_A_SECOND, 'periodic_hold_reason = "memory exceeded"'), AttemptState.OUT_OF_MEMORY, 0, 0),
     ],
     ids=["exit code", "signal", "not kept", "walltime", "no program", "no output", "memory"],
 )
@@ -113,19 +106,27 @@ def test_the_ranks_of_a_gang_have_files_of_their_own(condor: CondorHarness) -> N
 
 
 def test_a_gang_that_loses_a_node_names_it_and_runs_again(condor: CondorHarness) -> None:
-    job_id = condor.pool.submit("sleep 600", "universe = parallel", "machine_count = 2", KEPT)
+    job_id = condor.pool.submit("echo up; sleep 600", "universe = parallel", "machine_count = 2", KEPT)
     first = started(condor, job_id)
     lost = first.nodes[1]
+    until(condor, lambda _: [file.tail for file in condor.backend.output(first).files] == [b"up\n"] * 2)
     condor.fail_node(lost)
     try:
         attempt = ended(condor, job_id)
         assert attempt.state is AttemptState.NODE_FAIL
-        assert attempt.failed_nodes in ((lost,), ())  # HTCondor may say so before the collector misses the node
+        assert attempt.failed_nodes == (lost,)
         second = started(condor, job_id)
         assert lost not in second.nodes
     finally:
         condor.return_node(lost)
     until(condor, lambda seen: all(node.state is NodeState.UP for node in seen.nodes))
+
+
+def test_a_run_that_is_given_more_time_gets_it(condor: CondorHarness) -> None:
+    job_id = condor.pool.submit("sleep 16", "allowed_job_duration = 12")
+    action = Extend(started(condor, job_id).id, 600.0)
+    assert condor.backend.perform(action).status is OutcomeStatus.DONE
+    assert ended(condor, job_id).state is AttemptState.COMPLETED
 
 
 def test_what_was_done_is_known_to_a_service_that_comes_back(condor: CondorHarness) -> None:
@@ -172,10 +173,18 @@ def test_a_persons_hold_and_drain_are_theirs(condor: CondorHarness) -> None:
 
 
 def test_a_drain_that_would_end_jobs_is_refused(condor: CondorHarness) -> None:
-    attempt = started(condor, condor.pool.submit("sleep 600", "max_job_retirement_time = 0"))
-    outcome = condor.backend.perform(Drain(attempt.nodes[0], "bad", "2"))
-    assert outcome.status is OutcomeStatus.REFUSED
-    assert "MAXJOBRETIREMENTTIME" in outcome.detail
+    node = condor.nodes[2]
+    before = next(line for line in NODE.splitlines() if line.startswith("MAXJOBRETIREMENTTIME"))
+    condor.pool.configure(node, "MAXJOBRETIREMENTTIME = 0")
+    try:
+        at = ("condor_status", "-constraint", f'Machine == "{node}"', "-af", "MaxJobRetirementTime")
+        condor.pool.until("the node knows it", lambda: condor.pool.run(*at).strip() == "0")
+        attempt = started(condor, condor.pool.submit("sleep 600", f'requirements = Machine == "{node}"'))
+        outcome = condor.backend.perform(Drain(attempt.nodes[0], "bad", "2"))
+        assert outcome.status is OutcomeStatus.REFUSED
+        assert "MAXJOBRETIREMENTTIME" in outcome.detail
+    finally:
+        condor.pool.configure(node, before)
 
 
 def test_what_an_owner_writes_and_what_is_written_to_the_job(condor: CondorHarness) -> None:
@@ -218,8 +227,8 @@ def test_the_checkup_of_a_pool(condor: CondorHarness) -> None:
 
 
 def test_a_pool_that_is_not_there_is_named(condor: CondorHarness) -> None:
-    gone = {**condor.pool.env, "_CONDOR_COLLECTOR_HOST": "127.0.0.1:1", "_CONDOR_SCHEDD_ADDRESS_FILE": "/nowhere"}
-    with closing(CondorBackend("pool", CondorTools(CondorSettings(tool_timeout_s=30.0), gone))) as backend:
+    tools = CondorTools(CondorSettings("sched@central", "127.0.0.1:1", tool_timeout_s=30.0), condor.pool.env)
+    with closing(CondorBackend("pool", tools)) as backend:
         assert "controller" in backend.observe(0.0).unseen
-        with pytest.raises(PerdureError):
+        with pytest.raises(ClusterBusy):
             backend.perform(Hold(AttemptId("pool", "1.0", 0)))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from perdure.backends.condor import picture
 from perdure.backends.condor.actor import CondorActor
 from perdure.backends.condor.ads import ClassAd, job_id, number, run_number
+from perdure.backends.condor.ends import may_be_nodes_fault
 from perdure.backends.condor.picture import JOB_FIELDS, NODE_FIELDS
 from perdure.backends.condor.tools import CondorTools
 from perdure.backends.owner_reader import OwnerReader
@@ -21,13 +22,14 @@ from perdure.errors import PerdureError
 from perdure.model.actions import Action, Comment, Outcome
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt
-from perdure.model.nodes import Node
+from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import MANAGER, Observation
 from perdure.model.output import Absent, LogMark, Output, OutputFile, OutputKind, Why
 
 ACCOUNTING = "history"
 OVERLAP_S = 15.0  # between two readings of records: they are written a little before, or after, what they tell of
 KEPT_S = 600.0  # how long a job that has left the queue is mentioned
+UNEXPLAINED_S = 1200.0  # the collector forgets a machine 15 minutes after its last word, where a site says nothing else
 GONE_S = 24 * 3600.0  # how long a machine of which nothing is heard any more is
 MAX_RECORDS = 20_000  # that are read at once, the latest
 MAX_RANKS = 1024
@@ -55,6 +57,7 @@ class CondorBackend:
         self._is_behind = True  # they are to be read at the next look
         self._ended: dict[AttemptId, Attempt] = {}
         self._nodes: dict[str, Node] = {}
+        self._heard: dict[str, float] = {}  # when the collector last heard of each machine
 
     @property
     def schedd(self) -> str:
@@ -74,8 +77,7 @@ class CondorBackend:
             self._read_records(since_s, now, unseen)
         self._queue = queue
         self._over = {key: kept for key, kept in self._over.items() if key not in queue and now - kept[1] < KEPT_S}
-        given_up = frozenset(node.name for node in nodes.values() if node.is_set_down)
-        self._note_ends(queue, given_up)
+        self._note_ends(queue, frozenset(node.name for node in nodes.values() if node.state is NodeState.DOWN), now)
         self._ended = {i: one for i, one in self._ended.items() if one.end_s is None or one.end_s >= since_s}
         running = [one for ad in queue.values() if (one := picture.running_attempt(self.cluster, ad)) is not None]
         attempts = sorted((*self._ended.values(), *running), key=lambda one: (one.start_s, one.id))
@@ -93,7 +95,8 @@ class CondorBackend:
     def _look_at_nodes(self, now: float) -> dict[str, Node]:
         """The machines of the pool, and those of which the collector has heard nothing for a while."""
         answer = self._tools.ask_pool("condor_status", "-json", "-attributes", NODE_FIELDS)
-        found = picture.nodes_in(self._tools.read(answer, "condor_status"))
+        slots = self._tools.read(answer, "condor_status")
+        found, self._heard = picture.nodes_in(slots), picture.heard(slots)
         lost = (picture.gone(node, now) for name, node in self._nodes.items() if name not in found)
         kept = {node.name: node for node in lost if node.since_s is None or now - node.since_s < GONE_S}
         self._nodes = {**kept, **found}
@@ -116,23 +119,31 @@ class CondorBackend:
             self._over.setdefault(job_id(ad), (ad, number(ad, "EnteredCurrentStatus") or now))
         self._asked_s, self._is_behind = now, False
 
-    def _note_ends(self, queue: Mapping[str, ClassAd], given_up: frozenset[str]) -> None:
+    def _note_ends(self, queue: Mapping[str, ClassAd], down: frozenset[str], now: float) -> None:
         """Report the end of each run that is over, once: what was known of it then stays."""
         jobs = {**{key: ad for key, (ad, _) in self._over.items()}, **queue}
         for key, ad in jobs.items():
             latest = run_number(ad)
-            if latest and not picture.is_active(ad):
+            if latest and not picture.is_active(ad) and AttemptId(self.cluster, key, latest) not in self._ended:
                 self._runs.setdefault((key, latest), ad)
         for (key, runs), run in list(self._runs.items()):
             job = jobs.get(key)
-            latest = run_number(job) if job is not None else runs
-            if job is not None and picture.is_active(job) and latest == runs:
+            is_latest = job is None or run_number(job) == runs
+            if (is_latest and job is not None and picture.is_active(job)) or self._may_be_explained(run, down, now):
                 continue
             attempt_id = AttemptId(self.cluster, key, runs)
             if attempt_id not in self._ended:
-                mine = job if latest == runs else None
-                self._ended[attempt_id] = picture.ended_attempt(self.cluster, run, mine, given_up)
+                mine = job if is_latest else None
+                self._ended[attempt_id] = picture.ended_attempt(self.cluster, run, mine, down)
             del self._runs[key, runs]
+
+    def _may_be_explained(self, run: ClassAd, down: frozenset[str], now: float) -> bool:
+        """Whether one of its nodes may yet be found to be down: such an end waits for their word."""
+        ended_s = number(run, "EpochWriteDate") or number(run, "EnteredCurrentStatus") or 0.0
+        nodes = picture.nodes_of(run)
+        if not may_be_nodes_fault(run) or not down.isdisjoint(nodes) or now - ended_s > UNEXPLAINED_S:
+            return False
+        return any(self._heard.get(name, 0.0) <= ended_s for name in nodes)
 
     def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
         """See `Backend.output`. HTCondor cuts a job's files when it starts again."""

@@ -15,10 +15,17 @@ from perdure.model.jobs import AttemptState
 
 BY_USER, BY_POLICY, SUBMITTED_ON_HOLD, SPOOLING, BY_SITE, OUT_OF_RESOURCES = 1, 3, 15, 16, 26, 34
 HELD_BY_PERSONS = (BY_USER, SUBMITTED_ON_HOLD)
-LEASE_EXPIRED = 1008
+_LOST_NODE = frozenset({1008, 1012, 1013})  # it does not answer, its startd failed or was shut down
+_NO_CLAIM = 1006  # a startd did not take the job that was to start there
+_PUT_BACK = (
+    (frozenset({1003, _NO_CLAIM}), AttemptState.LAUNCH_FAILED),
+    (frozenset({1011, 1018, 1019}), AttemptState.PREEMPTED),
+    (frozenset({1002, 1007}), AttemptState.LOST),  # a daemon of HTCondor failed
+)
 _NEVER_RAN = frozenset({4, 6, 7, 8, 9, 10, 13, 14, 17, 19, 20, 22, 23, 24, 25, 32, 35, 43, 45, 48})
 _TIMEOUTS = (46, 47)
-_REMOVED = 3
+_IDLE, _REMOVED, HELD_STATUS = 1, 3, 5
+_FIRST_VACATE = 1000  # of the codes that say why a run was put back
 _MEMORY_WORDS = ("memory", "oom")
 
 
@@ -32,27 +39,55 @@ class RunEnd(NamedTuple):
     lost_node: bool = False
 
 
-def end_of(run: ClassAd, job: ClassAd | None, given_up: Iterable[str], nodes: Iterable[str]) -> RunEnd:
+def end_of(run: ClassAd, job: ClassAd | None, down: Iterable[str], nodes: Iterable[str]) -> RunEnd:
     """Tell how a run ended.
 
-    `run` is its record, `job` the job's own where this was its latest run; `given_up` are nodes that Perdure set down.
+    `run` is its record, `job` the job's own where this was its latest run; `down` are nodes that were set down, or of
+    which nothing is heard.
     """
-    start_s = number(run, "JobCurrentStartDate") or number(run, "ShadowBday") or 0.0
-    vacated_s = number(run, "LastVacateTime")
+    lost_node = not set(down).isdisjoint(nodes)
     latest = job if job is not None else run
-    held = whole(latest, "HoldReasonCode") if whole(latest, "JobStatus") == 5 else 0
-    if vacated_s is None or vacated_s < start_s:
-        return _by_itself(run, held, text(latest, "HoldReason"))
+    held, held_for = 0, text(run, "HoldReason")
+    if whole(run, "HoldReasonCode") or whole(latest, "JobStatus") == HELD_STATUS:
+        held = whole(run, "HoldReasonCode") or whole(latest, "HoldReasonCode")
+        held_for = held_for or text(latest, "HoldReason")
+    if may_be_nodes_fault(run) and lost_node:
+        return RunEnd(AttemptState.NODE_FAIL, reason=text(run, "VacateReason") or "it lost a node", lost_node=True)
+    if _is_unexplained(run):
+        return RunEnd(AttemptState.LOST, reason="HTCondor does not say how it ended")
+    if not _is_vacated(run):
+        return _by_itself(run, held, held_for)
     code, reason = whole(run, "VacateReasonCode"), text(run, "VacateReason")
-    if code == LEASE_EXPIRED:
+    if code in _LOST_NODE:
         return RunEnd(AttemptState.NODE_FAIL, reason=reason, lost_node=True)
-    if 0 < code < 1000 and code != BY_USER:
-        return RunEnd(state_of_hold(code, reason), whole(run, "ExitCode") if code == BY_POLICY else 0, reason=reason)
     if job is not None and whole(job, "JobStatus") == _REMOVED:
         return RunEnd(AttemptState.CANCELLED, reason=text(job, "RemoveReason"))
-    if not set(given_up).isdisjoint(nodes):
+    cause = code if 0 < code < _FIRST_VACATE else held
+    if cause and cause not in HELD_BY_PERSONS:
+        return RunEnd(state_of_hold(cause, reason or held_for), reason=reason or held_for)
+    if lost_node:
         return RunEnd(AttemptState.NODE_FAIL, reason=reason or "its node was set down", lost_node=True)
-    return RunEnd(AttemptState.REQUEUED, reason=reason or text(latest, "HoldReason") or "evicted")
+    state = next((state for codes, state in _PUT_BACK if code in codes), AttemptState.REQUEUED)
+    return RunEnd(state, reason=reason or held_for or "evicted")
+
+
+def may_be_nodes_fault(run: ClassAd) -> bool:
+    """Whether a node that is down would explain the end, of which HTCondor says nothing of the kind.
+
+    So it is where a gang loses a node, or is started on one that is gone and not missed yet.
+    """
+    return _is_unexplained(run) or (_is_vacated(run) and whole(run, "VacateReasonCode") == _NO_CLAIM)
+
+
+def _is_unexplained(run: ClassAd) -> bool:
+    return number(run, "EpochWriteDate") is None and whole(run, "JobStatus") == _IDLE and not _is_vacated(run)
+
+
+def _is_vacated(run: ClassAd) -> bool:
+    """Whether HTCondor ended the run, and not an earlier one of the job."""
+    vacated_s = number(run, "LastVacateTime")
+    start_s = number(run, "JobCurrentStartDate") or number(run, "ShadowBday") or 0.0
+    return vacated_s is not None and vacated_s >= start_s
 
 
 def _by_itself(run: ClassAd, held: int, hold_reason: str) -> RunEnd:

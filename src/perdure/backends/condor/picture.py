@@ -37,7 +37,8 @@ JOB_FIELDS = (
     "Requirements,ShadowBday,VacateReason,VacateReasonCode"
 )
 NODE_FIELDS = (
-    "DrainReason,Draining,EnteredCurrentState,GPUs,JobId,Machine,Name,RetirementTimeRemaining,SlotType,State,TotalGPUs"
+    "DrainReason,Draining,EnteredCurrentState,GPUs,JobId,LastHeardFrom,Machine,Name,RetirementTimeRemaining,SlotType,"
+    "State,TotalGPUs"
 )
 IDLE, RUNNING, REMOVED, COMPLETED, HELD, TRANSFERRING, SUSPENDED = range(1, 8)
 ACTIVE = (RUNNING, TRANSFERRING, SUSPENDED)
@@ -125,11 +126,11 @@ def running_attempt(cluster: str, ad: ClassAd) -> Attempt | None:
     return _attempt(cluster, ad, nodes, AttemptState.SUSPENDED if is_stopped else AttemptState.RUNNING)
 
 
-def ended_attempt(cluster: str, run: ClassAd, job: ClassAd | None, given_up: frozenset[str]) -> Attempt:
-    """The attempt of a run that is over; `job` is the job's own ad where this was its latest run."""
+def ended_attempt(cluster: str, run: ClassAd, job: ClassAd | None, down: frozenset[str]) -> Attempt:
+    """The attempt of a run that is over; `job` and `down` as in `end_of`."""
     nodes = nodes_of(run)
-    end = end_of(run, job, given_up, nodes)
-    lost = tuple(name for name in nodes if name in given_up or len(nodes) == 1) if end.lost_node else ()
+    end = end_of(run, job, down, nodes)
+    lost = tuple(name for name in nodes if name in down or len(nodes) == 1) if end.lost_node else ()
     ended_s = number(run, "EpochWriteDate") or number(run, "CompletionDate") or number(run, "EnteredCurrentStatus")
     start_s = _start_s(run)
     return _attempt(
@@ -194,6 +195,15 @@ def nodes_in(ads: Iterable[ClassAd]) -> dict[str, Node]:
         if machine := text(ad, "Machine"):
             slots[machine].append(ad)
     return {machine: _node(machine, mine) for machine, mine in sorted(slots.items())}
+
+
+def heard(ads: Iterable[ClassAd]) -> dict[str, float]:
+    """When the collector last heard of each machine."""
+    last: dict[str, float] = {}
+    for ad in ads:
+        machine = text(ad, "Machine")
+        last[machine] = max(last.get(machine, 0.0), number(ad, "LastHeardFrom") or 0.0)
+    return last
 
 
 def _node(machine: str, slots: list[ClassAd]) -> Node:

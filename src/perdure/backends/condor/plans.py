@@ -177,7 +177,9 @@ def _extend(action: Extend, ad: ClassAd) -> Outcome | Commands:
     limits = {name: number(ad, name) for name in ("AllowedExecuteDuration", "AllowedJobDuration")}
     wanted = str(round(action.walltime_s))
     changed = {name: wanted for name, limit in limits.items() if limit is not None and limit < action.walltime_s}
-    return _commands(_edit(action, changed)) if changed else Outcome(DONE, "it has that time already")
+    if not changed:
+        return Outcome(DONE, "it has that time already")
+    return _commands(("condor_qedit -forward", *_edit(action, changed)[1:]))  # to the shadow, which keeps the time
 
 
 def _mark(action: JobAction) -> dict[str, str]:
@@ -193,11 +195,11 @@ def _edit(action: JobAction, attributes: Mapping[str, str]) -> tuple[str | JobAc
 
 
 def _commands(*steps: tuple[str | JobAction, ...]) -> Commands:
-    """Commands of the form tool, action, what else its constraint says, arguments."""
+    """Commands of the form tool with options, action, what else its constraint says, arguments."""
     done = []
     for tool, action, also, *rest in steps:
         assert not isinstance(action, str)
-        done.append((str(tool), "-constraint", f"{that_run(action.attempt)}{also}", *map(str, rest)))
+        done.append((*str(tool).split(), "-constraint", f"{that_run(action.attempt)}{also}", *map(str, rest)))
     return Commands(tuple(done))
 
 
