@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -89,6 +90,18 @@ def test_runs_that_htcondor_repeats_by_itself_are_attempts_of_one_job(condor: Co
     job_id = condor.pool.submit("exit 3", "max_retries = 2")
     assert [ended(condor, job_id, runs).exit_code for runs in (1, 2, 3)] == [3, 3, 3]
     assert [a.id.incarnation for a in attempts(condor.backend.observe(condor.since_s), job_id)] == [1, 2, 3]
+
+
+def test_a_job_knows_its_run_as_the_page_says(condor: CondorHarness) -> None:
+    page = (Path(__file__).parents[3] / "docs/condor.md").read_text()
+    exports = "\n".join(line for line in page.splitlines() if line.startswith("export PERDURE_") and "sed" in line)
+    job_id = condor.pool.submit(f"{exports}\necho $PERDURE_JOB_ID $PERDURE_INCARNATION; exit 1", KEPT)
+    first = ended(condor, job_id)
+    assert condor.backend.perform(Requeue(first.id)).status is OutcomeStatus.DONE
+    second = ended(condor, job_id, 2)
+    log = condor.backend.output(second).main
+    assert log is not None
+    assert log.tail == f"{job_id} 2\n".encode()
 
 
 def test_the_ranks_of_a_gang_have_files_of_their_own(condor: CondorHarness) -> None:

@@ -76,7 +76,7 @@ def run_number(ad: ClassAd) -> int:
 def that_run(attempt: AttemptId) -> str | None:
     """A constraint that only this job satisfies, while the attempt is its latest; None where the id is no job's."""
     cluster, dot, process = attempt.job_id.partition(".")
-    if not (cluster.isdecimal() and process.isdecimal() and dot):
+    if not (attempt.job_id.isascii() and cluster.isdecimal() and process.isdecimal() and dot):
         return None
     runs = "ifThenElse(isUndefined(NumShadowStarts), 0, NumShadowStarts)"
     return f"ClusterId == {cluster} && ProcId == {process} && {runs} == {attempt.incarnation}"
