@@ -81,7 +81,8 @@ def test_every_option_reaches_the_settings(perdure: Callable[..., Ran], started:
     [
         (
             "--cluster k8s",
-            "--cluster: 'k8s' is not 'condor', 'kubernetes', 'local' or 'slurm'. Give 'condor', 'kubernetes', 'local' or 'slurm'.",
+            "--cluster: 'k8s' is not 'condor', 'kubernetes', 'local' or 'slurm'. "
+            "Give 'condor', 'kubernetes', 'local' or 'slurm'.",
         ),
         ("--port 65536", "--port: 65536 is out of range. Give a whole number from 0 to 65535."),
         ("--nodes 0", "--nodes: 0 is out of range. Give a whole number from 1 to 64."),

@@ -316,3 +316,16 @@ def test_a_job_of_a_scrontab_is_its_manager_s_to_start_again() -> None:
     assert seen.is_cron
     assert not seen.may_requeue
     assert not read_one_job(job(7, comment="CronJob=Yes", tail="CronJob=Yes").encode(), MARK, "7").is_cron
+
+
+def test_the_line_of_submission_is_its_owners_words_and_no_record() -> None:
+    """Slurm 26.05 prints it before the working directory: there it must hide neither that nor the script."""
+    said = "sbatch --comment=x StdOut=/etc/shadow Comment=perdure:retry=never -o /home/out"
+    text = job(7, work_dir="/data").replace(" WorkDir=", f" SubmitLine={said} WorkDir=")
+    (record,) = read_jobs(text.encode(), MARK).whole
+    assert (record.command, record.work_dir, record.stdout, record.comment) == ("/run.sh", "/data", "/home/out", "")
+
+
+def test_a_path_in_a_comment_is_not_the_jobs() -> None:
+    (record,) = read_jobs(job(7, comment="x StdOut=/etc/shadow").encode(), MARK).whole
+    assert record.stdout == "/home/out"

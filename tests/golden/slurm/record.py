@@ -9,11 +9,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from perdure.backends.slurm.accounting import FIELDS, LATER_FIELDS
 from tests.slurm.cluster import SlurmCluster, await_
 
 MARK = "goldenmarkz"
 DELIMITER = "GOLDENDELIMITER"
-FIELDS = "JobID,JobIDRaw,State,ExitCode,Submit,Start,End,UID,User,NodeList,AllocTRES,Reason"
+NOWHERE = "/proc/nowhere"  # newer versions make a directory that is missing, where it can be made
 HOSTILE = "evil|name\nJobId=2 JobName=forged UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=1 Nice=0"
 
 
@@ -32,7 +33,7 @@ def tell(cluster: SlurmCluster) -> None:
     cluster.run("scontrol", "update", f"jobid={again}", "StartTime=now+3600")
     evil = cluster.submit("exit 4", "-J", HOSTILE, "-w", "node3", user="nobody")
     cluster.wait(evil, lambda job: "FAILED" in str(job))
-    silent = cluster.submit("exit 0", "-J", "no output", "-w", "node3", "-o", "/nowhere/%j.out")
+    silent = cluster.submit("exit 0", "-J", "no output", "-w", "node3", "-o", f"{NOWHERE}/%j.out")
     cluster.wait(silent, lambda job: job.get("JobState") == "FAILED")
     lost = cluster.submit("sleep 600", "-J", "lost", "-w", "node3", "--no-requeue")
     cluster.wait(lost, lambda job: job.get("JobState") == "RUNNING")
@@ -47,13 +48,21 @@ def record(cluster: SlurmCluster, folder: Path) -> None:
     """Write what the tools print."""
     folder.mkdir(exist_ok=True)
     cluster.env = {**cluster.env, "TZ": "UTC", "LC_ALL": "C", "SLURM_TIME_FORMAT": f"%s~{MARK}"}
-    jobs = cluster.run("scontrol", "-a", "-o", "show", "job").replace(str(cluster.directory), "/cluster")
-    (folder / "jobs").write_text(jobs)
+    places = {str(cluster.directory): "/cluster", NOWHERE: "/nowhere"}
+    (folder / "jobs").write_text(_renamed(cluster.run("scontrol", "-a", "-o", "show", "job"), places))
     (folder / "nodes").write_text(cluster.run("scontrol", "-a", "-o", "show", "node"))
     cluster.env = {**cluster.env, "SLURM_TIME_FORMAT": "%s"}
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - 3600))
-    argv = ("sacct", "-a", "-n", "-p", "-X", "-D", f"--delimiter={DELIMITER}", "-o", FIELDS, "-S", since)
-    (folder / "accounting").write_text(cluster.run(*argv))
+    known = cluster.run("sacct", "--helpformat").split()
+    fields = ",".join((*FIELDS, *(name for name in LATER_FIELDS if name in known)))
+    argv = ("sacct", "-a", "-n", "-p", "-X", "-D", f"--delimiter={DELIMITER}", "-o", fields, "-S", since)
+    (folder / "accounting").write_text(_renamed(cluster.run(*argv), places))
+
+
+def _renamed(text: str, places: dict[str, str]) -> str:
+    for place, name in places.items():
+        text = text.replace(place, name)
+    return text
 
 
 def main() -> None:

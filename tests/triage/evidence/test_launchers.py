@@ -296,6 +296,9 @@ def test_a_failed_rank_is_told_of_while_others_wait() -> None:
 
 
 CANCELLED = "slurmstepd-node1: error: *** STEP 5.0 ON node1 CANCELLED AT 2026-11-22T20:20:40 ***"
+CANCELLED_IN_26_05 = (
+    "[2026-11-27T01:34:07.036] error: *** STEP 1.0 ON node1 CANCELLED AT 2026-11-27T01:34:07 DUE to SIGNAL Killed ***"
+)
 ABORTED = "srun: Job step aborted: Waiting up to 7 seconds for job step to finish."
 
 
@@ -308,6 +311,7 @@ KILLED_BY_SLURM = "srun: error: node1: tasks 0-1: Killed"
         (CANCELLED, ABORTED, "srun: error: node1: task 0: Killed"),
         (CANCELLED, "srun: error: node1: task 0: Terminated", "srun: Force Terminated StepId=5.0"),
         (CANCELLED, CANCELLED.replace("node1", "node2"), "srun: error: node1: tasks 0-1: Exited with exit code 1"),
+        (ABORTED, CANCELLED_IN_26_05, KILLED_BY_SLURM),
         (ABORTED, CANCELLED, KILLED_BY_SLURM),  # srun and the step daemon write independently of each other
         (ABORTED, KILLED_BY_SLURM, CANCELLED),
     ],

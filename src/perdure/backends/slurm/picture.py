@@ -189,14 +189,16 @@ def _restart_nodes(record: JobRecord, asked: OwnerRequests) -> tuple[int, int] |
 
 
 def _of_row(cluster: str, row: AccountingRow, start_s: int, record: JobRecord | None) -> Attempt:
+    state = attempt_state(row.state, row.exit_code, row.signal, row.reason)
+    exit_code, signal = _own_end(state, row.exit_code, row.signal)
     return Attempt(
         id=AttemptId(cluster, row.job_id, start_s),
-        state=attempt_state(row.state, row.exit_code, row.signal, row.reason),
+        state=state,
         nodes=row.nodes,
         start_s=float(start_s),
         end_s=float(row.end_s) if row.end_s is not None else None,
-        exit_code=row.exit_code,
-        signal=row.signal,
+        exit_code=exit_code,
+        signal=signal,
         reason=row.state if " by " in row.state else "",
         gpus=row.gpus,
         user=user_name(record.user, record.uid) if record else user_name(row.user, row.uid),
@@ -204,6 +206,11 @@ def _of_row(cluster: str, row: AccountingRow, start_s: int, record: JobRecord | 
         stderr=record.stderr if record else row.stderr,
         failed_nodes=row.failed_nodes,
     )
+
+
+def _own_end(state: AttemptState, exit_code: int, signal: int) -> tuple[int, int]:
+    """Code and signal of the program; of one that its node took with it newer versions say 0:1, or 1:0 in sacct."""
+    return (0, 0) if state is AttemptState.NODE_FAIL else (exit_code, signal)
 
 
 def _launch_failure(attempt: Attempt, record: JobRecord | None, nodes: Iterable[NodeRecord]) -> Attempt:
@@ -249,14 +256,15 @@ def _of_record(cluster: str, record: JobRecord, now: float) -> Attempt | None:
         if word == "COMPLETING"
         else attempt_state(word, record.exit_code, record.signal, record.reason)
     )
+    exit_code, signal = _own_end(state, record.exit_code, record.signal) if state.is_over else (0, 0)
     return Attempt(
         id=AttemptId(cluster, record.job_id, record.start_s),
         state=state,
         nodes=record.nodes,
         start_s=float(record.start_s),
         end_s=float(record.end_s) if state.is_over and record.end_s is not None else None,
-        exit_code=record.exit_code if state.is_over else 0,
-        signal=record.signal if state.is_over else 0,
+        exit_code=exit_code,
+        signal=signal,
         reason=record.reason if state.is_over else "",
         gpus=record.gpus,
         user=user_name(record.user, record.uid),

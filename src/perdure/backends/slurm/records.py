@@ -49,6 +49,9 @@ _TAIL_KEYS = (
     "NtasksPerTRES", "Container", "ContainerID", "SELinuxContext", "SubmitLine", "Extra", "GresAllowTaskSharing",
     "ResvPorts", "CPU_max_freq", "Licenses", "OOMKillStep",
 )  # fmt: skip
+_SUBMIT_LINE = re2.compile(
+    rb"(?s) SubmitLine=.*? WorkDir="
+)  # before the directory in newer versions: the owner's words
 _TAIL_KEY = re2.compile(rf" (?:{'|'.join(_TAIL_KEYS)})=")
 
 
@@ -367,6 +370,7 @@ def _origin(number: int, own: Mapping[str, str], mark: str) -> tuple[str, int, i
 def _sections(from_user: bytes, after: bytes) -> tuple[dict[str, str], str]:
     """The words that Slurm wrote itself, and the tail, in which a job's owner may have written as well."""
     middle, _, rest = after.partition(b" Features=")
+    rest = _SUBMIT_LINE.sub(b" WorkDir=", rest, count=1)
     own, between = (dict(pairs(part.decode("utf-8", "replace"))) for part in (from_user, middle))
     return {**between, **own}, rest.decode("utf-8", "replace")
 
@@ -461,7 +465,8 @@ def _named(word: str) -> str:
 
 
 def _path(key: str, tail: str, work_dir: str) -> str:
-    text = _after(key, tail)
+    """A path, as Slurm prints it last: comments and what else an owner writes stand before it."""
+    text = _after(key, tail[max(0, tail.rfind(f" {key}=")) :])
     if text in ("", "(null)"):
         return ""
     return text if text.startswith("/") else f"{work_dir}/{text}"

@@ -284,7 +284,10 @@ _LINES: tuple[tuple[str, str], ...] = (
     ),
     ("Flux", rf"flux-job: task\(s\) exited with exit code {_CODE}"),
     (_WAIT, r"srun: First task exited \d+s ago"),
-    (_SLURM, r"\*\*\* STEP \d+\.\d+ ON \S+ (?P<word>CANCELLED) AT [\dT:.-]+ \*\*\*"),
+    (
+        _SLURM,  # newer versions name the signal
+        r"\*\*\* STEP \d+\.\d+ ON \S+ (?P<word>CANCELLED) AT [\dT:.-]+(?: DUE to SIGNAL (?:Killed|Terminated))? \*\*\*",
+    ),
 )
 _ENDED = HANG_ENDED.encode()
 _EXITED = r"srun: \S+ task (?P<rank>\d{1,6}): exited"
