@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up help setup test test-tools lock attacks crash dst reference laws mutants mutants-generated mutants-swept fuzz slurm-table condor slurm-agreement slurm-keep slurm-policy programs foundry thresholds bench-triage bench-site-learning bench-learning-cost bench-waits docs clean
+.PHONY: up help setup test test-tools lock attacks crash dst reference laws mutants mutants-generated mutants-swept fuzz slurm-table slurm-checks condor slurm-agreement slurm-keep slurm-policy programs foundry thresholds bench-triage bench-site-learning bench-learning-cost bench-waits docs clean
 
 up: setup ## install into .venv, start the embedded cluster and a demonstration; ARGS="--no-demo --port 8080"
 	@exec $(BIN)/perdure up $(ARGS)
@@ -108,6 +108,10 @@ slurm-table: test-tools ## the failure table on a real Slurm, about 30 minutes
 	  $(BIN)/python -m pytest -m slurm tests/slurm/test_failure_table.py $(ARGS); \
 	  $(BIN)/python -m tests.slurm.table.page
 	@$(IN_ROOT) $(BIN)/python -m pytest -m "slurm and slow" tests/slurm --deselect tests/slurm/test_failure_table.py $(ARGS)
+
+# The common checks of backends on a real Slurm. ROOT=DIR: in another Debian root, whose Slurm is newer.
+slurm-checks: test-tools ## the common checks of backends on a real Slurm, about 3 minutes; ROOT=DIR
+	@$(IN_ROOT) env PERDURE_REQUIRE=slurm $(BIN)/python -m pytest -n 0 tests/backends/test_conformance.py -k slurm $(ARGS)
 
 # The common checks of backends and those of HTCondor alone on a real pool. ROOT=DIR: in a Debian root that has the package condor.
 condor: test-tools ## the backend of HTCondor on a real pool, about 8 minutes; ROOT=DIR
