@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from perdure.backends.condor.plans import Commands, for_job, for_node
-from perdure.backends.condor.requirements import Placement
+from perdure.backends.condor.plans import CondorCommands, for_job, for_node
+from perdure.backends.condor.requirements import StartPlace
 from perdure.model.actions import (
     Cancel,
     Down,
@@ -36,7 +36,7 @@ ONLY = "ClusterId == 7 && ProcId == 0 && ifThenElse(isUndefined(NumShadowStarts)
 
 def steps(action: JobAction, ad: dict[str, Any]) -> tuple[tuple[str, ...], ...]:
     plan = for_job(action, ad, None, 1000.0)
-    assert isinstance(plan, Commands), plan
+    assert isinstance(plan, CondorCommands), plan
     return plan.steps
 
 
@@ -55,7 +55,7 @@ def test_a_requeue_changes_where_the_job_may_start_and_lets_it_go() -> None:
 
 
 def test_nodes_are_lifted_and_the_owners_words_stay() -> None:
-    ad = FAILED | {"requirements": f"/Expr({Placement('Cpus > 1 || true', ('n1', 'n2')).words})/"}
+    ad = FAILED | {"requirements": f"/Expr({StartPlace('Cpus > 1 || true', ('n1', 'n2')).words})/"}
     assert steps(Requeue(RUN, lift=("n1", "n2")), ad)[0][4] == "Cpus > 1 || true"
     assert '"n2,n3"' in steps(Exclude(RUN, ("n3",), lift=("n1",)), ad)[0][4]
 

@@ -54,7 +54,7 @@ class CondorActor:
             return self._await_shown(action)
         return Outcome(OutcomeStatus.DONE)
 
-    def _next(self, action: Action) -> Outcome | plans.Commands:
+    def _next(self, action: Action) -> Outcome | plans.CondorCommands:
         if isinstance(action, NodeAction):
             return plans.for_node(action, self._slots(action.node))
         ad = self._job(action, "condor_q", "-allusers")
@@ -78,7 +78,7 @@ class CondorActor:
         asked = ("-json", "-attributes", NODE_FIELDS, "-constraint", f"Machine == {literal(node)}")
         return self._tools.read(self._tools.ask_pool("condor_status", *asked), "condor_status")
 
-    def _carry_out(self, step: plans.Commands) -> str:
+    def _carry_out(self, step: plans.CondorCommands) -> str:
         """Put the commands in order, up to one that fails; what it complained of."""
         for tool, *rest in step.steps:
             ask = self._tools.ask_queue if tool in _OF_SCHEDD else self._tools.ask_pool

@@ -29,7 +29,7 @@ _FIRST_VACATE = 1000  # of the codes that say why a run was put back
 _MEMORY_WORDS = ("memory", "oom")
 
 
-class RunEnd(NamedTuple):
+class CondorEnd(NamedTuple):
     """How a run ended."""
 
     state: AttemptState
@@ -39,7 +39,7 @@ class RunEnd(NamedTuple):
     lost_node: bool = False
 
 
-def end_of(run: ClassAd, job: ClassAd | None, down: Iterable[str], nodes: Iterable[str]) -> RunEnd:
+def end_of(run: ClassAd, job: ClassAd | None, down: Iterable[str], nodes: Iterable[str]) -> CondorEnd:
     """Tell how a run ended.
 
     `run` is its record, `job` the job's own where this was its latest run; `down` are nodes that were set down, or of
@@ -52,23 +52,23 @@ def end_of(run: ClassAd, job: ClassAd | None, down: Iterable[str], nodes: Iterab
         held = whole(run, "HoldReasonCode") or whole(latest, "HoldReasonCode")
         held_for = held_for or text(latest, "HoldReason")
     if may_be_nodes_fault(run) and lost_node:
-        return RunEnd(AttemptState.NODE_FAIL, reason=text(run, "VacateReason") or "it lost a node", lost_node=True)
+        return CondorEnd(AttemptState.NODE_FAIL, reason=text(run, "VacateReason") or "it lost a node", lost_node=True)
     if _is_unexplained(run):
-        return RunEnd(AttemptState.LOST, reason="HTCondor does not say how it ended")
+        return CondorEnd(AttemptState.LOST, reason="HTCondor does not say how it ended")
     if not _is_vacated(run):
         return _by_itself(run, held, held_for)
     code, reason = whole(run, "VacateReasonCode"), text(run, "VacateReason")
     if code in _LOST_NODE:
-        return RunEnd(AttemptState.NODE_FAIL, reason=reason, lost_node=True)
+        return CondorEnd(AttemptState.NODE_FAIL, reason=reason, lost_node=True)
     if job is not None and whole(job, "JobStatus") == _REMOVED:
-        return RunEnd(AttemptState.CANCELLED, reason=text(job, "RemoveReason"))
+        return CondorEnd(AttemptState.CANCELLED, reason=text(job, "RemoveReason"))
     cause = code if 0 < code < _FIRST_VACATE else held
     if cause and cause not in HELD_BY_PERSONS:
-        return RunEnd(state_of_hold(cause, reason or held_for), reason=reason or held_for)
+        return CondorEnd(state_of_hold(cause, reason or held_for), reason=reason or held_for)
     if lost_node:
-        return RunEnd(AttemptState.NODE_FAIL, reason=reason or "its node was set down", lost_node=True)
+        return CondorEnd(AttemptState.NODE_FAIL, reason=reason or "its node was set down", lost_node=True)
     state = next((state for codes, state in _PUT_BACK if code in codes), AttemptState.REQUEUED)
-    return RunEnd(state, reason=reason or held_for or "evicted")
+    return CondorEnd(state, reason=reason or held_for or "evicted")
 
 
 def may_be_nodes_fault(run: ClassAd) -> bool:
@@ -90,15 +90,15 @@ def _is_vacated(run: ClassAd) -> bool:
     return vacated_s is not None and vacated_s >= start_s
 
 
-def _by_itself(run: ClassAd, held: int, hold_reason: str) -> RunEnd:
+def _by_itself(run: ClassAd, held: int, hold_reason: str) -> CondorEnd:
     """The program ended; HTCondor may have held the job nevertheless, as for output that cannot be transferred."""
     is_signal = is_true(run, "ExitBySignal")
     signal = whole(run, "ExitSignal") if is_signal else 0
     code = 0 if is_signal else whole(run, "ExitCode")
     if held and held not in (*HELD_BY_PERSONS, BY_POLICY, BY_SITE):
-        return RunEnd(state_of_hold(held, hold_reason), code, signal, hold_reason)
+        return CondorEnd(state_of_hold(held, hold_reason), code, signal, hold_reason)
     state = AttemptState.FAILED if code or signal else AttemptState.COMPLETED
-    return RunEnd(state, code, signal, hold_reason if held else "")
+    return CondorEnd(state, code, signal, hold_reason if held else "")
 
 
 def state_of_hold(code: int, reason: str) -> AttemptState:

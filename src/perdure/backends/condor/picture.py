@@ -22,7 +22,7 @@ from perdure.backends.condor.ads import (
     whole,
 )
 from perdure.backends.condor.ends import HELD_BY_PERSONS, SPOOLING, end_of
-from perdure.backends.condor.requirements import Placement
+from perdure.backends.condor.requirements import StartPlace
 from perdure.backends.owner_requests import owner_requests
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
@@ -59,7 +59,7 @@ _STATES = {
 
 def job_of(cluster: str, ad: ClassAd, in_queue: bool) -> Job:
     """A job; one that has left the queue cannot be put back."""
-    placement, state, runs = Placement.of(ad), state_of(ad), run_number(ad)
+    placement, state, runs = StartPlace.of(ad), state_of(ad), run_number(ad)
     asked = owner_requests(f"perdure: {said}" if (said := text(ad, "Perdure")) else "")
     hosts = hosts_wanted(ad)
     walltimes = [each for name in ("AllowedExecuteDuration", "AllowedJobDuration") if (each := number(ad, name))]

@@ -21,7 +21,7 @@ from perdure.backends.condor.picture import (
     REMOVED,
     is_gang,
 )
-from perdure.backends.condor.requirements import Placement
+from perdure.backends.condor.requirements import StartPlace
 from perdure.model.actions import (
     Cancel,
     Comment,
@@ -47,13 +47,13 @@ _MARK = "PerdureDone"
 
 
 @dataclass(frozen=True, slots=True)
-class Commands:
+class CondorCommands:
     """Argument lists of tools, in order."""
 
     steps: tuple[tuple[str, ...], ...]
 
 
-def for_job(action: JobAction, ad: ClassAd | None, left: ClassAd | None, now: float) -> Outcome | Commands:
+def for_job(action: JobAction, ad: ClassAd | None, left: ClassAd | None, now: float) -> Outcome | CondorCommands:
     """What to do for an action on a job; `ad` is the job's in the queue, `left` its last one where it is gone."""
     if ad is None:
         return _of_gone(action, left)
@@ -93,7 +93,7 @@ def _of_gone(action: JobAction, left: ClassAd | None) -> Outcome:
     return Outcome(SUPERSEDED, "it has left HTCondor's queue")
 
 
-def _requeue(action: Requeue, ad: ClassAd, now: float) -> Outcome | Commands:
+def _requeue(action: Requeue, ad: ClassAd, now: float) -> Outcome | CondorCommands:
     status = whole(ad, "JobStatus")
     if status in ACTIVE:
         return Outcome(SUPERSEDED, "it still runs")
@@ -113,12 +113,12 @@ def _requeue(action: Requeue, ad: ClassAd, now: float) -> Outcome | Commands:
     return _commands(edit, *([release] if status == HELD else []))
 
 
-def _exclude(action: Exclude, ad: ClassAd) -> Outcome | Commands:
+def _exclude(action: Exclude, ad: ClassAd) -> Outcome | CondorCommands:
     if _is_marked(ad, action):
         return Outcome(DONE, "kept off them")
     if whole(ad, "JobStatus") not in (IDLE, HELD):
         return Outcome(SUPERSEDED, "it does not wait")
-    changed = _placed(action, ad, Placement.of(ad).not_before_s)
+    changed = _placed(action, ad, StartPlace.of(ad).not_before_s)
     if isinstance(changed, Outcome):
         return changed
     comment = {"PerdureComment": literal(action.comment)} if action.comment else {}
@@ -127,7 +127,7 @@ def _exclude(action: Exclude, ad: ClassAd) -> Outcome | Commands:
 
 def _placed(action: Requeue | Exclude, ad: ClassAd, not_before_s: float) -> dict[str, str] | Outcome:
     """The attributes that say where, when and on how many nodes a job starts."""
-    before = Placement.of(ad)
+    before = StartPlace.of(ad)
     if before.required and set(before.required) <= set(action.exclude):
         return Outcome(REFUSED, f"its requirements name {', '.join(before.required)}")
     changed = {"Requirements": before.changed(action.exclude, action.lift, not_before_s).words}
@@ -138,7 +138,7 @@ def _placed(action: Requeue | Exclude, ad: ClassAd, not_before_s: float) -> dict
     return changed
 
 
-def _hold(action: Hold, ad: ClassAd) -> Outcome | Commands:
+def _hold(action: Hold, ad: ClassAd) -> Outcome | CondorCommands:
     status, holds = whole(ad, "JobStatus"), whole(ad, "NumHolds")
     told, _, before = text(ad, f"{_MARK}Hold").rpartition(" ")
     if status == HELD and whole(ad, "HoldReasonCode") in HELD_BY_PERSONS:
@@ -152,7 +152,7 @@ def _hold(action: Hold, ad: ClassAd) -> Outcome | Commands:
     return _commands(_edit(action, mark), hold)
 
 
-def _release(action: Release, ad: ClassAd) -> Outcome | Commands:
+def _release(action: Release, ad: ClassAd) -> Outcome | CondorCommands:
     if whole(ad, "JobStatus") == IDLE:
         return Outcome(DONE, "it waits in the queue")
     if whole(ad, "JobStatus") != HELD or whole(ad, "HoldReasonCode") not in HELD_BY_PERSONS:
@@ -165,13 +165,13 @@ def _release(action: Release, ad: ClassAd) -> Outcome | Commands:
     return _commands(*edits, release)
 
 
-def _preempt(action: Preempt, ad: ClassAd) -> Outcome | Commands:
+def _preempt(action: Preempt, ad: ClassAd) -> Outcome | CondorCommands:
     if whole(ad, "JobStatus") in ACTIVE:
         return _commands(_edit(action, _mark(action)), ("condor_vacate_job", action, ""))
     return Outcome(DONE, "put back") if _is_marked(ad, action) else Outcome(SUPERSEDED, "it does not run")
 
 
-def _extend(action: Extend, ad: ClassAd) -> Outcome | Commands:
+def _extend(action: Extend, ad: ClassAd) -> Outcome | CondorCommands:
     if whole(ad, "JobStatus") not in ACTIVE:
         return Outcome(SUPERSEDED, "it does not run")
     limits = {name: number(ad, name) for name in ("AllowedExecuteDuration", "AllowedJobDuration")}
@@ -194,19 +194,19 @@ def _edit(action: JobAction, attributes: Mapping[str, str]) -> tuple[str | JobAc
     return ("condor_qedit", action, "", *(word for pair in attributes.items() for word in pair))
 
 
-def _commands(*steps: tuple[str | JobAction, ...]) -> Commands:
+def _commands(*steps: tuple[str | JobAction, ...]) -> CondorCommands:
     """Commands of the form tool with options, action, what else its constraint says, arguments."""
     done = []
     for tool, action, also, *rest in steps:
         assert not isinstance(action, str)
         done.append((*str(tool).split(), "-constraint", f"{that_run(action.attempt)}{also}", *map(str, rest)))
-    return Commands(tuple(done))
+    return CondorCommands(tuple(done))
 
 
 # -- nodes
 
 
-def for_node(action: NodeAction, slots: Iterable[ClassAd]) -> Outcome | Commands:
+def for_node(action: NodeAction, slots: Iterable[ClassAd]) -> Outcome | CondorCommands:
     """What to do for an action on a machine, by the ads of its slots."""
     mine = list(slots)
     if not mine:
@@ -221,7 +221,7 @@ def for_node(action: NodeAction, slots: Iterable[ClassAd]) -> Outcome | Commands
         case Undrain():
             if not is_ours:
                 return Outcome(SUPERSEDED, f"others drain it: {reason}")
-            return Commands(tuple(("condor_drain", "-cancel", startd) for startd in startds))
+            return CondorCommands(tuple(("condor_drain", "-cancel", startd) for startd in startds))
         case Drain() if is_draining:
             return Outcome(DONE, reason)
         case Drain():
@@ -235,7 +235,7 @@ def for_node(action: NodeAction, slots: Iterable[ClassAd]) -> Outcome | Commands
             return Outcome(REFUSED, f"others drain it: {reason}")
         case Down():
             stop = tuple(("condor_drain", "-cancel", startd) for startd in startds) if is_draining else ()
-            return Commands((*stop, *_drained("-fast", action, startds).steps))
+            return CondorCommands((*stop, *_drained("-fast", action, startds).steps))
 
 
 def _startds(slots: Iterable[ClassAd]) -> tuple[str, ...]:
@@ -248,6 +248,6 @@ def _startds(slots: Iterable[ClassAd]) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def _drained(how: str, action: Drain | Down, startds: Iterable[str]) -> Commands:
+def _drained(how: str, action: Drain | Down, startds: Iterable[str]) -> CondorCommands:
     words = f"{BY_PERDURE} {action.key}: {action.reason}"
-    return Commands(tuple(("condor_drain", how, "-reason", words, startd) for startd in startds))
+    return CondorCommands(tuple(("condor_drain", how, "-reason", words, startd) for startd in startds))

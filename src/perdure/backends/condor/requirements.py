@@ -16,7 +16,7 @@ _MACHINE = re2.compile(r'(?i)\b(?:TARGET\.)?Machine\s*=[=?]=?\s*"([^"\\]{1,255})
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class StartPlace:
     """Where and when a job may start."""
 
     owner: str  # the owner's own expression
@@ -24,12 +24,12 @@ class Placement:
     not_before_s: int = 0
 
     @classmethod
-    def of(cls, ad: ClassAd) -> Placement:
+    def of(cls, ad: ClassAd) -> StartPlace:
         """Take the requirements of a job apart.
 
         >>> ours = '(Cpus > 1) && !stringListIMember(TARGET.Machine,"a,b") && time() >= 0'
-        >>> Placement.of({"requirements": f"/Expr({ours})/"})
-        Placement(owner='Cpus > 1', excluded=('a', 'b'), not_before_s=0)
+        >>> StartPlace.of({"requirements": f"/Expr({ours})/"})
+        StartPlace(owner='Cpus > 1', excluded=('a', 'b'), not_before_s=0)
         """
         told = expression(ad, "Requirements")
         found = _OURS.fullmatch(told)
@@ -42,10 +42,10 @@ class Placement:
         """Machines that the owner names, as far as that is written plainly; alternatives are all named."""
         return tuple(dict.fromkeys(each[1] for each in _MACHINE.finditer(self.owner)))
 
-    def changed(self, exclude: Iterable[str], lift: Iterable[str], not_before_s: float) -> Placement:
+    def changed(self, exclude: Iterable[str], lift: Iterable[str], not_before_s: float) -> StartPlace:
         """The same with other nodes left out; `exclude` counts more than `lift`."""
         left = [name for name in self.excluded if name not in set(lift)]
-        return Placement(self.owner, tuple(dict.fromkeys((*left, *exclude))), int(not_before_s))
+        return StartPlace(self.owner, tuple(dict.fromkeys((*left, *exclude))), int(not_before_s))
 
     @property
     def words(self) -> str:
