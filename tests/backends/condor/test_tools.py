@@ -26,8 +26,8 @@ def test_a_tool_that_hangs_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_is_not_installed_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="condor_status: not found in PATH"):
-        tools_at(tmp_path, "true").find("condor_status")
+    with pytest.raises(ConfigError, match="condor_no_such_tool: not found in PATH"):
+        tools_at(tmp_path, "true").find("condor_no_such_tool")
 
 
 @pytest.mark.parametrize("out", [b"[{", b'{"a": 1}', b"Error: collector\n[]"])
