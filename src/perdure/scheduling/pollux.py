@@ -32,7 +32,7 @@ class Worth:
     """What states are worth: the harmonic mean of the jobs' speed-ups over a fair share, less where they restart."""
 
     base: NDArray[np.int16]  # as it is (n_jobs, n_nodes)
-    speed_up: Floats  # (n_jobs, 2, most GPUs + 1), on one node and across nodes
+    speed_up: Floats  # (n_jobs, 2, most GPUs + 1), on one node and across nodes; 0 where that cannot be
     kept: Floats  # of the time of a job that restarts (n_jobs,)
 
     def __call__(self, states: States, *, compiled: bool = False) -> Floats:
@@ -267,16 +267,16 @@ def _speed_ups(jobs: Sequence[ElasticJob], most: NDArray[np.int64], gpus: int, n
     """Goodput over that of a fair share, in GPUs of a node; of jobs never seen, and of rigid ones, as their GPUs."""
     top = int(most.max())
     fair = -(-gpus // len(jobs))
-    count = np.arange(1, max(top, fair) + 1)
-    nodes, asked = np.repeat([1, 2], len(count)), np.tile(count, 2)
+    inside, across = np.arange(1, min(top, node) + 1), np.arange(2, top + 1)
+    asked = np.concatenate([inside, across, [fair]])
+    nodes = np.repeat([1, 2, 1], [len(inside), len(across), 1])
     found = goodput_on([job.learned for job in jobs], [job.largest_batch for job in jobs], 0, nodes, asked)
-    found = found.reshape(len(jobs), 2, len(count))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = found / found[:, :1, fair - 1 : fair]
-    rigid = np.array([job.rigid for job in jobs])[:, None, None]  # whose batch goodput does not choose
-    found = np.where(np.isfinite(found) & ~rigid, found, count / fair)
+        found = found / found[:, -1:]
+    rigid = np.array([job.rigid for job in jobs])[:, None]  # whose batch goodput does not choose
+    found = np.where(np.isfinite(found) & ~rigid, found, asked / fair) / node
     table = np.zeros((len(jobs), 2, top + 1))
-    table[:, :, 1:] = found[:, :, :top] / node
+    table[:, 0, inside], table[:, 1, across] = found[:, : len(inside)], found[:, len(inside) : -1]
     return table
 
 

@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix, vstack
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 NOT_RUN = -1
-GAP = 1e-4  # relative: as good as the best
+GAP = 2e-4  # relative: as good as the best
 TINY = 1e-6  # beyond the solver's tolerance
 PLACES = 6  # decimals of the relaxation that are not noise
 NEAR = 0.02  # above the relaxation's prices: what is looked at first
@@ -174,22 +174,23 @@ def _solve(program: _RoundProgram, limit_s: float) -> tuple[Counts, float]:
         return (program.greedy(by_gain), gap) if chosen is None else (chosen, gap)
     rounded = program.greedy(np.lexsort([cost, -np.round(relaxed.x, PLACES)]))
     worth = float(cost[rounded].sum())
-    gap = (worth - relaxed.fun) / max(abs(worth), 1e-9)
-    if gap <= GAP:
-        return rounded, max(gap, 0.0)
     above = np.maximum(cost - limits.A.T @ relaxed.ineqlin.marginals, 0.0)  # prices let no column cost less than 0
+    gap = np.inf
     for most in (NEAR, np.inf):
         beyond = worth - relaxed.fun
+        gap = min(gap, max(beyond, 0.0) / max(abs(worth), 1e-9))
         columns = np.union1d(rounded, np.flatnonzero(above <= min(most, beyond) + TINY))
-        chosen, proven = None, 0.0
-        if len(columns) <= MOST_COUNTED:
-            chosen = _counted(program, columns, above, -relaxed.ineqlin.marginals, beyond)
+        few = len(columns) <= MOST_COUNTED
+        if beyond <= TINY or (gap <= GAP and not few):
+            break
+        chosen = _counted(program, columns, above, -relaxed.ineqlin.marginals, beyond) if few else None
+        proven = 0.0
         if chosen is None:
             chosen, proven = _branch(cost, limits, limit_s, columns)
         if chosen is not None and cost[chosen].sum() <= worth:
             rounded, worth = chosen, float(cost[chosen].sum())
-            gap = proven if most >= beyond else (worth - relaxed.fun) / max(abs(worth), 1e-9)
-        if gap <= GAP or most >= beyond:
+            gap = min(proven, gap) if most >= beyond else gap
+        if most >= beyond:
             break
     return rounded, gap
 
@@ -206,7 +207,7 @@ def _counted(program: _RoundProgram, columns: Counts, above: Floats, prices: Flo
             (float(above[column]), int(program.gpus[column]), int(program.gpu_type[column]), column)
         )
     found: dict[tuple[int, ...], tuple[float, tuple[int, ...]]] = {(0,) * len(program.capacity): (0.0, ())}
-    for options in by_job:
+    for options in sorted(by_job, key=len):
         before, found = found, {}
         for used, (cost, chosen) in before.items():
             for more, gpus, kind, column in options:
