@@ -7,6 +7,7 @@
     python -m benchmarks.planning_policies DATA pipelines   # the same with 16 large models among them
     python -m benchmarks.planning_policies DATA auction     # Themis' auction, and fits of the throughput model
     python -m benchmarks.planning_policies DATA rounds      # rounds a second of each policy on 64 GPUs
+    python -m benchmarks.planning_policies DATA twice       # rounds a second of Sia and Pollux on 128 GPUs
 
 DATA holds `golden-schedulers`, `gpu-profiles` and `traces`. Set ``OPENBLAS_NUM_THREADS=1``: waiting threads cost time.
 """
@@ -174,6 +175,28 @@ def rounds_a_second(data: Path) -> None:
         print(f"{policy}: {rounds} rounds, {rounds / (time.process_time() - began_s):.0f} a CPU second")
 
 
+def twice(data: Path) -> None:
+    """Rounds a second of Sia and Pollux on 128 GPUs: two of Sia's workloads, and Pollux's sixth twice."""
+    sia = [read_adaptive(data / "traces" / "sia_workloads" / "saturn.csv.gz", number) for number in (1, 2)]
+    one = read_adaptive(data / "golden-schedulers" / "pollux" / "workload-6.csv")
+    cases = (
+        (Sia(), sia, "12x4:aws+4x8:dgx-ext+6x8:rtx", "sia", PUBLISHED),
+        (elastic_named("pollux"), [one, one], "32x4:aws", "pollux", POLLUX),
+    )
+    for policy, parts, cluster, profiles, traits in cases:
+        submit_s = np.concatenate([part.submit_s for part in parts])
+        order = np.argsort(submit_s, kind="stable")
+        application, gpus, batch = (
+            np.concatenate([getattr(part, name) for part in parts])[order] for name in ("application", "gpus", "batch")
+        )
+        jobs = AdaptiveJobs(np.arange(len(order)).astype(str), submit_s[order], application, gpus, batch)
+        known = applications(*read_profiles(data / "gpu-profiles" / profiles), application.tolist())
+        began_s = time.process_time()
+        rounds = replay_elastic(jobs, Cluster.parse(cluster), policy, known, traits).rounds
+        taken_s = time.process_time() - began_s
+        print(f"{policy.name}, {len(jobs)} jobs: {rounds} rounds, {taken_s:.1f} CPU s, {rounds / taken_s:.0f} a second")
+
+
 def golden(data: Path, policy: str) -> float:
     """The mean completion time of a run of Gavel's or Pollux's own simulator, in seconds."""
     where = data / "golden-schedulers"
@@ -192,7 +215,7 @@ def mean_jct_s(data: Path, policy: str) -> float:
 
 def main() -> None:
     data, *wanted = Path(sys.argv[1]), *sys.argv[2:]
-    parts = {"wide": wide_cluster, "sia": sia_jobs, "auction": auction, "rounds": rounds_a_second}
+    parts = {"wide": wide_cluster, "sia": sia_jobs, "auction": auction, "rounds": rounds_a_second, "twice": twice}
     if wanted == ["pipelines"]:
         sia_jobs(data, pipelines=True)
         return

@@ -7,6 +7,7 @@ gradient in closed form and the intervals are ours.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,13 +163,16 @@ def _step_slopes(
     theta: Floats, gradient: Floats, sync: Floats, step: Floats, slopes: Floats, local_batch: Floats
 ) -> Floats:
     """d log(step) / d parameter, shape (n_steps, 7)."""
-    gamma = theta[6]
-    by_gradient = (gradient / step) ** (gamma - 1) / step
-    by_sync = np.where(sync > 0, (sync / step) ** (gamma - 1), 0.0) / step
-    powers = (gradient / step) ** gamma, np.where(sync > 0, sync / step, 0.0) ** gamma  # they add up to 1
-    logs = np.log(gradient / step), np.log(np.where(sync > 0, sync / step, 1.0))
-    by_gamma = (powers[0] * logs[0] + powers[1] * logs[1]) / gamma
-    return np.column_stack([by_gradient, by_gradient * local_batch, by_sync[:, None] * slopes, by_gamma])
+    gamma, together = theta[6], sync > 0
+    of_gradient, of_sync = gradient / step, np.where(together, sync / step, 0.0)
+    found = np.empty((len(step), len(PARAMETERS)))
+    found[:, 0] = of_gradient ** (gamma - 1) / step
+    found[:, 1] = found[:, 0] * local_batch
+    by_sync = np.where(together, of_sync ** (gamma - 1), 0.0) / step
+    found[:, 2:6] = by_sync[:, None] * slopes
+    powers = of_gradient**gamma, of_sync**gamma  # they add up to 1
+    found[:, 6] = (powers[0] * np.log(of_gradient) + powers[1] * np.log(np.where(together, of_sync, 1.0))) / gamma
+    return found
 
 
 def _log_step_slopes(theta: Floats, nodes: Counts, gpus: Counts, local_batch: Floats) -> Floats:
@@ -183,9 +187,9 @@ def _loss(theta: Floats, steps: _AlikeSteps) -> tuple[float, Floats]:
     gradient, sync, step = _times(theta, steps.slopes, steps.local_batch)
     of_gradient, of_step = np.log(gradient / steps.gradient_s), np.log(step / steps.step_s)
     weighted = steps.count * of_gradient, steps.count * of_step
-    count, tiny = steps.count.sum(), 1e-12  # keeps the root's slope finite at a perfect fit
+    count, tiny = float(steps.count.sum()), 1e-12  # keeps the root's slope finite at a perfect fit
     pairs = zip(weighted, (of_gradient, of_step), steps.scatter, strict=True)
-    rms = [np.sqrt((np.sum(each * log) + scatter) / count + tiny) for each, log, scatter in pairs]
+    rms = [sqrt((float((each * log).sum()) + scatter) / count + tiny) for each, log, scatter in pairs]
     ratios = theta[3] / theta[2], theta[5] / theta[4]
     loss = rms[0] + rms[1] + 1e-3 * (theta[6] - 1) ** 2 + 1e-2 * (ratios[0] ** 2 + ratios[1] ** 2)
     by_step = _step_slopes(theta, gradient, sync, step, steps.slopes, steps.local_batch)

@@ -100,7 +100,10 @@ def expected_goodput(
         nodes = -(-count * stages[rows, kind, None] // size)
         own_jobs = [job for _, job, _ in told]
         largest = [job.largest_batch for job in own_jobs]
-        value = _best(own_jobs, [model for _, _, model in told], kind, nodes, count, largest)
+        # Types have configurations alike, and here all count as of this one.
+        _, once, place = np.unique(np.concatenate([count, nodes]), axis=1, return_index=True, return_inverse=True)
+        models = [model for _, _, model in told]
+        value = _best(own_jobs, models, kind, nodes[:, once], count[:, once], largest)[:, place.ravel()]
         value[replicas[rows] == 0] = np.nan
         ratio = np.array([job.single[gpu_type] / job.single[kind] for _, job, _ in told])
         here = np.broadcast_to(gpu_type == kind, value.shape)
