@@ -220,7 +220,12 @@ def _counted(program: _RoundProgram, columns: Counts, above: Floats, prices: Flo
         if len(found) > MOST_SETS:
             return None
     idle = prices[program.jobs :]
-    best = min(found, key=lambda used: found[used][0] + float((program.capacity - used) @ idle))
+
+    def rank(used: tuple[int, ...]) -> tuple[float, int]:
+        """The cost; of equals, the fewest GPUs."""
+        return round(found[used][0] + float((program.capacity - used) @ idle), PLACES), sum(used)
+
+    best = min(found, key=rank)
     return np.array(found[best][1], np.int64)
 
 
