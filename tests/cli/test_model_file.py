@@ -23,6 +23,10 @@ class Convolutions(nn.Sequential):
     def __init__(self) -> None:
         super().__init__(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 32 * 32, 10))
 
+class Frozen(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(8, 8).requires_grad_(False), nn.Linear(8, 4))
+
 class Words(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -115,3 +119,27 @@ def test_a_program_that_runs_forever_is_ended(program: str) -> None:
 def test_a_file_that_is_not_there_is_named(home: Path) -> None:
     with pytest.raises(InputError, match=r"none\.py: is no file"):
         layers_in("none.py:Model")
+
+
+def test_what_is_not_trained_is_not_sent(program: str) -> None:
+    assert layers_in(f"{program}:Frozen", "8").total_parameters == 8 * 4 + 4
+
+
+@pytest.mark.parametrize("row", ["[]", "[[1, 2, 3], [-1, 0, 0]]", "[[1, 1e300, 1]]", "[[0, 1, 1]]"])
+def test_layers_that_a_program_makes_up_are_refused(home: Path, row: str) -> None:
+    forger = home / "forger.py"
+    forger.write_text(f"import os, sys\nopen(sys.argv[-1], 'w').write('{{\"layers\": {row}}}')\nos._exit(0)\n")
+    with pytest.raises(InputError, match=r"its layers cannot be read|no parameters that are trained"):
+        layers_in(f"{forger}:Model")
+
+
+def test_what_a_program_has_started_ends_with_it(home: Path) -> None:
+    parent = home / "parent.py"
+    parent.write_text(
+        "import subprocess\nchild = subprocess.Popen(['sleep', '300'])\n"
+        f"open('{home}/child', 'w').write(str(child.pid))\nraise ValueError('done')\n"
+    )
+    with pytest.raises(InputError, match="ValueError: done"):
+        layers_in(f"{parent}:Model")
+    state = Path(f"/proc/{(home / 'child').read_text()}/stat")
+    assert not state.exists() or state.read_text().split()[2] in "ZX"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,11 @@ def test_a_compressed_log_is_read(home: Path, capsys: pytest.CaptureFixture[str]
         (("--from-log", "train.log,batch=8", "--step-ms", "3"), "--step-ms: the logs say how long steps take."),
         (("--from-log", "train.log,batch=8", "--model", "vgg19"), "--gpu: it is missing."),
         (("--gpu", "v100"), "--model: it is missing."),
+        (("--from-log", "train.log,gpu=8,batch=8"), "--from-log: 'gpu=8' is not nodes=N, gpus=N or batch=N."),
+        (
+            ("--from-log", "train.log,batch=8", "--model", "vgg19", "--gpu", "v100", "--link", "10G,25G"),
+            "--link: it has several values.",
+        ),
     ],
 )
 def test_bad_input_is_one_line(
@@ -91,3 +97,18 @@ def test_bad_input_is_one_line(
     assert main(["speed", *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"perdure: {said}")
+
+
+def test_a_global_batch_is_divided_among_gpus_and_one_slow_step_changes_nothing(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["world_size: 4", "global_batch_size: 64", *["step_time: 250 ms"] * 20, "step_time: 9 s"]
+    (home / "train.log").write_text("\n".join(lines))
+    (log,) = asked(capsys, "--from-log", str(home / "train.log"), "--nodes", "1")["logs"]
+    assert (log["batch"], log["step_s"]) == (16, 0.25)
+
+
+def test_a_few_examples_a_second_are_told_with_their_digits(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "train.log").write_text("step_time: 8 s\n")
+    assert main(["speed", "--from-log", f"{home / 'train.log'},batch=1", "--nodes", "1"]) == 0
+    assert re.search(r"8,000 ms +7,534-8,495 +0\.125 +100%", capsys.readouterr().out)

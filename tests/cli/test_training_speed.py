@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -99,7 +100,7 @@ def test_many_nodes_that_send_to_few_servers_are_slower_and_their_incast_is_told
     assert few["incast"]["senders"] == 16
     assert few["incast"]["queue_bytes"] > 0
     assert main(["speed", *words, "--servers", "2"]) == 0
-    assert "Incast: 16 nodes send to a server at once" in capsys.readouterr().out
+    assert "Incast with RDMA: 16 nodes send to a server at once" in capsys.readouterr().out
 
 
 def test_racks_with_short_uplinks_slow_servers_more_than_a_ring(capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,3 +112,22 @@ def test_racks_with_short_uplinks_slow_servers_more_than_a_ring(capsys: pytest.C
 
     assert sent("--oversubscription", "4") == pytest.approx(sent(), rel=0.01)
     assert sent("--oversubscription", "4", "--servers", "16") > 2 * sent("--servers", "16")
+
+
+def test_names_are_known_in_large_letters_too(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--model", "ResNet50", "--gpu", "V100", "--nodes", "2", "--transport", "RDMA", "--inside", "NVLink")
+    assert asked(capsys, *words)["settings"][0]["transport"] == "rdma"
+
+
+def test_it_says_of_which_setting_the_break_evens_are(capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked(capsys, "--model", "vgg19", "--gpu", "v100", "--nodes", "16,4", "--servers", "2")
+    setting = found["settings"][found["of_setting"]]
+    assert (setting["nodes"], setting["transport"]) == (16, "tcp")
+    assert found["incast"]["senders"] == 16  # of RDMA, which was asked for too
+    assert asked(capsys, "--model", "vgg19", "--gpu", "v100", "--servers", "2", "--transport", "tcp")["incast"] is None
+
+
+def test_numbers_have_digits_and_no_powers_of_ten(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--model", "resnet18", "--gpu", "h100", "--batch", "1,100000", "--nodes", "1", "--wide")
+    assert main(["speed", *words]) == 0
+    assert not re.search(r"e[-+]\d|\b0\.0 ms", capsys.readouterr().out)

@@ -6,15 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.throughput.collectives import (
+    GBIT,
     INSIDE,
+    TCP_MOST,
     GpuLayout,
     GpuLink,
     Transport,
-    across_racks,
     all_reduce_s,
+    between_nodes,
     network,
     ring_s,
     servers_s,
+    slowed_by_racks,
     tree_s,
 )
 from perdure.throughput.compute import GPUS, PassTimes, passes_on
@@ -103,10 +106,32 @@ def test_a_step_is_between_perfect_overlap_and_none(model: str) -> None:
 
 
 def test_racks_slow_a_ring_by_their_uplink_only_where_a_nodes_link_is_more() -> None:
-    link = network(100, Transport.RDMA)
     two = GpuLayout(16, racks=2)
-    assert across_racks(link, GpuLayout(16), 4.0) == link
-    assert across_racks(link, two, 4.0).bytes_per_s == link.bytes_per_s
-    assert across_racks(link, two, 16.0).bytes_per_s == pytest.approx(link.bytes_per_s / 2)
-    assert across_racks(link, two, 4.0, all_to_all=True).bytes_per_s == pytest.approx(link.bytes_per_s / 2)
-    assert across_racks(link, two, 1.0, all_to_all=True).bytes_per_s == link.bytes_per_s
+    assert slowed_by_racks(GpuLayout(16), 4.0) == slowed_by_racks(two, 4.0) == 1
+    assert slowed_by_racks(two, 16.0) == pytest.approx(2)
+    assert slowed_by_racks(two, 4.0, all_to_all=True) == pytest.approx(2)
+    assert slowed_by_racks(two, 1.0, all_to_all=True) == 1
+
+
+def test_short_uplinks_slow_tcp_only_where_they_give_less_than_it_takes() -> None:
+    two = GpuLayout(16, racks=2)
+    assert between_nodes(100, Transport.TCP, two, 16.0).bytes_per_s == TCP_MOST  # 37.5 of the uplink
+    assert between_nodes(100, Transport.RDMA, two, 16.0).bytes_per_s == pytest.approx(46 * GBIT)
+    near, far = (between_nodes(100, Transport.RDMA, GpuLayout(16, racks=racks), 1.0) for racks in (1, 2))
+    assert far.latency_s > near.latency_s
+
+
+@pytest.mark.parametrize(("members", "hops"), [(2, 2), (3, 4), (4, 4), (5, 6)])
+def test_a_tree_is_as_deep_as_its_members_need(members: int, hops: int) -> None:
+    assert float(tree_s(0.0, members, GpuLink(1.0, 1e9))) == hops
+
+
+def test_each_gpu_of_a_node_sends_its_share_across_nodes() -> None:
+    at_once = GpuLink(0.0, np.inf)
+    assert float(all_reduce_s(8e9, GpuLayout(2, 4), at_once, GpuLink(0.0, 1e9))) == pytest.approx(2.0)
+
+
+def test_a_bucket_is_sent_once_its_last_layer_is_done() -> None:
+    layers = Layers("two", np.full(2, 10.0), np.ones(2), np.ones(2))
+    passes = PassTimes(np.zeros(2), np.array([5.0, 1.0]))
+    assert step_of(layers, passes, lambda size: np.ones_like(size)).step_s == pytest.approx(7.0)

@@ -90,3 +90,36 @@ def test_a_time_that_is_none_is_named(value: float, said: str) -> None:
 def test_no_steps_are_refused() -> None:
     with pytest.raises(ProfileError, match="empty"):
         fit_layouts(SeenSteps(*(np.array([]) for _ in range(4))))
+
+
+def test_a_step_is_as_the_formulas_say() -> None:
+    values = [1.0, 0.1, 2.0, 0.5, 0.25, 3.0, 0.3, 0.2, 0.02]
+    apart = LayoutSpeed(np.array([*np.log(values), -50.0, 0.0]), np.zeros(1))
+    assert float(apart.passes_s(1, 1, 10)) == pytest.approx(2)
+    assert float(apart.passes_s(1, 3, 10)) == pytest.approx(2 * (1 + 0.5 * 2))
+    assert float(apart.sync_s(1, 1)) == 0
+    assert float(apart.sync_s(1, 3)) == pytest.approx(2 * (1 + 0.25 * 2))
+    assert float(apart.sync_s(3, 8)) == pytest.approx(
+        2 * 3 * (1 + 0.3 * 2 + 0.2 * 2 + 0.02 * 7)
+    )  # three on the fullest
+    assert float(apart.step_s(1, 3, 10)) == pytest.approx(4 + 3)
+    together = LayoutSpeed(np.array([*np.log(values), 50.0, 0.0]), np.zeros(1))
+    assert float(together.step_s(1, 3, 10)) == pytest.approx((4**10 + 3**10) ** 0.1)
+
+
+def test_one_step_far_off_moves_hardly_anything() -> None:
+    steps = steps_of(TRUE, WHERE)
+    wrong = steps.step_s.copy()
+    wrong[5] *= 10
+    found = fit_layouts(SeenSteps(steps.nodes, steps.gpus, steps.local_batch, wrong)).model
+    asked = np.arange(len(wrong)) != 5
+    told = found.step_s(steps.nodes, steps.gpus, steps.local_batch)[asked]
+    assert np.median(np.abs(told / steps.step_s[asked] - 1)) < 0.02
+
+
+def test_runs_that_contradict_each_other_widen_the_interval_of_their_layout() -> None:
+    one, eight = np.ones(2, int), np.full(2, 8)
+    found = fit_layouts(SeenSteps(one, eight, np.full(2, 32.0), np.array([0.1, 0.5])))
+    low, high = found.interval(1, 8, 32)
+    assert low <= 0.11
+    assert high >= 0.45

@@ -64,3 +64,17 @@ def test_measured_all_reduces_are_met_with_sizes_held_out(data_dir: Path | None)
 def test_rows_that_tell_no_link_are_refused(rows: tuple[list[float], list[float], list[float]], said: str) -> None:
     with pytest.raises(CollectivesError, match=said):
         fit_ranges(*map(np.asarray, rows))
+
+
+def test_a_range_begins_with_its_bound() -> None:
+    link = RangedLink((1024, 4096), (SizeRange(1, 0, 1e9), SizeRange(2, 0, 1e9), SizeRange(3, 0, 1e9)))
+    assert link.all_reduce_s(np.array([1023, 1024, 4096]), 2) == pytest.approx([1, 2, 3], abs=1e-4)
+
+
+def test_of_one_number_of_gpus_all_latency_is_said_to_be_hops() -> None:
+    size = np.geomspace(4096, 1 << 26, 60)
+    members = np.full(60, 4.0)
+    seconds = 60e-6 + 1.5 * size / 10e9
+    found = fit_ranges(size, members, seconds)
+    assert found.all_reduce_s(size, members) == pytest.approx(seconds, rel=0.01)
+    assert [each.start_s for each in found.ranges] == [0.0, 0.0, 0.0]

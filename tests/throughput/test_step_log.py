@@ -84,7 +84,7 @@ def test_the_log_says_where_it_ran() -> None:
     )
     found = read_step_log([said], "train.log")
     assert (found.gpus, found.nodes, found.batch, found.global_batch) == (16, 2, 4, 64)
-    hugging = b"  Instantaneous batch size per device = 8\n  Total train batch size (w. parallel) = 32\nstep time: 2 s"
+    hugging = b"  Instantaneous batch size per device = 8\n  Total train batch size (w. parallel) = 32\nstep_time: 2 s"
     assert read_step_log([hugging], "train.log").batch == 8
     assert (
         read_step_log([b"All distributed processes registered. Starting with 4 processes\nstep_time 2s"], "x").gpus == 4
@@ -113,3 +113,34 @@ def test_any_bytes_are_read_or_refused_whatever_their_pieces(data: bytes, size: 
 def test_a_log_without_step_times_is_refused(data: bytes) -> None:
     with pytest.raises(StepLogError, match=r"train\.log: no line says how long a step takes"):
         read_step_log([data], "train.log")
+
+
+@pytest.mark.parametrize(
+    "name", [b"Explain graph", b"Preprocessing dataset", b"Fetching 2 files", b"Extracting : xz_conda", b"Quantizing"]
+)
+def test_bars_that_name_something_else_than_training_are_not_read(name: bytes) -> None:
+    bar = name + b":  45%|####5     | 45/100 [00:12<00:14,  4.00it/s]\r"
+    with pytest.raises(StepLogError):
+        read_step_log([bar], "train.log")
+    assert read_step_log([bar, BAR % b"5.00s/it"], "train.log").values == pytest.approx([5.0])
+
+
+@pytest.mark.parametrize("name", [b"", b"train: ", b"[rank0]: ", b"Epoch [3/9] ", b"loss 0.3 ", b"Iteration: "])
+def test_bars_of_training_are_read_whatever_is_before_them(name: bytes) -> None:
+    bar = name + b" 45%|####5     | 45/100 [00:12<00:14,  4.00it/s]"
+    assert read_step_log([bar], "train.log").values == pytest.approx([0.25])
+
+
+def test_clocks_of_whole_seconds_tell_steps_that_are_quicker() -> None:
+    lines = [b"2026-01-01 10:%02d:%02d step %d" % (i * 3 // 600, i * 3 // 10 % 60, i) for i in range(1000)]
+    found = read_step_log([b"\n".join(lines)], "train.log")
+    assert np.mean(found.values) == pytest.approx(0.3, rel=0.05)
+    assert np.median(found.values) == pytest.approx(0.3, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "line", [b"  Time step     : 0.1", b"step_time: 0.05 ms", b" 45%|##| 45/100 [00:00<00:00, 7619.11it/s]"]
+)
+def test_what_is_no_step_of_training_is_not_read(line: bytes) -> None:
+    with pytest.raises(StepLogError):
+        read_step_log([line], "train.log")

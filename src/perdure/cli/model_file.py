@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -23,10 +26,13 @@ _GIVEN = re.compile(r"(.+):([A-Za-z_][A-Za-z_0-9]*)", re.DOTALL)
 _SHAPE = re.compile(r"(?:int:)?[1-9][0-9]{0,6}(?:,[1-9][0-9]{0,6}){0,5}")
 
 
+Numbers = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
+
+
 class _WrittenLayers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the other process wrote."""
 
-    layers: list[tuple[int, float, float]] = []
+    layers: Annotated[list[tuple[Numbers, Numbers, Numbers]], msgspec.Meta(max_length=100_000)] = []
     error: str = ""
 
 
@@ -58,15 +64,19 @@ def layers_in(given: str, shape: str = "", limit_s: float = LIMIT_S) -> Layers:
 
 def _run(arguments: list[str], given: str, limit_s: float) -> str:
     command = [sys.executable, "-m", "perdure.cli.model_layers", *arguments]
+    running = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     try:
-        ended = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=limit_s,
-            check=False,
-        )  # fmt: skip
+        code = running.wait(limit_s)
     except subprocess.TimeoutExpired as err:
         what = f"it still runs after {limit_s:g} s"
         raise InputError(given, what, "Make it importable: training under if __name__ == '__main__'") from err
-    return f"signal {-ended.returncode}" if ended.returncode < 0 else f"exit code {ended.returncode}"
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)  # and what it started
+        running.wait()
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def _read(data: bytes, given: str) -> Layers:
@@ -81,5 +91,7 @@ def _read(data: bytes, given: str) -> Layers:
     if answer.error:
         fix = "The class is called without arguments, and with one example: see --input"
         raise InputError(given, answer.error, fix)
+    if not any(row[0] for row in answer.layers):
+        raise InputError(given, "the model has no parameters that are trained", "Name the class of the whole model")
     parameters, flops, written = np.array(answer.layers, float).T
     return Layers(given, parameters, flops, written)

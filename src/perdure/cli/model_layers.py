@@ -4,13 +4,14 @@
 
 The model is made and run once for one example on PyTorch's device without memory ("meta"), so that nothing is computed
 and any size fits; where it cannot run there, on the CPU. OUT gets JSON: a row (parameters, flops, elements written) for
-each module that has parameters of its own, in the order in which they run.
+each module that has parameters of its own, in the order in which they run; of parameters, those that are trained.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,14 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+MEMORY = 16 << 30  # bytes that a program may take
 WORDS, PIXELS = 128, 224  # of an example, where INPUT is empty
 
 
 def main(path: str, name: str, shape: str, out: str) -> None:
     """Write the layers, or why there are none."""
+    most = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY if most < 0 else min(MEMORY, most), most))
     try:
         found: dict[str, Any] = {"layers": _layers(path, name, shape)}
     except Exception as err:  # whatever a user's program raises is told in one line
@@ -65,7 +69,7 @@ def _run(maker: Any, shape: str, device: str) -> list[tuple[int, float, float]]:
     rest = total / told if told else 1.0  # attention between projections is no module of its own
     seen, rows = set[int](), dict[str, tuple[int, float, float]]()
     for name, each in own:
-        mine = [value for value in each.parameters(recurse=False) if id(value) not in seen]
+        mine = [value for value in each.parameters(recurse=False) if value.requires_grad and id(value) not in seen]
         seen |= {id(value) for value in mine}
         rows[name] = sum(value.numel() for value in mine), flops[name] * rest, written.get(name, 0.0)
     unused = [name for name, _ in own if name not in written]

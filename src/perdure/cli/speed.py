@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perdure.cli.options import AsJson, Wide
 from perdure.cli.output import print_json, print_line, print_table
+from perdure.cli.speed_settings import SpeedOptions, one_setting, settings_of
 from perdure.cli.table import text, word
 from perdure.errors import InputError
-from perdure.throughput.option_values import known, numbers, rate, words
+from perdure.throughput.option_values import digits, milliseconds, numbers
 
 if TYPE_CHECKING:
-    from perdure.throughput.layout_speed import Prior
+    from perdure.cli.speed_log import LayersPrior
     from perdure.throughput.training_speed import TrainingSetting, TrainingSpeed
 
-MOST_SETTINGS = 10_000
 COLUMNS = (
     word("GPU", leave=3), word("NODES"), word("GPUS"), word("BATCH"), word("LINK", leave=2), word("STEP"),
     word("80 %", leave=4), word("EXAMPLES/S"), word("SCALING"), word("TCP/RDMA", leave=1), text("BOUND BY", leave=5),
@@ -130,7 +129,7 @@ def speed(
 
     Exit codes: 0 answered, 2 usage, or a model, a GPU, a link or a log that cannot be used.
     """
-    options = _Options(
+    options = SpeedOptions(
         model,
         model_file,
         example,
@@ -154,43 +153,22 @@ def speed(
     return _of_model(options, as_json, wide)
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """The options that say what is trained on what, as they were given."""
-
-    model: str
-    model_file: str
-    example: str
-    gpu: str
-    batch: str
-    nodes: str
-    gpus_per_node: str
-    link: str
-    transport: str
-    inside: str
-    servers: int
-    racks: int
-    oversubscription: float
-    step_ms: float | None
-    priorities: bool
-
-
-def _of_model(options: _Options, as_json: bool, wide: bool) -> int:
+def _of_model(options: SpeedOptions, as_json: bool, wide: bool) -> int:
     from perdure.throughput.training_speed import batch_without_gain, gain_of_rdma, rate_wanted, speed_of
 
-    settings = list(_settings(options))
+    settings = settings_of(options)
     answers = [speed_of(each) for each in settings]
     gains = [gain_of_rdma(each) if each.layout.nodes > 1 else None for each in settings]
     last = max(settings, key=lambda each: each.layout.gpus)
     found: dict[str, Any] = {
         "batch_without_gain": batch_without_gain(last), "rate_for_95_percent_gbit": rate_wanted(last),
-        "incast": _incast(last),
+        "incast": _incast(settings, last),
     }  # fmt: skip
     if last.layout.nodes == 1:
         found = dict.fromkeys(found)
     if as_json:
         rows = [_row(answer, gain) for answer, gain in zip(answers, gains, strict=True)]
-        print_json("speed", 1, model=options.model or options.model_file, settings=rows, **found)
+        print_json("speed", 1, model=last.layers.name, settings=rows, of_setting=settings.index(last), **found)
         return 0
     print_table(COLUMNS, (_cells(answer, gain) for answer, gain in zip(answers, gains, strict=True)), wide=wide)
     for line in _conclusions(last, found):
@@ -198,45 +176,52 @@ def _of_model(options: _Options, as_json: bool, wide: bool) -> int:
     return 0
 
 
-def _of_logs(options: _Options, logs: Sequence[str], as_json: bool, wide: bool) -> int:
+def _of_logs(options: SpeedOptions, logs: Sequence[str], as_json: bool, wide: bool) -> int:
     from perdure.cli.speed_log import answer
 
     if options.step_ms is not None:
         raise InputError("--step-ms", "the logs say how long steps take", "Give --step-ms or --from-log")
     each = numbers("--gpus-per-node", options.gpus_per_node) if options.gpus_per_node else None
     batch = numbers("--batch", options.batch) if options.batch else None
-    return answer(logs, numbers("--nodes", options.nodes), each, batch, _prior(options), as_json, wide)
+    prior = _prior(replace(options, batch="", gpus_per_node=""))
+    return answer(logs, numbers("--nodes", options.nodes), each, batch, prior, as_json, wide)
 
 
-def _prior(options: _Options) -> Prior | None:
+def _prior(options: SpeedOptions) -> LayersPrior | None:
     """What the model's layers say where the logs say nothing, if a model is named."""
     if not (options.model or options.model_file or options.gpu):
         return None
     from perdure.throughput.training_speed import prior_from
 
-    return prior_from(max(_settings(options), key=lambda each: each.layout.gpus))
+    setting = one_setting(options, "--from-log")
+    return lambda batch, step_s: prior_from(replace(setting, batch=batch, measured_s=step_s))
 
 
 def _of_choices(
-    options: _Options, logs: Sequence[str], choices: Sequence[str], work: str, as_json: bool, wide: bool
+    options: SpeedOptions, logs: Sequence[str], choices: Sequence[str], work: str, as_json: bool, wide: bool
 ) -> int:
     from perdure.cli.speed_choice import answer
 
     if logs:
         from perdure.cli.speed_log import steps_on
 
-        batch, steps = steps_on(logs, _prior(options), _one("--batch", options.batch, 0), _per_node(options))
+        batch, steps = steps_on(logs, _prior(replace(options, batch="")), options.one_batch, options.per_node)
         return answer(choices, work, batch, steps, as_json, wide)
     from perdure.throughput.collectives import GpuLayout
     from perdure.throughput.training_speed import speed_of
 
-    setting = next(iter(_settings(options)))
+    setting = one_setting(options, "--or")
 
     def on(gpus: int) -> tuple[float, float, float]:
-        found = speed_of(replace(setting, layout=GpuLayout(*_layout(gpus, _per_node(options) or 1))))
+        nodes, each = _layout(gpus, options.per_node or 1)
+        found = speed_of(replace(setting, layout=GpuLayout(nodes, each, min(options.racks, nodes))))
         return found.low_s, found.step.step_s, found.high_s
 
-    return answer(choices, work, setting.batch, on, as_json, wide)
+    status = answer(choices, work, setting.batch, on, as_json, wide, one_cause=True)
+    if not as_json:
+        network = f"{setting.rate_gbit:g}G {setting.transport} between nodes of {options.per_node or 1}"
+        print_line(f"Taken: {setting.gpu.name}, a batch of {setting.batch} on each GPU, {network}.")
+    return status
 
 
 def _layout(gpus: int, per_node: int) -> tuple[int, int]:
@@ -245,81 +230,6 @@ def _layout(gpus: int, per_node: int) -> tuple[int, int]:
     if gpus % each:
         raise InputError("--or", f"{gpus} GPUs are no whole nodes of {each}", "Give a multiple of --gpus-per-node")
     return gpus // each, each
-
-
-def _per_node(options: _Options) -> int:
-    return _one("--gpus-per-node", options.gpus_per_node, 0)
-
-
-def _one(option: str, given: str, otherwise: int) -> int:
-    found = numbers(option, given) if given else [otherwise]
-    if len(found) > 1:
-        raise InputError(option, "it has several values", "Give one of them with --or")
-    return found[0]
-
-
-def _settings(options: _Options) -> Iterator[TrainingSetting]:
-    from perdure.throughput.collectives import INSIDE, GpuLayout, Transport
-    from perdure.throughput.compute import GPUS
-    from perdure.throughput.layers import KNOWN_MODELS, layers_of
-    from perdure.throughput.training_speed import TrainingSetting
-
-    if options.model and options.model_file:
-        raise InputError("--model-file", "there is a --model too", "Give one of them")
-    for option, value in (("--model", options.model or options.model_file), ("--gpu", options.gpu)):
-        if not value:
-            raise InputError(option, "it is missing", "Name one, or give a training log with --from-log")
-    if not 1 <= options.oversubscription <= 1000:
-        what = f"{options.oversubscription:g} is no number of 1 to 1,000"
-        raise InputError("--oversubscription", what, "Give 1 where uplinks are as fast as all links of their rack")
-    step_ms, racks = options.step_ms, options.racks
-    if options.model_file:
-        from perdure.cli.model_file import layers_in
-
-        layers = layers_in(options.model_file, options.example)
-    else:
-        layers = layers_of(known("--model", options.model, KNOWN_MODELS))
-    gpus = [GPUS[known("--gpu", name, GPUS)] for name in words("--gpu", options.gpu.lower())]
-    carriers = [
-        Transport(known("--transport", name, list(Transport))) for name in words("--transport", options.transport)
-    ]
-    within = known("--inside", options.inside, INSIDE)
-    batches, counts, each = (
-        numbers(name, given)
-        for name, given in (
-            ("--batch", options.batch or "32"),
-            ("--nodes", options.nodes),
-            ("--gpus-per-node", options.gpus_per_node or "1"),
-        )
-    )
-    rates = [rate(given) for given in words("--link", options.link)]
-    chosen = [
-        (*row, gbit, carrier)
-        for row in product(gpus, batches, counts, each)
-        for gbit, carrier in product(rates, carriers)
-        if row[2] > 1 or (gbit, carrier) == (rates[0], carriers[0])  # one node uses no network
-    ]
-    if len(chosen) > MOST_SETTINGS:
-        raise InputError("the options", f"they make {len(chosen):,} settings", f"Give at most {MOST_SETTINGS:,}")
-    if step_ms is not None and not 0 < step_ms < 1e9:
-        raise InputError("--step-ms", f"{step_ms:g} is no time of a step", "Give milliseconds of one step on one GPU")
-    if step_ms is not None and (len(gpus) > 1 or len(batches) > 1):
-        raise InputError("--step-ms", "it was measured on one GPU with one batch", "Give one --gpu and one --batch")
-    measured = None if step_ms is None else step_ms / 1e3
-    for one, size, count, per_node, gbit, carrier in chosen:
-        yield TrainingSetting(
-            layers,
-            one,
-            size,
-            GpuLayout(count, per_node, min(racks, count)),
-            gbit,
-            carrier,
-            within,
-            measured,
-            priorities=options.priorities,
-            servers=options.servers,
-            oversubscription=options.oversubscription,
-        )
 
 
 def _row(answer: TrainingSpeed, gain: float | None) -> Mapping[str, Any]:
@@ -338,21 +248,21 @@ def _cells(answer: TrainingSpeed, gain: float | None) -> Sequence[str]:
     setting, step = answer.setting, answer.step
     return (
         setting.gpu.name, str(setting.layout.nodes), str(setting.layout.gpus), str(setting.batch),
-        f"{setting.rate_gbit:g}G {setting.transport}" if setting.layout.nodes > 1 else "", _ms(step.step_s),
-        f"{answer.low_s * 1e3:,.3g}-{answer.high_s * 1e3:,.3g}", f"{answer.examples_per_s:,.0f}",
+        f"{setting.rate_gbit:g}G {setting.transport}" if setting.layout.nodes > 1 else "",
+        f"{milliseconds(step.step_s)} ms", f"{milliseconds(answer.low_s)}-{milliseconds(answer.high_s)}",
+        digits(answer.examples_per_s),
         f"{step.efficiency:.0%}", f"{gain:.2f}" if gain is not None else "", answer.bottleneck,
     )  # fmt: skip
 
 
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:,.1f} ms"
-
-
-def _incast(last: TrainingSetting) -> Mapping[str, float] | None:
-    """The risk that many nodes sending to one parameter server bring."""
+def _incast(settings: Sequence[TrainingSetting], last: TrainingSetting) -> Mapping[str, float] | None:
+    """The risk that many nodes sending to one parameter server bring, with RDMA where it was asked for."""
+    from perdure.throughput.collectives import Transport
     from perdure.throughput.training_speed import incast_of
 
-    if (found := incast_of(last)) is None:
+    if all(each.transport is Transport.TCP for each in settings):
+        return None
+    if (found := incast_of(replace(last, transport=Transport.RDMA))) is None:
         return None
     return {
         "senders": last.layout.nodes, "queue_bytes": found.queue_bytes, "most_queue_bytes": found.most_queue_bytes,
@@ -362,14 +272,14 @@ def _incast(last: TrainingSetting) -> Mapping[str, float] | None:
 
 def _conclusions(last: TrainingSetting, found: Mapping[str, Any]) -> Iterator[str]:
     """What the largest layout needs, in sentences."""
-    from perdure.throughput.training_speed import WORTH
+    from perdure.throughput.training_speed import LARGEST_BATCH, WORTH
 
     if last.layout.nodes == 1:
         return
     where = f"On {last.layout.nodes} nodes of {last.layout.gpus_per_node} {last.gpu.name} with {last.rate_gbit:g}G"
     batch, wanted = found["batch_without_gain"], found["rate_for_95_percent_gbit"]
     if batch is None:
-        yield f"{where}, RDMA makes steps more than {WORTH - 1:.0%} quicker at any batch."
+        yield f"{where}, RDMA makes steps more than {WORTH - 1:.0%} quicker at any batch up to {LARGEST_BATCH:,}."
     elif batch == 1:
         yield f"{where}, RDMA makes no step {WORTH - 1:.0%} quicker, whatever the batch."
     else:
@@ -381,7 +291,7 @@ def _conclusions(last: TrainingSetting, found: Mapping[str, Any]) -> Iterator[st
         yield f"{carrier} scales to 95 % at a batch of {last.batch} from a link of {wanted:.3g}G on."
     if (risk := found["incast"]) is not None:
         yield (
-            f"Incast: {risk['senders']} nodes send to a server at once; with DCQCN its switch queues "
+            f"Incast with RDMA: {risk['senders']} nodes send to a server at once; with DCQCN its switch queues "
             f"{risk['queue_bytes'] / 1e3:,.0f} KB (at most {risk['most_queue_bytes'] / 1e3:,.0f}), pauses them "
             f"{risk['pause_share']:.1%} of the time and uses {risk['utilisation']:.0%} of the link."
         )

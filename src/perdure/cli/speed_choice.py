@@ -9,8 +9,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from perdure.cli.output import print_json, print_line, print_table
-from perdure.cli.table import age, word
+from perdure.cli.table import word
 from perdure.errors import InputError
+from perdure.throughput.option_values import digits
 
 if TYPE_CHECKING:
     from perdure.throughput.first_to_end import GpuChoice, TimeSpread
@@ -23,6 +24,7 @@ _WORK = re.compile(rf"{_NUMBER} *(steps?|examples?|epochs? +of +{_NUMBER}(?: +ex
 _CHOICE = re.compile(
     r"(\d{1,6}) *gpus?(?: +(now|in +(\d{1,6}(?:\.\d{1,3})?) *(s|sec|m|min|h|d|seconds?|minutes?|hours?|days?)))?"
 )
+_MOST_EXAMPLES = 1e18
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 COLUMNS = (
     word("CHOICE"), word("WAIT"), word("RUN"), word("80 %", leave=2), word("END"), word("80 % OF ENDS", leave=1),
@@ -58,13 +60,17 @@ def examples_of(work: str, batch: int, gpus: int) -> float:
         what = f"{work[:80]!r} is no work" if work else "it is missing"
         raise InputError("--work", what, "Say what is left: '90 epochs of 1,281,167', '500000 steps', '3e8 examples'")
     count = float(found[1].replace(",", ""))
-    if found[2].startswith("step"):
-        return count * batch * gpus
-    return count * float(found[3].replace(",", "")) if found[3] else count
+    each = float(found[3].replace(",", "")) if found[3] else 1.0
+    examples = count * (batch * gpus if found[2].startswith("step") else each)
+    if not 1 <= examples <= _MOST_EXAMPLES:
+        raise InputError("--work", f"{work[:80]!r} is {examples:.3g} examples", f"Give 1 to {_MOST_EXAMPLES:.0e}")
+    return examples
 
 
-def answer(given: Sequence[str], work: str, batch: int, steps: Steps, as_json: bool, wide: bool) -> int:
-    """Say which of the choices ends first."""
+def answer(
+    given: Sequence[str], work: str, batch: int, steps: Steps, as_json: bool, wide: bool, one_cause: bool = False
+) -> int:
+    """Say which of the choices ends first; `one_cause`: all steps are off by the same factor, for the same reason."""
     from perdure.throughput.first_to_end import GpuChoice, TimeSpread, by_end, chance_before
 
     asked = [choice_of(each) for each in given]
@@ -77,14 +83,14 @@ def answer(given: Sequence[str], work: str, batch: int, steps: Steps, as_json: b
         run = TimeSpread(*(count * seconds for seconds in steps(each.gpus)))
         choices.append(GpuChoice(name.strip(), each.gpus, _wait(each), run))
     ordered = by_end(choices)
-    chances = [chance_before(one, other) for one, other in pairwise(ordered)]
+    chances = [chance_before(one, other, one_cause) for one, other in pairwise(ordered)]
     if as_json:
         rows = [_row(choice, chance) for choice, chance in zip(ordered, [*chances, None], strict=True)]
         print_json("speed-choice", 1, work=work, examples=examples, choices=rows)
         return 0
     print_table(COLUMNS, (_cells(*each) for each in zip(ordered, [*chances, None], strict=True)), wide=wide)
     first, second = ordered[:2]
-    sooner = age(second.end.middle_s - first.end.middle_s)
+    sooner = length(second.end.middle_s - first.end.middle_s)
     print_line(f"{first.name} ends first with a chance of {chances[0]:.0%}, {sooner} before {second.name}.")
     return 0
 
@@ -113,8 +119,22 @@ def _row(choice: GpuChoice, chance: float | None) -> dict[str, object]:
 
 def _cells(choice: GpuChoice, chance: float | None) -> Sequence[str]:
     return (
-        choice.name, age(choice.wait.middle_s), age(choice.run.middle_s),
-        f"{age(choice.run.low_s)} to {age(choice.run.high_s)}", age(choice.end.middle_s),
-        f"{age(choice.end.low_s)} to {age(choice.end.high_s)}", f"{choice.gpu_hours:,.0f}",
+        choice.name, length(choice.wait.middle_s), length(choice.run.middle_s),
+        f"{length(choice.run.low_s)} to {length(choice.run.high_s)}", length(choice.end.middle_s),
+        f"{length(choice.end.low_s)} to {length(choice.end.high_s)}", digits(choice.gpu_hours),
         "" if chance is None else f"{chance:.0%}",
     )  # fmt: skip
+
+
+def length(seconds: float) -> str:
+    """A length of time in its two largest units.
+
+    >>> length(59.6), length(9000), length(400_000)
+    ('1m', '2h 30m', '4d 15h')
+    """
+    for large, small, large_s, small_s in (("d", "h", 86400, 3600), ("h", "m", 3600, 60), ("m", "s", 60, 1)):
+        count = round(seconds / small_s)
+        if round(seconds) >= large_s:
+            whole, rest = divmod(count, large_s // small_s)
+            return f"{whole}{large} {rest}{small}" if rest else f"{whole}{large}"
+    return f"{round(seconds)}s"

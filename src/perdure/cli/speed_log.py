@@ -6,22 +6,28 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.output import print_json, print_line, print_table
 from perdure.cli.table import text, word
 from perdure.errors import InputError
+from perdure.throughput.layout_speed import Prior
+from perdure.throughput.option_values import digits, milliseconds
 
 if TYPE_CHECKING:
-    from perdure.throughput.layout_speed import LayoutFit, Prior
+    from perdure.throughput.layout_speed import LayoutFit
     from perdure.throughput.step_log import StepLog
 
 _GIVEN = re.compile(r"(.+?)((?:,(?:nodes|gpus|batch)=[0-9]{1,8})*)", re.DOTALL)
+_NOT_KNOWN = re.compile(r".+,([^,=/]{1,40}=[^,/]{0,40})", re.DOTALL)
 _MOST_LOGS = 100
 COLUMNS = (
     word("NODES"), word("GPUS"), word("BATCH"), word("STEP"), word("80 %", leave=2), word("EXAMPLES/S"),
     word("SCALING"), text("KNOWN BY", leave=1),
 )  # fmt: skip
+LayersPrior = Callable[[int, float | None], Prior]
+"""What a model's layers say, with the batch of the logs and the step on one GPU, if they have one."""
 HOW = "Add it to the log's name: --from-log train.log,nodes=2,gpus=8,batch=32"
 
 
@@ -51,10 +57,10 @@ class LoggedRun:
         low, middle, high = np.quantile(step, [0.1, 0.5, 0.9])
         noun = "report" if self.log.per_second else "step"
         many = f"{self.log.count:,} {noun}{'s' * (self.log.count > 1)}"
-        spread = f", 80 % of them {low * 1e3:,.4g} to {high * 1e3:,.4g}" if len(step) > 1 else ""
+        spread = f", 80 % of them {milliseconds(low)} to {milliseconds(high)}" if len(step) > 1 else ""
         where = f"{self.gpus} GPU{'s' * (self.gpus > 1)} of {self.nodes} node{'s' * (self.nodes > 1)}"
         return (
-            f"{self.source}: {many} ({self.log.form}), {middle * 1e3:,.4g} ms a step{spread}; {where}, "
+            f"{self.source}: {many} ({self.log.form}), {milliseconds(middle)} ms a step{spread}; {where}, "
             f"batch {self.batch} a GPU"
         )
 
@@ -79,6 +85,8 @@ def read_run(given: str) -> LoggedRun:
         except CutShort:
             return
 
+    if (wrong := _NOT_KNOWN.fullmatch(path)) and not Path(path).exists():
+        raise InputError("--from-log", f"{wrong[1]!r} is not nodes=N, gpus=N or batch=N", HOW)
     with open_regular(path) as file:
         log = read_step_log(pieces(), path)
     nodes = told.get("nodes", log.nodes or 1)
@@ -98,8 +106,8 @@ def read_runs(given: Sequence[str]) -> list[LoggedRun]:
     return [read_run(each) for each in given]
 
 
-def fitted_to(runs: Sequence[LoggedRun], prior: Prior | None) -> LayoutFit:
-    """The model of the job that its runs tell."""
+def fitted_to(runs: Sequence[LoggedRun], prior: LayersPrior | None) -> LayoutFit:
+    """The model of the job that its runs tell, and its layers where these say nothing."""
     import numpy as np
 
     from perdure.throughput.layout_fit import fit_layouts
@@ -109,11 +117,15 @@ def fitted_to(runs: Sequence[LoggedRun], prior: Prior | None) -> LayoutFit:
         np.array([run.nodes for run in runs]), np.array([run.gpus for run in runs]),
         np.array([run.batch for run in runs], float), np.array([run.step_s for run in runs]),
     )  # fmt: skip
-    return fit_layouts(seen, prior or USUAL)
+    if prior is None:
+        return fit_layouts(seen, USUAL)
+    alone = next((run for run in runs if run.gpus == 1), None)
+    first = alone or runs[0]
+    return fit_layouts(seen, prior(first.batch, alone.step_s if alone else None))
 
 
 def steps_on(
-    given: Sequence[str], prior: Prior | None, batch: int, per_node: int
+    given: Sequence[str], prior: LayersPrior | None, batch: int, per_node: int
 ) -> tuple[int, Callable[[int], tuple[float, float, float]]]:
     """The batch of a GPU, and the seconds of a step on so many GPUs: low, middle, high. 0 of either is the logs'."""
     runs = read_runs(given)
@@ -134,7 +146,7 @@ def _each(runs: Sequence[LoggedRun]) -> int:
 
 def answer(
     given: Sequence[str], nodes: Sequence[int], gpus_per_node: Sequence[int] | None, batch: Sequence[int] | None,
-    prior: Prior | None, as_json: bool, wide: bool,
+    prior: LayersPrior | None, as_json: bool, wide: bool,
 ) -> int:  # fmt: skip
     """Read the logs, fit the model to them, and say how the job trains on other layouts."""
     runs = read_runs(given)
@@ -171,7 +183,7 @@ def _row(fitted: LayoutFit, nodes: int, each: int, batch: int) -> Mapping[str, A
 def _cells(row: Mapping[str, Any]) -> Sequence[str]:
     low, high = row["step_s_80_percent"]
     return (
-        str(row["nodes"]), str(row["gpus"]), str(row["batch"]), f"{row['step_s'] * 1e3:,.4g} ms",
-        f"{low * 1e3:,.3g}-{high * 1e3:,.3g}", f"{row['examples_per_s']:,.0f}", f"{row['scaling_efficiency']:.0%}",
+        str(row["nodes"]), str(row["gpus"]), str(row["batch"]), f"{milliseconds(row['step_s'])} ms",
+        f"{milliseconds(low)}-{milliseconds(high)}", digits(row["examples_per_s"]), f"{row['scaling_efficiency']:.0%}",
         row["known_by"],
     )  # fmt: skip

@@ -48,19 +48,21 @@ class Transport(StrEnum):
 
 
 TCP_MOST = 30 * GBIT
-"""One process of the kernel's TCP gets no more from any link."""
+"""A node's training gets no more over the kernel's TCP from any link."""
 
 _LATENCY_S = {Transport.TCP: 30e-6, Transport.RDMA: 5e-6}
 _SHARE = {Transport.TCP: 0.75, Transport.RDMA: 0.92}
 
 
-def network(rate_gbit: float, transport: Transport) -> GpuLink:
+def network(rate_gbit: float, transport: Transport, slowed: float = 1.0) -> GpuLink:
     """A link between nodes as it is bought, and what of it a transport gets; values to start with, to be calibrated.
+
+    Where uplinks are short, each node has its link `slowed` by a factor of 1 or more.
 
     >>> network(100, Transport.TCP).bytes_per_s * 8 / 1e9, network(100, Transport.RDMA).bytes_per_s * 8 / 1e9
     (30.0, 92.0)
     """
-    bytes_per_s = rate_gbit * GBIT * _SHARE[transport]
+    bytes_per_s = rate_gbit * GBIT * _SHARE[transport] / slowed
     return GpuLink(_LATENCY_S[transport], min(bytes_per_s, TCP_MOST) if transport is Transport.TCP else bytes_per_s)
 
 
@@ -91,26 +93,29 @@ class GpuLayout:
 RACK_HOP_S = 2e-6  # two more switches and longer cables
 
 
-def across_racks(link: GpuLink, layout: GpuLayout, oversubscription: float, all_to_all: bool = False) -> GpuLink:
-    """`link` between nodes where they are in several racks, whose uplinks hold 1 / `oversubscription` of their nodes.
+def slowed_by_racks(layout: GpuLayout, oversubscription: float, all_to_all: bool = False) -> float:
+    """By how many times links between nodes are slower in racks whose uplinks hold 1 / `oversubscription` of them.
 
     Nodes are numbered rack by rack, as by name: a ring leaves a rack once, so its hops there have all of the uplinks
     and are slowed only where one node's link is more than these. Where all send to all, as with parameter servers, a
     share of 1 - 1 / racks of the bytes goes up.
 
-    >>> slow = across_racks(GpuLink(5e-6, 10e9), GpuLayout(8, racks=2), 8.0)
-    >>> round(slow.latency_s, 9), slow.bytes_per_s / 1e9
-    (7e-06, 5.0)
+    >>> slowed_by_racks(GpuLayout(8, racks=2), 8.0)
+    2.0
     """
     if layout.racks == 1:
-        return link
+        return 1.0
     sending = layout.nodes / layout.racks * (1 - 1 / layout.racks) if all_to_all else 1.0
     uplinks = layout.nodes / layout.racks / oversubscription  # in links of one node
-    return replace(
-        link,
-        latency_s=link.latency_s + RACK_HOP_S,
-        bytes_per_s=link.bytes_per_s / max(1.0, sending / uplinks),
-    )
+    return max(1.0, sending / uplinks)
+
+
+def between_nodes(
+    rate_gbit: float, transport: Transport, layout: GpuLayout, oversubscription: float, all_to_all: bool = False
+) -> GpuLink:
+    """The link of one node to the others of its layout."""
+    link = network(rate_gbit, transport, slowed_by_racks(layout, oversubscription, all_to_all))
+    return replace(link, latency_s=link.latency_s + RACK_HOP_S) if layout.racks > 1 else link
 
 
 def ring_s(size: Numbers, members: int, link: GpuLink) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import erf, sqrt
+from math import erf, hypot, sqrt
 
 from scipy.special import ndtri
 
@@ -47,10 +47,17 @@ class GpuChoice:
         return self.gpus * self.run.middle_s / 3600
 
 
-def chance_before(one: GpuChoice, other: GpuChoice) -> float:
-    """The chance that `one` ends before `other`, by normal errors; of two that are certain, 1, 0 or one half."""
+def chance_before(one: GpuChoice, other: GpuChoice, one_cause: bool = False) -> float:
+    """The chance that `one` ends before `other`, by normal errors; of two that are certain, 1, 0 or one half.
+
+    With `one_cause` both running times are off together, as where the same estimate of computing makes them.
+    """
     gap = other.end.middle_s - one.end.middle_s
-    deviation = sqrt(one.end.deviation_s**2 + other.end.deviation_s**2)
+    if one_cause:
+        runs = one.run.deviation_s - other.run.deviation_s
+        deviation = hypot(one.wait.deviation_s, other.wait.deviation_s, runs)
+    else:
+        deviation = hypot(one.end.deviation_s, other.end.deviation_s)
     if deviation == 0:
         return 0.5 if gap == 0 else float(gap > 0)
     return 0.5 * (1 + erf(gap / deviation / sqrt(2)))

@@ -136,7 +136,12 @@ class LayoutFit:
         else:
             known = np.where(within, FEW_BETWEEN, np.interp(count, *FEW_OTHER_BATCH))
         half = np.where(kind, known, np.where(within, UNSEEN, UNSEEN_OTHER_BATCH))
-        factor = np.exp(np.where(self._measured(nodes, gpus, batch), np.minimum(half, MEASURED), half))
+        measured = self._measured(nodes, gpus, batch)
+        off = np.abs(
+            np.log(self.model.step_s(self.seen.nodes, self.seen.gpus, self.seen.local_batch) / self.seen.step_s)
+        )
+        apart = np.where(measured, off, 0.0).max(axis=-1)  # runs of one layout may contradict each other
+        factor = np.exp(np.where(measured.any(axis=-1), np.maximum(np.minimum(half, MEASURED), apart), half))
         return middle / factor, middle * factor
 
     def known_by(self, nodes: int, gpus: int, batch: float) -> str:
@@ -146,15 +151,15 @@ class LayoutFit:
             return f"assumption: never seen on several {'nodes' if nodes > 1 else 'GPUs of a node'}"
         if not within:
             return "extrapolation to another batch"
-        if self._measured(nodes, gpus, batch):
+        if self._measured(nodes, gpus, batch).any():
             return "measurement"
         return "steps seen" if fewer else "extrapolation to more GPUs"
 
     def _measured(self, nodes: Numbers, gpus: Numbers, batch: Numbers) -> Flags:
-        """Whether these very layouts and batches were seen."""
+        """Which steps seen are of these very layouts and batches: (..., n_steps)."""
         asked = (np.asarray(value)[..., None] for value in (nodes, gpus, batch))
         seen = (self.seen.nodes, self.seen.gpus, self.seen.local_batch)
-        return np.asarray(np.all([a == b for a, b in zip(asked, seen, strict=True)], axis=0).any(axis=-1))
+        return np.asarray(np.all([a == b for a, b in zip(asked, seen, strict=True)], axis=0))
 
     def seen_like(self, nodes: Numbers, gpus: Numbers, batch: Numbers) -> tuple[Flags, Flags, Flags]:
         """Whether such layouts were seen (one GPU, one node, several), the batch is within, and GPUs are no more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from math import floor, log10
 
 from perdure.errors import InputError
 
@@ -41,12 +42,28 @@ def rate(given: str) -> float:
     return float(found[1])
 
 
+def milliseconds(seconds: float) -> str:
+    """Milliseconds with three digits or more, never as a power of ten.
+
+    >>> milliseconds(1.2345), milliseconds(0.01234), milliseconds(1.5e-7)
+    ('1,234', '12.3', '0.00015')
+    """
+    return digits(seconds * 1e3)
+
+
+def digits(value: float) -> str:
+    """A number with three digits or more."""
+    if not value:
+        return "0"
+    return f"{value:,.{max(0, 2 - floor(log10(value)))}f}"
+
+
 def known(option: str, given: str, names: Iterable[str]) -> str:
-    """A name that is known; refused with those like it."""
+    """A name that is known, in small letters or large; refused with those like it."""
     from difflib import get_close_matches
 
-    all_of = list(names)
-    if given in all_of:
-        return given
-    like = get_close_matches(given, all_of, 3, 0.5) or all_of
+    all_of, name = list(names), given.strip().lower()
+    if name in all_of:
+        return name
+    like = get_close_matches(name, all_of, 3, 0.5) or all_of
     raise InputError(option, f"{given[:80]!r} is not known", f"Use one of: {', '.join(like)}")

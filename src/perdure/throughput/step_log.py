@@ -20,6 +20,7 @@ from perdure.triage.text.when import DAY_S, Form, Stamp, stamp_of
 
 MOST_KEPT = 4096  # of each form
 WARM_UP = 0.1  # of the steps at the beginning are left out
+LEAST_STEP_S = 2e-4  # a GPU starts a few kernels in it: what is quicker is no step of training
 _FEW = 5  # from so many on
 
 
@@ -37,7 +38,7 @@ _FORMS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "Megatron": (_SECONDS, rf"(?i)elapsed time per iteration \((ms)\): *{_NUMBER}"),
         "step time": (
             _SECONDS,
-            rf"(?i)\b(?:(?:step|iter|iteration|batch)[_ ]?time|time[_ /](?:per )?(?:step|iter|iteration|batch))"
+            rf"(?i)\b(?:(?:step|iter|iteration|batch)[_ ]?time|time(?:[_/]|[_ /]per[_ ])(?:step|iter|iteration|batch))"
             rf"(?: \((ms|us|s|sec)\))?[\"']? *[:=]? *{_NUMBER} ?{_UNIT}?\b",
         ),
         "PyTorch's example": (_SECONDS, rf"\bTime +{_NUMBER} \( *\d"),
@@ -64,6 +65,8 @@ _OTHER_BAR = (  # a bar of something else than training
     r"(?i)\b(?:val|valid|validation|validating|eval|evaluating|test|testing|map|padding|tokeni[sz]\w*|download\w*"
     r"|load\w*|generat\w*|predict\w*|sanity)\b[^|]{0,60}\|"
 )
+_NAMED_BAR = r"(?i)[a-z] ?:? {0,9}\d{1,3}%\|"  # a word stands before it
+_TRAINING_BAR = r"(?i)(?:train|epoch|step|iter|batch|loss|\blr\b|\bep\b)[^|]{0,100}\d%\|"
 _STEP_NUMBER = r"(?i)\b(?:global[_ ]?step|step|iter|iteration|batch)[\"']?[ :=#\[/]{1,3}(\d{1,12})\b"
 
 _SHAPE: Mapping[str, str] = MappingProxyType(
@@ -131,13 +134,16 @@ class _StepClock:
         before, at = self.step, self.stamp
         if at is not None and step == before:
             return None  # the first line of a step counts
+        if at is not None and step > before and stamp == at:
+            return None  # clocks of whole seconds: the next step that has another time tells of all since then
         self.step, self.stamp = step, stamp
         if at is None or step < before or at.form is not stamp.form:
             return None
         passed = stamp.seconds - at.seconds
         if passed < 0 and stamp.form is Form.TIME_OF_DAY:
             passed += DAY_S
-        return passed / (step - before) if passed > 0 else None
+        found = passed / (step - before)
+        return found if found >= LEAST_STEP_S else None
 
 
 def read_step_log(pieces: Iterable[bytes], source: str) -> StepLog:
@@ -173,7 +179,7 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _read_line(line: bytes, found: Mapping[str, _Kept], clock: _StepClock) -> None:
-    if compiled(f"(?i){_ANY}").search(line) and not compiled(_OTHER_BAR).search(line):
+    if compiled(f"(?i){_ANY}").search(line) and not _is_other_bar(line):
         for name, (kind, pattern) in _FORMS.items():
             if (match := capturing(pattern).search(line)) is None:
                 continue
@@ -186,15 +192,24 @@ def _read_line(line: bytes, found: Mapping[str, _Kept], clock: _StepClock) -> No
             found["times of numbered steps"].add(passed)
 
 
+def _is_other_bar(line: bytes) -> bool:
+    """Whether a progress bar says that it is of something else than training."""
+    if compiled(_OTHER_BAR).search(line):
+        return True
+    return bool(compiled(_NAMED_BAR).search(line)) and not compiled(_TRAINING_BAR).search(line)
+
+
 def _value(kind: str, said: list[str]) -> float | None:
     """Seconds of a step, or examples a second; None for what is no time."""
     number = next(float(word) for word in said if word[0].isdigit())
     unit = next((word for word in said if not word[0].isdigit()), "s")
     if not 0 < number < 1e9:
         return None
-    if kind == _RATE:
-        return number if unit.startswith("s/") else 1 / number
-    return number * _TO_SECONDS[unit.lower()] if kind == _SECONDS else number
+    if kind == _EXAMPLES:
+        return number
+    rate = kind == _RATE and not unit.startswith("s/")
+    seconds = 1 / number if rate else number * _TO_SECONDS.get(unit.lower(), 1.0)
+    return seconds if seconds >= LEAST_STEP_S else None
 
 
 def _read_shape(line: bytes, shape: dict[str, int]) -> None:

@@ -12,15 +12,15 @@ from perdure.throughput.collectives import (
     GpuLayout,
     GpuLink,
     Transport,
-    across_racks,
     all_reduce_s,
+    between_nodes,
     link_inside,
-    network,
     servers_s,
 )
 from perdure.throughput.compute import BYTES_OF_NUMBER, TRUE_TO_ESTIMATED, TRUE_TO_PACED, Gpu, PassTimes, passes_on
 from perdure.throughput.layers import Layers
 from perdure.throughput.layout_speed import Prior, SeenSteps, prior_of
+from perdure.throughput.option_values import digits
 from perdure.throughput.overlap import TrainingStep, step_of
 from perdure.throughput.speed import Floats
 
@@ -62,14 +62,12 @@ class TrainingSetting:
     @property
     def to_servers(self) -> GpuLink:
         """The link of a server's node; every node sends to every server."""
-        link = network(self.rate_gbit, self.transport)
-        return across_racks(link, self.layout, self.oversubscription, all_to_all=True)
+        return between_nodes(self.rate_gbit, self.transport, self.layout, self.oversubscription, all_to_all=True)
 
     @property
     def between(self) -> GpuLink:
         """What one GPU gets of its node's link: all of a node send at once."""
-        link = network(self.rate_gbit, self.transport)
-        link = across_racks(link, self.layout, self.oversubscription)
+        link = between_nodes(self.rate_gbit, self.transport, self.layout, self.oversubscription)
         return replace(link, bytes_per_s=link.bytes_per_s / self.layout.gpus_per_node)
 
     def all_reduce_s(self, size: Floats) -> Floats:
@@ -105,12 +103,14 @@ class TrainingSpeed:
     @property
     def bottleneck(self) -> str:
         """What bounds the step, in words."""
-        waits = self.step.exposed_s / self.step.step_s
+        layout, waits = self.setting.layout, self.step.exposed_s / self.step.step_s
+        if layout.gpus == 1:
+            return "computing"
+        what = "the network" if layout.nodes > 1 else f"{self.setting.inside} within the node"
         if waits < 1 - WANTED_EFFICIENCY:
-            return "computing: the network keeps up"
-        sent = self.setting.layers.total_parameters * 4 / 1e6
-        what = "the network" if self.setting.layout.nodes > 1 else f"{self.setting.inside} within the node"
-        return f"{what}: GPUs wait {waits:.0%} of the time for {sent:,.0f} MB of gradients"
+            return f"computing: {what} keeps up"
+        sent = self.setting.layers.total_parameters * BYTES_OF_NUMBER / 1e6
+        return f"{what}: GPUs wait {waits:.0%} of the time for {digits(sent)} MB of gradients"
 
 
 def speed_of(setting: TrainingSetting) -> TrainingSpeed:

@@ -97,8 +97,8 @@ def answer(asked: SpeedQuestion) -> dict[str, Any]:
     )
     gbit = rate(asked.link.strip())
     setting = TrainingSetting(
-        layers_of(known("--model", asked.model.strip(), KNOWN_MODELS)),
-        GPUS[known("--gpu", asked.gpu.strip().lower(), GPUS)], batch, GpuLayout(counts[-1], each), gbit,
+        layers_of(known("--model", asked.model, KNOWN_MODELS)),
+        GPUS[known("--gpu", asked.gpu, GPUS)], batch, GpuLayout(counts[-1], each), gbit,
         Transport.TCP, known("--inside", asked.inside, INSIDE),
     )  # fmt: skip
     found = {
