@@ -42,6 +42,7 @@ NAMES = {
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 LEAST, MOST = (0.05, 0.02, 0.05, 1e-6), (1.0, 1.0, 1.0, 1e-3)  # of the four constants
 
+SHIPPED = Efficiency()
 Case = tuple[str, str, int, float]  # model, GPU, batch, seconds of both passes
 
 
@@ -71,9 +72,9 @@ def estimated(cases: Sequence[Case], efficiency: Efficiency) -> Floats:
     return np.array([passes_on(layers_of(m), gpus[gpu], batch, efficiency).total_s for m, gpu, batch, _ in cases])
 
 
-def paces(cases: Sequence[Case]) -> dict[str, float]:
+def paces(cases: Sequence[Case], efficiency: Efficiency = SHIPPED) -> dict[str, float]:
     """Of each GPU, what was measured over what is estimated."""
-    ratio = np.array([case[3] for case in cases]) / estimated(cases, Efficiency())
+    ratio = np.array([case[3] for case in cases]) / estimated(cases, efficiency)
     return {
         gpu: float(np.median(ratio[[case[1] == gpu for case in cases]])) for gpu in sorted({case[1] for case in cases})
     }
@@ -111,6 +112,19 @@ def left_out(cases: Sequence[Case], key: Callable[[Case], str]) -> tuple[dict[st
         errors[name] = float(np.median(np.abs(1 / ratio - 1)))
         ratios.append(ratio)
     return errors, np.concatenate(ratios)
+
+
+def told_by_others(cases: Sequence[Case]) -> dict[Case, float]:
+    """What each case is estimated to take by constants and paces fitted to the other families of models."""
+    told = dict[Case, float]()
+    for family in sorted({_family(case) for case in cases}):
+        others = [case for case in cases if _family(case) != family]
+        asked = [case for case in cases if _family(case) == family]
+        efficiency = fitted(others)
+        pace = paces(others, efficiency)
+        seconds = estimated(asked, efficiency) * [pace.get(case[1], 1.0) for case in asked]
+        told |= dict(zip(asked, seconds.tolist(), strict=True))
+    return told
 
 
 def of_compute(cases: Sequence[Case]) -> Iterator[str]:
@@ -233,8 +247,8 @@ def main() -> None:
         ["Made by `python -m benchmarks.training_speed`, on two shared cores; times are the best of five.\n"],
     )
     parts = (
-        of_compute(cases), of_rdma(cases), of_published(cases), of_incast(), of_time(), of_grid(cases),
-        of_collectives(options.data), of_layouts(options.data),
+        of_compute(cases), of_rdma(cases), of_published(cases), of_incast(), of_time(),
+        of_grid(cases, told_by_others(cases)), of_collectives(options.data), of_layouts(options.data),
     )  # fmt: skip
     for line in (line for each in parts for line in each):
         print(line, flush=True)
