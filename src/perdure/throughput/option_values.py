@@ -46,7 +46,7 @@ def milliseconds(seconds: float) -> str:
     """Milliseconds with three digits or more, never as a power of ten.
 
     >>> milliseconds(1.2345), milliseconds(0.01234), milliseconds(1.5e-7)
-    ('1,234', '12.3', '0.00015')
+    ('1,234', '12.3', '0.000150')
     """
     return digits(seconds * 1e3)
 
