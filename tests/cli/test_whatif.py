@@ -164,10 +164,66 @@ def test_gittins_learns_from_the_first_part_and_is_judged_by_the_rest(perdure: C
     assert "foresight" not in ran.json
     told = (
         "gittins-2d learned from the 1 jobs that had ended in the first 50% of the time; "
-        "the 3 that came later are compared"
+        "the 3 that came later are compared, on a cluster that is empty when the first of them comes"
     )
     assert told in ran.json["warnings"]
     assert ran.json["manifest"]["options"]["gittins_split"] == 0.5
+
+
+def test_a_split_that_no_policy_learns_from_is_refused(perdure: Callable[..., Ran], trace: str) -> None:
+    ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo,las", "--gittins-split", "0.5")
+    assert (ran.code, "--gittins-split: none of the policies is gittins-2d" in ran.err) == (2, True)
+    named = perdure("whatif", trace, "--cluster", "1x1", "--policy", "dlas-gpu-gittins", "--gittins-split", "0.00001")
+    assert "--gittins-split: no job has ended in that part of the trace" in named.err
+
+
+def test_each_replay_against_the_record_is_named_by_what_it_differs_in(perdure: Callable[..., Ran], home: Path) -> None:
+    (home / "was.csv").write_text(HEADER.strip() + ",start_s\na,0,1,9,0\nb,1,1,9,9\n")
+    ran = perdure("whatif", "was.csv", "--cluster", "1x1", "--policy", "fifo", "--retry", "never,always:1")
+    rows = ran.out.split("WAITS OFF BY")[1].splitlines()[1:3]
+    assert [" ".join(row.split()[:2]) for row in rows] == ["fifo, never", "fifo, always:1"]
+    (home / "too.csv").write_text((home / "was.csv").read_text())
+    ran = perdure("whatif", "was.csv", "too.csv", "--cluster", "1x1", "--policy", "fifo")
+    rows = ran.out.split("WAITS OFF BY")[1].splitlines()[1:3]
+    assert [" ".join(row.split()[:2]) for row in rows] == ["was.csv: fifo", "too.csv: fifo"]
+
+
+def test_every_file_that_is_read_beside_the_ones_named_is_an_input(perdure: Callable[..., Ran], home: Path) -> None:
+    (home / "slurm.conf").write_text("NodeName=n[1-2] Gres=gpu:4\nInclude more.conf\n")
+    (home / "more.conf").write_text("PartitionName=main Nodes=ALL Default=YES\n")
+    (home / "jobs.csv").write_text(HEADER + "a,0,1,9\n")
+    ran = perdure("whatif", "jobs.csv", "--slurm-conf", "slurm.conf", "--policy", "slurm", "--json")
+    paths = [each["path"] for each in ran.json["manifest"]["inputs"]]
+    assert paths == ["jobs.csv", "slurm.conf", "more.conf"]
+    (home / "g.trace").write_text("A\tpython3 main.py\t-step\t1\t100\t0\t1\n")
+    (home / "g.trace.rates.csv").write_text("job,scale_factor,steps_per_s\nA,1,4\n")
+    ran = perdure("whatif", "g.trace", "--cluster", "1x1", "--policy", "fifo", "--format", "gavel", "--json")
+    assert [each["path"] for each in ran.json["manifest"]["inputs"]] == ["g.trace", "g.trace.rates.csv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("seeds", "x", "manifest.options.seeds: 'x' is not a whole number from 1 to 10000"),
+        ("seeds", 10**9, "manifest.options.seeds: 1000000000 is out of range"),
+        ("policy", 3, "manifest.options.policy: 3 is not a text"),
+        ("policy", None, "manifest.options.policy: None is not a text"),
+        ("gittins_split", "half", "manifest.options.gittins_split: 'half' is not a number"),
+        ("load", [1], "manifest.options.load: [1] is not a text"),
+        ("traces", "jobs.csv", "manifest.options.traces: 'jobs.csv' is not a list"),
+        ("skip_bad", "no", "manifest.options.skip_bad: 'no' is not true or false"),
+        ("out", "/", "manifest.options.out: is not known"),
+    ],
+)
+def test_a_manifest_whose_options_are_not_such_is_refused_in_one_line(
+    perdure: Callable[..., Ran], home: Path, trace: str, name: str, value: Any, complaint: str
+) -> None:
+    told = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo", "--json").json
+    told["manifest"]["options"][name] = value
+    (home / "figures.json").write_text(json.dumps(told))
+    ran = perdure("whatif", "again", "figures.json")
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert f"figures.json: {complaint}" in ran.err
 
 
 def test_every_file_that_the_figures_depend_on_is_an_input(perdure: Callable[..., Ran], home: Path) -> None:
@@ -202,7 +258,8 @@ def test_a_manifest_runs_nobodys_code(perdure: Callable[..., Ran], home: Path, t
     (home / "mine.py").write_text("raise SystemExit(7)\n")
     empty = hashlib.sha256((home / "jobs.csv").read_bytes()).hexdigest()
     inputs = [{"path": "jobs.csv", "bytes": 1, "sha256": empty}]
-    options = {"traces": ["jobs.csv"], "policy": "mine.py:Mine"}
+    words = {"placement": "count", "retry": "recorded", "failures": "recorded", "skip_bad": False}
+    options = {**words, "traces": ["jobs.csv"], "policy": "mine.py:Mine"}
     manifest = {"version": __version__, "options": options, "inputs": inputs}
     (home / "figures.json").write_text(json.dumps({"manifest": manifest}))
     ran = perdure("whatif", "--again", "figures.json")
@@ -603,11 +660,14 @@ def test_what_is_wrong_with_a_policy_of_ones_own_is_told_by_its_line(
         ("--policy fifo --gittins-samples none.csv", "none.csv: cannot be read (No such file or directory). "),
         ("--policy fifo --gittins-samples jobs.csv", "jobs.csv:2: 'long,0,1,100' is not a job's GPU-seconds. "),
         (
-            "--policy fifo --gittins-split 1.5",
+            "--policy gittins-2d --gittins-split 1.5",
             "--gittins-split: 1.5 is not a share between 0 and 1. Write a number such",
         ),
-        ("--policy fifo --gittins-split 0", "--gittins-split: 0 is not a share between 0 and 1. "),
-        ("--policy fifo --gittins-split 0.5", "--gittins-split: no job has ended in that part of the trace. Write "),
+        ("--policy gittins-2d --gittins-split 0", "--gittins-split: 0 is not a share between 0 and 1. "),
+        (
+            "--policy gittins-2d --gittins-split 0.5",
+            "--gittins-split: no job has ended in that part of the trace. Write ",
+        ),
         (
             "--policy fifo --gittins-split 0.5 --gittins-samples jobs.csv",
             "--gittins-split: it is given with --gittins-samples, ",

@@ -197,3 +197,18 @@ def test_who_loses_is_drawn_orange_and_who_gains_green(
     seen = pixels(charts.draw(shown(ONE, "fifo"), LIGHT, standing)["changes"])
     rgb = [tuple(bytes.fromhex(LIGHT.runs[place][1:])) for place in (colour, other)]
     assert [each in seen for each in rgb] == [True, False]
+
+
+def test_who_loses_is_drawn_however_few_jobs_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 40 users the one with the fewest jobs."""
+    monkeypatch.setattr(charts, "PICTURES", {})
+    groups: tuple[Group, ...] = ((None, ""), *((GroupKind.USER, f"u{n}") for n in range(40)))
+    many = np.array([400, *[10] * 39, 1])[:, None] * np.ones((1, 10), int)
+    jct_s = np.full((2, 41, 10), 100.0)
+    jct_s[1, :40] = 50.0
+    jct_s[1, 40] = 200.0
+    totals = [DayTotals(groups, 0, many, np.repeat((many * each)[None], 4, axis=0)) for each in jct_s]
+    standing = judge(["fifo", "las"], [[each] for each in totals]).standings[1]
+    assert [name for _, name in standing.losers] == ["u39"]
+    seen = pixels(charts.draw(shown(ONE, "fifo"), LIGHT, standing)["changes"])
+    assert tuple(bytes.fromhex(LIGHT.runs[1][1:])) in seen

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.model.cluster import Cluster
 from perdure.simulation.by_day import MEASURES, DayTotals, day_totals
-from perdure.simulation.difference import PairedDifference, differences
+from perdure.simulation.difference import PairedDifference, differences, discovered
 from perdure.simulation.groups import GroupKind, groupings
 from perdure.simulation.simulate import simulate
 from tests.simulation.tables import jobs
@@ -137,3 +137,25 @@ def test_intervals_of_independent_days_hold_the_truth() -> None:
         found = against([totals(theirs * rng.lognormal(-0.2, 0.3, 40))], [totals(theirs)], "log_jct")
         held += found.low <= np.expm1(-0.2) <= found.high
     assert 88 <= held <= 100
+
+
+@pytest.mark.parametrize("days", [7, 20, 60, 300])
+def test_a_p_below_a_twentieth_says_what_the_interval_says(days: int) -> None:
+    """Whatever the tail: an interval that leaves out 0 on one side is no wider for what lies on the other."""
+    rng = np.random.default_rng(days)
+    sure = []
+    for power in (1.05, 1.5, 3.0) * 20:
+        theirs, mine = 1 + rng.pareto(power, days), (1 + rng.pareto(power, days)) * rng.uniform(0.3, 3)
+        found = against([totals(mine)], [totals(theirs)])
+        assert found.p is not None
+        assert found.is_sure is bool(found.p < 0.05)
+        sure.append(found.is_sure)
+    assert 5 < sum(sure) < 55
+
+
+def test_those_below_the_largest_p_that_is_small_enough_for_its_rank_are_discovered() -> None:
+    """0.03 is not below 0.05 / 4 or 2/4 of 0.05, but 0.035 is below 3/4 of it; who has no p is not one of the four."""
+    found = [PairedDifference(9, 2, 1, 0.5, 2, p) for p in (0.9, 0.035, 0.001, 0.03, None)]
+    assert discovered(found) == [False, True, True, True, False]
+    assert discovered(found[:1]) == [False]
+    assert discovered([]) == []

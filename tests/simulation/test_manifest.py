@@ -97,3 +97,13 @@ def test_a_file_that_is_not_there_is_an_input_error(tmp_path: Path) -> None:
         Manifest.of({}, [tmp_path / "none.csv"], CLUSTER)
     with pytest.raises(InputError, match="cannot be read"):
         read_manifest(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("inputs", [[{"path": 5, "bytes": 1, "sha256": ""}], [{}], "x"])
+def test_inputs_that_are_no_files_are_refused(tmp_path: Path, inputs: Any) -> None:
+    figures, _ = written(tmp_path)
+    told = json.loads(figures.read_text())
+    told["manifest"]["inputs"] = inputs
+    figures.write_text(json.dumps(told))
+    with pytest.raises(InputError, match=r"figures.json: manifest\.inputs"):
+        read_manifest(figures)

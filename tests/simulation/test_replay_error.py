@@ -66,7 +66,7 @@ def test_where_most_jobs_never_wait_the_mean_wait_decides() -> None:
     assert half is not None
     assert half.says.startswith("The replay is only roughly what was recorded: 90%")
     assert half.says.endswith(
-        "jobs wait 30.0 min instead of 10.0 min in the mean. Take differences below 20.0 min for none."
+        "jobs wait 30.0 min instead of 10.0 min in the mean. Treat differences below 20.0 min as none."
     )
     assert half.closeness > error.closeness
 

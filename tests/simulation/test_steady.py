@@ -64,3 +64,14 @@ def test_a_trace_is_short_where_long_jobs_ask_for_most() -> None:
     said = too_short(one_long) or ""
     assert said.startswith("The trace is short against its longest jobs: 1 that run for more than a tenth")
     assert "50% of the GPU time" in said
+
+
+def test_more_load_than_the_cluster_can_bear_is_said() -> None:
+    over, below = (window_of(jobs((1, 0, 100), (1, 50, 100), (1, 100, 100)), gpus) for gpus in (2, 4))
+    assert over is not None
+    assert below is not None
+    assert over.says.startswith("Jobs ask for 1.50 of the GPU time; the window is ")
+    assert over.says.endswith(
+        "That is more than there is: the queue grows as long as jobs come, and waits with the trace's length."
+    )
+    assert "more than there is" not in below.says

@@ -51,6 +51,7 @@ def test_a_job_holds_the_gpus_of_all_its_tasks_from_the_first_start_to_the_last_
     assert jobs.ending.tolist() == [TableEnding.PASSED, TableEnding.FAILED]
     assert (jobs.began_s, trace.left_out) == (1000.0, {"never started": 2, "not ended yet": 1, "no GPUs": 1})
     assert trace.notes == ("1 jobs share GPUs; each instance counts as one whole GPU",)
+    assert [path.name for path in trace.beside] == [f"pai_task_table.csv{suffix}"]
 
 
 def test_names_above_the_columns_do_no_harm(tables: Callable[..., Path]) -> None:

@@ -179,7 +179,7 @@ def test_a_separator_of_two_signs_and_a_line_break_in_a_record(public: Callable[
 
 
 def test_steps_alone_leave_no_job(public: Callable[[str], Path]) -> None:
-    with pytest.raises(InputError, match=r"no job is left of this sacct trace \(5040 left out: steps of jobs\)\. "):
+    with pytest.raises(InputError, match=r"no job is left of this trace \(sacct: 5040 left out: steps of jobs\)\. "):
         read(public("traces/slurm_samples/gcm_sacct_running_large.txt.gz"))
 
 

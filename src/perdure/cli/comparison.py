@@ -48,7 +48,7 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
         check_jobs_out(asked.jobs_out)
     if asked.out is not None and asked.out.exists() and not asked.out.is_dir():
         raise InputError(str(asked.out), "cannot be written (it is not a folder)", "Name a folder that you may write")
-    cluster, options, site = _cluster(asked)
+    cluster, options, site, included = _cluster(asked)
     keep = asked.jobs_out is not None or asked.out is not None
     wanted = cases(len(asked.traces), asked.policies, asked.retries, asked.seeds)
     check_names(Setting(cluster, asked.placement, options, asked.failures), wanted)
@@ -80,7 +80,8 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
         from perdure.cli.jobs_out import write_jobs
 
         write_jobs(asked.jobs_out, asked.traces, tables, runs)
-    manifest = Manifest.of(asked.words, _inputs(asked), cluster)
+    beside = [path for trace in read for path in trace.beside]
+    manifest = Manifest.of(asked.words, [*_inputs(asked), *included, *beside], cluster)
     found = PolicyComparison.of(
         [str(path) for path in asked.traces],
         tables,
@@ -112,28 +113,30 @@ def _split(
     left = sum(map(len, later))
     learned = (
         f"gittins-2d learned from the {len(services)} jobs that had ended in the first {share:.0%} of the time; "
-        f"the {left} that came later are compared"
+        f"the {left} that came later are compared, on a cluster that is empty when the first of them comes"
     )
     return later, replace(options, gittins_samples=services), learned
 
 
 def _inputs(asked: ComparisonOptions) -> list[Path]:
-    """The files that the figures are made from."""
+    """The files that were named, and that the figures are made from."""
     named = [asked.cluster, asked.words.get("vc_quota"), asked.words.get("gittins_samples"), asked.slurm_conf]
     policies = [name.partition(":")[0] for name in asked.policies if is_policy_file(name)]
     others = [Path(name) for name in (*named, *policies) if name is not None]
     return [*asked.traces, *(path for path in others if path.is_file())]
 
 
-def _cluster(asked: ComparisonOptions) -> tuple[Cluster, PolicyOptions, SlurmSite | None]:
-    """The cluster, and the options of policies with what a slurm.conf says; its keys that are left out are shown."""
+def _cluster(asked: ComparisonOptions) -> tuple[Cluster, PolicyOptions, SlurmSite | None, list[Path]]:
+    """The cluster, and the options of policies with what a slurm.conf says, and the files that this includes; its keys
+    that are left out are shown.
+    """
     if asked.slurm_conf is None:
         assert asked.cluster is not None
-        return cluster_named(asked.cluster), asked.options, None
+        return cluster_named(asked.cluster), asked.options, None, []
     from perdure.cli.slurm_conf import cluster_in, site_in, tell_of_site
     from perdure.scheduling.slurm.conf import on_any_nodes, on_known_nodes
 
-    site = site_in(asked.slurm_conf)
+    site, included = site_in(asked.slurm_conf)
     if asked.cluster is None:
         cluster, site = cluster_in(asked.slurm_conf, site)
     else:
@@ -141,7 +144,7 @@ def _cluster(asked: ComparisonOptions) -> tuple[Cluster, PolicyOptions, SlurmSit
     tell_of_site(asked.slurm_conf, site)
     if placement_named(asked.placement) is not None:
         site = on_known_nodes(site, len(cluster.gpus))
-    return cluster, replace(asked.options, slurm=site.settings), site
+    return cluster, replace(asked.options, slurm=site.settings), site, included
 
 
 def _must_be_recorded(runs: Sequence[Run]) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from perdure.cli.simulated import loads_of, names_of, numbers, quotas, samples
 from perdure.errors import ConfigError, InputError
+from perdure.model.validation import read
 from perdure.scheduling.las import QUEUE_LIMITS
 from perdure.scheduling.policies import PolicyOptions
+from perdure.simulation.foresight import learns_from_samples
 from perdure.simulation.manifest import Options, read_manifest
 from perdure.simulation.policy_file import is_policy_file
 from perdure.simulation.restart_cost import FREE, PUBLISHED, RestartCost, restart_cost
@@ -42,17 +46,40 @@ class ComparisonOptions:
     words: Options = field(default_factory=dict)  # the options as they were given
 
 
+class _WrittenOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The options of a manifest, by the types that the command line gives them."""
+
+    traces: Annotated[list[str], msgspec.Meta(min_length=1)]
+    policy: str
+    placement: str
+    retry: str
+    failures: str
+    skip_bad: bool
+    cluster: str | None = None
+    load: str | None = None
+    seeds: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
+    preemption_cost: str | None = None
+    compat: str | None = None
+    queue_limits: str | None = None
+    gittins_samples: str | None = None
+    gittins_split: float | None = None
+    vc_quota: str | None = None
+    slurm_conf: str | None = None
+    format: str | None = None
+
+
 def comparison_options(
     words: Mapping[str, Any], replay_error: bool, jobs_out: Path | None, out: Path | None, workers: str | None
 ) -> ComparisonOptions:
     """A comparison in the words of its options, as the command line or a manifest has them."""
     told = {name: _plain(value) for name, value in words.items() if value is not None}
-    split = _split(told)
+    policies = names_of("--policy", told["policy"])
+    split = _split(told, policies)
     files = {name: Path(told[name]) if name in told else None for name in ("gittins_samples", "slurm_conf")}
     return ComparisonOptions(
         [Path(trace) for trace in told["traces"]],
         told.get("cluster"),
-        names_of("--policy", told["policy"]),
+        policies,
         names_of("--retry", told["retry"]),
         told.get("seeds", 1),
         told["placement"],
@@ -75,6 +102,7 @@ def comparison_options(
 def words_of_manifest(path: Path) -> Mapping[str, Any]:
     """The options in a manifest. Raises `InputError`, too for a policy that is code: nobody said that it may run."""
     words = read_manifest(path)
+    read(_WrittenOptions, words, f"{path}: manifest.options")
     if any(map(is_policy_file, names_of("--policy", words["policy"]))):
         what = f"it asks for a policy that is code ({words['policy']})"
         raise InputError(str(path), what, "Look at that file, and give the command that stands in the manifest")
@@ -109,11 +137,16 @@ def _options(
     )
 
 
-def _split(told: Mapping[str, Any]) -> float | None:
-    if "gittins_split" in told and "gittins_samples" in told:
+def _split(told: Mapping[str, Any], policies: Sequence[str]) -> float | None:
+    if "gittins_split" not in told:
+        return None
+    if "gittins_samples" in told:
         what = "it is given with --gittins-samples, and gittins-2d learns from one of them"
         raise InputError("--gittins-split", what, "Omit one of both")
-    return told.get("gittins_split")
+    if not any(map(learns_from_samples, policies)):
+        what = "none of the policies is gittins-2d, which alone learns; it would only leave jobs out"
+        raise InputError("--gittins-split", what, "Omit it, or add gittins-2d to --policy")
+    return float(told["gittins_split"])
 
 
 def _cost(text: str | None, compat: str | None) -> RestartCost:

@@ -11,7 +11,7 @@ from perdure.simulation.comparison import PolicyComparison
 from perdure.simulation.recorded import AS_IT_WAS
 from perdure.simulation.replay_error import ReplayError
 from perdure.simulation.seed_means import Interval, SeedMeans, over_seeds
-from perdure.simulation.sweep import Run, SweepCase
+from perdure.simulation.sweep import Run, SweepCase, labels
 from perdure.simulation.verdict import PolicyVerdict, length, share_of
 
 FIGURES = (
@@ -99,10 +99,12 @@ def _print_against_record(traces: Sequence[str], found: PolicyComparison, *, wid
     """How far each replay, of several seeds the first, is from the record of its trace; and what that means."""
     first = [(run.case, run.error) for run in found.runs if run.case.seed == 0 and run.error is not None]
     print_line("")
-    print_table(AGAINST, ((case.policy, *error.cells()) for case, error in first), wide=wide)
+    of = [f"{trace}: " if len(traces) > 1 else "" for trace in traces]
+    names = labels([case for case, _ in first])
+    rows = ((of[case.trace] + name, *error.cells()) for name, (case, error) in zip(names, first, strict=True))
+    print_table(AGAINST, rows, wide=wide)
     for place, sentence in found.nearest().items():
-        of = f"{traces[place]}: " if len(traces) > 1 else ""
-        print_line(of + sentence)
+        print_line(of[place] + sentence)
 
 
 def _print_error(run: Run, error: ReplayError, *, wide: bool) -> None:
@@ -148,4 +150,4 @@ def _figures(found: SeedMeans) -> Iterator[object]:
 def _between(mean: float, interval: Interval) -> str:
     """A mean, and its interval where seeds differ."""
     low, high = interval
-    return f"{length(mean)} ({length(low)} to {length(high)})" if low < high else length(mean)
+    return length(mean) if length(low) == length(high) else f"{length(mean)} ({length(low)} to {length(high)})"

@@ -19,13 +19,15 @@ MOST_NAMES = 10
 MAX_TOLD = 4000  # characters of names that the file or the trace made up
 
 
-def site_in(path: Path) -> SlurmSite:
-    """What the slurm.conf at `path` says of scheduling. Raises `InputError`."""
+def site_in(path: Path) -> tuple[SlurmSite, list[Path]]:
+    """What the slurm.conf at `path` says of scheduling, and the files that it includes. Raises `InputError`."""
+    included: list[Path] = []
 
     def include(name: str, where: str) -> Iterator[tuple[str, str]]:
-        return _lines(path.parent / name.strip("\"'"), where)  # an absolute name stays as it is
+        included.append(path.parent / name.strip("\"'"))  # an absolute name stays as it is
+        return _lines(included[-1], where)
 
-    return site_of(read_conf(_lines(path, ""), include))
+    return site_of(read_conf(_lines(path, ""), include)), included
 
 
 def cluster_in(path: Path, site: SlurmSite) -> tuple[Cluster, SlurmSite]:

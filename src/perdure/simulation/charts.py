@@ -135,12 +135,14 @@ def unit_of(longest_s: float) -> tuple[float, str]:
 
 
 def _changes(best: PolicyStanding, figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:  # noqa: ARG001
-    """The groups of each kind that have most jobs, each with the change of its mean JCT and the interval."""
+    """Of each kind the losers, then the groups that have most jobs; each with the change of its mean JCT and the
+    interval.
+    """
     kinds = [kind for kind in GroupKind if any(group[0] is kind for group in best.against_first)]
-    panels, changed = figure.subplots(1, len(kinds), squeeze=False)[0], best.changed
+    panels, changed, losers = figure.subplots(1, len(kinds), squeeze=False)[0], best.changed, best.losers
     for axes, kind in zip(panels, kinds, strict=True):
         mine = [(group[1], of["jct_s"]) for group, of in best.against_first.items() if group[0] is kind]
-        most = sorted(mine, key=lambda each: -each[1].jobs)[:_CHANGED_GROUPS]
+        most = sorted(mine, key=lambda each: ((kind, each[0]) not in losers, -each[1].jobs))[:_CHANGED_GROUPS]
         for place, (name, found) in enumerate(most):
             colour = theme.runs[0] if (kind, name) not in changed else theme.runs[1 if found.change > 0 else 2]
             if found.low is not None and found.high is not None:

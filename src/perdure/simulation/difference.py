@@ -5,8 +5,9 @@ cluster is full: so days are resampled, a tenth of them in a row at a time (the 
 and J. Romano, 1992), and where there are several seeds, these too. The interval is widened as Student's t is wider than
 the normal distribution where values are as few as the blocks. All schedules see the same draws.
 
-Of many groups some differ by chance alone. So each difference has a p-value too, by Student's t over the draws' spread,
-and `discovered` says which of many are to be believed.
+Of many groups some differ by chance alone. So each difference has a p-value too, read from the same interval: by
+Student's t, of which the interval's half on the side of 0 is one critical value, so that a heavy tail on the other side
+does not count. Thus p is below 5% where the interval leaves out 0; `discovered` says which of many are to be believed.
 """
 
 from __future__ import annotations
@@ -121,8 +122,9 @@ def _with_interval(found: PairedDifference, drawn: Floats, blocks: float) -> Pai
     middle = float(np.log(found.mean / found.other))
     ends = middle + (np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) - middle) * wider
     low, high = np.expm1(ends).tolist()
-    spread = float(np.std(drawn)) * of_blocks
-    p = student_p(middle / spread, few) if spread > abs(middle) * 1e-9 else float(middle == 0)
+    to_zero = float(middle - ends[0] if middle > 0 else ends[1] - middle)
+    t = _STUDENT[few - 5] * middle
+    p = student_p(t / to_zero, few) if to_zero > abs(t) * 1e-9 else float(middle == 0)
     return replace(found, low=low, high=high, p=p)
 
 

@@ -41,7 +41,7 @@ def fitting(found: Trace, where: str, cluster: Cluster, skip_bad: bool, placemen
     wide = int((found.table.gpus > cluster.total_gpus).sum())
     counts = {TOO_WIDE: wide, f"no place for it by {_name(placement)}": int(misfit.sum()) - wide}
     left_out = {**found.left_out, **{why: jobs for why, jobs in counts.items() if jobs}}
-    return Trace(found.table.take(np.flatnonzero(~misfit)), found.format, left_out, found.notes)
+    return replace(found, table=found.table.take(np.flatnonzero(~misfit)), left_out=left_out)
 
 
 def _untold(table: JobTable, where: str, resources: Sequence[NodeResource]) -> Iterator[str]:
@@ -77,7 +77,7 @@ def accepted(
         raise InputError(job, f"Slurm never starts it ({refused[row]})", fix)
     counts = Counter(f"never started by Slurm ({why})" for why in refused.values())
     kept = np.setdiff1d(np.arange(len(found.table)), list(refused))
-    return Trace(found.table.take(kept), found.format, {**found.left_out, **counts}, found.notes)
+    return replace(found, table=found.table.take(kept), left_out={**found.left_out, **counts})
 
 
 def must_fit(table: JobTable, cluster: Cluster, placement: Placement | None) -> None:

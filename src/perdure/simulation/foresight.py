@@ -35,6 +35,11 @@ def knows_running_times(policy: str) -> bool:
     return ALIASES.get(name, name) in _BY_RUNNING_TIME
 
 
+def learns_from_samples(policy: str) -> bool:
+    """Whether a policy goes by what past jobs took."""
+    return ALIASES.get(policy, policy) in _BY_SAMPLE
+
+
 def foresight(tables: Sequence[JobTable], policies: Sequence[str], options: PolicyOptions) -> list[str]:
     """A sentence for each kind of foresight that some of the policies have.
 

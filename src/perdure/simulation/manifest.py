@@ -16,6 +16,7 @@ import numpy as np
 from perdure import __version__
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
+from perdure.model.validation import read
 from perdure.simulation.difference import DRAWS, LEVEL
 
 _FIX = "Name a figures.json that perdure whatif --out wrote"
@@ -77,8 +78,7 @@ def read_manifest(path: Path) -> Options:
     """
     try:
         manifest = json.loads(path.read_text("utf-8"))["manifest"]
-        options, inputs = manifest["options"], [InputFile(**each) for each in manifest["inputs"]]
-        version = str(manifest["version"])
+        options, inputs, version = manifest["options"], manifest["inputs"], str(manifest["version"])
     except OSError as err:
         raise InputError(str(path), f"cannot be read ({err.strerror})", _FIX) from err
     except (ValueError, KeyError, TypeError) as err:
@@ -87,10 +87,10 @@ def read_manifest(path: Path) -> Options:
         raise InputError(
             str(path), f"its figures are of Perdure {version}, and this is {__version__}", "Install that one"
         )
-    for each in inputs:
+    for each in read(list[InputFile], inputs, f"{path}: manifest.inputs"):
         if _hashed(Path(each.path), _MISSING).sha256 != each.sha256:
             raise InputError(each.path, f"it has changed since {path} was written", "Put the former file back")
-    return dict(options)
+    return read(dict[str, Any], options, f"{path}: manifest.options")  # type: ignore[no-any-return]
 
 
 def _hashed(path: Path, fix: str = _UNREADABLE) -> InputFile:

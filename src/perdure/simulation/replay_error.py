@@ -81,7 +81,7 @@ class ReplayError:
             return f"The replay is close to what was recorded: {how}."
         if share >= _DOUBTED and off <= _MEAN_DOUBTED:
             apart = length(abs(self.all.simulated_mean_s - self.all.recorded_mean_s))
-            return f"The replay is only roughly what was recorded: {how}. Take differences below {apart} for none."
+            return f"The replay is only roughly what was recorded: {how}. Treat differences below {apart} as none."
         return f"The replay is far from what was recorded: {how}. Do not decide by it."
 
     @property
@@ -139,6 +139,7 @@ def _use_by_day(table: JobTable, result: Result, known: NDArray[np.bool_]) -> li
     held = [
         held_gpu_s(attempts_held(gpus, run), edges) for gpus, run in ((there.gpus, was), (table.gpus * known, result))
     ]
+    held[1] = np.minimum(held[1], result.total_gpus * np.diff(edges))  # see `use_over_time`
     shares = np.array(held) / (result.total_gpus * np.diff(edges))
     return [DayUse(first + i, *pair) for i, pair in enumerate(shares.T.tolist())]
 

@@ -27,8 +27,8 @@ TITLES = {
     "changes": (
         "Who gains and who loses",
         "The change of the mean completion time under the best policy against the first, with its interval at 95%, of "
-        "the groups with most jobs. Orange: surely later; green: surely sooner, considering how many are looked at. "
-        "More than +200% is drawn as that.",
+        "those that lose, and of the groups with most jobs. Orange: surely later; green: surely sooner, considering "
+        "how many are looked at. More than +200% is drawn as that.",
     ),
     "completion": (
         "Completion times",
@@ -137,7 +137,10 @@ def make_report(found: PolicyComparison) -> Report:
         shown, verdict = _shown(found.tables[place], runs), found.verdicts.get(place)
         best = None if verdict is None else verdict.best
         light, dark = (draw(shown[:MAX_RUNS], theme, best) for theme in (LIGHT, DARK))
-        errors = tuple((run.case.policy, *run.error.cells()) for run in runs if run.error is not None)
+        names = labels([run.case for run in runs])
+        errors = tuple(
+            (name, *run.error.cells()) for name, run in zip(names, runs, strict=True) if run.error is not None
+        )
         sections.append(_section(trace, verdict, nearest.get(place), errors, shown, light, dark))
         suffix = f"-{place + 1}" if len(found.traces) > 1 else ""
         lights |= {f"{name}{suffix}": png for name, png in light.items()}

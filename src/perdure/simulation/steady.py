@@ -43,7 +43,9 @@ class SteadyWindow:
         """What a reader should know of it."""
         warm_up, days = (self.since_s - self.first_s) / DAY_S, (self.until_s - self.since_s) / DAY_S
         asked = f"Jobs ask for {self.load:.2f} of the GPU time"
-        return f"{asked}; the window is the {days:.1f} days after {warm_up:.1f} of warm-up, up to the last submit."
+        window = f"the window is the {days:.1f} days after {warm_up:.1f} of warm-up, up to the last submit"
+        grows = ". That is more than there is: the queue grows as long as jobs come, and waits with the trace's length"
+        return f"{asked}; {window}{grows if self.load > 1 else ''}."
 
     def to_json(self) -> dict[str, Any]:
         return {"warm_up_s": self.since_s - self.first_s, "lasts_s": self.until_s - self.since_s, "load": self.load}

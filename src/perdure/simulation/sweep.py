@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Protocol
 
 import numpy as np
@@ -93,15 +94,17 @@ def labels(found: Sequence[SweepCase]) -> list[str]:
 
 def verdicts(runs: Sequence[Run]) -> dict[int, PolicyVerdict]:
     """How the policies compare on each trace, by its place; nothing where there is one policy."""
-    found: dict[int, dict[SweepCase, list[DayTotals]]] = {}
+    found: dict[int, dict[SweepCase, list[Run]]] = {}
     for run in runs:
         if run.totals is not None:
-            found.setdefault(run.case.trace, {}).setdefault(replace(run.case, seed=0), []).append(run.totals)
-    several = {trace: of for trace, of in found.items() if len(of) > 1}
-    return {
-        trace: judge(labels([*of]), [*of.values()], [place for place, case in enumerate(of) if foreknows(case)])
-        for trace, of in several.items()
-    }
+            found.setdefault(run.case.trace, {}).setdefault(replace(run.case, seed=0), []).append(run)
+    return {trace: _verdict(of) for trace, of in found.items() if len(of) > 1}
+
+
+def _verdict(found: Mapping[SweepCase, Sequence[Run]]) -> PolicyVerdict:
+    totals = [[run.totals for run in of if run.totals is not None] for of in found.values()]
+    passed = [fmean(run.metrics.success_rate for run in of) for of in found.values()]
+    return judge(labels([*found]), totals, [place for place, case in enumerate(found) if foreknows(case)], passed)
 
 
 def foreknows(case: SweepCase) -> bool:
@@ -152,7 +155,7 @@ def _use_by_day(table: JobTable, result: Result) -> tuple[int, list[float]]:
         return 0, []
     first, edges = day_edges(table, float(result.end_s.max()))
     held = held_gpu_s(attempts_held(table.gpus, result), edges)
-    return first, (held / (result.total_gpus * np.diff(edges))).tolist()
+    return first, np.minimum(1.0, held / (result.total_gpus * np.diff(edges))).tolist()
 
 
 def as_it_was(tables: Sequence[JobTable], cluster: Cluster) -> list[Run]:

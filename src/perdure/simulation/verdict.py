@@ -16,7 +16,8 @@ _MOST_LOSERS = 3  # that are named, of each kind
 _NO_DIFFERENCE = 0.05  # shares in between, the whole interval
 _HARDLY = 0.02  # beyond a slow-down of 1: there is little to gain
 _EVERYBODY: Group = (None, "")
-_PLURAL = {GroupKind.CLUSTER: "virtual clusters", GroupKind.USER: "users", GroupKind.GPUS: "sizes"}
+_KINDS = {GroupKind.CLUSTER: "virtual cluster", GroupKind.USER: "user", GroupKind.GPUS: "size"}
+_PASSED_ALIKE = 0.0005  # shares of jobs that passed, in between
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class PolicyStanding:
     against_first: Differences
     against_best: PairedDifference | None  # of the completion times of all jobs; None of the best
     is_bound: bool = False  # it knows what no scheduler knows, beside policies that do not
+    passed: float = 1.0  # share of the jobs whose last attempt passed
 
     @property
     def mark(self) -> str:
@@ -50,13 +52,12 @@ class PolicyStanding:
 
     @property
     def changed(self) -> dict[Group, PairedDifference]:
-        """Groups whose jobs surely end at other times than under the first policy, the many that are tested considered.
-
-        A group must pass by itself, by its interval, and among all groups (`discovered`).
+        """Groups whose jobs surely end at other times than under the first policy, the many that are tested considered
+        (`discovered`).
         """
         found = {group: of["jct_s"] for group, of in self.against_first.items() if group != _EVERYBODY}
         believed = zip(found.items(), discovered([*found.values()]), strict=True)
-        return {group: each for (group, each), sure in believed if sure and each.is_sure}
+        return {group: each for (group, each), sure in believed if sure}
 
     @property
     def losers(self) -> dict[Group, PairedDifference]:
@@ -111,11 +112,15 @@ class PolicyVerdict:
 
 
 def judge(
-    labels: Sequence[str], totals: Sequence[Sequence[DayTotals]], foreknowing: Collection[int] = ()
+    labels: Sequence[str],
+    totals: Sequence[Sequence[DayTotals]],
+    foreknowing: Collection[int] = (),
+    passed: Sequence[float] = (),
 ) -> PolicyVerdict:
     """Compare each policy with the first, and with the best; of each the totals are given, one a seed.
 
     The policies in the places `foreknowing` know what no scheduler knows: the best is another one, if there is any.
+    `passed`: the share of the jobs that passed under each; all of them where it is not given.
     """
     means = [sum(float(each.totals[0, 0].sum()) for each in found) / len(found) for found in totals]
     bounds = foreknowing if len(foreknowing) < len(means) else ()
@@ -126,8 +131,9 @@ def judge(
             differences(found, totals[0]),
             None if place == best else differences(found, totals[best])[_EVERYBODY]["jct_s"],
             place in bounds,
+            share,
         )
-        for place, (label, found) in enumerate(zip(labels, totals, strict=True))
+        for place, (label, found, share) in enumerate(zip(labels, totals, passed or [1.0] * len(labels), strict=True))
     ]
     return PolicyVerdict(tuple(standings), int((totals[0][0].jobs[0] > 0).sum()))
 
@@ -147,8 +153,17 @@ def length(seconds: float) -> str:
 def share_of(found: PairedDifference) -> str:
     """A difference as a share, with its interval where there is one: -12% (-15% to -8%)."""
     if found.low is None or found.high is None:
-        return f"{found.share:+.0%}"
-    return f"{found.share:+.0%} ({found.low:+.0%} to {found.high:+.0%})"
+        return _percent(found.share)
+    return f"{_percent(found.share)} ({_percent(found.low)} to {_percent(found.high)})"
+
+
+def _percent(share: float) -> str:
+    """In whole per cent, and finer where that would say that nothing is left.
+
+    >>> _percent(-0.12), _percent(-0.997), _percent(-0.99999), _percent(-1.0)
+    ('-12%', '-99.7%', '-99.9%', '-100%')
+    """
+    return f"{max(share, -0.999):+.1%}" if -1 < share < -0.995 else f"{share:+.0%}"
 
 
 def _is_near(low: float, high: float) -> bool:
@@ -167,6 +182,7 @@ def _which(verdict: PolicyVerdict) -> str:
     candidates = len([each for each in verdict.standings if not each.is_bound])
     bounds = [f"{each.label} {share_of(each.jct)}" for each in verdict.standings if each.mark == "bound"]
     tail += f" Bounds, which know what no scheduler knows: {', '.join(bounds)}." if bounds else ""
+    tail += _more_pass(verdict)
     if best is first:
         better = f"none of the others{' that can be run' * bool(bounds)} is better in the mean"
         return f"Stay with {first.label}: {better}.{_typical_gains(verdict)}{_little_to_gain(first)}{tail}"
@@ -179,6 +195,16 @@ def _which(verdict: PolicyVerdict) -> str:
         no_better = f"best of {of} is {best.label}, but that is no difference: {gain}"
         return f"Stay with {first.label}: {no_better}.{_little_to_gain(first)}{tail}"
     return f"Best of {of} is {best.label}: against {first.label} jobs end {when} in the mean, {gain}.{tail}"
+
+
+def _more_pass(verdict: PolicyVerdict) -> str:
+    """That more jobs pass under another policy than under the best: jobs that fail for good end soon."""
+    best = verdict.best
+    most = max((each for each in verdict.standings if not each.is_bound), key=lambda each: each.passed, default=best)
+    if most.passed - best.passed <= _PASSED_ALIKE:
+        return ""
+    how_many = f"{most.passed:.1%} instead of {best.passed:.1%}"
+    return f" But more jobs pass under {most.label}: {how_many}; jobs that fail for good end sooner."
 
 
 def _typical_gains(verdict: PolicyVerdict) -> str:
@@ -216,7 +242,7 @@ def _who_loses(verdict: PolicyVerdict) -> str:
     looked = Counter(kind for (kind, _), of in best.against_first.items() if kind and of["jct_s"].low is not None)
     losers = best.losers
     if not losers:
-        of = _listed([f"{many} {_PLURAL[kind]}" for kind, many in looked.items()])
+        of = _listed([f"{many} {_some(kind, many)}" for kind, many in looked.items()])
         nobody = f"Nobody is seen to lose, of {of} with jobs enough." if of else "Too few jobs to say who loses."
         return nobody + _may_lose(best)
     told = []
@@ -224,7 +250,7 @@ def _who_loses(verdict: PolicyVerdict) -> str:
         lost = [(group[1], each) for group, each in losers.items() if group[0] is kind]
         if lost:
             named = ", ".join(f"{_name(kind, name)} {share_of(each)}" for name, each in lost[:_MOST_LOSERS])
-            told.append(f"{len(lost)} of {many} {_PLURAL[kind]} ({named}{', ...' * (len(lost) > _MOST_LOSERS)})")
+            told.append(f"{len(lost)} of {many} {_some(kind, many)} ({named}{_more(lost)})")
     return f"Who loses, by later ends of jobs: {'; '.join(told)}.{_may_lose(best)}"
 
 
@@ -234,12 +260,26 @@ def _may_lose(best: PolicyStanding) -> str:
     found = [(group, of["jct_s"]) for group, of in best.against_first.items() if group[0] and group not in changed]
     later = [(kind, name, each) for (kind, name), each in found if each.low is not None and each.share > _NO_DIFFERENCE]
     later.sort(key=lambda one: -one[2].change * one[2].jobs)
-    named = [f"{_name(kind, name)} {share_of(each)}" for kind, name, each in later[:_MOST_LOSERS] if kind]
-    return f" Later, but not surely: {', '.join(named)}{', ...' * (len(later) > _MOST_LOSERS)}." if named else ""
+    named = [f"{_kind_and_name(kind, name)} {share_of(each)}" for kind, name, each in later[:_MOST_LOSERS] if kind]
+    return f" Later, but not surely: {', '.join(named)}{_more(later)}." if named else ""
+
+
+def _more(found: Sequence[object]) -> str:
+    """How many are not named."""
+    return f", and {len(found) - _MOST_LOSERS} more" if len(found) > _MOST_LOSERS else ""
+
+
+def _some(kind: GroupKind, many: int) -> str:
+    return f"{_KINDS[kind]}{'' if many == 1 else 's'}"
 
 
 def _name(kind: GroupKind, name: str) -> str:
     return f"{name} GPU{'' if name == '1' else 's'}" if kind is GroupKind.GPUS else name or "none"
+
+
+def _kind_and_name(kind: GroupKind, name: str) -> str:
+    """For a sentence on groups of several kinds: user eve, 9+ GPUs."""
+    return _name(kind, name) if kind is GroupKind.GPUS else f"{_KINDS[kind]} {_name(kind, name)}"
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,8 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
 
     ``# <name>`` lines begin a virtual cluster. Jobs have no ids, so a line that repeats another is a job of its own.
     """
-    rates = _rates(Path(f"{source.path}{_RATES}"), source.most_bytes)
+    beside = Path(f"{source.path}{_RATES}")
+    rates = _rates(beside, source.most_bytes)
     jobs = list(_jobs(source))
     line, fields, vc = zip(*jobs, strict=True) if jobs else ((), (), ())
     sieve = Sieve(len(jobs), lambda row: source.at_line(line[row]), skip_bad)
@@ -41,7 +43,7 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
     sieve.bad(broken, "the line has neither 7 nor 10 columns, or a word that is not a number", "Fix the line")
     kinds = np.array([row[_JOB_TYPE] for row in fields])
     sieve.bad(np.isnan(per_s) & (gpus > 0), "the rates do not say how fast the job trains", "Add it", kinds)
-    return gather(
+    found = gather(
         source,
         FORMAT.name,
         sieve,
@@ -52,6 +54,7 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
         vc=np.array(vc, np.str_),
         notes=("durations are steps over the rate of the best GPU",),
     )
+    return replace(found, beside=(beside,))
 
 
 def read_steps(path: Path) -> AdaptiveJobs:

@@ -7,6 +7,7 @@ NSDI 2022; data: alibaba/clusterdata, cluster-trace-gpu-v2020.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
     sieve.leave_out(tasks["gpus"] == 0, NO_GPUS)
     sieve.leave_out((status == "Running") | np.isnan(tasks["end_s"]), "not ended yet")
     sharing = int((shared & sieve.kept).sum())
-    return gather(
+    found = gather(
         source,
         FORMAT.name,
         sieve,
@@ -68,11 +69,12 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
         ),
         notes=(f"{sharing} jobs share GPUs; each instance counts as one whole GPU",) if sharing else (),
     )
+    return replace(found, beside=(_path_of_tasks(source),))
 
 
 def _tasks(source: TraceSource, jobs: NDArray[np.str_], sieve: Sieve) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
     """Of each job its GPUs, CPUs, memory, kind of GPU, first start and last end; and whether it shares GPUs."""
-    path = source.path.with_name(source.path.name.replace("job", "task"))
+    path = _path_of_tasks(source)
     if path == source.path or not path.exists():
         what = "the GPUs of PAI's jobs are in pai_task_table.csv, and it is not here"
         raise InputError(str(path), what, "Put it next to pai_job_table.csv, under its own name")
@@ -100,6 +102,10 @@ def _tasks(source: TraceSource, jobs: NDArray[np.str_], sieve: Sieve) -> tuple[d
         "gpu_type": kinds,
     }
     return columns, np.bincount(of_job, percent % _PERCENT, len(jobs)) > 0
+
+
+def _path_of_tasks(source: TraceSource) -> Path:
+    return source.path.with_name(source.path.name.replace("job", "task"))
 
 
 def _named(source: TraceSource, names: tuple[str, ...]) -> TraceSource:

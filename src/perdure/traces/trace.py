@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ class Trace:
     format: str
     left_out: Mapping[str, int] = field(default_factory=dict)  # reason -> rows
     notes: tuple[str, ...] = ()  # what a reader of the figures should know
+    beside: tuple[Path, ...] = ()  # further files that it was read from
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def gather(
     rows = np.flatnonzero(sieve.kept)
     if not len(rows):
         why = ", ".join(f"{count} left out: {reason}" for reason, count in sieve.left_out.items()) or "it holds no rows"
-        raise InputError(str(source.path), f"no job is left of this {form} trace ({why})", "Name a trace of GPU jobs")
+        raise InputError(str(source.path), f"no job is left of this trace ({form}: {why})", "Name a trace of GPU jobs")
     origin = float(submit_s[rows].min()) if origin_s is None else origin_s
     for name in ("start_s", "end_s", "eligible_s"):
         if name in columns:
