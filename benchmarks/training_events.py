@@ -101,7 +101,8 @@ def labelled(
                     layers, GPUS[gpu], batch, GpuLayout(nodes), rate, Transport.TCP, measured_s=seconds
                 )
                 unseen = replace(measured, measured_s=told[name, gpu, batch, seconds])
-                yield tcp / rdma > WORTH, *(gain_of_rdma(each) > WORTH for each in (measured, setting, unseen))
+                by_step, by_estimate, by_others = (gain_of_rdma(each) > WORTH for each in (measured, setting, unseen))
+                yield tcp / rdma > WORTH, by_step, by_estimate, by_others
 
 
 def of_grid(cases: Sequence[Case], told: Mapping[Case, float]) -> Iterator[str]:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from perdure.backends.slurm import writers
+from perdure.backends import writers
 from perdure.backends.writers import Writers
 from tests.backends.test_ownership import NOW, attempt
 

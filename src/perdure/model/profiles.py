@@ -115,8 +115,11 @@ class AdaptiveJobs:
 
     def those(self, rows: NDArray[np.intp]) -> AdaptiveJobs:
         """These jobs of a trace in steps alone, whose jobs have neither apps nor failures."""
-        told = (self.job_id, self.submit_s, self.application, self.gpus, self.batch)
-        return AdaptiveJobs(*(column[rows] for column in told), steps=None if self.steps is None else self.steps[rows])
+        steps = None if self.steps is None else self.steps[rows]
+        return AdaptiveJobs(
+            self.job_id[rows], self.submit_s[rows], self.application[rows], self.gpus[rows], self.batch[rows],
+            steps=steps,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.job_id)
