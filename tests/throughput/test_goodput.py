@@ -134,3 +134,25 @@ def test_one_gpu_makes_two_passes_of_more_than_the_base_batch_so_that_noise_can_
     best = best_batch(model, noisy, limits, np.array([1, 1]), np.array([1, 2]))
     assert best.accumulated.tolist() == [1, 0]
     assert best.local_batch.tolist() == [2048, 2048]
+
+
+def test_all_gpus_together_take_at_least_what_each_must() -> None:
+    """Eight GPUs of 32 examples at least have no batch below 256, however well one of 128 would do."""
+    model, limits = SpeedModel(0.0, 0.01, 0.0, 0.0, 0.0, 0.0, 1.0), BatchLimits(32, 64, 4096)
+    no_noise = StatisticalEfficiency(0.0, 128.0)  # whatever is above the base batch is wasted
+    best = best_batch(model, no_noise, limits, np.array([1]), np.array([8]))
+    assert (best.local_batch.tolist(), best.accumulated.tolist()) == ([32], [0])
+
+
+def test_a_local_batch_is_rounded_up() -> None:
+    """Of 100 examples on three GPUs each takes 34: 33 would leave one out."""
+    model, limits = SpeedModel(0.0, 0.01, 0.0, 0.0, 0.0, 0.0, 1.0), BatchLimits(1, 64, 100)
+    best = best_batch(model, StatisticalEfficiency(0.0, 100.0), limits, np.array([1]), np.array([3]))
+    assert best.local_batch.tolist() == [34]
+
+
+def test_more_gpus_than_the_largest_batch_feeds_are_no_configuration() -> None:
+    model, limits = SpeedModel(0.0, 0.01, 0.0, 0.0, 0.0, 0.0, 1.0), BatchLimits(32, 64, 128)
+    best = best_batch(model, StatisticalEfficiency(1e4, 64.0), limits, np.array([1, 1]), np.array([4, 8]))
+    assert best.goodput[0] > 0.0
+    assert (best.goodput[1], best.local_batch[1]) == (0.0, 0)
