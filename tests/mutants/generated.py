@@ -119,12 +119,13 @@ PARTS = {
     "slurm": Part(
         (
             "slurm_words/states.py",
+            "backends/writers.py",
             *(
                 f"backends/slurm/{name}.py"
-                for name in ("plans", "picture", "het", "siblings", "writers", "outputs", "config", "dependants")
+                for name in ("plans", "picture", "het", "siblings", "outputs", "config", "dependants")
             ),
         ),
-        ("tests/backends/slurm", "tests/slurm_words", "tests/laws/test_slurm.py"),
+        ("tests/backends/slurm", "tests/backends/test_writers.py", "tests/slurm_words", "tests/laws/test_slurm.py"),
     ),
     "context": Part(
         (
