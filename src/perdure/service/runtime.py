@@ -10,7 +10,7 @@ import shlex
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,6 @@ from perdure.durable import make_directory
 from perdure.errors import ConfigError, InputError, InUse, NotFound, StateError
 from perdure.installation import program
 from perdure.job.agent import check_share
-from perdure.live_policy.settings import PolicySettings
 from perdure.log import log_to_stderr
 from perdure.service.access.auth import Identity, Role, TokenBook
 from perdure.service.access.service_file import ServiceFile
@@ -41,6 +40,7 @@ from perdure.service.core.messages import ChainInput
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import TrainingStore
+from perdure.service.live_policy.past_services import past_services
 from perdure.service.live_policy.policy_store import PolicyStore
 from perdure.service.live_policy.switch import PolicySwitch
 from perdure.service.live_policy.worker import PolicyWorker
@@ -200,8 +200,7 @@ def run(settings: Settings) -> int:
             hands.append(forever("policy", stop, policy.turn, lambda: stop.wait(settings.policy.every_s)))
         waits = waits_of(settings, backend, journal, state)
         if waits is not None:
-            every_s = settings.waits.every_s
-            hands.append(forever("waits", stop, waits.turn, lambda: stop.wait(waits.pause_s(every_s))))
+            hands.append(forever("waits", stop, waits.turn, lambda: stop.wait(waits.pause_s(settings.waits.every_s))))
             refit = waits.refit  # takes minutes: nobody waits for it at the end
             forever("fit of waits", stop, refit.turn, lambda: stop.wait(refit.pause_s())).start()
         if settings.service.keep_chains and isinstance(backend, Queued):
@@ -290,12 +289,7 @@ def watch_of(settings: Settings, journal: Journal, engine: Engine) -> Watch:
 
 
 def policy_of(
-    settings: Settings,
-    backend: Backend,
-    journal: Journal,
-    engine: Engine,
-    state: Path,
-    whatif: ComparisonQueue | None = None,
+    settings: Settings, backend: Backend, journal: Journal, engine: Engine, state: Path, whatif: ComparisonQueue | None
 ) -> PolicyWorker | None:
     """What keeps jobs in a policy's order; None where none is, nor has left anything behind. Raises `ConfigError`."""
     store, named = PolicyStore(journal.store, journal.cluster), settings.policy
@@ -307,18 +301,8 @@ def policy_of(
     return PolicyWorker(
         backend, store, named, PolicySwitch(state), lambda: engine.executor.acts, lambda: engine.state.known.running,
         engine.order, engine.clock, lambda jobs: checkpoints_of(fences, jobs, engine.clock()),
-        lambda name: None if whatif is None else promise_of(whatif, name),
-        past_services(named),
+        lambda name: None if whatif is None else promise_of(whatif, name), past_services(named.history),
     )  # fmt: skip
-
-
-def past_services(settings: PolicySettings) -> Sequence[float]:
-    """What past jobs took by the site's own accounting; empty where none is named. Raises `InputError`."""
-    if settings.history is None:
-        return ()
-    from perdure.service.live_policy.past_services import services_of  # which loads the readers of traces
-
-    return services_of(settings.history)
 
 
 def waits_of(settings: Settings, backend: Backend, journal: Journal, state: Path) -> WaitsWatch | None:
@@ -389,9 +373,8 @@ def notifiers(
     )  # fmt: skip
     notifier.begin()
     hands = [forever("notices", stop, notifier.gather, lambda: stop.wait(READ_EVERY_S))]
-    for target in settings.notices.targets.by_name:
-        hands.append(forever(f"notices to {target}", stop, *turns(notifier, target, stop)))
-    return hands
+    targets = settings.notices.targets.by_name
+    return hands + [forever(f"notices to {target}", stop, *turns(notifier, target, stop)) for target in targets]
 
 
 def hooks(backend: Hooked, engine: Engine, stop: threading.Event, pace: CallBudget) -> threading.Thread:

@@ -14,7 +14,7 @@ from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_dae
 from perdure.live_policy.settings import PolicySettings
 from perdure.model.actions import Preempt
 from perdure.model.jobs import PolicyConsent
-from perdure.service.live_policy.past_services import services_of
+from perdure.service.live_policy.past_services import past_services
 from perdure.service.live_policy.policy_store import PolicyStore
 from perdure.service.live_policy.switch import PolicySwitch
 from perdure.service.live_policy.worker import PolicyWorker
@@ -165,7 +165,7 @@ def test_a_job_that_was_served_makes_room(world: PolicyWorld) -> None:
 def test_an_index_rests_on_a_sites_own_accounting(world: PolicyWorld, tmp_path: Path) -> None:
     rows = "".join(f"{n},{n},2,{50 * n}\n" for n in range(1, 21))
     (tmp_path / "history.csv").write_text("job_id,submit_s,gpus,duration_s\n" + rows)
-    sample = services_of(tmp_path / "history.csv")
+    sample = past_services(tmp_path / "history.csv")
     assert sorted(sample) == [100.0 * n for n in range(1, 21)]
     world.submit()
     settings = PolicySettings("gittins-2d")

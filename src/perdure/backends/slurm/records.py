@@ -290,14 +290,12 @@ def repair(
 
 
 def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
-    header = _HEADER.match(before)
-    user_at = before.rfind(b" UserId=")
+    header, user_at = _HEADER.match(before), before.rfind(b" UserId=")
     if header is None or user_at < header.end():
         raise InputError("scontrol", f"job {number} has no name or no owner", "Report this with Slurm's version")
     first = dict(pairs(header[1].decode("utf-8", "replace")))
     own, tail = _sections(before[user_at:], after)
-    user, uid, submit_s = _origin(number, own, mark)
-    exit_code, signal = exit_status(own.get("ExitCode", ""))
+    (user, uid, submit_s), (exit_code, signal) = _origin(number, own, mark), exit_status(own.get("ExitCode", ""))
     node_count, work_dir = _node_count(own), _after("WorkDir", tail)
     return JobRecord(
         raw_id=number,

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from perdure.live_policy.policies import thinned
-from perdure.simulation.workload import attempts_of
-from perdure.traces.read import read
 
 MOST_BYTES = 4 << 30
 
 
-def services_of(path: Path) -> tuple[float, ...]:
-    """GPU-seconds that jobs of a trace took, all attempts together, thinned to a sample. Raises `InputError`."""
-    table = read(path, skip_bad=True, most_bytes=MOST_BYTES).table
+def past_services(history: Path | None) -> tuple[float, ...]:
+    """GPU-seconds that jobs of a trace took, all attempts together, thinned to a sample; empty without a trace.
+
+    Raises `InputError`.
+    """
+    if history is None:
+        return ()
+    import numpy as np
+
+    from perdure.simulation.workload import attempts_of
+    from perdure.traces.read import read  # the readers of traces load much, and few sites name one
+
+    table = read(history, skip_bad=True, most_bytes=MOST_BYTES).table
     first, work_s, _ = attempts_of(table)
     if not len(table):
         return ()
