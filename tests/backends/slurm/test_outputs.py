@@ -307,9 +307,9 @@ def test_no_script_breaks_the_reading(text: str) -> None:
     ids=range(10),
 )
 def test_no_script_takes_long(text: bytes) -> None:
-    begun = time.process_time()
+    begun = time.thread_time()
     said = read_script(text + b"\n" * MAX_BYTES, {"D": "ab"}, {"t": RANK})
-    assert time.process_time() - begun < 5.0
+    assert time.thread_time() - begun < 5.0
     assert len(said.files) <= 2 * 5000
 
 
