@@ -149,3 +149,14 @@ def test_however_few_columns_are_looked_at_the_choice_is_as_good(
     assert found.objective == pytest.approx(whole.objective, rel=2e-4)
     assert found.gap <= 2e-4
     assert (used(configs, found.config) <= capacity).all()
+
+
+@pytest.mark.parametrize("seed", [77, 112, 183])
+def test_a_choice_that_was_proven_says_so_though_its_sum_is_rounded_otherwise(seed: int) -> None:
+    """The same jobs added up in another order may be a rounding more: no solver has run out of time."""
+    rng = np.random.default_rng(seed)
+    configs = Configurations.of_cluster(np.array([6, 2, 3]), np.array([4, 8, 8]))
+    slopes = rng.uniform(0.5, 1, size=(3, 1))
+    rows = [configs.gpus.astype(float) ** slopes[rng.integers(3), 0] for _ in range(30)]
+    scale = rng.choice([1.0, 0.7, 1.3], size=(30, 1)) * rng.uniform(0.9, 1, size=(30, 1))
+    assert choose(np.array(rows) * scale, configs, np.array([24, 16, 24])).gap <= sia.GAP

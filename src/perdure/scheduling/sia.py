@@ -187,9 +187,11 @@ def _solve(program: _RoundProgram, limit_s: float) -> tuple[Counts, float]:
         proven = 0.0
         if chosen is None:
             chosen, proven = _branch(cost, limits, limit_s, columns)
-        if chosen is not None and cost[chosen].sum() <= worth:
-            rounded, worth = chosen, float(cost[chosen].sum())
-            gap = min(proven, gap) if most >= beyond else gap
+        found = np.inf if chosen is None else float(cost[chosen].sum())
+        if most >= beyond and found <= worth + TINY:  # the same choice may add up to a rounding more
+            gap = min(proven, gap)
+        if chosen is not None and found <= worth:
+            rounded, worth = chosen, found
         if most >= beyond:
             break
     return rounded, gap
