@@ -135,7 +135,7 @@ def tensors_of(value: Any) -> Iterator[torch.Tensor]:
 
 
 def device_at(node: EmulatedNode, index: int) -> EmulatedGpu:
-    """A GPU by its number; raises the framework's error where there is none."""
+    """A GPU by its number; raises the framework's error if there is no such GPU."""
     if not 0 <= index < len(node.gpus):
         with_errors(node.gpu.check)
         raise DEVICE_ERROR(

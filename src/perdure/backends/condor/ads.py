@@ -32,7 +32,7 @@ def number(ad: ClassAd, name: str) -> float | None:
 
 
 def whole(ad: ClassAd, name: str) -> int:
-    """A whole number; 0 where it is none."""
+    """A whole number; 0 for anything else."""
     return int(number(ad, name) or 0)
 
 
@@ -41,7 +41,7 @@ def is_true(ad: ClassAd, name: str) -> bool:
 
 
 def expression(ad: ClassAd, name: str) -> str:
-    """The text of an expression, or of a literal; "" where there is none.
+    """The text of an expression, or of a literal; "" if the attribute is missing.
 
     >>> expression({"requirements": "/Expr(Cpus > 1)/"}, "Requirements")
     'Cpus > 1'

@@ -28,7 +28,7 @@ class CondorTools:
     environment: Mapping[str, str] | None = None  # None: this process's own
 
     def find(self, name: str) -> str:
-        """Return the path of a tool. Raises `ConfigError` where there is none."""
+        """Return the path of a tool. Raises `ConfigError` if it is not installed."""
         found = shutil.which(name, path=f"{self._base().get('PATH', '')}:{_SYSTEM}")
         if found is None:
             raise ConfigError(name, "not found in PATH", "Run Perdure where HTCondor's tools are installed")

@@ -23,7 +23,7 @@ def latest_of(comparisons: Iterable[Comparison], policy: str) -> Comparison | No
 
 
 def promise_of(whatif: ComparisonQueue, policy: str) -> PolicyPromise | None:
-    """What it said; None where there is none, or its answer was lost."""
+    """What the newest comparison said of a policy; None if there was no such comparison, or its answer was lost."""
     found = latest_of(whatif.store.all(), policy)
     summary = whatif.summary(found) if found is not None else None
     if found is None or summary is None:
