@@ -17,14 +17,23 @@ from tests.backends.kubernetes.harness import KubernetesHarness
 from tests.backends.kubernetes.manifests import NAMESPACE, job
 from tests.backends.kubernetes.standin.cluster import StandInCluster
 from tests.backends.kubernetes.standin.controllers import set_condition
+from tests.backends.kubernetes.standin.kinds import custom_kinds
+from tests.backends.kubernetes.standin.store import ApiProblem
 
+KUEUE = ("v1beta2", "v1beta1")
 MANAGED = {"perdure.dev/managed": "true"}
 TEMPLATE = job("x", Program())["spec"]["template"]
 
 
 @pytest.fixture
-def kube(open_stand_in: Callable[..., StandInCluster]) -> Iterator[KubernetesHarness]:
-    harness = KubernetesHarness(open_stand_in(custom=True))
+def kueue(request: pytest.FixtureRequest) -> str:
+    """The version of Kueue's API that the cluster serves."""
+    return str(getattr(request, "param", KUEUE[0]))
+
+
+@pytest.fixture
+def kube(open_stand_in: Callable[..., StandInCluster], kueue: str) -> Iterator[KubernetesHarness]:
+    harness = KubernetesHarness(open_stand_in(kueue=kueue))
     yield harness
     harness.backend.close()
 
@@ -80,7 +89,7 @@ def owner_of(kube: KubernetesHarness, plural: str, kind: str, version: str) -> d
 def conclude(kube: KubernetesHarness, plural: str, kind: str, reason: str) -> None:
     with kube.cluster.api.store.lock:
         document = kube.cluster.api.store.get(plural, NAMESPACE, "train")
-        set_condition(document, kind, "True", reason)
+        set_condition(document, kind, "True", reason, f"{kind} by the test")
         kube.cluster.api.store.update(plural, document)
 
 
@@ -141,13 +150,13 @@ def test_a_pytorchjob_is_one_job_of_its_replicas(kube: KubernetesHarness) -> Non
     assert kube.backend.perform(Cancel(ended.id)).status is OutcomeStatus.SUPERSEDED
 
 
-def workload(uid: str) -> dict[str, Any]:
+def workload(uid: str, version: str) -> dict[str, Any]:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": uid, "controller": True}
     return {
-        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "apiVersion": f"kueue.x-k8s.io/{version}",
         "kind": "Workload",
         "metadata": {"name": "job-train", "namespace": NAMESPACE, "ownerReferences": [owner]},
-        "spec": {"active": True, "queueName": "gpus"},
+        "spec": {"active": True, "queueName": "gpus", "podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]},
         "status": {
             "conditions": [
                 {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": "couldn't assign flavors",
@@ -157,7 +166,8 @@ def workload(uid: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_what_waits_in_a_queue_of_kueue_is_not_held(kube: KubernetesHarness) -> None:
+@pytest.mark.parametrize("kueue", KUEUE, indirect=True)
+def test_what_waits_in_a_queue_of_kueue_is_not_held(kube: KubernetesHarness, kueue: str) -> None:
     """Kueue suspends it; Perdure holds it by its Workload, and never resumes it by itself."""
     document = job("train", Program(), suspend=True)
     document["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "gpus"
@@ -165,7 +175,7 @@ def test_what_waits_in_a_queue_of_kueue_is_not_held(kube: KubernetesHarness) -> 
     kube.until(lambda seen: seen.jobs)
     assert kube.backend.perform(Hold(nobody)).status is OutcomeStatus.REFUSED
     uid = kube.cluster.api.store.get("jobs", NAMESPACE, "train")["metadata"]["uid"]
-    kube.cluster.api.store.create("workloads", workload(uid))
+    kube.cluster.api.store.create("workloads", workload(uid, kueue))
     waiting = kube.until(lambda seen: [j for j in seen.jobs if "flavors" in j.reason])[0]
     assert (waiting.state, waiting.partition) == (JobState.PENDING, "gpus")
     assert kube.backend.perform(Hold(nobody)).status is OutcomeStatus.DONE
@@ -176,13 +186,14 @@ def test_what_waits_in_a_queue_of_kueue_is_not_held(kube: KubernetesHarness) -> 
     assert kube.cluster.api.store.get("jobs", NAMESPACE, "train")["spec"]["suspend"]
 
 
-def test_a_job_that_kueue_evicts_was_preempted(kube: KubernetesHarness) -> None:
+@pytest.mark.parametrize("kueue", KUEUE, indirect=True)
+def test_a_job_that_kueue_evicts_was_preempted(kube: KubernetesHarness, kueue: str) -> None:
     document = job("train", Program(run_s=600.0))
     document["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "gpus"
     job_id = kube.apply(document)
     kube.until(lambda seen: [a for a in seen.attempts if not a.state.is_over])
     uid = kube.cluster.api.store.get("jobs", NAMESPACE, "train")["metadata"]["uid"]
-    evicted = workload(uid)
+    evicted = workload(uid, kueue)
     set_condition(evicted, "Evicted", "True", "Preempted", "by a workload of higher priority")
     kube.cluster.api.store.create("workloads", evicted)
     with kube.cluster.api.store.lock:
@@ -192,3 +203,40 @@ def test_a_job_that_kueue_evicts_was_preempted(kube: KubernetesHarness) -> None:
     ended = kube.ended(job_id)
     assert ended.state is AttemptState.PREEMPTED
     assert "evicted by Kueue: Preempted" in ended.reason
+
+
+def test_a_cluster_with_both_versions_of_kueue_is_read_in_the_newer(
+    open_stand_in: Callable[..., StandInCluster],
+) -> None:
+    cluster = open_stand_in(kueue=KUEUE[0])
+    cluster.api.kinds += (custom_kinds(KUEUE[1])[-1],)
+    harness = KubernetesHarness(cluster)
+    harness.until(lambda seen: seen.nodes)
+    harness.backend.close()
+    lists = {path for _, path in cluster.api.requests if path.partition("?")[0].endswith("/workloads")}
+    assert lists
+    assert all("/v1beta2/" in path for path in lists)
+
+
+def test_objects_of_other_projects_are_held_to_their_published_types(
+    open_stand_in: Callable[..., StandInCluster],
+) -> None:
+    """So a field that Perdure misspelled would be noticed."""
+    store = open_stand_in(kueue=KUEUE[0]).api.store
+    misspelled = job_set()
+    misspelled["spec"]["suspended"] = True
+    old = workload("u", KUEUE[0])
+    old["spec"]["priorityClassName"] = "high"  # of v1beta1
+    alien = pytorch_job()
+    alien["spec"]["pytorchReplicaSpecs"]["Chief"] = {"replicas": 1, "template": TEMPLATE}
+    empty = workload("u", KUEUE[0])
+    empty["spec"]["podSets"] = []
+    for plural, document, what in (
+        ("jobsets", misspelled, "suspended"),
+        ("workloads", old, "priorityClassName"),
+        ("workloads", empty, "podSets"),
+        ("workloads", workload("u", KUEUE[1]), "no kind Workload in kueue.x-k8s.io/v1beta1"),
+        ("pytorchjobs", alien, "Chief"),
+    ):
+        with pytest.raises(ApiProblem, match=what):
+            store.create(plural, document)

@@ -94,6 +94,7 @@ class ClusterApi:
         except (ClientConfigError, OSError, ssl.SSLError, AssertionError, ValueError) as err:
             raise ConfigError(self.address, f"its credentials cannot be used: {err}", "Mend the kubeconfig") from err
         self._timeout_s = timeout_s
+        self._served: dict[ResourceKind, ResourceKind] = {}
 
     @classmethod
     def of(cls, settings: KubernetesSettings) -> ClusterApi:
@@ -105,7 +106,13 @@ class ClusterApi:
         return text(self._ask("GET", "/version"), "gitVersion")
 
     def serves(self, kind: ResourceKind) -> bool:
-        """Whether the cluster knows this kind of objects."""
+        """Whether the cluster knows this kind of objects; of the versions that Perdure reads the newest is used."""
+        found = next((each for each in kind.versions() if self._serves_version(each)), None)
+        if found is not None:
+            self._served[kind] = found
+        return found is not None
+
+    def _serves_version(self, kind: ResourceKind) -> bool:
         group = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"
         try:
             known = self._ask("GET", group).get("resources")
@@ -113,8 +120,11 @@ class ClusterApi:
             return False
         return any(fields(each).get("name") == kind.plural for each in known or ())
 
+    def _path(self, kind: ResourceKind, namespace: str = "", name: str = "", sub: str = "") -> str:
+        return self._served.get(kind, kind).path(namespace, name, sub)
+
     def get(self, kind: ResourceKind, namespace: str, name: str) -> Document:
-        return self._ask("GET", kind.path(namespace, name))
+        return self._ask("GET", self._path(kind, namespace, name))
 
     def list_all(self, kind: ResourceKind, namespace: str = "", **options: str) -> tuple[str, list[dict[str, Any]]]:
         """All objects, page by page, and the resource version that they were read at.
@@ -124,7 +134,7 @@ class ClusterApi:
         found: list[dict[str, Any]] = []
         query = {"limit": str(PAGE), **options}
         while True:
-            page = _read(_PAGE, self._answer("GET", kind.path(namespace), query), self.address)
+            page = _read(_PAGE, self._answer("GET", self._path(kind, namespace), query), self.address)
             found += page.items
             more = page.metadata.get("continue")
             if not more:
@@ -133,17 +143,17 @@ class ClusterApi:
 
     def create(self, kind: ResourceKind, namespace: str, document: Document) -> Document:
         """Raises `VersionConflict` where one of that name exists."""
-        return self._ask("POST", kind.path(namespace), {"fieldManager": FIELD_MANAGER}, document)
+        return self._ask("POST", self._path(kind, namespace), {"fieldManager": FIELD_MANAGER}, document)
 
     def patch(self, kind: ResourceKind, namespace: str, name: str, change: Document, sub: str = "") -> Document:
         """Merge a change into an object; with a resource version in it only into that version."""
         query = {"fieldManager": FIELD_MANAGER}
-        return self._ask("PATCH", kind.path(namespace, name, sub), query, change, MERGE_PATCH)
+        return self._ask("PATCH", self._path(kind, namespace, name, sub), query, change, MERGE_PATCH)
 
     def delete(self, kind: ResourceKind, namespace: str, name: str, uid: str) -> None:
         """Delete the object of that uid and, in the background, what it owns. Raises `VersionConflict`."""
         options = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
-        self._ask("DELETE", kind.path(namespace, name), {}, options)
+        self._ask("DELETE", self._path(kind, namespace, name), {}, options)
 
     def may(self, verb: str, kind: ResourceKind, namespace: str = "", sub: str = "", name: str = "") -> bool:
         """Whether the service's own account may do something."""
@@ -172,7 +182,7 @@ class ClusterApi:
             "timeoutSeconds": str(WATCH_S),
             **options,
         }
-        with self._stream(kind.path(namespace), query, SILENCE_S) as response:
+        with self._stream(self._path(kind, namespace), query, SILENCE_S) as response:
             yield self._events(response), lambda: _shut(response)
 
     def _events(self, response: httpx2.Response) -> Iterator[WatchLine]:

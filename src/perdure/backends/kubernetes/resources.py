@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,15 @@ class ResourceKind:
     kind: str
     plural: str
     is_namespaced: bool = True
+    older: tuple[str, ...] = ()  # versions to use, in this order, where the cluster does not serve `version`
 
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    def versions(self) -> tuple[ResourceKind, ...]:
+        """The kind in each version that Perdure reads, the newest first."""
+        return (self, *(replace(self, version=version, older=()) for version in self.older))
 
     def path(self, namespace: str = "", name: str = "", sub: str = "") -> str:
         """The path of an object, or of all of them where `name` is ""; of all namespaces where that is "", too."""
@@ -34,7 +39,7 @@ class ResourceKind:
 JOBS = ResourceKind("batch", "v1", "Job", "jobs")
 JOB_SETS = ResourceKind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
 PYTORCH_JOBS = ResourceKind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs")
-KUEUE_WORKLOADS = ResourceKind("kueue.x-k8s.io", "v1beta1", "Workload", "workloads")
+KUEUE_WORKLOADS = ResourceKind("kueue.x-k8s.io", "v1beta2", "Workload", "workloads", older=("v1beta1",))
 PODS = ResourceKind("", "v1", "Pod", "pods")
 NODES = ResourceKind("", "v1", "Node", "nodes", is_namespaced=False)
 NAMESPACES = ResourceKind("", "v1", "Namespace", "namespaces", is_namespaced=False)

@@ -12,7 +12,7 @@ import yaml
 
 from tests.backends.kubernetes.standin.access import ADMIN
 from tests.backends.kubernetes.standin.controllers import GPU, ControlPlane
-from tests.backends.kubernetes.standin.kinds import BUILT_IN, CUSTOM
+from tests.backends.kubernetes.standin.kinds import BUILT_IN, custom_kinds
 from tests.backends.kubernetes.standin.schemas import NEWEST, published
 from tests.backends.kubernetes.standin.server import StandInApi, serve
 from tests.backends.kubernetes.standin.store import Document, ObjectStore
@@ -21,14 +21,12 @@ STEP_S = 0.02
 
 
 class StandInCluster:
-    """The whole. Nodes are called node1 and so on, each with GPUs."""
+    """The whole. Nodes are called node1 and so on, each with GPUs; `kueue` adds kinds of other projects."""
 
-    def __init__(
-        self, folder: Path, nodes: int = 4, gpus: int = 4, version: str = NEWEST, custom: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, nodes: int = 4, gpus: int = 4, version: str = NEWEST, kueue: str = "") -> None:
         self.folder = folder
         store = ObjectStore()
-        self.api = StandInApi(store, published(version), (*BUILT_IN, *(CUSTOM if custom else ())))
+        self.api = StandInApi(store, published(version), (*BUILT_IN, *(custom_kinds(kueue) if kueue else ())))
         store.validate = self.api.validate
         self.control = ControlPlane(self.api)
         self.nodes = tuple(f"node{number}" for number in range(1, nodes + 1))

@@ -50,9 +50,13 @@ BUILT_IN = (
     ServedKind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", parts=()),
 )
 JOB_SET = ServedKind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
-KUEUE_WORKLOAD = ServedKind("kueue.x-k8s.io", "v1beta1", "Workload", "workloads")
 PYTORCH_JOB = ServedKind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs")
-CUSTOM = (JOB_SET, KUEUE_WORKLOAD, PYTORCH_JOB)
+
+
+def custom_kinds(kueue: str) -> tuple[ServedKind, ...]:
+    """The kinds of other projects; `kueue` is the version of its API that this cluster serves."""
+    return JOB_SET, PYTORCH_JOB, ServedKind("kueue.x-k8s.io", kueue, "Workload", "workloads")
+
 
 _MUTABLE_SCHEDULING = ("affinity", "nodeSelector", "tolerations", "schedulingGates")
 

@@ -1,4 +1,7 @@
-"""The published OpenAPI of one release of Kubernetes: what an object may hold, and how lists in it are merged."""
+"""The published OpenAPI of one release of Kubernetes: what an object may hold, and how lists in it are merged.
+
+Beside it the kinds that other projects define, whose schemas no release has.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
+
+from tests.backends.kubernetes.standin.custom_schemas import CUSTOM_SCHEMAS
 
 FOLDER = Path(__file__).resolve().parents[1] / "openapi"
 VERSIONS = tuple(sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("v*.json.gz")))
@@ -36,14 +41,16 @@ class PublishedSchema:
     def problems(self, document: dict[str, Any]) -> list[str]:
         """What is wrong with an object; of a kind that the release does not have, that."""
         name = self.definition_of(document)
-        if name is None:
-            return [f"{document.get('apiVersion')} {document.get('kind')} is not in the OpenAPI of {self.version}"]
-        if name not in self._validators:
-            schema = {"$ref": f"#/$defs/{name}", "$defs": self.definitions}
-            self._validators[name] = jsonschema_rs.Draft202012Validator(schema)
+        custom = (str(document.get("apiVersion")), str(document.get("kind")))
+        if name is None and custom not in CUSTOM_SCHEMAS:
+            return [f"{' '.join(custom)} is not in the OpenAPI of {self.version}"]
+        key = name or "/".join(custom)
+        if key not in self._validators:
+            schema = {"$ref": f"#/$defs/{name}"} if name else CUSTOM_SCHEMAS[custom]
+            self._validators[key] = jsonschema_rs.Draft202012Validator({**schema, "$defs": self.definitions})
         return [
             f"{'.'.join(map(str, error.instance_path))}: {error.message[:300]}"
-            for error in self._validators[name].iter_errors(document)
+            for error in self._validators[key].iter_errors(document)
         ]
 
     def resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
