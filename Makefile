@@ -54,6 +54,7 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.sim
 UV_COMPILE = uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet
 lock: ## resolve the locks again (needs uv)
 	$(UV_COMPILE) pyproject.toml requirements/build.in -o requirements/base.txt
+	$(UV_COMPILE) pyproject.toml requirements/build.in --extra k8s --extra postgres -o requirements/cluster.txt
 	$(UV_COMPILE) pyproject.toml requirements/build.in --extra sim -o requirements/sim.txt
 	$(UV_COMPILE) pyproject.toml requirements/build.in --extra test -o requirements/test.txt
 

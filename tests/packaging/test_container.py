@@ -46,7 +46,16 @@ def test_what_is_copied_is_there_and_not_left_out_of_the_context() -> None:
 def test_packages_are_those_of_the_lock() -> None:
     installs = [step for step in of(BUILD, "RUN") if " pip install " in step]
     assert all("--require-hashes" in step or SOURCE_ONLY in step for step in installs)
-    assert any("--require-hashes -r requirements/base.txt" in step for step in installs)
+    assert any("--require-hashes -r requirements/${LOCK}.txt" in step for step in installs)
+    assert of(BUILD, "ARG") == ["LOCK=base"]
+    for text in ((ROOT / "Containerfile").read_text(), (ROOT / "docs" / "kubernetes.md").read_text()):
+        for lock in re.findall(r"LOCK=(\w+)", text):
+            assert f"requirements/{lock}.txt" in [source for source, _ in copies()]
+
+
+def test_a_service_in_a_cluster_has_what_it_needs() -> None:
+    locked = (ROOT / "requirements" / "cluster.txt").read_text()
+    assert {"lightkube", "psycopg-binary"} <= set(re.findall(r"(?m)^([a-z0-9-]+)==", locked))
 
 
 def test_it_runs_as_a_user_without_rights_whose_state_is_a_volume() -> None:
@@ -93,10 +102,11 @@ def test_its_health_is_asked_where_it_listens() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_its_steps_make_the_program_from_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lock", ["base", "cluster"])
+def test_its_steps_make_the_program_from_nothing(tmp_path: Path, lock: str) -> None:
     """With packages from an index: takes a network."""
     for step in of(BUILD, "RUN"):
-        run(step.replace("/opt/perdure", str(tmp_path / "venv")), ROOT)
+        run(f"LOCK={lock}; {step}".replace("/opt/perdure", str(tmp_path / "venv")), ROOT)
     assert "up" in run(f"{tmp_path}/venv/bin/perdure --help", tmp_path)
 
 

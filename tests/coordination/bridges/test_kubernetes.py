@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from perdure.backends.kubernetes.workloads import job_id_of
 from perdure.coordination.bridges.registry import read
 from perdure.coordination.record import ExceptionRecord, Transient
 from tests.coordination.bridges.samples import NODE, NOW, POD
@@ -83,7 +84,7 @@ def test_a_container_that_ended_is_a_failure_of_its_rank_and_job() -> None:
     (record,) = records(POD)
     subject = record.subject
     assert (record.type, record.transient) == ("app.oom", Transient.NO)
-    assert (subject.job_id, subject.ranks, subject.nodes, subject.step) == ("ml/train", (3,), ("n7",), "train-3-x")
+    assert (subject.job_id, subject.ranks, subject.nodes, subject.step) == ("ml.train", (3,), ("n7",), "train-3-x")
     assert known(record)["signal"] == "SIGKILL"
 
 
@@ -178,11 +179,26 @@ def test_events(said: dict[Any, Any], expected: str | None) -> None:
     assert [record.type for record in records(said)] == ([expected] if expected else [])
 
 
+@pytest.mark.parametrize(
+    ("label", "suffix", "event_kind"),
+    [
+        ("batch.kubernetes.io/job-name", "", "Job"),
+        ("jobset.sigs.k8s.io/jobset-name", "jobset", "JobSet"),
+        ("training.kubeflow.org/job-name", "pytorchjob", "PyTorchJob"),
+    ],
+)
+def test_a_job_has_the_id_that_the_backend_gives_it(label: str, suffix: str, event_kind: str) -> None:
+    metadata = {"name": "train-3-x", "namespace": "ml", "labels": {label: "train-3"}}
+    (of_pod,) = records({**POD, "metadata": metadata})
+    (of_job,) = records(event("DeadlineExceeded", event_kind))
+    assert of_pod.subject.job_id == of_job.subject.job_id == job_id_of("ml", "train-3", suffix)
+
+
 def test_an_event_counts_and_names_its_object() -> None:
     (record,) = records(event("NodeNotReady", "Node", firstTimestamp="2025-11-21T08:00:00Z", message="down"))
     assert (record.repeats, record.subject.nodes, record.time_s) == (2, ("n7",), 1763712000.0)
     (job,) = records(event("DeadlineExceeded", "Job"))
-    assert job.subject.job_id == "ml/train-3"
+    assert job.subject.job_id == "ml.train-3"
     (newer,) = records(
         {"kind": "Event", "reason": "Evicted", "type": "Warning", "regarding": {"kind": "Pod", "name": "p"}}
     )

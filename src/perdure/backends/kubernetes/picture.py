@@ -114,9 +114,9 @@ def jobs_in(
     last: dict[str, int] = {}
     for form, view in seen.jobs.items():
         for held in sorted(view.objects, key=_by_age):
-            if label(held.document, STASH):
+            if held.once(_is_stash):
                 continue
-            job_id, uid = form.job_id(held.document), uid_of(held.document)
+            job_id, uid = held.once(form.job_id), held.once(uid_of)
             mine = pods.get(key_of(form, held.document), ())
             others = (last.get(job_id, 0), *reader.besides(uid))
             before = known.get(uid)
@@ -154,7 +154,7 @@ def sighted_job(
     before, job_id = 0, form.job_id(held.document)
     view = seen.jobs.get(form, NOTHING_HELD)
     for each in sorted(view.objects, key=_by_age):
-        if each.gone_s is not None and form.job_id(each.document) == job_id and not label(each.document, STASH):
+        if each.gone_s is not None and form.job_id(each.document) == job_id and not each.once(_is_stash):
             earlier = reader.read(form, each, gone.get(key_of(form, each.document), ()), before)
             before = max((attempt.id.incarnation for attempt in earlier.attempts), default=before)
     return reader.read(form, held, pods, before)
@@ -163,7 +163,7 @@ def sighted_job(
 def _pods_by_owner(seen: Sighted) -> dict[str, list[HeldObject]]:
     pods: dict[str, list[HeldObject]] = defaultdict(list)
     for held in seen.pods.objects:
-        if key := owner_key(held.document):
+        if key := held.once(owner_key):
             pods[key].append(held)
     return pods
 
@@ -172,14 +172,16 @@ def _is_of_its_time(pod: HeldObject, held: HeldObject) -> bool:
     """Whether a pod is of this JobSet, not of one before of its name: by uid, else by time."""
     if told := label(pod.document, JOBSET_UID):
         return told == uid_of(held.document)
-    born_s = instant(pod.document, "metadata", "creationTimestamp") or 0.0
-    made_s = instant(held.document, "metadata", "creationTimestamp") or 0.0
+    born_s, made_s = pod.once(_made_s), held.once(_made_s)
     return made_s <= born_s and (held.gone_s is None or born_s <= held.gone_s)
 
 
 def _by_age(held: HeldObject) -> tuple[bool, float, float]:
-    made_s = instant(held.document, "metadata", "creationTimestamp") or 0.0
-    return held.gone_s is None, made_s, held.gone_s or 0.0
+    return held.gone_s is None, held.once(_made_s), held.gone_s or 0.0
+
+
+def _made_s(document: Document) -> float:
+    return instant(document, "metadata", "creationTimestamp") or 0.0
 
 
 class _Reader:
@@ -187,9 +189,9 @@ class _Reader:
 
     def __init__(self, seen: Sighted, rules: ReadingRules, now: float) -> None:
         self._rules, self._now = rules, now
-        alive = [held.document for held in seen.nodes.objects if held.gone_s is None]
-        self._known = {name_of(node) for node in alive}
-        self._down = {name_of(node) for node in alive if is_down(node)}
+        alive = [held for held in seen.nodes.objects if held.gone_s is None]
+        self._known = {node.once(name_of) for node in alive}
+        self._down = {node.once(name_of) for node in alive if node.once(is_down)}
         self._nodes = hash((frozenset(self._known), frozenset(self._down)))
         self._admissions = {
             text(owner, "uid"): held.document
@@ -440,12 +442,23 @@ def _excluded(template: Document) -> set[str]:
 def nodes_in(seen: Sighted) -> list[Node]:
     """All nodes, with the GPUs that pods hold on them."""
     used: dict[str, int] = defaultdict(int)
-    busy = set()
+    found_busy: set[str] = set()
     for held in seen.pods.objects:
-        pod, node = held.document, text(held.document, "spec", "nodeName")
-        if held.gone_s is None and node and text(pod, "status", "phase") not in ("Succeeded", "Failed"):
-            used[node] += gpus_of(pod)
-            if owner_key(pod):
-                busy.add(node)
-    alive = [held.document for held in seen.nodes.objects if held.gone_s is None]
-    return [node_of(document, used, frozenset(busy)) for document in sorted(alive, key=name_of)]
+        if held.gone_s is None and (node := held.once(_occupied_node)):
+            used[node] += held.once(gpus_of)
+            if held.once(owner_key):
+                found_busy.add(node)
+    alive = [held for held in seen.nodes.objects if held.gone_s is None]
+    busy = frozenset(found_busy)
+    by_name = sorted(alive, key=lambda held: held.once(name_of))
+    return [node_of(held.document, used, busy) for held in by_name]
+
+
+def _occupied_node(pod: Document) -> str:
+    """The node whose GPUs a pod holds; "" of one that is over, or has none yet."""
+    return "" if text(pod, "status", "phase") in ("Succeeded", "Failed") else text(pod, "spec", "nodeName")
+
+
+def _is_stash(document: Document) -> bool:
+    """Whether it is the copy of a Job that is being made again."""
+    return bool(label(document, STASH))

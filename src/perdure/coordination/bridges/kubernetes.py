@@ -111,12 +111,13 @@ _EVENTS = {
     "FailedCreatePodSandBox": replace(_AGAIN, severity=2),
     "BackoffLimitExceeded": Meaning("process.exit"),
 }
-_JOB_LABELS = (
-    "jobset.sigs.k8s.io/jobset-name",
-    "training.kubeflow.org/job-name",
-    "batch.kubernetes.io/job-name",
-    "job-name",
-)
+_SUFFIXES = {"Job": "", "JobSet": ":jobset", "PyTorchJob": ":pytorchjob"}  # of ids, as the backend makes them
+_JOB_LABELS = {  # and the kind that sets it; Kubeflow's other kinds have no id of their own
+    "jobset.sigs.k8s.io/jobset-name": "JobSet",
+    "training.kubeflow.org/job-name": "PyTorchJob",
+    "batch.kubernetes.io/job-name": "Job",
+    "job-name": "Job",
+}
 _RANK_LABELS = (
     "jobset.sigs.k8s.io/job-global-index",
     "training.kubeflow.org/replica-index",
@@ -249,12 +250,18 @@ def _pod(said: Mapping[str, Any]) -> _Pod | None:
         return None
     labels = {**fields.mapping(metadata.get("annotations")), **fields.mapping(metadata.get("labels"))}
     owner = next((fields.name(o.get("name")) for o in fields.objects(metadata.get("ownerReferences"))), "")
-    job = next((job for label in _JOB_LABELS if (job := fields.name(labels.get(label)))), owner or name)
+    labelled = ((fields.name(labels.get(label)), kind) for label, kind in _JOB_LABELS.items())
+    job, kind = next((found for found in labelled if found[0]), (owner or name, "Job"))
     rank = next((r for key in _RANK_LABELS if (r := fields.whole(labels.get(key), most=_MAX_RANK)) is not None), None)
     ranks = () if rank is None else (rank,)
     return _Pod(
-        fields.name(metadata.get("uid")), name, f"{space}/{job}"[:256], fields.node(spec.get("nodeName")), ranks
+        fields.name(metadata.get("uid")), name, _job_id(space, job, kind), fields.node(spec.get("nodeName")), ranks
     )
+
+
+def _job_id(space: str, name: str, kind: str) -> str:
+    """The id that the Kubernetes backend gives the job, so that both speak of one."""
+    return f"{space}.{name}{_SUFFIXES[kind]}"[:256]
 
 
 def _of_pod(said: Mapping[str, Any], now: float) -> list[ReportedFailure]:
@@ -347,7 +354,7 @@ def _of_event(said: Mapping[str, Any], now: float) -> list[ReportedFailure]:
             facts=("event", uid, kind, space, name, reason, stamp),
             time_s=fields.instant(stamp, now),
             note=fields.line(said.get("message") or said.get("note"), 1024) or reason,
-            job_id=f"{space}/{name}"[:256] if kind in ("Job", "JobSet", "PyTorchJob") and name else "",
+            job_id=_job_id(space, name, kind) if kind in _SUFFIXES and name else "",
             nodes=(host,),
             step=name if kind == "Pod" else "",
             host=host,

@@ -21,7 +21,7 @@ JOB_SPEC: Schema = {"$ref": "#/$defs/io.k8s.api.batch.v1.JobSpec"}
 METADATA: Schema = {"$ref": "#/$defs/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
 
 
-def record(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
+def record(required: tuple[str, ...] = (), /, **properties: Schema) -> Schema:
     return {
         "type": "object",
         "properties": properties,
