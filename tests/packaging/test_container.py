@@ -53,11 +53,6 @@ def test_packages_are_those_of_the_lock() -> None:
             assert f"requirements/{lock}.txt" in [source for source, _ in copies()]
 
 
-def test_a_service_in_a_cluster_has_what_it_needs() -> None:
-    locked = (ROOT / "requirements" / "cluster.txt").read_text()
-    assert {"lightkube", "psycopg-binary"} <= set(re.findall(r"(?m)^([a-z0-9-]+)==", locked))
-
-
 def test_it_runs_as_a_user_without_rights_whose_state_is_a_volume() -> None:
     (user,), (volume,) = of(FINAL, "USER"), of(FINAL, "VOLUME")
     assert re.fullmatch(r"[a-z]+", user)

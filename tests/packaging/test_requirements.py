@@ -27,8 +27,8 @@ def entries(lock: Path) -> Iterator[tuple[Requirement, list[str]]]:
             yield Requirement(requirement.strip()), [option.strip() for option in options]
 
 
-def test_there_is_a_lock_for_use_one_for_replays_and_one_for_tests() -> None:
-    assert [lock.name for lock in LOCKS] == ["base.txt", "sim.txt", "test.txt"]
+def test_there_is_a_lock_for_use_one_for_clusters_one_for_replays_and_one_for_tests() -> None:
+    assert [lock.name for lock in LOCKS] == ["base.txt", "cluster.txt", "sim.txt", "test.txt"]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
@@ -43,13 +43,19 @@ def test_each_locked_requirement_is_pinned_and_hashed_and_names_no_index(lock: P
 
 
 def test_the_tests_run_with_what_users_install() -> None:
-    base, sim, test = ({str(requirement) for requirement, _ in entries(lock)} for lock in LOCKS)
+    """Versions: on which systems a package is taken differs with what takes it."""
+    base, cluster, sim, test = (
+        {(canonicalize_name(requirement.name), str(requirement.specifier)) for requirement, _ in entries(lock)}
+        for lock in LOCKS
+    )
     assert base < sim < test
+    assert base < cluster < test
 
 
-def test_the_lock_of_replays_holds_what_they_need() -> None:
-    locked = {canonicalize_name(requirement.name) for requirement, _ in entries(LOCKS[1])}
-    assert {Requirement(text).name for text in PROJECT["optional-dependencies"]["sim"]} <= locked
+@pytest.mark.parametrize(("lock", "extras"), [("cluster", ("k8s", "postgres")), ("sim", ("sim",))])
+def test_a_lock_holds_what_its_extras_need(lock: str, extras: tuple[str, ...]) -> None:
+    locked = {canonicalize_name(requirement.name) for requirement, _ in entries(ROOT / f"requirements/{lock}.txt")}
+    assert {Requirement(text).name for extra in extras for text in PROJECT["optional-dependencies"][extra]} <= locked
 
 
 def test_the_lock_satisfies_the_project() -> None:
