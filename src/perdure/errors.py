@@ -42,6 +42,10 @@ class InUse(StateError):
     """Another service has the journal open; it is free once that one ends."""
 
 
+class TakenOver(InUse):
+    """Another service has taken the journal over; what this one remembers is old."""
+
+
 class LogRefused(PerdureError):
     """A log file is not one that may be read: a link, a device, or somebody else's."""
 

@@ -27,8 +27,9 @@ class PrintableFormatter(logging.Formatter):
     With a `width` what is merely told has no more characters: the address above it stays on the screen for longer.
     """
 
-    def __init__(self, width: int | None = None) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
+    def __init__(self, width: int | None = None, of: str = "") -> None:
+        of = f"{of}: ".replace("%", "%%") if of else ""
+        super().__init__(f"%(asctime)s %(levelname)s {of}%(message)s", "%Y-%m-%dT%H:%M:%S%z")
         self._width = width
 
     def format(self, record: logging.LogRecord) -> str:
@@ -39,11 +40,14 @@ class PrintableFormatter(logging.Formatter):
         return f"{line[: self._width - 1]}…"
 
 
-def log_to_stderr(level: int = logging.INFO) -> None:
-    """Send the service's own log, and no library's, to stderr; on a terminal each entry takes one line."""
+def log_to_stderr(level: int = logging.INFO, of: str = "") -> None:
+    """Send the service's own log, and no library's, to stderr; on a terminal each entry takes one line.
+
+    `of` begins each entry, where several processes write to one place.
+    """
     handler = logging.StreamHandler()
     width = max(40, shutil.get_terminal_size().columns) if sys.stderr.isatty() else None
-    handler.setFormatter(PrintableFormatter(width))
+    handler.setFormatter(PrintableFormatter(width, of))
     own = logging.getLogger("perdure")
     own.handlers[:] = [handler]
     own.setLevel(level)

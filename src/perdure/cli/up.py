@@ -7,12 +7,15 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perdure.backends.registry import BACKENDS
 from perdure.cli.options import ConfigFile, StateDir, load_settings
+
+if TYPE_CHECKING:
+    from perdure.service.settings import Settings
 
 Cluster = Annotated[
     str | None,
@@ -45,6 +48,12 @@ PolicyPartition = Annotated[
     list[str] | None, typer.Option(help="Jobs of this partition opt in; may be repeated.", metavar="NAME")
 ]
 PolicyQos = Annotated[list[str] | None, typer.Option(help="Jobs of this QOS opt in; may be repeated.", metavar="NAME")]
+Clusters = Annotated[
+    Path | None,
+    typer.Option(
+        "--clusters", metavar="DIR", help="Share the clusters whose settings files (NAME.toml) are here with others."
+    ),
+]
 Standby = Annotated[bool, typer.Option("--standby", help="Where another service has the journal, wait and take over.")]
 
 
@@ -61,6 +70,7 @@ def up(
     policy_partition: PolicyPartition = None,
     policy_qos: PolicyQos = None,
     standby: Standby = False,
+    clusters: Clusters = None,
     config: ConfigFile = None,
 ) -> int:
     """Watch a cluster, and show it on a page. Ctrl-C ends it.
@@ -82,11 +92,9 @@ def up(
         "service.standby": True if standby else None,
     }
     settings = load_settings(config, flags).settings
-    from perdure.service.runtime import run
-
     try:
         with _ending_by(signal.SIGTERM, signal.SIGHUP):
-            code = run(settings)
+            code = _run(settings, clusters)
     except KeyboardInterrupt:  # the way to end it, and no error
         code = 0
     given: dict[str, object] = {
@@ -100,10 +108,21 @@ def up(
         "--no-demo": no_demo,
         "--policy": policy,
         "--standby": standby,
+        "--clusters": clusters,
         "--config": config,
     }
     typer.echo(parting(settings.service.state, given), err=True)
     return code
+
+
+def _run(settings: Settings, clusters: Path | None) -> int:
+    if clusters is not None:
+        from perdure.service.clusters.controller import run_controller
+
+        return run_controller(settings, clusters.absolute())
+    from perdure.service.runtime import run
+
+    return run(settings)
 
 
 def parting(state: Path, given: Mapping[str, object]) -> str:

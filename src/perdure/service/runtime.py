@@ -156,9 +156,9 @@ def state_dir(path: Path) -> Path:
     return path
 
 
-def run(settings: Settings) -> int:
-    """Run the service until it is asked to end; the exit code of `perdure up`."""
-    log_to_stderr()
+def run(settings: Settings, of: str = "") -> int:
+    """Run the service until it is asked to end; the exit code of `perdure up`. `of` begins each entry of its log."""
+    log_to_stderr(of=of)
     raise_descriptor_limit()
     service = settings.service
     state = state_dir(service.state)
@@ -206,7 +206,7 @@ def run(settings: Settings) -> int:
         if settings.service.keep_chains and isinstance(backend, Queued):
             keeper = ChainKeeper(state, armed=settings.service.armed)  # a round takes minutes: nobody waits for it
             forever("chains", stop, keeper.turn, lambda: stop.wait(KEEP_EVERY_S)).start()
-        url = f"http://{_spoken(service.host)}:{sock.getsockname()[1]}"
+        url = f"http://{spoken(service.host)}:{sock.getsockname()[1]}"
         hands += notifiers(settings, journal, state, url, metrics, stop)
         stack.callback(end, hands, stop, engine)
         for thread in hands:
@@ -218,7 +218,7 @@ def run(settings: Settings) -> int:
 
 def keep_room(engine: Engine, switch: KillSwitch) -> None:
     """See that the journal can be written, and that there is room for the kill switch. Raises `StateError`."""
-    engine.journal.store.probe(PROBE_EVERY_S)
+    engine.journal.store.probe(PROBE_EVERY_S, engine.last_look_s)
     switch.keep_reserve()
 
 
@@ -447,7 +447,7 @@ def serve(
         print(f"Perdure watches {engine.backend.cluster}: {url}/?code={code}", flush=True)  # noqa: T201
         print(_what_next(state), flush=True)  # noqa: T201
         with unix_socket(service.socket or state / SOCKET_FILE, shared=service.socket is not None) as local:
-            _PageServer(config, app.state.listeners.close).run(sockets=[sock, local])
+            PageServer(config, app.state.listeners.close).run(sockets=[sock, local])
     return 0
 
 
@@ -458,7 +458,7 @@ def _what_next(state: Path) -> str:
     return f"In another terminal: {commands}. Ctrl-C ends it; what it knows is kept in {state}."
 
 
-class _PageServer(uvicorn.Server):
+class PageServer(uvicorn.Server):
     """Sends those who listen to events home before it waits for requests to end."""
 
     def __init__(self, config: uvicorn.Config, send_home: Callable[[], None]) -> None:
@@ -494,7 +494,7 @@ def _revoke_left_over(tokens: TokenBook, state: Path) -> None:
             tokens.revoke(known.token_id)
 
 
-def _spoken(host: str) -> str:
+def spoken(host: str) -> str:
     """The host of an address at which this machine reaches the service; one that listens everywhere, on loopback."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  (named, not listened on)
     return f"[{host}]" if ":" in host else host

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from perdure.errors import MissingExtra, StateError
+from perdure.errors import MissingExtra, StateError, TakenOver
 from perdure.installation import to_install
 from perdure.service.store.database import FILE_NAME, ROOM_BYTES, VERSION_TABLE, Store
 from tests.attacks.test_full_disk import fill, give_back, needs_mount, small_disk
@@ -61,7 +61,7 @@ def test_whether_one_can_write_is_known_before_it_matters(tmp_path: Path) -> Non
     store.probe(1.0)
     assert store.wrote_s > just_now
     with store.writing() as db:
-        db.exec_driver_sql(f"ALTER TABLE {VERSION_TABLE} RENAME TO gone")
+        db.exec_driver_sql("ALTER TABLE owners RENAME TO gone")
     for every_s in (0.0, 60.0):
         with pytest.raises(StateError):
             store.probe(every_s)
@@ -190,3 +190,23 @@ def test_a_journal_on_a_full_disk_can_be_written_again_only_once_there_is_room(
 def _write(store: Store, statement: str) -> None:
     with store.writing() as db:
         db.execute(text(statement))
+
+
+@pytest.mark.postgres
+def test_who_was_taken_over_meanwhile_writes_nothing_any_more(postgres_database: str) -> None:
+    """Its connection breaks, another service has the cluster for a while, and dies: what the first remembers is old."""
+    first = Store.open(postgres_database, "c")
+    other_cluster = Store.open(postgres_database, "d")
+    with psycopg.connect(postgres_database, autocommit=True) as db:
+        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+    Store.open(postgres_database, "c").close()
+    for _ in range(2):
+        with pytest.raises(StateError):  # the first time it finds its connection broken
+            first.probe(0.0)
+    with pytest.raises(TakenOver):
+        first.probe(0.0)
+    with pytest.raises(StateError, match="does not work"):
+        other_cluster.probe(0.0)
+    other_cluster.probe(0.0)  # nobody else had this one: it goes on
+    first.close()
+    other_cluster.close()

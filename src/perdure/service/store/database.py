@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -18,23 +19,30 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from perdure.durable import make_directory
-from perdure.errors import InUse, MissingExtra, StateError
+from perdure.errors import InUse, MissingExtra, StateError, TakenOver
 from perdure.installation import to_install
+from perdure.service.store.schema import owners
 
 log = logging.getLogger("perdure")
 
-SCHEMA = "0020_policy_terms"  # the newest migration; a test keeps the two the same
+SCHEMA = "0021_owners"  # the newest migration; a test keeps the two the same
 VERSION_TABLE = "perdure_schema"
 FILE_NAME = "journal.db"
 BUSY_S = 10.0
 ROOM_BYTES = 1 << 20
 """A disk with less is still full for a journal that could not be written."""
 LOCK_PATIENCE_S = 5.0  # PostgreSQL needs a moment to see that the last service is dead
+_READERS = 2  # connections that are kept open; those beyond are opened as they are needed
+_SERVER_GONE = {"keepalives_idle": 6, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 12_000}
+_OWNER_GONE = (
+    "-c tcp_keepalives_idle=6 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 -c tcp_user_timeout=12000"
+)
+"""After 12 s without an answer each side takes the other for dead: the lock of a machine without power is free then."""
 
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "fullfsync=ON", "checkpoint_fullfsync=ON")
 
@@ -50,10 +58,12 @@ class Store:
         self._mutex = threading.RLock()
         self._writers = _engine(url, read_only=False)
         self._writer: Connection | None = None
+        self._epoch: int | None = None  # of this owner; None before it is one
         self.wrote_s = time.monotonic()
         """When something was last written, by the clock of this machine's run."""
         self.trouble = ""
         """Why nothing can be written; "" as long as it can."""
+        self._told_look_s: float | None = None
 
     @classmethod
     def open(cls, where: str | Path, cluster: str) -> Store:
@@ -63,7 +73,7 @@ class Store:
         not writable, or in use by another service; `MissingExtra` where PostgreSQL's driver is not installed.
         """
         if "://" in str(where):
-            url = _server_url(str(where))
+            url = server_url(str(where))
             name, lock_fd = url.render_as_string(hide_password=True), None
         else:
             path = Path(where)
@@ -76,7 +86,8 @@ class Store:
             raise
         try:
             with store.writing() as db:
-                _bring_up_to_date(db, name)
+                epoch = _bring_up_to_date(db, name, cluster)
+            store._epoch = epoch
         except BaseException:
             store.close()
             raise
@@ -122,11 +133,16 @@ class Store:
         except SQLAlchemyError as err:
             raise _unusable(self.where, err) from err
 
-    def probe(self, every_s: float) -> None:
-        """Write, where nothing was written for this long: whether one can is known before it matters."""
-        if self.trouble or time.monotonic() - self.wrote_s >= every_s:
+    def probe(self, every_s: float, looked_s: float | None = None) -> None:
+        """Write, where nothing was written for this long: whether one can is known before it matters.
+
+        `looked_s`, when the cluster was looked at last, is written whenever it has changed.
+        """
+        is_news = looked_s is not None and looked_s != self._told_look_s
+        if self.trouble or is_news or time.monotonic() - self.wrote_s >= every_s:
             with self.writing() as db:
-                db.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = version_num"))  # noqa: S608, a name of ours
+                db.execute(owners.update().where(owners.c.cluster == self._cluster).values(looked_s=looked_s))
+            self._told_look_s = looked_s
 
     def close(self) -> None:
         with self._mutex, suppress(SQLAlchemyError):
@@ -139,17 +155,28 @@ class Store:
         self._lock_fd = None
 
     def _connected(self) -> Connection:
-        """The writing connection. A new one must get the lock again: whoever has it now is the service."""
+        """The writing connection. A new one must get the lock again: whoever has it now is the service.
+
+        Raises `InUse` where another has it, `TakenOver` where another has had it since.
+        """
         if self._writer is None:
             writer = self._writers.connect()
             try:
                 if self.dialect == "postgresql":
-                    _lock_server(writer, self.where, self._cluster)
+                    self._own(writer)
             except BaseException:
                 writer.close()
                 raise
             self._writer = writer
         return self._writer
+
+    def _own(self, writer: Connection) -> None:
+        """Get the lock; asked before and after it, the number of the owner tells whether it was another's meanwhile."""
+        if self._epoch is not None:
+            _check_epoch(writer, self.where, self._cluster, self._epoch)
+        _lock_server(writer, self.where, self._cluster)
+        if self._epoch is not None:
+            _check_epoch(writer, self.where, self._cluster, self._epoch)
 
     def _drop_broken(self) -> None:
         if self._writer is not None and self._writer.invalidated:
@@ -162,7 +189,8 @@ def reading_engine(url: str) -> Engine:
     return _engine(make_url(url), read_only=True)
 
 
-def _server_url(text_: str) -> URL:
+def server_url(text_: str) -> URL:
+    """The address of a PostgreSQL database, with the driver. Raises `StateError` for another one's."""
     try:
         url = make_url(text_)
     except ArgumentError as err:
@@ -181,7 +209,10 @@ def _engine(url: URL, *, read_only: bool) -> Engine:
     if url.get_backend_name() == "sqlite":
         options: dict[str, Any] = {"connect_args": {"timeout": BUSY_S, "check_same_thread": False}}
     else:
-        options = {"connect_args": {"options": "-c default_transaction_read_only=on"} if read_only else {}}
+        given = f"-c default_transaction_read_only=on {_OWNER_GONE}" if read_only else _OWNER_GONE
+        options = {"connect_args": {"options": given, **_SERVER_GONE}}
+        if read_only:
+            options["pool_size"] = _READERS
     if not read_only:
         options["poolclass"] = NullPool
     try:
@@ -243,7 +274,7 @@ def _unlock(fd: int | None) -> None:
         os.close(fd)
 
 
-def _lock_key(of: str) -> int:
+def lock_key(of: str) -> int:
     """PostgreSQL names advisory locks by numbers of 64 bits."""
     digest = hashlib.blake2b(f"perdure:{of}".encode(errors="replace"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
@@ -251,7 +282,7 @@ def _lock_key(of: str) -> int:
 
 def _lock_server(db: Connection, where: str, cluster: str) -> None:
     """Take the advisory lock of this cluster; it lasts as long as the connection."""
-    ask = text("SELECT pg_try_advisory_lock(:key)").bindparams(key=_lock_key(cluster))
+    ask = text("SELECT pg_try_advisory_lock(:key)").bindparams(key=lock_key(cluster))
     until = time.monotonic() + LOCK_PATIENCE_S
     fix = "Stop that one first; or, where it watches another cluster, give each a service.cluster_name"
     while True:
@@ -263,16 +294,39 @@ def _lock_server(db: Connection, where: str, cluster: str) -> None:
         time.sleep(0.05)
 
 
+def _next_epoch(db: Connection, cluster: str) -> int:
+    """Write down that this process has the cluster now; its number, larger than that of any before."""
+    last = db.scalar(select(owners.c.epoch).where(owners.c.cluster == cluster))
+    epoch = int(last or 0) + 1
+    values = {"epoch": epoch, "owner": f"{socket.gethostname()}:{os.getpid()}", "looked_s": None}
+    if last is None:
+        db.execute(owners.insert().values(cluster=cluster, **values))
+    else:
+        db.execute(owners.update().where(owners.c.cluster == cluster).values(**values))
+    return epoch
+
+
+def _check_epoch(db: Connection, where: str, cluster: str, mine: int) -> None:
+    """Raise `TakenOver` where somebody else has had the cluster since."""
+    with db.begin():
+        found = db.scalar(select(owners.c.epoch).where(owners.c.cluster == cluster))
+    if found != mine:
+        raise TakenOver(
+            where, f"another service has taken over cluster {cluster!r}", "Start this one again with --standby"
+        )
+
+
 # -- the schema
 
 
-def _bring_up_to_date(db: Connection, where: str) -> None:
+def _bring_up_to_date(db: Connection, where: str, cluster: str) -> int:
     """Create or upgrade the schema inside the caller's transaction: done as a whole, or not at all.
 
-    Services of several clusters may open a new database at the same time: the first does it, the others wait.
+    Services of several clusters may open a new database at the same time: the first does it, the others wait. Then the
+    cluster is this process's; returns its number as the owner.
     """
     if db.dialect.name == "postgresql":
-        db.execute(text("SELECT pg_advisory_xact_lock(:key)").bindparams(key=_lock_key("the schema, for all clusters")))
+        db.execute(text("SELECT pg_advisory_xact_lock(:key)").bindparams(key=lock_key("the schema, for all clusters")))
     tables = set(inspect(db).get_table_names())
     if VERSION_TABLE not in tables and tables:
         found = ", ".join(sorted(tables)[:3])
@@ -280,6 +334,7 @@ def _bring_up_to_date(db: Connection, where: str) -> None:
     version = _version(db) if tables else None
     if version != SCHEMA:
         _upgrade(db, where, version)
+    return _next_epoch(db, cluster)
 
 
 def _version(db: Connection) -> str | None:

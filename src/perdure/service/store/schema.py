@@ -380,3 +380,12 @@ notices_read = Table(  # how far the events were read for notices
     Column("cluster", String, primary_key=True),
     Column("seq", BigInteger, nullable=False),
 )
+
+owners = Table(  # who has a cluster; each that takes it over counts the epoch up
+    "owners",
+    metadata,
+    Column("cluster", String, primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("owner", String, nullable=False),  # "host:pid"
+    Column("looked_s", Float),  # when the cluster was last looked at; empty before
+)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
 
 from perdure.backends.kind import NO_LIMIT, CallBudget
-from perdure.errors import PerdureError, StateError
+from perdure.errors import PerdureError, StateError, TakenOver
 from perdure.log import Repeats
 from perdure.service.core.call_budget import CallMeter
 from perdure.service.workers.comment_writer import COMMENTS_EVERY_S
@@ -32,6 +34,7 @@ def forever(name: str, stop: threading.Event, turn: Turn, pause: Turn) -> thread
     """Run `turn` and `pause` in a thread until `stop`; an error is logged, and the next turn is tried.
 
     After an error of the journal a turn that had nothing to write proves nothing: the journal tells its own recovery.
+    Where another service has taken the cluster over, this process ends: what it remembers is old.
     """
 
     repeats = Repeats()
@@ -43,6 +46,11 @@ def forever(name: str, stop: threading.Event, turn: Turn, pause: Turn) -> thread
                 turn()
                 if repeats.ended(name) and tells_recovery:
                     log.warning("%s: works again", name)
+            except TakenOver as err:
+                if not stop.is_set():
+                    log.error("%s: this service ends", err)
+                    stop.set()
+                    os.kill(os.getpid(), signal.SIGTERM)
             except PerdureError as err:
                 tells_recovery = not isinstance(err, StateError)
                 if repeats.is_news(name, str(err), time.monotonic()):

@@ -393,6 +393,13 @@ class NewToken(_Asked):
     role: Literal["viewer", "operator"] = "viewer"
 
 
+class NewCode(_Asked):
+    """Whom a login code is for; without a user for whoever asks."""
+
+    user: Annotated[str, Field(max_length=256, pattern=r"^[!-.0-~]*$")] = ""
+    role: Literal["viewer", "operator"] = "viewer"
+
+
 class LoginCode(BaseModel):
     """Logs a browser in once."""
 

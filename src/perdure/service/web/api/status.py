@@ -5,8 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 import perdure
-from perdure.service.access.auth import Role, id_of
-from perdure.service.web.api.models import LoginCode, Minted, NewToken, StatusItem
+from perdure.errors import NotPermitted
+from perdure.service.access.auth import Identity, Role, id_of
+from perdure.service.web.api.models import LoginCode, Minted, NewCode, NewToken, StatusItem
 from perdure.service.web.state import Here, Operator, Owner, Viewer, WebState
 
 router = APIRouter(tags=["service"])
@@ -26,9 +27,16 @@ def mint(web: Here, identity: Operator, body: NewToken) -> Minted:  # noqa: ARG0
 
 
 @router.post("/login-codes", status_code=201)
-def login_code(web: Here, identity: Viewer) -> LoginCode:
-    """A code that logs a browser in once as whoever asks, within a quarter of an hour: ``/?code=CODE``."""
-    return LoginCode(code=web.tokens.login_code(identity))
+def login_code(web: Here, identity: Viewer, body: NewCode | None = None) -> LoginCode:
+    """A code that logs a browser in once, within a quarter of an hour: ``/?code=CODE``.
+
+    It is for whoever asks; an operator may name another user.
+    """
+    if body is None or not body.user:
+        return LoginCode(code=web.tokens.login_code(identity))
+    if identity.role is not Role.OPERATOR:
+        raise NotPermitted("/login-codes", "only an operator gets a code for others", "Ask for one of your own")
+    return LoginCode(code=web.tokens.login_code(Identity(body.user, Role(body.role))))
 
 
 def standing(web: WebState) -> StatusItem:

@@ -20,7 +20,7 @@ def page_of(request: Request, problem: Problem) -> Response | None:
     if request.url.path.startswith(NOT_PAGES):
         return None
     if problem.status == 401:
-        return _to_login(request)
+        return to_login(request)
     above = _above(request.url.path)
     is_for_others = "/api/" in problem.fix or (above is not None and "perdure " in problem.fix)
     if is_for_others:  # a route, or a command, is nothing to a person at a page
@@ -42,7 +42,7 @@ def _above(path: str) -> NavigationEntry | None:
     return next((entry for entry in NAVIGATION if path.startswith(f"{entry.path}/") and entry.path != "/"), None)
 
 
-def _to_login(request: Request) -> Response:
+def to_login(request: Request) -> Response:
     """To the log-in, and from there back to the page that was asked for or is open."""
     if is_htmx(request):
         opened = urlsplit(request.headers.get("hx-current-url", ""))

@@ -121,6 +121,12 @@ _MESSAGE = {
     "sent": Badge("Sent", "check", "good"),
     "given_up": Badge("Not delivered", "cross", "bad"),
 }
+_CLUSTER = {
+    "watched": Badge("Watched", "eye", "good"),
+    "silent": Badge("Manager silent", "warn", "bad"),
+    "late": Badge("Not looked at", "clock", "warn"),
+    "free": Badge("Nobody serves it", "cross", "bad"),
+}
 BADGES = {
     "job": _JOB,
     "attempt": _ATTEMPT,
@@ -134,6 +140,7 @@ BADGES = {
     "comparison": _COMPARISON,
     "message": _MESSAGE,
     "suspect": _SUSPECT,
+    "cluster": _CLUSTER,
 }
 
 _CAUSES = {

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from perdure.errors import NotPermitted, Unauthenticated
-from perdure.service.access.auth import Identity
-from perdure.service.access.sessions import SESSION_LIFE_S
+from perdure.service.access.auth import Identity, TokenBook
+from perdure.service.access.sessions import SESSION_LIFE_S, Sessions
 from perdure.service.web.pages.render import plain_page
 from perdure.service.web.roles import cookie_name, named_by_proxy, session_of
-from perdure.service.web.state import Anybody, Here, Viewer, WebState
+from perdure.service.web.state import Anybody, Viewer
 
 router = APIRouter()
 
@@ -20,18 +20,17 @@ router = APIRouter()
 @router.get("/login", dependencies=[Anybody])
 def login_page(
     request: Request,
-    web: Here,
     code: Annotated[str, Query(max_length=200)] = "",
     next_: Annotated[str, Query(alias="next", max_length=500)] = "/",
 ) -> Response:
     """Ask for a token, or take the code that the service printed when it started."""
-    if code and (identity := web.tokens.redeem(code)):
-        return _welcome(request, web, identity, "/")
+    if code and (identity := _tokens(request).redeem(code)):
+        return _welcome(request, identity, own_path(next_))
     try:
         if session_of(request):
             return RedirectResponse(own_path(next_), 303)
         if (identity := named_by_proxy(request)) is not None:
-            return _welcome(request, web, identity, own_path(next_))
+            return _welcome(request, identity, own_path(next_))
     except (Unauthenticated, NotPermitted) as err:
         return plain_page("login", 403, wrong=f"{err.where}: {err.what}. {err.fix}.", next=own_path(next_))
     wrong = "This login link has been used, or is too old. perdure open prints a new one." if code else ""
@@ -41,31 +40,30 @@ def login_page(
 @router.post("/login", dependencies=[Anybody])
 def login(
     request: Request,
-    web: Here,
     token: Annotated[str, Form(max_length=500)] = "",
     next_: Annotated[str, Form(alias="next", max_length=500)] = "/",
 ) -> Response:
     """Take a token and begin a session."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise NotPermitted("/login", "another site sent this form", "Log in on this service's own page")
-    identity = web.tokens.find(token.strip()) if token.strip() else None
+    identity = _tokens(request).find(token.strip()) if token.strip() else None
     if identity is None:
         wrong = "That is not one of this service's tokens. Make one with: perdure token USER"
         return plain_page("login", 403, wrong=wrong, next=own_path(next_))
-    return _welcome(request, web, identity, own_path(next_))
+    return _welcome(request, identity, own_path(next_))
 
 
 @router.post("/logout")
-def logout(request: Request, web: Here, identity: Viewer) -> Response:  # noqa: ARG001
+def logout(request: Request, identity: Viewer) -> Response:  # noqa: ARG001
     """End the session."""
     name = cookie_name(request)
-    web.sessions.close(request.cookies.get(name, ""))
+    _sessions(request).close(request.cookies.get(name, ""))
     response = RedirectResponse("/login", 303)
     response.delete_cookie(name, path="/", httponly=True, samesite="strict")
     return response
 
 
-def _welcome(request: Request, web: WebState, identity: Identity, to: str) -> Response:
+def _welcome(request: Request, identity: Identity, to: str) -> Response:
     """Set the cookie, and go on from a page of our own: a redirect would still count as the caller's navigation,
 
     for which the browser keeps a strict cookie back when the link was followed from another site.
@@ -73,7 +71,7 @@ def _welcome(request: Request, web: WebState, identity: Identity, to: str) -> Re
     response, forwarded = plain_page("welcome", 200, to=to), request.headers.get("x-forwarded-proto")
     response.set_cookie(
         cookie_name(request),
-        web.sessions.open(identity),
+        _sessions(request).open(identity),
         max_age=int(SESSION_LIFE_S),
         path="/",
         secure=request.url.scheme == "https" or (identity.by_proxy and forwarded == "https"),
@@ -81,6 +79,16 @@ def _welcome(request: Request, web: WebState, identity: Identity, to: str) -> Re
         samesite="strict",
     )
     return response
+
+
+def _tokens(request: Request) -> TokenBook:
+    tokens: TokenBook = request.app.state.tokens
+    return tokens
+
+
+def _sessions(request: Request) -> Sessions:
+    sessions: Sessions = request.app.state.sessions
+    return sessions
 
 
 def own_path(path: str) -> str:

@@ -1,0 +1,1 @@
+"""Many clusters on one PostgreSQL: which of them this controller serves, a process each, and the page of all."""
