@@ -13,7 +13,7 @@ from perdure.model.identity import AttemptId
 from perdure.service.core.scope import ScopeSettings
 from perdure.service.core.settings import Caps
 from perdure.service.store.journal import ActionState
-from perdure.service.workers.comment_writer import MAX_COMMENTS, CommentWriter
+from perdure.service.workers.comment_writer import MAX_COMMENTS, NO_ANSWER, CommentWriter
 from tests.copying import replace
 from tests.service.workers.test_executor import BUSY, Bench, Scripted, requeue
 
@@ -91,6 +91,22 @@ def test_comments_without_an_answer_are_written_again(bench: Bench) -> None:
     assert states(bench, wanted) == [ActionState.STARTED] * 2
     assert len(write(bench, 20.0)) == 2
     assert states(bench, wanted) == [ActionState.DONE] * 2
+
+
+def test_of_what_may_have_been_written_it_is_not_said_that_it_was_never_begun(bench: Bench) -> None:
+    begun, later = comments(1, 2)
+    bench.plan(begun)
+    bench.backend.performs = [BUSY]
+    write(bench)
+    bench.settings.stop_file.touch()
+    bench.plan(later)
+    write(bench, 500.0)
+    assert states(bench, [begun, later]) == [ActionState.STARTED, ActionState.PLANNED]
+    write(bench, 1000.0)
+    assert states(bench, [begun, later]) == [ActionState.EXPIRED] * 2
+    assert bench.detail(begun) == NO_ANSWER
+    assert bench.detail(later).startswith("not begun within")
+    assert len(bench.backend.performed) == 1
 
 
 def test_comments_obey_the_kill_switch_and_expire(bench: Bench) -> None:

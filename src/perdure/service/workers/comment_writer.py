@@ -15,6 +15,7 @@ from perdure.service.workers.executor import ExecutorSettings, GateRuling, Used,
 
 COMMENTS_EVERY_S = 10.0
 MAX_COMMENTS = 30  # written at a time: slurmdbd under load was seen to take 0.4 s for each
+NO_ANSWER = "no answer came in time: the line may be there"  # how one ends that may have been written
 
 
 class CommentWriter:
@@ -26,13 +27,12 @@ class CommentWriter:
     def write_due(self, now: float) -> list[ActionEnded]:
         """Write what may be written; return what came to its end.
 
-        What no answer came to is written again: it is the same line.
+        What no answer came to is written again: it is the same line. Nobody can look up whether it was written, so it
+        counts as begun until then.
         """
-        for row in _comments(self._journal.open_intents()):
-            self._journal.hand_back(row.key, "the resource manager did not answer")
         ended: list[ActionEnded] = []
         due: list[ActionRow] = []
-        for row in _comments(self._journal.planned()):
+        for row in _comments([*self._journal.open_intents(), *self._journal.planned()]):
             if len(due) == MAX_COMMENTS:
                 break
             settings = self._settings
@@ -44,13 +44,14 @@ class CommentWriter:
                 case GateRuling.WAIT:
                     self._journal.note(row, ruled.why)
                 case GateRuling.EXPIRE:
-                    ended += self._end(row, ActionState.EXPIRED, ruled.why, now)
+                    why = NO_ANSWER if row.state is ActionState.STARTED else ruled.why
+                    ended += self._end(row, ActionState.EXPIRED, why, now)
                 case GateRuling.SHADOW | GateRuling.REFUSE:
                     ended += self._end(row, ActionState.SHADOW, ruled.why, now)
         return [*ended, *self._write(due, now)]
 
     def _write(self, due: Sequence[ActionRow], now: float) -> list[ActionEnded]:
-        begun = [row.begun() for row in due if self._journal.begin(row.key, now)]
+        begun = [row.begun() for row in due if row.state is ActionState.STARTED or self._journal.begin(row.key, now)]
         actions = [row.action for row in begun if isinstance(row.action, Comment)]
         if not actions:
             return []
