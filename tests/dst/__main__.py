@@ -69,7 +69,7 @@ def _run(seed: int) -> Told:
 @cache
 def _simulation() -> Simulation:
     """One for each process."""
-    logging.getLogger("perdure").addHandler(logging.NullHandler())
+    logging.getLogger("perdure").setLevel(logging.CRITICAL)
     return Simulation()
 
 

@@ -65,8 +65,8 @@ class Disk:
         self._drop_indexes()
         self.engine: Disk | Engine = self  # the journal asks it for its dialect alone
         self.dialect = DIALECT
-        connection = _Connection(self.raw)
-        self._transaction, self._reading = _Transaction(self, connection), nullcontext(connection)
+        self._transaction, self._known = _Transaction(self, _Connection(self.raw)), _Reader(self.raw)
+        self._reading = nullcontext(self._known)
         self.fuse = Fuse()
         self.full = 0  # so many writes find no room
 
@@ -80,6 +80,7 @@ class Disk:
     def wipe(self) -> None:
         for table in TABLES:
             self.raw.execute(f"DELETE FROM {table}")
+        self.forget_reads()
         self.fuse.left, self.full = 0, 0
 
     def writing(self) -> AbstractContextManager[Any]:
@@ -88,6 +89,10 @@ class Disk:
 
     def reading(self) -> AbstractContextManager[Any]:
         return self._reading
+
+    def forget_reads(self) -> None:
+        """Something has been written since."""
+        self._known.answers.clear()
 
     def check_room(self) -> None:
         if self.full:
@@ -115,6 +120,7 @@ class _Transaction:
 
     def __exit__(self, kind: object, *_: object) -> None:
         disk = self._disk
+        disk.forget_reads()
         try:
             if kind is None:
                 disk.check_room()
@@ -149,15 +155,31 @@ class _Connection:
         found.row_factory = self._row_of[text]
         return found
 
+    def exec_driver_sql(self, text: str, values: tuple[Any, ...] | list[Any]) -> sqlite3.Cursor:
+        return self._raw.execute(text, values) if isinstance(values, tuple) else self._raw.executemany(text, values)
+
+
+class _Reader:
+    """Reads; what has been asked since the last write is not asked again."""
+
+    def __init__(self, raw: sqlite3.Connection) -> None:
+        self._asks = _Connection(raw)
+        self.answers: dict[tuple[Any, ...], list[Any]] = {}
+
+    def execute(self, statement: ClauseElement, values: Values | None = None) -> list[Any]:
+        asked = statement, *(values or {}).values()
+        if asked not in self.answers:
+            self.answers[asked] = self._asks.execute(statement, values).fetchall()
+        return self.answers[asked]
+
     def scalars(self, statement: ClauseElement, values: Values | None = None) -> list[Any]:
-        text, places = _compiled(statement, tuple(values or {}))
-        return [row[0] for row in self._raw.execute(text, places(values or {}))]
+        return [row[0] for row in self.execute(statement, values)]
 
     def scalar(self, statement: ClauseElement, values: Values | None = None) -> Any:
         return next(iter(self.scalars(statement, values)), None)
 
-    def exec_driver_sql(self, text: str, values: tuple[Any, ...] | list[Any]) -> sqlite3.Cursor:
-        return self._raw.execute(text, values) if isinstance(values, tuple) else self._raw.executemany(text, values)
+    def exec_driver_sql(self, text: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
+        return self._asks.exec_driver_sql(text, values)
 
 
 @cache

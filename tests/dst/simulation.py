@@ -12,12 +12,14 @@ from functools import partial
 from itertools import repeat
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from perdure.backends.simulated import EVERY, Script
 from perdure.backends.simulated.backend import FaultPlan
 from perdure.errors import StateError
 from perdure.model.jobs import JobState
 from perdure.service.core.case import ControllerState
+from perdure.service.store import rows
 from perdure.service.store.queries.reader import Reader
 from perdure.service.workers.gc_tuning import keep_pauses_short
 from tests.dst.again import check_again
@@ -96,7 +98,8 @@ class Simulation:
         told = Told(seed)
         gc.disable()
         try:
-            _Run(self, seed, told).play()
+            with patch.object(rows, "pack", str.encode):  # as older versions wrote events: nobody here reads them
+                _Run(self, seed, told).play()
         except Broken as err:
             told.broken = str(err)
         except Exception as err:

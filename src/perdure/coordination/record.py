@@ -258,11 +258,13 @@ class ExceptionRecord(Struct, frozen=True, omit_defaults=True):
     @property
     def is_handed_on(self) -> bool:
         """Whether what was raised of a job was left to the end of its attempt, and nothing is known of that yet."""
-        owning = self.owning
-        if owning is None or owning.handler or owning.action_keys or owning.forbids or not self.subject.job_id:
-            return False
         is_waiting = self.state is ExceptionState.HANDLED and self.outcome is ExceptionOutcome.OPEN
-        return is_waiting and Source.of(self.detected_by).kind is not SourceKind.SERVICE
+        if not is_waiting or not self.subject.job_id:
+            return False
+        owning = self.owning
+        if owning is None or owning.handler or owning.action_keys or owning.forbids:
+            return False
+        return Source.of(self.detected_by).kind is not SourceKind.SERVICE
 
     @property
     def ends_with_its_job(self) -> bool:

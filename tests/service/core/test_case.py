@@ -47,3 +47,10 @@ def test_a_job_was_kept_off_nodes_only_where_it_was_retried() -> None:
         (past,) = Case(JOB, 1, failure=failure(1, decision=decision)).closed().past
         avoided.append(past.avoided)
     assert avoided == [("n1",), ()]
+
+
+def test_of_a_gang_the_nodes_that_went_down_are_remembered_and_not_the_others() -> None:
+    known = failure(1)
+    gang = replace(known.attempt, nodes=("n1", "n2"), failed_nodes=("n2",))
+    (past,) = Case(JOB, 1, failure=replace(known, attempt=gang)).closed().past
+    assert (past.nodes, past.failed_nodes) == (("n1", "n2"), ("n2",))

@@ -286,15 +286,17 @@ def test_a_node_that_an_earlier_retry_was_kept_off_may_be_had_again_where_no_oth
     assert run.acts()[-1] == (put_back if state is JobState.FAILED else waits)
 
 
-def put_back(run: Run, times: int, waits: Job | None = None, **fields: Any) -> list[Any]:
-    """The job is put back by others so many times, after a minute each."""
+def put_back(
+    run: Run, times: int, waits: Job | None = None, state: AttemptState = AttemptState.REQUEUED, **fields: Any
+) -> list[Any]:
+    """The job ends so many times, after a minute each, and is put back by others."""
     waits = waits or replace(JOB, state=JobState.PENDING)
     for start in range(times):
         began_s = 100.0 * start
         ended = replace(
             FAILED,
             id=AttemptId("c", "1", 100 * start + 1),
-            state=AttemptState.REQUEUED,
+            state=state,
             start_s=began_s,
             end_s=began_s + 60.0,
             **fields,
@@ -313,12 +315,21 @@ def test_a_person_is_told_of_a_job_that_others_put_back_more_often_than_perdure_
     assert "after it ended with exit code 75" in loop.note
 
 
-def test_a_loop_is_over_with_its_job() -> None:
+@pytest.mark.parametrize("state", [AttemptState.COMPLETED, AttemptState.CANCELLED])
+def test_a_job_that_somebody_runs_anew_after_its_end_is_no_loop(state: AttemptState) -> None:
+    assert put_back(Run(), 20, state=state) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome"),
+    [(JobState.COMPLETED, ExceptionOutcome.RECOVERED), (JobState.CANCELLED, ExceptionOutcome.WITHDRAWN)],
+)
+def test_a_loop_is_over_with_its_job(state: JobState, outcome: ExceptionOutcome) -> None:
     run = Run()
     put_back(run, 9, exit_code=75)
-    run.look(5000.0, [replace(JOB, state=JobState.COMPLETED)])
+    run.look(5000.0, [replace(JOB, state=state)])
     (loop,) = [record for record in run.state.chain.ended.values() if record.type == "job.requeue-loop"]
-    assert (loop.outcome, loop.needs_a_person) == (ExceptionOutcome.RECOVERED, False)
+    assert (loop.outcome, loop.needs_a_person) == (outcome, False)
 
 
 def test_what_puts_itself_back_near_its_walltime_is_no_loop() -> None:
@@ -637,11 +648,27 @@ def test_a_job_that_the_sites_rule_holds_is_not_said_to_be_held_by_a_person() ->
     assert "the site's rule for its exit code" in run.noted.record.verdicts[-1].note
 
 
-def test_ends_by_other_signals_are_no_loop() -> None:
+@pytest.mark.parametrize("ends", [((0, 9), (0, 11)), ((75, 0), (1, 0))])
+def test_ends_by_other_codes_and_signals_are_no_loop(ends: tuple[tuple[int, int], ...]) -> None:
     known = {}
     for start in range(4):
-        known = counted(known, None, replace(FAILED, exit_code=0, signal=(9, 11)[start % 2]), 10)
+        exit_code, signal = ends[start % 2]
+        known = counted(known, None, replace(FAILED, exit_code=exit_code, signal=signal), 10)
     assert known[FAILED.id.job_id].times == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        (AttemptState.NODE_FAIL, "node.failure"),
+        (AttemptState.BOOT_FAIL, "node.failure"),
+        (AttemptState.TIMEOUT, "job.net"),
+    ],
+)
+def test_a_node_that_did_not_come_up_is_a_fault_of_the_node(state: AttemptState, kind: str) -> None:
+    run = after_failure(attempt=replace(FAILED, state=state))
+    run.judge(TRANSIENT)
+    assert run.noted.record.type == kind
 
 
 RUNS = replace(FAILED, state=AttemptState.RUNNING, end_s=None, exit_code=0)

@@ -36,3 +36,9 @@ def test_what_is_long_past_is_no_surroundings() -> None:
         MINE, None, _fleet(("n1", "bob", NEARBY_S + 1, "fs"), ("n2", "bob", NEARBY_S + 1, "fs")), None, NOW
     )
     assert (context.others_on_node, context.others_elsewhere, context.ran_s) == (0, (), 5000.0)
+
+
+def test_of_a_gang_only_the_nodes_that_went_down_are_the_place_of_its_failure() -> None:
+    gang = Attempt(MINE.id, AttemptState.NODE_FAIL, ("n1", "n2"), 0.0, 5000.0, user="ada", failed_nodes=("n2",))
+    context = context_of(gang, None, _fleet(("n1", "bob", 60, "fs"), ("n2", "eve", 60, "net")), None, NOW)
+    assert (context.others_on_node, context.others_elsewhere) == (1, (("bob", Likeness("fs")),))
