@@ -479,6 +479,22 @@ def test_an_incarnation_that_goes_stale_in_the_chain_ends_there() -> None:
     assert chain.ended["x"].state is ExceptionState.EXPIRED
 
 
+def test_what_goes_stale_while_a_handler_is_asked_ends_without_its_answer() -> None:
+    handlers = Bench({Component.SCHEDULER: drain()})
+    chain, effects = advance(Chain(), [HandlerEnlisted(handler("app")), ExceptionRaised(record())], handlers, 0.0)
+    assert asked(effects) == ["app"]
+    handlers.stale = (1,)
+    chain, effects = advance(chain, [Ticked()], handlers, 1.0)  # it has 29 s left
+    assert (acts(effects), chain.ended["x"].state) == ([], ExceptionState.EXPIRED)
+
+
+def test_an_id_is_of_the_fault_that_bore_it_first_and_of_no_like_one() -> None:
+    chain, _ = advance(Chain(), [ExceptionRaised(record(job="1"))], Bench(), 0.0)
+    same, effects = advance(chain, [ExceptionRaised(record(job="2", by="user:bob"))], Bench(), 1.0)
+    assert [refusal.what for refusal in refused(effects)] == ["the id x is taken by another exception"]
+    assert same.find("x").sources == {"ada"}
+
+
 def test_a_refused_action_leaves_it_to_a_person_and_the_owner_the_owner() -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     chain, effects = advance(Chain(), [ExceptionRaised(record())], handlers, 0.0)

@@ -13,6 +13,7 @@ from perdure.coordination.chain import advance
 from perdure.coordination.chain import restored as rebuilt_from
 from perdure.coordination.chain_state import Chain
 from perdure.coordination.handler_set import PlaybookHandlers
+from perdure.coordination.handlers.job import grant_time
 from perdure.coordination.handlers.shared import MAX_HELD, newly_needed
 from perdure.coordination.messages import (
     Annotated,
@@ -606,6 +607,15 @@ def test_a_quota_that_is_not_exceeded_any_more_holds_nobody(used: int, is_over: 
     assert site.chain.ended["x"].is_hold_order is is_over
 
 
+def test_what_the_site_says_of_use_moves_nobody_where_only_a_user_says_that_it_is_too_much() -> None:
+    site = Site()
+    site.run("1", "n1")
+    notes = usage(100, 175, **{"1": 80})
+    claim = raised("storage.quota.over", by="viewer:mira", scope=Scope.GLOBAL, notes=notes, resource="home")
+    assert site.take(claim) == []
+    assert not any(r.type == "job.move" for r in site.records())
+
+
 def test_a_quota_that_cannot_be_mended_is_a_persons() -> None:
     site = Site()
     notes = usage(100, 500, **{"1": 70})
@@ -714,6 +724,14 @@ def test_time_is_granted_where_the_site_says_so_and_as_often_as_it_says() -> Non
     assert site.chain.ended["x"].owning.forbids == ("requeue",)  # it has what it needs: it is not put back, too
     site.jobs["1"] = replace(site.jobs["1"], walltime_s=9000.0)
     assert site.take(raised("app.walltime", "again", job_id="1"), now=NOW + 5000) == []
+
+
+def test_time_is_granted_to_the_start_that_asks_for_it_and_to_no_newer_one() -> None:
+    site = Site()
+    site.run("1", "n1", walltime_s=7200.0)
+    site.attempts.append(replace(site.attempts[0], id=AttemptId("c", "1", 2)))
+    asks = replace(raised("app.walltime", job_id="1").record, incarnation=1)
+    assert grant_time(asks, site, NOW).actions == (Extend(AttemptId("c", "1", 1), 9000.0),)
 
 
 def test_a_budget_bounds_what_is_done_at_the_deadline_too() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from perdure import client
 from perdure.job import requested
-from perdure.job.identity import Start, service_job_of
+from perdure.job.identity import Start, service_job_of, task_of
 from perdure.job.listening import Listener
 from perdure.job.requested import MOVE, PAUSE, STALE_S, Request, Requests, write
 from tests.job.launching import children_of, finish, is_stopped, on_linux, pass_time, python, start, wait_until
@@ -65,6 +65,14 @@ def test_a_task_of_an_array_is_known_by_the_arrays_name() -> None:
     array = {"SLURM_JOB_ID": "71", "SLURM_ARRAY_JOB_ID": "70", "SLURM_ARRAY_TASK_ID": "3"}
     assert service_job_of(array) == "70_3"
     assert service_job_of(array | {"PERDURE_JOB_ID": "8"}) == "8"
+
+
+def test_a_rank_is_the_program_s_own_before_mpis_and_slurms() -> None:
+    """Under mpirun Slurm's number is that of the script."""
+    told = {"SLURM_PROCID": "0", "PMI_RANK": "1", "OMPI_COMM_WORLD_RANK": "2", "RANK": "3"}
+    local = {"SLURM_LOCALID": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "5", "LOCAL_RANK": "6"}
+    assert [task_of(dict(list(told.items())[:n])).rank for n in range(5)] == [None, 0, 1, 2, 3]
+    assert [task_of(dict(list(local.items())[:n])).local_rank for n in range(4)] == [None, 4, 5, 6]
 
 
 class Service(ThreadingHTTPServer):

@@ -284,9 +284,8 @@ class ExceptionRecord(Struct, frozen=True, omit_defaults=True):
     @property
     def keeps_nodes_out(self) -> bool:
         """Whether it is about nodes that were taken out of service because of it, and have not been back since."""
-        is_about_nodes = bool(self.subject.nodes) and not self.subject.job_id
         is_done = self.state is ExceptionState.HANDLED and self.outcome is ExceptionOutcome.OPEN
-        return is_about_nodes and is_done and self.read_back_s is not None
+        return bool(self.subject.nodes) and is_done and self.read_back_s is not None
 
     @property
     def closing(self) -> Annotation | None:

@@ -166,6 +166,22 @@ def test_a_fault_whose_node_came_back_by_itself_is_over_at_the_second_look(run: 
     assert "does not tell by whom" in next(a.value for a in record.annotations if a.key == RETURNED)
 
 
+def test_what_a_job_said_of_a_node_is_over_with_the_nodes_return_too(run: Run) -> None:
+    run.jobs["1"] = Job("c", "1", "train", "ada", JobState.RUNNING, 0.0)
+    run.look(1000.0)
+    about = Subject("c", "1", nodes=("n2",))
+    fault = ExceptionRecord("x", "gpu.xid79", 1, Scope.LOCAL, about, 1000.0, detected_by="operator:root")
+    run.feed(ChainInput(1000.0, (ExceptionRaised(fault),)))
+    (drain,) = run.drains()
+    run.feed(Ended((ActionEnded(1005.0, drain.key, None, "done", "read back: drained"),)))
+    run.look(1010.0, nodes=tuple(replace(n, state=NodeState.DRAINED) if n.name == "n2" else n for n in NODES))
+    outcomes = []
+    for now in (1020.0, 1030.0):
+        run.look(now)
+        outcomes.append(run.state.chain.ended["x"].outcome)
+    assert outcomes == [ExceptionOutcome.OPEN, ExceptionOutcome.RECOVERED]
+
+
 def drained(run: Run) -> Any:
     """The node is out of service, as it was read back and seen."""
     run.fails("1", "ada", XID, 1000.0)

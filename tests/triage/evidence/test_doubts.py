@@ -104,3 +104,10 @@ def test_a_port_that_the_job_itself_had_taken_is_probed() -> None:
     assert verdict("task 0 launches an agent on port 29500\n" + taken).label is Label.UNSURE
     for before in ("", "task 0 launches an agent on port 29501\n", "waits for a free port: 29500\n"):
         assert verdict(before + taken).label is Label.TRANSIENT
+
+
+def test_a_card_with_little_memory_left_explains_no_error_of_the_programs_own() -> None:
+    created = (
+        "Created device /job:localhost/replica:0/task:0/device:GPU:0 with 12 MB memory:  -> device: 0, name: A100\n"
+    )
+    assert verdict(f"{created}KeyError: 'labels'\n").category == verdict("KeyError: 'labels'\n").category

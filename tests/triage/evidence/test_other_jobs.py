@@ -1,12 +1,16 @@
 """What Slurm said of another job, or of an earlier start, is no cause of this attempt's end."""
 
-from datetime import datetime
+import time
+from datetime import UTC, datetime
 
 import pytest
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
+from perdure.triage.evidence.other_jobs import without_other_jobs
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import judge
+from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import Label, Verdict
 
 START_S = datetime(2026, 11, 24, 14, 0).timestamp()
@@ -54,3 +58,23 @@ def test_its_own_end_is(line: str, job_id: str) -> None:
 def test_a_log_by_itself_is_believed() -> None:
     line = f"slurmstepd: error: *** JOB 4711 ON node9 CANCELLED AT {EARLIER} DUE TO TIME LIMIT ***\n"
     assert judge(line.encode()).category == "time_limit"
+
+
+@pytest.mark.parametrize("zone", ["EST5", "UTC0", "JST-9"])
+def test_words_on_an_end_count_where_they_may_be_of_this_start_in_any_zone(
+    zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows in which zone they were written: this machine's, or UTC."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        start_s = datetime(2026, 11, 24, 14, 0).timestamp()
+        attempt = Attempt(AttemptId("c", "5000", 1), AttemptState.FAILED, ("n1",), start_s, start_s + 60)
+        for said in (datetime.fromtimestamp(start_s + 30), datetime.fromtimestamp(start_s + 30, UTC)):
+            line = f"*** JOB 5000 ON n1 CANCELLED AT {said:%Y-%m-%dT%H:%M:%S} DUE TO TIME LIMIT ***"
+            hits = own_rules().hits(LogText.of(f"slurmstepd: error: {line}\n".encode()))
+            assert without_other_jobs(hits, attempt) == list(hits)
+            assert hits
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -10,6 +10,7 @@ from perdure.triage.text.prefixes import rank_of
 from perdure.triage.text.when import Form, Stamp, comparable, stamp_of
 from perdure.triage.verdict import Label
 
+CALM = "step 1\nstep 2\n"
 ROOT = "KeyError: 'labels'"
 LOST = "RuntimeError: Connection closed by peer [10.0.0.2]:3000"
 TIMED_OUT = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9) ran for 600000 milliseconds"
@@ -149,3 +150,10 @@ def test_a_log_of_one_task_names_none() -> None:
     verdict = judge(f"[rank0]: {ROOT}\n[rank0]: {LOST}\n".encode())
     assert "rank" not in verdict.summary
     assert {evidence.source for evidence in verdict.evidence} == {""}
+
+
+def test_a_failure_before_all_times_has_none() -> None:
+    """What is written after it does not tell when it came."""
+    early = f"{CALM}{ROOT}\n2025-01-02 03:04:05,000 INFO cleanup begins\n"
+    late = f"2025-01-02 03:04:01,000 INFO step 1\n{LOST}\n"
+    assert merged(own_rules().hits(files(r0=early, r1=late))).order is HitOrder.LAST_WRITES

@@ -7,6 +7,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.triage.evidence.context import Context
 from perdure.triage.evidence.disk_space import disk_of, disk_space, mounted_disks
+from perdure.triage.evidence.quota_tables import QuotaRow, QuotaUse, row_of
 from perdure.triage.evidence.time_used import time_used
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Bound, Label, Verdict
@@ -102,6 +103,21 @@ def test_the_disk_of_a_path_is_the_nearest_mount_above_it() -> None:
     assert [disk.path for disk in disks] == ["/", "/scratch"]
     found = [disk_of(path, disks) for path in ("/scratch/a", "/scratchy/a")]
     assert [disk.path for disk in found if disk] == ["/scratch", "/"]
+
+
+def test_the_disk_and_the_quota_of_a_path_are_the_deepest_above_it() -> None:
+    disks = list(mounted_disks(b"/dev/a 10G 1G 9G 10% /proj\n/dev/b 1G 1G 0 100% /proj/lab\n/dev/c 9G 1G 8G 11% /\n"))
+    assert [disk_of(path, disks).path for path in ("/proj/lab/a", "/proj/a")] == ["/proj/lab", "/proj"]
+    use = QuotaUse(1.0, 2.0, 3.0, False, "")
+    rows = [QuotaRow(path, use, use) for path in ("/proj", "/proj/lab", "/")]
+    assert [row_of(path, rows).path for path in ("/proj/lab/a", "/proj/a")] == ["/proj/lab", "/proj"]
+
+
+def test_sizes_of_df_are_read_with_units_of_one_letter_and_of_three() -> None:
+    (short,) = mounted_disks(b"/dev/b 10G 8G 2G 80% /scratch\n")
+    (long,) = mounted_disks(b"/dev/b 10GiB 8GiB 2GiB 80% /scratch\n")
+    assert short == long
+    assert short.total == 10 * 2**30
 
 
 LFS = """Disk quotas for usr ines (uid 5001):
