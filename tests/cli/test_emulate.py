@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.emulate_values import visible_gpus
+from perdure.cli.emulate_values import given_gpus
 from perdure.cli.main import main
 from perdure.emulation.known_profiles import profile_of
 
@@ -129,12 +129,25 @@ def test_a_programs_error_and_code_are_its_own_and_its_traceback_begins_with_it(
     assert json.loads(why.stdout)["category"] == "gpu_oom"
 
 
-@pytest.mark.parametrize(("given", "gpus"), [("0,1,2,3", 4), ("5", 1), ("", 1), ("GPU-3f, GPU-4a,", 2)])
-def test_a_program_sees_as_many_gpus_as_its_job_was_given(
-    given: str, gpus: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("visible", "of_job", "of_step", "numbers"),
+    [
+        ("0,1,2,3", "", "", (0, 1, 2, 3)),
+        ("5", "", "", (5,)),
+        ("", "", "", (0,)),
+        ("GPU-3f, GPU-4a,", "", "", (0, 1)),
+        ("2,3", "2,3", "", (2, 3)),
+        ("0,1", "2,3", "", (2, 3)),  # of the GPUs that Slurm lets the job see
+        ("0", "2,3", "3", (3,)),
+        ("3", "2,3", "2,3", (3,)),
+        ("", "1,3", "", (1, 3)),
+    ],
+)
+def test_a_program_has_the_gpus_that_its_job_was_given(
+    visible: str, of_job: str, of_step: str, numbers: tuple[int, ...]
 ) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-    assert visible_gpus() == gpus
+    given = {"CUDA_VISIBLE_DEVICES": visible, "SLURM_JOB_GPUS": of_job, "SLURM_STEP_GPUS": of_step}
+    assert given_gpus(given) == numbers
 
 
 def test_a_program_that_never_ends_is_ended(tmp_path: Path) -> None:
@@ -187,6 +200,14 @@ def test_a_program_without_the_framework_is_told_so(tmp_path: Path) -> None:
             "no.csv: there is no such file",
         ),
         (("profile", "--gpu", "a100", "--model", "resnet50", "--batch", "0"), "--batch: '0' is not a number"),
+        (
+            ("run", "--gpu", "a100", "--model", "resnet50", "--gpus", "2", "--share", "gpu.sock", __file__),
+            "--share: one socket is one GPU",
+        ),
+        (("device", "--gpu", "a100", "--socket", "/no", "--gpus", "2"), "--socket: there is no folder /no"),
+        (("device", "--gpu", "a100", "--socket", "x.sock", "--fault", "xid79@step3"), "count no steps alike"),
+        (("device", "--gpu", "a100", "--socket", "x.sock", "--fault", "xid79@3s#1"), "there is no GPU 1"),
+        (("device", "--gpu", "a100", "--socket", "x.sock", "--jobs", "/tmp"), "--jobs: others may write to /tmp"),
     ],
 )
 def test_bad_input_gets_one_line(words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:

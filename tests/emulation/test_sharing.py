@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.emulation.clocks import MOST_LATE_S
-from perdure.emulation.device_manager import MOST_PROGRAMS, SharedGpu, WorkRequest, serve
+from perdure.emulation.device_manager import MOST_PROGRAMS, SharedDevice, SharedGpu, WorkRequest, serve
+from perdure.emulation.device_users import may_use
+from perdure.emulation.faults import DeviceError, read_fault
 from perdure.emulation.sharing import ORDERS, Order, SharingProgram, fits_beside
-from perdure.errors import InputError
+from perdure.errors import InputError, StateError
 
 
 def test_each_order_names_another() -> None:
@@ -38,7 +42,8 @@ def device(tmp_path: Path) -> Path:
 
 def test_two_programs_take_turns_and_together_as_long_as_one_after_the_other(device: Path) -> None:
     stop, served = threading.Event(), dict[str, float]()
-    manager = threading.Thread(target=lambda: served.update(serve(device, 16000, ORDERS["salus"], stop.is_set)))
+    shared = SharedDevice(device, 16000, ORDERS["salus"])
+    manager = threading.Thread(target=lambda: served.update(serve(shared, stop.is_set)))
     manager.start()
     begin = time.perf_counter()
 
@@ -63,18 +68,14 @@ def test_two_programs_take_turns_and_together_as_long_as_one_after_the_other(dev
 
 
 def test_nonsense_ends_a_connection_and_nothing_else(device: Path) -> None:
-    stop = threading.Event()
-    manager = threading.Thread(target=serve, args=(device, 16000, ORDERS["fifo"], stop.is_set))
-    manager.start()
-    good = SharedGpu(str(device))
-    for sent in (b"{}\n", b'{"seconds": -1}\n', b"x" * 5000, b'{"seconds": 1e9}\n'):
-        with socket.socket(socket.AF_UNIX) as link:
-            link.connect(str(device))
-            link.sendall(sent)
-            assert link.recv(100) == b""
-    assert good.run(WorkRequest(0.001)) == ""
-    stop.set()
-    manager.join()
+    with manager_of(device):
+        good = SharedGpu(str(device))
+        for sent in (b"{}\n", b'{"seconds": -1}\n', b"x" * 5000, b'{"seconds": 1e9}\n'):
+            with socket.socket(socket.AF_UNIX) as link:
+                link.connect(str(device))
+                link.sendall(sent)
+                assert link.recv(100) == b""
+        assert good.run(WorkRequest(0.001)) == ""
 
 
 def test_without_a_manager_there_is_one_line(tmp_path: Path) -> None:
@@ -83,9 +84,9 @@ def test_without_a_manager_there_is_one_line(tmp_path: Path) -> None:
 
 
 @contextmanager
-def manager_of(device: Path, order: Order = ORDERS["fifo"]) -> Iterator[None]:
+def manager_of(device: Path, order: Order = ORDERS["fifo"], **more: Any) -> Iterator[None]:
     stop = threading.Event()
-    manager = threading.Thread(target=serve, args=(device, 16000, order, stop.is_set))
+    manager = threading.Thread(target=serve, args=(SharedDevice(device, 16000, order, **more), stop.is_set))
     manager.start()
     try:
         SharedGpu(str(device))  # so that it is there
@@ -160,3 +161,49 @@ def test_more_programs_than_a_manager_takes_are_turned_away_and_others_stay(devi
         assert first.run(WorkRequest(0.0)) == ""
         for link in (*links, last):
             link.close()
+
+
+def test_a_program_whose_manager_has_ended_is_told_so(device: Path) -> None:
+    with manager_of(device):
+        gpu = SharedGpu(str(device))
+    with pytest.raises(StateError, match="the manager of this GPU has ended"):
+        gpu.run(WorkRequest(0.001))
+
+
+def test_a_broken_device_breaks_each_program_that_has_it_and_its_driver_says_so_once(
+    device: Path, tmp_path: Path
+) -> None:
+    faults = tuple(map(read_fault, ("xid79@0s#3", "ecc@0s#2")))
+    with manager_of(device, number=3, faults=faults, kernel_log=tmp_path / "kernel.log"):
+        for _ in range(2):
+            with pytest.raises(DeviceError, match="CUDA error: unknown error"):
+                SharedGpu(str(device)).run(WorkRequest(0.001))
+    assert (tmp_path / "kernel.log").read_text().startswith(f"NVRM: Xid (PCI:0000:1b:00): 79, pid={os.getpid()}, GPU")
+    assert (tmp_path / "kernel.log").read_text().count("\n") == 1
+
+
+def test_a_slow_device_takes_longer_for_all_and_a_slow_link_for_copies(device: Path) -> None:
+    served: dict[str, float] = {}
+    stop = threading.Event()
+    faults = tuple(map(read_fault, ("slow2@0s", "link4@0s", "hang0.05@0s")))
+    shared = SharedDevice(device, 16000, ORDERS["fifo"], faults=faults)
+    manager = threading.Thread(target=lambda: served.update(serve(shared, stop.is_set)))
+    manager.start()
+    for _ in range(2):  # the first one hangs
+        gpu = SharedGpu(str(device))
+        assert gpu.run(WorkRequest(0.01)) == ""
+        assert gpu.run(WorkRequest(0.001, link=True)) == ""
+    stop.set()
+    manager.join()
+    assert list(served.values()) == pytest.approx([0.02 + 0.05 + 0.008, 0.02 + 0.008])
+
+
+def test_who_has_a_gpu_by_the_resource_manager_may_use_it_and_nobody_else(tmp_path: Path) -> None:
+    (tmp_path / "2.4711").write_text("65534\n")
+    (tmp_path / "12.4712").write_text("1\n")
+    assert may_use(tmp_path, 2, 65534)
+    assert not may_use(tmp_path, 2, 1)
+    assert not may_use(tmp_path, 1, 65534)
+    assert may_use(tmp_path, 1, os.geteuid())
+    (tmp_path / "2.4711").unlink()
+    assert not may_use(tmp_path, 2, 65534)

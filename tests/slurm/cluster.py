@@ -1,7 +1,8 @@
 """A real Slurm of several nodes on this machine, for tests: Debian's own daemons, on free ports, in one directory.
 
 Needs root (slurmd changes user ids) and the packages in `PACKAGES`; nothing outside the directory is touched.
-GPUs are links to /dev/null, CPUs and memory are claimed. Timers are as short as Slurm takes them: a requeued job
+GPUs are links to /dev/null (`emulated`: of that type, in shards too, and their managers know whose they are), CPUs and
+memory are claimed. Timers are as short as Slurm takes them: a requeued job
 waits 6 s, a dead node is noticed in 10 to 20 s.
 """
 
@@ -31,6 +32,7 @@ SEARCH = "/usr/local/sbin:/usr/sbin:/sbin"
 PATIENCE_S = 60.0  # for what takes a moment on a quiet machine
 ACCOUNT_S, ACCOUNT_BYTES = 300, 8000  # how much is told of what came before a failure
 NODE_MARK = "PERDURE_TEST_NODE"
+SHARDS = 16
 
 T = TypeVar("T")
 
@@ -62,8 +64,10 @@ class SlurmCluster:
 
     name = "perdure"
 
-    def __init__(self, directory: Path, nodes: int = 4, gpus: int = 4, extra_conf: str = "") -> None:
-        self.directory = directory
+    def __init__(
+        self, directory: Path, nodes: int = 4, gpus: int = 4, extra_conf: str = "", emulated: bool = False
+    ) -> None:
+        self.directory, self._emulated = directory, emulated
         self.nodes = tuple(f"node{i}" for i in range(1, nodes + 1))
         self.gpus = gpus
         self.env = self._environment()
@@ -472,14 +476,20 @@ class SlurmCluster:
         (etc / "munge.key").chmod(0o600)
         (etc / "cgroup.conf").write_text("CgroupAutomount=no\n")
         devices = f"[0-{self.gpus - 1}]" if self.gpus > 1 else "0"
-        gres = f"NodeName={self._all} Name=gpu Type=h100 File={self.directory}/dev/nvidia{devices}\n"
-        (etc / "gres.conf").write_text(gres if self.gpus else "")
+        gres = f"NodeName={self._all} Name=gpu Type={self._gpu_type} File={self.directory}/dev/nvidia{devices}\n"
+        shards = f"NodeName={self._all} Name=shard Count={SHARDS}\n" if self._emulated else ""
+        (etc / "gres.conf").write_text(gres + shards if self.gpus else "")
         for hook in ("jobcomp", "strigger"):
             (etc / hook).write_text(f'#!/bin/sh\nPERDURE_SPOOL={self.events} exec {HOOKS}/{hook} "$@"\n')
             (etc / hook).chmod(0o755)
         self.let_epilogs_wait(5)
         (etc / "prolog").write_text(f"#!/bin/sh\n[ ! -e {self.directory}/run/prolog-fails-$SLURMD_NODENAME ]\n")
         (etc / "prolog").chmod(0o755)
+        if self._emulated:
+            own = f"PERDURE_EMULATED_JOBS={self.directory}/run/$SLURMD_NODENAME/jobs"
+            (etc / "prolog").write_text(f"#!/bin/sh\n{own} exec {HOOKS}/emulated-gpus\n")
+            for node in self.nodes:
+                self.devices(node).joinpath("jobs").mkdir(parents=True)
         self._conf.write_text(self._slurm_conf())
         (etc / "slurmdbd.conf").write_text(self._slurmdbd_conf())
         (etc / "slurmdbd.conf").chmod(0o600)
@@ -493,13 +503,23 @@ class SlurmCluster:
         new.chmod(0o755)
         new.replace(hook)
 
+    def devices(self, node: str) -> Path:
+        """Where the managers of a node's emulated GPUs have their sockets."""
+        return self.directory / "run" / node
+
+    @property
+    def _gpu_type(self) -> str:
+        return "emulated" if self._emulated else "h100"
+
     @property
     def _all(self) -> str:
         return f"node[1-{len(self.nodes)}]"
 
     def _slurm_conf(self) -> str:
         d, host = self.directory, socket.gethostname().partition(".")[0]
-        gres = f"Gres=gpu:h100:{self.gpus}" if self.gpus else ""
+        gres = f"Gres=gpu:{self._gpu_type}:{self.gpus}" if self.gpus else ""
+        gres += f",shard:{SHARDS}" if self._emulated else ""
+        kinds, epilog = ("gpu,shard", f"Epilog={d}/etc/prolog") if self._emulated else ("gpu", "")
         nodes = "".join(
             f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=16000 {gres}\n"
             for node, port in zip(self.nodes, self._ports[3:], strict=True)
@@ -545,7 +565,7 @@ UnkillableStepTimeout=20
 InactiveLimit=0
 MinJobAge=300
 TrackWCKey=yes
-GresTypes=gpu
+GresTypes={kinds}
 RebootProgram=/bin/true
 MailProg=/bin/true
 AccountingStorageType=accounting_storage/slurmdbd
@@ -557,6 +577,7 @@ JobCompType=jobcomp/script
 JobCompLoc={d}/etc/jobcomp
 Prolog={d}/etc/prolog
 EpilogSlurmctld={d}/etc/epilogctld
+{epilog}
 Licenses=pfs:4
 AccountingStorageTRES=gres/gpu
 {self._extra_conf}

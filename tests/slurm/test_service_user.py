@@ -6,10 +6,7 @@ import json
 import os
 import pwd
 import signal
-import site
-import stat
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +16,7 @@ import pytest
 
 import perdure
 from perdure.service.access.service_file import ServiceFile
+from tests.slurm.any_user import OF_PYTHON, python
 from tests.slurm.cluster import SlurmCluster, await_
 from tests.slurm.site import QUICK
 
@@ -36,7 +34,6 @@ exit 1
 """
 USER, OWNER = "daemon", "nobody"  # users that every machine knows
 UNIT = Path(perdure.__file__).parent / "service" / "systemd" / "perdure.service"
-SOURCES = Path(perdure.__file__).parents[1]
 
 
 def unit() -> dict[Any, Any]:
@@ -49,15 +46,6 @@ def unit() -> dict[Any, Any]:
     found = Unit(strict=False)
     found.read(UNIT)
     return dict(found["Service"])
-
-
-def python() -> str:
-    """A Python that every user may run: `sys.executable` may lie in root's home."""
-    for path in (sys.executable, f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"):
-        real = Path(path).resolve()
-        if real.exists() and all(each.stat().st_mode & stat.S_IXOTH for each in (real, *real.parents)):
-            return str(real)
-    pytest.skip("no Python of this version that other users may run")
 
 
 def as_service(argv: tuple[str, ...]) -> tuple[Any, ...]:
@@ -84,8 +72,7 @@ def service(
         **quiet_cluster.env,
         **QUICK,
         "HOME": str(state),
-        "PYTHONPATH": os.pathsep.join((str(SOURCES), *site.getsitepackages())),
-        "PYTHONDONTWRITEBYTECODE": "1",
+        **OF_PYTHON,
         "PERDURE_SERVICE_CLUSTER_NAME": "north",
     }
     argv = (run, "-m", "perdure", "up", "--cluster", "slurm", "--act", "--port", "0", "--state", str(state))

@@ -14,6 +14,7 @@ from perdure.cli.emulate_options import (
     Gpu,
     InsideNode,
     Jitter,
+    Jobs,
     KernelLog,
     LimitS,
     LinkRate,
@@ -23,6 +24,7 @@ from perdure.cli.emulate_options import (
     Report,
     Seed,
     SeenGpus,
+    ServedGpus,
     Share,
 )
 from perdure.cli.options import AsJson, Wide
@@ -71,15 +73,18 @@ def run(
 
     Exit codes: those of the program; 2 usage or bad input, 124 ended at --limit-s.
     """
+    import os
+
     from perdure.cli.emulate_run import run_program
-    from perdure.cli.emulate_values import absolute, known, rate, visible_gpus
+    from perdure.cli.emulate_values import absolute, given_gpus, known, rate
     from perdure.emulation.settings import EmulationSettings
     from perdure.throughput.collectives import INSIDE, Transport
 
+    numbers = given_gpus(os.environ)
     settings = EmulationSettings(
         gpu,
         model,
-        gpus or visible_gpus(),
+        gpus or len(numbers),
         known("--time", time, ("real", "virtual")) == "virtual",
         absolute(profiles),
         jitter,
@@ -91,6 +96,7 @@ def run(
         absolute(report),
         absolute(kernel_log),
         absolute(share),
+        numbers,
     )
     return run_program(command, settings, limit_s)
 
@@ -98,20 +104,26 @@ def run(
 @app.command("device")
 def device(
     gpu: Gpu,
-    socket: Annotated[Path, typer.Option(metavar="FILE", help="Unix socket that programs name with --share.")],
+    socket: Annotated[Path, typer.Option(metavar="FILE", help="Unix socket, or folder, that --share names.")],
     order: Annotated[
         str,
         typer.Option(metavar="fifo|salus|muri", help="Who goes next: first come, least served, longest off the GPU."),
     ] = "fifo",
     for_s: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="End after so long; 0: at Ctrl-C.")] = 0.0,
+    gpus: ServedGpus = None,
+    fault: Faults = None,
+    kernel_log: KernelLog = None,
+    jobs: Jobs = None,
 ) -> int:
-    """Share one emulated GPU among programs that run with --share, a piece of work at a time.
+    """Share one emulated GPU, or those of a node, among programs that run with --share, a piece of work at a time.
+
+    A fault given here is the device's: whichever program has the GPU then meets it. Its times count from this start.
 
     Exit codes: 0 ended, 2 usage or bad input.
     """
-    from perdure.cli.emulate_run import serve_device
+    from perdure.cli.emulate_devices import serve_devices
 
-    return serve_device(gpu, socket, order, for_s)
+    return serve_devices(gpu, socket, order, for_s, gpus, fault or [], kernel_log, jobs)
 
 
 @app.command("fleet")

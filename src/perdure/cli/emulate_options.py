@@ -35,7 +35,25 @@ Carrier = Annotated[str, typer.Option(metavar="tcp|rdma", help="What carries mes
 InsideNode = Annotated[str, typer.Option(metavar="NAME", help="What connects a node's GPUs: pcie, nvlink, nvswitch.")]
 Share = Annotated[
     Path | None,
-    typer.Option(metavar="SOCKET", help="Share GPUs with other programs, by `emulate device`.", show_default=False),
+    typer.Option(
+        metavar="PATH",
+        help="Share a GPU with other programs: the socket of `emulate device`, or its folder for a node's GPUs.",
+        show_default=False,
+    ),
+]
+ServedGpus = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, max=64, show_default=False, help="Serve so many GPUs of a node, in the folder --socket."
+    ),
+]
+Jobs = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        show_default=False,
+        help="Serve other users too, each the GPUs of own jobs, by what Slurm's prolog writes there.",
+    ),
 ]
 LimitS = Annotated[float, typer.Option(metavar="SECONDS", min=1, help="End a program after so long.")]
 Report = Annotated[

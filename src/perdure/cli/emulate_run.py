@@ -6,20 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from perdure.cli.emulate_values import known
 from perdure.cli.output import print_line
-from perdure.emulation.device_manager import serve
 from perdure.emulation.faults import read_faults
 from perdure.emulation.known_profiles import profile_of, read_profiles
-from perdure.emulation.profiles import MEMORY_MIB
 from perdure.emulation.settings import VARIABLE, EmulationSettings, as_variable
-from perdure.emulation.sharing import ORDERS
 from perdure.errors import InputError, MissingExtra
 from perdure.installation import to_install
 
@@ -34,8 +29,8 @@ def run_program(command: Sequence[str], settings: EmulationSettings, limit_s: fl
     if find_spec("torch") is None:
         raise MissingExtra("perdure emulate run", "PyTorch is not installed", to_install("torch"))
     profile_of(settings.gpu, settings.model, 1, read_profiles(Path(settings.profiles)) if settings.profiles else None)
-    if settings.share and (settings.virtual or settings.gpus > 1):
-        raise InputError("--share", "it shares one GPU in real time", "Leave --time virtual and --gpus away")
+    if settings.share:
+        _check_sharing(settings)
     read_faults(settings.faults, settings.gpus)
     for option, path in (("--report", settings.report), ("--kernel-log", settings.kernel_log)):
         if path and not Path(path).parent.is_dir():
@@ -54,18 +49,15 @@ def run_program(command: Sequence[str], settings: EmulationSettings, limit_s: fl
     return 128 - code if code < 0 else code
 
 
-def serve_device(gpu: str, path: Path, order: str, for_s: float) -> int:
-    """Serve a shared GPU until Ctrl-C, TERM or its time; then say what each program has had."""
-    chosen = ORDERS[known("--order", order, ORDERS)]
-    capacity = MEMORY_MIB[known("--gpu", gpu, MEMORY_MIB)]
-    end = time.monotonic() + for_s
-    ended: list[int] = []
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signum, lambda number, _: ended.append(number))
-    served = serve(path, capacity, chosen, lambda: bool(ended) or (for_s > 0 and time.monotonic() > end))
-    for name, seconds in served.items():
-        print_line(f"{name}: {seconds:.3f} s of the GPU")
-    return 0
+def _check_sharing(settings: EmulationSettings) -> None:
+    """Raises `InputError` where what programs shall share is not a node's GPUs in real time."""
+    if settings.virtual:
+        raise InputError("--share", "programs share a GPU in real time", "Leave --time virtual away")
+    if settings.gpus > 1 and not Path(settings.share).is_dir():
+        raise InputError("--share", "one socket is one GPU", "Name the folder that `emulate device --gpus N` serves in")
+    if settings.gpus > len(settings.numbers) > 1:
+        what = f"{settings.gpus} GPUs are more than the {len(settings.numbers)} of this job"
+        raise InputError("--gpus", what, "Leave it away")
 
 
 def words_of(command: Sequence[str]) -> list[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from perdure.emulation.profiles import unknown
@@ -56,6 +55,23 @@ def absolute(path: Path | None) -> str:
     return str(path.resolve()) if path else ""
 
 
-def visible_gpus() -> int:
-    """As many GPUs as the resource manager gave this job, at least one."""
-    return max(1, sum(bool(each.strip()) for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")))
+def given_gpus(environment: Mapping[str, str]) -> tuple[int, ...]:
+    """The node's numbers of the GPUs that the resource manager gave this job, or one of its steps; at least one.
+
+    Where Slurm hides the node's other GPUs, ``CUDA_VISIBLE_DEVICES`` counts among those of the job, and elsewhere among
+    the node's; Slurm's own variables tell which.
+    """
+    visible = [each.strip() for each in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
+    numbers = _numbers(visible)
+    of_slurm = environment.get("SLURM_STEP_GPUS") or environment.get("SLURM_JOB_GPUS") or ""
+    given = _numbers(of_slurm.split(",") if of_slurm else [])
+    if given and numbers and not set(numbers) <= set(given):
+        numbers = tuple(given[each] for each in numbers if each < len(given))
+    return numbers or given or tuple(range(max(1, len(visible))))
+
+
+def _numbers(words: Sequence[str]) -> tuple[int, ...]:
+    """The words as numbers; none where one is something else, as the long name of a GPU."""
+    if not all(each.isascii() and each.isdecimal() and len(each) < 7 for each in words):
+        return ()
+    return tuple(map(int, words))

@@ -16,6 +16,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import prod
+from pathlib import Path
 from types import MappingProxyType
 
 from perdure.errors import InputError
@@ -141,8 +143,19 @@ def error_of(fault: DeviceFault) -> DeviceError:
     )
 
 
+def slowdown(faults: Sequence[DeviceFault], now: float, step: int, gpu: int, link: bool) -> float:
+    """How many times as long work takes on a device; `link`: a copy or a collective."""
+    return prod(each.value for each in faults if each.active(now, step, gpu) and each.slows(link))
+
+
 def kernel_line(fault: DeviceFault, gpu: int, pid: int) -> str:
     """What the driver writes to the kernel log of it, and nothing for a fault without an Xid."""
     if fault.xid is None:
         return ""
     return f"NVRM: Xid (PCI:0000:{0x18 + gpu:02x}:00): {fault.xid}, pid={pid}, {_XID_SAYS[fault.xid][1]}"
+
+
+def to_kernel_log(path: Path, fault: DeviceFault, gpu: int, pid: int) -> None:
+    """Append that line to a file."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{kernel_line(fault, gpu, pid)}\n")

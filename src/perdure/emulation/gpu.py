@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from numpy.random import Generator
 
 from perdure.emulation.clocks import ProgramClock
-from perdure.emulation.faults import DeviceFault, FaultKind, error_of
+from perdure.emulation.faults import DeviceFault, FaultKind, error_of, slowdown
 from perdure.emulation.profiles import MIB, GpuStep
 
 AHEAD = 2
@@ -44,7 +44,8 @@ class EmulatedGpu:
     peak_mib: float = 0.0
     extra_mib: float = 0.0  # of tensors that the program made, beside its model's
     fraction: float = 1.0  # of the memory, that the program allows itself
-    shared: Callable[[float, float, float], str] | None = None  # a manager's: seconds and memory in, a refusal out
+    shared: Callable[[float, float, float, bool], str] | None = None
+    """A manager's: seconds, memory held and at most, and whether links send; a refusal comes out."""
     on_break: Callable[[DeviceFault], None] | None = None
     _broken: bool = False
     _hung: list[DeviceFault] = field(default_factory=list)  # one call each
@@ -57,14 +58,11 @@ class EmulatedGpu:
         """
         hung_s = self.check()
         now = self.clock.now if asked_at is None else asked_at + hung_s
-        factor = 1.0
-        for fault in self.faults:
-            if fault.active(max(now, self.busy_until), self.step, self.index) and fault.slows(link):
-                factor *= fault.value
+        factor = slowdown(self.faults, max(now, self.busy_until), self.step, self.index, link)
         if self.jitter:
             factor *= float(self.rng.gamma(self.jitter**-2, self.jitter**2))  # mean 1
         if self.shared is not None:
-            if said := self.shared(seconds * factor, self.held_mib, self.peak_mib):
+            if said := self.shared(seconds * factor, self.held_mib, self.peak_mib, link):
                 raise DeviceFull(said)
             self.busy_until = self.clock.now
         else:

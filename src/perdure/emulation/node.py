@@ -12,7 +12,7 @@ import numpy as np
 
 from perdure.emulation.clocks import ProgramClock
 from perdure.emulation.device_manager import SharedGpu, WorkRequest
-from perdure.emulation.faults import DeviceFault, kernel_line, read_fault
+from perdure.emulation.faults import read_fault, to_kernel_log
 from perdure.emulation.gpu import EmulatedGpu
 from perdure.emulation.known_profiles import profile_of, read_profiles
 from perdure.emulation.profiles import IMAGE_BYTES, GpuStep, ProfileOrigin, ProfileTable
@@ -69,17 +69,19 @@ def make_node(settings: EmulationSettings, clock: ProgramClock, rank: int = 0) -
     ]
     for gpu in gpus:
         if settings.kernel_log:
-            gpu.on_break = partial(_to_kernel_log, Path(settings.kernel_log), gpu.index)
+            log = partial(to_kernel_log, Path(settings.kernel_log), gpu=settings.number(gpu.index), pid=os.getpid())
+            gpu.on_break = log
         if settings.share:
-            gpu.shared = _shared(settings.share)
+            path = Path(settings.share)
+            gpu.shared = _shared(path / socket_of(settings.number(gpu.index)) if path.is_dir() else path)
     return EmulatedNode(settings, clock, gpus, table)
 
 
-def _to_kernel_log(path: Path, gpu: int, fault: DeviceFault) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(f"{kernel_line(fault, gpu, os.getpid())}\n")
+def socket_of(number: int) -> str:
+    """The name of the socket of a node's GPU, in the folder of all."""
+    return f"gpu{number}.sock"
 
 
-def _shared(path: str) -> Callable[[float, float, float], str]:
-    manager = SharedGpu(path)
-    return lambda seconds, persistent, peak: manager.run(WorkRequest(seconds, persistent, peak))
+def _shared(path: Path) -> Callable[[float, float, float, bool], str]:
+    manager = SharedGpu(str(path))
+    return lambda seconds, persistent, peak, link: manager.run(WorkRequest(seconds, persistent, peak, link))

@@ -26,7 +26,12 @@ class EmulationSettings(Struct, frozen=True, omit_defaults=True):
     inside: str = "pcie"
     report: str = ""
     kernel_log: str = ""
-    share: str = ""  # the socket of a manager that several programs share a GPU by
+    share: str = ""  # the socket of a manager that programs share a GPU by, or a folder of one for each GPU
+    numbers: tuple[int, ...] = ()  # of the GPUs on their node; without, from 0 on
+
+    def number(self, index: int) -> int:
+        """The node's number of the program's GPU `index`."""
+        return self.numbers[index] if index < len(self.numbers) else index
 
 
 def given() -> EmulationSettings:
