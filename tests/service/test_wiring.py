@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -103,7 +104,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Any], dic
             monkeypatch.setattr(module, real.__name__, part(real.__name__, real))
         for name in ("start_daemon", "stop_daemon"):
             monkeypatch.setattr(local, name, call(name))
-        monkeypatch.setattr(runtime, "log_to_stderr", lambda: None)
+        monkeypatch.setattr(runtime, "log_to_stderr", lambda **_: None)
         monkeypatch.setattr(runtime, "raise_descriptor_limit", lambda: None)
         monkeypatch.setattr(runtime, "keep_pauses_short", lambda: None)
         monkeypatch.setattr(runtime, "open_journal", lambda *_: JOURNAL)
@@ -194,9 +195,11 @@ def test_a_manager_that_is_asked_often_is_given_so_many_looks() -> None:
     assert of(service={**SLURM, "poll_s": 2.0}, slurm={"looks_per_minute": 3}).pace.looks == 3
 
 
-def test_slurm_is_asked_as_is_set(made: Callable[[Any], dict[str, Any]]) -> None:
-    settings = of(service=SLURM, slurm={"tool_timeout_s": 7.0, "spool": Path("/spool"), "start_wait_s": 11.0})
-    found = made(settings)
+def test_slurm_is_asked_as_is_set(made: Callable[[Any], dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
+    given = {"tool_timeout_s": 7.0, "spool": Path("/spool"), "start_wait_s": 11.0, "conf": Path("/north/slurm.conf")}
+    found = made(of(service=SLURM, slurm=given))
+    assert os.environ["SLURM_CONF"] == "/north/slurm.conf"
     assert found["Tools"] == (7.0,)
     assert found["Spool"] == (Path("/spool"),)
     assert found["reach"] == 11.0
@@ -363,4 +366,4 @@ def test_a_bound_may_be_set_and_what_lies_beyond_it_may_not(name: str) -> None:
 )
 def test_a_service_that_listens_everywhere_is_asked_on_loopback(host: str, told: str) -> None:
     """As in a container: requests that name another machine are refused, and 0.0.0.0 names none."""
-    assert runtime._spoken(host) == told
+    assert runtime.spoken(host) == told

@@ -15,6 +15,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import uvicorn
 
@@ -37,6 +38,7 @@ from perdure.service.blame.suspect_store import SuspectStore
 from perdure.service.blame.watch import Watch
 from perdure.service.core.comments import instance_mark, journal_place
 from perdure.service.core.messages import ChainInput
+from perdure.service.core.standing import standing_of
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import TrainingStore
@@ -218,7 +220,8 @@ def run(settings: Settings, of: str = "") -> int:
 
 def keep_room(engine: Engine, switch: KillSwitch) -> None:
     """See that the journal can be written, and that there is room for the kill switch. Raises `StateError`."""
-    engine.journal.store.probe(PROBE_EVERY_S, engine.last_look_s)
+    standing = msgspec.json.encode(standing_of(engine.state)).decode()
+    engine.journal.store.probe(PROBE_EVERY_S, engine.last_look_s, standing)
     switch.keep_reserve()
 
 

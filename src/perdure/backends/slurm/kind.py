@@ -39,6 +39,8 @@ class SlurmKind(BackendKind[SlurmSettings]):
     def open(self, settings: SlurmSettings, cluster: str, state: Path) -> Iterator[Backend]:  # noqa: ARG002
         from perdure.backends.slurm import backend, spool, tools
 
+        if settings.conf is not None:
+            os.environ["SLURM_CONF"] = str(settings.conf)  # a process serves one cluster; chains and hooks need it, too
         hooks = spool.Spool(settings.spool) if settings.spool else None
         yield backend.SlurmBackend(cluster, tools.Tools(settings.tool_timeout_s), hooks, KEEP_OPEN_S)
 
@@ -75,6 +77,8 @@ class SlurmKind(BackendKind[SlurmSettings]):
         from perdure.backends.slurm.checkup import findings
         from perdure.backends.slurm.gather import gather
 
+        if settings.conf is not None:
+            os.environ["SLURM_CONF"] = str(settings.conf)
         facts = gather(settings, cluster, state, holder)
         return Checkup(findings(facts), answered=facts.config is not None)
 

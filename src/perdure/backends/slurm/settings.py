@@ -13,6 +13,8 @@ from msgspec import Meta
 class SlurmSettings:
     """How Slurm is asked."""
 
+    conf: Path | None = None
+    """slurm.conf of the cluster; not set: what SLURM_CONF names, or the one of this machine."""
     tool_timeout_s: Annotated[float, Meta(ge=1)] = 30.0
     """How long one of its command-line tools may take."""
     spool: Path | None = None

@@ -16,6 +16,7 @@ from perdure.errors import PerdureError
 from perdure.log import log_to_stderr
 from perdure.service.runtime import run
 from perdure.service.settings import BUILT_IN, Loaded, load
+from perdure.service.store.database import in_own_schema
 
 log = logging.getLogger("perdure")
 
@@ -26,6 +27,7 @@ def load_cluster(file: Path, state: Path, common: Mapping[str, object]) -> Loade
     Its port is any free one, unless the file names one. Raises `ConfigError`.
     """
     flags = {**common, "service.cluster_name": file.stem, "service.state": state / file.stem}
+    flags["service.database"] = in_own_schema(str(common["service.database"]), file.stem)
     found = load(os.environ, file, flags)
     return load(os.environ, file, {**flags, "service.port": 0}) if found.origin["service.port"] == BUILT_IN else found
 

@@ -20,7 +20,6 @@ from perdure.service.clusters.presence import LockSight, Presence
 from perdure.service.runtime import END_S, PageServer, left_for_commands, listen, spoken, state_dir
 from perdure.service.settings import Settings
 from perdure.service.store.database import reading_engine, server_url
-from perdure.service.store.queries.reader import Reader
 from perdure.service.web.connections import BACKLOG, BoundedProtocol, raise_descriptor_limit
 from perdure.service.workers.threads import ENDING_S, forever
 
@@ -60,8 +59,9 @@ def run_controller(settings: Settings, directory: Path) -> int:
         stack.callback(sharing.join, ENDING_S)
         stack.callback(stop.set)
         tokens = TokenBook(state)
-        reader = Reader(reading_engine(address), "")
-        clusters = ClustersState(reader, lambda: tuple(cluster_files(directory)), lambda: seen.held, state, time.time)
+        clusters = ClustersState(
+            reading_engine(address), lambda: tuple(cluster_files(directory)), lambda: seen.held, state, time.time
+        )
         app = create_front(clusters, tokens, service.hosts, settings.proxy)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=END_S, http=BoundedProtocol,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode, urlsplit
 
+import msgspec
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi import Path as InPath
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from sqlalchemy import Engine
 
 import perdure
 from perdure.client import Service
@@ -22,7 +24,6 @@ from perdure.service.access.proxy.settings import ProxySettings
 from perdure.service.access.service_file import ServiceFile
 from perdure.service.access.sessions import Sessions
 from perdure.service.store.queries.clusters import ClusterRow, find_clusters
-from perdure.service.store.queries.reader import Reader
 from perdure.service.web import problems
 from perdure.service.web.host_guard import HostGuard
 from perdure.service.web.pages import labels, login, site
@@ -40,7 +41,7 @@ Name = Annotated[str, InPath(max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]
 class ClustersState:
     """What the routes work with."""
 
-    reader: Reader
+    engine: Engine
     names: Callable[[], tuple[str, ...]]
     held: Callable[[], frozenset[str]]
     """Clusters that anybody serves now."""
@@ -49,14 +50,14 @@ class ClustersState:
     clock: Callable[[], float]
 
     def rows(self) -> tuple[ClusterRow, ...]:
-        return find_clusters(self.reader, self.names(), self.held(), self.clock())
+        return find_clusters(self.engine, self.names(), self.held(), self.clock())
 
     def owner(self, name: str) -> ClusterRow:
         """Raises `NotFound` where nobody serves a cluster of that name now."""
         held = self.held()
         if name not in held:
             raise NotFound(name, "nobody serves a cluster of that name now", "See the list of clusters")
-        return find_clusters(self.reader, (name,), held, self.clock())[0]
+        return find_clusters(self.engine, (name,), held, self.clock())[0]
 
 
 def clusters_of(request: Request) -> ClustersState:
@@ -103,7 +104,7 @@ def all_clusters(request: Request, clusters: Clusters, identity: Viewer) -> Resp
 @router.get("/api/v1/clusters")
 def clusters_listed(clusters: Clusters, identity: Viewer) -> dict[str, Any]:  # noqa: ARG001
     """The list of clusters, for programs."""
-    return {"items": [asdict(row) for row in clusters.rows()]}
+    return {"items": msgspec.to_builtins(clusters.rows())}
 
 
 @router.post("/api/v1/login-codes", status_code=201)

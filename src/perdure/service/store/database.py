@@ -22,6 +22,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
+from sqlalchemy.schema import CreateSchema
 
 from perdure.durable import make_directory
 from perdure.errors import InUse, MissingExtra, StateError, TakenOver
@@ -133,15 +134,19 @@ class Store:
         except SQLAlchemyError as err:
             raise _unusable(self.where, err) from err
 
-    def probe(self, every_s: float, looked_s: float | None = None) -> None:
+    def probe(self, every_s: float, looked_s: float | None = None, standing: str | None = None) -> None:
         """Write, where nothing was written for this long: whether one can is known before it matters.
 
-        `looked_s`, when the cluster was looked at last, is written whenever it has changed.
+        When the cluster was looked at last, and as JSON how it stands, is written after each look.
         """
         is_news = looked_s is not None and looked_s != self._told_look_s
         if self.trouble or is_news or time.monotonic() - self.wrote_s >= every_s:
             with self.writing() as db:
-                db.execute(owners.update().where(owners.c.cluster == self._cluster).values(looked_s=looked_s))
+                db.execute(
+                    owners.update()
+                    .where(owners.c.cluster == self._cluster)
+                    .values(looked_s=looked_s, standing=standing)
+                )
             self._told_look_s = looked_s
 
     def close(self) -> None:
@@ -189,6 +194,18 @@ def reading_engine(url: str) -> Engine:
     return _engine(make_url(url), read_only=True)
 
 
+def in_own_schema(address: str, cluster: str) -> str:
+    """The address of a PostgreSQL database in which a cluster has a schema of its own. Raises `StateError`.
+
+    So its tables and indexes hold its rows alone, and cost what they cost where it is the only one.
+    """
+    url = server_url(address)
+    said = url.query.get("options", "")
+    return url.update_query_dict({"options": f'{said} -c search_path="{cluster}"'.strip()}).render_as_string(
+        hide_password=False
+    )
+
+
 def server_url(text_: str) -> URL:
     """The address of a PostgreSQL database, with the driver. Raises `StateError` for another one's."""
     try:
@@ -209,8 +226,9 @@ def _engine(url: URL, *, read_only: bool) -> Engine:
     if url.get_backend_name() == "sqlite":
         options: dict[str, Any] = {"connect_args": {"timeout": BUSY_S, "check_same_thread": False}}
     else:
+        said = url.query.get("options", "")
         given = f"-c default_transaction_read_only=on {_OWNER_GONE}" if read_only else _OWNER_GONE
-        options = {"connect_args": {"options": given, **_SERVER_GONE}}
+        options = {"connect_args": {"options": f"{said} {given}", **_SERVER_GONE}}
         if read_only:
             options["pool_size"] = _READERS
     if not read_only:
@@ -326,6 +344,8 @@ def _bring_up_to_date(db: Connection, where: str, cluster: str) -> int:
     cluster is this process's; returns its number as the owner.
     """
     if db.dialect.name == "postgresql":
+        if db.scalar(text("SELECT current_schema()")) is None:  # the one that `in_own_schema` names
+            db.execute(CreateSchema(cluster, if_not_exists=True))
         db.execute(text("SELECT pg_advisory_xact_lock(:key)").bindparams(key=lock_key("the schema, for all clusters")))
     tables = set(inspect(db).get_table_names())
     if VERSION_TABLE not in tables and tables:

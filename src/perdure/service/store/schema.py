@@ -388,4 +388,5 @@ owners = Table(  # who has a cluster; each that takes it over counts the epoch u
     Column("epoch", BigInteger, nullable=False),
     Column("owner", String, nullable=False),  # "host:pid"
     Column("looked_s", Float),  # when the cluster was last looked at; empty before
+    Column("standing", JSON),  # the whole service.core.standing.ClusterStanding
 )

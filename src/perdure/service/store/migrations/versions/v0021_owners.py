@@ -16,4 +16,5 @@ def upgrade() -> None:
         sa.Column("epoch", sa.BigInteger, nullable=False),
         sa.Column("owner", sa.String, nullable=False),
         sa.Column("looked_s", sa.Float),
+        sa.Column("standing", sa.JSON),
     )
