@@ -23,6 +23,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {  # extra -> the modules by which it is
     "rnn": ("torch", "onnxruntime"),
     "rl": ("torch", "onnxruntime", "gymnasium", "stable_baselines3"),
     "torch": ("torch",),
+    "onnx": ("onnx",),
     "k8s": ("lightkube",),
     "postgres": ("psycopg",),
     "dask": ("dask", "distributed", "dask_jobqueue"),

@@ -101,8 +101,8 @@ def test_the_speed_of_a_model_of_ones_own_is_told(program: str, capsys: pytest.C
         ("Empty", "8", "ValueError: the model has no parameters"),
         ("Convolutions", "5,32,32", "RuntimeError: "),
         ("Convolutions", "x", "'x' is no shape"),
-        ("Leaving", "8", "its program ended with exit code 7"),
-        ("a-b", "8", "is not FILE:CLASS"),
+        ("Leaving", "8", "reading it ended with exit code 7"),
+        ("a-b", "8", "is neither FILE:CLASS nor"),
     ],
 )
 def test_a_program_that_makes_no_model_is_told_of(program: str, name: str, shape: str, said: str) -> None:

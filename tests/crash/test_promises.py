@@ -235,6 +235,7 @@ LOST = {
     "cli/kept.py": "looks that are kept for an hour",
     "cli/manual.py": "manual pages, made again by the same command",
     "cli/model_layers.py": "the answer of a program that is waited for",
+    "cli/onnx_layers.py": "the answer of a program that is waited for",
     "cli/picture_file.py": "pictures, made again by the same command",
     "cli/survey.py": "pictures, made again by the same command",
     "demo/programs/mini.py": "the demonstration's own",

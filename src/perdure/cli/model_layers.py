@@ -4,7 +4,8 @@
 
 The model is made and run once for one example on PyTorch's device without memory ("meta"), so that nothing is computed
 and any size fits; where it cannot run there, on the CPU. OUT gets JSON: a row (parameters, flops, elements written) for
-each module that has parameters of its own, in the order in which they run; of parameters, those that are trained.
+each module that has parameters of its own, in the order in which they run; of parameters, those that are trained. What
+normalises counts to the one before, as in `throughput/layers`.
 """
 
 from __future__ import annotations
@@ -67,13 +68,29 @@ def _run(maker: Any, shape: str, device: str) -> list[tuple[int, float, float]]:
     flops = {name: float(sum(counts.get(f"{root}.{name}" if name else root, {}).values())) for name, _ in own}
     total, told = float(counter.get_total_flops()), sum(flops.values())
     rest = total / told if told else 1.0  # attention between projections is no module of its own
-    seen, rows = set[int](), dict[str, tuple[int, float, float]]()
+    seen, rows, begins = set[int](), dict[str, tuple[int, float, float]](), set[str]()
     for name, each in own:
         mine = [value for value in each.parameters(recurse=False) if value.requires_grad and id(value) not in seen]
         seen |= {id(value) for value in mine}
-        rows[name] = sum(value.numel() for value in mine), flops[name] * rest, written.get(name, 0.0)
-    unused = [name for name, _ in own if name not in written]
-    return [rows[name] for name in (*unused, *order)]
+        if flops[name] or isinstance(each, torch.nn.Embedding):
+            begins.add(name)
+        size = written.get(name, 0.0) * (2.0 if name in begins else 1.0)  # with an activation that follows
+        rows[name] = sum(value.numel() for value in mine), flops[name] * rest, size
+    return _joined([*(name for name, _ in own if name not in written), *order], rows, begins)
+
+
+def _joined(
+    order: list[str], rows: dict[str, tuple[int, float, float]], begins: set[str]
+) -> list[tuple[int, float, float]]:
+    """Each row with those behind it that begin no layer."""
+    found = list[tuple[int, float, float]]()
+    for name in order:
+        parameters, flops, written = rows[name]
+        if found and name not in begins:
+            before = found.pop()
+            parameters, flops, written = before[0] + parameters, before[1] + flops, before[2] + written
+        found.append((parameters, flops, written))
+    return found
 
 
 def _count(name: str, result: Any, written: dict[str, float], order: list[str]) -> None:
@@ -81,7 +98,7 @@ def _count(name: str, result: Any, written: dict[str, float], order: list[str]) 
         order.append(name)
     results = result if isinstance(result, tuple) else (result,)
     size = sum(value.numel() for value in results if isinstance(value, torch.Tensor))
-    written[name] = written.get(name, 0.0) + 2.0 * size  # and what follows it: an activation
+    written[name] = written.get(name, 0.0) + size
 
 
 def _example(first: torch.nn.Module, shape: str) -> torch.Tensor:

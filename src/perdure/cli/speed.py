@@ -32,9 +32,9 @@ ModelName = Annotated[
 ModelFile = Annotated[
     str,
     typer.Option(
-        metavar="FILE:CLASS",
+        metavar="FILE:CLASS|FILE.onnx",
         show_default=False,
-        help="A PyTorch model of your own: its layers are read in a process of its own.",
+        help="A model of your own: a class of a PyTorch program, or an ONNX file, read in a process of its own.",
     ),
 ]
 Example = Annotated[
