@@ -256,6 +256,19 @@ def test_a_fleet_of_thousands_of_gpus_runs_in_virtual_time(capsys: pytest.Captur
     assert "Give a smaller batch" in capsys.readouterr().err
 
 
+def test_a_gang_waits_for_gradients_as_long_as_speed_says(capsys: pytest.CaptureFixture[str]) -> None:
+    said = ["--gpu", "h100", "--model", "vgg16", "--batch", "32", "--link", "100G", "--inside", "nvlink", "--json"]
+    assert main(["emulate", "fleet", *said, "--gpus", "16", "--gang", "16", "--hours", "0.01"]) == 0
+    fleet = json.loads(capsys.readouterr().out)
+    profile = profile_of("h100", "vgg16", 32)
+    step_ms = str(1e3 * (profile.forward_s + profile.backward_s))
+    layout = ["--nodes", "2", "--gpus-per-node", "8", "--transport", "rdma", "--step-ms", step_ms]
+    assert main(["speed", *said, *layout]) == 0
+    (setting,) = json.loads(capsys.readouterr().out)["settings"]
+    assert fleet["exchange_s"] == pytest.approx(setting["exposed_s"])
+    assert fleet["exchange_s"] > 0
+
+
 @pytest.mark.slow
 def test_the_demonstration_finds_blames_and_recovers() -> None:
     found = subprocess.run(

@@ -17,7 +17,10 @@ from perdure.emulation.data_parallel import ProcessMeeting  # noqa: E402
 from perdure.emulation.framework import emulated  # noqa: E402
 from perdure.emulation.node import make_node  # noqa: E402
 from perdure.emulation.settings import EmulationSettings  # noqa: E402
-from perdure.throughput.collectives import INSIDE, GpuLayout, Transport, all_reduce_s, network  # noqa: E402
+from perdure.throughput.collectives import GpuLayout, Transport, all_reduce_s, link_inside, network  # noqa: E402
+from perdure.throughput.compute import GPUS  # noqa: E402
+from perdure.throughput.layers import layers_of  # noqa: E402
+from perdure.throughput.training_speed import TrainingSetting, step_with  # noqa: E402
 
 SETTINGS = EmulationSettings(gpu="h100", model="resnet50", virtual=True, link_gbit=100.0, transport="rdma")
 PROGRAM = """
@@ -63,12 +66,31 @@ def test_gpus_of_a_node_share_its_link(monkeypatch: pytest.MonkeyPatch) -> None:
     meeting.among(4)
     assert meeting.layout == GpuLayout(2, 2)
     size = np.array(1e8)
-    wanted = all_reduce_s(size, meeting.layout, INSIDE["pcie"], network(50.0, Transport.RDMA))
+    wanted = all_reduce_s(size, meeting.layout, link_inside("pcie", "h100"), network(50.0, Transport.RDMA))
     assert float(meeting.send_s(size)) == pytest.approx(float(wanted))
 
 
+@pytest.mark.parametrize("transport", list(Transport))
+@pytest.mark.parametrize("rate_gbit", [25.0, 100.0, 400.0])
+@pytest.mark.parametrize(("nodes", "each"), [(1, 4), (2, 1), (2, 8), (16, 4)])
+def test_a_step_takes_as_long_as_speed_says(
+    monkeypatch: pytest.MonkeyPatch, transport: Transport, rate_gbit: float, nodes: int, each: int
+) -> None:
+    """Over TCP a node gets no more than 30 Gbit/s, however many GPUs it has."""
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(each))
+    settings = EmulationSettings("h100", "resnet50", 1, True, link_gbit=rate_gbit, transport=transport, inside="nvlink")
+    node = make_node(settings, VirtualClock())
+    meeting, profile = ProcessMeeting(node), node.profile(32)
+    meeting.among(nodes * each)
+    computing = profile.forward_s + profile.backward_s
+    setting = TrainingSetting(
+        layers_of("resnet50"), GPUS["h100"], 32, GpuLayout(nodes, each), rate_gbit, transport, "nvlink", computing
+    )
+    assert computing + meeting.exposed_s(torch.nn.Linear(8, 2), profile) == pytest.approx(step_with(setting).step_s)
+
+
 def test_gradients_of_each_batch_are_hidden_behind_its_own_backward_pass(tmp_path: Path) -> None:
-    node = make_node(SETTINGS, VirtualClock())
+    node = make_node(EmulationSettings(gpu="h100", model="vgg16", virtual=True), VirtualClock())
     with node.clock.outside(), emulated(node):
         torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
         try:
@@ -92,7 +114,9 @@ def test_processes_wait_for_the_last_and_for_the_link(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout.splitlines()[-1])
     layout = GpuLayout(1, 2)
-    sends = float(all_reduce_s(np.array(100.0 * (1 << 20)), layout, INSIDE["pcie"], network(50.0, Transport.TCP)))
+    sends = float(
+        all_reduce_s(np.array(100.0 * (1 << 20)), layout, link_inside("pcie", "h100"), network(50.0, Transport.TCP))
+    )
     assert found["all_reduce"] >= sends * 0.999
     assert found["uneven"] >= 3.0
     assert 0 < found["kept"] < found["sent"] < 60.0  # were the sum of all waited for, each meeting would double it

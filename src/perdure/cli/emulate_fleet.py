@@ -14,7 +14,7 @@ from perdure.emulation.fleet import GangPlan, run_fleet
 from perdure.emulation.known_profiles import profile_of, read_profiles
 from perdure.emulation.profiles import known_name
 from perdure.errors import InputError
-from perdure.throughput.collectives import INSIDE, GpuLayout, Transport, all_reduce_s, network
+from perdure.throughput.collectives import GpuLayout, GpuNetwork, Transport
 from perdure.throughput.compute import GPUS, passes_on
 from perdure.throughput.layers import KNOWN_MODELS, layers_of
 from perdure.throughput.overlap import step_of
@@ -46,11 +46,10 @@ def show_fleet(
             raise InputError(
                 "--gang", f"the layers of {model} are not known", f"Use --gang 1, or: {KNOWN_MODELS[0]}, ..."
             )
-        layers, between = layers_of(name), network(link_gbit / per_node, Transport.RDMA)
-        passes = passes_on(layers, GPUS[known_name(profile.gpu)], batch).calibrated(
-            profile.forward_s + profile.backward_s
-        )
-        exchange_s = step_of(layers, passes, lambda size: all_reduce_s(size, layout, INSIDE[inside], between)).exposed_s
+        layers, known = layers_of(name), known_name(profile.gpu)
+        network = GpuNetwork(link_gbit, Transport.RDMA, inside, known)
+        passes = passes_on(layers, GPUS[known], batch).calibrated(profile.forward_s + profile.backward_s)
+        exchange_s = step_of(layers, passes, lambda size: network.all_reduce_s(size, layout)).exposed_s
     plan = GangPlan(gang, profile.step_s, exchange_s, jitter, checkpoint_s)
     begun = time.perf_counter()
     found = run_fleet(

@@ -19,7 +19,8 @@ from perdure.emulation.clocks import VirtualClock
 from perdure.emulation.node import EmulatedNode
 from perdure.emulation.passes import with_errors
 from perdure.emulation.profiles import GpuStep, known_name
-from perdure.throughput.collectives import INSIDE, GpuLayout, Transport, all_reduce_s, network
+from perdure.errors import InputError
+from perdure.throughput.collectives import GpuLayout, GpuNetwork, Transport
 from perdure.throughput.compute import GPUS, PassTimes, passes_on
 from perdure.throughput.layers import KNOWN_MODELS, Layers, layers_of
 from perdure.throughput.overlap import step_of
@@ -54,11 +55,11 @@ class ProcessMeeting:
         settings = self.node.settings
         local = min(world, max(1, int(os.environ.get("LOCAL_WORLD_SIZE", str(world)))))
         layout = GpuLayout(max(1, world // local), local)
-        between = network(settings.link_gbit / local, Transport(settings.transport))
-        self.layout = layout
-        self.send_s: Callable[[Floats], Floats] = lambda size: all_reduce_s(
-            size, layout, INSIDE[settings.inside], between
+        network = GpuNetwork(
+            settings.link_gbit, Transport(settings.transport), settings.inside, _link_name(settings.gpu)
         )
+        self.layout = layout
+        self.send_s: Callable[[Floats], Floats] = lambda size: network.all_reduce_s(size, layout)
         self._exposed.clear()
 
     def meet(self, seconds: float) -> None:
@@ -97,6 +98,14 @@ class ProcessMeeting:
             share = np.ones_like(sizes) / len(sizes)
             passes = PassTimes(share * profile.forward_s, share * profile.backward_s)
         return step_of(layers, passes, self.send_s).exposed_s
+
+
+def _link_name(gpu: str) -> str:
+    """By which links within a node may have been measured; a table of the user's own may have any GPU."""
+    try:
+        return known_name(gpu)
+    except InputError:
+        return ""
 
 
 def parallel_changes(node: EmulatedNode) -> Iterator[Change]:

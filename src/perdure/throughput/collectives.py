@@ -118,6 +118,16 @@ def between_nodes(
     return replace(link, latency_s=link.latency_s + RACK_HOP_S) if layout.racks > 1 else link
 
 
+def between_gpus(rate_gbit: float, transport: Transport, layout: GpuLayout, oversubscription: float = 1.0) -> GpuLink:
+    """What one GPU gets of its node's link to other nodes: all GPUs of a node send at once.
+
+    >>> between_gpus(100, Transport.TCP, GpuLayout(2, 4)).bytes_per_s * 8 / 1e9
+    7.5
+    """
+    link = between_nodes(rate_gbit, transport, layout, oversubscription)
+    return replace(link, bytes_per_s=link.bytes_per_s / layout.gpus_per_node)
+
+
 def ring_s(size: Numbers, members: int, link: GpuLink) -> Floats:
     """An all-reduce of `size` bytes in a ring.
 
@@ -159,3 +169,19 @@ def all_reduce_s(size: Numbers, layout: GpuLayout, inside: GpuLink | RangedLink,
         return inside.all_reduce_s(size, layout.gpus)
     share = np.divide(size, layout.gpus_per_node)
     return inside.all_reduce_s(size, layout.gpus_per_node) + between.all_reduce_s(share, layout.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuNetwork:
+    """What connects the GPUs of a job: `rate_gbit` is the link of one node, `inside` a name of `INSIDE`."""
+
+    rate_gbit: float
+    transport: Transport
+    inside: str = "pcie"
+    gpu: str = ""  # links within nodes may have been measured with it
+    oversubscription: float = 1.0  # of racks: rates of their nodes' links over the rate of their uplinks
+
+    def all_reduce_s(self, size: Numbers, layout: GpuLayout) -> Floats:
+        """Seconds of adding up gradients of these sizes on a layout."""
+        between = between_gpus(self.rate_gbit, self.transport, layout, self.oversubscription)
+        return all_reduce_s(size, layout, link_inside(self.inside, self.gpu), between)

@@ -11,8 +11,8 @@ import numpy as np
 from perdure.throughput.collectives import (
     GpuLayout,
     GpuLink,
+    GpuNetwork,
     Transport,
-    all_reduce_s,
     between_nodes,
     link_inside,
     servers_s,
@@ -64,18 +64,13 @@ class TrainingSetting:
         """The link of a server's node; every node sends to every server."""
         return between_nodes(self.rate_gbit, self.transport, self.layout, self.oversubscription, all_to_all=True)
 
-    @property
-    def between(self) -> GpuLink:
-        """What one GPU gets of its node's link: all of a node send at once."""
-        link = between_nodes(self.rate_gbit, self.transport, self.layout, self.oversubscription)
-        return replace(link, bytes_per_s=link.bytes_per_s / self.layout.gpus_per_node)
-
     def all_reduce_s(self, size: Floats) -> Floats:
         """Seconds of adding up gradients of these sizes."""
         if self.servers and self.layout.nodes > 1:
             within = link_inside(self.inside, self.gpu.name).all_reduce_s(size, self.layout.gpus_per_node)
             return np.add(within, self._servers_s(size))
-        return all_reduce_s(size, self.layout, link_inside(self.inside, self.gpu.name), self.between)
+        network = GpuNetwork(self.rate_gbit, self.transport, self.inside, self.gpu.name, self.oversubscription)
+        return network.all_reduce_s(size, self.layout)
 
     @property
     def passes(self) -> PassTimes:
