@@ -3,7 +3,7 @@
     python -m benchmarks.triage_tools [--wrong] [--out TABLE.md]
 
 `tool_failures/logs.jsonl.gz` holds logs with their truths, which were sealed before any verdict was seen, in two parts,
-and `system_failures/logs.jsonl.gz` a third; see their README.md. After the first measurement of each part what it got
+`system_failures/logs.jsonl.gz` a third, and `training_failures/logs.jsonl.gz` a fourth; see their README.md. After the first measurement of each part what it got
 wrong was read: those figures are kept in their `first.md`, and later ones are of logs that were fixed against.
 """
 
@@ -24,10 +24,14 @@ from perdure.cli.card import in_order_of_reading
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Label, Verdict
 
-PREFIXES = {"b-": 2, "c-": 3}
+PREFIXES = {"b-": 2, "c-": 3, "d-": 4}
 """What the ids of the later parts begin with."""
 
-LOGS = tuple(Path(__file__).with_name(name) / "logs.jsonl.gz" for name in ("tool_failures", "system_failures"))
+PAIR = "-pair-"
+"""What the ids hold of logs that end alike, and of which one is transient."""
+
+FOLDERS = ("tool_failures", "system_failures", "training_failures")
+LOGS = tuple(Path(__file__).with_name(name) / "logs.jsonl.gz" for name in FOLDERS)
 
 
 def read_records() -> list[dict[str, Any]]:
@@ -43,9 +47,9 @@ def judged(records: Sequence[Mapping[str, Any]]) -> list[Verdict]:
 
 
 def shows_root(record: Mapping[str, Any], verdict: Verdict) -> bool:
-    """Whether the first line that a person reads is the one that shows the cause."""
+    """Whether the first line that a person reads shows the cause: is the truth's own line, or one that it calls as good."""
     shown = in_order_of_reading(verdict)
-    return bool(shown) and record["root"] in shown[0].text
+    return bool(shown) and any(words in shown[0].text for words in (record["root"], *record.get("also_root", ())))
 
 
 def part_of(record: Mapping[str, Any]) -> int:
@@ -54,12 +58,14 @@ def part_of(record: Mapping[str, Any]) -> int:
 
 
 def table(records: Sequence[Mapping[str, Any]], found: Sequence[Verdict]) -> Iterator[str]:
-    """The head, and a row for each part."""
+    """The head, and a row for each part and for the pairs in it."""
     head, rule = HEAD.split("\n")
     yield f"{head} category right (95 %) | or one as right | named unknown | root line first |\n{rule}---|---|---|---|"
-    for part in (1, 2, 3):
+    for part in (1, *PREFIXES.values()):
         own = [(r, v) for r, v in zip(records, found, strict=True) if part_of(r) == part]
         yield _row_of(f"part {part}", [r for r, _ in own], [v for _, v in own])
+        if pairs := [(r, v) for r, v in own if PAIR in r["id"]]:
+            yield _row_of("its pairs", [r for r, _ in pairs], [v for _, v in pairs])
     yield ""
 
 
