@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.errors import Fenced
 from perdure.job import exit_report
 from perdure.job.beats import BEAT_S, BEATS_DIR, BEATS_LOCAL, BeatReader
+from perdure.job.ended_well import ProgramNote, ended_well_before
 from perdure.job.exit_report import ExitReason, ExitReport
 from perdure.job.fence import FENCE_DIR, FENCE_TOKEN, Claim, claim
 from perdure.job.files import JobFiles
@@ -80,7 +81,8 @@ def run(
 
     That is the program's own; 128 + n after signal n; 127 or 126 where it cannot be started; 93 where a newer
     incarnation holds the claim, at the start or later; 75 where it hung and was ended; and for torchrun, which ends
-    with 1, the 75, 78 or 93 of the worker that failed first, where torchelastic passes that on.
+    with 1, the 75, 78 or 93 of the worker that failed first, where torchelastic passes that on. 0 at once, where the
+    job had done all when it was put back (`perdure.job.ended_well`).
 
     TERM, INT, HUP, QUIT, TSTP, USR1 and USR2 are passed on to the program's process group where the program has not got
     them itself (USR1 and USR2 of torchrun to its workers that listen, else TERM to its agent), CONT once the claim has
@@ -97,10 +99,19 @@ def run(
     except Fenced as err:
         say(f"perdure exec: {err}")
         return FENCED
+    if (ended := ended_well_before(start, held.token, argv, environment)) is not None:
+        say(_told_of(ended, start, argv))
+        return 0
     options = settled(options or ExecOptions(), argv, environment)
     own_group = not has_terminal()
     with heard_signals(own_group=own_group, clock=options.clock) as heard:
         return _Run(argv, environment, start, held, options, hear).to_the_end(heard, workdir, own_group)
+
+
+def _told_of(ended: ProgramNote, start: Start, argv: Sequence[str]) -> str:
+    when = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(ended.ended_s))
+    again = f"To run it again: rm -r {start.directory / 'attempts'}"
+    return f"perdure exec: {PurePath(argv[0]).name} ended well at {when}, and the job was put back: not run. {again}"
 
 
 def _hold(start: Start) -> Claim:
@@ -130,11 +141,13 @@ class _Run:
         self._files = JobFiles.of(held.directory, held.token, self._task)
         self._error_file = Path(environment.get(ERROR_FILE) or self._files.error)
         self._started_s, self._oom_kills = time.time(), oom_kills()
+        self._program = ProgramNote.of(start, argv, self._started_s)
         self._watches = self._watch_out()
 
     def to_the_end(self, heard: Heard, workdir: Path | None, own_group: bool) -> int:
         with suppress(OSError):  # it can do without
             self._files.make()
+        self._program.write(self._files.program)
         strangers = children_of_this()
         adopt_orphans()
         try:
@@ -227,6 +240,7 @@ class _Run:
         """Leave the exit report, tell the service; returns the exit code to end with."""
         error = exit_report.torchelastic_error(self._error_file, self._started_s)
         report = self._note(self._understood(ending, error), told, error, is_final=True)
+        replace(self._program, ended_s=report.ended_s, is_good_end=self._is_good_end(report)).write(self._files.program)
         self._watches.pulse.end(step=report.step)
         if report.exit_code and report.reason in (ExitReason.EXIT, ExitReason.SIGNAL, ExitReason.OOM_HINT):
             self._watches.gang.fail(report.exit_code, report.signal)
@@ -236,6 +250,12 @@ class _Run:
             self._watches.raiser.raise_(type_, severity=severity, note=note)
         self._watches.raiser.finish()
         return report.exit_code
+
+    def _is_good_end(self, report: ExitReport) -> bool:
+        """Whether it ended well, and nobody had asked it to end: then there is nothing left to do."""
+        is_own = report.reason is ExitReason.EXIT and not report.told and report.warned_s is None
+        is_asked = self._options.handover is not None or self._files.asked.exists() or self._files.leave.exists()
+        return not report.exit_code and is_own and not is_asked
 
     def _note(self, ending: Ending, told: Sequence[str], error: Any, *, is_final: bool) -> ExitReport:
         report = replace(self._build_exit_report(ending, told, error), is_final=is_final)

@@ -1,8 +1,9 @@
 """Where the tasks of a job leave their tracks: small JSON files in the fence directory, each whole or not there.
 
 ``attempts/<token>/<host>-<pid>/`` belongs to one ``perdure exec``: ``heartbeat.json``, ``beats/`` (the program's),
-``hang.json``, ``leave.json``, ``error.json`` (torchelastic's) and ``last-breath.json``. They say what happened and
-decide nothing; so they are not written through to the disk, and a task goes on where they cannot be written.
+``hang.json``, ``leave.json``, ``error.json`` (torchelastic's), ``last-breath.json`` and ``program.json``. But for the
+last (`perdure.job.ended_well`) they say what happened and decide nothing; so they are not written through to the disk,
+and a task goes on where they cannot be written.
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ class JobFiles:
     @property
     def exit_report(self) -> Path:
         return self.directory / "last-breath.json"
+
+    @property
+    def program(self) -> Path:
+        """When its program began, and whether it ended well (`perdure.job.ended_well`)."""
+        return self.directory / "program.json"
 
     @property
     def end_time(self) -> Path:
