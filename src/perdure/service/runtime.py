@@ -77,7 +77,7 @@ from perdure.service.workers.hooks import LISTEN_EVERY_S, Hooks
 from perdure.service.workers.instance import lock_dir, only_one
 from perdure.service.workers.kept_logs import KeptLogs, Retention
 from perdure.service.workers.kill_switch import KillSwitch
-from perdure.service.workers.threads import ENDING_S, end, forever, threads
+from perdure.service.workers.threads import ENDING_S, after_a_look, end, forever, threads
 from perdure.triage.evidence.matching import RuleBook
 from perdure.triage.evidence.rules import own_rules, with_site_rules
 from perdure.trust import check_directory
@@ -199,7 +199,7 @@ def run(settings: Settings, of: str = "") -> int:
         queue = comparison_queue_of(settings, journal, state)
         policy = policy_of(settings, backend, journal, engine, state, queue)
         if policy is not None:
-            hands.append(forever("policy", stop, policy.turn, lambda: stop.wait(settings.policy.every_s)))
+            hands.append(forever("policy", stop, policy.turn, after_a_look(engine, stop, settings.policy.every_s)))
         waits = waits_of(settings, backend, journal, state)
         if waits is not None:
             hands.append(forever("waits", stop, waits.turn, lambda: stop.wait(waits.pause_s(settings.waits.every_s))))

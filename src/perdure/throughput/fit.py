@@ -12,7 +12,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.stats import t as student
+from scipy.special import stdtrit  # the quantile of Student's t: scipy.stats takes a second to load
 
 from perdure.errors import PerdureError
 from perdure.throughput.speed import PARAMETERS, Floats, Numbers, SpeedModel
@@ -77,7 +77,7 @@ class SpeedFit:
         theta = _vector(self.model)
         slopes = _log_step_slopes(theta, nodes.ravel(), gpus.ravel(), local_batch.ravel().astype(float))
         variance = np.einsum("ij,jk,ik->i", slopes, self.covariance, slopes) + self.spread**2
-        half = student.ppf(0.5 + level / 2, self.freedom) * np.sqrt(variance).reshape(nodes.shape)
+        half = stdtrit(self.freedom, 0.5 + level / 2) * np.sqrt(variance).reshape(nodes.shape)
         middle = self.model.step_s(nodes, gpus, local_batch)
         return middle * np.exp(-half), middle * np.exp(half)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import insert
 
 from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_daemon
 from perdure.live_policy.settings import PolicySettings
@@ -19,6 +20,7 @@ from perdure.service.live_policy.policy_store import PolicyStore
 from perdure.service.live_policy.switch import PolicySwitch
 from perdure.service.live_policy.worker import PolicyWorker
 from perdure.service.store.journal import Journal
+from perdure.service.store.schema import actions
 from tests.copying import replace
 from tests.e2e.service import await_
 
@@ -177,3 +179,16 @@ def test_an_index_rests_on_a_sites_own_accounting(world: PolicyWorld, tmp_path: 
         worker.turn()
         assert worker.latest is not None
         assert worker.latest.policy == policy
+
+
+def test_a_preemption_that_the_manager_has_forgotten_is_planned_again(world: PolicyWorld) -> None:
+    """A slurmctld that was killed had not saved it: the same start runs on."""
+    store = PolicyStore(world.journal.store, "local")
+    key = {"key": "preempt:local/7#100", "cluster": "local", "kind": "preempt", "job_id": "7", "incarnation": 100}
+    times = {"created_s": 500.0, "expires_s": 560.0, "started_s": 500.0, "ended_s": 501.0}
+    said = {"state": "done", "by": "perdure", "reason": "", "payload": "{}"}
+    with world.journal.store.writing() as connection:
+        connection.execute(insert(actions).values(**key, **times, **said))
+    for start_s, now_s, done, in_vain in (100.0, 520.0, 1, 0), (100.0, 540.0, 0, 1), (510.0, 540.0, 1, 0):
+        past = store.preemptions({"7": start_s}, now_s)
+        assert (past.done.get("7", 0), past.in_vain.get("7", 0)) == (done, in_vain), (start_s, now_s)

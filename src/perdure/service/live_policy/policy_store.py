@@ -25,6 +25,7 @@ AT_ONCE = 500  # names in one statement
 MOST_SERVICES = 5_000  # of past jobs, the newest
 _PREEMPT = str(Preempt.__struct_config__.tag)
 _DONE, _OPEN, _IN_VAIN = ("done",), ("planned", "started"), ("expired", "shadow")
+FORGOTTEN_S = 30.0  # from a preemption to a look that must not show the same start any more
 OVER = ("completed", "failed", "cancelled")
 T = TypeVar("T")
 
@@ -213,17 +214,22 @@ class PolicyStore:
                 found.setdefault(row.job_id, []).append((row.start_s, row.end_s))
         return found
 
-    def preemptions(self, job_ids: Collection[str]) -> PastPreemptions:
-        """What was done to some jobs."""
+    def preemptions(self, running: Mapping[str, float], now_s: float) -> PastPreemptions:
+        """What was done to some jobs that run, each since an instant.
+
+        Where a job runs on, long after it was put back, its manager has forgotten that: it was in vain.
+        """
         a, on_their_way = actions.c, set()
         done: dict[str, int] = {}
         in_vain: dict[str, int] = {}
-        for some in _parts(job_ids):
-            query = select(a.job_id, a.state).where(a.cluster == self.cluster, a.job_id.in_(some), a.kind == _PREEMPT)
-            for row in self._reader.all(query):
+        for some in _parts(running):
+            own = a.cluster == self.cluster, a.job_id.in_(some), a.kind == _PREEMPT
+            for row in self._reader.all(select(a.job_id, a.state, a.incarnation, a.ended_s).where(*own)):
                 if row.state in _OPEN:
                     on_their_way.add(row.job_id)
-                counts = done if row.state in _DONE else in_vain if row.state in _IN_VAIN else {}
+                is_forgotten = row.incarnation == running[row.job_id] and now_s > (row.ended_s or now_s) + FORGOTTEN_S
+                is_in_vain = row.state in _IN_VAIN or (row.state in _DONE and is_forgotten)
+                counts = in_vain if is_in_vain else done if row.state in _DONE else {}
                 counts[row.job_id] = counts.get(row.job_id, 0) + 1
         return PastPreemptions(done, on_their_way, in_vain)
 

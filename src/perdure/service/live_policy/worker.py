@@ -68,6 +68,7 @@ class PolicyWorker:
         if settings.name:
             live_policy(settings)
         self._backend, self._store, self.settings, self.switch = backend, store, settings, switch
+        backend.queue()  # asked for now, the very first look tells it
         self._acts, self._running, self._order, self._clock = acts, running, order, clock
         self._checkpoints, self._promise, self._sample = checkpoints, promise, sample
         self._looked_s: float | None = None
@@ -128,7 +129,7 @@ class PolicyWorker:
         own = [job for job in queue.jobs if consent_of(job, settings) is not PolicyConsent.NONE]
         ran = self._store.ran([job.job_id for job in own])
         ready = [job for job in own if job.is_running and consent_of(job, settings) is PolicyConsent.PREEMPT]
-        past = self._store.preemptions([job.job_id for job in ready])
+        past = self._store.preemptions({job.job_id: job.start_s or 0.0 for job in ready}, queue.now_s)
         memory = PolicyMemory(
             preempted=past.done,
             preempted_s=self._store.preempted_since(queue.now_s - HOUR_S),

@@ -110,6 +110,7 @@ class Engine:
         self._good_reader = ThreadPoolExecutor(1, thread_name_prefix="good-log")  # stuck, it holds up no failure
         self.acts_wait = threading.Event()  # set while there may be an action to carry out
         self.look_now = threading.Event()  # set where something is known to have happened
+        self.has_looked = threading.Event()  # set after each look; who decides on looks clears it
         self.last_look_s: float | None = None
         self.looked_s: float | None = None  # the same instant by a clock that nobody sets
         self.look_took_s = 0.0  # the last one, of the resource manager's time and ours
@@ -199,6 +200,7 @@ class Engine:
             self._seen_until_s = seen.time_s  # not before it is written down: the next look has to find it else
         self._doubt(seen)
         self.last_look_s, self.looked_s = seen.time_s, time.monotonic()
+        self.has_looked.set()
         if MANAGER not in seen.unseen:
             self.answered_s = seen.time_s
         for node in foreign_marks(effects, lambda key: self.journal.action(key) is not None, self.clock()):

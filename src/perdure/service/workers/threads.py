@@ -121,10 +121,22 @@ def _looking(engine: Engine, stop: threading.Event, every_s: float, looks: CallM
     return look, wait
 
 
+def after_a_look(engine: Engine, stop: threading.Event, least_s: float) -> Turn:
+    """A pause until there is a new look, of `least_s` at least: what comes next then goes by a fresh one."""
+
+    def wait() -> None:
+        stop.wait(least_s)
+        engine.has_looked.wait()
+        engine.has_looked.clear()
+
+    return wait
+
+
 def end(hands: list[threading.Thread], stop: threading.Event, engine: Engine) -> None:
     """Stop all threads: each finishes its work in progress and begins nothing more."""
     stop.set()
     engine.acts_wait.set()
     engine.look_now.set()
+    engine.has_looked.set()
     for thread in hands:
         thread.join(ENDING_S)
