@@ -48,6 +48,17 @@ def test_a_program_that_leaves_with_0_after_a_signal_has_more_to_do(tmp_path: Pa
     assert (tmp_path / "count").read_text() == "xx"
 
 
+def test_a_program_that_does_not_hear_a_signal_had_ended_before_it_came(tmp_path: Path) -> None:
+    """A requeue's signal comes between its end and that of its launcher; here it is ignored, which is the same."""
+    ignores = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    code = f"{ignores}; print('ready', flush=True); sys.stdin.read()"
+    process = start(tmp_path, python(code))
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == 0
+    assert finish(start(tmp_path, python(code), 2, variables=RESTARTED))[1] == ""
+
+
 def test_a_launcher_that_was_killed_leaves_no_good_end(tmp_path: Path) -> None:
     process = start(tmp_path, python("print('ready', flush=True); import time; time.sleep(600)"))
     assert process.stdout.readline() == "ready\n"

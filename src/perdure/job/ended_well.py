@@ -5,7 +5,7 @@ Each `perdure exec` therefore leaves a note, ``attempts/<token>/<host>-<pid>/pro
 how it ended. A note of a good end is there after a power cut. A start whose last programs all ended well is over for
 good. That the next one is a restart of this job, and no other job of that number, is the resource manager's word.
 
-Not a good end: one after a signal or a warning, as programs save and leave with 0 then.
+Not a good end: one after a warning, or a signal that the program hears, as programs save and leave with 0 then.
 """
 
 from __future__ import annotations

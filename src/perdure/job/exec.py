@@ -142,6 +142,7 @@ class _Run:
         self._error_file = Path(environment.get(ERROR_FILE) or self._files.error)
         self._started_s, self._oom_kills = time.time(), oom_kills()
         self._program = ProgramNote.of(start, argv, self._started_s)
+        self._may_have_left = False
         self._watches = self._watch_out()
 
     def to_the_end(self, heard: Heard, workdir: Path | None, own_group: bool) -> int:
@@ -174,6 +175,7 @@ class _Run:
                 self._watches.recorder.end()
         if ending.reason is ExitReason.FENCED:
             say(f"perdure exec: {ending.note}")
+        self._may_have_left = guard.may_leave
         return self._write_exit_report(ending, guard.told)
 
     def _ignored(self) -> tuple[int, ...]:
@@ -253,7 +255,7 @@ class _Run:
 
     def _is_good_end(self, report: ExitReport) -> bool:
         """Whether it ended well, and nobody had asked it to end: then there is nothing left to do."""
-        is_own = report.reason is ExitReason.EXIT and not report.told and report.warned_s is None
+        is_own = report.reason is ExitReason.EXIT and not self._may_have_left and report.warned_s is None
         is_asked = self._options.handover is not None or self._files.asked.exists() or self._files.leave.exists()
         return not report.exit_code and is_own and not is_asked
 

@@ -22,7 +22,7 @@ from perdure.job.heartbeat import Pulse
 from perdure.job.identity import Task
 from perdure.job.options import ExecOptions
 from perdure.job.output import say
-from perdure.job.processes import Family
+from perdure.job.processes import Family, listens
 from perdure.job.requested import PAUSE, Request, Requests
 from perdure.job.service_report import ServiceReporter
 from perdure.job.signals import FORWARDED, Heard
@@ -87,6 +87,8 @@ class Supervisor:
             watches.recorder,
         )  # fmt: skip
         self.told: list[str] = []
+        self.may_leave = False  # a signal has come that the program may have ended well for, with work left
+        self._hears_term = False
 
     def watch(self, foresee: Callable[[Ending], object]) -> Ending:
         """Return how it ended; what the program has left running is the caller's to end.
@@ -102,6 +104,7 @@ class Supervisor:
             if was_away:  # not one more step of the program before the claim has been looked at
                 self._family.signal_all(signal.SIGSTOP)
             over = has_exited(self._program)
+            self._hears_term = self._hears_term or listens(self._program.pid, signal.SIGTERM)
             try:
                 self._check_claim()
             except Fenced as err:
@@ -152,6 +155,8 @@ class Supervisor:
         name = signal.Signals(signum).name.removeprefix("SIG")
         if name not in self.told:
             self.told.append(name)
+        if signum != signal.SIGTERM or self._hears_term or self._family.listeners(signum):
+            self.may_leave = True  # one that does not hear TERM ends badly of it, or had ended before
         if signum != signal.SIGTSTP:
             self._go_on(f"{name} has come for it")
         elif self._stopped_s is None:
