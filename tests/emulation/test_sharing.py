@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from perdure.emulation.clocks import MOST_LATE_S
-from perdure.emulation.device_manager import MOST_PROGRAMS, SharedDevice, SharedGpu, WorkRequest, serve
+from perdure.emulation.device_manager import MOST_PROGRAMS, SharedDevice, serve
 from perdure.emulation.device_users import may_use
 from perdure.emulation.faults import DeviceError, read_fault
+from perdure.emulation.shared_gpu import SharedGpu
 from perdure.emulation.sharing import ORDERS, Order, SharingProgram, fits_beside
 from perdure.errors import InputError, StateError
 
@@ -49,8 +50,9 @@ def test_two_programs_take_turns_and_together_as_long_as_one_after_the_other(dev
 
     def program() -> None:
         gpu = SharedGpu(str(device))
+        assert gpu.claim(1000, 5000) == ""
         for _ in range(10):
-            assert gpu.run(WorkRequest(0.01, 1000, 5000)) == ""
+            gpu.wait(gpu.put(0.01))
 
     programs = [threading.Thread(target=program) for _ in range(2)]
     for each in programs:
@@ -58,7 +60,7 @@ def test_two_programs_take_turns_and_together_as_long_as_one_after_the_other(dev
     for each in programs:
         each.join()
     taken = time.perf_counter() - begin
-    refused = SharedGpu(str(device)).run(WorkRequest(0.01, 1000, 17000))
+    refused = SharedGpu(str(device)).claim(1000, 17000)
     stop.set()
     manager.join()
     assert taken >= 0.2
@@ -70,12 +72,12 @@ def test_two_programs_take_turns_and_together_as_long_as_one_after_the_other(dev
 def test_nonsense_ends_a_connection_and_nothing_else(device: Path) -> None:
     with manager_of(device):
         good = SharedGpu(str(device))
-        for sent in (b"{}\n", b'{"seconds": -1}\n', b"x" * 5000, b'{"seconds": 1e9}\n'):
+        for sent in (b"{}\n", b'{"number": 1, "seconds": -1}\n', b"x" * 5000, b'{"number": 1, "seconds": 1e9}\n'):
             with socket.socket(socket.AF_UNIX) as link:
                 link.connect(str(device))
                 link.sendall(sent)
                 assert link.recv(100) == b""
-        assert good.run(WorkRequest(0.001)) == ""
+        good.wait(good.put(0.001))
 
 
 def test_without_a_manager_there_is_one_line(tmp_path: Path) -> None:
@@ -99,10 +101,10 @@ def manager_of(device: Path, order: Order = ORDERS["fifo"], **more: Any) -> Iter
 def test_a_refused_program_holds_nothing_more_and_others_are_served(device: Path) -> None:
     with manager_of(device):
         large, small = SharedGpu(str(device)), SharedGpu(str(device))
-        assert "do not fit" in large.run(WorkRequest(0.001, 15000, 17000))
-        assert small.run(WorkRequest(0.001, 9000, 16000)) == ""  # beside one that was refused
-        assert "do not fit" in large.run(WorkRequest(0.001, 1000, 1000))
-        assert large.run(WorkRequest(0.001)) == ""
+        assert "do not fit" in large.claim(15000, 17000)
+        assert small.claim(9000, 16000) == ""  # beside one that was refused
+        assert "do not fit" in large.claim(1000, 1000)
+        large.wait(large.put(0.001))
 
 
 def test_nobody_else_reaches_the_socket(device: Path) -> None:
@@ -119,10 +121,10 @@ def test_muri_counts_from_the_end_of_a_programs_work_to_its_next_request(device:
 
     with manager_of(device, order):
         gpu = SharedGpu(str(device))
-        gpu.run(WorkRequest(0.001))
+        gpu.wait(gpu.put(0.001))
         begin = time.perf_counter()
         time.sleep(0.1)
-        gpu.run(WorkRequest(0.001))
+        gpu.wait(gpu.put(0.001))
         passed = time.perf_counter() - begin
     assert seen[0] == 0.0
     assert 0.0 < seen[1] <= passed + MOST_LATE_S
@@ -137,13 +139,14 @@ def asking(device: Path, request: bytes) -> socket.socket:
 
 def test_work_of_a_program_that_has_left_ends(device: Path) -> None:
     with manager_of(device):
-        asking(device, b'{"seconds": 80000}\n').close()
-        assert SharedGpu(str(device)).run(WorkRequest(0.001)) == ""
+        asking(device, b'{"number": 1, "seconds": 80000}\n').close()
+        gpu = SharedGpu(str(device))
+        gpu.wait(gpu.put(0.001))
 
 
 def test_a_manager_ends_in_the_middle_of_long_work(device: Path) -> None:
     with manager_of(device):
-        link = asking(device, b'{"seconds": 80000}\n')
+        link = asking(device, b'{"number": 1, "seconds": 80000}\n')
         time.sleep(0.5)
     assert not device.exists()
     link.close()
@@ -152,13 +155,13 @@ def test_a_manager_ends_in_the_middle_of_long_work(device: Path) -> None:
 def test_more_programs_than_a_manager_takes_are_turned_away_and_others_stay(device: Path) -> None:
     with manager_of(device):
         first = SharedGpu(str(device))
-        assert first.run(WorkRequest(0.0)) == ""
+        assert first.claim(0.0, 0.0) == ""
         links = []
         for _ in range(MOST_PROGRAMS):
             links.append(asking(device, b""))
         last = asking(device, b"")
         assert last.recv(1) == b""
-        assert first.run(WorkRequest(0.0)) == ""
+        assert first.claim(0.0, 0.0) == ""
         for link in (*links, last):
             link.close()
 
@@ -167,7 +170,7 @@ def test_a_program_whose_manager_has_ended_is_told_so(device: Path) -> None:
     with manager_of(device):
         gpu = SharedGpu(str(device))
     with pytest.raises(StateError, match="the manager of this GPU has ended"):
-        gpu.run(WorkRequest(0.001))
+        gpu.put(0.001)
 
 
 def test_a_broken_device_breaks_each_program_that_has_it_and_its_driver_says_so_once(
@@ -177,7 +180,7 @@ def test_a_broken_device_breaks_each_program_that_has_it_and_its_driver_says_so_
     with manager_of(device, number=3, faults=faults, kernel_log=tmp_path / "kernel.log"):
         for _ in range(2):
             with pytest.raises(DeviceError, match="CUDA error: unknown error"):
-                SharedGpu(str(device)).run(WorkRequest(0.001))
+                SharedGpu(str(device)).claim(0.0, 0.0)
     assert (tmp_path / "kernel.log").read_text().startswith(f"NVRM: Xid (PCI:0000:1b:00): 79, pid={os.getpid()}, GPU")
     assert (tmp_path / "kernel.log").read_text().count("\n") == 1
 
@@ -191,11 +194,11 @@ def test_a_slow_device_takes_longer_for_all_and_a_slow_link_for_copies(device: P
     manager.start()
     for _ in range(2):  # the first one hangs
         gpu = SharedGpu(str(device))
-        assert gpu.run(WorkRequest(0.01)) == ""
-        assert gpu.run(WorkRequest(0.001, link=True)) == ""
+        gpu.wait(gpu.put(0.01))
+        assert gpu.copy_s(0.001) == pytest.approx(0.008)  # beside what others compute
     stop.set()
     manager.join()
-    assert list(served.values()) == pytest.approx([0.02 + 0.05 + 0.008, 0.02 + 0.008])
+    assert list(served.values()) == pytest.approx([0.02 + 0.05, 0.02])
 
 
 def test_who_has_a_gpu_by_the_resource_manager_may_use_it_and_nobody_else(tmp_path: Path) -> None:

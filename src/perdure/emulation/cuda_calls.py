@@ -214,7 +214,7 @@ class EmulatedStream:
         with_errors(self._node.gpu.synchronise)
 
     def query(self) -> bool:
-        return self._node.gpu.busy_until <= self._node.clock.now
+        return self._node.gpu.is_idle
 
     def is_capturing(self) -> bool:
         return False
@@ -241,24 +241,24 @@ class EmulatedEvent:
     """An instant of a device's queue."""
 
     def __init__(self, node: EmulatedNode, enable_timing: bool = False, **_: Any) -> None:
-        self._node, self._at = node, 0.0
+        self._node, self._mark = node, node.gpu.mark()
         self.enable_timing = enable_timing
 
     def record(self, stream: Any = None) -> None:  # noqa: ARG002
-        self._at = max(self._node.gpu.busy_until, self._node.clock.now)
+        self._mark = self._node.gpu.mark()
 
     def synchronize(self) -> None:
-        self._node.clock.advance_to(self._at)
+        with_errors(self._mark.reach)
 
     def wait(self, stream: Any = None) -> None:
         pass
 
     def query(self) -> bool:
-        return self._at <= self._node.clock.now
+        return self._mark.is_reached
 
     def elapsed_time(self, end: EmulatedEvent) -> float:
         """Milliseconds from this one to another."""
-        return (end._at - self._at) * 1e3  # of its own class
+        return (end._mark.instant - self._mark.instant) * 1e3  # of its own class
 
 
 class EmulatedGraph:

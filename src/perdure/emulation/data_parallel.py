@@ -67,6 +67,8 @@ class ProcessMeeting:
         gpu, clock = self.node.gpu, self.node.clock
         with clock.outside():
             gpu.check()
+            if gpu.shared is not None:
+                gpu.synchronise()
             own = 0.0 if isinstance(clock, VirtualClock) else clock.passed  # virtual time stands still meanwhile
             left = torch.tensor([max(gpu.busy_until, clock.passed) - own], dtype=torch.float64)
             try:
@@ -154,7 +156,7 @@ class _DoneWork:
         return True
 
     def is_completed(self) -> bool:
-        return self._node.gpu.busy_until <= self._node.clock.now
+        return self._node.gpu.is_idle
 
 
 def _wrapper(meeting: ProcessMeeting) -> type:

@@ -1,17 +1,18 @@
-"""A GPU that programs share, behind a Unix socket: each asks for its work, waits for its turn, and is told of the end.
+"""A GPU that programs share, behind a Unix socket: each has a queue of work, and an order says whose is next.
 
-One line of JSON each way: ``{"seconds": s, "persistent_mib": p, "peak_mib": m}``, answered by ``{"done": true}`` once
-as many seconds have passed for it alone, or by ``{"refused": "..."}`` where memory does not suffice, by
-``{"broken": "..."}`` where the GPU is, and by ``{"denied": "..."}`` where it is not the program's. A program leaves by
-closing its connection.
+One line of JSON each way: ``{"number": n, "seconds": s}`` is answered by ``{"number": n, "done": true}`` once as many
+seconds have passed for it alone. Without seconds it is answered at once, and so is a copy (``"link": true``), which
+says what it takes: copies of one program go on while another computes. A claim of memory has ``persistent_mib`` and
+``peak_mib``. What stands against it is ``refused`` where memory does not suffice, ``broken`` where the GPU is, and
+``denied`` where it is not the program's. A program leaves by closing its connection; `shared_gpu` is its side.
 """
 
 from __future__ import annotations
 
-import select
 import selectors
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,19 +22,26 @@ from msgspec import DecodeError, Struct, ValidationError, json
 
 from perdure.emulation.clocks import RealClock
 from perdure.emulation.device_users import may_use, peer_of
-from perdure.emulation.faults import DeviceError, DeviceFault, FaultKind, error_of, slowdown, to_kernel_log
+from perdure.emulation.faults import DeviceFault, FaultKind, error_of, slowdown, to_kernel_log
 from perdure.emulation.sharing import Order, SharingProgram, fits_beside
-from perdure.errors import InputError, StateError
+from perdure.errors import StateError
 
 LONGEST_LINE = 4096
 MOST_PROGRAMS = 256
+MOST_AHEAD = 64
+"""Pieces of work that a program may have in its queue."""
+
 LOOK_S = 0.25
-"""So often a manager looks, during long work, whether it should end and whether the program is still there."""
+"""So often a manager looks, during long work, whether it should end."""
+
+_ROUNDED_S = 0.002
+"""A selector's waits are in milliseconds, and rounded up: the end of a piece of work is waited for by a clock."""
 
 
 class WorkRequest(Struct, frozen=True):
     """Work that a program has for the GPU."""
 
+    number: int
     seconds: float
     persistent_mib: float = 0.0
     peak_mib: float = 0.0
@@ -41,9 +49,12 @@ class WorkRequest(Struct, frozen=True):
 
 
 class WorkAnswer(Struct, frozen=True, omit_defaults=True):
-    """What became of it."""
+    """What became of it. `at` is the end of work, in seconds of the system's monotonic clock."""
 
+    number: int
     done: bool = False
+    at: float = 0.0
+    seconds: float = 0.0
     refused: str = ""
     broken: str = ""
     denied: str = ""
@@ -63,12 +74,21 @@ class SharedDevice:
 
 
 class _Conversation:
-    """A connection, and the program at its other end."""
+    """A connection, and the program at its other end with its queue of requests and when each came."""
 
     def __init__(self, link: socket.socket, name: str) -> None:
         self.link, self.program, self.unread, self.left_at = link, SharingProgram(name), b"", 0.0
-        self.by_link = False  # what it asked for is a copy or a collective
+        self.queue: deque[tuple[WorkRequest, float]] = deque()
         self.pid, self.user = peer_of(link)
+
+    def put(self, request: WorkRequest, now: float) -> None:
+        if not self.queue:
+            self.program.off_gpu_s = max(0.0, now - self.left_at) if self.left_at else 0.0
+        self.queue.append((request, now))
+
+    def say(self, answer: WorkAnswer) -> None:
+        with suppress(OSError):  # it has left; that is heard next
+            self.link.sendall(json.encode(answer) + b"\n")
 
 
 class _Faults:
@@ -98,11 +118,114 @@ class _Faults:
         return [each for each in self._device.faults if each.active(now, 0, self._device.number)]
 
 
+class _Manager:
+    """Who is there, what runs, and until when."""
+
+    def __init__(self, device: SharedDevice) -> None:
+        self._device, self._faults = device, _Faults(device)
+        self.talks: dict[socket.socket, _Conversation] = {}
+        self.served: dict[str, float] = {}
+        self.clock = RealClock()
+        self._running: _Conversation | None = None
+        self._end = self._takes_s = 0.0
+
+    def welcome(self, link: socket.socket) -> None:
+        link.settimeout(5.0)
+        talk = self.talks[link] = _Conversation(link, f"program {len(self.served)}")
+        self.served[talk.program.name] = 0.0
+
+    def leave(self, link: socket.socket) -> None:
+        talk = self.talks.pop(link)
+        link.close()
+        if self._running is talk:  # nobody waits for its work any more
+            self._running = None
+
+    def go_on(self) -> float:
+        """End work whose time has come, begin the next; returns how long nothing happens by itself."""
+        while True:
+            if self._running is None and not self._begin():
+                return LOOK_S
+            if (left := self._end - self.clock.now) > _ROUNDED_S:
+                return min(LOOK_S, left - _ROUNDED_S)
+            self.clock.advance_to(self._end)
+            self._finish()
+
+    def _begin(self) -> bool:
+        waiting = {}
+        for talk in self.talks.values():
+            if talk.queue:
+                request, talk.program.asked_at = talk.queue[0]
+                talk.program.wanted_s = request.seconds
+                waiting[talk.program.name] = talk
+        if not waiting:
+            return False
+        chosen = self._device.order([talk.program for talk in waiting.values()])
+        self._running = waiting[chosen.name]
+        now = self.clock.now
+        self._takes_s = self._faults.takes_s(chosen.wanted_s or 0.0, False, now)
+        self._end = now + self._takes_s
+        return True
+
+    def _finish(self) -> None:
+        talk, self._running = self._running, None
+        if talk is None:
+            return
+        (request, _), talk.left_at = talk.queue.popleft(), self.clock.now
+        talk.program.wanted_s = None
+        talk.program.off_gpu_s = 0.0  # where its next request is there already
+        talk.program.served_s += self._takes_s
+        self.served[talk.program.name] = talk.program.served_s
+        said = self._faults.broken(self.clock.now, talk.pid)
+        talk.say(WorkAnswer(request.number, not said, at=time.monotonic(), broken=said))
+
+    def hear(self, talk: _Conversation) -> bool:
+        """Read what a program asks; False once it has left, or talks nonsense."""
+        try:
+            found = talk.link.recv(LONGEST_LINE)
+        except OSError:
+            return False
+        *lines, talk.unread = (talk.unread + found).split(b"\n")
+        return bool(found) and len(talk.unread) <= LONGEST_LINE and all(self._asked(talk, line) for line in lines)
+
+    def _asked(self, talk: _Conversation, line: bytes) -> bool:
+        try:
+            asked = json.decode(line, type=WorkRequest)
+        except (DecodeError, ValidationError):
+            return False
+        if not (0 <= asked.seconds < 86400 and asked.persistent_mib >= 0 and asked.peak_mib >= 0):
+            return False
+        now = self.clock.now
+        if said := self._against(talk, asked, now):
+            talk.say(said)
+        elif asked.link:
+            seconds = self._faults.takes_s(asked.seconds, True, now)
+            talk.say(WorkAnswer(asked.number, done=True, at=time.monotonic(), seconds=seconds))
+        elif not asked.seconds:
+            talk.say(WorkAnswer(asked.number, done=True, at=time.monotonic()))
+        else:
+            talk.put(asked, now)
+        return len(talk.queue) <= MOST_AHEAD
+
+    def _against(self, talk: _Conversation, asked: WorkRequest, now: float) -> WorkAnswer | None:
+        """Why a program gets nothing of what it asks for."""
+        device, program = self._device, talk.program
+        if device.jobs is not None and not may_use(device.jobs, device.number, talk.user):
+            return WorkAnswer(asked.number, denied=f"GPU {device.number} of this node is not given to any job of yours")
+        if said := self._faults.broken(now, talk.pid):
+            return WorkAnswer(asked.number, broken=said)
+        held = program.persistent_mib, program.peak_mib
+        program.persistent_mib = max(program.persistent_mib, asked.persistent_mib)
+        program.peak_mib = max(program.peak_mib, asked.peak_mib)
+        if not fits_beside([each.program for each in self.talks.values()], device.capacity_mib):
+            program.persistent_mib, program.peak_mib = held
+            what = "the programs that share this GPU do not fit into its memory together"
+            return WorkAnswer(asked.number, refused=what)
+        return None
+
+
 def serve(device: SharedDevice, stopped: Callable[[], bool]) -> dict[str, float]:
     """Serve one device until `stopped`; returns the seconds that each program has had. Raises `StateError`."""
-    talks: dict[socket.socket, _Conversation] = {}
-    served: dict[str, float] = {}
-    clock, faults, path = RealClock(), _Faults(device), device.path
+    path, manager = device.path, _Manager(device)
     with socket.socket(socket.AF_UNIX) as door, selectors.DefaultSelector() as selector:
         try:
             door.bind(str(path))
@@ -115,144 +238,19 @@ def serve(device: SharedDevice, stopped: Callable[[], bool]) -> dict[str, float]
         selector.register(door, selectors.EVENT_READ)
         try:
             while not stopped():
-                waits = any(talk.program.wanted_s is not None for talk in talks.values())
-                for key, _ in selector.select(0 if waits else 0.05):
+                for key, _ in selector.select(manager.go_on()):
                     if key.fileobj is door:
                         link = door.accept()[0]
-                        if len(talks) >= MOST_PROGRAMS:
+                        if len(manager.talks) >= MOST_PROGRAMS:
                             link.close()
                             continue
-                        link.settimeout(5.0)
-                        talks[link] = _Conversation(link, f"program {len(served)}")
-                        served[talks[link].program.name] = 0.0
+                        manager.welcome(link)
                         selector.register(link, selectors.EVENT_READ)
-                    elif not _hear(talk := talks[key.fileobj], talks, device, faults, clock.now):  # type: ignore[index]
+                    elif not manager.hear(talk := manager.talks[key.fileobj]):  # type: ignore[index]
                         selector.unregister(talk.link)
-                        del talks[talk.link]
-                        talk.link.close()
-                waiting = [talk.program for talk in talks.values() if talk.program.wanted_s is not None]
-                if waiting:
-                    chosen = device.order(waiting)
-                    talk = next(each for each in talks.values() if each.program is chosen)
-                    seconds, chosen.wanted_s = chosen.wanted_s or 0.0, None
-                    seconds = faults.takes_s(seconds, talk.by_link, clock.now)
-                    if not _pass(clock, seconds, lambda: stopped() or _has_left(talk.link)):  # noqa: B023 - called here
-                        continue
-                    chosen.served_s += seconds
-                    served[chosen.name] = chosen.served_s
-                    talk.left_at = clock.now
-                    _say(talk, WorkAnswer(done=True))
+                        manager.leave(talk.link)
         finally:
             path.unlink(missing_ok=True)
-            for talk in talks.values():
+            for talk in manager.talks.values():
                 talk.link.close()
-    return served
-
-
-def _pass(clock: RealClock, seconds: float, ended: Callable[[], bool]) -> bool:
-    """Let a piece of work take its time; False once nobody waits for it any more."""
-    end = clock.now + seconds
-    while clock.now < end:
-        if ended():
-            return False
-        clock.advance_to(min(end, clock.now + LOOK_S))
-    return True
-
-
-def _has_left(link: socket.socket) -> bool:
-    said = select.poll()
-    said.register(link, select.POLLIN)
-    try:
-        return bool(said.poll(0)) and not link.recv(1, socket.MSG_PEEK)
-    except OSError:
-        return True
-
-
-def _hear(
-    talk: _Conversation, talks: dict[socket.socket, _Conversation], device: SharedDevice, faults: _Faults, now: float
-) -> bool:
-    """Read what a program asks; False once it has left, or talks nonsense."""
-    try:
-        found = talk.link.recv(LONGEST_LINE)
-    except OSError:
-        return False
-    talk.unread += found
-    if not found or len(talk.unread) > LONGEST_LINE:
-        return False
-    line, newline, rest = talk.unread.partition(b"\n")
-    if not newline:
-        return True
-    talk.unread, program = rest, talk.program
-    try:
-        asked = json.decode(line, type=WorkRequest)
-    except (DecodeError, ValidationError):
-        return False
-    if not (0 <= asked.seconds < 86400 and asked.persistent_mib >= 0 and asked.peak_mib >= 0):
-        return False
-    if said := _against(talk, device, faults, now):
-        _say(talk, said)
-        return True
-    held = program.persistent_mib, program.peak_mib
-    program.persistent_mib = max(program.persistent_mib, asked.persistent_mib)
-    program.peak_mib = max(program.peak_mib, asked.peak_mib)
-    others = [each.program for each in talks.values()]
-    if not fits_beside(others, device.capacity_mib):
-        program.persistent_mib, program.peak_mib = held
-        _say(talk, WorkAnswer(refused="the programs that share this GPU do not fit into its memory together"))
-        return True
-    program.off_gpu_s = now - talk.left_at if talk.left_at else 0.0
-    program.asked_at, program.wanted_s, talk.by_link = now, asked.seconds, asked.link
-    return True
-
-
-def _against(talk: _Conversation, device: SharedDevice, faults: _Faults, now: float) -> WorkAnswer | None:
-    """Why a program gets nothing from a device, whatever it asks for."""
-    if device.jobs is not None and not may_use(device.jobs, device.number, talk.user):
-        return WorkAnswer(denied=f"GPU {device.number} of this node is not given to any job of yours")
-    if said := faults.broken(now, talk.pid):
-        return WorkAnswer(broken=said)
-    return None
-
-
-def _say(talk: _Conversation, answer: WorkAnswer) -> None:
-    with suppress(OSError):  # it has left; that is heard next
-        talk.link.sendall(json.encode(answer) + b"\n")
-
-
-class SharedGpu:
-    """A program's connection to the manager of its GPU. Raises `InputError` if none answers within `wait_s`."""
-
-    def __init__(self, path: str, wait_s: float = 10.0) -> None:
-        self._path, self._link = path, socket.socket(socket.AF_UNIX)
-        end = time.monotonic() + wait_s
-        while True:  # a manager that is started beside the program may take a moment
-            try:
-                self._link.connect(path)
-                break
-            except OSError as err:
-                if isinstance(err, PermissionError):
-                    what = "another user shares this GPU"
-                    raise InputError(
-                        path, what, "Name a GPU of your own, or let its manager know jobs: --jobs"
-                    ) from err
-                if time.monotonic() > end:
-                    what = "no manager of a GPU answers there"
-                    raise InputError(path, what, "Start one: perdure emulate device --socket FILE") from err
-                time.sleep(0.05)
-        self._reader = self._link.makefile("rb")
-
-    def run(self, request: WorkRequest) -> str:
-        """Wait until the work is done; what is said where memory does not suffice, else nothing.
-
-        Raises `DeviceError` where the GPU is broken, and `StateError` where it is not the program's or not served.
-        """
-        with suppress(BrokenPipeError, ConnectionResetError):
-            self._link.sendall(json.encode(request) + b"\n")
-            if line := self._reader.readline(LONGEST_LINE):
-                answer = json.decode(line, type=WorkAnswer)
-                if answer.denied:
-                    raise StateError(self._path, answer.denied, "Ask for it, as by sbatch --gres=gpu:emulated:1")
-                if answer.broken:
-                    raise DeviceError(answer.broken)
-                return answer.refused
-        raise StateError(self._path, "the manager of this GPU has ended", "Start it: perdure emulate device")
+    return manager.served

@@ -14,6 +14,7 @@ from numpy.random import Generator
 from perdure.emulation.clocks import ProgramClock
 from perdure.emulation.faults import DeviceFault, FaultKind, error_of, slowdown
 from perdure.emulation.profiles import MIB, GpuStep
+from perdure.emulation.shared_gpu import SharedGpu
 
 AHEAD = 2
 """Steps that a program may be ahead of the GPU: as many fit into a driver's queue."""
@@ -23,6 +24,30 @@ GIB = 1 << 30
 
 class DeviceFull(Exception):
     """Other programs on the device leave too little of its memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMark:
+    """An instant of a device's queue, where an event is recorded."""
+
+    gpu: EmulatedGpu
+    at: float  # of copies, and of all work of a device of one's own
+    number: int  # of the last piece of work of a shared one
+
+    def reach(self) -> None:
+        """Wait for it."""
+        if self.gpu.shared is not None:
+            self.gpu.shared.wait(self.number)
+        self.gpu.clock.advance_to(self.at)
+
+    @property
+    def is_reached(self) -> bool:
+        return self.at <= self.gpu.clock.now and (self.gpu.shared is None or self.gpu.shared.is_done(self.number))
+
+    @property
+    def instant(self) -> float:
+        """When it was or will be reached, in seconds of a clock that all marks of the device go by."""
+        return self.at if self.gpu.shared is None else self.gpu.shared.end_of(self.number)
 
 
 @dataclass(slots=True)
@@ -44,12 +69,13 @@ class EmulatedGpu:
     peak_mib: float = 0.0
     extra_mib: float = 0.0  # of tensors that the program made, beside its model's
     fraction: float = 1.0  # of the memory, that the program allows itself
-    shared: Callable[[float, float, float, bool], str] | None = None
-    """A manager's: seconds, memory held and at most, and whether links send; a refusal comes out."""
+    shared: SharedGpu | None = None  # its manager's queue, where programs share the device
     on_break: Callable[[DeviceFault], None] | None = None
     _broken: bool = False
     _hung: list[DeviceFault] = field(default_factory=list)  # one call each
     _ends: list[float] = field(default_factory=list)
+    _last: int = 0  # the piece of work that a shared queue was given last
+    _claimed: tuple[float, float] = (0.0, 0.0)  # memory
 
     def run(self, seconds: float, link: bool = False, asked_at: float | None = None) -> float:
         """Put work of `seconds` at the end of the queue; returns when it will be done. Raises what a fault raises.
@@ -61,14 +87,22 @@ class EmulatedGpu:
         factor = slowdown(self.faults, max(now, self.busy_until), self.step, self.index, link)
         if self.jitter:
             factor *= float(self.rng.gamma(self.jitter**-2, self.jitter**2))  # mean 1
-        if self.shared is not None:
-            if said := self.shared(seconds * factor, self.held_mib, self.peak_mib, link):
-                raise DeviceFull(said)
-            self.busy_until = self.clock.now
+        if self.shared is not None and not link:
+            self._put(self.shared, seconds * factor)
         else:
-            self.busy_until = max(self.busy_until, now) + seconds * factor
+            taken = self.shared.copy_s(seconds * factor) if self.shared is not None else seconds * factor
+            self.busy_until = max(self.busy_until, now) + taken
         self.busy_s += seconds * factor
         return self.busy_until
+
+    def _put(self, queue: SharedGpu, seconds: float) -> None:
+        """Work for the queue of a device that programs share."""
+        if (self.held_mib, self.peak_mib) != self._claimed:
+            if said := queue.claim(self.held_mib, self.peak_mib):
+                raise DeviceFull(said)
+            self._claimed = self.held_mib, self.peak_mib
+        if seconds:
+            self._last = queue.put(seconds)
 
     def check(self) -> float:
         """Raise the error of a fault that is there; returns the seconds that the call has hung."""
@@ -98,17 +132,31 @@ class EmulatedGpu:
         if len(self._ends) < AHEAD:
             return 0.0
         end = self._ends.pop(0)
+        if self.shared is not None:
+            self.shared.wait(int(end))
+            return 0.0
         self.clock.advance_to(end)
         return end
 
     def end_step(self) -> None:
-        self._ends.append(self.busy_until)
+        self._ends.append(self.busy_until if self.shared is None else self._last)
         self.steps += 1
 
     def synchronise(self) -> None:
         """Wait for the end of the queue."""
+        if self.shared is not None:
+            self.shared.wait(self._last)
         self.clock.advance_to(self.busy_until)
         self.check()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all work is done."""
+        return self.busy_until <= self.clock.now and (self.shared is None or self.shared.is_done(self._last))
+
+    def mark(self) -> QueueMark:
+        """The end of the queue as it is now."""
+        return QueueMark(self, max(self.busy_until, self.clock.now), self._last)
 
     @property
     def allowed_mib(self) -> float:

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from perdure.emulation.clocks import ProgramClock
-from perdure.emulation.device_manager import SharedGpu, WorkRequest
 from perdure.emulation.faults import read_fault, to_kernel_log
 from perdure.emulation.gpu import EmulatedGpu
 from perdure.emulation.known_profiles import profile_of, read_profiles
 from perdure.emulation.profiles import IMAGE_BYTES, GpuStep, ProfileOrigin, ProfileTable
 from perdure.emulation.settings import EmulationSettings
+from perdure.emulation.shared_gpu import SharedGpu
 
 COPY_S = 1.5e-5
 """What a copy takes besides its bytes."""
@@ -73,15 +73,10 @@ def make_node(settings: EmulationSettings, clock: ProgramClock, rank: int = 0) -
             gpu.on_break = log
         if settings.share:
             path = Path(settings.share)
-            gpu.shared = _shared(path / socket_of(settings.number(gpu.index)) if path.is_dir() else path)
+            gpu.shared = SharedGpu(str(path / socket_of(settings.number(gpu.index)) if path.is_dir() else path))
     return EmulatedNode(settings, clock, gpus, table)
 
 
 def socket_of(number: int) -> str:
     """The name of the socket of a node's GPU, in the folder of all."""
     return f"gpu{number}.sock"
-
-
-def _shared(path: Path) -> Callable[[float, float, float, bool], str]:
-    manager = SharedGpu(str(path))
-    return lambda seconds, persistent, peak, link: manager.run(WorkRequest(seconds, persistent, peak, link))
