@@ -18,6 +18,7 @@ from perdure.emulation.clocks import VirtualClock  # noqa: E402
 from perdure.emulation.framework import emulated  # noqa: E402
 from perdure.emulation.node import make_node  # noqa: E402
 from perdure.emulation.settings import EmulationSettings  # noqa: E402
+from perdure.errors import InputError  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
 
@@ -231,15 +232,83 @@ def errors_of_devices() -> None:
             wrong()
 
 
+def mixed_precision() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.LayerNorm(288), nn.Linear(288, 4)
+    ).cuda()
+    images, scaler = torch.zeros(2, 3, 8, 8, device="cuda"), torch.amp.GradScaler("cuda")
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    for dtype in (torch.float16, torch.float16, torch.bfloat16):
+        with torch.autocast("cuda", dtype=dtype):
+            out = model(images)
+            loss = F.cross_entropy(out, torch.zeros(2, dtype=torch.long, device="cuda"))
+        assert (out.dtype, loss.dtype) == (dtype, torch.float32)
+        scaler.scale(loss).backward()
+        assert model[0].weight.grad.dtype == torch.float32
+        scaler.step(optimiser)
+        scaler.update()
+    assert model(images).dtype == torch.float32
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 1).cuda()
+    lstm = nn.LSTM(8, 8, batch_first=True).cuda()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        assert encoder(torch.zeros(2, 5, 16, device="cuda")).dtype == torch.float32  # it ends with a LayerNorm
+        assert lstm(torch.zeros(2, 5, 8, device="cuda"))[0].dtype == torch.bfloat16
+        half = torch.zeros(2, 3, 4, device="cuda", dtype=torch.bfloat16)
+        assert torch.einsum("bij,bkj->bik", half, half.float()).dtype == torch.bfloat16
+
+
+def averaged_batch_norms() -> None:
+    average = torch.optim.swa_utils.AveragedModel(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda())
+    torch.optim.swa_utils.update_bn([torch.zeros(3, 4)], average, device="cuda")
+
+
+def older_types() -> None:
+    made = torch.cuda.FloatTensor(2, 3)
+    assert made.is_cuda
+    assert made.shape == (2, 3)
+    assert isinstance(made, torch.cuda.FloatTensor)
+    assert not isinstance(made, torch.cuda.LongTensor)
+    assert not isinstance(torch.zeros(3), torch.cuda.FloatTensor)
+    assert torch.zeros(3).type(torch.cuda.LongTensor).dtype == torch.int64
+    assert torch.zeros(3).type("torch.cuda.HalfTensor").is_cuda
+    assert torch.cuda.LongTensor([1, 2]).tolist() == [0, 0]
+
+
+def events_and_streams_of_any_device() -> None:
+    begin, end = (torch.Event("cuda", enable_timing=True) for _ in range(2))
+    model = nn.Linear(4, 4).cuda()
+    begin.record()
+    model(torch.zeros(2, 4, device="cuda"))
+    end.record()
+    end.synchronize()
+    assert begin.elapsed_time(end) > 0
+    assert torch.Stream("cuda").device == torch.cuda.current_stream().device
+
+
+def what_memory_says() -> None:
+    before = torch.cuda.memory_stats()["active_bytes.all.current"]
+    held = torch.zeros(1 << 20, device="cuda")
+    assert torch.cuda.memory_stats()["active_bytes.all.current"] - before == held.numel() * 4
+    assert torch.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], (2, 2), device="cuda").shape == (2, 2)
+    assert torch.cuda.memory_snapshot() == []
+    assert torch.version.cuda.startswith("12.")
+
+
+def what_is_not_emulated() -> None:
+    with pytest.raises(InputError, match="FullyShardedDataParallel: it is not emulated"):
+        torch.distributed.fsdp.FullyShardedDataParallel(nn.Linear(4, 4).cuda())
+
+
 PROGRAMS = (
     recurrent, attention, named_outputs, accuracy, masks, averages, devices, precision, two_models,
     whole_checkpoints, checkpoints_as_large_as_real_ones, split_batches, pickles, weights_across_devices,
     comparisons, losses_by_value, distributions, pinned_from_the_start, graphs_scripts_and_profiles,
-    hooks_at_each_call, models_one_after_another, errors_of_devices,
+    hooks_at_each_call, models_one_after_another, errors_of_devices, mixed_precision, averaged_batch_norms, older_types,
+    events_and_streams_of_any_device, what_memory_says, what_is_not_emulated,
 )  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore:PyTorch was compiled without cuDNN", "ignore:enable_nested_tensor")
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor", "ignore:Sparse invariant")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_it_runs(program: Callable[[], None]) -> None:
     clock = VirtualClock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -42,6 +43,11 @@ def replaced(node: EmulatedNode) -> Iterator[Change]:
     yield torch.accelerator, "current_accelerator", lambda check_available=False: torch.device("cuda")  # noqa: ARG005
     for name, kind in _CLASSES.items():
         yield torch.cuda, name, _bound(kind, node)
+    yield torch, "Stream", _bound(EmulatedStream, node)
+    yield torch, "Event", _bound(DeviceEvent, node)
+    yield torch.version, "cuda", "12.8"
+    yield torch.backends.cudnn, "version", lambda: 91002
+    yield torch.backends.cudnn, "is_acceptable", lambda _: False
     pinned = PinnedMemory()
     yield torch.Tensor, "pin_memory", lambda tensor, *_: pinned.pin(tensor)
     yield torch.Tensor, "is_pinned", lambda tensor, *_: pinned.is_pinned(tensor)
@@ -132,10 +138,20 @@ class _CudaCalls:
 
     def memory_stats(self, device: Any = None) -> dict[str, int]:
         gpu = self._gpu(device)
-        return {
-            "allocated_bytes.all.current": int(gpu.used_mib * MIB), "allocated_bytes.all.peak": int(gpu.peak_mib * MIB),
-            "reserved_bytes.all.current": int(gpu.peak_mib * MIB), "num_ooms": 0, "num_alloc_retries": 0,
-        }  # fmt: skip
+        used, peak = int(gpu.used_mib * MIB), int(gpu.peak_mib * MIB)
+        found = {f"{what}.{pool}.{each}": 0 for what in _COUNTED for pool in _POOLS for each in _COUNTS}
+        for what in ("allocated_bytes", "active_bytes", "requested_bytes", "reserved_bytes"):
+            for pool in ("all", "large_pool"):
+                found[f"{what}.{pool}.current"] = peak if what == "reserved_bytes" else used
+                found[f"{what}.{pool}.peak"] = peak
+        return {**found, "num_ooms": 0, "num_alloc_retries": 0}
+
+    def memory_snapshot(self, *_: Any, **__: Any) -> list[Any]:
+        return []
+
+    def list_gpu_processes(self, device: Any = None) -> str:
+        gpu = self._gpu(device)
+        return f"GPU:{gpu.index}\nprocess {os.getpid():>10} uses {gpu.used_mib:>12.3f} MB GPU memory"
 
     def memory_summary(self, device: Any = None, abbreviated: bool = False) -> str:  # noqa: ARG002
         gpu = self._gpu(device)
@@ -201,6 +217,12 @@ class _CudaCalls:
         return round(100 * min(1.0, gpu.busy_s / max(1e-9, gpu.clock.now)))
 
 
+_COUNTED = (
+    "allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes", "active_bytes",
+    "requested_bytes", "inactive_split_bytes",
+)  # fmt: skip
+_POOLS, _COUNTS = ("all", "large_pool", "small_pool"), ("current", "peak", "allocated", "freed")
+
 _Properties = namedtuple("_Properties", "name major minor total_memory multi_processor_count")
 
 
@@ -208,7 +230,9 @@ class EmulatedStream:
     """A stream of work; all streams of a device are one here."""
 
     def __init__(self, node: EmulatedNode, device: Any = None, priority: int = 0, **_: Any) -> None:
-        self._node, self.device, self.priority = node, device, priority
+        index = device if isinstance(device, int) else device and torch.device(device).index
+        self._node, self.priority, self.cuda_stream = node, priority, 0
+        self.device = torch.device("cuda", node.current if index is None else index)
 
     def synchronize(self) -> None:
         with_errors(self._node.gpu.synchronise)
@@ -259,6 +283,14 @@ class EmulatedEvent:
     def elapsed_time(self, end: EmulatedEvent) -> float:
         """Milliseconds from this one to another."""
         return (end._mark.instant - self._mark.instant) * 1e3  # of its own class
+
+
+class DeviceEvent(EmulatedEvent):
+    """``torch.Event("cuda")``: one of any kind of device."""
+
+    def __init__(self, node: EmulatedNode, device: Any = None, *, enable_timing: bool = False, **_: Any) -> None:
+        super().__init__(node, enable_timing)
+        self.device = torch.device("cuda" if device is None else device)
 
 
 class EmulatedGraph:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.distributed.fsdp
 
 from perdure.emulation.clocks import VirtualClock
 from perdure.emulation.node import EmulatedNode
@@ -120,8 +121,17 @@ def parallel_changes(node: EmulatedNode) -> Iterator[Change]:
     yield torch.nn.parallel.distributed, "DistributedDataParallel", wrapper
     yield dist, "init_process_group", _by_gloo(meeting, dist.init_process_group)
     yield dist, "is_nccl_available", lambda: True
+    yield torch.distributed.fsdp, "FullyShardedDataParallel", _not_emulated("FullyShardedDataParallel")
+    yield torch.distributed.fsdp, "fully_shard", _not_emulated("fully_shard")
     for name in COLLECTIVES:
         yield dist, name, _collective(meeting, getattr(dist, name))
+
+
+def _not_emulated(name: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise InputError(name, "it is not emulated", "Use torch.nn.parallel.DistributedDataParallel")
+
+    return refuse
 
 
 def _by_gloo(meeting: ProcessMeeting, init: Callable[..., Any]) -> Callable[..., Any]:

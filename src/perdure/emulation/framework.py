@@ -19,12 +19,14 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 
+from perdure.emulation import precision
 from perdure.emulation.cuda_calls import replaced
 from perdure.emulation.data_parallel import parallel_changes
 from perdure.emulation.node import EmulatedNode
 from perdure.emulation.passes import PassEmulator, device_at, linked, tensors_of, with_errors
 from perdure.emulation.profiles import MIB
 from perdure.emulation.saving import saving_changes
+from perdure.emulation.tensor_types import type_of, typed_tensors
 
 SMALL_MIB = 1.0
 """Tensors below this are not counted: there may be many, and they are in the profile's margin."""
@@ -61,7 +63,11 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
         if (tell := _PROPERTIES.get(func)) is not None and isinstance(first, Tensor):
             return tell(self, first) if emulated else func(*args, **kwargs)
         if emulated and func in READS:
+            if func is Tensor.__float__ and self.node.depth:
+                return 1.0  # a model divides by it, as by how many batches it has seen
             return READS[func](self._on_host(first))
+        if func is Tensor.type and (named := type_of(args[1] if len(args) > 1 else kwargs.get("dtype"))):
+            return self._up(first, self.node.current, non_blocking=False).to(named)
         if func is Tensor.to:
             return self._to(first, args[1:], kwargs)
         if func is Tensor.cuda:
@@ -89,6 +95,9 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
             args = tuple(
                 "meta" if isinstance(each, (str, torch.device)) and _cuda(each) is not None else each for each in args
             )
+        autocast = precision.is_on()
+        if autocast:
+            args, kwargs = precision.cast(func, args), precision.cast(func, kwargs)
         try:
             found = func(*args, **kwargs)
         except NotImplementedError:
@@ -96,8 +105,11 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
         except (RuntimeError, ValueError, IndexError, TypeError) as err:
             if "cannot be called on meta tensors" in str(err):  # it reads data on its way
                 return self._of_zeros(func, args, kwargs)
+            if autocast and "dtype" in str(err):
+                return func(*precision.lowered(args), **precision.lowered(kwargs))
             raise self._told(func, args, kwargs, err) from None
-        if up and isinstance(found, Tensor) and not self.node.depth:  # a model's own are in its profile
+        counts = up and not self.node.depth  # a model's own are in its profile
+        if counts and isinstance(found, Tensor) and not found.is_sparse:
             self._room(found)
         return found
 
@@ -277,7 +289,7 @@ def emulated(node: EmulatedNode) -> Iterator[None]:
     swaps = torch.__future__.get_swap_module_params_on_conversion()
     torch.__future__.set_swap_module_params_on_conversion(True)  # so that parameters stay the same objects on the GPU
     changes = [(torch.nn.Module, "__call__", called), (threading.Thread, "run", run), *saving_changes(node)]
-    changes += [*replaced(node), *parallel_changes(node)]
+    changes += [*replaced(node), *typed_tensors(), *parallel_changes(node)]
     before = [(owner, name, getattr(owner, name, None)) for owner, name, _ in changes]
     for owner, name, function in changes:
         setattr(owner, name, function)

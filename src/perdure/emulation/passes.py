@@ -16,6 +16,7 @@ import torch
 from perdure.emulation.faults import DeviceError
 from perdure.emulation.gpu import DeviceFull, EmulatedGpu
 from perdure.emulation.node import EmulatedNode
+from perdure.emulation.precision import is_on
 from perdure.emulation.profiles import MIB
 
 DEVICE_ERROR: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError)
@@ -90,7 +91,9 @@ class PassEmulator:
             given = _signature((args, dict(kwargs)))
         except NotPlain:
             return None
-        return module.training, torch.is_grad_enabled(), given, sum(each.requires_grad for each in parameters)
+        asked = sum(each.requires_grad for each in parameters)
+        cast = torch.get_autocast_dtype("cuda") if is_on() else None
+        return module.training, torch.is_grad_enabled(), given, asked, parameters[0].dtype, cast
 
     def _again(self, recipe: Recipe, parameters: list[torch.nn.Parameter], batch: int, share: float) -> Any:
         layout, shapes = recipe
