@@ -3,8 +3,9 @@
     python -m benchmarks.triage_tools [--wrong] [--out TABLE.md]
 
 `tool_failures/logs.jsonl.gz` holds logs with their truths, which were sealed before any verdict was seen, in two parts,
-`system_failures/logs.jsonl.gz` a third, and `training_failures/logs.jsonl.gz` a fourth; see their README.md. After the first measurement of each part what it got
-wrong was read: those figures are kept in their `first.md`, and later ones are of logs that were fixed against.
+`system_failures/logs.jsonl.gz` a third, and `training_failures/logs.jsonl.gz` a fourth; see their README.md. After the
+first measurement of each part what it got wrong was read: those figures are kept in their `first.md`, and later ones
+are of logs that were fixed against.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def judged(records: Sequence[Mapping[str, Any]]) -> list[Verdict]:
 
 
 def shows_root(record: Mapping[str, Any], verdict: Verdict) -> bool:
-    """Whether the first line that a person reads shows the cause: is the truth's own line, or one that it calls as good."""
+    """Whether the first line that a person reads is the truth's, or one that the truth calls as good."""
     shown = in_order_of_reading(verdict)
     return bool(shown) and any(words in shown[0].text for words in (record["root"], *record.get("also_root", ())))
 

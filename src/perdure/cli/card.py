@@ -144,12 +144,13 @@ def _is_node(name: str) -> bool:
 
 
 def _rule_of(verdict: Verdict) -> str:
-    """The rule that named the cause, where `perdure rules` can describe it; else ""."""
+    """The rule that named the cause, where `perdure rules` can describe it; else "". A root is before a cascade."""
     from perdure.triage.evidence.rules import own_rules
 
     telling = (evidence for evidence in verdict.evidence if evidence.role is not CauseRole.CONFIRMATION)
     found = [rule for evidence in telling if (rule := own_rules().named(evidence.rule)) is not None]
-    return next((rule.cause.name for rule in found if rule.cause.category == verdict.category), "")
+    causes = [rule.cause for rule in found if rule.cause.category == verdict.category]
+    return next((cause.name for cause in causes if cause.role is CauseRole.ROOT), causes[0].name if causes else "")
 
 
 def _evidence(verdict: Verdict, width: int | None) -> Iterator[str]:

@@ -34,6 +34,9 @@ _MAX_MEM = 64 << 20
 _CLASS = r"^\s*(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failure|Fault|Exit|Interrupt))(?:: |:?\s*$)"
 _PROGRAM = r"^\s*(?:\[[^\]]{1,60}\]:? ?)*([A-Za-z][\w.+/-]{1,40})(?:\[\d+\])?: "
 _PATH = r"((?:^|[\s'\"(=])(?:~|\.{1,2}|/(?:mnt/)?[\w-]+)?)(?:/[\w+@%,-][\w.+@%,-]*)*/[\w+@%,-]+((?:\.[\w-]{1,8})?)\b"
+_AT_PATH = r"(?:^|[\s'\"(=:])/[\w.+@%,-]+/[\w.+@%,-]"
+"""An absolute path: a database or repository that is missing there is a file, and no service."""
+
 _WORD = r"[A-Z]?[a-z]+|[A-Z]+"
 _MARK = (
     r"(?i)\b(?:err(?:or)?|fatal|fail(?:ed|ure|s)?|exception|critical|panic|abort(?:ed|ing)?|cannot|can't|could not"
@@ -113,6 +116,8 @@ class Grammar(Struct, frozen=True, dict=True):
             return None
         words = b" ".join(compiled(_WORD).findall(name))
         thing = self._things.first(_without_names(message)) or self._things.first(words)
+        if kind == "missing" and thing == "service" and compiled(_AT_PATH).search(message):
+            thing = "file"
         program = raised or capturing(_PROGRAM).search(line)
         return Parsed(program[1].decode("latin-1") if program else "", kind, thing)
 

@@ -61,6 +61,10 @@ _BY_WORDS: tuple[tuple[str, str, str], ...] = (
         r"|CompilationErrors?Exception",
         "syntax",
     ),
+    ("python-api", r"Error when deserializing class|Unrecognized keyword arguments passed to \w+: \{", "version"),
+    ("assertion-native", r"(?i)\bversion (?:tag )?(?:does not match|mismatch)|VERSION failed", "version"),
+    ("assertion-native", r"(?i)\bplugin not found\b", "config"),
+    ("tf-misuse", r"(?i)\blabel value of \S+ which is outside", "data"),
     # What an older Python or library lacks: dict | dict (PEP 584), X | Y (PEP 604), list[int] (PEP 585).
     ("python-api", r"for \|: '(?:dict|type|NoneType)' and |'(?:ABCMeta|type)' object is not subscriptable", "version"),
 )
@@ -141,7 +145,10 @@ def _by_kind(primary: Hit, hits: Sequence[Hit]) -> str | None:
         return "data"
     if cause.name in _BY_CLASS and (told := _told_by_message(primary, line)) is not None:
         return told
-    if (told := subject_of(primary)) is not None:
+    told = subject_of(primary)
+    if told == "api" and cause.category in _OF_DATA and any(_in_data_loader(hit, primary) for hit in hits):
+        return "data"
+    if told is not None:
         return told
     if cause.category == "shape":
         if compiled(_INDEX_ERROR).search(line):

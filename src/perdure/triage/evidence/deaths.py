@@ -61,12 +61,13 @@ OF_SIGNAL: dict[int, Cause] = {
 }  # fmt: skip
 
 ABORT = 6
-_OF_WATCHDOGS, _OF_COORDINATION = frozenset({"nccl_timeout", "nccl_comm"}), "jax-coordination"
+_OF_WATCHDOGS = frozenset({"nccl_timeout", "nccl_comm"})
+_OF_FATAL = frozenset({"jax-coordination", "infiniband"})
 
 
 def aborts_itself(cause: Cause) -> bool:
-    """Whether it is what a watchdog, or the client of JAX's coordination service, says before it aborts its process."""
-    return cause.category in _OF_WATCHDOGS or cause.name == _OF_COORDINATION
+    """Whether a watchdog, the client of JAX's coordination service, or UCX says it before it aborts its process."""
+    return cause.category in _OF_WATCHDOGS or cause.name in _OF_FATAL
 
 
 _TERMINATED = _faint(

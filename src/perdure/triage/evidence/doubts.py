@@ -21,6 +21,7 @@ from perdure.triage.evidence.rule import Cause, Force
 from perdure.triage.text.clean import decode, scrub
 from perdure.triage.text.logtext import LogText
 from perdure.triage.text.patterns import capturing, compiled
+from perdure.triage.text.prefixes import rank_of
 from perdure.triage.verdict import Bound
 
 WORKED_STEPS = 20
@@ -65,9 +66,21 @@ _STALLED = (
 """What the kernel, Lustre, NFS, BeeGFS and GPFS say of storage that makes its users wait."""
 
 _GOES_ON = r"(?i)nfs: server \S+ OK|connection restored to|reconnected to"
-_MOUNT_FAILED = r"(?:mount failure \S+ on|failed to mount|mount\.nfs4?: \S+ for) (/[^\s:,]+)"
+_MOUNT_FAILED = (
+    r"(?:(?:mount failure \S+ on|failed to mount|mount\.nfs4?: \S+ for|check_fs_mount[^\n/]{0,20}) (/[^\s:,]+)"
+    r"|(/[^\s:,]+) (?:is )?not (?:mounted|in /proc/(?:self/)?mounts)\b)"
+)
+"""What the kernel, mount, and health checks (NHC's check_fs_mount) say of a file system that is not there."""
+
 _ON_THIS_NODE = r"(?i)(?:\blocalhost\b|\b127\.0\.0\.1\b|\[?::1\]?\b)"
 _BY_DEFAULT = r"(?i)(?:not set|unset|not given|missing|default\w*)\b[^\n]{0,80}(?:\blocalhost\b|127\.0\.0\.1)"
+_CUT_SHORT = frozenset({"checkpoint-corrupt", "archive-damaged", "json-damaged"})
+_BAR = (
+    r"(?:\.(?:pt|pth|bin|safetensors|ckpt|tar|zip|gz|json|onnx|npz?)\b[^\n|]{0,20}|(?i:download|fetch)[^\n|]{0,60}?)"
+    r"[: ] *(\d{1,3})%\|"
+)
+"""A progress bar of a file that is fetched, and how far it is."""
+
 _REFUSED = "connection-refused"
 _TAKEN, _PORT = r"(?i)address already in use|already in use", r"(?::|\b[Pp]ort[ :=]+)(\d{4,5})\b"
 _SERVES = (
@@ -231,7 +244,9 @@ def _never_mounted(primary: Hit, progress: TrainingProgress, around: Context, te
     found = capturing(_MISSING).search(primary.text.encode()) if cause.category == "missing_file" else None
     if found is None:
         return None
-    told = (each[1] for window in text.windows for each in capturing(_MOUNT_FAILED).finditer(scrub(window.data)))
+    told = (
+        each[1] or each[2] for window in text.windows for each in capturing(_MOUNT_FAILED).finditer(scrub(window.data))
+    )
     if not any(found[1].startswith(place.rstrip(b"/") + b"/") for place in told):
         return None
     return replace(
@@ -282,6 +297,25 @@ def _own_port(primary: Hit, progress: TrainingProgress, around: Context, text: L
     )
 
 
+def _still_fetched(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:  # noqa: ARG001
+    """A file that is cut short while another rank still fetches one: it was read before it was whole."""
+    cause = primary.cause
+    if cause.name not in _CUT_SHORT:
+        return None
+    window = primary.block.window
+    lines = scrub(window.data[: primary.block.end]).split(b"\n")[: primary.line - window.first_line]
+    bars = [(rank_of(line), found) for line in lines[-STALL_LINES:] if (found := capturing(_BAR).search(line))]
+    last = bars[-1] if bars else None
+    if last is None or last[0] == primary.rank or int(last[1][1]) == 100:
+        return None
+    return replace(
+        cause,
+        p_transient=0.5,
+        says="a file was read before another rank had fetched all of it",
+        advice="Let one rank fetch it first and the others wait (a barrier), or fetch it before the job.",
+    )
+
+
 _DOUBTS: tuple[Callable[[Hit, TrainingProgress, Context, LogText], Cause | None], ...] = (
     _never_connected,
     _lone_rank,
@@ -294,4 +328,5 @@ _DOUBTS: tuple[Callable[[Hit, TrainingProgress, Context, LogText], Cause | None]
     _never_mounted,
     _default_host,
     _own_port,
+    _still_fetched,
 )

@@ -15,7 +15,7 @@ from perdure.triage.evidence.matching import Hit, RuleBook
 from perdure.triage.text.patterns import compiled
 
 _PEER_GONE, _READER_ENDED = "peer-gone", "reader-ended"
-_TRANSPORT, _CRASH = "mpi-transport", "native-crash-mpi"
+_TRANSPORT, _CRASHES = "mpi-transport", ("native-crash-mpi", "crash-report-head")
 _CUT = r"(?i)reset by peer|broken pipe|closed|failed"
 _PRINTS = (
     r"^\s*(?:print\((?:[^=]|[^e]=|file=(?:sys\.)?std(?:out|err)\b)*$"
@@ -43,7 +43,7 @@ def _is_of_printing(hit: Hit) -> bool:
 
 def without_cut_by_crash(hits: Sequence[Hit]) -> Sequence[Hit]:
     """The hits without lost connections of MPI in whose run MPI tells of a crash: a task that ends resets its own."""
-    crashed = {hit.run for hit in hits if hit.cause.name == _CRASH}
+    crashed = {hit.run for hit in hits if hit.cause.name in _CRASHES}
     if not crashed:
         return hits
     return [hit for hit in hits if not (hit.run in crashed and _is_cut(hit))]

@@ -27,12 +27,22 @@ _NAMES_OBJECT = (
 RAISED = r"^\s*[\w.]+(?:Error|Exception|Timeout|Failure)\b"
 """A line that ends a traceback: what a program only remarks on is not of the chain that ended it."""
 
+_GPU_HARDWARE = "gpu_hw"
 _BARE_FIELD = r"^\s*(?i:reason|status|state|code|type)[\"']?\s*[:=]\s*[\"']?\w+[\"',]*\s*$"
 _MESSAGE_FIELD = r"^\s*[\"']?(?i:message|description|details?)[\"']?\s*[:=]\s*\S"
 _THROWN = r"terminate called after throwing an instance of|terminating due to uncaught exception of type [\w:]+\s*$"
 _ANNOUNCED = r"Polled an error from coordination service|detected fatal errors\. This most likely indicates"
 _OF_TASK = r"(?i)heartbeat|/task:\d|unhealthy|barrier"
 _OF_FRAME = r'^\s*File "[^"]+", line \d+'
+_REFERS = r"^\s*(?:See|see|For more|Refer)\b[^\n]{0,80}://"
+"""A line that only says where to read on: the address in it is not what the error is about."""
+
+_GRAPH = r"Error: Graph execution error:\s*$"
+"""How TensorFlow heads the error of an operation, which follows."""
+
+_STATUS, _ACCESS = r"\b40[13]\b", r"(?i)\bgated\b|\brestricted\b|not in the authorized list"
+"""A status of HTTP, and the words in which a hub says why it refused."""
+
 _HEAD = r"\b\d+ validation errors? for \w+\s*$|Error\(s\) in loading state_dict for \w+:\s*$"
 """How pydantic and PyTorch head what they found wrong; what it is follows."""
 
@@ -51,10 +61,22 @@ def most_telling(primary: Hit, hits: Sequence[Hit]) -> Hit:
         return _told_by_message(primary, near)
     if compiled(_HEAD).search(line) and (below := companions(primary)):
         return replace(primary, line=below[0].line, text=below[0].text)
+    if primary.cause.category == _GPU_HARDWARE and not primary.cause.hard:
+        return next((replace(hit, cause=primary.cause) for hit in hits if _shows_hardware(hit)), primary)
     alike = [hit for hit in near if _is_as_sure(hit, primary) and _is_alike(hit, primary)]
+    alike = [hit for hit in alike if not compiled(_REFERS).search(hit.text.encode())]
+    if compiled(_GRAPH).search(line) or compiled(_REFERS).search(line):
+        return _told_by(primary, alike, r"\S")
+    if compiled(_STATUS).search(line) and (why := _told_by(primary, alike, _ACCESS)) is not primary:
+        return why
     if compiled(_BARE_FIELD).search(line):
         return _told_by(primary, alike, _MESSAGE_FIELD)
     return primary if compiled(_NAMES_OBJECT).search(line) else _told_by(primary, alike, _NAMES_OBJECT)
+
+
+def _shows_hardware(hit: Hit) -> bool:
+    """Whether the driver itself shows what broke of a GPU: a runtime's words only follow from that."""
+    return hit.cause.hard and hit.cause.category == _GPU_HARDWARE
 
 
 def _told_by_message(primary: Hit, near: Sequence[Hit]) -> Hit:

@@ -94,7 +94,8 @@ SURVIVED = (
     r"|logging (?:locally|offline)|using (?:the |its )?(?:\w+ )?(?:default|cache|local|fallback|loopback)"
     r"|trying (?:the )?(?:next|another|other|again|smaller|half|(?:(?:micro|mini)?[ _-]?batch[ _-]?size|with|only) \w)"
     r"|halving|caught,? and (?:ignored|handled)|backing off|using tcp instead"
-    r"|non-fatal|harmless|recovered|resum(?:ed|ing)|dropped (?:streaming )?(?:file )?chunk)"
+    r"|non-fatal|not fatal|asked again|harmless|recovered|resum(?:ed|ing)|dropped (?:streaming )?(?:file )?chunk)"
+    r"|-> ?ok(?:ay)?\s*$"
 )
 """Words of a line that reports a failure which the program dealt with."""
 

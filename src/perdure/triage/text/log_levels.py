@@ -35,6 +35,7 @@ _AFTER_TIME = (
 )
 _AT_START = rf"^(?:{_GAP}(?:{_GROUP}|\d{{1,6}}:)){{0,4}}?{_GAP}[\[(<]?[ \t]*{_LEVEL}{_ENDED}"
 _AFTER_NAME = rf"^{_GAP}(?:[\w.$/-]{{1,60}} (?:- )|[\w.$/-]{{1,60}}(?:\[\d+\])?: ){_LEVEL}(?: ?[:|-] |\])"
+_BY_NAME = rf"^[a-z_]\w{{0,30}}(?:\.\w{{1,30}}){{0,5}} {_LEVEL} +[A-Z]"
 _BRACKETED = (
     r"^(?:[ \t]*(?:\[[^\]]{0,80}\]|\([^)]{0,80}\)|[\w:.,+-]{1,40})){0,4}?[ \t]*"
     r"[\[(<] ?((?i:info|debug|trace|notice|verbose)) {0,8}[\])>]"
@@ -44,7 +45,7 @@ _LETTER = (
     r"|[ \t]\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d| \d\d:\d\d:\d\d(?:\.\d+)? )"  # Tornado, Jupyter, Optuna
 )
 _FIELD = r"(?:^|[\s,{])\"?(?i:level|levelname|severity|lvl|log\.level|log_level)\"? ?[=:] ?\"?((?i:[a-z]{3,11}))\b"
-_FORMS = (_LETTER, _FIELD, _AFTER_TIME, _AT_START, _BRACKETED, _AFTER_NAME)
+_FORMS = (_LETTER, _FIELD, _AFTER_TIME, _AT_START, _BRACKETED, _AFTER_NAME, _BY_NAME)
 
 _TOLD = frozenset(
     {"i", "d", "v", "t", "info", "information", "inf", "debug", "dbg", "trace", "verbose", "notice", "fine", "finer",
