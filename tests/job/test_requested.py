@@ -240,6 +240,15 @@ def test_unless_its_user_says_otherwise_the_program_may_ask_and_is_left_alone(tm
     assert finish(process)[0] == 0
 
 
+@pytest.mark.parametrize("over", ["down", f"down/job.{PAUSE}/7"])
+def test_what_is_over_by_its_cause_or_by_itself_is_not_asked(tmp_path: Path, service: Service, over: str) -> None:
+    listener = Listener(client.Service.of(service.reach), "7", Start("7", 1, "", tmp_path), tmp_path / "asked")
+    service.ask(PAUSE)
+    assert [request.kind for request in listener._asked()] == [PAUSE]
+    service.exceptions[over]["outcome"] = "withdrawn"
+    assert list(listener._asked()) == []
+
+
 def test_what_was_asked_of_an_earlier_start_is_not_asked_of_this_one(tmp_path: Path, service: Service) -> None:
     service.ask(PAUSE, incarnation=9)
     process = start(

@@ -236,8 +236,7 @@ class LinkRun:
         )
 
     def _hear(self, report: ExitReport) -> None:
-        if report.is_final:  # else it is told to end, and has not: its successor must wait
-            self._report = report
+        self._report = report  # the last is that of the end
 
     def _leave(self, code: int) -> int:
         """Leave the last mark; returns what the job ends with, which tells Slurm what no mark can."""

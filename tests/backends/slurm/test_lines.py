@@ -136,3 +136,22 @@ def test_what_was_not_taken_back_is_not_said_to_be(backend: SlurmBackend, monkey
     )
     outcome = backend.perform(Requeue(AttemptId("sim", "17", 100), exclude=("n1",)))
     assert "not away from" not in outcome.detail
+
+
+@pytest.mark.parametrize("rule", ["RequeueExit", "RequeueExitHold"])
+def test_a_failure_is_left_to_either_rule_of_the_site_for_its_exit_code(backend: SlurmBackend, rule: str) -> None:
+    backend._site.known = Config({rule: "1-3"})
+    ends = replace(failed("/w/a"), state="COMPLETING", reason="NonZeroExitCode", end_s=200)
+    left = {code: backend._is_left_to_slurm(replace(ends, exit_code=code), 300.0) for code in (1, 3, 4)}
+    assert left == {1: True, 3: True, 4: False}
+    assert not backend._is_left_to_slurm(replace(ends, state="FAILED"), 300.0)
+
+
+@pytest.mark.parametrize(("start_s", "nodes"), [(100, ("n1", "n2")), (90, ("n2",))])
+def test_the_nodes_of_a_job_that_completes_are_those_of_this_start(
+    backend: SlurmBackend, start_s: int, nodes: tuple[str, ...]
+) -> None:
+    """Some of them are free already; a look before may have seen another start on more."""
+    backend._look.records = {"17": replace(failed("/w/a"), state="RUNNING", start_s=start_s, nodes=("n1", "n2"))}
+    ends = replace(failed("/w/a"), state="COMPLETING", start_s=100, nodes=("n2",))
+    assert backend._finished(ends).nodes == nodes

@@ -9,6 +9,7 @@ import pytest
 
 from perdure.backends.slurm import output_memory
 from perdure.backends.slurm.output_memory import OutputMemory
+from perdure.backends.slurm.outputs import outputs_of
 from perdure.backends.slurm.records import JobRecord, read_jobs
 from tests.backends.slurm.text import MARK, job
 
@@ -70,3 +71,14 @@ def test_tasks_of_one_array_ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = [failed(20 + n, before_name=f"ArrayJobId=20 ArrayTaskId={n} ") for n in range(4)]
     memory.ask_scripts(controller, [*tasks, failed(10, ended=1)])
     assert controller.asked == [20, 10]
+
+
+@pytest.mark.parametrize(("now", "asked"), [({}, []), ({"uid": 1001}, [7]), ({"work_dir": "/else"}, [7])])
+def test_what_is_remembered_of_another_job_of_the_same_number_is_not_this_ones(
+    now: dict[str, Any], asked: list[int]
+) -> None:
+    """A slurmctld that lost its state gives its numbers out again."""
+    memory, controller = memory_and_controller()
+    memory.known["7"] = outputs_of(failed(7), b"#!/bin/sh\n", {})
+    memory.ask_scripts(controller, [failed(7, **now)])
+    assert controller.asked == asked

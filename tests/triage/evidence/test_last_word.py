@@ -7,6 +7,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import Output
 from perdure.triage.evidence.ending import ending
+from perdure.triage.evidence.last_word import ended_itself
 from perdure.triage.judge import judge
 from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import Label
@@ -89,3 +90,11 @@ def test_a_last_test_that_is_false_is_the_exit_code(script: str, is_test: bool) 
     assert "a test" not in judge(output, replace(ENDED, exit_code=2)).summary
     failed = replace(Output.of(b"KeyError: 'lr'\n"), ends_with_test=is_test)
     assert judge(failed, ENDED).category == "index"
+
+
+@pytest.mark.parametrize(("code", "signal", "is_own"), [(0, 0, False), (1, 0, True), (125, 0, True), (126, 0, False),
+                                                        (255, 0, False), (1, 9, False)])  # fmt: skip
+def test_codes_that_are_a_shells_or_stand_for_a_signal_are_no_programs_choice(
+    code: int, signal: int, is_own: bool
+) -> None:
+    assert ended_itself(replace(ENDED, exit_code=code, signal=signal)) is is_own

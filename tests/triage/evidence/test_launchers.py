@@ -12,9 +12,10 @@ from perdure.hangs.rank_state import Life, RankState
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import Output
-from perdure.triage.evidence.launchers import END_BYTES, first_failure
+from perdure.triage.evidence.launchers import END_BYTES, LauncherReport, first_failure
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import judge
-from perdure.triage.text.logtext import LogText
+from perdure.triage.text.logtext import LogText, Source, TextWindow
 from perdure.triage.verdict import Label, Verdict
 
 PEER = (
@@ -454,3 +455,11 @@ def test_flux_says_by_which_signal_a_task_ended(code: int, category: str) -> Non
     before = "chmod: cannot access './wait-fs': No such file or directory\n"
     assert told(f"{before}flux-job: task(s) exited with exit code {code}\n").category == category
     assert told(f"{before}flux-job: task(s) exited with exit code 0\n").category == "missing_file"
+
+
+def test_a_report_is_made_of_lines_of_its_own_file() -> None:
+    sources = (Source("a.log", "", 1.0), Source("b.log", "", 1.0))
+    windows = tuple(TextWindow(b"KeyError: 'a'\nKeyError: 'b'\n", source=source) for source in sources)
+    report = LauncherReport("srun", 1, "error: task 0", windows[0], 1, 2)
+    found = [(hit.block.window.source.name, report.tells(hit)) for hit in own_rules().hits(LogText(windows))]
+    assert set(found) == {("a.log", True), ("b.log", False)}

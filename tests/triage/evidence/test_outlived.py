@@ -4,7 +4,10 @@ import pytest
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
+from perdure.triage.evidence.outlived import without_outlived
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.judge import judge
+from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import CauseRole, Label, Verdict
 from tests.copying import replace
 
@@ -200,3 +203,12 @@ DATA = raised("json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (c
 def test_a_printed_value_yields_to_what_happened(log: str, label: Label, category: str) -> None:
     verdict = judged(log)
     assert (verdict.label, verdict.category) == (label, category)
+
+
+def test_lines_of_the_kernel_before_an_error_of_the_own_code_are_past_whatever_follows_that() -> None:
+    xid = "[1234.5] NVRM: Xid (PCI:0000:3b:00): 79, pid=7, GPU has fallen off the bus.\n"
+    full, left = "OSError: [Errno 28] No space left on device: '/x'\n", []
+    for log in (xid + KEY + full, xid + full):
+        kept, _ = without_outlived(own_rules().hits(LogText.of(log.encode())))
+        left.append(any(hit.cause.of_kernel for hit in kept))
+    assert left == [False, True]

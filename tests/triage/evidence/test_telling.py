@@ -1,8 +1,12 @@
 """Of several lines that tell the same cause, the one that names what it is about is read first."""
 
 import pytest
+from msgspec.structs import replace
 
+from perdure.triage.evidence.rules import own_rules
+from perdure.triage.evidence.telling import most_telling
 from perdure.triage.judge import judge
+from perdure.triage.text.logtext import LogText
 from perdure.triage.verdict import CauseRole, Verdict
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "fetch.py", line 9, in main\n    get(url)\n'
@@ -75,3 +79,12 @@ def test_a_warning_is_not_read_before_the_error() -> None:
         "[E socket.cpp:500] [c10d] The server socket has failed to listen on any local network address.\n"
     )
     assert first_of(judge(log.encode())).startswith("[E socket")
+
+
+def test_what_another_run_of_failure_lines_names_tells_nothing_of_this_one() -> None:
+    """A later launch may fail at something else."""
+    log = f"{TRACEBACK}ConnectionError: HTTPSConnectionPool(host='a.org', port=443)\n{CHAINED}{TRACEBACK}TimeoutError\n"
+    first, *_, last = own_rules().hits(LogText.of(log.encode()))
+    alike = replace(last, text="TimeoutError: [Errno 110] to https://a.org", line=first.line)
+    told = [most_telling(last, [replace(alike, run=last.run + n), last]).line for n in (0, 1)]
+    assert told == [first.line, last.line]

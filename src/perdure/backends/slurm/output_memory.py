@@ -108,7 +108,7 @@ class OutputMemory:
         for job in failed:
             beside = siblings(job, records)
             self._note_scripts([r for r in beside if r.job_id not in self.known and r.job_id not in self._beside])
-            known = (self.known.keys() | self._beside.keys()) - {job.job_id}
+            known = self.known.keys() | self._beside.keys()
             self._siblings[job.job_id] = tuple(r for r in beside if r.job_id in known or r.name == job.name)
         for remembered in (self._beside, self._siblings):
             while len(remembered) > MAX_OUTPUTS:
