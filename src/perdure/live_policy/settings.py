@@ -8,6 +8,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from perdure.scheduling.live_limits import LiveLimits
+
 
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
@@ -47,6 +49,11 @@ class PolicySettings:
     """A job is put back this often at most."""
     preemptions_per_hour: int = 20
     """Jobs that are put back in an hour, at most."""
+
+    def limits(self, look_every_s: float) -> LiveLimits:
+        """Within what a running job may make room, as far as a simulation can hold to it."""
+        every_s = max(self.every_s, look_every_s)
+        return LiveLimits(every_s, self.least_run_s, self.preemptions_per_job, self.preemptions_per_hour)
 
     @property
     def queue_limits(self) -> tuple[float, float]:

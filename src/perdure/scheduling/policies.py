@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 
 from perdure.errors import ConfigError
 from perdure.scheduling import backfill, capacity, drf, fifo, las, maxmin, philly, shortest, tetris
-from perdure.scheduling.protocol import Policy
+from perdure.scheduling.live_limits import LiveLimits, UnderLimits
+from perdure.scheduling.protocol import PlanningPolicy, Policy
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.settings import SchedulerSettings
 
@@ -29,6 +30,7 @@ class PolicyOptions:
     quotas: Mapping[str, float] = field(default_factory=dict)  # GPUs of each virtual cluster; empty: by demand
     compat: Compat | None = None
     slurm: SchedulerSettings = field(default_factory=SchedulerSettings)
+    limits: LiveLimits | None = None  # within which a preemptive policy is put in force; None: at once, and always
 
     @property
     def like_tiresias(self) -> bool:
@@ -173,7 +175,11 @@ def policy_named(text: str, options: PolicyOptions | None = None) -> Policy:
             fix = "Use perdure whatif elastic, with a folder of measured profiles"
             raise ConfigError(f"policy {text!r}", "it plans for jobs that name an application", fix)
         raise ConfigError(f"policy {text!r}", "no policy has that name", f"Use one of: {', '.join(POLICIES)}")
-    return POLICIES[name].make(argument, options or PolicyOptions())
+    options = options or PolicyOptions()
+    found = POLICIES[name].make(argument, options)
+    if options.limits is None or isinstance(found, PlanningPolicy) or not found.preemptive:
+        return found
+    return UnderLimits(found, options.limits)
 
 
 def how_it_chooses(text: str) -> str:

@@ -348,7 +348,11 @@ def comparison_queue_of(settings: Settings, journal: Journal, state: Path) -> Co
     if not settings.whatif.enabled:
         return None
     database = journal.engine.url.render_as_string(hide_password=False)
-    return ComparisonQueue(state / "whatif", database, settings.service.cluster_id, settings.whatif, time.time)
+    limits = settings.policy.limits(settings.look_every_s) if settings.policy.name else None
+    return ComparisonQueue(
+        state / "whatif", database, settings.service.cluster_id, settings.whatif, time.time, limits,
+        settings.policy.queue_limits,
+    )  # fmt: skip
 
 
 @contextmanager

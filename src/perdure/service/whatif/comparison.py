@@ -9,6 +9,8 @@ from pathlib import Path
 from pydantic import AliasChoices, BaseModel, Field, computed_field
 
 from perdure.errors import PerdureError
+from perdure.scheduling.las import QUEUE_LIMITS
+from perdure.scheduling.live_limits import LiveLimits
 from perdure.service.access.auth import Identity, Role
 from perdure.service.store.codec import Codec, clean
 from perdure.service.whatif.question import ComparisonQuestion
@@ -140,6 +142,8 @@ class ComparisonRequest:
     time_limit_s: float
     nice: int
     profiles: str | None = None  # a folder of measured profiles
+    limits: LiveLimits | None = None  # of the policy in force here, where the site's own history is replayed
+    queue_limits: tuple[float, ...] = QUEUE_LIMITS
 
 
 COMPARISON: Codec[Comparison] = Codec(Comparison)

@@ -14,6 +14,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from perdure.errors import ClusterError, InputError, NotFound, PerdureError, TooMany
+from perdure.scheduling.las import QUEUE_LIMITS
+from perdure.scheduling.live_limits import LiveLimits
 from perdure.service.access.auth import Identity, Role
 from perdure.service.whatif.comparison import (
     HISTORY,
@@ -39,14 +41,23 @@ class ComparisonQueue:
     """All that the web asks of the simulator. Safe to use from many threads."""
 
     def __init__(
-        self, home: Path, database: str, cluster: str, settings: WhatifSettings, clock: Callable[[], float]
+        self,
+        home: Path,
+        database: str,
+        cluster: str,
+        settings: WhatifSettings,
+        clock: Callable[[], float],
+        limits: LiveLimits | None = None,
+        queue_limits: tuple[float, ...] = QUEUE_LIMITS,
     ) -> None:
-        """`database` and `cluster` say where the site's own history is. Leftovers of an earlier run are cleared."""
+        """`database` and `cluster` say where the site's own history is; that is replayed within `limits`, under which a
+        policy is in force here. Leftovers of an earlier run are cleared.
+        """
         self.settings = settings
         self._work = home / "work"
         self._database = database
         self._cluster = cluster
-        self._clock = clock
+        self._clock, self._limits, self._queue_limits = clock, limits, queue_limits
         shutil.rmtree(self._work, ignore_errors=True)
         self._work.mkdir(mode=0o700, parents=True)
         self.store = ComparisonStore(home / "kept", settings.keep, clock())
@@ -180,6 +191,7 @@ class ComparisonQueue:
             settings.time_limit_s,
             settings.nice,
             None if settings.profiles is None else str(settings.profiles.absolute()),
+            *((self._limits, self._queue_limits) if asked.ask.upload is None else ()),
         )
 
         def tell(progress: Progress) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from perdure.errors import MissingExtra, PerdureError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.registry import placement_named
+from perdure.scheduling.policies import PolicyOptions
 from perdure.service.whatif.comparison import (
     HISTORY,
     ORDER,
@@ -77,7 +78,8 @@ def compare(order: ComparisonRequest, tell: Callable[[Progress], None]) -> None:
     found = _trace(order, cluster)
     table = found.table if ask.load is None else at_load(found.table, cluster, ask.load)
     wanted = cases(1, ask.policies, ask.retries, ask.seeds)
-    setting = Setting(cluster, ask.placement, failures=ask.failures, cost=ask.cost)
+    options = PolicyOptions(queue_limits=order.queue_limits, limits=order.limits)
+    setting = Setting(cluster, ask.placement, options, failures=ask.failures, cost=ask.cost)
     drawn = replace(setting, keep=True, spans=len(table) <= _MAX_SPANS)
     shown = [case for case in wanted if case.seed == 0][:MAX_RUNS]
     runs: list[Run] = []
