@@ -41,6 +41,7 @@ NODES, GPUS = 8, 4
 LIMITS_S = (60.0, 400.0)  # GPU-seconds at which a job sinks a queue
 LOAD = 2.0  # what comes, over what the nodes can do, while jobs come
 LEAST_RUN_S = 10.0
+UNDRAINED_S = 20  # after slurmctld was killed
 UNSAVED_S = 10.0  # slurmctld saves its jobs every 5 s; what it had not saved when it is killed, it runs again
 COST_S = 2.0  # in the simulation: what is run twice after a preemption, and the start
 KILLS = (*((part, "perdure") for part in (0.1, 0.25, 0.4, 0.55, 0.7)), (0.32, "slurmctld"))  # of the time it takes
@@ -106,6 +107,7 @@ class Arm:
     put_back: int = 0
     most_put_back: int = 0
     most_calls_in_a_minute: int = 0
+    undrained: int = 0  # nodes that slurmctld drained when it came back, and that were returned to service
     took_s: float = 0.0
     kills: list[tuple[str, float]] = field(default_factory=list)
     records: list[JobRecord] = field(default_factory=list)
@@ -273,6 +275,7 @@ def _killing(
                 service.start()
             else:
                 cluster.crash_ctld()
+                arm.undrained = _undrained(cluster)
                 known = cluster.run("scontrol", "-o", "show", "job").split()
                 for at, each in enumerate(sent):  # who was told a number, and is not there
                     if each.job_ids and f"JobName={at}" not in known:
@@ -282,6 +285,21 @@ def _killing(
     thread = threading.Thread(target=kill_all)
     thread.start()
     return thread
+
+
+def _undrained(cluster: SlurmCluster) -> int:
+    """Return nodes to service as an operator would: a slurmctld that was killed starts jobs again that run, and drains
+    their nodes for it ("Duplicate jobid") for good.
+    """
+    found = 0
+    for _ in range(UNDRAINED_S):
+        for line in cluster.run("scontrol", "-o", "show", "node").splitlines():
+            if "Reason=Duplicate jobid" in line:
+                name = line.partition("NodeName=")[2].partition(" ")[0]
+                cluster.run("scontrol", "update", f"nodename={name}", "state=resume")
+                found += 1
+        time.sleep(1.0)
+    return found
 
 
 def _ends(log: Path) -> list[list[str]]:
