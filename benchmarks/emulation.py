@@ -27,6 +27,10 @@ from perdure.emulation.studies.registry import STUDIES
 
 BATCHES = (1, 8, 32, 64, 128)
 CASES = (("k80", "resnet50"), ("v100", "alexnet"), ("v100", "vgg16"), ("a100", "mobilenet_v2"), ("a100", "resnet50"))
+RUNS = (
+    ("h100", "resnet50", 32), ("h100", "resnet50", 64), ("h100", "resnet50", 128), ("h100", "vit-b16", 32),
+    ("h100", "bert-base", 8), ("v100", "alexnet", 128),
+)  # fmt: skip
 OURS = (("h100", "dlrm"), ("h100", "resnet18"), ("h100", "resnet50"), ("h100", "vit-b16"), ("h100", "bert-base"))
 
 
@@ -62,6 +66,42 @@ def step_errors(
                     taken.append(clock.now - begin)
                 found.append((profile.step_s, taken[1:]))
     return found
+
+
+def means_of_runs(seconds: float = 1.5) -> None:
+    """Runs of a PyTorch program in real time that reads each step's result, or only the last one's."""
+    import torch
+
+    from perdure.emulation.framework import emulated
+
+    for gpu, model, batch in RUNS:
+        clock = RealClock()
+        node = make_node(EmulationSettings(gpu=gpu, model=model), clock)
+        wanted = profile_of(gpu, model, batch).step_s
+        with emulated(node):
+            net, images = torch.nn.Linear(64, 10).cuda(), torch.zeros(batch, 64, device="cuda")
+            optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+            for each_step in (True, False):
+                taken, count = [], max(8, int(seconds / wanted))
+                for _ in range(count + 2):
+                    taken.append(time.perf_counter())
+                    net(images).sum().backward()
+                    optimiser.step()
+                    optimiser.zero_grad()
+                    if each_step:
+                        torch.cuda.synchronize()
+                torch.cuda.synchronize()
+                mean = (time.perf_counter() - taken[2]) / count if each_step else None
+                if mean is None:  # its first steps fill the queue
+                    mean = (time.perf_counter() - taken[0]) / (count + 2)
+                single = np.diff(taken[2:]) - wanted
+                inside = np.mean(abs(single) <= 0.01 * wanted + 0.0002)
+                print(
+                    f"{model}, batch {batch}, {count} steps of {1e3 * wanted:.1f} ms, read "
+                    f"{'each' if each_step else 'last'}: mean {mean / wanted - 1:+.2%}"
+                    + (f", single ones within 1 % + 0.2 ms: {inside:.0%}" if each_step else "")
+                    + f"; load {os.getloadavg()[0]:.0f}"
+                )
 
 
 def waits_by_load() -> None:
@@ -134,6 +174,7 @@ def main() -> None:
         verdicts(table, given.profiles)
     told("virtual time", step_errors(given.profiles, cases, virtual=True))
     told("real time", step_errors(given.profiles, cases, virtual=False))
+    means_of_runs()
     waits_by_load()
     fleets()
     for name, run in STUDIES.items():

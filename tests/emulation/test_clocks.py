@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -17,6 +18,14 @@ def test_a_real_clock_waits_no_less_than_it_should() -> None:
     clock.advance_to(clock.now + 0.02)
     clock.advance_to(0.0)  # which has passed
     assert time.perf_counter() - begin >= 0.02
+
+
+def test_a_thread_that_waits_keeps_its_nice_and_its_policy() -> None:
+    """It asks for short slices of time, and for nothing that it has no right to."""
+    before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), os.sched_getscheduler(0)
+    clock = RealClock()
+    clock.advance_to(clock.now + 0.002)
+    assert (os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), os.sched_getscheduler(0)) == before
 
 
 def test_a_virtual_clock_jumps_and_stands_still_inside_the_emulation() -> None:
