@@ -13,6 +13,7 @@ from perdure.emulation.studies.cpu_shares import equal, jct, tuned
 from perdure.emulation.studies.data_stall import found_by_lru
 from perdure.emulation.studies.decoded_files import DECODED_S, JPEG_S
 from perdure.emulation.studies.interleaving import group_s
+from perdure.emulation.studies.locality import read_share
 from perdure.emulation.studies.matching import listed, matched
 from perdure.emulation.studies.registry import STUDIES
 from perdure.emulation.studies.result import StudyTable
@@ -44,6 +45,15 @@ def test_what_a_cache_still_has_is_as_in_a_simulation_of_it() -> None:
             if len(cached) > room:
                 del cached[next(iter(cached))]
     assert hits / (6 * files) == pytest.approx(found_by_lru(room / files), abs=0.01)
+
+
+def test_a_node_that_keeps_its_files_finds_as_many_as_its_cache_is_large_for_them() -> None:
+    rng = np.random.default_rng(4)
+    own = read_share(2, drawn=False, rng=rng, cached=0.25)
+    assert own == pytest.approx(1 - found_by_lru(0.5), abs=0.01)
+    assert read_share(2, drawn=True, rng=rng, cached=0.25) > own
+    assert read_share(1, drawn=True, rng=rng) == pytest.approx(1 - found_by_lru(0.25), abs=0.01)  # all files either way
+    assert read_share(4, drawn=False, rng=rng, cached=0.25) == 0.0
 
 
 def test_a_matching_has_the_least_mean_jct_of_all_assignments() -> None:

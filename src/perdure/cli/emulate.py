@@ -166,7 +166,9 @@ def fleet(
 def study(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="data-stall, coordl, ffcv, synergy, salus, muri, allox or small-files."),
+        typer.Argument(
+            metavar="NAME", help="data-stall, coordl, locality, ffcv, synergy, salus, muri, allox or small-files."
+        ),
     ],
     profiles: Profiles = None,
     seed: Seed = 0,
