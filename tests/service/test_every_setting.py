@@ -317,6 +317,7 @@ TESTED: dict[str, str] = {
     "local.gpus": f"{WIRING}::test_the_embedded_cluster_has_as_many_nodes_and_gpus_as_are_set",
     "local.demo": f"{WIRING}::test_the_embedded_cluster_has_as_many_nodes_and_gpus_as_are_set",
     "slurm.tool_timeout_s": f"{WIRING}::test_slurm_is_asked_as_is_set",
+    "slurm.cluster": f"{WIRING}::test_slurm_is_asked_as_is_set",
     "slurm.conf": f"{WIRING}::test_slurm_is_asked_as_is_set",
     "slurm.spool": f"{WIRING}::test_slurm_is_asked_as_is_set",
     "slurm.looks_per_minute": f"{WIRING}::test_looks_are_as_frequent_as_is_set",

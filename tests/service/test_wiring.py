@@ -198,9 +198,9 @@ def test_a_manager_that_is_asked_often_is_given_so_many_looks() -> None:
 def test_slurm_is_asked_as_is_set(made: Callable[[Any], dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
     given = {"tool_timeout_s": 7.0, "spool": Path("/spool"), "start_wait_s": 11.0, "conf": Path("/north/slurm.conf")}
-    found = made(of(service=SLURM, slurm=given))
+    found = made(of(service=SLURM, slurm={**given, "cluster": "south"}))
     assert os.environ["SLURM_CONF"] == "/north/slurm.conf"
-    assert found["Tools"] == (7.0,)
+    assert found["Tools"] == (7.0, "south")
     assert found["Spool"] == (Path("/spool"),)
     assert found["reach"] == 11.0
     assert "only_one" not in found  # it acts on nothing

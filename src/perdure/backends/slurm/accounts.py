@@ -47,7 +47,8 @@ class Accounts:
         lines = []
         for each in what:
             own = f' Comment="{each.text}"' if each.in_comment else ""
-            lines.append(f'modify job where jobid={each.job_id} set AdminComment="{each.text}"{own}\n')
+            where = f" cluster={self._tools.cluster}" if self._tools.cluster else ""
+            lines.append(f'modify job where jobid={each.job_id}{where} set AdminComment="{each.text}"{own}\n')
         answer = self._tools.run("sacctmgr", "-i", "-Q", stdin="".join(lines).encode())
         if b"Modified" not in answer.out and b"Nothing modified" not in answer.out:
             raise ClusterBusy("sacctmgr", answer.complaint, "Run `sacctmgr ping`")

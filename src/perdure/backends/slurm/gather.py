@@ -27,7 +27,7 @@ OUR_MARK = "[perdure "
 
 def gather(settings: SlurmSettings, cluster: str, state: Path, holder: Callable[[str], ActingService]) -> Facts:
     """Look at Slurm and at this machine. Raises `ConfigError` where Slurm's tools are not in PATH."""
-    backend = SlurmBackend(cluster, Tools(settings.tool_timeout_s))
+    backend = SlurmBackend(cluster, Tools(settings.tool_timeout_s, cluster=settings.cluster))
     own = {"now_s": time.time(), "user": user_name(), "uid": os.geteuid()}
     machine = {
         "spool": _spool(settings.spool),
@@ -81,7 +81,8 @@ def _free_mib(state: Path) -> int | None:
 
 def _admin_level(settings: SlurmSettings, user: str) -> str | None:
     try:
-        answer = Tools(settings.tool_timeout_s).run("sacctmgr", "-n", "-P", "show", "user", user, "format=admin")
+        tools = Tools(settings.tool_timeout_s, cluster=settings.cluster)
+        answer = tools.run("sacctmgr", "-n", "-P", "show", "user", user, "format=admin")
     except PerdureError:
         return None
     return None if answer.code else answer.out.decode("utf-8", "replace").strip().partition("\n")[0]

@@ -42,7 +42,8 @@ class SlurmKind(BackendKind[SlurmSettings]):
         if settings.conf is not None:
             os.environ["SLURM_CONF"] = str(settings.conf)  # a process serves one cluster; chains and hooks need it, too
         hooks = spool.Spool(settings.spool) if settings.spool else None
-        yield backend.SlurmBackend(cluster, tools.Tools(settings.tool_timeout_s), hooks, KEEP_OPEN_S)
+        asked = tools.Tools(settings.tool_timeout_s, cluster=settings.cluster)
+        yield backend.SlurmBackend(cluster, asked, hooks, KEEP_OPEN_S)
 
     def look_every_s(self, settings: SlurmSettings) -> float:
         looks = self.call_budget(settings, None).looks or 1.0

@@ -15,6 +15,8 @@ class SlurmSettings:
 
     conf: Path | None = None
     """slurm.conf of the cluster; not set: what SLURM_CONF names, or the one of this machine."""
+    cluster: str = ""
+    """Another cluster of the same slurmdbd than that of slurm.conf, as for ``squeue -M NAME``."""
     tool_timeout_s: Annotated[float, Meta(ge=1)] = 30.0
     """How long one of its command-line tools may take."""
     spool: Path | None = None

@@ -37,6 +37,7 @@ class Tools:
     timeout_s: float = 30.0
     cap_bytes: int = CAP_BYTES
     environment: Mapping[str, str] | None = None  # None: this process's own
+    cluster: str = ""  # another than slurm.conf's, of the same slurmdbd; all tools look and act there
 
     def find(self, name: str) -> str:
         """Return the path of a tool. Raises `ConfigError` where there is none."""
@@ -67,8 +68,9 @@ class Tools:
     def start(self, argv: tuple[str, ...], time_mark: str) -> Iterator[ToolPipes]:
         """Start one tool; it is ended, by force where need be, when the caller is through with it."""
         program = self.find(argv[0])
+        chosen = ("-M", self.cluster) if self.cluster and argv[0] == "sacct" else ()  # the one that no variable tells
         try:
-            pipes = ToolPipes((program, *argv[1:]), self._environment(time_mark), self.cap_bytes, ADVICE)
+            pipes = ToolPipes((program, *chosen, *argv[1:]), self._environment(time_mark), self.cap_bytes, ADVICE)
         except OSError as err:
             raise ClusterBusy(program, f"cannot be started: {err.strerror}", "Raise this machine's limits") from err
         try:
@@ -78,9 +80,9 @@ class Tools:
 
     @contextlib.contextmanager
     def dialog(self) -> Iterator[Dialog]:
-        """Open one ``scontrol`` to talk to."""
+        """Open one ``scontrol`` to talk to. Of a federation it sees this cluster alone."""
         mark = secrets.token_hex(8) + "z"  # ends in a letter: a trailing number would be a host number
-        with self.start(("scontrol", "-a", "-o"), mark) as pipes:
+        with self.start(("scontrol", "-a", "-o", "--local"), mark) as pipes:
             yield Dialog(self, pipes, mark)
 
     def _base(self) -> Mapping[str, str]:
@@ -88,6 +90,7 @@ class Tools:
 
     def _environment(self, time_mark: str) -> dict[str, str]:
         kept = {k: v for k, v in self._base().items() if not k.startswith(_FORMATS_OF_OTHERS)}
+        kept |= {"SLURM_CLUSTERS": self.cluster} if self.cluster else {}
         return {**kept, "LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": f"%s~{time_mark}" if time_mark else "%s"}
 
 
@@ -125,7 +128,7 @@ class Dialog:
         return True
 
     def _ask_alone(self, command: str) -> ToolAnswer:
-        with self._tools.start(("scontrol", "-a", "-o"), self.mark) as pipes:
+        with self._tools.start(("scontrol", "-a", "-o", "--local"), self.mark) as pipes:
             return self._exchange(pipes, command, self._tools.timeout_s, last=True)
 
     def _exchange(self, pipes: ToolPipes, command: str, timeout_s: float, last: bool = False) -> ToolAnswer:

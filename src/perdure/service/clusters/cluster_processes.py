@@ -17,6 +17,7 @@ from perdure.service.clusters.share import share_change
 
 log = logging.getLogger("perdure")
 
+SHARED = "perdure.service.clusters.shared_memory"  # imported before any fork
 MOST_STARTING = 4  # at a time: a start takes a second of a core
 AGAIN_S = 10.0  # after a process ended by itself, before its cluster is tried again
 ENDING_S = 15.0  # that a process may take to end before it is killed
@@ -50,7 +51,7 @@ class ClusterProcesses:
         """`common` are the settings of all clusters, by "group.key"; `state` is where each gets a directory."""
         self._directory, self._state, self._common, self._presence = directory, state, dict(common), presence
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([serve_cluster.__module__])
+        self._context.set_forkserver_preload([SHARED])
         self._mine: dict[str, _OneProcess] = {}  # the oldest first
         self._not_before_s: dict[str, float] = {}
 
