@@ -205,6 +205,18 @@ def test_whatever_else_it_waits_for_it_waits_for_no_less_while_what_it_needs_is_
     assert delay_s([down()]) == max(alone, PARKED_S)
 
 
+def test_what_waits_for_what_is_down_is_charged_for_when_it_starts() -> None:
+    """Its budget has room now, and none at the instant to which it is put off."""
+    ahead_s = HOUR_S + 10.0
+    delays = []
+    for ended in ([], [down()]):
+        rules = RetryRules(back_off_s=5.0, back_off_cap_s=5.0, per_node_per_hour=1)
+        seen = replace(view(ended=ended), rules=rules)
+        seen.promised.append(Spent(NOW + 5.0 + ahead_s, "j", "ada", FAILED.nodes))
+        delays.append(seen.decision(RECORD).delay_s)
+    assert delays == [5.0, 5.0 + ahead_s + HOUR_S]
+
+
 def test_what_is_in_force_is_about_what_jobs_share() -> None:
     assert [r.id for r in view(ended=[down(), taken()]).in_force()] == ["d"]
     open_ = [replace(down(), id="e", state=ExceptionState.IN_CHAIN), taken()]

@@ -101,10 +101,13 @@ class SiteView(Struct, frozen=True):
         failure = case.failure
         if failure is None or failure.verdict is None:
             raise ValueError(f"{record.id} is not judged")
+        hold_order, verdict = self._hold_order_on(case.job), failure.verdict
+        if hold_order:  # before the budgets are asked: it is charged for when it starts
+            verdict = replace(verdict, wait_s=max(verdict.wait_s, PARKED_S))
         decision = decide(
             case.job,
             failure.attempt,
-            failure.verdict,
+            verdict,
             case.past,
             self._charged(),
             self.rules,
@@ -115,7 +118,7 @@ class SiteView(Struct, frozen=True):
             decision = replace(decision, kind=DecisionKind.STOP, reason=forbidden)
         if decision.retries and (successor := successor_of(case.job, failure.attempt, self.state.known.jobs)):
             decision = replace(decision, kind=DecisionKind.STOP, reason=successor)
-        if decision.retries and (hold_order := self._hold_order_on(case.job)):
+        if decision.retries and hold_order:
             reason = f"{decision.reason}; it waits until {hold_order.subject.resource} works again ({hold_order.id})"
             decision = replace(decision, delay_s=max(decision.delay_s, PARKED_S), reason=reason)
         return decision
