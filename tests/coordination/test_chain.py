@@ -49,7 +49,7 @@ from perdure.coordination.record import (
     Scope,
     Subject,
 )
-from perdure.coordination.record_changes import MAX_ANNOTATIONS, MAX_ANNOTATIONS_OF_GUESTS
+from perdure.coordination.record_changes import MAX_ANNOTATIONS, MAX_ANNOTATIONS_OF_GUESTS, MAX_SOURCES, seen_again
 from perdure.coordination.ruling import Registration, Ruling, declined, handled
 from perdure.model.actions import Drain
 from tests.copying import replace
@@ -437,6 +437,20 @@ def test_users_register_few_handlers() -> None:
     assert (len(chain.handlers), "of ada" in refused.what) == (MAX_HANDLERS_OF_ONE_GUEST, True)
     chain, effects = advance(chain, [many[0], HandlerEnlisted(handler("b", owner="bob"))], Bench(), 1.0)
     assert (effects, "b" in chain.handlers) == ([], True)
+
+
+def test_operators_register_as_many_as_they_need() -> None:
+    many = [HandlerEnlisted(handler(f"h{i}")) for i in range(2 * MAX_HANDLERS_OF_ONE_GUEST)]
+    chain, effects = advance(Chain(), many, Bench(), 0.0)
+    assert (len(chain.handlers), effects) == (len(many), [])
+
+
+def test_an_operators_word_is_heard_after_however_many_users() -> None:
+    known = record("x", by="viewer:u0")
+    for n in range(1, 3 * MAX_SOURCES):
+        known = seen_again(known, record("x", by=f"viewer:u{n}"), 1.0)
+    assert len(known.sources) == MAX_SOURCES + 1
+    assert seen_again(known, record("x", by="operator:root"), 2.0).is_of_the_site
 
 
 def test_a_tick_that_changes_nothing_leaves_the_chain_as_it_is() -> None:

@@ -170,3 +170,10 @@ def test_a_node_whose_agent_is_never_later_than_three_intervals_is_never_named(
     beats_at = {"a": (AGENT, instants(agent)), "j": (JOB, instants(job[:3]))}  # the job alone may fall silent
     looks_at = sorted({*instants(agent), *(t + 0.05 for t in instants(agent))})
     assert named_at(beats_at, looks_at) is None
+
+
+def test_another_writer_in_the_same_file_has_beaten_whatever_its_count() -> None:
+    before = observe(Watchlog(), {"a": AGENT}, 0.0, RULES)
+    for now in (replace(AGENT, pid=9), replace(AGENT, host="n9"), replace(AGENT, count=1)):
+        assert observe(before, {"a": now}, 10.0, RULES).seen["a"].changed_s == 10.0
+    assert observe(before, {"a": AGENT}, 10.0, RULES).seen["a"].changed_s == 0.0

@@ -155,3 +155,12 @@ def test_the_nodes_of_a_job_that_completes_are_those_of_this_start(
     backend._look.records = {"17": replace(failed("/w/a"), state="RUNNING", start_s=start_s, nodes=("n1", "n2"))}
     ends = replace(failed("/w/a"), state="COMPLETING", start_s=100, nodes=("n2",))
     assert backend._finished(ends).nodes == nodes
+
+
+@pytest.mark.parametrize(("latest", "is_first"), [((100, 0), True), ((100, 1), False), ((90, 0), False), (None, False)])
+def test_a_job_is_known_to_run_for_the_first_time_where_its_start_and_its_restarts_say_so(
+    backend: SlurmBackend, latest: tuple[int, int] | None, is_first: bool
+) -> None:
+    backend._look.latest = {"17": latest} if latest else {}
+    attempt = Attempt(AttemptId("sim", "17", 100), AttemptState.FAILED, ("n1",), 100.0, 200.0, user="ada")
+    assert backend._is_first(attempt) is is_first
