@@ -111,3 +111,18 @@ def test_a_card_with_little_memory_left_explains_no_error_of_the_programs_own() 
         "Created device /job:localhost/replica:0/task:0/device:GPU:0 with 12 MB memory:  -> device: 0, name: A100\n"
     )
     assert verdict(f"{created}KeyError: 'labels'\n").category == verdict("KeyError: 'labels'\n").category
+
+
+def test_a_file_that_another_rank_still_fetches_is_probed() -> None:
+    cut = "[rank2]: RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory\n"
+    bar = "[rank0]: weights.pt:  {}%|##   | 2/9\n"
+    assert verdict(bar.format(28) + cut).label is Label.UNSURE
+    for log in (cut, bar.format(100) + cut, bar.format(28).replace("rank0", "rank2") + cut):
+        assert verdict(log).label is Label.DETERMINISTIC
+
+
+def test_a_mount_that_a_health_check_missed_is_why_a_file_is_missing() -> None:
+    missing = "FileNotFoundError: [Errno 2] No such file or directory: '/work/ann/train.npz'\n"
+    for told in ("ERROR: nhc: check_fs_mount:  /work not mounted\n", "node check: /work is not mounted\n"):
+        assert (verdict(told + missing).label, verdict(told + missing).category) == (Label.UNSURE, "fs")
+    assert verdict("ERROR: nhc: check_fs_mount:  /home not mounted\n" + missing).label is Label.DETERMINISTIC

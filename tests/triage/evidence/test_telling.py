@@ -54,8 +54,27 @@ def first_of(verdict: Verdict) -> str:
             "numpy.linalg.LinAlgError: Singular matrix\n",
             "LinAlgError: Singular matrix",
         ),
+        (
+            f"{TRACEBACK}tensorflow.python.framework.errors_impl.ResourceExhaustedError: Graph execution error:\n\n"
+            "OOM when allocating tensor with shape[9,9] and type float on /device:GPU:0 by allocator GPU_0_bfc\n",
+            "shape[9,9]",
+        ),
+        (
+            f"{TRACEBACK}requests.exceptions.HTTPError: 403 Client Error: Forbidden for url: https://hub.example/m\n"
+            f"{CHAINED}{TRACEBACK}OSError: You are trying to access a gated repo.\n",
+            "gated",
+        ),
     ],
-    ids=["chained exception", "errno", "message of a reason", "what", "announcement", "frame of a library"],
+    ids=[
+        "chained exception",
+        "errno",
+        "message of a reason",
+        "what",
+        "announcement",
+        "frame of a library",
+        "graph of TensorFlow",
+        "access to a hub",
+    ],
 )
 def test_the_line_that_names_the_object_is_read_first(log: str, told: str) -> None:
     assert told in first_of(judge(log.encode()))

@@ -84,14 +84,15 @@ def _ended_alike(primary: Hit, text: LogText) -> Cause | None:
     cause = primary.cause
     if cause.category not in _OPEN:
         return None
-    tries = Counter(
-        found[1].lower() for data in _looked_at(primary, text) for found in capturing(_ENDED_AT).finditer(data)
-    )
-    if max(tries.values(), default=0) < 2 and not any(
-        compiled(_ENDED_ALIKE).search(d) for d in _looked_at(primary, text)
-    ):
+    if not any(_tells_same_end(data) for data in _looked_at(primary, text)):
         return None
     return _own(cause, cause.category, f"{cause.says or 'it ended'}; by the log an earlier run ended at the same point")
+
+
+def _tells_same_end(data: bytes) -> bool:
+    """Whether a text tells of runs that ended at one point: in words, or by the points of two."""
+    points = Counter(found[1].lower() for found in capturing(_ENDED_AT).finditer(data))
+    return max(points.values(), default=0) > 1 or compiled(_ENDED_ALIKE).search(data) is not None
 
 
 def _killed_again(primary: Hit, text: LogText) -> Cause | None:

@@ -27,7 +27,6 @@ _NAMES_OBJECT = (
 RAISED = r"^\s*[\w.]+(?:Error|Exception|Timeout|Failure)\b"
 """A line that ends a traceback: what a program only remarks on is not of the chain that ended it."""
 
-_GPU_HARDWARE = "gpu_hw"
 _BARE_FIELD = r"^\s*(?i:reason|status|state|code|type)[\"']?\s*[:=]\s*[\"']?\w+[\"',]*\s*$"
 _MESSAGE_FIELD = r"^\s*[\"']?(?i:message|description|details?)[\"']?\s*[:=]\s*\S"
 _THROWN = r"terminate called after throwing an instance of|terminating due to uncaught exception of type [\w:]+\s*$"
@@ -61,8 +60,6 @@ def most_telling(primary: Hit, hits: Sequence[Hit]) -> Hit:
         return _told_by_message(primary, near)
     if compiled(_HEAD).search(line) and (below := companions(primary)):
         return replace(primary, line=below[0].line, text=below[0].text)
-    if primary.cause.category == _GPU_HARDWARE and not primary.cause.hard:
-        return next((replace(hit, cause=primary.cause) for hit in hits if _shows_hardware(hit)), primary)
     alike = [hit for hit in near if _is_as_sure(hit, primary) and _is_alike(hit, primary)]
     alike = [hit for hit in alike if not compiled(_REFERS).search(hit.text.encode())]
     if compiled(_GRAPH).search(line) or compiled(_REFERS).search(line):
@@ -72,11 +69,6 @@ def most_telling(primary: Hit, hits: Sequence[Hit]) -> Hit:
     if compiled(_BARE_FIELD).search(line):
         return _told_by(primary, alike, _MESSAGE_FIELD)
     return primary if compiled(_NAMES_OBJECT).search(line) else _told_by(primary, alike, _NAMES_OBJECT)
-
-
-def _shows_hardware(hit: Hit) -> bool:
-    """Whether the driver itself shows what broke of a GPU: a runtime's words only follow from that."""
-    return hit.cause.hard and hit.cause.category == _GPU_HARDWARE
 
 
 def _told_by_message(primary: Hit, near: Sequence[Hit]) -> Hit:
