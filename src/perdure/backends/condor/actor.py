@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 
 from perdure.backends.condor import plans
-from perdure.backends.condor.ads import ClassAd, literal, that_run
-from perdure.backends.condor.picture import JOB_FIELDS, NODE_FIELDS
+from perdure.backends.condor.ads import ClassAd, job_id, literal, text, that_run
+from perdure.backends.condor.picture import ACTIVE, JOB_FIELDS, NODE_FIELDS, nodes_of
 from perdure.backends.condor.tools import ADVICE, CondorTools
 from perdure.errors import ClusterBusy
-from perdure.model.actions import Action, Hold, JobAction, NodeAction, Outcome, OutcomeStatus, Release
+from perdure.model.actions import Action, Drain, Hold, JobAction, NodeAction, Outcome, OutcomeStatus, Release
 
 MAX_OUTCOMES = 10_000  # that are remembered
 SHOWN_S, STEP_S = 6.0, 0.1  # how long the collector may take to show what a startd was told
 MAX_SCANNED = 20_000  # records of the history that are read for a job that has left the queue
+_ACTIVE = " || ".join(f"JobStatus == {status}" for status in ACTIVE)
 _OF_SCHEDD = ("condor_qedit", "condor_hold", "condor_release", "condor_rm", "condor_vacate_job")
 
 
@@ -56,7 +57,8 @@ class CondorActor:
 
     def _next(self, action: Action) -> Outcome | plans.CondorCommands:
         if isinstance(action, NodeAction):
-            return plans.for_node(action, self._slots(action.node))
+            slots = self._all_shown(action.node) if isinstance(action, Drain) else self._slots(action.node)
+            return plans.for_node(action, slots)
         ad = self._job(action, "condor_q", "-allusers")
         left = (
             None
@@ -77,6 +79,24 @@ class CondorActor:
     def _slots(self, node: str) -> list[ClassAd]:
         asked = ("-json", "-attributes", NODE_FIELDS, "-constraint", f"Machine == {literal(node)}")
         return self._tools.read(self._tools.ask_pool("condor_status", *asked), "condor_status")
+
+    def _all_shown(self, node: str) -> list[ClassAd]:
+        """The slots of a machine, once the collector shows all jobs that the schedd has there: one may have just begun.
+
+        Raises `ClusterBusy` where it does not in time.
+        """
+        asked = ("-allusers", "-json", "-attributes", JOB_FIELDS, "-constraint", _ACTIVE)
+        running = self._tools.read(self._tools.ask_queue("condor_q", *asked), "condor_q")
+        there = {job_id(ad) for ad in running if node in nodes_of(ad)}
+        end = time.monotonic() + SHOWN_S
+        while True:
+            slots = self._slots(node)
+            missing = there - {text(slot, "JobId") for slot in slots}
+            if not missing:
+                return slots
+            if time.monotonic() >= end:
+                raise ClusterBusy("condor_status", f"does not show job {min(missing)} on {node} yet", ADVICE.silent)
+            time.sleep(STEP_S)
 
     def _carry_out(self, step: plans.CondorCommands) -> str:
         """Put the commands in order, up to one that fails; what it complained of."""
