@@ -240,6 +240,118 @@ def test_a_file_that_cannot_be_read_is_one_line(home: Path, name: str) -> None:
     assert str(err.value).isprintable()
 
 
+def branch(name: str, *nodes: Any) -> Any:
+    return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(nodes[-1].output[0], FLOAT, None)])
+
+
+def test_what_a_branch_reads_counts_however_its_condition_is_known(home: Path) -> None:
+    true = numpy_helper.from_array(np.array(True), "true")
+    choice = helper.make_node(
+        "If", ["true"], ["z"],
+        then_branch=branch("then", node("Add", "c b", "t")), else_branch=branch("else", node("Identity", "c", "e")),
+    )  # fmt: skip
+    nodes = [node("MatMul", "x w", "c"), choice, node("MatMul", "z m", "y")]
+    tables = [table("w", 16, 20), table("b", 20), table("m", 20, 3), true]
+    assert read(home, model(nodes, [ROWS], tables))[:2].tolist() == [[340, 60], [2 * 8 * 320, 2 * 8 * 60]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "then"), [(np.float32, "Transpose"), (np.float16, "Cast"), (np.int8, "DequantizeLinear")]
+)
+def test_weights_of_a_constant_pass_through_what_only_turns_or_casts_them(home: Path, kind: type, then: str) -> None:
+    made = [helper.make_node("Constant", [], ["c"], value=table("v", 16, 16, kind=kind))]
+    made.append(helper.make_node("Constant", [], ["s"], value=table("t")))
+    inputs = "c s" if then == "DequantizeLinear" else "c"
+    made.append(node(then, inputs, "w", **({"to": FLOAT} if then == "Cast" else {})))
+    nodes = [*made, node("MatMul", "x w", "m"), node("Add", "m c" if kind is np.float32 else "m m", "y")]
+    assert read(home, model(nodes, [taken("x", "batch", 16, 16)]))[0].tolist() == [256]
+
+
+@pytest.mark.parametrize(("equation", "flops"), [("bij,jk", 2 * 8 * 64), ("bij,jk->bik", 2 * 8 * 64)])
+def test_products_may_leave_their_result_to_the_letters(home: Path, equation: str, flops: int) -> None:
+    nodes = [node("Einsum", "x w", "y", equation=equation)]
+    assert read(home, model(nodes, [ROWS], [table("w", 16, 4)]))[1].tolist() == [flops]
+
+
+@pytest.mark.parametrize("open_as", [-1, 0])
+def test_a_batch_that_older_exporters_leave_open_is_one_example(home: Path, open_as: int) -> None:
+    made = model([node("MatMul", "x w", "y")], [taken("x", open_as, 16)], [table("w", 16, 4)])
+    assert read(home, made)[1].tolist() == [2 * 64]
+
+
+def test_the_batch_is_that_of_the_first_input_that_has_one(home: Path) -> None:
+    made = model([node("Mul", "x t", "m"), node("MatMul", "m w", "y")], [taken("t"), taken("x", 8, 16)])
+    made.graph.initializer.append(table("w", 16, 4))
+    assert read(home, made)[1].sum() == 2 * 64
+
+
+def test_sizes_of_one_name_are_one_size_in_all_inputs(home: Path) -> None:
+    nodes = [node("Gather", "w i", "a"), node("Gather", "w j", "b"), node("MatMul", "b m", "y")]
+    inputs = [taken("i", "B", "T", "K", kind=INT64), taken("j", "T", "B", kind=INT64)]
+    found = read(home, model(nodes, inputs, [table("w", 100, 16), table("m", 16, 4)]), "7,3")
+    assert found[1].sum() == 2 * 7 * 64
+
+
+@pytest.mark.parametrize("written_as", ["", "ai.onnx"])
+def test_onnx_own_operators_have_two_names(home: Path, written_as: str) -> None:
+    made = model([node("Unsqueeze", "x a", "u"), node("MatMul", "u w", "y", domain=written_as)], [ROWS])
+    made.graph.initializer.extend([table("w", 16, 4), numpy_helper.from_array(np.array([1]), "a")])
+    made.opset_import[0].domain = "ai.onnx"
+    assert read(home, made)[:2].sum(axis=1).tolist() == [64, 2 * 8 * 64]
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float64])
+def test_transposed_twins_of_any_precision_are_sent_once(home: Path, kind: type) -> None:
+    weights = np.random.default_rng(0).normal(size=(64, 40)).astype(kind)
+    tables = [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.ascontiguousarray(weights.T), "v")]
+    of = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    made = model([node("MatMul", "x w", "m"), node("MatMul", "m v", "y")], [taken("x", "n", 64, kind=of)], tables)
+    assert read(home, made)[0].sum() == 64 * 40
+
+
+def test_no_file_is_opened_for_the_numbers_of_an_operator(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "shape.bin").write_bytes(np.array([128]).tobytes())
+    monkeypatch.chdir(home)
+    value = onnx.TensorProto(name="v", data_type=INT64, dims=[1], data_location=onnx.TensorProto.EXTERNAL)
+    value.external_data.add(key="location", value="shape.bin")
+    nodes = [node("ConstantOfShape", "one", "s", value=value), node("Reshape", "x s", "e"), node("MatMul", "e w", "y")]
+    made = model(nodes, [ROWS], [numpy_helper.from_array(np.array([1]), "one"), table("w", 128, 4)])
+    with pytest.raises(GraphError, match="the shape of"):
+        read(home, made)
+
+
+def test_sizes_kept_outside_the_file_are_said_to_be(home: Path) -> None:
+    sizes = onnx.TensorProto(name="s", data_type=INT64, dims=[2], data_location=onnx.TensorProto.EXTERNAL)
+    made = model([node("Reshape", "x s", "r"), node("MatMul", "r w", "y")], [ROWS], [sizes, table("w", 16, 4)])
+    with pytest.raises(GraphError, match="'s' is kept outside the file"):
+        read(home, made)
+
+
+def test_functions_within_branches_count_towards_the_most_nodes(home: Path) -> None:
+    """Each calls the one before it in two branches: forty of them come to a million millions."""
+    imports = [helper.make_opsetid("", 20), helper.make_opsetid("own", 1)]
+    functions = [helper.make_function("own", "F0", ["x"], ["y"], [node("Relu", "x", "y")], imports)]
+    for at in range(1, 40):
+        call = f"F{at - 1}"
+        sides = [branch(side, node(call, "x", side, domain="own")) for side in ("one", "other")]
+        nodes = [
+            helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.array(True))),
+            helper.make_node("If", ["c"], ["y"], then_branch=sides[0], else_branch=sides[1]),
+        ]
+        functions.append(helper.make_function("own", f"F{at}", ["x"], ["y"], nodes, imports))
+    with pytest.raises(GraphError, match="more than 1,000,000 nodes"):
+        read(home, model([node("F39", "x", "y", domain="own")], [ROWS], functions=functions))
+
+
+def test_an_old_opset_is_to_be_converted(home: Path) -> None:
+    made = model([node("Reshape", "x", "r", shape=[1, 128]), node("MatMul", "r w", "y")], [taken("x", 1, 8, 16)])
+    made.graph.initializer.append(table("w", 128, 4))
+    made.opset_import[0].version = 1
+    with pytest.raises(GraphError) as failed:
+        read(home, made)
+    assert "version_converter" in failed.value.fix
+
+
 def test_what_lies_beside_the_file_is_not_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
     for name in ("onnx.py", "numpy.py", "google.py"):

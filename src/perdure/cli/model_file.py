@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 LIMIT_S = 120.0
 _MOST_BYTES = 8 << 20
+_MOST_LAYERS = 100_000
 _GIVEN = re.compile(r"(.+):([A-Za-z_][A-Za-z_0-9]*)", re.DOTALL)
 _SHAPE = re.compile(r"(?:int:)?[1-9][0-9]{0,6}(?:,[1-9][0-9]{0,6}){0,5}")
 
@@ -36,7 +37,7 @@ Numbers = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 class _WrittenLayers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the other process wrote."""
 
-    layers: Annotated[list[tuple[Numbers, Numbers, Numbers]], msgspec.Meta(max_length=100_000)] = []
+    layers: Annotated[list[tuple[Numbers, Numbers, Numbers]], msgspec.Meta(max_length=_MOST_LAYERS)] = []
     error: str = ""
     fix: str = ""
 
@@ -104,7 +105,9 @@ def _read(data: bytes, given: str) -> Layers:
     try:
         answer = msgspec.json.decode(data, type=_WrittenLayers)
     except msgspec.DecodeError as err:
-        raise InputError(given, f"its layers cannot be read ({err})", "Try again") from err
+        raise InputError(
+            given, f"its layers cannot be read ({err})", f"Name a model of {_MOST_LAYERS:,} layers at most"
+        ) from err
     if answer.error:
         usual = "The class is called without arguments, and with one example: see --input"
         raise InputError(given, answer.error, answer.fix or usual)

@@ -35,6 +35,7 @@ _QUANTISED: Mapping[str, Iterable[int]] = {  # inputs that hold weights as integ
     "ConvInteger": (1,), "DequantizeLinear": (0,), "MatMulInteger": (0, 1), "QLinearConv": (3, 8),
     "QLinearMatMul": (0, 3),
 }  # fmt: skip
+_FOLLOWED_FROM = 7  # opsets before it give some operators no shapes
 _BEGINS = {*WORK, "Gather"}
 _OF_ANY_SIZE = {
     *_BEGINS, "BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "PRelu",
@@ -70,14 +71,17 @@ class _Layers:
     tables: Mapping[str, Table]
     constants: dict[str, frozenset[int]]  # what stands for a weight or is made of some alone: their identities
     sizes: dict[int, int]
+    made: frozenset[int]  # by nodes
+    known: set[str]  # that are written so far
     counted: set[int] = field(default_factory=set)
     rows: list[list[float]] = field(default_factory=list)
 
     def add(self, node: NodeProto) -> None:
         """Count a node that meets inputs of the model; remember what another makes of weights alone."""
-        used = [name for name in node.input if name]
+        within = [node, *nodes_inside(node)]  # which may read what is written outside
+        used = [name for each in within for name in each.input if name and name in self.known]
         constant = node.op_type == "Constant" or (bool(used) and all(name in self.constants for name in used))
-        weights = frozenset[int]().union(*self._weights_of(node, constant))
+        weights = frozenset[int]().union(*(found for each in within for found in self._weights_of(each, constant)))
         if constant:
             for name in node.output:  # what is no float any more is a comparison or a size
                 kept = self.shapes.kind(name) in FLOATS or node.op_type == "QuantizeLinear"
@@ -99,13 +103,20 @@ class _Layers:
             if name not in self.constants or place in _NOT_TRAINED.get(kind, ()):
                 continue
             if (table := self.tables.get(name)) is None:
-                yield self.constants[name]
+                found = self.constants[name]
             elif place in _QUANTISED.get(kind, ()) or (
                 self.shapes.kind(name) in FLOATS
-                and (constant or table.elements > 1 or kind in _OF_ANY_SIZE or (kind == "Add" and table.dimensions > 0))
-                and (not table.made or kind in _BEGINS)
+                and (
+                    table.elements > 1
+                    or (constant and not table.made)
+                    or kind in _OF_ANY_SIZE
+                    or (kind == "Add" and table.dimensions > 0)
+                )
             ):
-                yield frozenset((table.identity,))
+                found = frozenset((table.identity,))
+            else:
+                continue
+            yield found if constant or kind in _BEGINS else found - self.made
 
     def _work(self, node: NodeProto) -> int:
         inputs = [self._shape(node, name) if name else () for name in node.input]
@@ -114,12 +125,16 @@ class _Layers:
             attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
             return WORK[node.op_type](inputs, out, attributes)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as err:
-            raise GraphError(f"{_called(node)} cannot be counted ({err})", "Check it with onnx.checker") from err
+            raise GraphError(
+                f"{_called(node)} cannot be counted ({err})", "Check it with onnx.checker, or write it with others"
+            ) from err
 
     def _shape(self, node: NodeProto, name: str) -> Shape:
         if (shape := self.shapes.shape(name)) is None:
             why = f" ({self.shapes.unknown[:160]})" if self.shapes.unknown else ""
             fix = "Export it with fixed sizes, but for the batch, and without values that sizes depend on"
+            if self.shapes.opset < _FOLLOWED_FROM:
+                fix = f"Export it with a later opset than {self.shapes.opset}, or convert it: onnx.version_converter"
             raise GraphError(f"{_called(node)}: the shape of {name[:60]!r} is not known{why}", fix)
         return shape
 
@@ -138,35 +153,42 @@ def layers_in_graph(
     has work and no shape.
     """
     sizes = {table.identity: table.elements for table in tables.values()}
-    found = _Layers(shapes, tables, dict.fromkeys(tables, frozenset[int]()), sizes)
     constants = {name for node in nodes if node.op_type == "Constant" for name in node.output}
     known = {"", *given, *(tables.keys() - constants)}
+    made = frozenset(tables[name].identity for name in constants & tables.keys())
+    found = _Layers(shapes, tables, dict.fromkeys(tables, frozenset[int]()), sizes, made, known)
     for node in nodes:
-        _check_operator(node)
+        _check_operators(node)
         for name in node.input:
             if name not in known:
                 what = f"{_called(node)} reads {name[:60]!r}, which no node before it writes"
                 raise GraphError(what, "Its nodes go in a circle or in no order: export it again")
         if again := [name for name in node.output if name and name in known]:
             raise GraphError(f"{_called(node)} writes {again[0][:60]!r} a second time", "Export it again")
-        known |= set(node.output)
         found.add(node)
+        known |= set(node.output)
     return [(int(row[0]), float(row[1]), float(row[2])) for row in found.rows]
 
 
-def _check_operator(node: NodeProto) -> None:
-    """It must be known, and what runs an unknown number of times must have no work."""
-    if not defs.has(node.op_type, "" if node.domain == "ai.onnx" else node.domain):
-        name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-        fix = "Export it with ONNX's own operators, before a runtime optimises it"
-        raise GraphError(f"{_called(node)}: the operator {name[:60]!r} is not known", fix)
+def nodes_inside(node: NodeProto) -> Iterator[NodeProto]:
+    """Those of its branches and loops, at any depth."""
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
-            if inside := next((each for each in graph.node if each.op_type in WORK), None):
-                what = f"{_called(node)} has {inside.op_type} inside: how often it runs is not known"
-                raise GraphError(what, "Export it without branches and loops")
             for each in graph.node:
-                _check_operator(each)
+                yield each
+                yield from nodes_inside(each)
+
+
+def _check_operators(node: NodeProto) -> None:
+    """They must be known, and what runs an unknown number of times must have no work."""
+    for each in (node, *nodes_inside(node)):
+        if not defs.has(each.op_type, "" if each.domain == "ai.onnx" else each.domain):
+            name = f"{each.domain}.{each.op_type}" if each.domain else each.op_type
+            fix = "Export it with ONNX's own operators, before a runtime optimises it"
+            raise GraphError(f"{_called(each)}: the operator {name[:60]!r} is not known", fix)
+        if each is not node and each.op_type in WORK:
+            what = f"{_called(node)} has {each.op_type} inside: how often it runs is not known"
+            raise GraphError(what, "Export it without branches and loops")
 
 
 def _called(node: NodeProto) -> str:

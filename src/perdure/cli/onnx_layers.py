@@ -21,7 +21,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, inliner
 
-from perdure.cli.onnx_graph import FLOATS, GraphError, Row, Table, layers_in_graph
+from perdure.cli.onnx_graph import FLOATS, GraphError, Row, Table, layers_in_graph, nodes_inside
 from perdure.cli.onnx_shapes import SMALL, infer
 
 MOST_BYTES = 2 << 30  # of a protocol buffer
@@ -40,11 +40,11 @@ def main(path: str, shape: str, out: str) -> None:
     try:
         found: dict[str, Any] = {"layers": read_layers(path, shape)}
     except GraphError as err:
-        found = {"error": _one_line(err), "fix": err.fix}
+        found = {"error": _one_line(err).rstrip("."), "fix": err.fix}
     except MemoryError:
         found = {"error": "its shapes need more memory than a model of its size should", "fix": _EXPORT_AGAIN}
     except Exception as err:  # whatever the library raises of a file that somebody made up
-        found = {"error": f"{type(err).__name__}: {_one_line(err)}", "fix": "Check it with onnx.checker"}
+        found = {"error": f"{type(err).__name__}: {_one_line(err).rstrip('.')}", "fix": "Check it with onnx.checker"}
     Path(out).write_text(json.dumps(found))
 
 
@@ -133,9 +133,11 @@ _BITS = {
 
 def _fingerprint(table: TensorProto, elements: int) -> tuple[int, ...] | None:
     """What a large matrix of floats has in common with its transpose; None of others, and where all numbers are one."""
-    if len(table.dims) != 2 or elements <= SMALL or table.data_type != TensorProto.FLOAT or not table.raw_data:
+    if len(table.dims) != 2 or elements <= SMALL or table.data_type not in FLOATS or not table.raw_data:
         return None
-    words = np.frombuffer(table.raw_data, np.uint32)
+    if (bits := _BITS.get(table.data_type)) is None:
+        return None
+    words = np.frombuffer(table.raw_data, f"<u{bits // 8}")
     if words.min() == words.max():
         return None
     wide = words.astype(np.uint64)
@@ -158,7 +160,7 @@ def _sizes_of(
 ) -> int:  # fmt: skip
     """Nodes that these come to with their functions written out: a few may come to any number."""
     total = 0
-    for node in nodes:
+    for node in (each for outer in nodes for each in (outer, *nodes_inside(outer))):
         name = node.domain, node.op_type
         if name in within:
             raise GraphError(f"its function {name[1][:60]!r} calls itself", _EXPORT_AGAIN)
@@ -182,13 +184,15 @@ def _set_sizes(model: ModelProto, shape: str) -> int:
     inputs = [each for each in model.graph.input if each.name in names]
     if not inputs:
         raise GraphError("it has no input", _EXPORT_AGAIN)
-    told, batches = dict[str, int](), list[int]()
+    told, batches = dict[str, int](), list[int]()  # the batch is the first size of what has any
     for each in inputs:
         tensor = each.type.tensor_type
         if not each.type.HasField("tensor_type") or not tensor.HasField("shape"):
             raise GraphError(f"its input {each.name[:60]!r} has no shape", "Export it with one example's shape")
-        batches.append(_set_input(each.name, tensor, sizes if each is inputs[0] else [], told))
-    return batches[0]
+        batch = _set_input(each.name, tensor, sizes if each is inputs[0] else [], told)
+        if tensor.shape.dim:
+            batches.append(batch)
+    return batches[0] if batches else 1
 
 
 def _set_input(name: str, tensor: TypeProto.Tensor, sizes: list[int], told: dict[str, int]) -> int:
@@ -196,6 +200,9 @@ def _set_input(name: str, tensor: TypeProto.Tensor, sizes: list[int], told: dict
     dims = list(tensor.shape.dim)
     batch_at = next((at for at, dim in enumerate(dims) if "batch" in dim.dim_param.lower()), 0)
     rest = [dim for at, dim in enumerate(dims) if at != batch_at]
+    if dims and (not dims[batch_at].HasField("dim_value") or dims[batch_at].dim_value < 1):
+        named = dims[batch_at].dim_param  # an older exporter writes -1 or 0 where it is open
+        dims[batch_at].dim_value = told.setdefault(named, 1) if named else 1
     if sizes and len(sizes) != len(rest):
         what = f"its input {name[:60]!r} has {len(rest)} sizes beside the batch"
         raise GraphError(what, "Give as many with --input")
@@ -208,15 +215,14 @@ def _set_input(name: str, tensor: TypeProto.Tensor, sizes: list[int], told: dict
             known = sizes[place] if sizes else told.get(named) or _usual(tensor, len(dims), place)
             if known is None:
                 what = f"its input {name[:60]!r} leaves the size {named[:60]!r} open"
-                raise GraphError(what, "Say what an example of the first input is with --input")
+                fix = "Say what an example of the first input is with --input, or export it with this size fixed"
+                raise GraphError(what, fix)
             dim.dim_value = known
             if named:
                 told[named] = known
         if dim.dim_value < 1:
             raise GraphError(f"its input {name[:60]!r} has a size of {dim.dim_value}", _EXPORT_AGAIN)
-    if dims and not dims[batch_at].HasField("dim_value"):
-        dims[batch_at].dim_value = 1
-    return max(1, dims[batch_at].dim_value) if dims else 1
+    return dims[batch_at].dim_value if dims else 1
 
 
 def _usual(tensor: TypeProto.Tensor, rank: int, place: int) -> int | None:

@@ -34,13 +34,16 @@ class InferredShapes:
         """`tables` come with the file; of large ones the numbers may be missing."""
         self.types: dict[str, TypeProto] = {each.name: each.type for each in model.graph.input}
         self._data = dict[str, TensorProto]()
-        self._opsets = {each.domain: each.version for each in model.opset_import}
+        self._opsets = {_domain(each.domain): each.version for each in model.opset_import}
+        self.opset = self._opsets.setdefault("", 1)
         self._imports = list(model.opset_import)
         self.unknown = ""  # why the first shape that is not known is not
         for name, table in tables:
             self.types[name] = helper.make_tensor_type_proto(table.data_type, list(table.dims))
             if prod(table.dims) <= SMALL and table.data_location != TensorProto.EXTERNAL:
                 self._data[name] = table
+            elif prod(table.dims) <= SMALL and table.data_type == TensorProto.INT64:
+                self.unknown = f"{name[:60]!r} is kept outside the file"
 
     def shape(self, name: str) -> Shape | None:
         """None where a size is not known."""
@@ -56,14 +59,14 @@ class InferredShapes:
 
     def follow(self, node: NodeProto) -> None:
         """Tell the outputs of a node; nodes come in the order in which they run."""
-        if node.op_type == "Constant" and node.output[0] in self.types:
+        if node.op_type == "Constant" and node.output and node.output[0] in self.types:
             return
         used = [name for name in node.input if name]
         if any(name not in self.types for name in used):
             return
         try:
-            version = self._opsets.get(node.domain, self._opsets.get("", 1))
-            schema = defs.get_schema(node.op_type, version, node.domain)
+            domain = _domain(node.domain)
+            schema = defs.get_schema(node.op_type, self._opsets.get(domain, self.opset), domain)
             inner = any(each.g.node or each.graphs for each in node.attribute)
             given = self.types if inner else {name: self.types[name] for name in used}
             data = {name: self._data[name] for name in used if name in self._data}
@@ -84,6 +87,8 @@ class InferredShapes:
             cut = {each.name: each.i for each in node.attribute}
             found = [np.array(dims[cut.get("start", 0) : cut.get("end", len(dims))], np.int64)]
         elif node.op_type in _CALCULATED and all(name in self._data for name in used):
+            if any(each.t.data_location == TensorProto.EXTERNAL for each in node.attribute):
+                return  # the library would open that file
             try:
                 arrays = {name: numpy_helper.to_array(self._data[name]) for name in used}
                 with np.errstate(all="ignore"):
@@ -97,6 +102,11 @@ class InferredShapes:
             if array.size <= SMALL:
                 self._data[name] = numpy_helper.from_array(array)
                 self.types[name] = helper.make_tensor_type_proto(self._data[name].data_type, array.shape)
+
+
+def _domain(name: str) -> str:
+    """ONNX's own has two names."""
+    return "" if name == "ai.onnx" else name
 
 
 def _elements(shape: Shape | None) -> float:

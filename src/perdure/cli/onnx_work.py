@@ -48,13 +48,14 @@ def _attention(inputs: Shapes, out: Shape, _attributes: Attributes) -> int:
 
 
 def _einsum(inputs: Shapes, out: Shape, attributes: Attributes) -> int:
-    """Of two factors; of one there is nothing to multiply."""
-    left, _, right = attributes["equation"].decode().replace(" ", "").partition("->")
+    """Of two factors; of one there is nothing to multiply. Without ``->``, the result has what stands there once."""
+    left, arrow, right = attributes["equation"].decode().replace(" ", "").partition("->")
     terms = [term.replace("...", "") for term in left.split(",")]
     if len(terms) == 1:
         return 0
-    if len(terms) > 2 or "->" not in attributes["equation"].decode():
-        raise ValueError("it is no product of two, written with ->")
+    if len(terms) > 2:
+        raise ValueError("it is a product of more than two")
+    right = right if arrow else "".join(letter for letter in left if left.count(letter) == 1)
     ends = (zip(reversed(term), reversed(shape), strict=False) for term, shape in zip(terms, inputs, strict=True))
     sizes = {letter: size for pairs in ends for letter, size in pairs}
     return 2 * prod(out) * prod(size for letter, size in sizes.items() if letter not in right)
