@@ -64,8 +64,11 @@ def most_telling(primary: Hit, hits: Sequence[Hit]) -> Hit:
     alike = [hit for hit in alike if not compiled(_REFERS).search(hit.text.encode())]
     if compiled(_GRAPH).search(line) or compiled(_REFERS).search(line):
         return _told_by(primary, alike, r"\S")
-    if compiled(_STATUS).search(line) and (why := _told_by(primary, alike, _ACCESS)) is not primary:
-        return why
+    if compiled(_STATUS).search(line):
+        shown = {each.line for each in companions(primary)}
+        why = _told_by(primary, [hit for hit in alike if hit.line not in shown], _ACCESS)
+        if why is not primary:
+            return why
     if compiled(_BARE_FIELD).search(line):
         return _told_by(primary, alike, _MESSAGE_FIELD)
     return primary if compiled(_NAMES_OBJECT).search(line) else _told_by(primary, alike, _NAMES_OBJECT)
