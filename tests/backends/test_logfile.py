@@ -90,6 +90,16 @@ def test_links_are_refused_wherever_a_user_can_make_them(log: Path, tmp_path: Pa
             read_tail(tmp_path / name, ME)
 
 
+@as_root
+def test_a_directory_of_roots_below_one_that_others_can_write_is_not_trusted(log: Path, tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir(mode=0o755)
+    (inner / "link.log").symlink_to(log)
+    os.chmod(tmp_path, 0o777)  # whoever can write there can put another directory of root's in its place
+    with pytest.raises(LogRefused, match="is a link"):
+        read_tail(inner / "link.log", ME)
+
+
 def test_a_hard_link_is_a_file_of_its_owner(log: Path, tmp_path: Path) -> None:
     os.link(log, tmp_path / "other.log")
     assert read_tail(tmp_path / "other.log", ME).tail

@@ -772,3 +772,10 @@ def test_who_is_not_to_be_asked_hides_nobody_who_is(first: Registration) -> None
     assert asked(effects) == ["b"]
     _, effects = advance(chain, [Answered("x", "b", declined("not mine"))], Bench(), 2.0)
     assert asked(effects) == ["c"]  # though b, who has answered, comes before it
+
+
+def test_what_is_of_no_job_is_asked_of_no_user() -> None:
+    """A node's fault that a user owned would drain nothing."""
+    fault = record(job="")
+    assert not handler("b", owner="bob").hears(fault, "")
+    assert handler("b").hears(fault, "")

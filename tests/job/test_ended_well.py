@@ -101,3 +101,8 @@ def test_programs_of_another_job_in_the_same_fence_say_nothing(tmp_path: Path) -
     noted(tmp_path, "train", 1, 9, is_good=True)
     assert ended_well_before(Start("7", 2, "", tmp_path), 2, ["train"], RESTARTED) is not None
     assert ended_well_before(Start("8", 2, "", tmp_path), 2, ["train"], RESTARTED) is None
+
+
+def test_what_another_task_of_this_start_left_says_nothing(tmp_path: Path) -> None:
+    noted(tmp_path, "train", 1, 9, is_good=True)
+    assert ended_well_before(Start("7", 1, "", tmp_path), 1, ["train"], RESTARTED) is None

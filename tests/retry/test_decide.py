@@ -661,6 +661,8 @@ def trouble(user: str, witnessed: bool = False) -> NodeTrouble:
         ([trouble("eve"), trouble("eve"), trouble("bob")], True),
         ([trouble("eve", witnessed=True)] * 2, True),
         ([trouble("eve", witnessed=True), trouble("eve")], False),
+        ([replace(trouble("bob"), time_s=NOW - RULES.node_memory_s), *[trouble("eve")] * 3], False),  # forgotten
+        ([replace(trouble("bob"), shared=True), *[trouble("eve")] * 3], False),  # of what jobs share
     ],
 )
 def test_suspects_need_two_users_or_the_resource_manager(troubles: list[NodeTrouble], suspected: bool) -> None:

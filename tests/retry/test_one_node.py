@@ -78,6 +78,8 @@ def test_jobs_of_several_users_that_fail_on_one_node_alone_are_retried_away_from
         [end("ada", "other", "n3", True), end("ben", "train", "n3", True)],
         [end("ada", "train", "n3", True, REMEMBERED_S)],
         [end("ada", "x", "n2", False), end("ada", "y", "n2", False), end("eli", "z", "n3", True)],  # one user
+        [end("ben", "w", "n2", True, 95.0), end("ada", "x", "n2", False, 90.0), end("ada", "y", "n2", False, 80.0),
+         end("eli", "z", "n3", True)],  # of the two users here one has passed
         [end("ben", "x", "n2", False), end("eli", "z", "n3", True)],
         [end("ben", "x", "n2", False), end("cho", "x", "n2", False), end("dan", "y", "n2", True),
          end("eli", "z", "n3", True)],  # in one look

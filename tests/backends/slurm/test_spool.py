@@ -1,6 +1,7 @@
 """Files that hooks drop."""
 
 import os
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -256,6 +257,15 @@ def test_an_answer_goes_to_pipes_of_hooks_alone(spool: Spool, answer: str) -> No
     (spool.directory / "7.event").write_text(f"perdure-event 1 ended\nJOBID=7\nNODES=n1\nANSWER={answer}\n")
     taken = spool.take()
     assert (taken.questions, taken.looks) == ((), 1)
+
+
+def test_the_sign_of_life_is_there_for_hooks_of_other_users_whatever_the_umask(spool: Spool) -> None:
+    before = os.umask(0o077)
+    try:
+        spool.write_alive(1000.0)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((spool.directory / "alive").stat().st_mode) == 0o644
 
 
 def test_the_sign_of_life_is_not_written_through_a_link(spool: Spool, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ from perdure.service.core.messages import (
     Ordered,
     Study,
 )
-from perdure.service.core.requeue_loop import counted
+from perdure.service.core.requeue_loop import PutBack, counted
 from perdure.service.core.settings import ControllerSettings
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Label, Verdict
@@ -831,3 +831,9 @@ def test_the_latest_start_of_a_failure_from_before_us_is_kept() -> None:
     run, waits = Run(settings), replace(JOB, state=JobState.PENDING, restarts=2)
     run.look(5001.0, [waits], [replace(FAILED, id=TWO), FAILED])
     assert (run.state.cases["1"].latest, run.state.cases["1"].before_us) == (2, 2)
+
+
+def test_what_ran_for_half_of_its_walltime_begins_the_count_of_put_backs_again() -> None:
+    known = {"1": PutBack(1, 0, 8), "2": PutBack(1, 0, 3)}
+    assert counted(known, replace(JOB, walltime_s=2 * FAILED.elapsed_s), FAILED, 10) == {"2": PutBack(1, 0, 3)}
+    assert counted(known, replace(JOB, walltime_s=3 * FAILED.elapsed_s), FAILED, 10)["1"].times == 9

@@ -182,6 +182,23 @@ def test_what_a_job_said_of_a_node_is_over_with_the_nodes_return_too(run: Run) -
     assert outcomes == [ExceptionOutcome.OPEN, ExceptionOutcome.RECOVERED]
 
 
+def test_a_fault_of_two_nodes_is_over_once_both_are_back(run: Run) -> None:
+    run.look(1000.0)
+    about = Subject("c", nodes=("n2", "n3"))
+    fault = ExceptionRecord("x", "gpu.xid79", 1, Scope.LOCAL, about, 1000.0, detected_by="operator:root")
+    run.feed(ChainInput(1000.0, (ExceptionRaised(fault),)))
+    drains = run.drains()
+    run.feed(Ended(tuple(ActionEnded(1005.0, each.key, None, "done", "read back: drained") for each in drains)))
+    out = {node.name: replace(node, state=NodeState.DRAINED) for node in NODES}
+    run.look(1010.0, nodes=tuple(out[n.name] if n.name in about.nodes else n for n in NODES))
+    run.feed(Ended((ActionEnded(1016.0, drains[0].undo().key, None, "done", "in service", "operator:eve"),)))
+    outcomes = [run.state.chain.ended["x"].outcome]
+    for now in (1020.0, 1030.0):
+        run.look(now)
+        outcomes.append(run.state.chain.ended["x"].outcome)
+    assert outcomes == [ExceptionOutcome.OPEN, ExceptionOutcome.OPEN, ExceptionOutcome.RECOVERED]
+
+
 def drained(run: Run) -> Any:
     """The node is out of service, as it was read back and seen."""
     run.fails("1", "ada", XID, 1000.0)

@@ -124,6 +124,20 @@ def test_each_node_that_the_manager_loses_has_a_time_of_its_own(place: Monitored
     assert actions(place) == [("down", "gpu01"), ("down", "gpu02")]
 
 
+def test_a_node_that_the_manager_loses_again_has_to_stay_lost_as_long(place: Monitored) -> None:
+    job(place)
+    live(place, 30)
+    for _ in range(2):
+        lose_sight_of(place, "gpu01")
+        live(place, 6)
+        lose_sight_of(place, "gpu01", NodeState.UP)
+        live(place, 20)
+    assert actions(place) == []
+    lose_sight_of(place, "gpu01")
+    live(place, 16)
+    assert actions(place) == [("down", "gpu01")]
+
+
 @pytest.mark.parametrize("at", [0, 1])
 def test_a_job_beats_in_any_of_the_directories_of_fences(place: Monitored, at: int) -> None:
     fences = [place.share.with_name("other"), place.share.with_name("third")]
