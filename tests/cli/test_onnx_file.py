@@ -352,6 +352,40 @@ def test_an_old_opset_is_to_be_converted(home: Path) -> None:
     assert "version_converter" in failed.value.fix
 
 
+def test_a_batch_named_so_is_the_batch_wherever_it_stands(home: Path) -> None:
+    nodes = [
+        node("Transpose", "x", "q", perm=[1, 0, 2]), node("Transpose", "x", "k", perm=[1, 2, 0]),
+        node("MatMul", "q k", "y"),
+    ]  # fmt: skip
+    assert read(home, model(nodes, [taken("x", "words", "batch", 16)]), "5,16")[1].tolist() == [2 * 5 * 5 * 16]
+
+
+def test_work_and_elements_are_those_of_one_example_of_a_batch(home: Path) -> None:
+    made = model([node("MatMul", "x w", "y")], [taken("x", 4, 16)], [table("w", 16, 3)])
+    assert read(home, made).T.tolist() == [[48, 96, 3]]
+
+
+def test_a_product_may_turn_its_first_factor(home: Path) -> None:
+    made = model([node("Gemm", "x w", "y", transA=1)], [taken("x", 1, 6)], [table("w", 1, 20)])
+    assert read(home, made)[1].tolist() == [2 * 6 * 20]
+
+
+def test_a_part_of_a_shape_may_be_asked_for(home: Path) -> None:
+    nodes = [node("Shape", "x", "s", start=1, end=2), node("Expand", "w s", "y0"), node("MatMul", "x y0", "y")]
+    made = model(nodes, [taken("x", "batch", 7, 3)], [table("w", 3, 1)])
+    assert read(home, made)[1].sum() == 2 * 7 * 3 * 7
+
+
+def test_functions_without_nodes_come_to_many_too(home: Path) -> None:
+    imports = [helper.make_opsetid("", 20), helper.make_opsetid("own", 1)]
+    functions = [helper.make_function("own", "F0", ["x"], ["y"], [], imports)]
+    for at in range(1, 60):
+        calls = [node(f"F{at - 1}", "x", out, domain="own") for out in "ay"]
+        functions.append(helper.make_function("own", f"F{at}", ["x"], ["y"], calls, imports))
+    with pytest.raises(GraphError, match="more than 1,000,000 nodes"):
+        read(home, model([node("F59", "x", "y", domain="own")], [ROWS], functions=functions))
+
+
 def test_what_lies_beside_the_file_is_not_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
     for name in ("onnx.py", "numpy.py", "google.py"):

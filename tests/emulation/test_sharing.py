@@ -207,6 +207,7 @@ def test_who_has_a_gpu_by_the_resource_manager_may_use_it_and_nobody_else(tmp_pa
     assert may_use(tmp_path, 2, 65534)
     assert not may_use(tmp_path, 2, 1)
     assert not may_use(tmp_path, 1, 65534)
+    assert not may_use(tmp_path, 1, 1)  # whose is GPU 12
     assert may_use(tmp_path, 1, os.geteuid())
     (tmp_path / "2.4711").unlink()
     assert not may_use(tmp_path, 2, 65534)

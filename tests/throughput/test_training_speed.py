@@ -88,3 +88,10 @@ def test_layers_on_a_slower_network_tell_that_nodes_synchronise_slower() -> None
 )
 def test_what_bounds_a_step_is_said_of_what_is_there(layout: GpuLayout, batch: int, said: str) -> None:
     assert speed_of(replace(ALONE, layout=layout, batch=batch)).bottleneck.startswith(said)
+
+
+def test_narrow_uplinks_of_racks_slow_an_all_reduce_as_much_as_they_are_narrower() -> None:
+    size = np.array(1e10)  # so that latency is nothing
+    wide = TrainingSetting(layers_of("resnet50"), GPUS["v100"], 32, GpuLayout(8, racks=2), 100.0, Transport.RDMA)
+    narrow = replace(wide, oversubscription=8.0)
+    assert narrow.all_reduce_s(size) / wide.all_reduce_s(size) == pytest.approx(2.0, rel=1e-3)

@@ -166,7 +166,7 @@ def _sizes_of(
             raise GraphError(f"its function {name[1][:60]!r} calls itself", _EXPORT_AGAIN)
         if (body := functions.get(name)) is not None and name not in sizes:
             sizes[name] = _sizes_of(body.node, functions, sizes, (*within, name))
-        total += sizes.get(name, 1) if body is not None else 1
+        total += 1 + (sizes[name] if body is not None else 0)  # a call is one too: functions may be empty
         if total > MOST_NODES:
             raise GraphError(f"its functions come to more than {MOST_NODES:,} nodes", _EXPORT_AGAIN)
     return total
