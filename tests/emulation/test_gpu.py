@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from perdure.emulation.clocks import VirtualClock
 from perdure.emulation.faults import DeviceError, DeviceFault, read_fault
 from perdure.emulation.gpu import EmulatedGpu
+from perdure.emulation.node import make_node
+from perdure.emulation.settings import EmulationSettings
 
 
 def gpu_with(*specs: str, told: list[DeviceFault] | None = None) -> EmulatedGpu:
@@ -27,6 +31,16 @@ def test_a_broken_device_says_so_at_each_call_and_its_driver_once() -> None:
         with pytest.raises(DeviceError, match="CUDA error: unknown error"):
             gpu.run(1.0)
     assert [each.xid for each in told] == [79]
+
+
+def test_the_driver_names_a_gpu_by_its_number_on_the_node(tmp_path: Path) -> None:
+    log = tmp_path / "kernel.log"
+    settings = EmulationSettings("h100", "resnet50", 1, True, faults=("xid79@0s",), kernel_log=str(log), numbers=(3,))
+    clock = VirtualClock()
+    clock.enter()
+    with pytest.raises(DeviceError):
+        make_node(settings, clock).gpus[0].run(1.0)
+    assert "PCI:0000:1b:00" in log.read_text()  # 0x18 and 3
 
 
 def test_a_program_that_waits_meets_what_broke_meanwhile() -> None:

@@ -112,6 +112,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Any], dic
         monkeypatch.setattr(runtime, "forever", forever)
         noted(runtime, "threads", lambda *given: given[2:], [])
         monkeypatch.setattr(runtime, "turns", lambda *_: (None, lambda: None))
+        monkeypatch.setattr(runtime, "after_a_look", lambda _, stop, least_s: lambda: stop.wait(least_s))
         monkeypatch.setattr(runtime, "end", lambda *_: None)
         monkeypatch.setattr(runtime, "at_work", lambda _: nullcontext())
         noted(runtime, "demonstration", lambda place, *_: place, HAND)
