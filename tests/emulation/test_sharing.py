@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from perdure.emulation.clocks import MOST_LATE_S
-from perdure.emulation.device_manager import MOST_PROGRAMS, SharedDevice, serve
+from perdure.emulation.device_manager import MOST_DENIED, MOST_PROGRAMS, SharedDevice, serve
 from perdure.emulation.device_users import may_use
 from perdure.emulation.faults import DeviceError, read_fault
 from perdure.emulation.shared_gpu import SharedGpu
@@ -211,3 +213,63 @@ def test_who_has_a_gpu_by_the_resource_manager_may_use_it_and_nobody_else(tmp_pa
     assert may_use(tmp_path, 1, os.geteuid())
     (tmp_path / "2.4711").unlink()
     assert not may_use(tmp_path, 2, 65534)
+
+
+def test_a_program_that_does_not_read_is_left_and_nobody_waits_for_it(device: Path) -> None:
+    with manager_of(device), socket.socket(socket.AF_UNIX) as deaf:
+        deaf.connect(str(device))
+        deaf.settimeout(60.0)
+        asked = b'{"number": 1, "seconds": 0}\n' * 1_000_000
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            deaf.sendall(asked)
+        assert SharedGpu(str(device)).claim(1.0, 1.0) == ""
+
+
+def test_the_socket_of_a_killed_manager_is_taken_over_and_that_of_a_living_one_is_not(device: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(device))
+    with manager_of(device):
+        assert SharedGpu(str(device)).claim(1.0, 1.0) == ""
+        with pytest.raises(StateError, match="Address already in use"):
+            serve(SharedDevice(device, 16000, ORDERS["fifo"]), lambda: True)
+        assert SharedGpu(str(device)).claim(1.0, 1.0) == ""
+
+
+def test_a_file_or_a_link_at_the_sockets_place_stays(device: Path, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "other"))
+    device.symlink_to(tmp_path / "other")
+    (tmp_path / "file").write_text("kept")
+    for path in (device, tmp_path / "file"):
+        with pytest.raises(StateError, match="Address already in use"):
+            serve(SharedDevice(path, 16000, ORDERS["fifo"]), lambda: True)
+    assert device.is_symlink()
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+IDLE = """
+import os, socket, sys
+os.setuid(65534)
+links = [socket.socket(socket.AF_UNIX) for _ in range(int(sys.argv[1]))]
+for each in links:
+    each.settimeout(10.0)
+    each.connect("gpu.sock")
+for each in links[int(sys.argv[2]):]:
+    assert each.recv(1) == b""
+print("idle", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed")
+def test_users_without_a_job_there_keep_nobody_out(device: Path, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    tmp_path.chmod(0o755)
+    with manager_of(device, jobs=jobs):
+        SharedGpu(str(device))
+        command = [sys.executable, "-c", IDLE, str(MOST_PROGRAMS), str(MOST_DENIED)]
+        with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as idle:
+            assert idle.stdout is not None
+            assert idle.stdout.readline() == "idle\n"
+            assert SharedGpu(str(device)).claim(1.0, 1.0) == ""

@@ -9,8 +9,11 @@ says what it takes: copies of one program go on while another computes. A claim 
 
 from __future__ import annotations
 
+import errno
+import os
 import selectors
 import socket
+import stat
 import time
 from collections import deque
 from collections.abc import Callable
@@ -28,6 +31,8 @@ from perdure.errors import StateError
 
 LONGEST_LINE = 4096
 MOST_PROGRAMS = 256
+MOST_DENIED = 16
+"""Connections of users that have no job on the GPU: they wait to be told so, and keep nobody else out."""
 MOST_AHEAD = 64
 """Pieces of work that a program may have in its queue."""
 
@@ -87,8 +92,11 @@ class _Conversation:
         self.queue.append((request, now))
 
     def say(self, answer: WorkAnswer) -> None:
-        with suppress(OSError):  # it has left; that is heard next
+        try:
             self.link.sendall(json.encode(answer) + b"\n")
+        except OSError:  # it has left, or does not read, which others shall not wait for
+            with suppress(OSError):
+                self.link.shutdown(socket.SHUT_RDWR)  # heard next as its leaving
 
 
 class _Faults:
@@ -130,9 +138,20 @@ class _Manager:
         self._end = self._takes_s = 0.0
 
     def welcome(self, link: socket.socket) -> None:
-        link.settimeout(5.0)
+        link.setblocking(False)
         talk = self.talks[link] = _Conversation(link, f"program {len(self.served)}")
         self.served[talk.program.name] = 0.0
+
+    def has_room(self, link: socket.socket) -> bool:
+        """Whether one more program may come; of users who may not use the GPU there are few at a time."""
+        if len(self.talks) >= MOST_PROGRAMS:
+            return False
+        user = peer_of(link)[1]
+        return self._may_use(user) or sum(not self._may_use(each.user) for each in self.talks.values()) < MOST_DENIED
+
+    def _may_use(self, user: int) -> bool:
+        device = self._device
+        return device.jobs is None or may_use(device.jobs, device.number, user)
 
     def leave(self, link: socket.socket) -> None:
         talk = self.talks.pop(link)
@@ -209,7 +228,7 @@ class _Manager:
     def _against(self, talk: _Conversation, asked: WorkRequest, now: float) -> WorkAnswer | None:
         """Why a program gets nothing of what it asks for."""
         device, program = self._device, talk.program
-        if device.jobs is not None and not may_use(device.jobs, device.number, talk.user):
+        if not self._may_use(talk.user):
             return WorkAnswer(asked.number, denied=f"GPU {device.number} of this node is not given to any job of yours")
         if said := self._faults.broken(now, talk.pid):
             return WorkAnswer(asked.number, broken=said)
@@ -223,11 +242,23 @@ class _Manager:
         return None
 
 
+def _clear(path: Path) -> None:
+    """Remove the socket of a manager that was killed: one of our own where nobody answers."""
+    with suppress(FileNotFoundError):
+        found = path.lstat()
+        if stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid():
+            with socket.socket(socket.AF_UNIX) as asked:
+                asked.setblocking(False)
+                if asked.connect_ex(str(path)) == errno.ECONNREFUSED:
+                    path.unlink()
+
+
 def serve(device: SharedDevice, stopped: Callable[[], bool]) -> dict[str, float]:
     """Serve one device until `stopped`; returns the seconds that each program has had. Raises `StateError`."""
     path, manager = device.path, _Manager(device)
     with socket.socket(socket.AF_UNIX) as door, selectors.DefaultSelector() as selector:
         try:
+            _clear(path)
             door.bind(str(path))
         except OSError as err:
             raise StateError(
@@ -241,7 +272,7 @@ def serve(device: SharedDevice, stopped: Callable[[], bool]) -> dict[str, float]
                 for key, _ in selector.select(manager.go_on()):
                     if key.fileobj is door:
                         link = door.accept()[0]
-                        if len(manager.talks) >= MOST_PROGRAMS:
+                        if not manager.has_room(link):
                             link.close()
                             continue
                         manager.welcome(link)
