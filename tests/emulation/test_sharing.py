@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from perdure.emulation.clocks import MOST_LATE_S
-from perdure.emulation.device_manager import MOST_DENIED, MOST_PROGRAMS, SharedDevice, serve
+from perdure.emulation.device_manager import MOST_DENIED, MOST_OF_ONE_USER, MOST_PROGRAMS, SharedDevice, serve
 from perdure.emulation.device_users import may_use
 from perdure.emulation.faults import DeviceError, read_fault
 from perdure.emulation.shared_gpu import SharedGpu
@@ -66,7 +67,7 @@ def test_two_programs_take_turns_and_together_as_long_as_one_after_the_other(dev
     stop.set()
     manager.join()
     assert taken >= 0.2
-    assert sorted(served.values()) == pytest.approx([0.0, 0.1, 0.1])
+    assert sorted(served.values()) == pytest.approx([0.1, 0.1])
     assert "do not fit" in refused
     assert not device.exists()
 
@@ -161,10 +162,11 @@ def test_more_programs_than_a_manager_takes_are_turned_away_and_others_stay(devi
         links = []
         for _ in range(MOST_PROGRAMS):
             links.append(asking(device, b""))
-        last = asking(device, b"")
-        assert last.recv(1) == b""
+        last = SharedGpu(str(device))
+        with pytest.raises(StateError, match=f"{MOST_PROGRAMS} programs share this GPU already"):
+            last.claim(0.0, 0.0)
         assert first.claim(0.0, 0.0) == ""
-        for link in (*links, last):
+        for link in links:
             link.close()
 
 
@@ -255,6 +257,7 @@ for each in links:
     each.settimeout(10.0)
     each.connect("gpu.sock")
 for each in links[int(sys.argv[2]):]:
+    assert b"not given to any job of yours" in each.recv(4096)
     assert each.recv(1) == b""
 print("idle", flush=True)
 sys.stdin.read()
@@ -273,3 +276,29 @@ def test_users_without_a_job_there_keep_nobody_out(device: Path, tmp_path: Path)
             assert idle.stdout is not None
             assert idle.stdout.readline() == "idle\n"
             assert SharedGpu(str(device)).claim(1.0, 1.0) == ""
+
+
+def test_one_user_s_programs_do_not_take_all_places_of_a_gpu_of_several(device: Path, tmp_path: Path) -> None:
+    with manager_of(device, jobs=tmp_path):
+        first = SharedGpu(str(device))
+        kept = [SharedGpu(str(device)) for _ in range(MOST_OF_ONE_USER)]
+        with pytest.raises(StateError, match=f"{MOST_OF_ONE_USER} programs of yours share this GPU already"):
+            kept[-1].claim(0.0, 0.0)
+        assert first.claim(0.0, 0.0) == ""
+
+
+def test_a_manager_that_may_open_no_more_files_serves_on(device: Path) -> None:
+    with manager_of(device):
+        first = SharedGpu(str(device))
+        assert first.claim(0.0, 0.0) == ""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        late = socket.socket(socket.AF_UNIX)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (late.fileno() + 1, hard))
+        try:
+            late.connect(str(device))
+            assert first.claim(0.0, 0.0) == ""
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        with late:
+            late.sendall(b'{"number": 1, "seconds": 0}\n')
+            assert b'"done":true' in late.recv(4096)

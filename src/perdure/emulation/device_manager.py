@@ -15,7 +15,7 @@ import selectors
 import socket
 import stat
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,11 +33,16 @@ LONGEST_LINE = 4096
 MOST_PROGRAMS = 256
 MOST_DENIED = 16
 """Connections of users that have no job on the GPU: they wait to be told so, and keep nobody else out."""
+MOST_OF_ONE_USER = 64
+"""Programs of one user, where a GPU serves the jobs of several."""
 MOST_AHEAD = 64
 """Pieces of work that a program may have in its queue."""
 
 LOOK_S = 0.25
 """So often a manager looks, during long work, whether it should end."""
+
+_FULL_S = 0.001
+"""How long who comes in waits at a time while this process may open no more files."""
 
 _ROUNDED_S = 0.002
 """A selector's waits are in milliseconds, and rounded up: the end of a piece of work is waited for by a clock."""
@@ -63,6 +68,7 @@ class WorkAnswer(Struct, frozen=True, omit_defaults=True):
     refused: str = ""
     broken: str = ""
     denied: str = ""
+    full: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,26 +138,35 @@ class _Manager:
     def __init__(self, device: SharedDevice) -> None:
         self._device, self._faults = device, _Faults(device)
         self.talks: dict[socket.socket, _Conversation] = {}
-        self.served: dict[str, float] = {}
+        self.served: dict[str, float] = {}  # of programs that had anything
+        self._came = 0
         self.clock = RealClock()
         self._running: _Conversation | None = None
         self._end = self._takes_s = 0.0
 
     def welcome(self, link: socket.socket) -> None:
         link.setblocking(False)
-        talk = self.talks[link] = _Conversation(link, f"program {len(self.served)}")
-        self.served[talk.program.name] = 0.0
+        self.talks[link] = _Conversation(link, f"program {self._came}")
+        self._came += 1
 
-    def has_room(self, link: socket.socket) -> bool:
-        """Whether one more program may come; of users who may not use the GPU there are few at a time."""
-        if len(self.talks) >= MOST_PROGRAMS:
-            return False
+    def no_room(self, link: socket.socket) -> str:
+        """Why one more program is turned away; "" where it may come. No user's programs keep those of others out."""
+        there = Counter(each.user for each in self.talks.values())
+        if there.total() >= MOST_PROGRAMS:
+            return f"{MOST_PROGRAMS} programs share this GPU already"
         user = peer_of(link)[1]
-        return self._may_use(user) or sum(not self._may_use(each.user) for each in self.talks.values()) < MOST_DENIED
+        if self._may_use(user):
+            is_full = self._device.jobs is not None and there[user] >= MOST_OF_ONE_USER
+            return f"{MOST_OF_ONE_USER} programs of yours share this GPU already" if is_full else ""
+        denied = sum(count for other, count in there.items() if not self._may_use(other))
+        return "" if denied < MOST_DENIED else self._not_given()
 
     def _may_use(self, user: int) -> bool:
         device = self._device
         return device.jobs is None or may_use(device.jobs, device.number, user)
+
+    def _not_given(self) -> str:
+        return f"GPU {self._device.number} of this node is not given to any job of yours"
 
     def leave(self, link: socket.socket) -> None:
         talk = self.talks.pop(link)
@@ -229,7 +244,7 @@ class _Manager:
         """Why a program gets nothing of what it asks for."""
         device, program = self._device, talk.program
         if not self._may_use(talk.user):
-            return WorkAnswer(asked.number, denied=f"GPU {device.number} of this node is not given to any job of yours")
+            return WorkAnswer(asked.number, denied=self._not_given())
         if said := self._faults.broken(now, talk.pid):
             return WorkAnswer(asked.number, broken=said)
         held = program.persistent_mib, program.peak_mib
@@ -240,6 +255,21 @@ class _Manager:
             what = "the programs that share this GPU do not fit into its memory together"
             return WorkAnswer(asked.number, refused=what)
         return None
+
+
+def _next_in(door: socket.socket, manager: _Manager) -> socket.socket | None:
+    """Who comes in; None where it is turned away, which it is told, or has gone again."""
+    try:
+        link = door.accept()[0]
+    except OSError:  # this process has as many files open as it may, until somebody leaves
+        time.sleep(_FULL_S)
+        return None
+    if not (why := manager.no_room(link)):
+        return link
+    with link, suppress(OSError):
+        link.setblocking(False)
+        link.sendall(json.encode(WorkAnswer(0, full=why)) + b"\n")
+    return None
 
 
 def _clear(path: Path) -> None:
@@ -271,12 +301,9 @@ def serve(device: SharedDevice, stopped: Callable[[], bool]) -> dict[str, float]
             while not stopped():
                 for key, _ in selector.select(manager.go_on()):
                     if key.fileobj is door:
-                        link = door.accept()[0]
-                        if not manager.has_room(link):
-                            link.close()
-                            continue
-                        manager.welcome(link)
-                        selector.register(link, selectors.EVENT_READ)
+                        if (link := _next_in(door, manager)) is not None:
+                            manager.welcome(link)
+                            selector.register(link, selectors.EVENT_READ)
                     elif not manager.hear(talk := manager.talks[key.fileobj]):  # type: ignore[index]
                         selector.unregister(talk.link)
                         manager.leave(talk.link)

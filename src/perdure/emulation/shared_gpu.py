@@ -85,6 +85,7 @@ class SharedGpu:
         try:
             self._link.sendall(json.encode(request) + b"\n")
         except (BrokenPipeError, ConnectionResetError):
+            self._read()  # which says why, where the manager did
             raise self._ended() from None
         return self._sent
 
@@ -110,6 +111,8 @@ class SharedGpu:
             self._ends[answer.number] = answer.at
             if len(self._ends) > _KEPT:
                 del self._ends[next(iter(self._ends))]
+        if answer.full:
+            raise StateError(self._path, answer.full, "Begin once others have ended")
         if answer.denied:
             raise StateError(self._path, answer.denied, "Ask for it, as by sbatch --gres=gpu:emulated:1")
         if answer.broken:
