@@ -223,7 +223,10 @@ def simulated_with(settings: Settings) -> Any:
         told.append((order.unpacked_bytes, order.memory_bytes, order.time_limit_s, order.nice))
         return Trouble(where="here", what="it is not simulated", fix="Do so")
 
-    queue, asked = ComparisonQueue.__new__(ComparisonQueue), cast("Any", SimpleNamespace(id="1", ask=None))
+    queue, asked = (
+        ComparisonQueue.__new__(ComparisonQueue),
+        cast("Any", SimpleNamespace(id="1", ask=SimpleNamespace(upload="trace.csv"))),
+    )
     queue.settings, queue._work, queue._database, queue._cluster = settings.whatif, Path("/x"), "", "c"
     with patch.object(comparison_queue, "carry_out", carried_out):
         queue._carried_out(asked)

@@ -195,7 +195,8 @@ def test_a_job_that_kueue_evicts_was_preempted(kube: KubernetesHarness, kueue: s
     uid = kube.cluster.api.store.get("jobs", NAMESPACE, "train")["metadata"]["uid"]
     evicted = workload(uid, kueue)
     set_condition(evicted, "Evicted", "True", "Preempted", "by a workload of higher priority")
-    kube.cluster.api.store.create("workloads", evicted)
+    made = kube.cluster.api.store.create("workloads", evicted)
+    assert kube.backend._mirrors["workloads"].reach(made["metadata"]["resourceVersion"], 10.0)
     with kube.cluster.api.store.lock:
         changed = kube.cluster.api.store.get("jobs", NAMESPACE, "train")
         changed["spec"]["suspend"] = True
