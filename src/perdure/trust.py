@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from perdure.durable import write_whole
+from perdure.durable import make_directory, write_whole
 from perdure.errors import StateError
 
 _OTHERS_MAY_WRITE = 0o022
@@ -80,3 +80,16 @@ def write_secret(path: Path, value: Any) -> None:
 def is_ours(found: os.stat_result) -> bool:
     """Whether nobody but this user and root made it."""
     return found.st_uid in (0, os.geteuid())
+
+
+def state_dir(path: Path) -> Path:
+    """Make the state directory, for its owner alone. Raises `StateError` where it cannot be used, or others may."""
+    try:
+        make_directory(path, 0o700)
+        check_directory(path)
+        probe = path / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as err:
+        raise StateError(str(path), f"cannot be written: {err.strerror}", "Name another with --state DIR") from err
+    return path

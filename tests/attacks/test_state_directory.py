@@ -13,7 +13,7 @@ import pytest
 from perdure.errors import StateError
 from perdure.service.access.auth import Role, TokenBook
 from perdure.service.access.service_file import ServiceFile
-from perdure.service.runtime import state_dir
+from perdure.trust import state_dir
 
 NOBODY = 65534
 TOKEN = "pdr_planted"

@@ -1,7 +1,7 @@
 """How many operations an ONNX operator's forward pass takes; a multiplication and an addition are two.
 
 As PyTorch counts them (`torch.utils.flop_counter`): convolutions, products of matrices and attention; what normalises,
-adds or activates is none. With `out` elements of the result:
+adds or activates does not count. With `out` elements of the result:
 
     convolution     2 out W / M                  W weights, M channels of the result
     product         2 out K                      K numbers added up for each

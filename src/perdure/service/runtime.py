@@ -27,7 +27,6 @@ from perdure.coordination.messages import Input
 from perdure.coordination.playbook import MAX_CHARACTERS, Playbook, own_playbook, site_playbook
 from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
-from perdure.durable import make_directory
 from perdure.errors import ConfigError, InputError, InUse, NotFound, StateError
 from perdure.installation import program
 from perdure.job.agent import check_share
@@ -80,7 +79,7 @@ from perdure.service.workers.kill_switch import KillSwitch
 from perdure.service.workers.threads import ENDING_S, after_a_look, end, forever, threads
 from perdure.triage.evidence.matching import RuleBook
 from perdure.triage.evidence.rules import own_rules, with_site_rules
-from perdure.trust import check_directory
+from perdure.trust import state_dir
 
 log = logging.getLogger("perdure")
 
@@ -143,19 +142,6 @@ def open_journal(service: ServiceSettings, state: Path) -> Journal:
                 print(f"Perdure stands by: {err.where} is {err.what}", flush=True)  # noqa: T201
             waits = True
             time.sleep(STANDBY_S)
-
-
-def state_dir(path: Path) -> Path:
-    """Make the state directory, for its owner alone. Raises `StateError` where it cannot be used, or others may."""
-    try:
-        make_directory(path, 0o700)
-        check_directory(path)
-        probe = path / f".probe-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as err:
-        raise StateError(str(path), f"cannot be written: {err.strerror}", "Name another with --state DIR") from err
-    return path
 
 
 def run(settings: Settings, of: str = "") -> int:

@@ -30,7 +30,6 @@ from perdure.triage.evidence.answered import OF_SERVICES, answered_before
 from perdure.triage.evidence.context import (
     Circumstance,
     Context,
-    TrainingProgress,
     became_read_only,
     circumstances,
     progress_of,
@@ -38,7 +37,6 @@ from perdure.triage.evidence.context import (
     with_steps_of,
 )
 from perdure.triage.evidence.deaths import ABORT, ASKS_AGAIN, NOT_FOUND, OF_EXIT_CODE, OF_SIGNAL, aborts_itself
-from perdure.triage.evidence.doubts import doubted
 from perdure.triage.evidence.excerpt import excerpt, last_block
 from perdure.triage.evidence.frames import CRASH, companions, innermost_own, raised
 from perdure.triage.evidence.goodrun import GoodRun
@@ -54,7 +52,7 @@ from perdure.triage.evidence.reckoning import reckoned
 from perdure.triage.evidence.rule import Cause, Force
 from perdure.triage.evidence.rules import own_rules
 from perdure.triage.evidence.scheduler import Fact, facts, lost_nodes, names_missing_workdir
-from perdure.triage.evidence.settled import settled
+from perdure.triage.evidence.settled import settled_or_doubted
 from perdure.triage.evidence.survived_steps import after_steps, as_guess, is_of_step
 from perdure.triage.evidence.telling import most_telling
 from perdure.triage.evidence.warning_lines import without_overruled
@@ -189,7 +187,7 @@ def examine(
         return Finding(_with_output(verdict, output, remarks), reading, shown_message(message))
     around = _around(context or Context(), attempt, primary)
     progress = with_steps_of(progress_of(reading.excerpt), text)
-    primary = _by_the_rest(reckoned(primary), progress, around, text) if isinstance(primary, Hit) else primary
+    primary = settled_or_doubted(reckoned(primary), progress, around, text) if isinstance(primary, Hit) else primary
     surroundings = circumstances(primary.cause, progress, around, primary.text)
     leaning = _leaning(weights.pulls[(named or primary).cause.rank], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
@@ -205,12 +203,6 @@ def examine(
         verdict = as_guess(verdict)
     told = _with_output(verdict, output, _that_matter(remarks, primary))
     return Finding(told, reading, shown_message(message), is_named(primary.cause, message))
-
-
-def _by_the_rest(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Hit:
-    """`primary`, as the rest of the log settles it, or makes it open."""
-    told = settled(primary, text)
-    return told if told is not primary else doubted(primary, progress, around, text)
 
 
 def _that_count(

@@ -17,11 +17,12 @@ from perdure.service.clusters.cluster_process import load_cluster
 from perdure.service.clusters.cluster_processes import ClusterProcesses, cluster_files
 from perdure.service.clusters.front import ClustersState, create_front
 from perdure.service.clusters.presence import LockSight, Presence
-from perdure.service.runtime import END_S, PageServer, left_for_commands, listen, spoken, state_dir
+from perdure.service.runtime import END_S, PageServer, left_for_commands, listen, spoken
 from perdure.service.settings import Settings
 from perdure.service.store.database import reading_engine, server_url
 from perdure.service.web.connections import BACKLOG, BoundedProtocol, raise_descriptor_limit
 from perdure.service.workers.threads import ENDING_S, forever
+from perdure.trust import state_dir
 
 LOOK_EVERY_S = 1.0  # at who lives
 

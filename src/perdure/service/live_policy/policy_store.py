@@ -217,7 +217,7 @@ class PolicyStore:
     def preemptions(self, running: Mapping[str, float], now_s: float) -> PastPreemptions:
         """What was done to some jobs that run, each since an instant.
 
-        Where a job runs on, long after it was put back, its manager has forgotten that: it was in vain.
+        Where a job runs on, long after it was put back, its manager has forgotten that, and nothing came of it.
         """
         a, on_their_way = actions.c, set()
         done: dict[str, int] = {}

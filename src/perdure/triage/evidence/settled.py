@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from perdure.triage.evidence.context import progress_of
+from perdure.triage.evidence.context import Context, TrainingProgress, progress_of
+from perdure.triage.evidence.doubts import doubted
 from perdure.triage.evidence.matching import Hit
 from perdure.triage.evidence.rule import Cause, Force
 from perdure.triage.text.clean import decode, scrub
@@ -199,3 +200,9 @@ _SETTLED: tuple[Callable[[Hit, LogText], Cause | None], ...] = (
     _started_by_each_task,
     _held_before,
 )
+
+
+def settled_or_doubted(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Hit:
+    """`primary`, as the rest of the log settles it, or makes it open."""
+    told = settled(primary, text)
+    return told if told is not primary else doubted(primary, progress, around, text)
