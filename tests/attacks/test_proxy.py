@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from perdure.errors import ConfigError
 from perdure.service.access.peers import PEER, Peer
 from perdure.service.access.proxy.settings import ProxySettings, check_proxy
-from perdure.service.runtime import unix_socket
+from perdure.service.runtime.serving import unix_socket
 from perdure.service.settings import load
 from perdure.service.web.connections import BoundedProtocol
 from tests.service.web_world import BASE, Site, fill, site

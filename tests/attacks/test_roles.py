@@ -146,7 +146,7 @@ def test_a_killed_service_leaves_no_token_behind(tmp_path: Path) -> None:
 
 def test_what_an_older_version_left_behind_is_revoked(tmp_path: Path) -> None:
     from perdure.service.access.service_file import ServiceFile
-    from perdure.service.runtime import left_for_commands
+    from perdure.service.runtime.serving import left_for_commands
 
     book = TokenBook(tmp_path)
     left = book.mint("root", Role.OPERATOR)

@@ -16,7 +16,7 @@ from perdure.backends.simulated import SimulatedBackend, SimulatedCluster
 from perdure.cli import doctor
 from perdure.errors import ConfigError
 from perdure.model.actions import AnyAction, Drain
-from perdure.service import runtime
+from perdure.service.runtime import one_cluster
 from perdure.service.settings import Settings, known_names, load, value_of
 from perdure.service.web.pages import labels
 from perdure.service.workers.commands import ServiceCommands
@@ -104,7 +104,7 @@ def test_a_toy_is_watched_and_acted_on_by_the_service(tmp_path: Path, monkeypatc
         assert drained.wait(30)
         return 0
 
-    monkeypatch.setattr(runtime, "serve", serve)
+    monkeypatch.setattr(one_cluster, "serve", serve)
     settings = load({"HOME": str(tmp_path)}, flags={"service.cluster": "toy", "service.port": 0}).settings
     settings = replace(settings, service=replace(settings.service, state=tmp_path / "state"))
-    assert runtime.run(settings) == 0
+    assert one_cluster.run(settings) == 0

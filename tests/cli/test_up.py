@@ -21,7 +21,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         seen.append(settings)
         return 0
 
-    monkeypatch.setitem(sys.modules, "perdure.service.runtime", SimpleNamespace(run=run))
+    monkeypatch.setitem(sys.modules, "perdure.service.runtime.one_cluster", SimpleNamespace(run=run))
     return seen
 
 
@@ -113,7 +113,7 @@ def test_a_signal_takes_it_down_in_order_and_is_no_error(
         finally:
             ended.append(settings)
 
-    monkeypatch.setitem(sys.modules, "perdure.service.runtime", SimpleNamespace(run=run))
+    monkeypatch.setitem(sys.modules, "perdure.service.runtime.one_cluster", SimpleNamespace(run=run))
     found = signal.signal(signum, before := signal.default_int_handler)  # libraries set handlers of their own
     try:
         ran = perdure("up")

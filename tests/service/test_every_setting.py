@@ -23,7 +23,6 @@ from perdure.model.actions import Drain, Hold
 from perdure.model.jobs import AttemptState, JobState, PolicyConsent
 from perdure.model.nodes import Node, NodeState
 from perdure.retry.history import Fleet, NodeTrouble, Spent
-from perdure.service import runtime
 from perdure.service.access.peers import Peer
 from perdure.service.access.proxy.login import ProxyLogin
 from perdure.service.blame.watch import Watch
@@ -33,6 +32,8 @@ from perdure.service.core.messages import Ordered
 from perdure.service.notices.notice import Kind, Message, Notice
 from perdure.service.notices.notifier import Notifier, network_of
 from perdure.service.notices.rules import PendingMessage, next_to_send, retry_at
+from perdure.service.runtime import serving
+from perdure.service.runtime.assembly import playbook_of, rules_of
 from perdure.service.settings import Settings, known_names, load, value_of
 from perdure.service.whatif import comparison_queue
 from perdure.service.whatif.comparison import Trouble
@@ -246,7 +247,7 @@ def test_a_sites_own_playbook_is_the_controllers(tmp_path: Path) -> None:
     before, now = of_file(
         '[failures.mine]\nfall_back = "leave"\n',
         "coordination.playbook",
-        lambda s: runtime.playbook_of(s).plan_for("mine"),
+        lambda s: playbook_of(s).plan_for("mine"),
         tmp_path,
     )
     assert before is None
@@ -262,7 +263,7 @@ pattern = "purged by policy"
 p = 0.05
 yes = ["purged by policy"]
 """
-    names = of_file(rule, "triage.rules", lambda s: {each.cause.name for each in runtime.rules_of(s).rules}, tmp_path)
+    names = of_file(rule, "triage.rules", lambda s: {each.cause.name for each in rules_of(s).rules}, tmp_path)
     assert names[1] - names[0] == {"mine"}
 
 
@@ -282,14 +283,14 @@ def test_a_socket_of_that_name_is_for_all_users_and_the_hosts_are_those_of_the_p
         made.append((path, shared))
         raise Ends
 
-    monkeypatch.setattr(runtime, "create_app", web)
-    monkeypatch.setattr(runtime, "unix_socket", local)
+    monkeypatch.setattr(serving, "create_app", web)
+    monkeypatch.setattr(serving, "unix_socket", local)
     engine: Any = SimpleNamespace(backend=SimpleNamespace(cluster="c"), journal=SimpleNamespace(engine=None))
-    monkeypatch.setattr(runtime, "ServiceCommands", lambda *_: None)
+    monkeypatch.setattr(serving, "ServiceCommands", lambda *_: None)
     place: Any = tmp_path / "a.sock"
     for flags in ({}, {"service.socket": place, "service.hosts": ["perdure.site.org"]}):
         with pytest.raises(Ends):
-            runtime.serve(load({"HOME": "/x"}, flags=flags).settings, engine, None, None, None, "u", tmp_path, None)  # type: ignore[arg-type]
+            serving.serve(load({"HOME": "/x"}, flags=flags).settings, engine, None, None, None, "u", tmp_path, None)  # type: ignore[arg-type]
     assert made == [(), (tmp_path / "perdure.sock", False), ("perdure.site.org",), (place, True)]
 
 

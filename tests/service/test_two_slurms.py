@@ -14,7 +14,7 @@ from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.tools import Tools
 from perdure.errors import StateError
 from perdure.service.core.settings import ControllerSettings
-from perdure.service.runtime import check_manager
+from perdure.service.runtime.ownership import check_manager
 from perdure.service.store.journal import Journal
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import Executor, ExecutorSettings

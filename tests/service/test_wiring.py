@@ -22,15 +22,16 @@ from perdure.backends.slurm import kind as slurm_kind
 from perdure.backends.slurm import spool, tools
 from perdure.backends.slurm.kind import LOOKS_PER_MINUTE
 from perdure.errors import ConfigError, InUse
-from perdure.service import runtime
 from perdure.service.notices.channels.ntfy import Ntfy
 from perdure.service.notices.secrets import Secret
 from perdure.service.notices.settings import NoticesSettings, Targets
+from perdure.service.runtime import assembly, one_cluster, ownership, serving
 from perdure.service.settings import Settings, _type_of, known_names, load, value_of
 from perdure.service.waits.watch import FIRST_S
 from perdure.service.workers.chain_keeper import EVERY_S as KEEP_EVERY_S
 from perdure.service.workers.kept_logs import Retention
 
+RUNTIME = (assembly, one_cluster, ownership, serving)
 STORE = SimpleNamespace(engine="engine", probe=lambda every_s: None)
 JOURNAL: Any = SimpleNamespace(store=STORE, cluster="here", close=lambda: None, manager=lambda name: name)
 PARTS = (
@@ -76,14 +77,21 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Any], dic
 
             return called
 
-        def noted(module: ModuleType, function: str, kept: Callable[..., Any], answer: Any = None) -> None:
+        def put(name: str, thing: object, *modules: ModuleType) -> None:
+            """Wherever the modules, or those of `runtime`, know that name."""
+            known = [module for module in modules or RUNTIME if hasattr(module, name)]
+            assert known, name
+            for module in known:
+                monkeypatch.setattr(module, name, thing)
+
+        def noted(function: str, kept: Callable[..., Any], answer: Any = None, *modules: ModuleType) -> None:
             """`kept` tells what is found under that name, of the arguments."""
 
             def called(*given: Any, **named: Any) -> Any:
                 found[function] = kept(*given, **named)
                 return answer
 
-            monkeypatch.setattr(module, function, called)
+            put(function, called, *modules)
 
         class Stop(threading.Event):
             def wait(self, timeout: float | None = None) -> bool:
@@ -97,30 +105,30 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Any], dic
             return SimpleNamespace(start=lambda: None, join=lambda _: None)
 
         for name in PARTS:
-            monkeypatch.setattr(runtime, name, part(name))
+            put(name, part(name))
         for name in CALLS:
-            monkeypatch.setattr(runtime, name, call(name))
+            put(name, call(name))
         for module, real in BACKEND_PARTS:
             monkeypatch.setattr(module, real.__name__, part(real.__name__, real))
         for name in ("start_daemon", "stop_daemon"):
             monkeypatch.setattr(local, name, call(name))
-        monkeypatch.setattr(runtime, "log_to_stderr", lambda **_: None)
-        monkeypatch.setattr(runtime, "raise_descriptor_limit", lambda: None)
-        monkeypatch.setattr(runtime, "keep_pauses_short", lambda: None)
-        monkeypatch.setattr(runtime, "open_journal", lambda *_: JOURNAL)
-        noted(slurm_kind, "reach", lambda _, wait_s: wait_s, SITE)
-        monkeypatch.setattr(runtime, "forever", forever)
-        noted(runtime, "threads", lambda *given: given[2:], [])
-        monkeypatch.setattr(runtime, "turns", lambda *_: (None, lambda: None))
-        monkeypatch.setattr(runtime, "after_a_look", lambda _, stop, least_s: lambda: stop.wait(least_s))
-        monkeypatch.setattr(runtime, "end", lambda *_: None)
-        monkeypatch.setattr(runtime, "at_work", lambda _: nullcontext())
-        noted(runtime, "demonstration", lambda place, *_: place, HAND)
+        put("log_to_stderr", lambda **_: None)
+        put("raise_descriptor_limit", lambda: None)
+        put("keep_pauses_short", lambda: None)
+        put("open_journal", lambda *_: JOURNAL)
+        noted("reach", lambda _, wait_s: wait_s, SITE, slurm_kind)
+        put("forever", forever)
+        noted("threads", lambda *given: given[2:], [])
+        put("turns", lambda *_: (None, lambda: None))
+        put("after_a_look", lambda _, stop, least_s: lambda: stop.wait(least_s))
+        put("end", lambda *_: None)
+        put("at_work", lambda _: nullcontext())
+        noted("demonstration", lambda place, *_: place, HAND)
         monkeypatch.setattr(threading, "Event", Stop)
-        monkeypatch.setattr(runtime, "closing", lambda thing: nullcontext(thing))
-        monkeypatch.setattr(runtime, "listen", lambda *given: nullcontext(SOCKET(found, given)))
-        noted(runtime, "comparison_queue_of", lambda settings, *_: settings.whatif)
-        runtime.run(replace(settings, service=replace(settings.service, state=tmp_path)))
+        put("closing", lambda thing: nullcontext(thing))
+        put("listen", lambda *given: nullcontext(SOCKET(found, given)))
+        noted("comparison_queue_of", lambda settings, *_: settings.whatif)
+        one_cluster.run(replace(settings, service=replace(settings.service, state=tmp_path)))
         return found
 
     return make
@@ -311,7 +319,7 @@ def test_people_are_told_where_somebody_is_named(made: Callable[[Any], dict[str,
 
 def test_questions_are_answered_unless_they_are_turned_off(made: Callable[[Any], dict[str, Any]]) -> None:
     assert made(of(whatif={"queue": 9}))["comparison_queue_of"].queue == 9
-    assert runtime.comparison_queue_of(of(whatif={"enabled": False}), JOURNAL, Path("/x")) is None
+    assert assembly.comparison_queue_of(of(whatif={"enabled": False}), JOURNAL, Path("/x")) is None
 
 
 def test_a_standby_waits_for_the_journal_and_another_does_not(
@@ -328,16 +336,16 @@ def test_a_standby_waits_for_the_journal_and_another_does_not(
                 raise InUse("journal", "in use by process 1", "Stop it")
             return journal
 
-    monkeypatch.setattr(runtime, "Journal", Journal)
+    monkeypatch.setattr(ownership, "Journal", Journal)
     monkeypatch.setattr(time, "sleep", waited.append)
     service = of(service={"standby": True, "database": "postgresql://db"}).service
-    assert runtime.open_journal(service, Path("/state")) is journal
+    assert ownership.open_journal(service, Path("/state")) is journal
     assert tries == [("postgresql://db", "local")] * 4
-    assert waited == [runtime.STANDBY_S] * 3
+    assert waited == [ownership.STANDBY_S] * 3
     assert capsys.readouterr().out.count("stands by") == 1
     tries.clear()
     with pytest.raises(InUse):
-        runtime.open_journal(of().service, Path("/state"))
+        ownership.open_journal(of().service, Path("/state"))
     assert tries == [(Path("/state"), "local")]
 
 
@@ -367,4 +375,4 @@ def test_a_bound_may_be_set_and_what_lies_beyond_it_may_not(name: str) -> None:
 )
 def test_a_service_that_listens_everywhere_is_asked_on_loopback(host: str, told: str) -> None:
     """As in a container: requests that name another machine are refused, and 0.0.0.0 names none."""
-    assert runtime.spoken(host) == told
+    assert serving.spoken(host) == told

@@ -17,7 +17,7 @@ def compare(file: Path, playbook: Path | None, *, as_json: bool) -> int:
     from perdure.coordination.playbook import own_playbook
     from perdure.coordination.replay import MAX_RECORDS, differences
     from perdure.coordination.wire import decode
-    from perdure.service.runtime import read_playbook
+    from perdure.service.runtime.assembly import read_playbook
 
     new = read_playbook(playbook) if playbook else own_playbook()
     given = _records(file)

@@ -117,10 +117,10 @@ def up(
 
 def _run(settings: Settings, clusters: Path | None) -> int:
     if clusters is not None:
-        from perdure.service.clusters.controller import run_controller
+        from perdure.service.runtime.controller import run_controller
 
         return run_controller(settings, clusters.absolute())
-    from perdure.service.runtime import run
+    from perdure.service.runtime.one_cluster import run
 
     return run(settings)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.backends.check_harness import Program
-from perdure.service import runtime
+from perdure.service.runtime import one_cluster
 from perdure.service.settings import load
 from tests.backends.condor.harness import CondorHarness
 
@@ -32,13 +32,13 @@ def test_a_failed_job_is_put_back_off_its_node(
         time.sleep(2.0)
         return 0
 
-    monkeypatch.setattr(runtime, "serve", serve)
+    monkeypatch.setattr(one_cluster, "serve", serve)
     for name, value in condor.pool.env.items():
         monkeypatch.setenv(name, value)
     flags = {"service.cluster": "condor", "service.port": 0, "service.poll_s": 0.5, "retry.back_off_s": 0.1}
     settings = load({"HOME": str(tmp_path)}, flags={**flags, "service.act": True}).settings
     settings = replace(settings, service=replace(settings.service, state=tmp_path / "state"))
-    assert runtime.run(settings) == 0
+    assert one_cluster.run(settings) == 0
     runs = ("condor_history", "-epochs", "-af:t", "ClusterId", "NumShadowStarts", "RemoteHost")
     hosts = {line.split("\t")[0]: set() for line in condor.pool.run(*runs).splitlines()}
     for line in condor.pool.run(*runs).splitlines():

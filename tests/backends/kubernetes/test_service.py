@@ -15,7 +15,7 @@ pytest.importorskip("lightkube", reason="the extra k8s is not installed")
 from perdure.backends.check_harness import Program
 from perdure.backends.kind import Mark
 from perdure.cli import doctor
-from perdure.service import runtime
+from perdure.service.runtime import one_cluster
 from perdure.service.settings import Settings, load
 from tests.backends.kubernetes.deployed import SERVICE, grant_rights
 from tests.backends.kubernetes.harness import KubernetesHarness
@@ -49,8 +49,8 @@ def served(settings: Settings, monkeypatch: pytest.MonkeyPatch, meanwhile: Calla
         meanwhile()
         return 0
 
-    monkeypatch.setattr(runtime, "serve", serve)
-    assert runtime.run(settings) == 0
+    monkeypatch.setattr(one_cluster, "serve", serve)
+    assert one_cluster.run(settings) == 0
 
 
 def wait_for_requeue(cluster: StandInCluster) -> None:

@@ -21,7 +21,7 @@ import uvicorn
 from perdure.cli.service_client import Client
 from perdure.errors import NotPermitted
 from perdure.service.access.peers import PeerProtocol, identity_of, peer_of
-from perdure.service.runtime import unix_socket
+from perdure.service.runtime.serving import unix_socket
 from tests.service.web_world import Site, fill, site
 
 ME = getpass.getuser()

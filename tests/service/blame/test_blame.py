@@ -27,7 +27,7 @@ from perdure.service.blame.settings import BlameSettings
 from perdure.service.blame.suspect_store import SuspectStore
 from perdure.service.blame.watch import Watch
 from perdure.service.core.messages import ChainInput
-from perdure.service.runtime import topology_of
+from perdure.service.runtime.assembly import topology_of
 from perdure.service.settings import Settings
 from perdure.service.store import schema
 from perdure.service.store.packed import unpack

@@ -19,7 +19,7 @@ import uvicorn
 
 import perdure.client as client
 from perdure.errors import ClusterBusy, ConfigError, InputError, NotFound, NotPermitted
-from perdure.service.runtime import unix_socket
+from perdure.service.runtime.serving import unix_socket
 from tests.service.web_world import Site, fill, site
 
 PATIENCE_S = 60.0

@@ -29,7 +29,7 @@ from perdure.installation import install_command
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.service.access.auth import Identity, Role
-from perdure.service.runtime import at_work
+from perdure.service.runtime.assembly import at_work
 from perdure.service.web.host_guard import MAX_BODY_BYTES, POLICY
 from perdure.service.web.pages import whatif as pages
 from perdure.service.whatif import uploads as uploads_module
@@ -532,7 +532,7 @@ import sys, threading, time
 from pathlib import Path
 from perdure.service.access.auth import Identity, Role
 from perdure.service.whatif.question import ComparisonQuestion, policy_names
-from perdure.service.runtime import at_work
+from perdure.service.runtime.assembly import at_work
 from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.whatif.settings import WhatifSettings
 home, database = Path(sys.argv[1]), sys.argv[2]

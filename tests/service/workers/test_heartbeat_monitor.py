@@ -12,7 +12,7 @@ from perdure.errors import ConfigError
 from perdure.job.files import JobFiles
 from perdure.job.heartbeat import Heartbeat, HeartbeatSource, write
 from perdure.model.nodes import NodeState
-from perdure.service.runtime import heartbeats
+from perdure.service.runtime.assembly import heartbeats
 from perdure.service.settings import CoordinationSettings
 from perdure.service.workers.heartbeat_monitor import HeartbeatMonitor
 from tests.copying import replace

@@ -13,13 +13,13 @@ import uvicorn
 from perdure.errors import ConfigError
 from perdure.log import log_to_stderr
 from perdure.service.access.auth import Identity, Role, TokenBook
-from perdure.service.clusters.cluster_process import load_cluster
-from perdure.service.clusters.cluster_processes import ClusterProcesses, cluster_files
-from perdure.service.clusters.front import ClustersState, create_front
-from perdure.service.clusters.presence import LockSight, Presence
-from perdure.service.runtime import END_S, PageServer, left_for_commands, listen, spoken
+from perdure.service.runtime.cluster_process import load_cluster
+from perdure.service.runtime.cluster_processes import ClusterProcesses, cluster_files
+from perdure.service.runtime.presence import LockSight, Presence
+from perdure.service.runtime.serving import END_S, PageServer, left_for_commands, listen, spoken
 from perdure.service.settings import Settings
 from perdure.service.store.database import reading_engine, server_url
+from perdure.service.web.clusters_app import ClustersState, create_front
 from perdure.service.web.connections import BACKLOG, BoundedProtocol, raise_descriptor_limit
 from perdure.service.workers.threads import ENDING_S, forever
 from perdure.trust import state_dir

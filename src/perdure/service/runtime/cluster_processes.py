@@ -11,13 +11,13 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from perdure.errors import ConfigError
-from perdure.service.clusters.cluster_process import serve_cluster
-from perdure.service.clusters.presence import LockSight, Presence
-from perdure.service.clusters.share import share_change
+from perdure.service.runtime.cluster_process import serve_cluster
+from perdure.service.runtime.presence import LockSight, Presence
+from perdure.service.runtime.share import share_change
 
 log = logging.getLogger("perdure")
 
-SHARED = "perdure.service.clusters.shared_memory"  # imported before any fork
+SHARED = "perdure.service.runtime.shared_memory"  # imported before any fork
 MOST_STARTING = 4  # at a time: a start takes a second of a core
 AGAIN_S = 10.0  # after a process ended by itself, before its cluster is tried again
 ENDING_S = 15.0  # that a process may take to end before it is killed

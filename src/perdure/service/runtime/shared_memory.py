@@ -10,7 +10,7 @@ import psycopg  # noqa: F401  (loaded late elsewhere)
 import sqlalchemy.dialects.postgresql.psycopg  # noqa: F401
 
 import perdure.backends.slurm.backend
-import perdure.service.clusters.cluster_process  # noqa: F401
+import perdure.service.runtime.cluster_process  # noqa: F401
 from perdure.service.workers.gc_tuning import keep_pauses_short
 from perdure.triage.evidence.rules import own_rules
 

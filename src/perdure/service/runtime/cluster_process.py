@@ -14,7 +14,7 @@ from pathlib import Path
 
 from perdure.errors import PerdureError
 from perdure.log import log_to_stderr
-from perdure.service.runtime import run
+from perdure.service.runtime.one_cluster import run
 from perdure.service.settings import BUILT_IN, Loaded, load
 from perdure.service.store.database import in_own_schema
 

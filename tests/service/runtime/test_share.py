@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.service.clusters.share import share_change, share_of
+from perdure.service.runtime.share import share_change, share_of
 
 
 @given(st.integers(0, 300), st.integers(1, 20))

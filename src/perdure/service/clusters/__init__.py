@@ -1,1 +1,0 @@
-"""Many clusters on one PostgreSQL: which of them this controller serves, a process each, and the page of all."""
