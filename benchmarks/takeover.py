@@ -2,8 +2,8 @@
 
     python -m benchmarks.takeover [--clusters 5] [--kills 5]
 
-On a PostgreSQL of its own two controllers share the clusters. When each has its share and all are ready, one is killed with
-signal 9; afterwards another is started in its place. Prints of each kill when the first of its clusters had a new
+On a PostgreSQL of its own two controllers share the clusters. When each has its share and all are ready, one is killed
+with signal 9; afterwards another is started in its place. Prints of each kill when the first of its clusters had a new
 owner, and when all were ready.
 """
 
