@@ -376,6 +376,15 @@ def test_users_annotations_leave_room_for_the_site() -> None:
     assert chain.find("x").annotations[-1].component == "operator:root"
 
 
+@pytest.mark.parametrize(
+    ("by", "most"), [("viewer:eve", MAX_ANNOTATIONS_OF_GUESTS), ("operator:root", MAX_ANNOTATIONS)]
+)
+def test_what_a_second_source_brings_counts_like_its_other_annotations(by: str, most: int) -> None:
+    notes = tuple(Annotation(by, 0.0, f"k{i}", "v") for i in range(MAX_ANNOTATIONS))
+    seen = seen_again(record(by="viewer:ada"), replace(record(by=by), annotations=notes), 1.0)
+    assert len(seen.annotations) == most
+
+
 def test_what_ended_at_once_takes_no_share() -> None:
     flood = [ExceptionRaised(record(f"x{i}", job=str(i)), guest=True) for i in range(2 * MAX_OF_ONE_GUEST)]
     chain, _ = advance(Chain(), flood, Bench(fall_back=handled("noted")), 0.0)

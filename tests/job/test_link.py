@@ -211,6 +211,18 @@ def test_a_newer_link_and_an_earlier_job_of_this_one_go_first_by_slurms_word(
     assert run._in_the_way(run._running_links()) == why
 
 
+@pytest.mark.parametrize("state", ["RUNNING", "SUSPENDED"])
+def test_a_link_lives_that_runs_or_is_suspended(chain: ChainFolder, state: str) -> None:
+    """Slurm shows jobs in the states that it is asked for."""
+    queue(chain, (1, os.getuid()))
+
+    def tool(*argv: str) -> str:
+        asked_for = argv[argv.index("-t") + 1].split(",")
+        return (chain.path / "queue").read_text() if state in asked_for else ""
+
+    assert LinkRun(LinkOptions(chain, 2, chain="c.ab"), {"SLURM_JOB_ID": "2"}, tool)._running_links() == {1: "1"}
+
+
 def test_another_users_job_that_says_that_it_is_a_link_is_none(chain: ChainFolder) -> None:
     queue(chain, (1, os.getuid() + 1), (3, os.getuid() + 1))
     assert over(start(chain, 2, "print('mine')", "--chain", "c.ab"))[1].splitlines()[-1] == "mine"

@@ -348,6 +348,14 @@ def test_until_counts_links_that_came_to_their_end() -> None:
     assert (chain.standing, chain.why, submits(effects)) == (ChainStanding.DONE, "all 1 links have run", [])
 
 
+@pytest.mark.parametrize("ending", [LinkEnding.LOST, LinkEnding.FAILED, LinkEnding.DROPPED])
+def test_until_counts_no_link_that_did_not_come_to_its_end(ending: LinkEnding) -> None:
+    went = Link(1, Phase.ENDED, job_id="1", started_s=1.0, ending=LinkEnding.HANDED_OVER, is_settled=True)
+    did_not = Link(2, Phase.ENDED, job_id="2", ending=ending, is_settled=True)
+    chain, effects = step(JobChain(replace(SPEC, most_links=2), (went, did_not)), LinksSeen(50.0))
+    assert (chain.standing, submits(effects)) == (ChainStanding.RUNNING, [3])
+
+
 def test_strategies_submit_the_successor_while_the_link_runs() -> None:
     live = LinksSeen(20.0, {1: marks(begun(1, 10.0))}, (job(1, "RUNNING", start_s=10.0, end_s=1010.0),), 19.0)
     wanted = {
@@ -467,6 +475,14 @@ def test_a_lost_link_between_failures_forgives_none() -> None:
         chain, effects = ended_so(chain, number, state, **(passes if state == "FAILED" else {}))
     assert (chain.standing, submits(effects)) == (ChainStanding.STOPPED, [])
     assert chain.why.startswith("3 links in a row have failed")
+
+
+def test_a_link_that_came_to_its_end_between_failures_forgives_those_before_it() -> None:
+    passes = {"is_transient": True, "says": "a connection was reset"}
+    chain, effects = step(JobChain(SPEC), LinksSeen(1.0))
+    for number, state in enumerate(("FAILED", "FAILED", "TIMEOUT", "FAILED"), 1):
+        chain, effects = ended_so(chain, number, state, **(passes if state == "FAILED" else {}))
+    assert (chain.standing, submits(effects)) == (ChainStanding.RUNNING, [5])
 
 
 def test_what_is_said_of_a_failed_link_first_counts() -> None:

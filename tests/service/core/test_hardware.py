@@ -199,6 +199,20 @@ def test_a_fault_of_two_nodes_is_over_once_both_are_back(run: Run) -> None:
     assert outcomes == [ExceptionOutcome.OPEN, ExceptionOutcome.OPEN, ExceptionOutcome.RECOVERED]
 
 
+def test_a_fault_of_two_nodes_that_waits_for_a_person_is_dealt_with_once_neither_takes_new_work(run: Run) -> None:
+    run.look(1000.0)
+    about = Subject("c", nodes=("n2", "n3"))
+    fault = ExceptionRecord("x", "gpu.xid79", 1, Scope.LOCAL, about, 1000.0, detected_by="operator:root")
+    run.feed(ChainInput(1000.0, (ExceptionRaised(fault),)))
+    shadow = "shadow mode: not carried out"
+    run.feed(Ended(tuple(ActionEnded(1005.0, each.key, None, "shadow", shadow) for each in run.drains())))
+    needs_a_person = [run.state.chain.ended["x"].needs_a_person]
+    for now, out in ((1010.0, about.nodes[:1]), (1020.0, about.nodes)):
+        run.look(now, nodes=tuple(replace(n, state=NodeState.DRAINED) if n.name in out else n for n in NODES))
+        needs_a_person.append(run.state.chain.ended["x"].needs_a_person)
+    assert needs_a_person == [True, True, False]
+
+
 def drained(run: Run) -> Any:
     """The node is out of service, as it was read back and seen."""
     run.fails("1", "ada", XID, 1000.0)

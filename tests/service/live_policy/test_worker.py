@@ -148,6 +148,45 @@ def test_a_job_that_is_gone_is_forgotten(world: PolicyWorld, queue: tuple[str, s
     assert PolicyStore(world.journal.store, "local").nice() == {}
 
 
+def test_a_place_is_restored_to_the_user_who_had_it_and_to_no_other_of_the_same_number(
+    world: PolicyWorld, queue: tuple[str, str, str]
+) -> None:
+    """As where a manager lost its state and gave the number out again."""
+    job = next(each for each in world.backend.queue().queue.jobs if each.job_id == queue[1])
+    store = PolicyStore(world.journal.store, "local")
+    store.keep_nice([replace(job, user="eve", nice=7)], 0.0)
+    world.worker(PolicySettings()).turn()
+    assert world.nice()[job.job_id] == 0
+
+
+def test_a_job_that_three_changes_did_not_move_is_left_alone(
+    world: PolicyWorld, queue: tuple[str, str, str], tmp_path: Path
+) -> None:
+    asked = list[str]()
+
+    class ByHand(LocalBackend):
+        """One whose jobs' priorities were set by hand."""
+
+        def set_nice(self, nice: Any) -> Any:
+            asked.extend(nice)
+            return {}
+
+    world.backend = ByHand(tmp_path / "cluster")
+    worker = world.worker(FIFO)
+    for _ in range(5):
+        worker.turn()
+    assert max(map(asked.count, asked)) == 3
+
+
+def test_another_policy_begins_a_term_of_its_own(world: PolicyWorld, queue: tuple[str, str, str]) -> None:
+    store, found = PolicyStore(world.journal.store, "local"), list[Any]()
+    for settings in (FIFO, FIFO, LAS):
+        world.worker(settings).turn()
+        found.append(store.term())
+    assert [term.policy for term in found] == ["fifo", "fifo", "las-2d"]
+    assert found[0].since_s == found[1].since_s < found[2].since_s
+
+
 def test_a_job_that_was_served_makes_room(world: PolicyWorld) -> None:
     served = world.submit()
     world.await_running(served)

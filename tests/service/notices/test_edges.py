@@ -372,3 +372,26 @@ def test_of_each_subject_the_kind_that_was_told_last_counts_and_of_too_many_the_
         assert box.told(kinds) == latest
     finally:
         store.close()
+
+
+def test_messages_to_persons_count_against_each_persons_own_limit(tmp_path: Path) -> None:
+    store = Store.open(tmp_path, "a")
+    try:
+        box, personal = Outbox(store, "a"), Routing((Rule(("mail",)),), frozenset({"mail"}), 0.0)
+        limits = NoticeLimits(group_s=0.0, per_hour=2)
+        for user, first in (("ada", NOW), ("bob", NOW + 10.0)):
+            for at_s in (first, first + 1.0):
+                box.add([Notice(Kind.SUSPECT, f"{user}{at_s}", at_s, "job 7", user)], None, personal, at_s)
+                found = next_to_send(box.waiting("mail"), box.begun("mail", at_s), limits, at_s)
+                assert found is not None
+                begun = box.begin(found.message.key, at_s)
+                assert begun is not None
+                box.sent(begun, at_s)
+        box.add([Notice(Kind.SUSPECT, "again", NOW + 20.0, "job 7", "ada")], None, personal, NOW + 20.0)
+        told = [
+            next_to_send(box.waiting("mail"), box.begun("mail", at_s), limits, at_s)
+            for at_s in (NOW + 20.0, NOW + HOUR_S + 0.5)
+        ]
+        assert [found is not None for found in told] == [False, True]
+    finally:
+        store.close()

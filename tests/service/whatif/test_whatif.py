@@ -261,6 +261,14 @@ def test_uploads_are_few_and_do_not_stay(place: Site, monkeypatch: pytest.Monkey
     assert len(left_behind(place)) == 1
 
 
+def test_whoever_sends_too_many_replaces_their_own_and_nobody_elses(place: Site) -> None:
+    mira, jonas = place.client(place.mira), place.client(place.jonas)
+    of_jonas = send(jonas).json()["id"]
+    for _ in range(3):
+        send(mira)
+    assert jonas.post(f"{WHATIF}/comparisons", json={**ASK, "upload": of_jonas}).status_code == 202
+
+
 # -- who sees what
 
 

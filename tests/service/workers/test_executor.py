@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from perdure.backends.simulated import EVERY, FaultPlan, Script, SimulatedBackend, SimulatedCluster
 from perdure.errors import ClusterBusy, ClusterError, JobBusy
 from perdure.model.actions import Action, Drain, Exclude, Hold, Outcome, OutcomeStatus, Release, Requeue
-from perdure.model.events import JobChanged, NodeChanged
+from perdure.model.events import AttemptEnded, JobChanged, NodeChanged
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Job, JobState
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.retry.budget import at
 from perdure.service.core.case import ControllerState
@@ -397,6 +397,24 @@ def test_a_retry_that_is_held_back_starts_when_every_cap_has_room(tmp_path: Path
         bench.plan(requeue(job_id), expires_s=9000.0)
         bench.executor.run_due(now)
     assert 3100.0 + bench.journal.action(requeue(5).key).action.delay_s == 6600.0
+    bench.journal.close()
+
+
+def test_a_job_that_nobody_saw_alive_is_charged_to_the_user_of_its_attempt(tmp_path: Path) -> None:
+    """Two of the four are a user's, whether the journal knows the job or what ran of it alone."""
+    bench = Bench(tmp_path, caps=Caps(actions_per_hour=4))
+    for job_id in (1, 2, 3):
+        ran = Attempt(AttemptId("c", str(job_id), 1), AttemptState.FAILED, ("n1",), 0.0, 60.0, user="ada")
+        empty = ControllerState("c")
+        bench.journal.record([Journalled(AttemptEnded(60.0, ran, None))], empty, empty)
+        bench.plan(exclude(job_id))
+    bench.executor.run_due(100.0)
+    assert [bench.state(exclude(job_id)) for job_id in (1, 2, 3)] == [
+        ActionState.DONE,
+        ActionState.DONE,
+        ActionState.PLANNED,
+    ]
+    assert "user ada's share" in bench.detail(exclude(3))
     bench.journal.close()
 
 
