@@ -42,3 +42,8 @@ def test_a_link_follows_the_last_that_ran_and_ended() -> None:
     spans = [LinkSpan(1, 0, 10, 100), LinkSpan(2, 90, 130, 200), LinkSpan(3, 150), LinkSpan(4, 210, 250, 300)]
     assert [each.gap_s for each in all_times(spans)] == [None, 30.0, None, 50.0]
     assert [each.reactive_gap_s for each in all_times(spans)] == [None, 40.0, None, 50.0]
+
+
+def test_no_gap_is_told_from_a_link_that_still_runs() -> None:
+    spans = [LinkSpan(1, 0, 10, 100), LinkSpan(2, 90, 130), LinkSpan(3, 150, 160)]
+    assert [each.gap_s for each in all_times(spans)] == [None, 30.0, 60.0]

@@ -164,6 +164,7 @@ MEANT = {
 
 @given(OTHERS, st.lists(st.tuples(st.sampled_from([*MEANT]), st.booleans()), min_size=1, max_size=3))
 @example([asking("8", 1, user="bob", name="train")], [("singleton", True)])
+@example([asking("51", 1, user="ada", name="train")], [("singleton", True)])  # which came later
 def test_it_waits_for_all_that_its_dependency_means_and_for_nobody_else(
     others: list[QueuedJob], parts: list[Any]
 ) -> None:

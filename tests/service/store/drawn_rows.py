@@ -103,7 +103,7 @@ def _attempts(rng: random.Random, cluster: str, job_id: str, instants: Iterator[
         attempt = Attempt(
             AttemptId(cluster, job_id, incarnation), state, nodes, start_s,
             start_s + next(instants) if state.is_over else None, gpus=8, user=rng.choice((*USERS, "")),
-            failed_nodes=nodes[:1] if rng.random() < 0.2 else (),
+            failed_nodes=nodes[:1] if rng.random() < 0.5 else (),
         )  # fmt: skip
         yield {
             "cluster": cluster, "job_id": job_id, "incarnation": incarnation, "state": state.value,
