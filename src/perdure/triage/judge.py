@@ -26,6 +26,7 @@ from perdure.triage.asked_wait import asked_wait_s
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.conformal import Thresholds, own_thresholds
+from perdure.triage.culprit import culprit
 from perdure.triage.evidence.answered import OF_SERVICES, answered_before
 from perdure.triage.evidence.context import (
     Circumstance,
@@ -57,6 +58,7 @@ from perdure.triage.evidence.survived_steps import after_steps, as_guess, is_of_
 from perdure.triage.evidence.telling import most_telling
 from perdure.triage.evidence.warning_lines import without_overruled
 from perdure.triage.narrower import narrowed
+from perdure.triage.passing_trouble import trouble_near
 from perdure.triage.remarks import remarks_on
 from perdure.triage.root_line import digest, fingerprint_of, is_named, message_of, of_message, shown_message
 from perdure.triage.services import outside_of_nodes
@@ -187,15 +189,18 @@ def examine(
         return Finding(_with_output(verdict, output, remarks), reading, shown_message(message))
     around = _around(context or Context(), attempt, primary)
     progress = with_steps_of(progress_of(reading.excerpt), text)
-    primary = settled_or_doubted(reckoned(primary), progress, around, text) if isinstance(primary, Hit) else primary
+    read = reckoned(primary) if isinstance(primary, Hit) else primary
+    primary = settled_or_doubted(read, progress, around, text) if isinstance(read, Hit) else read
     surroundings = circumstances(primary.cause, progress, around, primary.text)
     leaning = _leaning(weights.pulls[(named or primary).cause.rank], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
-    if is_guess(primary.cause) or became_read_only(primary.cause, progress):
+    stops = weights.thresholds.label(p) is Label.DETERMINISTIC
+    trouble = trouble_near(primary, in_order.hits) if stops and primary is read and isinstance(primary, Hit) else ()
+    if is_guess(primary.cause) or became_read_only(primary.cause, progress) or trouble:
         p = weights.thresholds.unsure(p)
     seen = _Signs(replace(in_order, hits=tuple(hits)), known, report, ruled)
     shown = most_telling(primary, hits) if isinstance(primary, Hit) else primary
-    verdict = _verdict(shown, p, seen, surroundings, weights)
+    verdict = _verdict(shown, p, seen, (*surroundings, *trouble), weights)
     message = message_of(primary, hits, text, attempt)
     hardware = proof_of(primary, hits, text) if isinstance(primary, Hit) else ""
     verdict = replace(verdict, fingerprint=fingerprint_of(primary, message), hardware=hardware)
@@ -219,7 +224,7 @@ def _that_count(
 
 
 def _of_nothing(p: float, hits: Sequence[Hit], text: LogText, attempt: Attempt | None) -> tuple[Verdict, bytes]:
-    """What is said where no line shows a failure, and the message that stands for it, empty where there is none."""
+    """What is said where no line shows a failure, and the message that stands for it, empty without one."""
     verdict = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, unexplained(text, attempt) or NOTHING.says)
     message = message_of(None, hits, text, attempt)
     return (replace(verdict, fingerprint=of_message(message)) if message else verdict), message
@@ -385,7 +390,7 @@ def _verdict(primary: Sign, p: float, seen: _Signs, surroundings: Sequence[Circu
     cause = primary.cause
     # A user's log can say anything: what it says of the site is hearsay until another source says it too.
     hearsay = isinstance(primary, Hit) and cause.infrastructure
-    rank, node, who = _culprit(primary, seen)
+    rank, node, who = culprit(primary, seen.report, seen.merged, seen.ruled)
     says = (cause.says or cause.category) + (", by the job's own log alone" if hearsay else "")
     return Verdict(
         weights.thresholds.label(p),
@@ -407,22 +412,6 @@ def _asked_wait_s(primary: Sign) -> float:
     """How long what failed asks to wait; 0 where it is no service, or asks for nothing."""
     of_service = isinstance(primary, Hit) and primary.cause.bound in (Bound.SERVICE, Bound.CALLER)
     return asked_wait_s(primary) if isinstance(primary, Hit) and of_service else 0.0
-
-
-def _culprit(primary: Sign, seen: _Signs) -> tuple[str, str, str]:
-    """Rank and node of the task that failed first, and half a sentence about it; each "" where it is not known."""
-    report = seen.report
-    if isinstance(primary, Fact) and primary.cause.role is CauseRole.ROOT:
-        return "", "", ""
-    if isinstance(primary, Hit) and (lost := lost_nodes(primary.text)):
-        return "", lost, ""
-    if report is not None and not (isinstance(primary, Hit) and report.is_of_another(primary)):
-        who = f"{report.who} {report.how} first, as {report.launcher} tells" if report.is_known else ""
-        return report.rank or report.local_rank, report.named_node, who
-    if isinstance(primary, Hit) and primary.cause.role is not CauseRole.CASCADE:
-        first = seen.ruled if isinstance(seen.ruled, Hit) else primary
-        return primary.rank, "", seen.merged.told(first)
-    return "", "", ""  # who complains of another's end did not fail first
 
 
 def _of_last_word(word: Evidence, weights: Weights) -> Verdict:
