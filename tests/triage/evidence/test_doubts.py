@@ -126,3 +126,19 @@ def test_a_mount_that_a_health_check_missed_is_why_a_file_is_missing() -> None:
     for told in ("ERROR: nhc: check_fs_mount:  /work not mounted\n", "node check: /work is not mounted\n"):
         assert (verdict(told + missing).label, verdict(told + missing).category) == (Label.UNSURE, "fs")
     assert verdict("ERROR: nhc: check_fs_mount:  /home not mounted\n" + missing).label is Label.DETERMINISTIC
+
+
+def test_a_file_that_another_rank_still_writes_is_probed() -> None:
+    cut = "[rank2]: RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory\n"
+    begun, whole = "[rank0]: saving checkpoint to last.pt\n", "[rank0]: saved last.pt\n"
+    assert verdict(begun + cut).label is Label.UNSURE
+    for log in (begun + whole + cut, begun.replace("rank0", "rank2") + cut, begun.replace("[rank0]: ", "") + cut):
+        assert verdict(log).label is Label.DETERMINISTIC
+
+
+@pytest.mark.parametrize("name", ["last.pt.tmp' -> '/work/ann/last.pt", "tok.arrow.incomplete", "tmpab12_x9z"])
+def test_a_file_that_is_gone_under_its_working_name_is_probed(name: str) -> None:
+    gone = "FileNotFoundError: [Errno 2] No such file or directory: '/work/ann/{}'\n"
+    assert verdict(gone.format(name)).label is Label.UNSURE
+    for other in ("last.pt", "template.tmpl", "parts.csv", "tmp/x.csv"):
+        assert verdict(gone.format(other)).label is Label.DETERMINISTIC

@@ -7,7 +7,7 @@ little next to a wrong stop, or proves within its first minutes that no retry he
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import re2
 from msgspec.structs import replace
@@ -80,6 +80,21 @@ _BAR = (
     r"[: ] *(\d{1,3})%\|"
 )
 """A progress bar of a file that is fetched, and how far it is."""
+
+_BEING_WRITTEN = (
+    r"(?i)\b(?:sav|writ|download|fetch|copy|extract|unpack|convert|dump)ing\b[^\n]{0,80}?([\w.@+-]+\.\w{1,12})\b"
+)
+_WRITTEN = (
+    r"(?i)\b(?:saved|written|(?:download|fetch|copi|extract|unpack|convert|complet|finish)ed|done|complete)\b|100%"
+)
+"""What a rank says as it begins to make a file, and once it is whole."""
+
+_WORKING_NAME = (
+    r"(?:No such file or directory|cannot (?:open|find|access|stat)[^:]*): ['\"]?[^'\"\n]*?"
+    r"(?:\.(?:tmp|part|partial|incomplete|crdownload)(?:[._-][\w.-]{0,40})?|/tmp[a-z0-9_]{8}/?|/\.nfs[0-9a-f]{8,32})"
+    r"['\"]?(?: ->|\s*$)"
+)
+"""A path under the name that a writer, or NFS for a file that is still open, gives it for a while."""
 
 _REFUSED = "connection-refused"
 _TAKEN, _PORT = r"(?i)address already in use|already in use", r"(?::|\b[Pp]ort[ :=]+)(\d{4,5})\b"
@@ -297,22 +312,46 @@ def _own_port(primary: Hit, progress: TrainingProgress, around: Context, text: L
     )
 
 
-def _still_fetched(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:  # noqa: ARG001
-    """A file that is cut short while another rank still fetches one: it was read before it was whole."""
+def _still_made(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:  # noqa: ARG001
+    """A file that is cut short while another rank still fetches or writes one: it was read before it was whole."""
     cause = primary.cause
     if cause.name not in _CUT_SHORT:
         return None
     window = primary.block.window
-    lines = scrub(window.data[: primary.block.end]).split(b"\n")[: primary.line - window.first_line]
-    bars = [(rank_of(line), found) for line in lines[-STALL_LINES:] if (found := capturing(_BAR).search(line))]
-    last = bars[-1] if bars else None
-    if last is None or last[0] == primary.rank or int(last[1][1]) == 100:
+    before = scrub(window.data[: primary.block.end]).split(b"\n")[: primary.line - window.first_line][-STALL_LINES:]
+    if not (_fetched_by_another(before, primary.rank) or _written_by_another(before, primary.rank)):
         return None
     return replace(
         cause,
         p_transient=0.5,
-        says="a file was read before another rank had fetched all of it",
-        advice="Let one rank fetch it first and the others wait (a barrier), or fetch it before the job.",
+        says="a file was read while another rank was still making one",
+        advice="Let one rank make it first and the others wait (a barrier), or fetch it before the job.",
+    )
+
+
+def _fetched_by_another(lines: Sequence[bytes], rank: str) -> bool:
+    """Whether the last progress bar of a file is another rank's, and not full."""
+    bars = [(rank_of(line), found) for line in lines if (found := capturing(_BAR).search(line))]
+    return bool(bars) and bars[-1][0] != rank and int(bars[-1][1][1]) != 100
+
+
+def _written_by_another(lines: Sequence[bytes], rank: str) -> bool:
+    """Whether another rank says that it makes a file, and no later line that this is whole."""
+    told = [(at, found[1]) for at, line in enumerate(lines) if (found := capturing(_BEING_WRITTEN).search(line))]
+    at, name = next(((at, name) for at, name in reversed(told) if rank_of(lines[at]) not in ("", rank)), (-1, b""))
+    return at >= 0 and not any(name in line and compiled(_WRITTEN).search(line) for line in lines[at:])
+
+
+def _taken_away(primary: Hit, progress: TrainingProgress, around: Context, text: LogText) -> Cause | None:  # noqa: ARG001
+    """A file missing under the name that it has while it is made: another process renamed or removed it meanwhile."""
+    cause = primary.cause
+    if cause.category != "missing_file" or not compiled(_WORKING_NAME).search(primary.text.encode()):
+        return None
+    return replace(
+        cause,
+        p_transient=0.45,
+        says="a temporary file is gone: mostly another process of the job made, renamed or removed it meanwhile",
+        advice="Let one rank write the file, or give each process a temporary name of its own.",
     )
 
 
@@ -328,5 +367,6 @@ _DOUBTS: tuple[Callable[[Hit, TrainingProgress, Context, LogText], Cause | None]
     _never_mounted,
     _default_host,
     _own_port,
-    _still_fetched,
+    _still_made,
+    _taken_away,
 )
