@@ -294,6 +294,21 @@ def test_what_the_site_says_again_is_one_with_the_worst_that_it_said_whatever_a_
         assert open_equal(replace(Chain(), open={each.id: each for each in known}), again) is worse
 
 
+@pytest.mark.parametrize("is_over", [False, True])
+def test_what_holds_jobs_is_what_the_site_says_again_until_its_all_clear(is_over: bool) -> None:
+    """However long ago it was ruled on, and though a user's claim came since."""
+    said = replace(record("a", by="operator:root"), subject=Subject("c", resource="pfs"), scope=Scope.GLOBAL)
+    handlers = Bench({Component.SCHEDULER: replace(handled("nobody starts"), forbids=(START,))})
+    chain, _ = advance(Chain(), [ExceptionRaised(said)], handlers, 0.0)
+    if is_over:
+        chain, _ = advance(chain, [Settled("a", ExceptionOutcome.RECOVERED)], handlers, 1.0)
+    guest = replace(said, id="b", severity=-1, detected_by="viewer:bob")
+    chain, _ = advance(chain, [ExceptionRaised(guest)], handlers, WINDOW_S + 2.0)
+    assert "b" in chain.ended
+    chain, _ = advance(chain, [ExceptionRaised(replace(said, id="c"))], handlers, WINDOW_S + 3.0)
+    assert ("c" in chain.ended, chain.ended["a"].repeats) == ((True, 0) if is_over else (False, 1))
+
+
 @pytest.mark.parametrize("outcome", [ExceptionOutcome.RECOVERED, ExceptionOutcome.WITHDRAWN])
 def test_a_fault_that_comes_back_is_new(outcome: ExceptionOutcome) -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
@@ -524,6 +539,8 @@ def test_a_refused_action_leaves_it_to_a_person_and_the_owner_the_owner() -> Non
     (action,) = acts(effects)
     chain, _ = advance(chain, [Failed(action.key, "refused: no such node")], handlers, 1.0)
     assert (chain.ended["x"].state, chain.ended["x"].owner) == (ExceptionState.ESCALATED, Component.RESOURCE_MANAGER)
+    again, effects = advance(chain, [Failed(action.key, "refused: no such node")], handlers, 2.0)
+    assert (again, effects) == (chain, [])  # it waits for a person already
 
 
 def seen_to(exception_id: str = "x") -> Closed:

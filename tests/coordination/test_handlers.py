@@ -17,6 +17,7 @@ from perdure.coordination.handlers.job import grant_time
 from perdure.coordination.handlers.shared import MAX_HELD, newly_needed
 from perdure.coordination.messages import (
     Annotated,
+    Changed,
     ExceptionRaised,
     Failed,
     HandlerEnlisted,
@@ -521,6 +522,16 @@ def test_what_needs_two_that_are_down_is_let_go_with_the_second() -> None:
     assert [a.attempt for a in site.take(restored("up2", "lic"), now=NOW + 200)] == waiting("1", "2")
     site.take(*map(LetGo, waiting("1", "2")))
     assert {site.chain.ended[name].outcome for name in "xy"} == {ExceptionOutcome.RECOVERED}
+
+
+def test_what_an_earlier_all_clear_has_ended_is_not_written_again_by_the_next() -> None:
+    site = Site(resources={"lic": Resource("lic", licence="lic")})
+    site.wait("1", licences=("lic",))
+    site.take(down("x", "pfs"), down("y", "lic"))
+    site.take(restored("up", "pfs"), now=NOW + 100)
+    later = NOW + 200
+    _, effects = advance(site.chain, [restored("up2", "lic")], PlaybookHandlers(site.playbook, site, later), later)
+    assert {each.record.id for each in effects if isinstance(each, Changed)} == {"up2", "y"}
 
 
 def test_of_two_that_stay_down_one_is_enough_to_keep_what_needs_it() -> None:

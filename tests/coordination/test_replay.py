@@ -8,7 +8,7 @@ from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.messages import Answered, ExceptionRaised, HandlerEnlisted, Ticked
 from perdure.coordination.playbook import own_playbook, site_playbook
 from perdure.coordination.record import Component, ExceptionRecord, Scope, Subject
-from perdure.coordination.replay import differences, replay
+from perdure.coordination.replay import differences, replay, said
 from perdure.coordination.ruling import Registration, handled
 from tests.coordination.test_handlers import Site, up
 from tests.copying import replace
@@ -58,6 +58,25 @@ def test_a_shorter_patience_takes_it_from_a_slow_handler() -> None:
 def test_it_does_not_matter_what_became_of_it() -> None:
     records = [replace(r, verdicts=()) for r in history() if r.id == "fault"]
     assert replay(records, own_playbook())["fault"].owner is Component.RESOURCE_MANAGER
+
+
+def test_what_a_program_decided_on_a_failed_attempt_is_not_taken_for_the_services_decision() -> None:
+    site = Site(nodes=up("n1"))
+    site.run("1", "n1")
+    trainer = Registration("trainer", Component.JOB, ("job",), "ada", NOW + 1e6)
+    site.take(HandlerEnlisted(trainer), ExceptionRaised(raised("end", "job.failed", NOW, job_id="1")))
+    site.take(Answered("end", "trainer", handled("rolled back")), now=NOW + 4)
+    book = site_playbook('[failures.job]\nfall_back = "escalate"\ndeadline_s = 2\n', "site.toml")
+    (found,) = differences(list(site.chain.ended.values()), own_playbook(), book)
+    assert (found.old, found.new) == ("job (trainer) after 4 s: rolled back", "escalated: nobody")
+
+
+def test_what_waits_for_the_end_of_its_attempt_waits_for_it_in_a_replay() -> None:
+    fault = raised("nan", "app.nan", NOW, job_id="1")
+    end = raised("end", "job.failed", NOW + 60, job_id="1")
+    assert said(replay([fault, end], own_playbook())["nan"]) == (
+        "scheduler after 60 s: its attempt has ended, and is recovered as end"
+    )
 
 
 def test_an_empty_past_is_one() -> None:

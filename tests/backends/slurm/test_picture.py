@@ -44,6 +44,8 @@ def test_what_was_put_back_before_its_launch_is_no_attempt() -> None:
     assert states(look(put_back, rows=(rewritten,))) == {}
     assert states(picture.Sources(None, (), (rewritten, waits))) == {}
     assert states(picture.Sources(None, (), (rewritten, runs))) == {120: A.FAILED}
+    at_once = replace(rewritten, submit_s=100), runs  # it was submitted, begun and put back within one second
+    assert states(picture.Sources(None, (), at_once)) == {120: A.FAILED}
     assert states(look(put_back, rows=(replace(rewritten, end_s=160),))) == {100: A.NODE_FAIL}
     assert states(picture.Sources(None, (), (rewritten,))) == {100: A.NODE_FAIL}  # that was the job's end
 
@@ -246,6 +248,37 @@ def test_a_node_that_came_back_since_failed(came_back: dict[str, Any]) -> None:
 def test_the_failed_node_that_accounting_names_is_believed() -> None:
     seen = look(nodes=(node("n1", "DOWN*", "x"),), rows=(replace(ROW, state="NODE_FAIL", failed_nodes=("n1",)),))
     assert picture.attempts("c", seen, NOW)[0].failed_nodes == ("n1",)
+
+
+@pytest.mark.parametrize(
+    ("uid", "end_s", "told"), [(0, 941, False), (0, 940, True), (-1, 941, False), (1000, 941, True)]
+)
+def test_an_end_is_told_once_it_is_known_whose_it_is(uid: int, end_s: int, told: bool) -> None:
+    """For a while slurmdbd says root of a job that is new to it: nobody is to hear of another's job."""
+    row = replace(ROW, uid=uid, user="root" if uid == 0 else "", end_s=end_s)
+    assert states(look(rows=(row,))) == ({100: A.FAILED} if told else {})
+
+
+def test_what_its_node_took_with_it_chose_no_exit_code() -> None:
+    """Newer versions say 0:1 of it, and sacct 1:0."""
+    gone = replace(ROW, state="NODE_FAIL", exit_code=1)
+    of_both = look(job(7, state="NODE_FAIL", end="110", exit_code="0:1")), look(rows=(gone,))
+    for seen in of_both:
+        (attempt,) = picture.attempts("c", seen, NOW)
+        assert (attempt.state, attempt.exit_code, attempt.signal) == (A.NODE_FAIL, 0, 0)
+
+
+def test_of_two_nodes_the_one_that_is_down_failed_and_not_the_one_that_was_restarted_since() -> None:
+    lost = job(7, state="NODE_FAIL", nodes="n[1-2]", end="110")
+    seen = look(lost, nodes=(node("n1", daemon=140), node("n2", "DOWN*", "x")))
+    assert picture.attempts("c", seen, NOW)[0].failed_nodes == ("n2",)
+
+
+@pytest.mark.parametrize("state", [A.FAILED, A.NODE_FAIL, A.COMPLETED])
+def test_that_a_job_waits_since_a_launch_failed_says_nothing_of_a_start_that_ran(state: AttemptState) -> None:
+    held = job(7, state="PENDING", reason="launch_failed_requeued_held", start="Unknown", nodes="", restarts=1)
+    ran = replace(ROW, state=state.name, exit_code=0)
+    assert states(look(held, rows=(ran,))) == {100: state}
 
 
 def test_a_prolog_that_failed_is_a_launch_failure() -> None:

@@ -99,7 +99,7 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
             continue
         attempt = _of_row(cluster, row, row.start_s, record)
         if row is latest.get(row.job_id):
-            attempt = replace(_launch_failure(attempt, record, sources.nodes), exit_code=_whole_code(row, record))
+            attempt = replace(_launch_failure(attempt, record, sources.nodes), exit_code=_whole_code(attempt, record))
         is_told = attempt.end_s is not None if attempt.state.is_over else _may_run(row, records, sources)
         if is_told and not (row.job_id not in records and _owner_is_open(row, now)):
             found[attempt.id] = attempt
@@ -230,10 +230,10 @@ def _is_ahead(row: AccountingRow, record: JobRecord | None, now: float) -> bool:
     return is_new and (record is None or (is_waiting(record.state) and record.submit_s == row.submit_s))
 
 
-def _whole_code(row: AccountingRow, record: JobRecord | None) -> int:
+def _whole_code(attempt: Attempt, record: JobRecord | None) -> int:
     """The exit code of a job's latest start, which the controller tells in full, also of a job that waits again."""
-    taken_off = record is not None and row.exit_code == record.exit_code - TAKEN_OFF
-    return record.exit_code if record is not None and taken_off else row.exit_code
+    taken_off = record is not None and attempt.exit_code == record.exit_code - TAKEN_OFF
+    return record.exit_code if record is not None and taken_off else attempt.exit_code
 
 
 def _may_run(row: AccountingRow, records: Mapping[str, JobRecord], sources: Sources) -> bool:
