@@ -100,6 +100,7 @@ class Line(SimulatedBackend):
         self.faults_struck = 0
         self.shown_s = 0.0  # the instant of the picture that was shown last
         self.known_s = 0.0  # that of the last one that the service has written down
+        self.taken_out = set()  # nodes, by Perdure since the last look
         self.dumb = False  # True: no log can be read
         self.seen: Observation | None = None  # the last look at all
         self.watch: Callable[[Action], object] = lambda action: None
@@ -116,6 +117,8 @@ class Line(SimulatedBackend):
         if self._last is not before:
             self.shown_s = self._truth.now
         self.seen = replace(seen, time_s=self._clock())  # the service's machine stamps what it sees
+        if not seen.unseen:
+            self.taken_out.clear()
         return self.seen
 
     def look_at(self, job_id: str) -> Observation:

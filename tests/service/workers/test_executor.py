@@ -514,6 +514,41 @@ def test_what_is_held_is_let_go_once(bench: Bench) -> None:
     assert bench.state(again) is ActionState.SUPERSEDED
 
 
+def looks(bench: Bench, time_s: float, state: NodeState, *names: str) -> None:
+    """A look shows nodes so."""
+    empty, shown = ControllerState("c"), bench.executor.taken_out()
+    bench.journal.record([Journalled(NodeChanged(time_s, "c", Node(name, state))) for name in names], empty, empty)
+    bench.executor.saw(shown)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_of_faults_on_several_nodes_at_once_half_of_the_nodes_stay_in_service(
+    tmp_path: Path, at_once: bool, restarts: bool
+) -> None:
+    """A look shows only later what was taken out."""
+    bench = Bench(tmp_path, caps=Caps(drains_per_hour=10, drains_floor_per_hour=10))
+    looks(bench, 0.0, NodeState.UP, "n1", "n2", "n3", "n4")
+    drains = [Drain(name, "broken", name) for name in ("n1", "n2", "n3")]
+    for drain in drains:
+        bench.plan(drain)
+        if not at_once:
+            bench.executor.run_due(5.0)
+    bench.executor.run_due(5.0)
+    if restarts:
+        bench.restart()
+        bench.executor.run_due(5.0)
+    assert bench.backend.performed == [drain.key for drain in drains[:2]]
+    assert bench.detail(drains[2]) == "2 of 4 nodes take no work already; it waits until one returns"
+    looks(bench, 6.0, NodeState.DRAINED, "n1", "n2")
+    bench.executor.run_due(7.0)
+    assert drains[2].key not in bench.backend.performed
+    looks(bench, 8.0, NodeState.UP, "n1")
+    bench.executor.run_due(9.0)
+    assert drains[2].key in bench.backend.performed
+    bench.journal.close()
+
+
 @pytest.mark.parametrize("armed", [True, False])
 def test_of_a_node_that_is_out_already_nothing_is_asked_while_nothing_is_done(tmp_path: Path, armed: bool) -> None:
     bench, drain = Bench(tmp_path, armed=armed), Drain("n1", "broken", "e")

@@ -114,6 +114,7 @@ class Charge(NamedTuple):
     at_s: float
     kind: str
     user: str = ""
+    node: str = ""  # or which node
 
 
 class Journal:
@@ -277,7 +278,7 @@ class Journal:
         values = {"since_s": since_s, "by": PERDURE, "here": self.cluster}
         with self._store.reading() as db:
             found = list(db.execute(reads.BEGUN, values))
-        return {row.key: Charge(_counts_at(row), row.kind, row.user or "") for row in found}
+        return {row.key: Charge(_counts_at(row), row.kind, row.user or "", row.node) for row in found}
 
     def holds(self, attempt: AttemptId) -> bool:
         """Whether Perdure's last hold of a waiting job, or what is known of it, came after its last release."""
@@ -302,10 +303,12 @@ class Journal:
 
     def node_of(self, action: Action) -> Node | None:
         """The node that an action is about, as last written down."""
-        if not isinstance(action, NodeAction):
-            return None
+        return self.node(action.node) if isinstance(action, NodeAction) else None
+
+    def node(self, name: str) -> Node | None:
+        """A node as last written down."""
         with self._store.reading() as db:
-            return next(iter(self._all(db, reads.NODE, codec.NODE, name=action.node)), None)
+            return next(iter(self._all(db, reads.NODE, codec.NODE, name=name)), None)
 
     def extent(self) -> tuple[int, int, int]:
         """How many jobs are not over, how many nodes there are, and how many of these take no new work."""

@@ -116,6 +116,7 @@ BEGUN = (  # all but comments and releases of what Perdure held itself, with who
     select(
         actions.c.key,
         actions.c.kind,
+        actions.c.node,
         actions.c.started_s,
         cast(actions.c.payload, Text).label("text"),
         func.coalesce(jobs.c.user, literal_column("attempts.payload ->> 'user'")).label("user"),

@@ -192,6 +192,7 @@ class Engine:
         with self._backend_lock:
             begun_s = time.monotonic()
             seen = self.backend.observe(self._look_back_to_s() - LOOK_BACK_S)
+            shown = self.executor.taken_out()
             self.look_took_s = time.monotonic() - begun_s
         self._is_unwritten = True
         effects = self.absorb([Looked(seen)])
@@ -203,6 +204,7 @@ class Engine:
         self.has_looked.set()
         if MANAGER not in seen.unseen:
             self.answered_s = seen.time_s
+            self.executor.saw(shown)
         for node in foreign_marks(effects, lambda key: self.journal.action(key) is not None, self.clock()):
             log.warning("another Perdure acts on this cluster: node %s: %s", node.name, node.reason)
 

@@ -7,7 +7,7 @@ the result of the intent is looked up before anything is done again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
@@ -28,6 +28,7 @@ from perdure.model.actions import (
     OutcomeStatus,
     Release,
     Requeue,
+    TakeNodeOut,
 )
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
@@ -218,6 +219,7 @@ class Executor:
         self._held_back: list[tuple[str, str]] = []  # keys and words
         self._charges: dict[str, Charge] | None = None  # by key, of what counts in the caps; None: not read yet
         self._charged_s = -math.inf  # when these were last looked through
+        self._taken_out: dict[str, None] = {}  # nodes that no look has shown since an action took them out
         self.asked = 0  # how often the resource manager was asked for something
 
     @property
@@ -333,17 +335,36 @@ class Executor:
 
         What a clock that was ahead took for older than an hour may count again.
         """
+        is_first = self._charges is None
         if self._charges is None or now < self._charged_s:
             self._charges = self._journal.charges(now - HOUR_S - FARTHEST_S)
         self._charged_s = now
         self._charges = {key: charge for key, charge in self._charges.items() if charge.at_s > now - HOUR_S}
-        return Used(tuple(self._charges.values()), *self._journal.extent())
+        if is_first:
+            self._taken_out |= {each.node: None for each in self._charges.values() if each.kind in TAKE_NODES_OUT}
+        live_jobs, nodes, nodes_out = self._journal.extent()
+        shown = map(self._journal.node, list(self._taken_out))
+        nodes_out += sum(node is not None and node.is_usable for node in shown)
+        return Used(tuple(self._charges.values()), live_jobs, nodes, nodes_out)
 
     def _charged(self, used: Used, row: ActionRow, job: Job | None, now: float) -> Used:
-        if not is_charged(row) or self._charges is None:
-            return used
-        self._charges[row.key] = Charge(row.action.counts_at(now), row.action.kind, self._user_of(row, job))
-        return replace(used, charges=tuple(self._charges.values()))
+        """What counts once the action is begun. A node that it takes out counts before a look shows it."""
+        node = row.action.node if isinstance(row.action, TakeNodeOut) else ""
+        if node:
+            self._taken_out[node] = None
+        if is_charged(row) and self._charges is not None:
+            self._charges[row.key] = Charge(row.action.counts_at(now), row.action.kind, self._user_of(row, job), node)
+            used = replace(used, charges=tuple(self._charges.values()))
+        return self._used(now) if node else used
+
+    def taken_out(self) -> list[str]:
+        """The nodes that no look has shown since an action took them out."""
+        return list(self._taken_out)
+
+    def saw(self, nodes: Iterable[str]) -> None:
+        """A look has shown these since, as they are."""
+        for node in nodes:
+            self._taken_out.pop(node, None)
 
     def _uncharge(self, key: str) -> None:
         """What was surely not carried out takes no room in a cap."""
