@@ -52,7 +52,7 @@ def written(home: Path, made: Any) -> str:
 
 def read(home: Path, made: Any, shape: str = "") -> NDArray[np.float64]:
     """Parameters, operations and elements written, of all layers, as this process reads them."""
-    return np.array(read_layers(written(home, made), shape)).T
+    return np.array(read_layers(written(home, made), shape)[0]).T
 
 
 def node(kind: str, inputs: str, out: str, **attributes: Any) -> Any:
@@ -407,6 +407,19 @@ def test_the_speed_of_an_onnx_file_is_told(home: Path, perdure: Any) -> None:
     found: Ran = perdure("speed", "--model-file", path, "--gpu", "a100", "--nodes", "4", "--json")
     assert found.json["model"] == path
     assert main(["speed", "--model-file", "none.onnx", "--gpu", "a100"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("batch", "held", "told"), [("batch", 0, "leaves the batch open"), (6, 6, "holds a batch of 6"), (0, 0, "open")]
+)
+def test_the_batch_of_an_onnx_file_and_the_one_taken_are_told(
+    home: Path, perdure: Any, batch: int | str, held: int, told: str
+) -> None:
+    path = written(home, model([node("MatMul", "x w", "y")], [taken("x", batch, 8, 16)], [table("w", 16, 4000)]))
+    found: Ran = perdure("speed", "--model-file", path, "--gpu", "a100", "--batch", "8,64")
+    assert told in found.out and "each GPU takes 8, 64 (--batch)" in found.out
+    found = perdure("speed", "--model-file", path, "--gpu", "a100", "--json")
+    assert found.json["file_batch"] == held
 
 
 PROGRAM = """

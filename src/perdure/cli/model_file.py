@@ -38,6 +38,7 @@ class _WrittenLayers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the other process wrote."""
 
     layers: Annotated[list[tuple[Numbers, Numbers, Numbers]], msgspec.Meta(max_length=_MOST_LAYERS)] = []
+    batch: Annotated[int, msgspec.Meta(ge=0)] | None = None
     error: str = ""
     fix: str = ""
 
@@ -114,4 +115,4 @@ def _read(data: bytes, given: str) -> Layers:
     if not any(row[0] for row in answer.layers):
         raise InputError(given, "the model has no parameters that are trained", "Name the whole model")
     parameters, flops, written = np.array(answer.layers, float).T
-    return Layers(given, parameters, flops, written)
+    return Layers(given, parameters, flops, written, answer.batch)

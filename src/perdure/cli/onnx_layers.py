@@ -3,7 +3,8 @@
     python -P -m perdure.cli.onnx_layers FILE INPUT OUT
 
 Nothing is run, and no other file is opened: weights kept outside the file are known by their shapes. OUT gets the same
-JSON as of `model_layers`, for one example: batches of another number are divided by it.
+JSON as of `model_layers`, for one example, and the batch that the file holds (0: it leaves it open), by which
+numbers are divided.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def main(path: str, shape: str, out: str) -> None:
     limit = _SPARE_BYTES + 4 * min(os.stat(path).st_size, MOST_BYTES)
     resource.setrlimit(resource.RLIMIT_DATA, (limit if most < 0 else min(limit, most), most))
     try:
-        found: dict[str, Any] = {"layers": read_layers(path, shape)}
+        rows, batch = read_layers(path, shape)
+        found: dict[str, Any] = {"layers": rows, "batch": batch}
     except GraphError as err:
         found = {"error": _one_line(err).rstrip("."), "fix": err.fix}
     except MemoryError:
@@ -53,8 +55,11 @@ def _one_line(err: object) -> str:
     return " ".join("".join(each if each.isprintable() else " " for each in str(err)).split())[:300]
 
 
-def read_layers(path: str, shape: str) -> list[Row]:
-    """A row for each layer of an ONNX file. Raises `GraphError`, or what the library raises of a made-up file."""
+def read_layers(path: str, shape: str) -> tuple[list[Row], int]:
+    """A row for each layer of an ONNX file, by the example, and its batch; 0 where it leaves it open.
+
+    Raises `GraphError`, or what the library raises of a made-up file.
+    """
     size = os.stat(path).st_size
     if size > MOST_BYTES:
         what, fix = f"it has {size:,} bytes", "An ONNX file has 2 GiB at most: keep the weights in external data"
@@ -67,7 +72,8 @@ def read_layers(path: str, shape: str) -> list[Row]:
     rows = layers_in_graph(model.graph.node, shapes, tables, _inputs_of(model))
     if any(sum(column) > MOST for column in zip(*rows, strict=True)):
         raise GraphError(f"it comes to more than {MOST:.0e} numbers", "Check the shapes of its weights and inputs")
-    return [(parameters, flops / batch, written / batch) for parameters, flops, written in rows]
+    each = batch or 1
+    return [(parameters, flops / each, written / each) for parameters, flops, written in rows], batch
 
 
 def _parsed(data: bytes) -> ModelProto:
@@ -178,7 +184,7 @@ def _inputs_of(model: ModelProto) -> list[str]:
 
 
 def _set_sizes(model: ModelProto, shape: str) -> int:
-    """Give every input's sizes a number, and return the batch that they hold: 1 where the file leaves it open."""
+    """Give every input's sizes a number, and return the batch that they hold: 0 where the file leaves it open."""
     sizes = [int(each) for each in shape.removeprefix("int:").split(",")] if shape else []
     names = set(_inputs_of(model))
     inputs = [each for each in model.graph.input if each.name in names]
@@ -192,15 +198,16 @@ def _set_sizes(model: ModelProto, shape: str) -> int:
         batch = _set_input(each.name, tensor, sizes if each is inputs[0] else [], told)
         if tensor.shape.dim:
             batches.append(batch)
-    return batches[0] if batches else 1
+    return batches[0] if batches else 0
 
 
 def _set_input(name: str, tensor: TypeProto.Tensor, sizes: list[int], told: dict[str, int]) -> int:
-    """The batch of this input; `told` remembers sizes that several inputs have in common, by their names there."""
+    """The batch of this input, 0 where it is open; `told` remembers sizes that inputs share, by their names."""
     dims = list(tensor.shape.dim)
     batch_at = next((at for at, dim in enumerate(dims) if "batch" in dim.dim_param.lower()), 0)
     rest = [dim for at, dim in enumerate(dims) if at != batch_at]
-    if dims and (not dims[batch_at].HasField("dim_value") or dims[batch_at].dim_value < 1):
+    held = dims[batch_at].dim_value if dims and dims[batch_at].dim_value > 0 else 0
+    if dims and not held:
         named = dims[batch_at].dim_param  # an older exporter writes -1 or 0 where it is open
         dims[batch_at].dim_value = told.setdefault(named, 1) if named else 1
     if sizes and len(sizes) != len(rest):
@@ -222,7 +229,7 @@ def _set_input(name: str, tensor: TypeProto.Tensor, sizes: list[int], told: dict
                 told[named] = known
         if dim.dim_value < 1:
             raise GraphError(f"its input {name[:60]!r} has a size of {dim.dim_value}", _EXPORT_AGAIN)
-    return dims[batch_at].dim_value if dims else 1
+    return held
 
 
 def _usual(tensor: TypeProto.Tensor, rank: int, place: int) -> int | None:

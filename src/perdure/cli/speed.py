@@ -168,10 +168,13 @@ def _of_model(options: SpeedOptions, as_json: bool, wide: bool) -> int:
         found = dict.fromkeys(found)
     if as_json:
         rows = [_row(answer, gain) for answer, gain in zip(answers, gains, strict=True)]
-        print_json("speed", 1, model=last.layers.name, settings=rows, of_setting=settings.index(last), **found)
+        held = last.layers.file_batch
+        print_json(
+            "speed", 1, model=last.layers.name, file_batch=held, settings=rows, of_setting=settings.index(last), **found
+        )
         return 0
     print_table(COLUMNS, (_cells(answer, gain) for answer, gain in zip(answers, gains, strict=True)), wide=wide)
-    for line in _conclusions(last, found):
+    for line in (*_of_file_batch(settings), *_conclusions(last, found)):
         print_line(line)
     return 0
 
@@ -268,6 +271,16 @@ def _incast(settings: Sequence[TrainingSetting], last: TrainingSetting) -> Mappi
         "senders": last.layout.nodes, "queue_bytes": found.queue_bytes, "most_queue_bytes": found.most_queue_bytes,
         "utilisation": found.utilisation, "pause_share": found.pause_share,
     }  # fmt: skip
+
+
+def _of_file_batch(settings: Sequence[TrainingSetting]) -> Iterator[str]:
+    """Which batch is meant, where the model's file has one of its own."""
+    layers = settings[0].layers
+    if layers.file_batch is None:
+        return
+    held = f"holds a batch of {layers.file_batch}" if layers.file_batch else "leaves the batch open"
+    taken = ", ".join(str(each) for each in dict.fromkeys(each.batch for each in settings))
+    yield f"{layers.name} {held}; its layers are counted by the example, and each GPU takes {taken} (--batch)."
 
 
 def _conclusions(last: TrainingSetting, found: Mapping[str, Any]) -> Iterator[str]:

@@ -24,6 +24,7 @@ class Layers:
     parameters: Floats
     flops: Floats  # of the forward pass of one example; a multiplication and an addition are two
     activations: Floats  # elements that the forward pass of one example writes, with what normalises them
+    file_batch: int | None = None  # that the file they were read from holds; 0 where it leaves it open
 
     @property
     def total_parameters(self) -> int:
