@@ -12,6 +12,7 @@ import pytest
 from perdure.cli.emulate_values import given_gpus
 from perdure.cli.main import main
 from perdure.emulation.known_profiles import profile_of
+from perdure.errors import InputError
 
 pytest.importorskip("torch")
 
@@ -52,6 +53,34 @@ def train(rank, meeting):
 if __name__ == "__main__":
     import os
     torch.multiprocessing.spawn(train, args=(os.path.abspath("meeting"),), nprocs=GPUS)
+"""
+
+ENDS_LATE = """
+import atexit, sys, threading, time, torch
+model = torch.nn.Linear(8, 2).cuda()
+def train():
+    time.sleep(0.2)
+    for _ in range(3):
+        model(torch.zeros(32, 8).cuda()).sum().backward()
+    print("the thread has trained", file=sys.stderr, flush=True)
+threading.Thread(target=train).start()
+atexit.register(lambda: print("at its exit", model.weight.device))
+sys.exit(3)
+"""
+
+FORKS = """
+import os, sys, torch
+def child():
+    try:
+        print(torch.zeros(2).cuda().device, flush=True)
+    except RuntimeError as err:
+        print(err, flush=True)
+for _ in range(2):
+    if (pid := os.fork()) == 0:
+        child()
+        sys.exit()
+    os.waitpid(pid, 0)
+    torch.zeros(2).cuda()
 """
 
 
@@ -141,6 +170,7 @@ def test_a_programs_error_and_code_are_its_own_and_its_traceback_begins_with_it(
         ("0", "2,3", "3", (3,)),
         ("3", "2,3", "2,3", (3,)),
         ("", "1,3", "", (1, 3)),
+        ("1,-1,2", "", "", (1,)),
     ],
 )
 def test_a_program_has_the_gpus_that_its_job_was_given(
@@ -148,6 +178,34 @@ def test_a_program_has_the_gpus_that_its_job_was_given(
 ) -> None:
     given = {"CUDA_VISIBLE_DEVICES": visible, "SLURM_JOB_GPUS": of_job, "SLURM_STEP_GPUS": of_step}
     assert given_gpus(given) == numbers
+
+
+@pytest.mark.parametrize(
+    ("visible", "said"), [("-1", "hides all"), ("NoDevFiles", "hides all"), ("1,1", "names a GPU twice")]
+)
+def test_a_job_without_gpus_is_told_so(visible: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        given_gpus({"CUDA_VISIBLE_DEVICES": visible})
+
+
+def test_threads_and_exits_of_a_program_have_its_gpus(tmp_path: Path) -> None:
+    """What it asked of the GPU last is not done at its end, and does not count."""
+    (tmp_path / "late.py").write_text(ENDS_LATE)
+    found = emulate("--gpu", "a100", "--model", "resnet50", "--time", "virtual", "--report", "r.json", "late.py",
+                    cwd=tmp_path)  # fmt: skip
+    assert (found.returncode, found.stdout) == (3, "at its exit cuda:0\n")
+    assert found.stderr.startswith("the thread has trained\nperdure: 3 steps of resnet50")
+    assert 0 < json.loads((tmp_path / "r.json").read_text())["busy_share"] <= 1
+
+
+def test_a_forked_process_cannot_use_a_gpu_that_its_parent_uses(tmp_path: Path) -> None:
+    (tmp_path / "forks.py").write_text(FORKS)
+    found = emulate("--gpu", "a100", "--model", "resnet50", "--time", "virtual", "forks.py", cwd=tmp_path)
+    assert found.stdout.splitlines() == [
+        "cuda:0",
+        "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' "
+        "start method",
+    ]
 
 
 def test_a_program_that_never_ends_is_ended(tmp_path: Path) -> None:

@@ -257,6 +257,34 @@ def mixed_precision() -> None:
         assert torch.einsum("bij,bkj->bik", half, half.float()).dtype == torch.bfloat16
 
 
+class TwiceOnGpu(torch.autograd.Function):  # type: ignore[misc,name-defined]
+    """A function of the program's own, whose backward pass makes tensors."""
+
+    @staticmethod
+    def forward(_: Any, given: Any) -> Any:
+        return given * 2
+
+    @staticmethod
+    def backward(_: Any, gradient: Any) -> Any:
+        assert gradient.is_cuda
+        return torch.ones(3, device="cuda") * gradient * torch.tensor(2.0).cuda()
+
+
+def backward_passes() -> None:
+    inner, given = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).cuda(), torch.zeros(3, requires_grad=True)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        words = torch.zeros(2, 5, 16, device="cuda", requires_grad=True)
+        torch.utils.checkpoint.checkpoint(inner, words, use_reentrant=False).sum().backward()
+    assert inner.linear1.weight.grad.is_cuda
+    assert words.grad.shape == words.shape
+    TwiceOnGpu.apply(given.cuda()).sum().backward()
+    assert given.grad.tolist() == [0.0, 0.0, 0.0]
+    model = nn.Linear(4, 2).cuda()
+    for _ in range(2):
+        F.cross_entropy(model(torch.zeros(3, 4).cuda()).cpu(), torch.zeros(3, dtype=torch.long)).backward()
+    assert model.weight.grad.is_cuda
+
+
 def averaged_batch_norms() -> None:
     average = torch.optim.swa_utils.AveragedModel(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda())
     torch.optim.swa_utils.update_bn([torch.zeros(3, 4)], average, device="cuda")
@@ -303,7 +331,8 @@ PROGRAMS = (
     recurrent, attention, named_outputs, accuracy, masks, averages, devices, precision, two_models,
     whole_checkpoints, checkpoints_as_large_as_real_ones, split_batches, pickles, weights_across_devices,
     comparisons, losses_by_value, distributions, pinned_from_the_start, graphs_scripts_and_profiles,
-    hooks_at_each_call, models_one_after_another, errors_of_devices, mixed_precision, averaged_batch_norms, older_types,
+    hooks_at_each_call, models_one_after_another, errors_of_devices, mixed_precision, averaged_batch_norms,
+    older_types, backward_passes,
     events_and_streams_of_any_device, what_memory_says, what_is_not_emulated,
 )  # fmt: skip
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from perdure.emulation.profiles import unknown
 from perdure.errors import InputError
+
+NO_GPUS = "NoDevFiles"
+"""What Slurm writes there for a job without GPUs."""
 
 _RATE = re.compile(r"(\d{1,5}(?:\.\d{1,3})?)[gG](?:[bB]?(?:it)?(?:/s|ps)?)?")
 
@@ -59,9 +63,17 @@ def given_gpus(environment: Mapping[str, str]) -> tuple[int, ...]:
     """The node's numbers of the GPUs that the resource manager gave this job, or one of its steps; at least one.
 
     Where Slurm hides the node's other GPUs, ``CUDA_VISIBLE_DEVICES`` counts among those of the job, and elsewhere among
-    the node's; Slurm's own variables tell which.
+    the node's; Slurm's own variables tell which. As for CUDA, -1 ends the list. Raises `InputError` where it names no
+    GPU, or one twice.
     """
-    visible = [each.strip() for each in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
+    said = environment.get("CUDA_VISIBLE_DEVICES", "")
+    words = [each.strip() for each in said.split(",") if each.strip()]
+    visible = list(takewhile(lambda each: each not in ("-1", NO_GPUS), words))
+    if words and not visible:
+        fix = "Ask the resource manager for GPUs, as by sbatch --gres=gpu:1, or unset it"
+        raise InputError("CUDA_VISIBLE_DEVICES", f"{said[:80]!r} hides all GPUs", fix)
+    if len(set(visible)) < len(visible):
+        raise InputError("CUDA_VISIBLE_DEVICES", f"{said[:80]!r} names a GPU twice", "Name each once")
     numbers = _numbers(visible)
     of_slurm = environment.get("SLURM_STEP_GPUS") or environment.get("SLURM_JOB_GPUS") or ""
     given = _numbers(of_slurm.split(",") if of_slurm else [])

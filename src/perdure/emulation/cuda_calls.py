@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 
 from perdure.emulation.gpu import EmulatedGpu
 from perdure.emulation.node import EmulatedNode
@@ -53,6 +54,7 @@ def replaced(node: EmulatedNode) -> Iterator[Change]:
     yield torch.Tensor, "is_pinned", lambda tensor, *_: pinned.is_pinned(tensor)
     yield torch.Tensor, "record_stream", lambda *_: None
     yield torch, "compile", _uncompiled
+    yield torch.utils.checkpoint, "checkpoint", _called_once
     yield torch.jit, "script", lambda found, *_, **__: found
     yield torch.jit, "trace", lambda found, *_, **__: found
     yield torch.cuda.nccl, "version", lambda: (2, 27, 5)
@@ -395,6 +397,14 @@ def _split(node: EmulatedNode) -> type:
 def _uncompiled(model: Any = None, **_: Any) -> Any:
     """A model is not compiled: what it computes is not computed at all."""
     return model if model is not None else (lambda function: function)
+
+
+def _called_once(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """A part of a model that would be computed again in the backward pass: nothing is computed, and nothing again."""
+    return function(*args, **{name: each for name, each in named.items() if name not in _OF_CHECKPOINT})
+
+
+_OF_CHECKPOINT = ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop")
 
 
 def _of_host(begin: Callable[..., None]) -> Callable[..., None]:

@@ -30,7 +30,7 @@ from perdure.throughput.speed import Floats
 Change = tuple[Any, str, Any]
 COLLECTIVES = (
     "all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter",
-    "reduce_scatter_tensor", "all_to_all_single",
+    "reduce_scatter_tensor", "all_to_all_single", "all_to_all", "gather", "scatter",
 )  # fmt: skip
 
 
@@ -54,17 +54,23 @@ class ProcessMeeting:
     def among(self, world: int) -> None:
         """So many processes meet; torchrun says how many of them are on this node, and otherwise all are."""
         settings = self.node.settings
-        local = min(world, max(1, int(os.environ.get("LOCAL_WORLD_SIZE", str(world)))))
-        layout = GpuLayout(max(1, world // local), local)
-        network = GpuNetwork(
+        self._local = min(world, max(1, int(os.environ.get("LOCAL_WORLD_SIZE", str(world)))))
+        self.layout = GpuLayout(max(1, world // self._local), self._local)
+        self._network = GpuNetwork(
             settings.link_gbit, Transport(settings.transport), settings.inside, _link_name(settings.gpu)
         )
-        self.layout = layout
-        self.send_s: Callable[[Floats], Floats] = lambda size: network.all_reduce_s(size, layout)
         self._exposed.clear()
 
-    def meet(self, seconds: float) -> None:
-        """Wait for the processes of all, whose GPUs then send for so long."""
+    def send_s(self, size: Floats, group: Any = None) -> Floats:
+        """How long an all-reduce of `size` bytes takes, among all or in a group of them."""
+        if group is None:
+            return self._network.all_reduce_s(size, self.layout)
+        ranks = dist.get_process_group_ranks(group)
+        nodes = len({each // self._local for each in ranks})
+        return self._network.all_reduce_s(size, GpuLayout(nodes, -(-len(ranks) // nodes)))
+
+    def meet(self, seconds: float, group: Any = None) -> None:
+        """Wait for the processes of all, or of a group, whose GPUs then send for so long."""
         gpu, clock = self.node.gpu, self.node.clock
         with clock.outside():
             gpu.check()
@@ -73,7 +79,7 @@ class ProcessMeeting:
             own = 0.0 if isinstance(clock, VirtualClock) else clock.passed  # virtual time stands still meanwhile
             left = torch.tensor([max(gpu.busy_until, clock.passed) - own], dtype=torch.float64)
             try:
-                self.reduce(left, op=dist.ReduceOp.MAX)
+                self.reduce(left, op=dist.ReduceOp.MAX, group=group)
             except RuntimeError:
                 raise dist.DistBackendError(_PEER_GONE) from None
             start = float(left[0]) + (0.0 if isinstance(clock, VirtualClock) else clock.passed)
@@ -150,7 +156,8 @@ def _collective(meeting: ProcessMeeting, real: Callable[..., Any]) -> Callable[.
         if not sent:
             return real(first, *args, **named)
         size = max(each.numel() * each.element_size() for each in sent)
-        with_errors(lambda: meeting.meet(float(meeting.send_s(np.array(float(size))))))
+        group = next((each for each in (*args, *named.values()) if isinstance(each, dist.ProcessGroup)), None)
+        with_errors(lambda: meeting.meet(float(meeting.send_s(np.array(float(size)), group)), group))
         return _DoneWork(meeting.node) if named.get("async_op") else None
 
     return call
@@ -171,7 +178,10 @@ class _DoneWork:
 
 def _wrapper(meeting: ProcessMeeting) -> type:
     class DistributedDataParallel(torch.nn.Module):  # type: ignore[misc]  # untyped here
-        """Calls the module that it holds; its backward pass ends with the gradients' all-reduce."""
+        """Calls the module that it holds; its backward pass ends with the gradients' all-reduce.
+
+        Programs that keep gradients set `require_backward_grad_sync` themselves, too.
+        """
 
         perdure_wrapper = True
 
@@ -179,10 +189,10 @@ def _wrapper(meeting: ProcessMeeting) -> type:
             super().__init__()
             self.module = module
             meeting.node.after_backward = self._synchronise
-            self._sends = True
+            self.require_backward_grad_sync = True
 
         def _synchronise(self, profile: GpuStep) -> None:
-            if self._sends:
+            if self.require_backward_grad_sync:
                 meeting.gradients(self.module, profile)
 
         def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -191,10 +201,10 @@ def _wrapper(meeting: ProcessMeeting) -> type:
         @contextmanager
         def no_sync(self) -> Iterator[None]:
             """Backward passes in the block keep their gradients."""
-            self._sends = False
+            self.require_backward_grad_sync = False
             try:
                 yield
             finally:
-                self._sends = True
+                self.require_backward_grad_sync = True
 
     return DistributedDataParallel

@@ -8,6 +8,7 @@ what they read back is zero. Models are called by `passes`, and the functions of
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -23,13 +24,19 @@ from perdure.emulation import precision
 from perdure.emulation.cuda_calls import replaced
 from perdure.emulation.data_parallel import parallel_changes
 from perdure.emulation.node import EmulatedNode
-from perdure.emulation.passes import PassEmulator, device_at, linked, tensors_of, with_errors
+from perdure.emulation.passes import PassEmulator, device_at, linked, moved, tensors_of, with_errors
 from perdure.emulation.profiles import MIB
 from perdure.emulation.saving import saving_changes
 from perdure.emulation.tensor_types import type_of, typed_tensors
 
 SMALL_MIB = 1.0
 """Tensors below this are not counted: there may be many, and they are in the profile's margin."""
+
+_FORKED = (
+    "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start "
+    "method"
+)
+"""What PyTorch says where a process uses a GPU that its parent has used."""
 
 READS: dict[Any, Callable[[Tensor], Any]] = {
     Tensor.item: lambda host: host.item(),
@@ -151,7 +158,7 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
     def _on_host(self, tensor: Tensor) -> Tensor:
         self.node.copied(tensor.numel() * tensor.element_size(), max(1, self.node.batch))
         with_errors(self.node.gpu.synchronise)
-        return _zeros(tensor)
+        return moved(lambda: _zeros(tensor), tensor)
 
     def _to(self, tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         other = kwargs.get("other", args[0] if args else None)
@@ -176,7 +183,7 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
         if tensor.dim():
             self.node.batch = int(tensor.shape[0]) if not isinstance(tensor, torch.nn.Parameter) else self.node.batch
         size = tensor.numel() * tensor.element_size()
-        found = tensor.to("meta")
+        found = moved(lambda: tensor.detach().to("meta"), tensor)
         if not isinstance(tensor, torch.nn.Parameter):  # those are in the profile
             self._room(found)
         with_errors(lambda: self.node.copied(size, max(1, self.node.batch)))
@@ -192,6 +199,9 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
 
     def _at(self, index: int) -> None:
         """Work goes to this device from now on, where one is named."""
+        if self.node.process not in (None, os.getpid()):
+            raise RuntimeError(_FORKED)
+        self.node.process = os.getpid()
         device_at(self.node, index)
         if index > 0:
             self.node.current = index
@@ -263,6 +273,20 @@ def _map(value: Any, change: Callable[[Any], Any]) -> Any:
     return type(value)(_map(each, change) for each in value) if type(value) in (list, tuple) else value
 
 
+def _within(node: EmulatedNode, run: Callable[..., Any]) -> Callable[..., Any]:
+    """What a backward pass calls of a program, as where it goes through part of a model again, is on emulated GPUs."""
+
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        node.depth += 1
+        try:
+            with EmulatedDevice(node):
+                return run(*args, **kwargs)
+        finally:
+            node.depth -= 1
+
+    return backward
+
+
 _RUNNING: list[EmulatedNode] = []
 
 
@@ -290,6 +314,8 @@ def emulated(node: EmulatedNode) -> Iterator[None]:
     torch.__future__.set_swap_module_params_on_conversion(True)  # so that parameters stay the same objects on the GPU
     changes = [(torch.nn.Module, "__call__", called), (threading.Thread, "run", run), *saving_changes(node)]
     changes += [*replaced(node), *typed_tensors(), *parallel_changes(node)]
+    run_backward = torch.autograd._engine_run_backward  # noqa: SLF001 - no public function is called without the mode
+    changes += [(torch.autograd, "_engine_run_backward", _within(node, run_backward))]
     before = [(owner, name, getattr(owner, name, None)) for owner, name, _ in changes]
     for owner, name, function in changes:
         setattr(owner, name, function)

@@ -142,6 +142,11 @@ class EmulatedGpu:
         self._ends.append(self.busy_until if self.shared is None else self._last)
         self.steps += 1
 
+    @property
+    def done_s(self) -> float:
+        """What it has done: a program that ends leaves the rest of its queue undone."""
+        return max(0.0, self.busy_s - max(0.0, self.busy_until - self.clock.now))
+
     def synchronise(self) -> None:
         """Wait for the end of the queue."""
         if self.shared is not None:

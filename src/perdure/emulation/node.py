@@ -32,6 +32,7 @@ class EmulatedNode:
     table: ProfileTable | None
     current: int = 0
     split: int = 1  # GPUs among which one process splits each batch
+    process: int | None = None  # which uses the GPUs; one that it forks cannot
     spawned: int = 0  # processes that the program has started with spawn
     depth: int = 0  # above 0 while a model is gone through
     batch: int = 1  # of the last step, or of the last copy before the first

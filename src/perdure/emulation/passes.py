@@ -165,6 +165,22 @@ def linked(found: torch.Tensor, inputs: list[torch.Tensor]) -> torch.Tensor:
     return _Passes.apply(lambda: None, shapes, *inputs)[0]
 
 
+def moved(copy: Callable[[], torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
+    """A copy to or from a GPU, through which gradients go back to where `tensor` is."""
+    return _Moved.apply(copy, tensor) if tensor.requires_grad and torch.is_grad_enabled() else copy()
+
+
+class _Moved(torch.autograd.Function):  # type: ignore[misc]  # the framework is untyped here
+    @staticmethod
+    def forward(ctx: Any, copy: Callable[[], torch.Tensor], tensor: torch.Tensor) -> Any:
+        ctx.place = tensor.device
+        return copy()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return None, torch.zeros(gradient.shape, dtype=gradient.dtype, device=ctx.place)
+
+
 class _Passes(torch.autograd.Function):  # type: ignore[misc]  # the framework is untyped here
     """A forward and a backward pass that give tensors of the right shapes."""
 

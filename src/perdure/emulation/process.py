@@ -57,11 +57,11 @@ def begin(spawned: int) -> ExitStack:
 def _tell(node: EmulatedNode, taken_s: float, rank: int) -> None:
     """What was emulated, on stderr and in the report."""
     busy, steps = sum(gpu.busy_s for gpu in node.gpus), sum(gpu.steps for gpu in node.gpus)
-    used = max(1, sum(gpu.busy_s > 0 for gpu in node.gpus))  # of a job's GPUs each process uses one
+    done, used = sum(gpu.done_s for gpu in node.gpus), max(1, sum(gpu.busy_s > 0 for gpu in node.gpus))
     found: dict[str, Any] = {
         "rank": rank, "gpu": node.gpu.name, "model": node.settings.model, "gpus": len(node.gpus), "steps": steps,
         "numbers": [node.settings.number(gpu.index) for gpu in node.gpus],
-        "taken_s": taken_s, "busy_s": busy, "busy_share": busy / taken_s / used if taken_s else 0.0,
+        "taken_s": taken_s, "busy_s": busy, "busy_share": done / taken_s / used if taken_s else 0.0,
         "peak_mib": max(gpu.peak_mib for gpu in node.gpus), "capacity_mib": node.gpu.capacity_mib,
         "origins": sorted(node.origins), "virtual": node.settings.virtual,
     }  # fmt: skip

@@ -6,10 +6,12 @@ have them too.
 
 from __future__ import annotations
 
+import atexit
 import os
 import runpy
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
@@ -18,17 +20,22 @@ from perdure.errors import PerdureError
 
 
 def run(words: Sequence[str]) -> None:
-    """Run a program, as Python would, or a module after ``-m``. Its own errors and exits are left as they are."""
-    with emulation():
-        is_module = words[0] == "-m"
-        sys.argv = list(words[1:] if is_module else words)
-        if not sys.flags.safe_path:
-            sys.path.pop(0)
-        sys.path.insert(0, os.getcwd() if is_module else str(Path(words[0]).resolve().parent))
-        if is_module:
-            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-        else:
-            runpy.run_path(words[0], run_name="__main__")
+    """Run a program, as Python would, or a module after ``-m``. Its own errors and exits are left as they are.
+
+    The emulation ends with the process: after the program's threads, and after what it does at its exit.
+    """
+    emulating = ExitStack()
+    atexit.register(emulating.close)
+    emulating.enter_context(emulation())
+    is_module = words[0] == "-m"
+    sys.argv = list(words[1:] if is_module else words)
+    if not sys.flags.safe_path:
+        sys.path.pop(0)
+    sys.path.insert(0, os.getcwd() if is_module else str(Path(words[0]).resolve().parent))
+    if is_module:
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(words[0], run_name="__main__")
 
 
 def main() -> int:
