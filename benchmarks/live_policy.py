@@ -1,8 +1,8 @@
 """A policy above a real Slurm: mean JCT under its own backfill, and under policies driven by Perdure, and as simulated.
 
 Eight pretended nodes of four GPUs; jobs of seconds that stand for hours, which save their progress once a second and
-opted in by their comment. Under a policy slurmctld is killed once and Perdure five times, all with -9. What every job
-did and when is written beside the figures: submit, starts, ends, and when Perdure put it back.
+opted in by their comment. In each run slurmctld is killed once and Perdure, where it decides, five times, all with -9.
+What every job did and when is written beside the figures: submit, starts, ends, and when Perdure put it back.
 
     python -m benchmarks.live_policy --jobs 200 --seed 1 --arms slurm,las-2d,gittins-2d --out build/live_policy.json
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import signal
 import sqlite3
 import subprocess
@@ -108,6 +109,8 @@ class Arm:
     most_put_back: int = 0
     most_calls_in_a_minute: int = 0
     undrained: int = 0  # nodes that slurmctld drained when it came back, and that were returned to service
+    miscounted: int = 0  # GPUs that it then counted as taken, and that no job had, before ``scontrol reconfigure``
+    miscounted_at_end: int = 0  # once all jobs had ended
     took_s: float = 0.0
     kills: list[tuple[str, float]] = field(default_factory=list)
     records: list[JobRecord] = field(default_factory=list)
@@ -208,8 +211,8 @@ class Service:
         return max((sum(at <= each < at + 60 for each in times) for at in times), default=0)
 
 
-def run(load: Load, policy: str, folder: Path, *, kills: bool) -> Arm:
-    """Submit the load to a new cluster and wait until all of it has ended."""
+def run(load: Load, policy: str, folder: Path) -> Arm:
+    """Submit the load to a new cluster and wait until all of it has ended. A `policy` of "" is Slurm's own backfill."""
     arm = Arm(policy or "slurm")
     is_fair = policy == "fair-tree"
     cluster = SlurmCluster(folder / "slurm", NODES, GPUS, PRIORITIES + FAIR_TREE * is_fair)
@@ -223,14 +226,15 @@ def run(load: Load, policy: str, folder: Path, *, kills: bool) -> Arm:
     begun_s = time.time()
     sent = [Submission() for _ in load.at_s]
     put_back: dict[str, list[float]] = {}
-    stops = _killing(cluster, service, load, sent, work, arm) if kills and service else None
+    accounts = [f"--account=team{at % ACCOUNTS}" if is_fair else "--requeue" for at in range(len(sent))]
+    stops = _killing(cluster, service, load, sent, accounts, work, arm)
     try:
         for at, at_s in enumerate(load.at_s):
             time.sleep(max(0.0, begun_s + at_s - time.time()))
-            sent[at].submit(cluster, load, at, work, f"--account=team{at % ACCOUNTS}" if is_fair else "--requeue")
+            sent[at].submit(cluster, load, at, work, accounts[at])
         _await_all(work / "log", len(sent), patience_s=3 * sum(load.run_s))
-        if stops is not None:
-            stops.join()
+        stops.join()
+        arm.miscounted_at_end = _miscounted(cluster)
     finally:
         if service is not None:
             service.stop()
@@ -249,7 +253,7 @@ class Submission:
     job_ids: list[str] = field(default_factory=list)
     first_s: float = 0.0
 
-    def submit(self, cluster: SlurmCluster, load: Load, at: int, folder: Path, account: str = "--requeue") -> None:
+    def submit(self, cluster: SlurmCluster, load: Load, at: int, folder: Path, account: str) -> None:
         options = ("--comment=perdure:preempt", "--requeue", "-o", "/dev/null", f"--job-name={at}")
         asks = (f"--gres=gpu:{load.gpus[at]}", f"--time={load.limit_min[at]}")
         script = SCRIPT.format(folder=folder, at=at, run_s=load.run_s[at])
@@ -263,23 +267,32 @@ class Submission:
 
 
 def _killing(
-    cluster: SlurmCluster, service: Service, load: Load, sent: list[Submission], work: Path, arm: Arm
+    cluster: SlurmCluster,
+    service: Service | None,
+    load: Load,
+    sent: list[Submission],
+    accounts: list[str],
+    work: Path,
+    arm: Arm,
 ) -> threading.Thread:
     def kill_all() -> None:
         for part, what in sorted(KILLS):
+            if what == "perdure" and service is None:
+                continue
             time.sleep(max(0.0, begun_s + part * load.takes_s - time.time()))
             arm.kills.append((what, round(time.time(), 1)))
-            if what == "perdure":
+            if what == "perdure" and service is not None:
                 service.kill()
                 time.sleep(5.0)
                 service.start()
             else:
                 cluster.crash_ctld()
-                arm.undrained = _undrained(cluster)
+                arm.undrained, arm.miscounted = _undrained(cluster), _miscounted(cluster)
+                cluster.run("scontrol", "reconfigure")  # counts the GPUs of each node again, by the jobs that run
                 known = cluster.run("scontrol", "-o", "show", "job").split()
                 for at, each in enumerate(sent):  # who was told a number, and is not there
                     if each.job_ids and f"JobName={at}" not in known:
-                        each.submit(cluster, load, at, work)
+                        each.submit(cluster, load, at, work, accounts[at])
 
     begun_s = time.time()
     thread = threading.Thread(target=kill_all)
@@ -300,6 +313,18 @@ def _undrained(cluster: SlurmCluster) -> int:
                 found += 1
         time.sleep(1.0)
     return found
+
+
+def _miscounted(cluster: SlurmCluster) -> int:
+    """GPUs that Slurm counts as taken, and that no job has: the fewest in some seconds, as jobs start and end."""
+    found = []
+    for _ in range(5):
+        nodes = cluster.run("scontrol", "-o", "-d", "show", "node")
+        jobs = cluster.run("squeue", "-h", "-t", "running,completing", "-o", "%b")
+        counted, taken = re.findall(r"GresUsed=gpu:\w+:(\d+)", nodes), re.findall(r"gpu:(\d+)", jobs)
+        found.append(sum(map(int, counted)) - sum(map(int, taken)))
+        time.sleep(1.0)
+    return max(0, min(found))
 
 
 def _ends(log: Path) -> list[list[str]]:
@@ -363,7 +388,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--arms", default="slurm,las-2d", help="slurm, fair-tree, and policies (with kills)")
+    parser.add_argument("--arms", default="slurm,las-2d", help="slurm, fair-tree, and policies")
     parser.add_argument("--out", type=Path, default=Path("build/live_policy.json"))
     given = parser.parse_args(argv)
     given.out.parent.mkdir(parents=True, exist_ok=True)
@@ -374,9 +399,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         policy = simulated_policy(name)
         told[name] = None if policy is None else round(promised(load, policy), 1)
         print(f"{given.jobs} jobs, seed {given.seed}; simulated mean JCT under {name}: {told[name]} s", flush=True)
-        kills = name not in ("slurm", "fair-tree")
         with tempfile.TemporaryDirectory(prefix="live-policy-", ignore_cleanup_errors=True) as folder:
-            arms.append(run(load, "" if name == "slurm" else name, Path(folder), kills=kills))
+            arms.append(run(load, "" if name == "slurm" else name, Path(folder)))
             print({key: value for key, value in asdict(arms[-1]).items() if key != "records"}, flush=True)
             logged = Path(folder) / "perdure.log"
             if logged.exists():
