@@ -42,7 +42,8 @@ NODES, GPUS = 8, 4
 LIMITS_S = (60.0, 400.0)  # GPU-seconds at which a job sinks a queue
 LOAD = 2.0  # what comes, over what the nodes can do, while jobs come
 LEAST_RUN_S = 10.0
-UNDRAINED_S = 20  # after slurmctld was killed
+KNOWN_S = 20.0  # after slurmctld was killed it is asked whose jobs it knows
+OPERATES_S = 10.0  # so long an operator waits between two looks
 UNSAVED_S = 10.0  # slurmctld saves its jobs every 5 s; what it had not saved when it is killed, it runs again
 COST_S = 2.0  # in the simulation: what is run twice after a preemption, and the start
 KILLS = (*((part, "perdure") for part in (0.1, 0.25, 0.4, 0.55, 0.7)), (0.32, "slurmctld"))  # of the time it takes
@@ -109,8 +110,7 @@ class Arm:
     most_put_back: int = 0
     most_calls_in_a_minute: int = 0
     undrained: int = 0  # nodes that slurmctld drained when it came back, and that were returned to service
-    miscounted: int = 0  # GPUs that it then counted as taken, and that no job had, before ``scontrol reconfigure``
-    miscounted_at_end: int = 0  # once all jobs had ended
+    miscounted: list[int] = field(default_factory=list)  # GPUs taken by no job, each time they were counted again
     took_s: float = 0.0
     kills: list[tuple[str, float]] = field(default_factory=list)
     records: list[JobRecord] = field(default_factory=list)
@@ -227,15 +227,19 @@ def run(load: Load, policy: str, folder: Path) -> Arm:
     sent = [Submission() for _ in load.at_s]
     put_back: dict[str, list[float]] = {}
     accounts = [f"--account=team{at % ACCOUNTS}" if is_fair else "--requeue" for at in range(len(sent))]
-    stops = _killing(cluster, service, load, sent, accounts, work, arm)
+    over = threading.Event()
+    operator = threading.Thread(target=_operate, args=(cluster, arm, over))
+    stops = _killing(cluster, service, load, sent, accounts, work, arm, operator)
     try:
         for at, at_s in enumerate(load.at_s):
             time.sleep(max(0.0, begun_s + at_s - time.time()))
             sent[at].submit(cluster, load, at, work, accounts[at])
         _await_all(work / "log", len(sent), patience_s=3 * sum(load.run_s))
         stops.join()
-        arm.miscounted_at_end = _miscounted(cluster)
     finally:
+        over.set()
+        if operator.is_alive():
+            operator.join()
         if service is not None:
             service.stop()
             arm.most_calls_in_a_minute, put_back = service.most_calls(), service.preempted()
@@ -274,6 +278,7 @@ def _killing(
     accounts: list[str],
     work: Path,
     arm: Arm,
+    operator: threading.Thread,
 ) -> threading.Thread:
     def kill_all() -> None:
         for part, what in sorted(KILLS):
@@ -287,8 +292,8 @@ def _killing(
                 service.start()
             else:
                 cluster.crash_ctld()
-                arm.undrained, arm.miscounted = _undrained(cluster), _miscounted(cluster)
-                cluster.run("scontrol", "reconfigure")  # counts the GPUs of each node again, by the jobs that run
+                operator.start()
+                time.sleep(KNOWN_S)
                 known = cluster.run("scontrol", "-o", "show", "job").split()
                 for at, each in enumerate(sent):  # who was told a number, and is not there
                     if each.job_ids and f"JobName={at}" not in known:
@@ -300,19 +305,21 @@ def _killing(
     return thread
 
 
-def _undrained(cluster: SlurmCluster) -> int:
-    """Return nodes to service as an operator would: a slurmctld that was killed starts jobs again that run, and drains
-    their nodes for it ("Duplicate jobid") for good.
+def _operate(cluster: SlurmCluster, arm: Arm, over: threading.Event) -> None:
+    """What an operator would do after slurmctld was killed, until the run is over.
+
+    It starts jobs again that run, drains their nodes for it ("Duplicate jobid") for good, and counts GPUs as taken that
+    no job has; ``scontrol reconfigure`` counts them again.
     """
-    found = 0
-    for _ in range(UNDRAINED_S):
+    while not over.wait(OPERATES_S):
         for line in cluster.run("scontrol", "-o", "show", "node").splitlines():
             if "Reason=Duplicate jobid" in line:
                 name = line.partition("NodeName=")[2].partition(" ")[0]
                 cluster.run("scontrol", "update", f"nodename={name}", "state=resume")
-                found += 1
-        time.sleep(1.0)
-    return found
+                arm.undrained += 1
+        if found := _miscounted(cluster):
+            cluster.run("scontrol", "reconfigure")
+            arm.miscounted.append(found)
 
 
 def _miscounted(cluster: SlurmCluster) -> int:
