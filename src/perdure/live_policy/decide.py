@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
@@ -89,7 +90,8 @@ def decide(
     queue = look.queue
     opted_in = [job for job in queue.jobs if consent_of(job, settings) is not PolicyConsent.NONE]
     taking_part, choices = _with_choices(opted_in, queue, policy, memory)
-    left = {job.job_id: why for job in taking_part if (why := unfit(job) or _unplanned(job, queue, policy))}
+    nodes = Counter(node.gpus for node in queue.nodes if node.is_usable and node.gpus)
+    left = {job.job_id: why for job in taking_part if (why := unfit(job) or _unplanned(job, nodes, policy))}
     rows = [job for job in taking_part if job.job_id not in left]
     ordered = _ordered(queue, rows, history, policy, settings, memory, choices)
     waiting = [job for job in ordered if job.is_waiting]
@@ -136,16 +138,18 @@ def _with_choices(
     """The jobs with the sizes that each may be given by a policy that chooses sizes; what these are."""
     if not isinstance(policy, RoundPolicy):
         return jobs, {}
+    alike = {job.partitions for job in jobs}
+    there = {names: [node for node in queue.nodes_of(names) if node.is_usable and node.gpus] for names in alike}
     found = {
         job.job_id: sizes
         for job in jobs
-        if job.is_waiting and (sizes := allowed_sizes(job, memory.sizes.get(job.job_id), queue.nodes))
+        if job.is_waiting and (sizes := allowed_sizes(job, memory.sizes.get(job.job_id), there[job.partitions]))
     }
     return [replace(job, sizes=tuple(found.get(job.job_id, ()))) for job in jobs], found
 
 
-def _unplanned(job: QueuedJob, queue: Queue, policy: LivePolicy) -> str:
-    return policy.unfit(job, queue.nodes) if isinstance(policy, RoundPolicy) else ""
+def _unplanned(job: QueuedJob, nodes: Mapping[int, int], policy: LivePolicy) -> str:
+    return policy.unfit(job, nodes) if isinstance(policy, RoundPolicy) else ""
 
 
 def _ordered(

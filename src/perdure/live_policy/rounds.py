@@ -16,7 +16,7 @@ from perdure.live_policy.queue_view import QueuePicture
 from perdure.live_policy.settings import PolicySettings
 from perdure.scheduling.protocol import RankingPolicy, StatelessPolicy
 from perdure.scheduling.view import View
-from perdure.waits.queue import QueuedJob, QueuedNode
+from perdure.waits.queue import QueuedJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,11 @@ class RoundPolicy:
         sizes = {jobs[row].job_id: plan[row] for row in begin if jobs[row].sizes}
         return FixedOrder(self.name, (*kept, *begin, *others)), sizes
 
-    def unfit(self, job: QueuedJob, nodes: Sequence[QueuedNode]) -> str:
-        """Why it cannot plan for a job of one size; "" mostly."""
+    def unfit(self, job: QueuedJob, nodes: Mapping[int, int]) -> str:
+        """Why it cannot plan for a job of one size; "" mostly. `nodes`: how many are usable, by their GPUs."""
         if self.name != "sia" or (job.sizes and job.is_waiting):
             return ""
-        usable = [node.gpus for node in nodes if node.is_usable and node.gpus]
-        if any(_is_configuration(job.gpus, size, usable.count(size)) for size in set(usable)):
+        if any(_is_configuration(job.gpus, size, count) for size, count in nodes.items()):
             return ""
         return f"it asks for {job.gpus} GPUs, and sia knows powers of two on a node, or whole nodes"
 

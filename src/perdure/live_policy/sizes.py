@@ -20,15 +20,14 @@ class SizeChange(NamedTuple):
     seen: JobSize
 
 
-def allowed_sizes(job: QueuedJob, before: JobSize | None, nodes: Sequence[QueuedNode]) -> Mapping[int, JobSize]:
-    """What a waiting job may be given, by GPUs and rising; {} for one that has no choice. `before`: see `SizeChange`.
+def allowed_sizes(job: QueuedJob, before: JobSize | None, there: Sequence[QueuedNode]) -> Mapping[int, JobSize]:
+    """What a waiting job may be given, by GPUs and rising; {} for one that has no choice. `before`: see `SizeChange`,
+    `there`: usable nodes with GPUs that it may have.
 
     A job that named numbers of nodes keeps its GPUs on each. One that named numbers of GPUs has them on one node, or on
     whole ones, of the smallest that it may have.
     """
     asked = before or job.asks
-    usable = (node for node in nodes if node.is_usable and node.gpus)
-    there = [node for node in usable if not set(job.partitions).isdisjoint(node.partitions)]
     if asked is None or not there:
         return {}
     if job.sizes:

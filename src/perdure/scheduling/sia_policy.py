@@ -6,6 +6,7 @@ section 3; details after the behaviour of its public simulator.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -44,7 +45,7 @@ class Sia:
     def check(self, view: ElasticView) -> None:
         """Raises `InputError` for a gang, or a pipeline, that is no configuration."""
         jobs, configs = list(view.jobs.values()), _configurations(view)
-        least = self._replicas(jobs, configs) == 1
+        least = self._replicas(view, jobs, configs) == 1
         for row, job in enumerate(jobs):
             if job.rigid and not (_rigid_speed(job, configs) > 0).any():
                 what = f"it asks for {job.asked_gpus} GPUs, and Sia knows powers of two on a node, or whole nodes"
@@ -57,7 +58,6 @@ class Sia:
                 raise InputError(f"job {job.name}", what, "Choose another policy, or leave it out")
 
     def plan(self, view: ElasticView) -> Plan:
-        configs = _configurations(view)
         free = np.array([each.gpus for each in view.types])
         pinned = {row: job.share for row, job in view.jobs.items() if job.restarting and job.share is not None}
         for share in pinned.values():
@@ -65,7 +65,9 @@ class Sia:
         rows = [row for row in view.jobs if row not in pinned]
         if not rows:
             return pinned
-        worth = self._worth(view, [view.jobs[row] for row in rows], configs)
+        jobs = [view.jobs[row] for row in rows]
+        configs = _within_reach(_configurations(view), jobs)
+        worth = self._worth(view, jobs, configs)
         found = choose(worth, configs, free, self.lambda_, self.p, self.limit_s)
         chosen = found.config.tolist()
         if found.gap > PROVEN:
@@ -76,10 +78,8 @@ class Sia:
     def _worth(self, view: ElasticView, jobs: list[ElasticJob], configs: Configurations) -> Floats:
         """The normalised goodput of each job in each configuration, less where it must restart; NaN for impossible."""
         sizes = np.array([each.gpus_per_node for each in view.types])
-        most = np.array(
-            [max(min(job.sizes, default=1), min(2 * job.learned.most_gpus(), job.most_gpus)) for job in jobs]
-        )
-        replicas = self._replicas(jobs, configs)
+        most = np.array([_most_replicas(job) for job in jobs])
+        replicas = self._replicas(view, jobs, configs)
         may = (replicas > 0) & (replicas <= most[:, None])
         for row, job in enumerate(jobs):
             if job.sizes:
@@ -112,10 +112,10 @@ class Sia:
         return np.asarray(term ** (1 / self.p), float)
 
     @staticmethod
-    def _replicas(jobs: list[ElasticJob], configs: Configurations) -> NDArray[np.int64]:
+    def _replicas(view: ElasticView, jobs: list[ElasticJob], configs: Configurations) -> NDArray[np.int64]:
         """Whole replicas of each job in each configuration; 0 where it is not measured, or they are not whole."""
-        types = int(configs.gpu_type.max()) + 1
-        found = whole_replicas(configs.gpus, configs.gpu_type, stages_of([job.learned for job in jobs], types))
+        stages = stages_of([job.learned for job in jobs], len(view.types))
+        found = whole_replicas(configs.gpus, configs.gpu_type, stages)
         for row, job in enumerate(jobs):
             if job.reach:
                 found[row, configs.gpus > np.array(job.reach)[configs.gpu_type]] = 0
@@ -126,6 +126,18 @@ def _configurations(view: ElasticView) -> Configurations:
     return Configurations.of_cluster(
         np.array([each.nodes for each in view.types]), np.array([each.gpus_per_node for each in view.types])
     )
+
+
+def _most_replicas(job: ElasticJob) -> int:
+    return max(min(job.sizes, default=1), min(2 * job.learned.most_gpus(), job.most_gpus))
+
+
+def _within_reach(configs: Configurations, jobs: Sequence[ElasticJob]) -> Configurations:
+    """Without those that no job could have: of 1,000 nodes there are 1,000 configurations, and most are too large."""
+    asked = {job.asked_gpus for job in jobs if job.rigid} | {job.share.gpus for job in jobs if job.share}
+    most = max((_most_replicas(job) * max(job.learned.stages, default=1) for job in jobs if not job.rigid), default=1)
+    kept = (configs.gpus <= most) | np.isin(configs.gpus, list(asked))
+    return Configurations(configs.nodes[kept], configs.gpus[kept], configs.gpu_type[kept])
 
 
 def _rigid_speed(job: ElasticJob, configs: Configurations) -> Floats:
