@@ -152,11 +152,27 @@ def test_a_place_is_restored_to_the_user_who_had_it_and_to_no_other_of_the_same_
     world: PolicyWorld, queue: tuple[str, str, str]
 ) -> None:
     """As where a manager lost its state and gave the number out again."""
-    job = next(each for each in world.backend.queue().queue.jobs if each.job_id == queue[1])
-    store = PolicyStore(world.journal.store, "local")
-    store.keep_nice([replace(job, user="eve", nice=7)], 0.0)
+    given_again(world, queue[1])
     world.worker(PolicySettings()).turn()
-    assert world.nice()[job.job_id] == 0
+    assert world.nice()[queue[1]] == 0
+
+
+def test_a_job_that_got_the_number_of_another_users_gets_its_own_place_back(
+    world: PolicyWorld, queue: tuple[str, str, str]
+) -> None:
+    given_again(world, queue[1])
+    world.backend.set_nice({queue[1]: 5})
+    world.worker(FIFO).turn()
+    assert world.order() == [*queue[1:]]
+    world.worker(off(world)).turn()
+    assert world.nice() == {queue[0]: 0, queue[1]: 5, queue[2]: 0}
+    assert PolicyStore(world.journal.store, "local").nice() == {}
+
+
+def given_again(world: PolicyWorld, job_id: str) -> None:
+    """The journal has the place of another user's job of this number."""
+    job = next(each for each in world.backend.queue().queue.jobs if each.job_id == job_id)
+    PolicyStore(world.journal.store, "local").keep_nice([replace(job, user="eve", nice=7)], 0.0)
 
 
 def test_a_job_that_three_changes_did_not_move_is_left_alone(

@@ -261,6 +261,21 @@ def test_uploads_are_few_and_do_not_stay(place: Site, monkeypatch: pytest.Monkey
     assert len(left_behind(place)) == 1
 
 
+def test_an_upload_is_gone_after_an_hour_though_nobody_sends_another(place: Site) -> None:
+    mira = place.client(place.mira)
+    first, second = (send(mira).json()["id"] for _ in range(2))
+    place.world.pass_time(uploads_module.LIFE_S)
+    assert mira.post(f"{WHATIF}/comparisons", json={**ASK, "upload": first}).status_code == 202
+    place.queue.cancel(place.queue.store.all()[0].id, Identity("mira", Role.VIEWER))
+    place.world.pass_time(1)
+    assert mira.post(f"{WHATIF}/comparisons", json={**ASK, "upload": second}).status_code == 404
+    assert left_behind(place) == []
+    send(mira)
+    place.world.pass_time(uploads_module.LIFE_S + 1)
+    assert not place.queue.work_next(0.0)
+    assert left_behind(place) == []
+
+
 def test_whoever_sends_too_many_replaces_their_own_and_nobody_elses(place: Site) -> None:
     mira, jonas = place.client(place.mira), place.client(place.jonas)
     of_jonas = send(jonas).json()["id"]

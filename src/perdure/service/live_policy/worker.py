@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from numpy.random import default_rng
 
@@ -28,6 +29,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import PolicyConsent
 from perdure.service.live_policy.policy_store import KeptNice, KeptSize, PolicyStore
 from perdure.service.live_policy.switch import PolicySwitch
+from perdure.service.store.codec import clean
 from perdure.waits.queue import Queue, QueuedJob, QueueLook
 
 log = logging.getLogger("perdure")
@@ -36,11 +38,14 @@ PREEMPT_TTL_S = 60.0  # a preemption that is not begun by then is decided again
 SERVICES_EVERY_S = 600.0
 PAST_EVERY_S = 60.0
 PAST_S = 30 * 86400.0  # of jobs that are over, for policies that plan in rounds
+Kept = TypeVar("Kept", KeptNice, KeptSize)
 STUBBORN = 3  # times that a job's place was changed without effect, after which it is left alone
 
 
-def _is_of(job: QueuedJob, kept: KeptSize | None) -> bool:
-    return kept is not None and job.user == kept.user
+def _own(kept: Mapping[str, Kept], jobs: Iterable[QueuedJob]) -> dict[str, Kept]:
+    """Without what was kept of another user's job, whose number a manager that lost its state has given out again."""
+    users = {job.job_id: clean(job.user) for job in jobs}
+    return {job_id: each for job_id, each in kept.items() if users.get(job_id, each.user) == each.user}
 
 
 class PolicyWorker:
@@ -95,9 +100,13 @@ class PolicyWorker:
         if look is None or look.queue.now_s == self._looked_s:
             return
         self._looked_s = look.queue.now_s
-        kept, sizes = self._store.nice(), self._store.sizes()
+        nice, sizes = self._store.nice(), self._store.sizes()
+        own_nice, own_sizes = _own(nice, look.queue.jobs), _own(sizes, look.queue.jobs)
         try:
-            self._work(look, kept, sizes)
+            if self._acts():
+                self._store.forget_nice(nice.keys() - own_nice.keys())
+                self._store.forget_sizes(sizes.keys() - own_sizes.keys())
+            self._work(look, own_nice, own_sizes)
         except PerdureError as err:
             self.trouble = f"{err.args[0]}: {err.args[1]}"
             raise
@@ -138,7 +147,7 @@ class PolicyWorker:
             nice={job_id: each.nice for job_id, each in kept.items()},
             services=self._past_services(),
             past=self._past_jobs(queue.now_s, own),
-            sizes={job.job_id: sizes[job.job_id].size for job in own if _is_of(job, sizes.get(job.job_id))},
+            sizes={job_id: each.size for job_id, each in sizes.items()},
         )
         self._in_vain = past.in_vain
         return ran, settings, memory
@@ -186,14 +195,10 @@ class PolicyWorker:
         if not isinstance(self._backend, Resizable):
             return
         wanted = {each.job_id: (each.size, each.seen) for each in changes}
-        done_with = {
-            job_id
-            for job_id, each in kept.items()
-            if (job := jobs.get(job_id)) is None or not _is_of(job, each) or not self._takes_part(job)
-        }
+        done_with = {job_id for job_id in kept if (job := jobs.get(job_id)) is None or not self._takes_part(job)}
         for job_id in done_with:
             job, before = jobs.get(job_id), kept[job_id]
-            if job is not None and _is_of(job, before) and job.asks is not None and job.asks != before.size:
+            if job is not None and job.asks is not None and job.asks != before.size:
                 wanted[job_id] = before.size, job.asks
         new = {each.job_id: KeptSize(each.before, jobs[each.job_id].user) for each in changes}
         self._store.keep_sizes({job_id: each for job_id, each in new.items() if job_id not in kept}, self._clock())
@@ -213,7 +218,6 @@ class PolicyWorker:
             job_id: each.nice
             for job_id, each in kept.items()
             if (job := jobs.get(job_id)) is not None
-            and job.user == each.user
             and not (self.is_on and consent_of(job, self.settings) is not PolicyConsent.NONE)
         }
 

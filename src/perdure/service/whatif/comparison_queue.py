@@ -156,7 +156,8 @@ class ComparisonQueue:
     # -- for the thread
 
     def work_next(self, timeout_s: float) -> bool:
-        """Work off one comparison, if one comes within `timeout_s`."""
+        """Work off one comparison, if one comes within `timeout_s`; traces that nobody has used for long go."""
+        self.uploads.forget_old()
         with self._come:
             if not self._waiting and not self._come.wait(timeout_s):
                 return False

@@ -61,6 +61,7 @@ class Uploads:
         Raises `NotFound` for one that is not there, not whole yet, or another's, and `StateError`.
         """
         with self._lock:
+            self._forget_old()
             upload = self._known.get(upload_id)
             if upload is None or upload.owner != owner or upload.size is None:
                 fix = "Upload it again: each is used once, and dropped after an hour"
@@ -71,6 +72,11 @@ class Uploads:
                 raise _unwritable(to, err) from err
             del self._known[upload_id]
         return upload.name
+
+    def forget_old(self) -> None:
+        """Remove those that nobody has used for too long."""
+        with self._lock:
+            self._forget_old()
 
     def _begin(self, owner: str, name: str) -> Upload:
         """Take a place; of one user's the oldest that is whole gives way. Raises `TooMany`."""
