@@ -18,6 +18,7 @@ from perdure.model.jobs import JobSize
 from perdure.service.store.codec import clean
 from perdure.service.store.database import Store
 from perdure.service.store.queries.reader import Reader
+from perdure.service.store.queries.story import of_this_job
 from perdure.service.store.schema import actions, attempts, jobs, policy_jobs, policy_nice, policy_sizes, policy_terms
 from perdure.waits.queue import QueuedJob
 
@@ -137,7 +138,8 @@ class PolicyStore:
         a, found = attempts.c, dict[str, int]()
         for some in _parts(job_ids):
             query = select(a.job_id, func.max(a.gpus).label("gpus")).group_by(a.job_id)
-            rows = self._reader.all(query.where(a.cluster == self.cluster, a.job_id.in_(some)))
+            own = a.cluster == self.cluster, a.job_id.in_(some), of_this_job(attempts)
+            rows = self._reader.all(query.where(*own))
             found |= {row.job_id: row.gpus for row in rows if row.gpus}
         return found
 
@@ -208,7 +210,7 @@ class PolicyStore:
         found: dict[str, list[Ran]] = {}
         for some in _parts(job_ids):
             query = select(a.job_id, a.start_s, a.end_s).where(
-                a.cluster == self.cluster, a.job_id.in_(some), a.end_s.is_not(None)
+                a.cluster == self.cluster, a.job_id.in_(some), a.end_s.is_not(None), of_this_job(attempts)
             )
             for row in self._reader.all(query):
                 found.setdefault(row.job_id, []).append((row.start_s, row.end_s))
@@ -223,7 +225,7 @@ class PolicyStore:
         done: dict[str, int] = {}
         in_vain: dict[str, int] = {}
         for some in _parts(running):
-            own = a.cluster == self.cluster, a.job_id.in_(some), a.kind == _PREEMPT
+            own = a.cluster == self.cluster, a.job_id.in_(some), a.kind == _PREEMPT, of_this_job(actions)
             for row in self._reader.all(select(a.job_id, a.state, a.incarnation, a.ended_s).where(*own)):
                 if row.state in _OPEN:
                     on_their_way.add(row.job_id)

@@ -1,0 +1,75 @@
+"""What the policy in force has done, as the journal tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert
+
+from perdure.live_policy.outcome import PolicyTerm
+from perdure.model.actions import Preempt
+from perdure.model.events import AttemptEnded, JobChanged
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.service.core.case import ControllerState
+from perdure.service.core.messages import PERDURE, Act, Journalled
+from perdure.service.live_policy.policy_store import PolicyStore
+from perdure.service.store.journal import ActionState, Journal
+from perdure.service.store.schema import actions
+from perdure.waits.queue import QueuedJob
+from tests.copying import replace
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with closing(Journal.open(tmp_path, "c")) as found:
+        yield found
+
+
+def test_of_all_actions_preemptions_since_an_instant_count(journal: Journal) -> None:
+    begun = [("preempt", 500.0), ("requeue", 600.0), ("drain", 610.0), ("preempt", 700.0), ("preempt", None)]
+    with journal.store.writing() as db:
+        for at, (kind, started_s) in enumerate(begun):
+            about = {"cluster": "c", "kind": kind, "job_id": str(at), "incarnation": 1, "started_s": started_s}
+            told = {"key": f"{kind}:{at}", "created_s": 1.0, "expires_s": 2.0, "state": "done", "by": "perdure"}
+            db.execute(insert(actions).values(**about, **told, reason="", payload="{}"))
+    store = PolicyStore(journal.store, "c")
+    assert [sorted(store.preempted_since(since_s)) for since_s in (0.0, 500.0, 700.0)] == [[500.0, 700.0], [700.0], []]
+
+
+def test_of_jobs_that_took_part_those_that_came_in_the_term_count(journal: Journal) -> None:
+    store, empty = PolicyStore(journal.store, "c"), ControllerState("c")
+    for job_id, submit_s in (("1", 50.0), ("2", 100.0), ("3", 150.0), ("4", 250.0)):
+        job = Job("c", job_id, "train", "ada", JobState.PENDING, submit_s)
+        journal.record([Journalled(JobChanged(submit_s, job))], empty, empty)
+        store.note_jobs([QueuedJob(job_id, "ada", JobState.PENDING, ("gpu",), submit_s=submit_s)])
+    terms = PolicyTerm("las", 100.0, 200.0, None), PolicyTerm("las", 100.0, None, None)
+    assert [sorted(life.came_s for life in store.lives(term)) for term in terms] == [
+        [100.0, 150.0],
+        [100.0, 150.0, 250.0],
+    ]
+
+
+@pytest.mark.parametrize(("user", "is_its_own"), [("ada", False), ("eve", True)])
+def test_what_another_users_job_of_the_number_ran_and_was_put_back_is_not_this_ones(
+    journal: Journal, user: str, is_its_own: bool
+) -> None:
+    """As where a manager lost its state. A job that was put back is the same, whatever instant it bears."""
+    store, empty, ran = PolicyStore(journal.store, "c"), ControllerState("c"), AttemptId("c", "7", 10)
+    attempt = Attempt(ran, AttemptState.REQUEUED, ("n1",), 10.0, 900.0, gpus=8, user="eve")
+    first = Job("c", "7", "train", "eve", JobState.RUNNING, 5.0)
+    journal.record([Journalled(JobChanged(5.0, first)), Journalled(AttemptEnded(900.0, attempt, None))], empty, empty)
+    journal.record([Act(Preempt(ran), PERDURE, "why", 960.0)], empty, empty)
+    journal.record(
+        [Journalled(JobChanged(2000.0, replace(first, user=user, submit_s=2000.0, restarts=1)))], empty, empty
+    )
+    assert journal.begin(Preempt(ran).key, 890.0)
+    begun = journal.action(Preempt(ran).key)
+    assert begun is not None
+    journal.finish(begun, ActionState.DONE, "in the queue", 895.0)
+    past = store.preemptions({"7": 2010.0}, 2020.0)
+    found = store.ran(["7"]), store.most_gpus(["7"]), past.done
+    assert found == (({"7": [(10.0, 900.0)]}, {"7": 8}, {"7": 1}) if is_its_own else ({}, {}, {}))
