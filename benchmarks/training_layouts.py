@@ -1,4 +1,4 @@
-"""How far steps by layout are off what Sia and Pollux measured: in sample, at more GPUs than seen, and of new programs.
+"""How far steps by layout are off what Sia and Pollux measured: in sample, and at more GPUs than seen.
 
     python -m benchmarks.training_layouts
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from perdure.throughput.fit import StepTimes, fit
 from perdure.throughput.layout_fit import fit_layouts
-from perdure.throughput.layout_speed import LEAST_ERROR, LayoutFit, SeenSteps, prior_of
+from perdure.throughput.layout_speed import LEAST_ERROR, LayoutFit, SeenSteps
 from perdure.throughput.speed import Floats
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,9 +27,9 @@ DATA = Path(os.environ.get("PERDURE_DATA", ROOT.parent / "shared" / "data"))
 APPLICATIONS = ("bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3")
 CLUSTERS = ("aws", "azure", "dgx-ext", "quad", "rtx")  # the others are the same rows, or a part of them
 KNOWN, ASKED = 0.7, 0.8  # of the most GPUs: fitted up to the first, judged above the second
-CALIBRATED = ((1, 1), (1, 2), (2, 2))  # nodes and GPUs on which a held-out program is seen
 
 Key = tuple[str, str]  # application, cluster
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Profile:
     seen: SeenSteps
     sync_s: Floats
 
-    def where(self, which: NDArray[np.bool_]) -> Profile:
+    def where(self, which: Flags) -> Profile:
         return Profile(self.seen.where(which), self.sync_s[which])
 
 
@@ -147,42 +147,6 @@ def _level(scores: Iterator[Floats]) -> float:
     return float(np.quantile(np.concatenate(list(scores)), 0.8))
 
 
-def of_held_out(profiles: Mapping[Key, Profile]) -> Iterator[str]:
-    """An application that was seen on one GPU and on two, the rest from the other applications of the cluster."""
-    yield "Each application held out: seen with one GPU, two of a node and two nodes; the rest as others have shown.\n"
-    yield (
-        "| | all | "
-        + " | ".join((*APPLICATIONS, *CLUSTERS))
-        + " |\n"
-        + "|---" * (2 + len(APPLICATIONS) + len(CLUSTERS))
-        + "|"
-    )
-    whole = {key: fit_layouts(profile.seen).model for key, profile in profiles.items()}
-    steps, syncs, much = dict[Key, Floats](), dict[Key, Floats](), dict[Key, Floats]()
-    for (name, cluster), profile in profiles.items():
-        prior = prior_of([model for (other, where), model in whole.items() if where == cluster and other != name])
-        seen = profile.seen
-        used = np.any([(seen.nodes == nodes) & (seen.gpus == gpus) for nodes, gpus in CALIBRATED], axis=0)
-        asked, model = profile.where(~used), fit_layouts(seen.where(used), prior).model
-        rows = asked.seen
-        told = model.step_s(rows.nodes, rows.gpus, rows.local_batch)
-        sync = told - model.passes_s(rows.nodes, rows.gpus, rows.local_batch)
-        steps[name, cluster] = np.abs(told / rows.step_s - 1)
-        syncs[name, cluster] = np.abs(sync / asked.sync_s - 1)
-        much[name, cluster] = syncs[name, cluster][asked.sync_s > 0.2 * rows.step_s]
-    for title, found in (("step", steps), ("sync", syncs), ("sync, where it is a fifth of the step or more", much)):
-        groups = [
-            list(found),
-            *([key for key in found if name in key] for name in (*APPLICATIONS, *CLUSTERS)),
-        ]
-        yield (
-            f"| {title} | "
-            + " | ".join(f"{np.median(np.concatenate([found[key] for key in each])):.1%}" for each in groups)
-            + " |"
-        )
-    yield "\nBar: 10 %.\n"
-
-
 def of_few(profiles: Mapping[Key, Profile]) -> Iterator[str]:
     """Errors where few steps were seen, drawn from all rows, and again from those of one node."""
     yield "Seen so few rows, 80 % of errors (logarithms) stay below:\n"
@@ -215,32 +179,11 @@ def _few_errors(fitted: LayoutFit, asked: SeenSteps, found: Mapping[tuple[bool, 
                 found[known, batch].append(off[which])
 
 
-def of_noise(data: Path) -> str:
-    """How far steps on the same layout are apart, where only the order of its nodes differs."""
-    query = (
-        "with rows as (select app, cluster, local_bsz, step_time, sync_time, "
-        "list_sort(string_split(placement, '')) layout "
-        f"from '{data}/gpu-profiles/sia/sia_placements.parquet' "
-        "where list_contains(?, app) and list_contains(?, cluster)), "
-        "middle as (select app, cluster, local_bsz, layout, "
-        "median(step_time) as step, median(sync_time) as sync from rows group by all having count(*) > 2) "
-        "select median(abs(step_time / step - 1)), median(abs(sync_time / sync - 1)), "
-        "quantile_cont(abs(step_time / step - 1), 0.8) from rows join middle "
-        "using (app, cluster, local_bsz, layout)"
-    )
-    step, sync, most = duckdb.connect().execute(query, [APPLICATIONS, CLUSTERS]).fetchall()[0]
-    return (
-        f"The same nodes in another order: steps are {step:.1%} off their median (80 %: {most:.1%}), sync {sync:.1%}.\n"
-    )
-
-
 def of_layouts(data: Path) -> Iterator[str]:
     """All tables' lines."""
     profiles = {table: read(data, table) for table in ("placements", "scalability")}
     yield from of_throughput(profiles)
     yield from of_intervals(profiles)
-    yield from of_held_out(profiles["placements"])
-    yield of_noise(data)
     yield from of_few(profiles["placements"])
 
 

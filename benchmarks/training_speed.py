@@ -26,6 +26,7 @@ from benchmarks.throughput_fit import read_profiles
 from benchmarks.training_collectives import of_collectives
 from benchmarks.training_events import of_grid, of_time
 from benchmarks.training_layouts import of_layouts
+from benchmarks.training_waiting import of_unseen
 from perdure.throughput.collectives import INSIDE, GpuLayout, Transport, all_reduce_s, network
 from perdure.throughput.compute import GPUS, Efficiency, passes_on
 from perdure.throughput.incast import incast, small_mark_queue
@@ -248,7 +249,8 @@ def main() -> None:
     )
     parts = (
         of_compute(cases), of_rdma(cases), of_published(cases), of_incast(), of_time(),
-        of_grid(cases, told_by_others(cases)), of_collectives(options.data), of_layouts(options.data),
+        of_grid(cases, told_by_others(cases)), of_collectives(options.data),
+        of_layouts(options.data), of_unseen(options.data),
     )  # fmt: skip
     for line in (line for each in parts for line in each):
         print(line, flush=True)

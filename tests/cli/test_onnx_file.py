@@ -417,7 +417,8 @@ def test_the_batch_of_an_onnx_file_and_the_one_taken_are_told(
 ) -> None:
     path = written(home, model([node("MatMul", "x w", "y")], [taken("x", batch, 8, 16)], [table("w", 16, 4000)]))
     found: Ran = perdure("speed", "--model-file", path, "--gpu", "a100", "--batch", "8,64")
-    assert told in found.out and "each GPU takes 8, 64 (--batch)" in found.out
+    assert told in found.out
+    assert "each GPU takes 8, 64 (--batch)" in found.out
     found = perdure("speed", "--model-file", path, "--gpu", "a100", "--json")
     assert found.json["file_batch"] == held
 

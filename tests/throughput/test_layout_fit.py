@@ -14,7 +14,7 @@ from perdure.throughput.layout_fit import fit_layouts
 from perdure.throughput.layout_speed import LayoutSpeed, SeenSteps, fullest, prior_of
 from tests.conftest import require
 
-SHARED = np.log([0.05, 0.5, 3.0, 0.3, 0.2, 0.02])
+SHARED = np.log([0.05, 0.5, 3.0, 0.3, 0.2])
 BATCHES = np.log([8.0, 16.0, 32.0, 64.0])
 TRUE = LayoutSpeed(np.concatenate([np.log([0.04, 0.002, 0.02]), SHARED, [-2.0], np.zeros(4)]), BATCHES)
 WHERE = [(1, 1), (1, 2), (1, 4), (1, 8), (2, 2), (2, 8), (4, 8), (4, 16)]
@@ -93,18 +93,33 @@ def test_no_steps_are_refused() -> None:
 
 
 def test_a_step_is_as_the_formulas_say() -> None:
-    values = [1.0, 0.1, 2.0, 0.5, 0.25, 3.0, 0.3, 0.2, 0.02]
+    values = [1.0, 0.1, 2.0, 0.5, 0.25, 3.0, 0.3, 0.2]
     apart = LayoutSpeed(np.array([*np.log(values), -50.0, 0.0]), np.zeros(1))
     assert float(apart.passes_s(1, 1, 10)) == pytest.approx(2)
     assert float(apart.passes_s(1, 3, 10)) == pytest.approx(2 * (1 + 0.5 * 2))
     assert float(apart.sync_s(1, 1)) == 0
-    assert float(apart.sync_s(1, 3)) == pytest.approx(2 * (1 + 0.25 * 2))
-    assert float(apart.sync_s(3, 8)) == pytest.approx(
-        2 * 3 * (1 + 0.3 * 2 + 0.2 * 2 + 0.02 * 7)
-    )  # three on the fullest
-    assert float(apart.step_s(1, 3, 10)) == pytest.approx(4 + 3)
+    assert float(apart.sync_s(1, 3)) == pytest.approx(2 * (1 + 0.25))
+    assert float(apart.sync_s(2, 2)) == pytest.approx(2 * 3)  # nothing within nodes
+    within, between = 2 * (1 + 0.25), 2 * 3 * (1 + 0.3 * 2 + 0.2)  # three on the fullest
+    assert float(apart.sync_s(3, 8)) == pytest.approx(within + between)
+    assert float(apart.step_s(1, 3, 10)) == pytest.approx(4 + 2.5)
+    assert float(apart.waiting_s(1, 3, 10)) == pytest.approx(2.5)
     together = LayoutSpeed(np.array([*np.log(values), 50.0, 0.0]), np.zeros(1))
-    assert float(together.step_s(1, 3, 10)) == pytest.approx((4**10 + 3**10) ** 0.1)
+    assert float(together.step_s(1, 3, 10)) == pytest.approx((4**10 + 2.5**10) ** 0.1)
+
+
+def test_measured_waiting_tells_what_steps_cannot() -> None:
+    """Computing takes half as long on several GPUs, so that steps there are shorter than on one."""
+    few = steps_of(TRUE, [(1, 1), (1, 2), (1, 4)])
+    waited = TRUE.waiting_s(few.nodes, few.gpus, few.local_batch)
+    step = np.where(few.gpus > 1, few.step_s - 0.5 * (few.step_s - waited), few.step_s)
+    blind = SeenSteps(few.nodes, few.gpus, few.local_batch, step)
+    told = SeenSteps(few.nodes, few.gpus, few.local_batch, step, np.where(few.gpus > 1, waited, np.nan))
+    off = [
+        abs(np.log(float(fit_layouts(each).model.waiting_s(1, 4, 16)) / float(TRUE.waiting_s(1, 4, 16))))
+        for each in (blind, told)
+    ]
+    assert off[1] < 0.2 < off[0]
 
 
 def test_one_step_far_off_moves_hardly_anything() -> None:

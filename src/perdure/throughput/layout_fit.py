@@ -9,15 +9,18 @@ from perdure.throughput.fit import ProfileError
 from perdure.throughput.layout_speed import USUAL, LayoutFit, LayoutSpeed, Prior, SeenSteps
 from perdure.throughput.speed import Floats
 
-_ERROR = 0.1  # relative errors of a step beyond this count little
+_ERROR, _WAITING_ERROR = 0.1, 0.2  # relative errors of a step, and of its waiting, beyond these count little
 _OWN_SPREAD, _CORRECTION_SPREAD = 20.0, 2.0
-_SAID_SPREAD = 0.5  # of what layers and links say of synchronising
 _START_SYNC = 0.2  # of a step
+_LEAST_WAITING = 1e-6  # of a step: logarithms stay finite
 _MOST_TRIES = 80
 
 
 def fit_layouts(seen: SeenSteps, prior: Prior = USUAL) -> LayoutFit:
     """The likeliest model: least relative errors of steps, far outliers counting little, and close to `prior`.
+
+    Errors of waiting count beside them where several GPUs have it measured: steps alone cannot tell it where
+    computing becomes quicker or slower with the number of GPUs.
 
     Without a prior of the site, steps on many GPUs count more than those on few: they tell more of
     yet more GPUs. Raises `ProfileError` where there is no step, or a value is no positive number.
@@ -27,13 +30,16 @@ def fit_layouts(seen: SeenSteps, prior: Prior = USUAL) -> LayoutFit:
     start = np.concatenate([_own_start(seen), prior.mean, np.zeros(len(batches))])
     own = np.full(3, _OWN_SPREAD)
     if prior.inside_s is not None:
-        start[2], own[2] = np.log(prior.inside_s), _SAID_SPREAD
+        start[2], own[2] = np.log(prior.inside_s), prior.inside_spread
     spread = np.concatenate([own, prior.spread, np.full(len(batches), _CORRECTION_SPREAD)])
     weight = (np.sqrt(seen.gpus / seen.gpus.max()) if prior is USUAL else np.ones(len(seen.gpus))) / _ERROR
+    waited = None if seen.waiting_s is None else seen.where((seen.gpus > 1) & (seen.waiting_s > 0))
 
     def residuals(theta: Floats, robust: bool) -> Floats:
         told = LayoutSpeed(theta, batches).step_s(seen.nodes, seen.gpus, seen.local_batch)
         off = np.log(told / seen.step_s) * weight
+        if waited is not None:
+            off = np.concatenate([off, _waiting_errors(LayoutSpeed(theta, batches), waited)])
         if robust:
             off = np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off**2) - 1))
         return np.concatenate([off, (theta - start) / spread])
@@ -47,6 +53,11 @@ def fit_layouts(seen: SeenSteps, prior: Prior = USUAL) -> LayoutFit:
     return LayoutFit(model, seen, float(np.sqrt(np.sum(off**2) / free)))
 
 
+def _waiting_errors(model: LayoutSpeed, waited: SeenSteps) -> Floats:
+    told = np.maximum(model.waiting_s(waited.nodes, waited.gpus, waited.local_batch), _LEAST_WAITING * waited.step_s)
+    return np.asarray(np.log(told / np.asarray(waited.waiting_s)) / _WAITING_ERROR)
+
+
 def _own_start(seen: SeenSteps) -> Floats:
     few = seen.gpus == seen.gpus.min()
     step, batch = seen.step_s[few], seen.local_batch[few]
@@ -55,7 +66,7 @@ def _own_start(seen: SeenSteps) -> Floats:
 
 
 def _check(seen: SeenSteps) -> None:
-    columns = {name: np.asarray(getattr(seen, name)) for name in SeenSteps.__slots__}
+    columns = {name: np.asarray(getattr(seen, name)) for name in ("nodes", "gpus", "local_batch", "step_s")}
     if len({len(column) for column in columns.values()}) > 1 or not len(seen.step_s):
         raise ProfileError("steps", "their columns are empty or differ in length", "Give each step all four values")
     for name, column in columns.items():

@@ -3,13 +3,14 @@
 With `each` GPUs on the fullest of `nodes` nodes and `gpus` in all, a step of `batch` examples a GPU takes
 
     passes = (fixed + example * batch) * correction(batch) * (1 + crowding * (each - 1))
-    sync   = 0 on one GPU; inside * (1 + inside_each * (each - 1)) on one node, and on several
-             across * (1 + across_each * (each - 1) + across_node * (nodes - 1) + across_gpu * (gpus - 1))
+    sync   = inside * (1 + inside_each * (each - 2)), where a node has several GPUs, and where there are several nodes
+             + across * (1 + across_each * (each - 1) + across_node * (nodes - 2))
     step   = (passes ** overlap + sync ** overlap) ** (1 / overlap)
 
-It is the model of A. Qiao et al., "Pollux", OSDI 2021, section 3.2, with three changes that measured steps ask for:
-GPUs of one node share its link and its CPUs (`each`), passes are no straight line in the batch (`correction`), and
-other programs of a site may tell what this one has not shown (`Prior`).
+It is the model of A. Qiao et al., "Pollux", OSDI 2021, section 3.2, with four changes that measured steps ask for:
+GPUs of one node share its link and its CPUs (`each`), gradients are added up within nodes and then between them (two
+terms), passes are no straight line in the batch (`correction`), and other programs of a site may tell what this one
+has not shown (`Prior`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from perdure.throughput.speed import Floats, Numbers
 
-SHARED = ("crowding", "inside_each", "across_over_inside", "across_each", "across_node", "across_gpu", "overlap")
+SHARED = ("crowding", "inside_each", "across_over_inside", "across_each", "across_node", "overlap")
 """What programs of one site have in common, in the order of `Prior`."""
 
 Flags = NDArray[np.bool_]
@@ -31,16 +32,22 @@ _OWN = 3  # fixed, example, inside: each program's own
 
 @dataclass(frozen=True, slots=True)
 class SeenSteps:
-    """Measured steps of one program on one GPU type, as columns of one length (n_steps,)."""
+    """Measured steps of one program on one GPU type, as columns of one length (n_steps,).
+
+    `waiting_s` is how much of a step its GPUs wait for gradients after their backward pass, as a profiler tells; NaN
+    where it was not measured.
+    """
 
     nodes: NDArray[np.int64]
     gpus: NDArray[np.int64]
     local_batch: Floats
     step_s: Floats
+    waiting_s: Floats | None = None
 
     def where(self, which: NDArray[np.bool_]) -> SeenSteps:
         """Some of them."""
-        return SeenSteps(self.nodes[which], self.gpus[which], self.local_batch[which], self.step_s[which])
+        waiting = None if self.waiting_s is None else self.waiting_s[which]
+        return SeenSteps(self.nodes[which], self.gpus[which], self.local_batch[which], self.step_s[which], waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,7 @@ class LayoutSpeed:
     `overlap` is 1 + 9 / (1 + exp(-x)), between 1 (one after the other) and 10 (the longer of both).
     """
 
-    theta: Floats  # (10 + n_batches,)
+    theta: Floats  # (9 + n_batches,)
     batches: Floats  # logarithms of the batches that were seen (n_batches,), rising
 
     def passes_s(self, nodes: Numbers, gpus: Numbers, batch: Numbers) -> Floats:
@@ -64,11 +71,11 @@ class LayoutSpeed:
     def sync_s(self, nodes: Numbers, gpus: Numbers) -> Floats:
         """Seconds of adding up gradients, if nothing hid them."""
         inside = np.exp(self.theta[2])
-        inside_each, over, each, node, gpu = np.exp(self.theta[_OWN + 1 : _OWN + 6])
+        inside_each, over, each, node = np.exp(self.theta[_OWN + 1 : _OWN + 5])
         more = fullest(nodes, gpus) - 1
-        across = over * (1 + each * more + node * np.subtract(nodes, 1) + gpu * np.subtract(gpus, 1))
-        shape = np.where(np.equal(nodes, 1), 1 + inside_each * more, across)
-        return np.asarray(np.where(np.equal(gpus, 1), 0.0, inside * shape), float)
+        within = np.where(more > 0, 1 + inside_each * (more - 1), 0.0)
+        between = np.where(np.greater(nodes, 1), over * (1 + each * more + node * np.subtract(nodes, 2)), 0.0)
+        return np.asarray(inside * (within + between), float)
 
     def step_s(self, nodes: Numbers, gpus: Numbers, batch: Numbers) -> Floats:
         """Seconds of a step."""
@@ -77,6 +84,10 @@ class LayoutSpeed:
         longer = np.maximum(passes, sync)
         both = (passes / longer) ** overlap + (sync / longer) ** overlap
         return np.asarray(longer * both ** (1 / overlap), float)
+
+    def waiting_s(self, nodes: Numbers, gpus: Numbers, batch: Numbers) -> Floats:
+        """Seconds of a step in which GPUs wait for gradients: what the backward pass does not hide."""
+        return self.step_s(nodes, gpus, batch) - self.passes_s(nodes, gpus, batch)
 
 
 def fullest(nodes: Numbers, gpus: Numbers) -> Floats:
@@ -90,16 +101,15 @@ def fullest(nodes: Numbers, gpus: Numbers) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What is known of `SHARED` before a program is seen: means and standard deviations of the logarithms (7,)."""
+    """What is known of `SHARED` before a program is seen: means and standard deviations of the logarithms (6,)."""
 
     mean: Floats
     spread: Floats
     inside_s: float | None = None  # of this very program, seconds, if its layers and links say so
+    inside_spread: float = 0.5  # of its logarithm
 
 
-USUAL = Prior(
-    np.array([np.log(0.02), np.log(0.25), 0.0, np.log(0.25), np.log(0.25), np.log(0.08), -1.0]), np.full(7, 20.0)
-)
+USUAL = Prior(np.array([np.log(0.02), np.log(0.2), 0.0, np.log(0.25), np.log(0.25), -1.0]), np.full(6, 20.0))
 """Hardly anything: what no step bears on stays there."""
 
 _LEAST_SPREAD = 0.3
