@@ -55,7 +55,7 @@ WAYS = (
 
 
 def _on(seen: SeenSteps, layouts: Sequence[tuple[int, int]]) -> Flags:
-    return np.any([(seen.nodes == nodes) & (seen.gpus == gpus) for nodes, gpus in layouts], axis=0)
+    return np.asarray(np.any([(seen.nodes == nodes) & (seen.gpus == gpus) for nodes, gpus in layouts], axis=0))
 
 
 def errors(model: LayoutSpeed, asked: SeenSteps) -> tuple[Floats, Floats, Flags]:

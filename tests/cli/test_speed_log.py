@@ -53,6 +53,19 @@ def test_what_was_never_seen_is_said_and_wide(home: Path, capsys: pytest.Capture
     assert widths[0] < 1.2 < 2 < widths[1]
 
 
+def test_waiting_that_a_profiler_told_is_fitted_too(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two GPUs compute in less time than one, so that their step is shorter although they wait."""
+    (home / "one.log").write_text("step_time: 200 ms\n")
+    (home / "two.log").write_text("step_time: 190 ms\n")
+    words = ["--from-log", f"{home}/one.log,batch=8", "--gpus-per-node", "4", "--from-log"]
+    blind, told = (
+        asked(capsys, *words, f"{home}/two.log,gpus=2,batch=8{waiting}")["settings"][0]["waiting_s"]
+        for waiting in ("", ",waiting=40.5")
+    )
+    assert blind < 0.02
+    assert 0.03 < told < 0.1
+
+
 def test_layers_of_a_model_take_the_place_of_the_assumption(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = write_log(home / "one.log", TRUE, 1, 1, 16)
     words = ("--from-log", log, "--nodes", "4", "--gpu", "v100", "--link", "10G", "--transport", "tcp", "--model")
@@ -81,7 +94,16 @@ def test_a_compressed_log_is_read(home: Path, capsys: pytest.CaptureFixture[str]
         (("--from-log", "train.log,batch=8", "--step-ms", "3"), "--step-ms: the logs say how long steps take."),
         (("--from-log", "train.log,batch=8", "--model", "vgg19"), "--gpu: it is missing."),
         (("--gpu", "v100"), "--model: it is missing."),
-        (("--from-log", "train.log,gpu=8,batch=8"), "--from-log: 'gpu=8' is not nodes=N, gpus=N or batch=N."),
+        (
+            ("--from-log", "train.log,batch=8,waiting=0"),
+            "train.log: 0 ms of waiting are not within its steps of 250 ms",
+        ),
+        (("--from-log", "train.log,batch=8,waiting=251"), "train.log: 251 ms of waiting are not within its steps"),
+        (("--from-log", "train.log,batch=8,waiting=1e3"), "--from-log: 'waiting=1e3' is not nodes=N,"),
+        (
+            ("--from-log", "train.log,gpu=8,batch=8"),
+            "--from-log: 'gpu=8' is not nodes=N, gpus=N, batch=N or waiting=MS.",
+        ),
         (
             ("--from-log", "train.log,batch=8", "--model", "vgg19", "--gpu", "v100", "--link", "10G,25G"),
             "--link: it has several values.",

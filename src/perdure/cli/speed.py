@@ -67,9 +67,9 @@ StepMs = Annotated[
 FromLog = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="LOG[,nodes=N,gpus=N,batch=N]",
+        metavar="LOG[,nodes=N,gpus=N,batch=N,waiting=MS]",
         show_default=False,
-        help="A training log of the job: its steps are fitted. May be given several times.",
+        help="A training log of the job: its steps are fitted, and ms of each that wait for gradients. Repeatable.",
     ),
 ]
 Choices = Annotated[

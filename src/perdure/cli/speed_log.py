@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from perdure.throughput.layout_speed import LayoutFit
     from perdure.throughput.step_log import StepLog
 
-_GIVEN = re.compile(r"(.+?)((?:,(?:nodes|gpus|batch)=[0-9]{1,8})*)", re.DOTALL)
+_GIVEN = re.compile(r"(.+?)((?:,(?:(?:nodes|gpus|batch)=[0-9]{1,8}|waiting=[0-9]{1,8}(?:\.[0-9]{1,6})?))*)", re.DOTALL)
 _NOT_KNOWN = re.compile(r".+,([^,=/]{1,40}=[^,/]{0,40})", re.DOTALL)
 _MOST_LOGS = 100
 COLUMNS = (
@@ -40,6 +41,7 @@ class LoggedRun:
     nodes: int
     gpus: int
     batch: int
+    waiting_s: float = nan  # of a step, for gradients; NaN where it was not given
 
     @property
     def step_s(self) -> float:
@@ -66,7 +68,10 @@ class LoggedRun:
 
 
 def read_run(given: str) -> LoggedRun:
-    """Read a log named as ``FILE[,nodes=N][,gpus=N][,batch=N]``. What neither says is one node, and one GPU."""
+    """Read a log named as ``FILE[,nodes=N][,gpus=N][,batch=N][,waiting=MS]``.
+
+    What neither says is one node, and one GPU.
+    """
     from perdure.throughput.step_log import read_step_log
     from perdure.triage.text.packed import CutShort, unpacked
     from perdure.triage.text.regular_file import open_regular
@@ -75,6 +80,7 @@ def read_run(given: str) -> LoggedRun:
     if found is None:
         raise InputError("--from-log", "it is empty", "Name a log file")
     path, values = found[1], dict(part.split("=") for part in found[2].split(",")[1:])
+    waiting_s = float(values.pop("waiting", nan)) / 1e3
     told = {name: int(value) for name, value in values.items()}
     if 0 in told.values():
         raise InputError(path, f"{next(n for n, v in told.items() if v == 0)}=0 is no number of them", HOW)
@@ -86,7 +92,7 @@ def read_run(given: str) -> LoggedRun:
             return
 
     if (wrong := _NOT_KNOWN.fullmatch(path)) and not Path(path).exists():
-        raise InputError("--from-log", f"{wrong[1]!r} is not nodes=N, gpus=N or batch=N", HOW)
+        raise InputError("--from-log", f"{wrong[1]!r} is not nodes=N, gpus=N, batch=N or waiting=MS", HOW)
     with open_regular(path) as file:
         log = read_step_log(pieces(), path)
     nodes = told.get("nodes", log.nodes or 1)
@@ -96,7 +102,11 @@ def read_run(given: str) -> LoggedRun:
     batch = told.get("batch", log.batch or (log.global_batch or 0) // gpus)
     if not batch:
         raise InputError(path, "it does not say its batch", HOW)
-    return LoggedRun(path, log, nodes, gpus, batch)
+    run = LoggedRun(path, log, nodes, gpus, batch, waiting_s)
+    if not isnan(waiting_s) and not 0 < waiting_s < run.step_s:
+        what = f"{waiting_s * 1e3:g} ms of waiting are not within its steps of {milliseconds(run.step_s)} ms"
+        raise InputError(path, what, "Give the milliseconds of a step that pass after the backward pass, for gradients")
+    return run
 
 
 def read_runs(given: Sequence[str]) -> list[LoggedRun]:
@@ -116,6 +126,7 @@ def fitted_to(runs: Sequence[LoggedRun], prior: LayersPrior | None) -> LayoutFit
     seen = SeenSteps(
         np.array([run.nodes for run in runs]), np.array([run.gpus for run in runs]),
         np.array([run.batch for run in runs], float), np.array([run.step_s for run in runs]),
+        np.array([run.waiting_s for run in runs]),
     )  # fmt: skip
     if prior is None:
         return fit_layouts(seen, USUAL)
@@ -172,10 +183,10 @@ def _row(fitted: LayoutFit, nodes: int, each: int, batch: int) -> Mapping[str, A
     gpus = nodes * each
     step = float(fitted.model.step_s(nodes, gpus, batch))
     low, high = (float(value) for value in fitted.interval(nodes, gpus, batch))
-    alone = float(fitted.model.step_s(1, 1, batch))
+    alone, waiting = float(fitted.model.step_s(1, 1, batch)), float(fitted.model.waiting_s(nodes, gpus, batch))
     return {
         "nodes": nodes, "gpus": gpus, "batch": batch, "step_s": step, "step_s_80_percent": [low, high],
-        "examples_per_s": gpus * batch / step, "scaling_efficiency": alone / step,
+        "waiting_s": waiting, "examples_per_s": gpus * batch / step, "scaling_efficiency": alone / step,
         "known_by": fitted.known_by(nodes, gpus, batch),
     }  # fmt: skip
 

@@ -182,7 +182,7 @@ class LayoutFit:
 
 MEASURED = 0.06  # 80 % of runs of one layout, its nodes in another order, are closer than this
 LEAST_ERROR = 0.02  # steps of one program differ by so much from run to run
-BETWEEN, BEYOND = 1.17, 1.44
+BETWEEN, BEYOND = 1.20, 1.27
 """Below so many times the spread of their own fit lie 80 % of the errors (logarithms) of Sia's applications: a third of
 the rows held out, and more GPUs than seen.
 """
