@@ -100,7 +100,7 @@ def of_waiting(profiles: Mapping[Key, Profile]) -> Iterator[str]:
     yield from _rows("two thirds of its layouts", {key: _third(each, key) for key, each in profiles.items()})
     sample = {key: errors(whole[key], rows) for key, rows in asked.items()}
     yield from _rows("every row (in sample)", sample)
-    yield "\nBar: 10 %, for steps met with the program seen on three layouts, for waiting by none.\n"
+    yield "\nBar: 10 %.\n"
     yield from _floor(profiles, sample)
 
 

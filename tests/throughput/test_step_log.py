@@ -20,6 +20,7 @@ LOGS = {
     "OpenMMLab": (b"Epoch [1][50/7330] lr: 1.9e-03, eta: 10:11:12, time: 0.413, data_time: 0.049, memory: 3788", 0.413),
     "Keras": (b"1875/1875 [==============================] - 4s 2ms/step - loss: 0.29", 0.002),
     "nanoGPT": (b"iter 10: loss 3.1, time 123.45ms, mfu 30.1%", 0.12345),
+    "seconds a step": (b"step 20 loss 3.1 (0.51 s/step)", 0.51),
     "steps a second": (
         b"{'train_runtime': 12.3, 'train_samples_per_second': 130.1, 'train_steps_per_second': 4.0}",
         0.25,
@@ -48,6 +49,19 @@ def test_a_rate_of_examples_needs_gpus_and_batch(line: bytes) -> None:
     found = read_step_log([line], "train.log")
     assert found.per_second
     assert found.step_s(4, 8)[0] == pytest.approx(4 * 8 / found.values[0])
+
+
+@pytest.mark.parametrize(
+    ("line", "step_s"),
+    [
+        (b"| epoch 1 | 200/2983 batches | lr 20.00 | ms/batch 12.50 | loss 7.6 |", 0.0125),  # PyTorch's word model
+        (b"Epoch 1 | Batch 20 | 12.5 batches/s | loss 2", 0.08),
+        (b"iter 40: 250.0 ms/iter, loss 2", 0.25),
+        (b"4.0 steps per second", 0.25),
+    ],
+)
+def test_a_unit_behind_or_before_the_number_is_read(line: bytes, step_s: float) -> None:
+    assert read_step_log([line], "train.log").values == pytest.approx([step_s])
 
 
 def test_times_of_numbered_steps_are_steps_where_nothing_else_says_so() -> None:

@@ -45,9 +45,14 @@ _FORMS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "OpenMMLab": (_SECONDS, rf"\btime: {_NUMBER}, +(?:data_time|memory|eta)|\beta: [^,]*, +time: {_NUMBER}"),
         "Keras": (_SECONDS, rf"{_NUMBER}(ms|us|s)/(?:step|batch)\b"),
         "nanoGPT": (_SECONDS, rf"\b(?:iter|step) \d+:.{{0,200}}\btime:? {_NUMBER} ?(ms|s)\b"),
+        "seconds a step": (
+            _SECONDS,
+            rf"\b{_NUMBER} (ms|s|sec|seconds)/(?:step|iter|iteration|batch)\b|\b(ms|s)/(?:batch|step) +{_NUMBER}",
+        ),
         "steps a second": (
             _RATE,
-            rf"(?i)(?:^|[^_a-z])(?:train_|global_)?steps?(?:/|_per_)s(?:ec(?:ond)?)?[\"']? *[:=] *{_NUMBER}",
+            rf"(?i)(?:^|[^_a-z])(?:train_|global_)?steps?(?:/|_per_)s(?:ec(?:ond)?)?[\"']? *[:=] *{_NUMBER}"
+            rf"|\b{_NUMBER} +(?:steps|iterations|iters|batches)(?:/s|/sec| per second| per sec)\b",
         ),
         "progress bar": (_RATE, rf"\| *\d+/\d+ \[[^\]]{{1,60}}, +{_NUMBER}(it/s|s/it|batch/s|s/batch|step/s|s/step)\b"),
         "DeepSpeed": (_EXAMPLES, rf"\b(?:CurrSamplesPerSec|SamplesPerSec) *= *{_NUMBER}"),
