@@ -106,7 +106,54 @@ def test_data_parallelism_in_one_process_gives_each_gpu_its_share_of_a_batch() -
     with on_still_gpus(gpus=4) as node:
         model, data = nn.DataParallel(nn.Linear(16, 4)).cuda(), images()
         torch.cuda.synchronize()
-        assert taken_by(node, lambda: model(data)) == exactly(profile_of("h100", "resnet50", 16).forward_s)
+        before, share = [gpu.busy_s for gpu in node.gpus], profile_of("h100", "resnet50", 16)
+        assert taken_by(node, lambda: model(data)) == exactly(share.forward_s)
+        for gpu, busy_s in zip(node.gpus, before, strict=True):
+            assert gpu.busy_s - busy_s == exactly(share.forward_s)
+            assert gpu.held_mib == share.persistent_mib
+        other = nn.Linear(16, 4).cuda()
+        assert taken_by(node, lambda: other(data)) == exactly(STEP.forward_s)  # it is on one GPU
+
+
+class OverTwoGpus(nn.Module):  # type: ignore[misc,name-defined]
+    """A quarter of its parameters are on the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begin, self.end = nn.Linear(16, 16, bias=False).cuda(0), nn.Linear(16, 48, bias=False).cuda(1)
+
+    def forward(self, given: Any) -> Any:
+        return self.end(self.begin(given).to("cuda:1"))
+
+
+def test_a_model_over_two_gpus_takes_its_time_on_one_after_the_other() -> None:
+    with on_still_gpus(gpus=2) as node:
+        model, data = OverTwoGpus(), images()
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(data)
+        for act, seconds, in_turn in (
+            (lambda: model(data), STEP.forward_s, True),
+            (lambda: model(data).sum().backward(), STEP.forward_s + STEP.backward_s, True),
+            (optimiser.step, STEP.optimiser_s, False),  # parameters of one wait for no other
+        ):
+            for index in range(2):
+                torch.cuda.synchronize(index)
+            begin, before = node.clock.now, [gpu.busy_s for gpu in node.gpus]
+            act()
+            assert [gpu.busy_s - s for gpu, s in zip(node.gpus, before, strict=True)] == [
+                exactly(seconds / 4), exactly(seconds * 3 / 4),
+            ]  # fmt: skip
+            last = max(gpu.busy_until for gpu in node.gpus)
+            assert last - begin == exactly(seconds if in_turn else seconds * 3 / 4)
+
+
+def test_a_copy_from_one_gpu_to_another_waits_for_what_is_computed_there() -> None:
+    with on_still_gpus(gpus=2) as node:
+        model, data = nn.Linear(16, 4).cuda(), images()
+        torch.cuda.synchronize()
+        begin = node.clock.now
+        model(data).to("cuda:1")
+        assert node.clock.now - begin == exactly(STEP.forward_s + COPY_S)
 
 
 def test_a_smaller_model_is_charged_its_share_of_the_largest() -> None:

@@ -285,6 +285,52 @@ def backward_passes() -> None:
     assert model.weight.grad.is_cuda
 
 
+class OverTwoGpus(nn.Module):  # type: ignore[misc,name-defined]
+    """A quarter of its parameters are on the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begin, self.end = nn.Linear(8, 8, bias=False).cuda(0), nn.Linear(8, 24, bias=False).to("cuda:1")
+
+    def forward(self, given: Any) -> Any:
+        return self.end(self.begin(given.to("cuda:0")).to("cuda:1"))
+
+
+def several_gpus() -> None:
+    first, second = torch.zeros(3, device="cuda"), torch.zeros(3).to("cuda:1", None, True)
+    assert [str(each.device) for each in (first, second, second + 1, second.sum(), second.cuda())] == [
+        "cuda:0", "cuda:1", "cuda:1", "cuda:1", "cuda:0",
+    ]  # fmt: skip
+    with torch.cuda.device(1):
+        assert torch.zeros(3, device="cuda").get_device() == torch.cuda.current_stream().device.index == 1
+    with pytest.raises(RuntimeError, match=r"Expected all tensors to be on the same device.*cuda:0 and cuda:1"):
+        first + second
+    first.copy_(second)
+    kept = torch.zeros(1 << 20, device="cuda:1")
+    assert [torch.cuda.memory_allocated(each) for each in (0, 1)] == [0, kept.numel() * 4]
+    file = io.BytesIO()
+    torch.save(second, file)
+    for map_location, index in ((None, 1), ("cuda", 0), ({"cuda:1": "cuda:0"}, 0)):
+        file.seek(0)
+        assert torch.load(file, map_location=map_location).get_device() == index
+    file.seek(0)
+    with pytest.raises(RuntimeError, match=r"CUDA device 5 but torch.cuda.device_count\(\) is 2"):
+        torch.load(file, map_location="cuda:5")
+    assert pickle.loads(pickle.dumps(second)).get_device() == copy.deepcopy(second).get_device() == 1
+
+
+def models_over_several_gpus() -> None:
+    model, labels = OverTwoGpus(), torch.zeros(4, dtype=torch.long, device="cuda:1")
+    optimiser = torch.optim.Adam(model.parameters())
+    for _ in range(3):
+        F.cross_entropy(model(torch.zeros(4, 8)), labels).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+    held = [torch.cuda.memory_allocated(each) for each in (0, 1)]
+    assert held[1] == pytest.approx(3 * held[0])
+    assert [each.grad.get_device() for each in model.parameters()] == [0, 1]
+
+
 def averaged_batch_norms() -> None:
     average = torch.optim.swa_utils.AveragedModel(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda())
     torch.optim.swa_utils.update_bn([torch.zeros(3, 4)], average, device="cuda")
@@ -332,7 +378,7 @@ PROGRAMS = (
     whole_checkpoints, checkpoints_as_large_as_real_ones, split_batches, pickles, weights_across_devices,
     comparisons, losses_by_value, distributions, pinned_from_the_start, graphs_scripts_and_profiles,
     hooks_at_each_call, models_one_after_another, errors_of_devices, mixed_precision, averaged_batch_norms,
-    older_types, backward_passes,
+    older_types, backward_passes, several_gpus, models_over_several_gpus,
     events_and_streams_of_any_device, what_memory_says, what_is_not_emulated,
 )  # fmt: skip
 

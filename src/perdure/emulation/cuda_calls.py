@@ -233,14 +233,15 @@ class EmulatedStream:
 
     def __init__(self, node: EmulatedNode, device: Any = None, priority: int = 0, **_: Any) -> None:
         index = device if isinstance(device, int) else device and torch.device(device).index
-        self._node, self.priority, self.cuda_stream = node, priority, 0
-        self.device = torch.device("cuda", node.current if index is None else index)
+        self._node, self.priority, self.cuda_stream, self._before = node, priority, 0, node.current
+        self.gpu = device_at(node, node.current if index is None else index)
+        self.device = torch.device("cuda", self.gpu.index)
 
     def synchronize(self) -> None:
-        with_errors(self._node.gpu.synchronise)
+        with_errors(self.gpu.synchronise)
 
     def query(self) -> bool:
-        return self._node.gpu.is_idle
+        return self.gpu.is_idle
 
     def is_capturing(self) -> bool:
         return False
@@ -253,14 +254,15 @@ class EmulatedStream:
 
     def record_event(self, event: Any = None) -> Any:
         event = event if event is not None else EmulatedEvent(self._node)
-        event.record()
+        event.record(self)
         return event
 
     def __enter__(self) -> EmulatedStream:
+        self._before, self._node.current = self._node.current, self.device.index
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        self._node.current = self._before
 
 
 class EmulatedEvent:
@@ -270,8 +272,8 @@ class EmulatedEvent:
         self._node, self._mark = node, node.gpu.mark()
         self.enable_timing = enable_timing
 
-    def record(self, stream: Any = None) -> None:  # noqa: ARG002
-        self._mark = self._node.gpu.mark()
+    def record(self, stream: EmulatedStream | None = None) -> None:
+        self._mark = (self._node.gpu if stream is None else stream.gpu).mark()
 
     def synchronize(self) -> None:
         with_errors(self._mark.reach)
@@ -379,17 +381,24 @@ def _default_device(set_device: Callable[[Any], None]) -> Callable[[Any], None]:
 
 def _split(node: EmulatedNode) -> type:
     class DataParallel(torch.nn.Module):  # type: ignore[misc]  # untyped here
-        """One process that splits each batch among the GPUs: each has its share of the examples."""
+        """One process that splits each batch among GPUs: each has its share of the examples, and the whole model."""
 
         perdure_wrapper = True
 
         def __init__(self, module: torch.nn.Module, device_ids: Any = None, *_: Any, **__: Any) -> None:
             super().__init__()
             self.module = module
-            node.split = len(device_ids) if device_ids else len(node.gpus)
+            indices = device_ids if device_ids else range(len(node.gpus))
+            self.device_ids = [each if isinstance(each, int) else torch.device(each).index or 0 for each in indices]
+            for each in self.device_ids:
+                device_at(node, each)
 
         def forward(self, *args: Any, **kwargs: Any) -> Any:
-            return self.module(*args, **kwargs)
+            before, node.among = node.among, tuple(self.device_ids)
+            try:
+                return self.module(*args, **kwargs)
+            finally:
+                node.among = before
 
     return DataParallel
 

@@ -17,8 +17,10 @@ import torch.distributed as dist
 import torch.distributed.fsdp
 
 from perdure.emulation.clocks import VirtualClock
+from perdure.emulation.gpu import EmulatedGpu
 from perdure.emulation.node import EmulatedNode
 from perdure.emulation.passes import with_errors
+from perdure.emulation.placement import index_of
 from perdure.emulation.profiles import GpuStep, known_name
 from perdure.errors import InputError
 from perdure.throughput.collectives import GpuLayout, GpuNetwork, Transport
@@ -69,9 +71,9 @@ class ProcessMeeting:
         nodes = len({each // self._local for each in ranks})
         return self._network.all_reduce_s(size, GpuLayout(nodes, -(-len(ranks) // nodes)))
 
-    def meet(self, seconds: float, group: Any = None) -> None:
+    def meet(self, seconds: float, gpu: EmulatedGpu, group: Any = None) -> None:
         """Wait for the processes of all, or of a group, whose GPUs then send for so long."""
-        gpu, clock = self.node.gpu, self.node.clock
+        clock = self.node.clock
         with clock.outside():
             gpu.check()
             if gpu.shared is not None:
@@ -92,7 +94,7 @@ class ProcessMeeting:
             return
         if profile.batch not in self._exposed:
             self._exposed[profile.batch] = self.exposed_s(model, profile)
-        self.meet(self._exposed[profile.batch])
+        self.meet(self._exposed[profile.batch], self.node.gpus[index_of(next(model.parameters()))])
 
     def exposed_s(self, model: torch.nn.Module, profile: GpuStep) -> float:
         """How long the GPUs wait for gradients after a backward pass."""
@@ -157,8 +159,9 @@ def _collective(meeting: ProcessMeeting, real: Callable[..., Any]) -> Callable[.
             return real(first, *args, **named)
         size = max(each.numel() * each.element_size() for each in sent)
         group = next((each for each in (*args, *named.values()) if isinstance(each, dist.ProcessGroup)), None)
-        with_errors(lambda: meeting.meet(float(meeting.send_s(np.array(float(size)), group)), group))
-        return _DoneWork(meeting.node) if named.get("async_op") else None
+        gpu = meeting.node.gpus[index_of(sent[0])]
+        with_errors(lambda: meeting.meet(float(meeting.send_s(np.array(float(size)), group)), gpu, group))
+        return _DoneWork(gpu) if named.get("async_op") else None
 
     return call
 
@@ -166,14 +169,14 @@ def _collective(meeting: ProcessMeeting, real: Callable[..., Any]) -> Callable[.
 class _DoneWork:
     """What an asynchronous collective is waited for by: the end of the GPU's queue is enough."""
 
-    def __init__(self, node: EmulatedNode) -> None:
-        self._node = node
+    def __init__(self, gpu: EmulatedGpu) -> None:
+        self._gpu = gpu
 
     def wait(self, timeout: Any = None) -> bool:  # noqa: ARG002
         return True
 
     def is_completed(self) -> bool:
-        return self._node.gpu.is_idle
+        return self._gpu.is_idle
 
 
 def _wrapper(meeting: ProcessMeeting) -> type:

@@ -25,12 +25,16 @@ from perdure.emulation.cuda_calls import replaced
 from perdure.emulation.data_parallel import parallel_changes
 from perdure.emulation.node import EmulatedNode
 from perdure.emulation.passes import PassEmulator, device_at, linked, moved, tensors_of, with_errors
+from perdure.emulation.placement import check_same, index_of, place, place_results
 from perdure.emulation.profiles import MIB
 from perdure.emulation.saving import saving_changes
 from perdure.emulation.tensor_types import type_of, typed_tensors
 
 SMALL_MIB = 1.0
 """Tensors below this are not counted: there may be many, and they are in the profile's margin."""
+
+CURRENT = -1
+"""The number of a GPU where none is named."""
 
 _FORKED = (
     "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start "
@@ -52,18 +56,29 @@ READS: dict[Any, Callable[[Tensor], Any]] = {
 
 
 class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework is untyped here
-    """Stands between a program and PyTorch, in one thread."""
+    """Stands between a program and PyTorch, in one thread.
 
-    def __init__(self, node: EmulatedNode) -> None:
+    In a backward pass it also sees what PyTorch's own code does, of whose tensors nobody has noted the GPU.
+    """
+
+    def __init__(self, node: EmulatedNode, in_backward: bool = False) -> None:
         super().__init__()
-        self.node = node
+        self.node, self._in_backward = node, in_backward
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with self.node.clock.outside():
-            return self._called(func, args, kwargs or {})
+            kwargs = kwargs or {}
+            if len(self.node.gpus) == 1 or self._in_backward:
+                return self._called(func, args, kwargs)
+            given = _emulated((args, kwargs))
+            if func not in _PROPERTIES:
+                check_same(func, given)
+            found = self._called(func, args, kwargs)
+            place_results(_emulated(found), given, self.node.current)
+            return found
 
     def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if func is torch.device:
+        if func in _OF_DEVICES:
             return func(*args, **kwargs)
         first = args[0] if args else None
         emulated = isinstance(first, Tensor) and first.is_meta
@@ -74,12 +89,12 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
                 return 1.0  # a model divides by it, as by how many batches it has seen
             return READS[func](self._on_host(first))
         if func is Tensor.type and (named := type_of(args[1] if len(args) > 1 else kwargs.get("dtype"))):
-            return self._up(first, self.node.current, non_blocking=False).to(named)
+            return self._up(first, CURRENT, non_blocking=False).to(named)
         if func is Tensor.to:
             return self._to(first, args[1:], kwargs)
         if func is Tensor.cuda:
             device = args[1] if len(args) > 1 else kwargs.get("device")
-            return self._up(first, _index_of(device), bool(kwargs.get("non_blocking")))
+            return self._up(first, _cuda(device, CURRENT) or 0, bool(kwargs.get("non_blocking")))
         if func is Tensor.copy_ and emulated != args[1].is_meta:
             return self._copy(first, args[1], emulated, args, kwargs)
         if func is Tensor.module_load and emulated != args[1].is_meta and not kwargs.get("assign"):
@@ -91,10 +106,10 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
     def _computed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func in _BACKWARD:
             return func(*args, **kwargs)  # errors are of the GPU, or of another process
-        up = False
+        index: int | None = None
         if "device" in kwargs and (device := _cuda(kwargs["device"])) is not None:
-            self._at(device)
-            kwargs, up = {**kwargs, "device": "meta"}, True
+            index = self._at(device)
+            kwargs = {**kwargs, "device": "meta"}
             kwargs.pop("generator", None)
         elif kwargs.get("pin_memory") and not any(isinstance(each, Tensor) for each in args):
             return func(*args, **{**kwargs, "pin_memory": False}).pin_memory()
@@ -102,7 +117,7 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
             args = tuple(
                 "meta" if isinstance(each, (str, torch.device)) and _cuda(each) is not None else each for each in args
             )
-        autocast = precision.is_on()
+        autocast = precision.is_on() and not self._in_backward
         if autocast:
             args, kwargs = precision.cast(func, args), precision.cast(func, kwargs)
         try:
@@ -115,14 +130,16 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
             if autocast and "dtype" in str(err):
                 return func(*precision.lowered(args), **precision.lowered(kwargs))
             raise self._told(func, args, kwargs, err) from None
-        counts = up and not self.node.depth  # a model's own are in its profile
-        if counts and isinstance(found, Tensor) and not found.is_sparse:
-            self._room(found)
+        if index is not None and isinstance(found, Tensor) and not found.is_sparse:
+            place(found, index)
+            if not self.node.depth:  # a model's own are in its profile
+                self._room(found)
         return found
 
     def _of_zeros(self, func: Any, args: Any, kwargs: Any) -> Any:
         """What depends on data: that of zeros, with a gradient of zeros where one is asked for."""
-        with_errors(self.node.gpu.synchronise)
+        for each in _emulated((args, kwargs))[:1]:
+            with_errors(self.node.gpus[index_of(each)].synchronise)
         with torch.no_grad():
             found = _map(func(*_map(args, _zeros), **_map(kwargs, _zeros)), lambda each: each.to("meta"))
         asked = [each for each in tensors_of((args, kwargs)) if each.is_meta and each.requires_grad]
@@ -135,7 +152,7 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
         if "is not on the expected device" in str(err):
             return RuntimeError(
                 "Expected all tensors to be on the same device, but found at least two devices, "
-                f"cuda:{self.node.current} and cpu!"
+                f"{self._named(*_emulated((args, kwargs))[:1])} and cpu!"
             )
         try:
             func(*_map(args, _zeros), **_map(kwargs, _zeros))
@@ -143,11 +160,11 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
             return type(real)(*real.args)
         except Exception:
             return err
-        return type(err)(str(err).replace("meta", f"cuda:{self.node.current}"))
+        return type(err)(str(err).replace("meta", self._named(*_emulated((args, kwargs))[:1])))
 
     def _room(self, tensor: Tensor) -> None:
         """Take the memory of a program's tensor until nothing refers to it; refuse it where there is too little."""
-        gpu, storage = self.node.gpu, tensor.untyped_storage()
+        gpu, storage = self.node.gpus[index_of(tensor)], tensor.untyped_storage()
         size = storage.nbytes() / MIB
         if gpu.used_mib + size > gpu.allowed_mib:
             raise torch.OutOfMemoryError(gpu.out_of_memory(size, gpu.used_mib))
@@ -156,62 +173,67 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
             weakref.finalize(storage, gpu.keep, -size).atexit = False
 
     def _on_host(self, tensor: Tensor) -> Tensor:
-        self.node.copied(tensor.numel() * tensor.element_size(), max(1, self.node.batch))
-        with_errors(self.node.gpu.synchronise)
+        gpu = self.node.gpus[index_of(tensor)]
+        self.node.copied(tensor.numel() * tensor.element_size(), gpu)
+        with_errors(gpu.synchronise)
         return moved(lambda: _zeros(tensor), tensor)
 
     def _to(self, tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         other = kwargs.get("other", args[0] if args else None)
         if isinstance(other, Tensor):
-            args = ("cuda" if other.is_meta else other.device, other.dtype, *args[1:])
+            args = (torch.device("cuda", index_of(other)) if other.is_meta else other.device, other.dtype, *args[1:])
             kwargs = {name: each for name, each in kwargs.items() if name != "other"}
         asked = kwargs.get("device", args[0] if args else None)
         if (index := _cuda(asked)) is not None:
-            other_args = args[1:] if "device" not in kwargs else args
-            rest = {name: each for name, each in kwargs.items() if name != "device"}
-            return self._up(tensor, index, bool(rest.get("non_blocking") or True in other_args[1:2])).to(
-                *other_args, **rest
-            )
+            rest = dict(zip(("dtype", "non_blocking", "copy"), args if "device" in kwargs else args[1:], strict=False))
+            rest |= {name: each for name, each in kwargs.items() if name != "device"}
+            found = self._up(tensor, index, bool(rest.get("non_blocking")))
+            return place(found.to(**rest), index_of(found))
         if tensor.is_meta and isinstance(asked, (str, torch.device)) and torch.device(asked).type == "cpu":
             return self._on_host(tensor).to(*args, **kwargs)
         return tensor.to(*args, **kwargs)
 
     def _up(self, tensor: Tensor, index: int, non_blocking: bool) -> Tensor:
-        self._at(index)
+        index = self._at(index)
+        gpu, size = self.node.gpus[index], tensor.numel() * tensor.element_size()
         if tensor.is_meta:
-            return tensor
-        if tensor.dim():
+            if index == index_of(tensor):
+                return tensor
+            source = self.node.gpus[index_of(tensor)]
+            gpu.busy_until = max(gpu.busy_until, source.busy_until)
+        elif tensor.dim():
             self.node.batch = int(tensor.shape[0]) if not isinstance(tensor, torch.nn.Parameter) else self.node.batch
-        size = tensor.numel() * tensor.element_size()
-        found = moved(lambda: tensor.detach().to("meta"), tensor)
+        found = place(moved(lambda: torch.empty_like(tensor, device="meta", requires_grad=False), tensor), index)
         if not isinstance(tensor, torch.nn.Parameter):  # those are in the profile
             self._room(found)
-        with_errors(lambda: self.node.copied(size, max(1, self.node.batch)))
+        with_errors(lambda: self.node.copied(size, gpu))
         if not non_blocking:
-            with_errors(self.node.gpu.synchronise)
+            with_errors(gpu.synchronise)
         return found
 
     def _copy(self, to: Tensor, source: Tensor, up: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         if up:
-            with_errors(lambda: self.node.copied(source.numel() * source.element_size(), max(1, self.node.batch)))
+            size, gpu = source.numel() * source.element_size(), self.node.gpus[index_of(to)]
+            with_errors(lambda: self.node.copied(size, gpu))
             return to.copy_(source.to("meta"), *args[2:], **kwargs)
         return to.copy_(self._on_host(source), *args[2:], **kwargs)
 
-    def _at(self, index: int) -> None:
-        """Work goes to this device from now on, where one is named."""
+    def _at(self, index: int) -> int:
+        """The number of the GPU that is meant. Raises PyTorch's error if there is no such GPU."""
         if self.node.process not in (None, os.getpid()):
             raise RuntimeError(_FORKED)
         self.node.process = os.getpid()
-        device_at(self.node, index)
-        if index > 0:
-            self.node.current = index
+        return device_at(self.node, self.node.current if index == CURRENT else index).index
 
-    def device_of(self, _: Tensor) -> torch.device:
-        return torch.device("cuda", self.node.current)
+    def device_of(self, tensor: Tensor) -> torch.device:
+        return torch.device("cuda", index_of(tensor))
+
+    def _named(self, *tensors: Tensor) -> str:
+        return f"cuda:{index_of(tensors[0]) if tensors else self.node.current}"
 
     def shown(self, tensor: Tensor, **_: Any) -> str:
-        with_errors(self.node.gpu.synchronise)
-        return f"tensor(..., device='cuda:{self.node.current}', size={tuple(tensor.shape)}, dtype={tensor.dtype})"
+        with_errors(self.node.gpus[index_of(tensor)].synchronise)
+        return f"tensor(..., device='{self._named(tensor)}', size={tuple(tensor.shape)}, dtype={tensor.dtype})"
 
     def typed(self, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
         if not args and not kwargs:
@@ -221,9 +243,9 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
     def formatted(self, tensor: Tensor, spec: str) -> str:
         return format(self._on_host(tensor).item(), spec) if tensor.dim() == 0 else self.shown(tensor)
 
-    def as_numpy(self, *_: Any, **__: Any) -> Any:
+    def as_numpy(self, tensor: Tensor, *_: Any, **__: Any) -> Any:
         raise TypeError(
-            f"can't convert cuda:{self.node.current} device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
+            f"can't convert {self._named(tensor)} device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
             "to host memory first."
         )
 
@@ -232,8 +254,9 @@ _PROPERTIES: dict[Any, Callable[[EmulatedDevice, Tensor], Any]] = {
     Tensor.device.__get__: EmulatedDevice.device_of,
     Tensor.is_cuda.__get__: lambda *_: True,
     Tensor.is_meta.__get__: lambda *_: False,
-    Tensor.get_device: lambda mode, _: mode.node.current,
+    Tensor.get_device: lambda _, tensor: index_of(tensor),
 }
+_OF_DEVICES = (torch.device, torch._C._nn._parse_to)  # noqa: SLF001 - of Module.to, which moves by Tensor.to then
 _BACKWARD = (Tensor.backward, torch.autograd.backward, torch.autograd.grad)
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     Tensor.__repr__: EmulatedDevice.shown,
@@ -244,21 +267,24 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
 }
 
 
-def _cuda(device: Any) -> int | None:
-    """The index of the GPU that is meant; 0 where none is named, None where it is another device."""
+def _cuda(device: Any, unnamed: int | None = None) -> int | None:
+    """The number of the GPU that is meant; `CURRENT` for "cuda", None for another device, `unnamed` for None."""
     if isinstance(device, bool) or device is None:
-        return None
+        return unnamed
     if isinstance(device, int):
         return device
     if isinstance(device, str):
         if not device.startswith("cuda"):
             return None
         device = torch.device(device)
-    return (device.index or 0) if isinstance(device, torch.device) and device.type == "cuda" else None
+    if not isinstance(device, torch.device) or device.type != "cuda":
+        return None
+    return CURRENT if device.index is None else device.index
 
 
-def _index_of(device: Any) -> int:
-    return _cuda(device) or 0
+def _emulated(value: Any) -> list[Tensor]:
+    """The tensors on GPUs among arguments or results."""
+    return [each for each in tensors_of(value) if each.is_meta]
 
 
 def _zeros(tensor: Any) -> Any:
@@ -279,7 +305,7 @@ def _within(node: EmulatedNode, run: Callable[..., Any]) -> Callable[..., Any]:
     def backward(*args: Any, **kwargs: Any) -> Any:
         node.depth += 1
         try:
-            with EmulatedDevice(node):
+            with EmulatedDevice(node, in_backward=True):
                 return run(*args, **kwargs)
         finally:
             node.depth -= 1
@@ -308,7 +334,7 @@ def emulated(node: EmulatedNode) -> Iterator[None]:
     def called(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         return passes(module, *args, **kwargs)
 
-    handle = register_optimizer_step_post_hook(lambda *_: passes.optimised())
+    handle = register_optimizer_step_post_hook(lambda optimiser, *_: passes.optimised(optimiser))
     torch.distributions.Distribution.set_default_validate_args(False)  # zeros are what most parameters may not be
     swaps = torch.__future__.get_swap_module_params_on_conversion()
     torch.__future__.set_swap_module_params_on_conversion(True)  # so that parameters stay the same objects on the GPU

@@ -71,7 +71,7 @@ class EmulatedGpu:
     fraction: float = 1.0  # of the memory, that the program allows itself
     shared: SharedGpu | None = None  # its manager's queue, where programs share the device
     on_break: Callable[[DeviceFault], None] | None = None
-    _broken: bool = False
+    is_broken: bool = False
     _hung: list[DeviceFault] = field(default_factory=list)  # one call each
     _ends: list[float] = field(default_factory=list)
     _last: int = 0  # the piece of work that a shared queue was given last
@@ -115,9 +115,9 @@ class EmulatedGpu:
                         self.clock.advance_to(self.clock.now + fault.value)
                         hung_s += fault.value
                 elif fault.breaks:
-                    if self.on_break is not None and not self._broken:
+                    if self.on_break is not None and not self.is_broken:
                         self.on_break(fault)
-                    self._broken = True
+                    self.is_broken = True
                     raise error_of(fault)
         return hung_s
 

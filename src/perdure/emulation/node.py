@@ -31,7 +31,7 @@ class EmulatedNode:
     gpus: list[EmulatedGpu]
     table: ProfileTable | None
     current: int = 0
-    split: int = 1  # GPUs among which one process splits each batch
+    among: tuple[int, ...] = ()  # GPUs among which the process splits the batch of the model that it calls
     process: int | None = None  # which uses the GPUs; one that it forks cannot
     spawned: int = 0  # processes that the program has started with spawn
     depth: int = 0  # above 0 while a model is gone through
@@ -52,10 +52,10 @@ class EmulatedNode:
             self.origins.add(found.origin)
         return self._profiles[batch]
 
-    def copied(self, size: int, batch: int) -> None:
-        """A copy of `size` bytes from the host or to it: at the speed at which the table copies a batch."""
-        profile = self.profile(batch)
-        self.gpu.run(profile.transfer_s * size / (profile.batch * IMAGE_BYTES) if size > 4096 else COPY_S, link=True)
+    def copied(self, size: int, gpu: EmulatedGpu) -> None:
+        """A copy of `size` bytes to a GPU or from it: at the speed at which the table copies a batch."""
+        profile = self.profile(max(1, self.batch))
+        gpu.run(profile.transfer_s * size / (profile.batch * IMAGE_BYTES) if size > 4096 else COPY_S, link=True)
 
 
 def make_node(settings: EmulationSettings, clock: ProgramClock, rank: int = 0) -> EmulatedNode:

@@ -7,8 +7,9 @@ program's own error. Later calls give tensors of the shapes that came out then.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,16 +17,39 @@ import torch
 from perdure.emulation.faults import DeviceError
 from perdure.emulation.gpu import DeviceFull, EmulatedGpu
 from perdure.emulation.node import EmulatedNode
+from perdure.emulation.placement import index_of, place
 from perdure.emulation.precision import is_on
-from perdure.emulation.profiles import MIB
+from perdure.emulation.profiles import MIB, GpuStep
 
 DEVICE_ERROR: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError)
 
-Recipe = tuple[Any, list[tuple[tuple[int, ...], torch.dtype, bool]]]  # how outputs lie in one another; their shapes
+Recipe = tuple[Any, list[tuple[tuple[int, ...], torch.dtype, bool]], tuple[int, ...]]
+"""How outputs lie in one another, their shapes, and where there are several, their GPUs."""
 
 
 class NotPlain(Exception):
     """Inputs or outputs that are more than tensors and plain values: the model is gone through each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWork:
+    """What one call of a model asks of which GPUs: one after the other its share, or all of them the same at once."""
+
+    batch: int
+    share: float  # of the table's time
+    gpus: tuple[tuple[EmulatedGpu, float], ...]
+    in_turn: bool
+
+    @property
+    def first(self) -> EmulatedGpu:
+        return self.gpus[0][0]
+
+    def run(self, seconds: float, gpus: tuple[tuple[EmulatedGpu, float], ...], asked_at: float) -> None:
+        """A pass that takes so long on one GPU. Raises what a fault raises."""
+        for gpu, part in gpus:
+            end = gpu.run(seconds * self.share * part, asked_at=asked_at)
+            if self.in_turn:
+                asked_at = end
 
 
 @dataclass(slots=True)
@@ -61,13 +85,16 @@ class PassEmulator:
         count = sum(each.numel() for each in parameters)
         self.largest = max(self.largest, count)
         share = count / self.largest
-        batch = -(-(_batch(args, kwargs) or self.node.batch) // self.node.split)
+        among = self.node.among
+        batch = -(-(_batch(args, kwargs) or self.node.batch) // max(1, len(among)))
         self.node.batch = batch
+        gpus = self._gpus(parameters) if not among else tuple((self.node.gpus[each], 1.0) for each in among)
+        work = ModelWork(batch, share, gpus, not among)
         inputs = tuple(tensors_of((args, kwargs)))
-        self._forward(batch, share, asked_at, sum(each.numel() * each.element_size() for each in inputs) / MIB)
+        self._forward(work, asked_at, sum(each.numel() * each.element_size() for each in inputs) / MIB)
         known, key = self.recipes.setdefault(module, {}), self._key(module, args, kwargs, parameters)
         if key in known:
-            return self._again(known[key], parameters, batch, share)
+            return self._again(known[key], parameters, work)
         found = self.call(module, *args, **kwargs)
         tensors: list[torch.Tensor] = []
         try:
@@ -76,10 +103,20 @@ class PassEmulator:
             key = None
         asking = next((each for each in tensors if each.requires_grad), None)
         if asking is not None:
-            asking.register_hook(lambda _: self._backward(batch, share))
+            asking.register_hook(lambda _: self._backward(work))
         if key is not None:
-            known[key] = layout, [(tuple(each.shape), each.dtype, each.requires_grad) for each in tensors]
+            shapes = [(tuple(each.shape), each.dtype, each.requires_grad) for each in tensors]
+            known[key] = layout, shapes, self._places(tensors)
         return found
+
+    def _gpus(self, parameters: Sequence[torch.Tensor]) -> tuple[tuple[EmulatedGpu, float], ...]:
+        """The GPUs that parameters are on, in their order, with each one's share of them."""
+        if len(self.node.gpus) == 1:
+            return ((self.node.gpu, 1.0),)
+        sizes: dict[int, int] = {}
+        for each in parameters:
+            sizes[index_of(each)] = sizes.get(index_of(each), 0) + each.numel()
+        return tuple((self.node.gpus[index], size / sum(sizes.values())) for index, size in sizes.items())
 
     def _key(
         self, module: torch.nn.Module, args: Any, kwargs: Mapping[str, Any], parameters: list[torch.nn.Parameter]
@@ -93,39 +130,56 @@ class PassEmulator:
             return None
         asked = sum(each.requires_grad for each in parameters)
         cast = torch.get_autocast_dtype("cuda") if is_on() else None
-        return module.training, torch.is_grad_enabled(), given, asked, parameters[0].dtype, cast
+        places = self._places([*parameters, *(each for each in tensors_of((args, kwargs)) if each.is_cuda)])
+        return module.training, torch.is_grad_enabled(), given, asked, parameters[0].dtype, cast, places
 
-    def _again(self, recipe: Recipe, parameters: list[torch.nn.Parameter], batch: int, share: float) -> Any:
-        layout, shapes = recipe
+    def _places(self, tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
+        """The GPUs of tensors; nothing where there is one GPU alone."""
+        return tuple(map(index_of, tensors)) if len(self.node.gpus) > 1 else ()
+
+    def _again(self, recipe: Recipe, parameters: list[torch.nn.Parameter], work: ModelWork) -> Any:
+        layout, shapes, places = recipe
         if torch.is_grad_enabled() and any(asks for _, _, asks in shapes):
             asked = [each for each in parameters if each.requires_grad]
-            out = _Passes.apply(lambda: self._backward(batch, share), shapes, *asked)
+            out = _Passes.apply(lambda: self._backward(work), shapes, *asked)
         else:
             out = [torch.empty(shape, dtype=dtype, device="meta") for shape, dtype, _ in shapes]
+        for each, index in zip(out, places, strict=False):
+            place(each, index)
         return _together(layout, iter(out))
 
-    def _forward(self, batch: int, share: float, asked_at: float, inputs_mib: float) -> None:
-        gpu, profile = self.node.gpu, self.node.profile(batch)
-        trains = torch.is_grad_enabled()
-        waited = gpu.begin_step(trains)
-        if trains and (said := gpu.hold(profile, inputs_mib)):
-            raise torch.OutOfMemoryError(said)
-        with_errors(lambda: gpu.run(profile.forward_s * share, asked_at=max(asked_at, waited)))
+    def _forward(self, work: ModelWork, asked_at: float, inputs_mib: float) -> None:
+        profile, trains = self.node.profile(work.batch), torch.is_grad_enabled()
+        waited = work.first.begin_step(trains)
+        for gpu, part in work.gpus:
+            if gpu is not work.first:
+                gpu.begun += trains
+            if trains and (said := gpu.hold(_part(profile, part), inputs_mib)):
+                raise torch.OutOfMemoryError(said)
+        with_errors(lambda: work.run(profile.forward_s, work.gpus, max(asked_at, waited)))
 
-    def _backward(self, batch: int, share: float) -> None:
-        profile = self.node.profile(batch)
-        with_errors(lambda: self.node.gpu.run(profile.backward_s * share))
-        if self.node.after_backward is not None and share == 1:
+    def _backward(self, work: ModelWork) -> None:
+        profile = self.node.profile(work.batch)
+        with_errors(lambda: work.run(profile.backward_s, work.gpus[::-1], self.node.clock.now))
+        if self.node.after_backward is not None and work.share == 1:
             with_errors(lambda: self.node.after_backward(profile))  # type: ignore[misc]
-        self.node.gpu.end_step()
+        work.first.end_step()
 
-    def optimised(self) -> None:
+    def optimised(self, optimiser: torch.optim.Optimizer) -> None:
         """The optimiser has been asked for a step."""
         profile = self.node.profile(self.node.batch)
-        with_errors(lambda: self.node.gpu.run(profile.optimiser_s))
+        for gpu, part in self._gpus([each for group in optimiser.param_groups for each in group["params"]]):
+            with_errors(partial(gpu.run, profile.optimiser_s * part))
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def _part(profile: GpuStep, part: float) -> GpuStep:
+    """What a GPU holds that has so much of a model."""
+    if part == 1:
+        return profile
+    return replace(profile, peak_mib=profile.peak_mib * part, persistent_mib=profile.persistent_mib * part)
 
 
 def tensors_of(value: Any) -> Iterator[torch.Tensor]:

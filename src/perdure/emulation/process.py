@@ -75,7 +75,7 @@ def _tell(node: EmulatedNode, taken_s: float, rank: int) -> None:
 
 
 def _lines(node: EmulatedNode, found: dict[str, Any]) -> Iterator[str]:
-    if not found["steps"] and not found["busy_s"]:
+    if not found["steps"] and not found["busy_s"] and not any(gpu.is_broken for gpu in node.gpus):
         yield "the program did nothing on a GPU, so nothing was emulated; move its model and its data to cuda"
         return
     kind = "virtual" if found["virtual"] else "real"

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from perdure.emulation.node import EmulatedNode
+from perdure.emulation.placement import index_of_storage, place_storage
 
 _PRIORITIES = count(5, -1)
 """PyTorch's own way to tell where a storage lay comes at 10; of two emulations in a process the later is asked."""
@@ -19,19 +20,28 @@ def saving_changes(node: EmulatedNode) -> Iterator[tuple[Any, str, Any]]:
     to_host = torch.UntypedStorage.cpu
 
     def tag(storage: Any) -> str | None:
-        return f"cuda:{node.current}" if storage.device.type == "meta" else None
+        return f"cuda:{index_of_storage(storage)}" if storage.device.type == "meta" else None
 
     def restore(storage: Any, location: str) -> Any:
         if not location.startswith("cuda"):
             return None
-        node.copied(storage.nbytes(), max(1, node.batch))
-        return torch.UntypedStorage(storage.nbytes(), device="meta")
+        index = torch.device(location).index
+        if (index := node.current if index is None else index) >= len(node.gpus):
+            raise RuntimeError(
+                f"Attempting to deserialize object on CUDA device {index} but torch.cuda.device_count() is "
+                f"{len(node.gpus)}. Please use torch.load with map_location to map your storages to an existing device."
+            )
+        node.copied(storage.nbytes(), node.gpus[index])
+        found = torch.UntypedStorage(storage.nbytes(), device="meta")
+        place_storage(found, index)
+        return found
 
     def cpu(storage: Any) -> Any:
         if storage.device.type != "meta":
             return to_host(storage)
-        node.copied(storage.nbytes(), max(1, node.batch))
-        node.gpu.synchronise()
+        gpu = node.gpus[index_of_storage(storage)]
+        node.copied(storage.nbytes(), gpu)
+        gpu.synchronise()
         return torch.UntypedStorage(storage.nbytes()).fill_(0)
 
     torch.serialization.register_package(next(_PRIORITIES), tag, restore)
@@ -47,12 +57,13 @@ def _pickled(pickled: Callable[[Any], Any]) -> Callable[[Any], Any]:
         untyped = getattr(storage, "_untyped_storage", storage)  # by its own name it warns
         if untyped.device.type != "meta":
             return pickled(storage)
-        return unpickled, (bytes(untyped.nbytes()), getattr(storage, "dtype", None))
+        return unpickled, (bytes(untyped.nbytes()), getattr(storage, "dtype", None), index_of_storage(untyped))
 
     return reduce
 
 
-def unpickled(content: bytes, dtype: torch.dtype | None) -> Any:
+def unpickled(content: bytes, dtype: torch.dtype | None, index: int) -> Any:
     """A storage of an emulated GPU, as large as `content`."""
     storage = torch.UntypedStorage(len(content), device="meta")
+    place_storage(storage, index)
     return storage if dtype is None else torch.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
