@@ -110,9 +110,26 @@ def test_gradients_of_each_batch_are_hidden_behind_its_own_backward_pass(tmp_pat
                 begin = node.gpu.busy_s
                 meeting.gradients(model, node.profile(batch))
                 assert node.gpu.busy_s - begin == pytest.approx(meeting.exposed_s(model, node.profile(batch)))
+            begin, each = node.gpu.busy_s, node.profile(1)
+            meeting.gradients(model, each, 0.25)
+            assert node.gpu.busy_s - begin == pytest.approx(0.25 * meeting.exposed_s(model, each))
             assert meeting.exposed_s(model, node.profile(1)) > 1.01 * meeting.exposed_s(model, node.profile(64)) > 0
         finally:
             torch.distributed.destroy_process_group()
+
+
+def test_each_wrapped_model_sends_its_own_gradients() -> None:
+    node = make_node(SETTINGS, VirtualClock())
+    with node.clock.outside(), emulated(node):
+        models = [torch.nn.Linear(8, outputs, bias=False).cuda() for outputs in (4, 2, 1)]
+        wrapped = [torch.nn.parallel.DistributedDataParallel(each) for each in models[:2]]
+        assert set(node.after_backward) == set(models[:2])
+        sent = list[tuple[int, float]]()
+        for index, model in enumerate(models[:2]):
+            node.after_backward[model] = lambda profile, share, index=index: sent.append((index, share))
+        for each in (*wrapped, models[2]):
+            each(torch.zeros(4, 8, device="cuda")).sum().backward()
+        assert sent == [(0, 1.0), (1, 0.5)]
 
 
 def test_processes_wait_for_the_last_and_for_the_link(tmp_path: Path) -> None:

@@ -253,6 +253,8 @@ def mixed_precision() -> None:
     with torch.autocast("cuda", dtype=torch.bfloat16):
         assert encoder(torch.zeros(2, 5, 16, device="cuda")).dtype == torch.float32  # it ends with a LayerNorm
         assert lstm(torch.zeros(2, 5, 8, device="cuda"))[0].dtype == torch.bfloat16
+        double = torch.zeros(2, 2, device="cuda", dtype=torch.float64)
+        assert F.linear(double, double).dtype == torch.float64  # which is left as it is
         half = torch.zeros(2, 3, 4, device="cuda", dtype=torch.bfloat16)
         assert torch.einsum("bij,bkj->bik", half, half.float()).dtype == torch.bfloat16
 

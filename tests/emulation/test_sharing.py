@@ -189,6 +189,14 @@ def test_a_broken_device_breaks_each_program_that_has_it_and_its_driver_says_so_
     assert (tmp_path / "kernel.log").read_text().count("\n") == 1
 
 
+def test_work_that_runs_when_the_device_breaks_is_not_done(device: Path) -> None:
+    with manager_of(device, faults=(read_fault("ecc@0.5s"),)):
+        gpu = SharedGpu(str(device))
+        work = gpu.put(2.0)
+        with pytest.raises(DeviceError, match="uncorrectable ECC error"):
+            gpu.wait(work)
+
+
 def test_a_slow_device_takes_longer_for_all_and_a_slow_link_for_copies(device: Path) -> None:
     served: dict[str, float] = {}
     stop = threading.Event()

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakMethod
 
 import numpy as np
 import torch
@@ -88,13 +89,13 @@ class ProcessMeeting:
             gpu.busy_until = max(gpu.busy_until, start)
             gpu.run(seconds, link=True)
 
-    def gradients(self, model: torch.nn.Module, profile: GpuStep) -> None:
-        """The end of a backward pass."""
+    def gradients(self, model: torch.nn.Module, profile: GpuStep, share: float = 1.0) -> None:
+        """The end of a backward pass of a model that has such a share of the largest one's parameters."""
         if self.layout.gpus == 1 or not dist.is_initialized():
             return
         if profile.batch not in self._exposed:
             self._exposed[profile.batch] = self.exposed_s(model, profile)
-        self.meet(self._exposed[profile.batch], self.node.gpus[index_of(next(model.parameters()))])
+        self.meet(share * self._exposed[profile.batch], self.node.gpus[index_of(next(model.parameters()))])
 
     def exposed_s(self, model: torch.nn.Module, profile: GpuStep) -> float:
         """How long the GPUs wait for gradients after a backward pass."""
@@ -191,12 +192,13 @@ def _wrapper(meeting: ProcessMeeting) -> type:
         def __init__(self, module: torch.nn.Module, *_: Any, **__: Any) -> None:
             super().__init__()
             self.module = module
-            meeting.node.after_backward = self._synchronise
+            synchronise = WeakMethod(self._synchronise)  # so that the model does not keep its wrapper
+            meeting.node.after_backward[module] = lambda *step: (send := synchronise()) and send(*step)
             self.require_backward_grad_sync = True
 
-        def _synchronise(self, profile: GpuStep) -> None:
+        def _synchronise(self, profile: GpuStep, share: float) -> None:
             if self.require_backward_grad_sync:
-                meeting.gradients(self.module, profile)
+                meeting.gradients(self.module, profile, share)
 
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             return self.module(*args, **kwargs)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -37,7 +39,8 @@ class EmulatedNode:
     depth: int = 0  # above 0 while a model is gone through
     batch: int = 1  # of the last step, or of the last copy before the first
     origins: set[ProfileOrigin] = field(default_factory=set)
-    after_backward: Callable[[GpuStep], None] | None = None  # what data parallelism adds
+    after_backward: WeakKeyDictionary[Any, Callable[[GpuStep, float], None]] = field(default_factory=WeakKeyDictionary)
+    """What data parallelism adds to a model's backward pass, for its share of the table's time."""
     _profiles: dict[int, GpuStep] = field(default_factory=dict)
 
     @property

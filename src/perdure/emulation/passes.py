@@ -39,6 +39,7 @@ class ModelWork:
     share: float  # of the table's time
     gpus: tuple[tuple[EmulatedGpu, float], ...]
     in_turn: bool
+    after_backward: Callable[[GpuStep, float], None] | None
 
     @property
     def first(self) -> EmulatedGpu:
@@ -89,7 +90,7 @@ class PassEmulator:
         batch = -(-(_batch(args, kwargs) or self.node.batch) // max(1, len(among)))
         self.node.batch = batch
         gpus = self._gpus(parameters) if not among else tuple((self.node.gpus[each], 1.0) for each in among)
-        work = ModelWork(batch, share, gpus, not among)
+        work = ModelWork(batch, share, gpus, not among, self.node.after_backward.get(module))
         inputs = tuple(tensors_of((args, kwargs)))
         self._forward(work, asked_at, sum(each.numel() * each.element_size() for each in inputs) / MIB)
         known, key = self.recipes.setdefault(module, {}), self._key(module, args, kwargs, parameters)
@@ -161,8 +162,8 @@ class PassEmulator:
     def _backward(self, work: ModelWork) -> None:
         profile = self.node.profile(work.batch)
         with_errors(lambda: work.run(profile.backward_s, work.gpus[::-1], self.node.clock.now))
-        if self.node.after_backward is not None and work.share == 1:
-            with_errors(lambda: self.node.after_backward(profile))  # type: ignore[misc]
+        if (send := work.after_backward) is not None:
+            with_errors(lambda: send(profile, work.share))
         work.first.end_step()
 
     def optimised(self, optimiser: torch.optim.Optimizer) -> None:
