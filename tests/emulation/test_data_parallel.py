@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -126,7 +127,7 @@ def test_each_wrapped_model_sends_its_own_gradients() -> None:
         assert set(node.after_backward) == set(models[:2])
         sent = list[tuple[int, float]]()
         for index, model in enumerate(models[:2]):
-            node.after_backward[model] = lambda profile, share, index=index: sent.append((index, share))
+            node.after_backward[model] = partial(lambda index, _, share: sent.append((index, share)), index)
         for each in (*wrapped, models[2]):
             each(torch.zeros(4, 8, device="cuda")).sum().backward()
         assert sent == [(0, 1.0), (1, 0.5)]

@@ -3,7 +3,7 @@
 A tensor on an emulated GPU is a tensor on PyTorch's `meta` device: it has a shape and no data. A mode for functions
 (`torch.overrides.TorchFunctionMode`) turns the device ``cuda`` of every call into that, and tells programs the former;
 what they read back is zero. Models are called by `passes`, and the functions of ``torch.cuda`` are those of
-`cuda_calls`. Nothing installed is changed.
+`cuda_calls`. Nothing installed is changed. Where there are several GPUs, `placement` knows which a tensor is on.
 """
 
 from __future__ import annotations
