@@ -47,7 +47,7 @@ def train(rank, meeting):
     torch.cuda.set_device(rank)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 2).cuda(rank), device_ids=[rank])
     for _ in range(3):
-        model(torch.zeros(32, 8, device=f"cuda:{rank}") * SCALE).sum().backward()
+        model(torch.zeros(32, 8, device=f"cuda:{rank}") * SCALE.cuda(rank)).sum().backward()
     torch.cuda.synchronize()
     dist.destroy_process_group()
 if __name__ == "__main__":
