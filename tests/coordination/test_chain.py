@@ -309,6 +309,15 @@ def test_what_holds_jobs_is_what_the_site_says_again_until_its_all_clear(is_over
     assert ("c" in chain.ended, chain.ended["a"].repeats) == ((True, 0) if is_over else (False, 1))
 
 
+@pytest.mark.parametrize("scope", Scope)
+def test_faults_of_a_job_a_node_and_a_resource_of_one_name_are_three(scope: Scope) -> None:
+    subjects = Subject("c", "n1"), Subject("c", nodes=("n1",)), Subject("c", resource="n1")
+    faults = [replace(record(scope=scope), subject=subject) for subject in subjects]
+    if scope is Scope.GLOBAL:  # those of all jobs are one
+        faults = faults[1:]
+    assert len({equal_of(fault) for fault in faults}) == len(faults)
+
+
 @pytest.mark.parametrize("outcome", [ExceptionOutcome.RECOVERED, ExceptionOutcome.WITHDRAWN])
 def test_a_fault_that_comes_back_is_new(outcome: ExceptionOutcome) -> None:
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})

@@ -136,6 +136,12 @@ def test_a_broken_gpu_takes_its_node_out_of_service() -> None:
     assert site.chain.ended["x"].owner is Component.RESOURCE_MANAGER
 
 
+def test_a_node_that_nobody_knows_keeps_no_other_of_its_fault_in_service() -> None:
+    site = Site(nodes=up("n1", "n2"))
+    drains = [Drain(name, "perdure: node.disk", "x") for name in ("n1", "n2")]
+    assert site.take(raised("node.disk", nodes=("n1", "gone", "n2"))) == drains
+
+
 def test_whether_a_node_is_out_of_service_is_read_back_and_not_believed() -> None:
     """The last look may be old: somebody may have returned it since. That costs nothing of the node's budget."""
     site = Site(nodes={"n1": Node("n1", NodeState.DOWN)})

@@ -121,9 +121,8 @@ def test_the_truth_within_the_grace_is_what_counts() -> None:
 def test_an_end_that_goes_unmentioned_for_a_while_is_no_news(gap_s: float, told_again: bool) -> None:
     over = replace(RUN, state=AttemptState.FAILED, end_s=9.0)
     long_ago, lately = look(10.0, attempts=[over]), look(5000.0, attempts=[over])
-    _, events = seen_so_far(
-        look(2.0), long_ago, lately, look(5001.0, attempts=[]), look(5000.0 + gap_s, attempts=[over])
-    )
+    unmentioned = look(5001.0, attempts=[]), look(4998.0 + gap_s, attempts=[])
+    _, events = seen_so_far(look(2.0), long_ago, lately, *unmentioned, look(5000.0 + gap_s, attempts=[over]))
     assert AttemptEnded not in kinds(events)
     known, _ = seen_so_far(long_ago, look(10.0 + gap_s, attempts=[]))
     _, events = changes(known, look(20.0 + gap_s, attempts=[over]))

@@ -1001,3 +1001,9 @@ def test_no_node_is_remembered_for_what_is_too_old_though_something_newer_is_kno
     assert {name: [each.time_s for each in kept] for name, kept in fleet.troubles.items()} == {
         "n1": [900.0], "n3": [1500.0]
     }  # fmt: skip
+
+
+def test_a_partition_without_a_node_in_service_has_none_of_anothers() -> None:
+    nodes = Node("n1", NodeState.UP, partitions=("a",)), Node("n2", NodeState.DOWN, partitions=("b",))
+    fleet = Fleet(usable=usable_nodes(nodes))
+    assert [fleet.nodes_for(name) for name in ("a", "b", "unknown")] == [{"n1"}, frozenset(), {"n1"}]

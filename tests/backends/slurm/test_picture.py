@@ -240,9 +240,10 @@ def test_the_nodes_that_are_down_failed() -> None:
 
 
 @pytest.mark.parametrize("came_back", [{"boot": 130}, {"daemon": 140}])
-def test_a_node_that_came_back_since_failed(came_back: dict[str, Any]) -> None:
-    seen = look(job(7, state="NODE_FAIL", nodes="n[1-2]", end="110"), nodes=(node("n1"), node("n2", **came_back)))
-    assert picture.attempts("c", seen, NOW)[0].failed_nodes == ("n2",)
+def test_nodes_that_came_back_since_failed(came_back: dict[str, Any]) -> None:
+    nodes = node("n1"), node("n2", **came_back), node("n3", **came_back)
+    seen = look(job(7, state="NODE_FAIL", nodes="n[1-3]", end="110"), nodes=nodes)
+    assert picture.attempts("c", seen, NOW)[0].failed_nodes == ("n2", "n3")
 
 
 def test_the_failed_node_that_accounting_names_is_believed() -> None:

@@ -256,3 +256,16 @@ def test_what_was_shown_before_it_was_raised_last_is_dealt_with(since_s: float, 
         chain = Chain(ended={record.id: record for record in map(raised_at, instants)})
         found = list(broken_nodes(Fleet(troubles={"n2": troubles}), chain, "c", attempt, "perdure", 3000.0))
         assert bool(found) is is_shown
+
+
+def test_each_node_that_is_shown_broken_is_told() -> None:
+    troubles = {
+        node: tuple(
+            NodeTrouble(2000.0, f"{user} on {node}", user, "gpu", True, hardware=f"Xid 79 of {user} on {node}")
+            for user in ("ada", "bob")
+        )
+        for node in ("n1", "n2", "n3")
+    }
+    gang = Attempt(AttemptId("c", "2", 1), AttemptState.FAILED, ("n1", "n2"), 0.0, 60.0)
+    found = broken_nodes(Fleet(troubles=troubles), Chain(), "c", gang, "perdure", 3000.0)
+    assert [record.subject.nodes for record in found] == [("n1",), ("n2",)]

@@ -126,6 +126,20 @@ def test_jobs_get_the_places_back_that_they_had(
     assert PolicyStore(world.journal.store, "local").nice() == {}
 
 
+def test_a_number_that_is_another_users_job_now_has_that_jobs_place(
+    world: PolicyWorld, queue: tuple[str, str, str]
+) -> None:
+    """A manager that lost its state gives numbers out again."""
+    store = PolicyStore(world.journal.store, "local")
+    world.backend.set_nice({queue[1]: 5})
+    store.keep_nice([replace(job, user="eve", nice=9) for job in world.backend.queue().queue.jobs], 0.0)
+    world.worker(FIFO).turn()
+    assert world.order() == [*queue[1:]]
+    world.worker(off(world)).turn()
+    assert world.nice() == {queue[0]: 0, queue[1]: 5, queue[2]: 0}
+    assert store.nice() == {}
+
+
 def test_switched_on_again_it_decides_again(world: PolicyWorld, queue: tuple[str, str, str]) -> None:
     off(world)
     world.worker(FIFO).turn()

@@ -10,8 +10,6 @@ from perdure.model.jobs import JobState
 from perdure.model.observation import MANAGER
 from perdure.service.core.case import ControllerState
 
-ESCALATED = "escalated"
-
 
 class ClusterStanding(Struct, frozen=True):
     """What a cluster's service says of it."""
@@ -33,6 +31,6 @@ def standing_of(state: ControllerState) -> ClusterStanding:
         waiting=jobs[JobState.PENDING] + jobs[JobState.HELD],
         nodes=len(nodes),
         nodes_out=sum(not node.is_usable for node in nodes),
-        escalated=sum(record.state.value == ESCALATED for record in state.chain.open.values()),
+        escalated=sum(record.needs_a_person for record in state.chain.ended.values()),
         is_silent=MANAGER in state.known.unseen,
     )
