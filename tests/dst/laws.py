@@ -420,7 +420,7 @@ def _lets_go(key: str) -> bool:
 
 def _may_repeat(key: str) -> bool:
     """The manager itself guards what moves a job on; setting a state twice is the same as once."""
-    return key.split(":", 1)[0] in ("hold", "release", "exclude")
+    return key.split(":", 1)[0] in ("hold", "release", "exclude", "lift")
 
 
 @lru_cache(maxsize=1024)
