@@ -837,3 +837,11 @@ def test_what_ran_for_half_of_its_walltime_begins_the_count_of_put_backs_again()
     known = {"1": PutBack(1, 0, 8), "2": PutBack(1, 0, 3)}
     assert counted(known, replace(JOB, walltime_s=2 * FAILED.elapsed_s), FAILED, 10) == {"2": PutBack(1, 0, 3)}
     assert counted(known, replace(JOB, walltime_s=3 * FAILED.elapsed_s), FAILED, 10)["1"].times == 9
+
+
+def test_only_ends_in_a_row_that_are_alike_are_counted() -> None:
+    other, known, times = replace(FAILED, exit_code=FAILED.exit_code + 1), dict[str, PutBack](), []
+    for end in (FAILED, FAILED, other, other, FAILED):
+        known = counted(known, JOB, end, 10)
+        times.append(known["1"].times)
+    assert times == [1, 2, 1, 2, 1]

@@ -192,6 +192,8 @@ def test_a_fault_of_two_nodes_is_over_once_both_are_back(run: Run) -> None:
     out = {node.name: replace(node, state=NodeState.DRAINED) for node in NODES}
     run.look(1010.0, nodes=tuple(out[n.name] if n.name in about.nodes else n for n in NODES))
     run.feed(Ended((ActionEnded(1016.0, drains[0].undo().key, None, "done", "in service", "operator:eve"),)))
+    for now in (1018.0, 1019.0):  # one of them is back
+        run.look(now, nodes=tuple(out[n.name] if n.name == "n3" else n for n in NODES))
     outcomes = [run.state.chain.ended["x"].outcome]
     for now in (1020.0, 1030.0):
         run.look(now)

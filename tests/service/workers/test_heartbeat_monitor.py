@@ -200,6 +200,22 @@ def test_when_all_fall_silent_at_once_the_observer_is_blind(place: Monitored) ->
     assert actions(place) == []
 
 
+def test_that_heartbeats_are_not_believed_is_said_once_each_time(
+    place: Monitored, caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes = ("gpu01", "gpu02", "gpu04")
+    for node in nodes:
+        agent(place, node)
+        job_id = f"9{node[-1]}"
+        place.world.submit(job_id, "x", "mira", 1)
+        place.world.start(job_id, node)
+        job(place, job_id, node)
+    for _ in range(2):
+        live(place, 80)
+        live(place, 10, beating=nodes)
+    assert [r.getMessage().partition(":")[0] for r in caplog.records].count("heartbeats are not believed") == 2
+
+
 def test_what_an_agent_says_is_wrong_drains_its_node_once(place: Monitored) -> None:
     agent(place, "gpu02", ("/scratch cannot be read",))
     for _ in range(5):
