@@ -121,6 +121,14 @@ def test_an_announced_pause_is_no_silence_and_teaches_nothing() -> None:
     assert silence.look(now + 10_102 + 101) is Tier.ALARM  # the floor still, not twice the pause
 
 
+def test_an_announced_pause_is_over_with_the_next_sign_of_life() -> None:
+    silence, now = beaten([1.0] * 5)
+    silence.heard(now, quiet_s=10_000.0)
+    silence.heard(now + 10)
+    assert silence.look(now + 10 + 99) is None
+    assert silence.look(now + 10 + 101) is Tier.ALARM
+
+
 def test_time_in_which_nothing_could_be_heard_is_no_part_of_an_announced_pause() -> None:
     silence, now = beaten([1.0] * 5)
     silence.heard(now, quiet_s=1000.0)

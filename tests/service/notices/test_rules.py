@@ -16,6 +16,7 @@ from perdure.service.notices.notice import NAMED, Kind, Message, Notice, Severit
 from perdure.service.notices.rules import (
     HOUR_S,
     LONGEST_WAIT_S,
+    Begun,
     NoticeLimits,
     PendingMessage,
     Rule,
@@ -23,6 +24,7 @@ from perdure.service.notices.rules import (
     gathered,
     next_to_send,
     retry_at,
+    wait_reason,
 )
 from tests.copying import replace
 
@@ -255,3 +257,22 @@ def test_the_most_severe_message_is_sent_first_however_long_others_wait() -> Non
         waiting.remove(chosen)
         order.append(chosen.message.kind)
     assert order == kinds_by_rank[::-1]
+
+
+@pytest.mark.parametrize(
+    ("begun", "is_held"),
+    [
+        ({("", Severity.WARNING): [NOW - 10.0, NOW - 20.0]}, True),
+        ({("", Severity.WARNING): [NOW - 10.0, NOW - HOUR_S]}, False),  # more than an hour ago
+        ({("", Severity.WARNING): [NOW - 10.0, NOW + 10.0]}, False),  # of a clock that was ahead
+        ({("ada", Severity.WARNING): [NOW - 10.0, NOW - 20.0]}, False),  # another's
+        ({("", Severity.INFO): [NOW - 10.0, NOW - 20.0]}, False),  # of another severity
+    ],
+)
+def test_an_hours_messages_hold_back_those_alone_that_count_with_them(begun: Begun, is_held: bool) -> None:
+    (notice,) = notices_of([node(NodeState.DRAINED)], {}, NOW, 0)
+    assert notice.severity is Severity.WARNING
+    waiting = PendingMessage(first_message("c", "ops", "", notice), NOW)
+    limits = NoticeLimits(per_hour=2)
+    assert (next_to_send([waiting], begun, limits, NOW) is None) is is_held
+    assert wait_reason(waiting, (), begun, limits, NOW).why.startswith("held" if is_held else "is next")

@@ -146,6 +146,8 @@ def test_a_controller_that_does_not_answer_is_told_of_once_and_so_is_its_return(
     place: Callable[..., Desk], caplog: pytest.LogCaptureFixture
 ) -> None:
     desk = place()
+    desk.fail("6")
+    desk.hooks.turn()  # that a look works which never failed is no news
     scontrol = desk.directory / "scontrol"
     scontrol.write_text("#!/bin/sh\nexit 1\n")
     for process in (1, 2):
