@@ -333,7 +333,8 @@ def test_begun_actions_are_counted_by_kind_and_those_of_people_are_not(where: Pa
     journal.begin(plan(journal, Hold(ONE), by="ada"), 15.0)
     journal.close()
     again = Journal.open(where, "c")
-    assert sorted(again.charges(5.0).values()) == [(10.0, "requeue", ""), (15.0, "drain", ""), (20.0, "requeue", "")]
+    begun = [(10.0, "requeue", "", ""), (15.0, "drain", "", "n1"), (20.0, "requeue", "", "")]
+    assert sorted(again.charges(5.0).values()) == begun
     again.close()
 
 
