@@ -61,6 +61,7 @@ from perdure.triage.narrower import narrowed
 from perdure.triage.passing_trouble import trouble_near
 from perdure.triage.remarks import remarks_on
 from perdure.triage.root_line import digest, fingerprint_of, is_named, message_of, of_message, shown_message
+from perdure.triage.sentence import sentence
 from perdure.triage.services import outside_of_nodes
 from perdure.triage.text.logtext import LogText
 from perdure.triage.text.masking import mask
@@ -391,7 +392,7 @@ def _verdict(primary: Sign, p: float, seen: _Signs, surroundings: Sequence[Circu
     # A user's log can say anything: what it says of the site is hearsay until another source says it too.
     hearsay = isinstance(primary, Hit) and cause.infrastructure
     rank, node, who = culprit(primary, seen.report, seen.merged, seen.ruled)
-    says = (cause.says or cause.category) + (", by the job's own log alone" if hearsay else "")
+    says = sentence(primary, cause) + (", by the job's own log alone" if hearsay else "")
     return Verdict(
         weights.thresholds.label(p),
         round(p, 4),
