@@ -346,7 +346,7 @@ def test_a_module_that_is_missing_for_want_of_its_environment_is_blamed_on_that(
     perdure: Callable[..., Ran], home: Path, command: str
 ) -> None:
     lines = told(perdure, home, f"{SCRIPT}{command}: command not found\n{NO_MODULE}").out.splitlines()
-    assert lines[1] == "import: the Python environment is not there"
+    assert lines[1] == "import: the Python environment is not there or could not be activated"
     assert lines[3].startswith(f"1  root     {SCRIPT}{command}: command not found")
     assert lines[4].startswith("2  also     ModuleNotFoundError")
 
@@ -356,7 +356,7 @@ def test_a_missing_environment_explains_later_missing_modules_alone(
     perdure: Callable[..., Ran], home: Path, end: str
 ) -> None:
     log = end if end.startswith("Mod") else f"{SCRIPT}conda: command not found\n{end}"
-    assert "the Python environment is not there" not in told(perdure, home, log).out
+    assert "the Python environment is not there or could not be activated" not in told(perdure, home, log).out
 
 
 def test_the_advice_for_a_taken_port_fits_several_nodes(perdure: Callable[..., Ran], home: Path) -> None:

@@ -122,7 +122,10 @@ def test_a_module_that_is_missing_without_its_environment_is_an_import() -> None
     verdict = said(
         f"CondaError: Run 'conda init' before 'conda activate'\n{RAISED}ModuleNotFoundError: No module named 'torch'\n"
     )
-    assert (verdict.category, verdict.summary) == ("import", "the Python environment is not there")
+    assert (verdict.category, verdict.summary) == (
+        "import",
+        "the Python environment is not there or could not be activated",
+    )
 
 
 @pytest.mark.parametrize(

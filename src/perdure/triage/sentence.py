@@ -29,7 +29,7 @@ _WIDE = frozenset(
 _BY_CLASS = frozenset(
     {BY, "absl-status", "cpp-exception-class", "errno", "input-refused", "java-exception", "julia-exception"}
     | {"python-exact-exception", "python-exception", "python-message", "python-other-exception"}
-    | {"batch-of-one", "dataset-broken", "error-of-rank-with-place", "slurm-bad-request"}
+    | {"batch-of-one", "dataset-broken", "error-of-rank-with-place", "slurm-bad-request", "stale-handle"}
     | {"host-oom-alloc", "host-oom-python", "script-memory"}
 )
 """Rules and tables that know a class of errors, or words that are said of several."""
