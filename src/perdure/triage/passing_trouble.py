@@ -47,11 +47,16 @@ def trouble_near(primary: Hit, hits: Sequence[Hit]) -> tuple[Circumstance, ...]:
     if cause.force is Force.DECISIVE or not _OF_NO_TROUBLE.isdisjoint((cause.category, cause.wider)):
         return ()
     ruled = {hit.line for hit in hits if hit.block.window is primary.block.window and not _is_trouble(hit)}
-    for number, line in _lines_near(primary):
-        if _passes(line, number in ruled):
+    for number, raw in _lines_near(primary):
+        if _may_pass(raw, number in ruled) and _passes(line := tidy(raw), number in ruled) and not is_told(raw):
             told = decode(line).strip()[:SHOWN]
             return (Circumstance("passing-trouble", f"line {number} tells of a trouble that may pass: {told}", 0.0),)
     return ()
+
+
+def _may_pass(raw: bytes, ruled: bool) -> bool:
+    """A first look at a line, which most do not pass."""
+    return own_catalogue().may_know(raw) or not (ruled or (b"Error" not in raw and b"Exception" not in raw))
 
 
 def _is_trouble(hit: Hit) -> bool:
@@ -59,7 +64,7 @@ def _is_trouble(hit: Hit) -> bool:
 
 
 def _lines_near(primary: Hit) -> Iterator[tuple[int, bytes]]:
-    """Numbers of the lines around a hit and what they say, tidied."""
+    """The lines around a hit, with their numbers."""
     block = primary.block
     data = block.window.data
     start = max(0, block.start - NEAR_BYTES)
@@ -67,8 +72,7 @@ def _lines_near(primary: Hit) -> Iterator[tuple[int, bytes]]:
     lines = scrub(data[start : block.end + NEAR_BYTES]).split(b"\n")
     at = primary.line - first
     for index in range(max(0, at - NEAR_LINES), min(len(lines), at + NEAR_LINES + 1)):
-        if not is_told(lines[index]):
-            yield first + index, tidy(lines[index])
+        yield first + index, lines[index]
 
 
 def _passes(line: bytes, ruled: bool) -> bool:
