@@ -144,7 +144,7 @@ CHDIR = "slurmstepd: error: couldn't chdir to `/data/u': No such file or directo
         ),
         # the user's
         (f"ERROR: Lost atoms: original 900 current 899 (src/thermo.cpp:1)\n{BOX}", STOP, Bound.NOTHING, "unstable"),
-        (f"ERROR: input grid x.nc not found\n{BOX}", UNSURE, Bound.NOTHING, "something is missing (data)"),
+        (f"ERROR: input grid x.nc not found\n{BOX}", UNSURE, Bound.NOTHING, "x.nc not found"),
         ("{Error using  * \nIncorrect dimensions for matrix multiplication.\n", STOP, Bound.NOTHING, "shapes"),
         (
             "Error in library(abc) : there is no package called 'abc'\nExecution halted\n",
@@ -158,7 +158,7 @@ CHDIR = "slurmstepd: error: couldn't chdir to `/data/u': No such file or directo
             Bound.NOTHING,
             "package is missing",
         ),
-        ("Error: cannot allocate vector of size 9.5 Gb\nExecution halted\n", STOP, Bound.NOTHING, "host memory"),
+        ("Error: cannot allocate vector of size 9.5 Gb\nExecution halted\n", STOP, Bound.NOTHING, "9.5 Gb"),
         (
             "Error in file(f) : cannot open the connection\n  cannot open file 'a.csv': No such file or directory\n"
             "Execution halted\n",
