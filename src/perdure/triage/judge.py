@@ -196,7 +196,9 @@ def examine(
     leaning = _leaning(weights.pulls[(named or primary).cause.rank], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
     stops = weights.thresholds.label(p) is Label.DETERMINISTIC
-    trouble = trouble_near(primary, in_order.hits) if stops and primary is read and isinstance(primary, Hit) else ()
+    may_doubt = stops and primary is read
+    passed = _passed(in_order.hits, hits, report)
+    trouble = trouble_near(primary, in_order.hits, passed) if may_doubt and isinstance(primary, Hit) else ()
     if is_guess(primary.cause) or became_read_only(primary.cause, progress) or trouble:
         p = weights.thresholds.unsure(p)
     seen = _Signs(replace(in_order, hits=tuple(hits)), known, report, ruled)

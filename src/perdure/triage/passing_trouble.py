@@ -8,7 +8,7 @@ What wrong code alone brings about (shapes, types, names, memory that a model ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from perdure.triage.catalogue import own_catalogue
 from perdure.triage.evidence.context import Circumstance
@@ -35,20 +35,29 @@ _OF_NO_TROUBLE = frozenset({"syntax", "shape", "numeric", "gpu_oom", "time_limit
 """Causes that no such trouble brings about, or that bring it about: whoever owes a service is answered 429."""
 
 _CLASS = r"^\s*(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): "
+_IGNORED = b"Exception ignored in"
 _GONE_ON = r"(?i)\b(?:ignored|ignoring|skipp(?:ed|ing)|not needed|asked again|falling back|fallback)\b"
 
 
-def trouble_near(primary: Hit, hits: Sequence[Hit]) -> tuple[Circumstance, ...]:
+def trouble_near(primary: Hit, hits: Sequence[Hit], passed: Set[int]) -> tuple[Circumstance, ...]:
     """The first line near `primary` that tells of a trouble which passes, as a circumstance of no weight; () without.
 
     `hits` are lines that rules know; of those that rules read as something else only the documentation is asked.
+    `passed` are numbers of lines that the job got over.
     """
     cause = primary.cause
     if cause.force is Force.DECISIVE or not _OF_NO_TROUBLE.isdisjoint((cause.category, cause.wider)):
         return ()
     ruled = {hit.line for hit in hits if hit.block.window is primary.block.window and not _is_trouble(hit)}
+    ignored = False
     for number, raw in _lines_near(primary):
-        if _may_pass(raw, number in ruled) and _passes(line := tidy(raw), number in ruled) and not is_told(raw):
+        ignored = ignored or _IGNORED in raw
+        if number in passed or not _may_pass(raw, number in ruled):
+            continue
+        line = tidy(raw)
+        if ignored and _IGNORED not in raw and capturing(_CLASS).search(line):
+            ignored = False  # it ends the traceback that Python ignored
+        elif _passes(line, number in ruled) and not is_told(raw):
             told = decode(line).strip()[:SHOWN]
             return (Circumstance("passing-trouble", f"line {number} tells of a trouble that may pass: {told}", 0.0),)
     return ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from perdure.triage.evidence.frames import companions, raising_line
 from perdure.triage.evidence.matching import Hit
 from perdure.triage.evidence.rule import Cause
-from perdure.triage.evidence.rules import own_categories
+from perdure.triage.evidence.rules import own_categories, own_rules
 from perdure.triage.grammar import BY
 from perdure.triage.text.clean import decode
 from perdure.triage.text.patterns import capturing, compiled
@@ -54,7 +54,8 @@ def _claims_too_much(cause: Cause) -> bool:
     if cause.role is not CauseRole.ROOT:
         return False
     if cause.name in COARSE or cause.name in _BY_CLASS:
-        return True
+        rule = own_rules().named(cause.name)
+        return rule is None or cause.says == rule.cause.says  # not what the rest of the log told
     return cause.category in _WIDE and cause.says == own_categories()[cause.category].says
 
 

@@ -86,13 +86,13 @@ EXECVE = "slurmstepd-n1: error: execve(): /home/a/{}\n"
         ("proceed? " + raised("EOFError: EOF when reading a line"), STOP, "config", "asks for input"),
         (
             "srun: error: Unable to create step for job 7: Memory required by task is not available\n",
-            STOP, "config", "asks for what it does not have",
+            STOP, "config", "Memory required by task is not available",
         ),
         (
             "srun: error: Unable to create step for job 7: Socket timed out on send/recv operation\n",
             RETRY, "launcher", "could not start a task",
         ),
-        ("FATAL: cannot reach the licence proxy\n" + SRUN.format(7), RETRY, "lock", "cannot be reached (a licence)"),
+        ("FATAL: cannot reach the licence proxy\n" + SRUN.format(7), RETRY, "lock", "cannot reach the licence proxy"),
     ],
 )  # fmt: skip
 def test_a_cause_has_its_own_name(log: str, label: Label, category: str, says: str) -> None:
