@@ -14,6 +14,7 @@ from perdure.live_policy.policies import LIVE, live_policy
 from perdure.live_policy.preemptions import PolicyMemory
 from perdure.live_policy.settings import PolicySettings
 from perdure.model.jobs import JobState, PolicyConsent
+from perdure.scheduling.slurm.site_limits import GPUS, AssociationLimits, SiteLimits, TresLimits
 from perdure.waits.queue import QueuedJob
 from tests.copying import replace
 from tests.live_policy.queues import NOW_S, look, running, waiting
@@ -69,6 +70,31 @@ def test_nobody_makes_room_that_a_job_of_others_would_take() -> None:
 @pytest.mark.parametrize("reason", ["Dependency", "QOSMaxJobsPerUserLimit", "ReqNodeNotAvail"])
 def test_nobody_makes_room_for_a_job_that_would_not_start(reason: str) -> None:
     assert decided(OLD, YOUNG, waiting("3", 9, gpus=4, reason=reason)).preemptions == ()
+
+
+def lab(**limits: Any) -> PolicyMemory:
+    return PolicyMemory(limits=SiteLimits((), (AssociationLimits("lab", limits=TresLimits(**limits)),)))
+
+
+@pytest.mark.parametrize(("most", "starts"), [(3, []), (4, ["3"]), (7, ["3"]), (8, ["3", "4"])])
+def test_nobody_makes_room_for_more_than_an_account_may_have(most: int, starts: list[str]) -> None:
+    jobs = (waiting("3", 9, gpus=4, account="lab"), waiting("4", 8, gpus=4, account="lab"))
+    other = running("2", 700, ("n2",))
+    found = decided(OLD, other, *jobs, memory=lab(grp_tres={GPUS: most}))
+    assert [job.job_id for job in found.order if job.starts] == starts
+    assert len(found.preemptions) == len(starts)
+
+
+def test_a_job_beyond_its_accounts_limit_leaves_its_place_to_another() -> None:
+    jobs = (waiting("3", 9, gpus=4, account="lab"), waiting("4", 8, gpus=4, account="far"))
+    found = decided(OLD, YOUNG, *jobs, memory=lab(grp_tres={GPUS: 3}))
+    assert [(each.job_id, each.starts) for each in found.preemptions] == [("1", "4")]
+
+
+def test_what_makes_room_is_given_back_to_its_account() -> None:
+    old = replace(OLD, account="lab")
+    found = decided(old, YOUNG, waiting("3", 9, gpus=4, account="lab"), memory=lab(grp_jobs=1))
+    assert [(each.job_id, each.starts) for each in found.preemptions] == [("1", "3")]
 
 
 def test_a_gang_that_finds_no_room_keeps_nobody_from_starting() -> None:

@@ -96,6 +96,14 @@ class Reorderable(Protocol):
 
 
 @runtime_checkable
+class Limiting(Protocol):
+    """A cluster that bounds what QOS and accounts use together. From any thread."""
+
+    def limits(self, look: QueueLook) -> SiteLimits:
+        """Ask for the limits that are in force; a remark names those that cannot be had."""
+
+
+@runtime_checkable
 class Resizable(Protocol):
     """A cluster that lets the size of waiting jobs be changed. From any thread."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from perdure.live_policy.ended_jobs import EndedJobs
+from perdure.live_policy.limit_use import LimitUse
 from perdure.live_policy.opt_in import consent_of, unfit
 from perdure.live_policy.policies import LivePolicy
 from perdure.live_policy.queue_view import GpuPass, QueuePicture, Ran, job_number, pass_over, picture_of
@@ -17,11 +18,13 @@ from perdure.live_policy.rounds import RoundPolicy
 from perdure.live_policy.settings import PolicySettings
 from perdure.model.jobs import JobSize, PolicyConsent
 from perdure.scheduling.protocol import RankingPolicy
+from perdure.scheduling.slurm.site_limits import SiteLimits
 from perdure.waits.queue import Queue, QueuedJob
 
 SizeChoices = Mapping[str, Mapping[int, JobSize]]
 """Of waiting jobs that have a choice, what each may be given, by GPUs."""
 HOUR_S = 3600.0
+MOST_REFUSALS = 3  # passes that limits turn down, after which the next one has those alone that they allowed
 STARTABLE = ("", "None", "Priority", "Resources")
 """Why a job waits that starts as soon as there is room for it, and it is its turn."""
 
@@ -38,6 +41,7 @@ class PolicyMemory:
     services: Sequence[float] = ()  # of past jobs, in GPU-seconds
     past: EndedJobs = field(default_factory=EndedJobs)
     sizes: Mapping[str, JobSize] = field(default_factory=dict)  # what each job asked for before the policy changed it
+    limits: SiteLimits = field(default_factory=SiteLimits)  # of QOS and accounts
 
 
 class WantedPreemption(NamedTuple):
@@ -121,25 +125,29 @@ def wanted_now(
     Jobs that may not be put back keep what they have, whatever the policy thinks of them. So do, in a pass that wants
     more than may be put back in this hour, those that the policy would rather have run.
     """
-    others = _Others(queue, rows, priority)
+    others, use = _Others(queue, rows, priority), LimitUse(queue, memory.limits)
     waiting = [job for job in rows if startable(job, queue.now_s) and not unfit(job)]
     kept = kept_now(queue, rows, policy, settings, memory)
     movable = [job for job in rows if kept.get(job.job_id) == ""]
     left = settings.preemptions_per_hour - sum(at_s > queue.now_s - HOUR_S for at_s in memory.preempted_s)
+    refusals = 0
     while True:
         picture, ranked, sizes = ranked_on(picture_of(queue, (*waiting, *movable), history), policy, choices)
         found = pass_over(picture, ranked)
         starts = tuple(picture.jobs[row] for row in found.starts if picture.jobs[row].is_waiting)
         yields = [picture.jobs[row] for row in _least_wanted(found)]
-        if not yields:
-            return PassResult(starts, (), _told(kept), sizes)
-        if blocked := {job.job_id for job in starts if others.come_before(job)}:
+        if yields and (blocked := {job.job_id for job in starts if others.come_before(job)}):
             waiting = [job for job in waiting if job.job_id not in blocked]
             continue
         if len(yields) > max(0, left):
             for job in yields[max(0, left) :]:
                 kept[job.job_id] = f"{settings.preemptions_per_hour} jobs were put back in this hour already"
             movable = [job for job in movable if not kept[job.job_id]]
+            continue
+        if refused := use.refused(sorted(starts, key=_rank(picture, found)), waiting, yields):
+            refusals += 1
+            there = waiting if refusals < MOST_REFUSALS else starts
+            waiting = [job for job in there if job.job_id not in refused]
             continue
         wanted = tuple(_wanted(job, starts, policy.name) for job in yields)
         return PassResult(starts, wanted, _told(kept), sizes)
@@ -158,6 +166,11 @@ def ranked_on(
         for job in picture.jobs
     )
     return dataclasses.replace(picture, jobs=jobs), ranked, sizes
+
+
+def _rank(picture: QueuePicture, found: GpuPass) -> Callable[[QueuedJob], int]:
+    place = {picture.jobs[row].job_id: at for at, row in enumerate(found.order)}
+    return lambda job: place.get(job.job_id, len(place))
 
 
 def _least_wanted(found: GpuPass) -> list[int]:

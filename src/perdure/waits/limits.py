@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -16,6 +17,8 @@ from perdure.waits.queue import Queue, QueuedJob
 
 _WORDS = {GPUS: "GPUs", CPUS: "CPUs", NODES: "nodes", "": "running jobs"}
 _COUNTED = (GPUS, CPUS, NODES)
+Counts = tuple[str, str, str]
+"""Jobs that count together: "QOS" or "account", its name, and the user where those of one count alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +85,57 @@ def limit_in_the_way(job: QueuedJob, queue: Queue, limits: SiteLimits) -> LimitI
 
 def _limits(job: QueuedJob, queue: Queue, limits: SiteLimits) -> Iterator[tuple[bool, LimitInTheWay]]:
     """All limits that hold for a job, in order; whether of a QOS."""
-    running = tuple(queue.running())
+    counted: dict[Counts, list[QueuedJob]] = {}
+    for each in queue.running():
+        for counts in counts_for(each, queue, limits):
+            counted.setdefault(counts, []).append(each)
+    for on in limits_on(job, queue, limits):
+        its = tuple(counted.get(on.counts, ()))
+        yield on.counts[0] == "QOS", LimitInTheWay(on.holder, on.tres, on.most, amount(job, on.tres), on.of_user, its)
+
+
+class LimitOnJob(NamedTuple):
+    """A limit that holds for a job; `counts`: of which jobs together."""
+
+    holder: str
+    tres: str
+    most: int
+    of_user: bool
+    counts: Counts
+
+
+def counts_for(job: QueuedJob, queue: Queue, limits: SiteLimits) -> Iterator[Counts]:
+    """For the limits of which a job counts while it runs."""
+    for qos in _qos_of(job, queue, limits):
+        yield "QOS", qos.name, ""
+        yield "QOS", qos.name, job.user
+    account = _account_of(job, limits)
+    yield "account", account, job.user
+    yield from (("account", above.account, "") for above in limits.accounts_above(account))
+
+
+def limits_on(job: QueuedJob, queue: Queue, limits: SiteLimits) -> Iterator[LimitOnJob]:
+    """All limits that hold for a job, in order. One that a QOS sets takes the place of the same one further on."""
     taken: set[tuple[bool, str]] = set()  # (of a user, TRES) that a QOS has set
     for qos in _qos_of(job, queue, limits):
-        members = tuple(each for each in running if qos in _qos_of(each, queue, limits))
-        new = set()
-        for of_user, tres, most in _of(qos.limits):
+        own = [each for each in _of(qos.limits) if each[:2] not in taken]
+        for of_user, tres, most in own:
+            yield LimitOnJob(f"QOS {qos.name}", tres, most, of_user, ("QOS", qos.name, job.user if of_user else ""))
+        taken.update(each[:2] for each in own)
+    account = _account_of(job, limits)
+    user = limits.of_user(job.account, job.user)
+    holders = [(f"{job.user} in account {account}", user, job.user)] if user is not None else []
+    holders += [(f"account {above.account}", above, "") for above in limits.accounts_above(account)]
+    for holder, association, of in holders:
+        for of_user, tres, most in _of(association.limits):
             if (of_user, tres) not in taken:
-                its = tuple(each for each in members if not of_user or each.user == job.user)
-                yield True, LimitInTheWay(f"QOS {qos.name}", tres, most, amount(job, tres), of_user, its)
-                new.add((of_user, tres))
-        taken |= new
-    own = limits.of_user(job.account, job.user)
-    account = job.account or ("" if own is None else own.account)
-    if own is not None:
-        its = tuple(each for each in running if each.user == job.user and each.account in ("", account))
-        for of_user, tres, most in _of(own.limits):
-            if (of_user, tres) not in taken:
-                holder = f"{job.user} in account {account}"
-                yield False, LimitInTheWay(holder, tres, most, amount(job, tres), of_user, its)
-    chains = {name: limits.accounts_above(name) for name in {each.account for each in running}}
-    for above in limits.accounts_above(account):
-        its = tuple(each for each in running if above in chains[each.account])
-        for of_user, tres, most in _of(above.limits):
-            if (of_user, tres) not in taken:
-                yield False, LimitInTheWay(f"account {above.account}", tres, most, amount(job, tres), of_user, its)
+                yield LimitOnJob(holder, tres, most, of_user, ("account", association.account, of))
+
+
+def _account_of(job: QueuedJob, limits: SiteLimits) -> str:
+    """Where a job names none, the first of its user that accounting names."""
+    own = None if job.account else limits.of_user("", job.user)
+    return job.account if own is None else own.account
 
 
 def _qos_of(job: QueuedJob, queue: Queue, limits: SiteLimits) -> list[QosLimits]:

@@ -56,6 +56,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, JobSize
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, LogMark, Output, OutputFile, OutputKind, Why
+from perdure.scheduling.slurm.site_limits import SiteLimits
 from perdure.slurm_words.states import is_waiting
 from perdure.triage.evidence.scheduler import has_failed_to_launch
 from perdure.waits.queue import QueueLook
@@ -153,10 +154,12 @@ class SlurmBackend:
 
     def past_jobs(self, look: QueueLook, since_s: float) -> PastJobs:
         """What accounting knows of the jobs that ran since an instant. From any thread."""
-        if not keeps_past_jobs(look.config):
-            return PastJobs(None, PAST_FORM, remarks_on(look.config))
-        text, limits = read_past_jobs(self._tools, since_s), limits_or_remark(self._tools, look.config)
-        return PastJobs(text, PAST_FORM, remarks_on(look.config), limits)
+        text = read_past_jobs(self._tools, since_s) if keeps_past_jobs(look.config) else None
+        return PastJobs(text, PAST_FORM, remarks_on(look.config), self.limits(look))
+
+    def limits(self, look: QueueLook) -> SiteLimits:
+        """See `Limiting.limits`."""
+        return limits_or_remark(self._tools, look.config)
 
     def clocks_ahead(self, ctld_s: float | None) -> tuple[str, ...]:
         """Nodes whose daemon, by its own clock, started later than it is by slurmctld's."""
@@ -231,9 +234,8 @@ class SlurmBackend:
             self._account_again(now)
             self._queue.note(now, tuple(jobs), nodes)
         start_s = max((r.start_s or 0.0 for r in merged if r.job_id.partition("_")[0] in late), default=0.0)
-        failed = self._outputs.note(
-            merged, scripts, (*rows, *self._outputs.submit_lines(late, start_s + LINES_AFTER_S))
-        )
+        lines = self._outputs.submit_lines(late, start_s + LINES_AFTER_S)
+        failed = self._outputs.note(merged, scripts, (*rows, *lines))
         self._outputs.note_siblings(failed, self._look.records.values())
         jobs = None if jobs is None else self._partitions.of_ended(jobs, self._outputs.known)
         accounted = self._without_open_ends(picture.with_reported_ends(rows, told), jobs or (), now)

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from numpy.random import default_rng
 
-from perdure.backends.protocol import Reorderable, Resizable
+from perdure.backends.protocol import Limiting, Reorderable, Resizable
 from perdure.errors import PerdureError
 from perdure.live_policy.decide import LiveDecision, decide
 from perdure.live_policy.ended_jobs import EndedJobs
@@ -27,6 +27,7 @@ from perdure.live_policy.sizes import SizeChange
 from perdure.model.actions import Preempt
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import PolicyConsent
+from perdure.scheduling.slurm.site_limits import SiteLimits
 from perdure.service.live_policy.policy_store import KeptNice, KeptSize, PolicyStore
 from perdure.service.live_policy.switch import PolicySwitch
 from perdure.service.store.codec import clean
@@ -37,6 +38,7 @@ log = logging.getLogger("perdure")
 PREEMPT_TTL_S = 60.0  # a preemption that is not begun by then is decided again
 SERVICES_EVERY_S = 600.0
 PAST_EVERY_S = 60.0
+LIMITS_EVERY_S = 600.0
 PAST_S = 30 * 86400.0  # of jobs that are over, for policies that plan in rounds
 Kept = TypeVar("Kept", KeptNice, KeptSize)
 STUBBORN = 3  # times that a job's place was changed without effect, after which it is left alone
@@ -79,6 +81,7 @@ class PolicyWorker:
         self._looked_s: float | None = None
         self._services: tuple[float, tuple[float, ...]] | None = None
         self._past: tuple[float, EndedJobs] | None = None
+        self._limits: tuple[float, SiteLimits] | None = None
         self._asked: dict[str, tuple[int, int]] = {}  # by job: the nice that was set last, and how often in a row
         self._in_vain: Mapping[str, int] = {}  # how often it was planned to put a job back, and not begun
         self.latest: LiveDecision | None = None
@@ -114,7 +117,7 @@ class PolicyWorker:
 
     def _work(self, look: QueueLook, kept: Mapping[str, KeptNice], sizes: Mapping[str, KeptSize]) -> None:
         begun_s = time.monotonic()
-        found = decide(look, *self._known(look.queue, kept, sizes)) if self.is_on else None
+        found = decide(look, *self._known(look, kept, sizes)) if self.is_on else None
         self.took_s = time.monotonic() - begun_s
         self.latest = found
         self._note_term(look.queue)
@@ -131,10 +134,10 @@ class PolicyWorker:
             self._preempt(found)
 
     def _known(
-        self, queue: Queue, kept: Mapping[str, KeptNice], sizes: Mapping[str, KeptSize]
+        self, look: QueueLook, kept: Mapping[str, KeptNice], sizes: Mapping[str, KeptSize]
     ) -> tuple[Mapping[str, list[tuple[float, float]]], PolicySettings, PolicyMemory]:
         """What `decide` needs besides the look."""
-        settings = self.settings
+        settings, queue = self.settings, look.queue
         own = [job for job in queue.jobs if consent_of(job, settings) is not PolicyConsent.NONE]
         ran = self._store.ran([job.job_id for job in own])
         ready = [job for job in own if job.is_running and consent_of(job, settings) is PolicyConsent.PREEMPT]
@@ -148,6 +151,7 @@ class PolicyWorker:
             services=self._past_services(),
             past=self._past_jobs(queue.now_s, own),
             sizes={job_id: each.size for job_id, each in sizes.items()},
+            limits=self._limits_now(look),
         )
         self._in_vain = past.in_vain
         return ran, settings, memory
@@ -178,6 +182,14 @@ class PolicyWorker:
         if self._services is None or not 0 <= now - self._services[0] < SERVICES_EVERY_S:
             self._services = now, thinned([*self._sample, *self._store.services()])
         return self._services[1]
+
+    def _limits_now(self, look: QueueLook) -> SiteLimits:
+        if not isinstance(self._backend, Limiting):
+            return SiteLimits()
+        now = self._clock()
+        if self._limits is None or not 0 <= now - self._limits[0] < LIMITS_EVERY_S:
+            self._limits = now, self._backend.limits(look)
+        return self._limits[1]
 
     def _past_jobs(self, now_s: float, own: Sequence[QueuedJob]) -> EndedJobs:
         if self.settings.name not in ROUNDS:
