@@ -136,6 +136,26 @@ pending = st.builds(
 queues = st.lists(pending, max_size=8, unique_by=lambda job: job.job_id)
 
 
+@given(
+    queues,
+    st.lists(st.sampled_from(["lab", "far"]), min_size=10, max_size=10),
+    st.integers(0, 12),
+    st.sampled_from(LIVE),
+)
+def test_no_plan_gives_an_account_more_than_it_may_have(
+    jobs: list[QueuedJob], accounts: list[str], most: int, name: str
+) -> None:
+    own = zip((replace(OLD, start_s=NOW_S - 700), running("2", 600, ("n2",)), *jobs), accounts, strict=False)
+    there = [replace(job, account=account) for job, account in own]
+    settings = PolicySettings(name, least_run_s=0.0, first_limit_s=100.0, lease_s=1.0, round_s=1.0)
+    found = decided(*there, settings=settings, memory=lab(grp_tres={GPUS: most}))
+    gone = {each.job_id for each in found.preemptions}
+    starts = [job.gpus for job in there if job.job_id in {each.job_id for each in found.order if each.starts}
+              and job.account == "lab"]  # fmt: skip
+    runs = [job.gpus for job in there if job.is_running and job.job_id not in gone and job.account == "lab"]
+    assert not starts or sum(starts) + sum(runs) <= most
+
+
 @given(queues, consents, consents, st.sampled_from(LIVE))
 def test_a_job_that_did_not_opt_in_is_never_touched(
     jobs: list[QueuedJob], one: PolicyConsent, two: PolicyConsent, name: str
