@@ -294,10 +294,11 @@ def _killing(
                 cluster.crash_ctld()
                 operator.start()
                 time.sleep(KNOWN_S)
+                told = [at for at, each in enumerate(sent) if each.job_ids]
                 known = cluster.run("scontrol", "-o", "show", "job").split()
-                for at, each in enumerate(sent):  # who was told a number, and is not there
-                    if each.job_ids and f"JobName={at}" not in known:
-                        each.submit(cluster, load, at, work, accounts[at])
+                for at in told:  # who was told a number, and is not there
+                    if f"JobName={at}" not in known:
+                        sent[at].submit(cluster, load, at, work, accounts[at])
 
     begun_s = time.time()
     thread = threading.Thread(target=kill_all)
