@@ -215,10 +215,14 @@ class Auditor:
         return resource != HOME or bool(LICENCES.get(self._manager.script(job_id).user))
 
     def _check_left(self, action: Drain | Down) -> None:
-        """Half of the nodes are left to work, as far as the last look told, and less what was taken out since."""
+        """Half of the nodes are left to work, as far as the last look told, and less what was taken out since.
+
+        What a person returned meanwhile works.
+        """
         nodes = self.view().state.known.nodes
+        since = {name for name in self._line.taken_out if not self._manager.was_in(name, math.inf)}
+        out = {name for name, node in nodes.items() if not node.is_usable} | since | {action.node}
         self._line.taken_out.add(action.node)
-        out = {name for name, node in nodes.items() if not node.is_usable} | self._line.taken_out
         must(len(out) <= int(self._caps.nodes_out_share * len(nodes)), "half of the nodes are left", action.key, out)
 
     def _check_vouched_for(self, exception_id: str) -> None:
