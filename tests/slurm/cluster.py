@@ -330,7 +330,7 @@ class SlurmCluster:
         for saved in state.glob("job_state*"):
             saved.unlink()
         self._conf.write_text(f"{conf}\nFirstJobId={next_id}\n")
-        self.start_ctld()
+        self.start_ctld(first=True)
         try:
             yield
         finally:
@@ -364,6 +364,7 @@ class SlurmCluster:
         return await_("slurmctld to save its state", saved)
 
     def start_ctld(self, first: bool = False) -> None:
+        """`first`: it has no saved state, without which newer ones do not start unless they are told to."""
         clean = ("-i",) if first else ()
         self._start("slurmctld", ("slurmctld", "-D", "-f", str(self._conf), *clean))
         await_("slurmctld", lambda: "UP" in self.run("scontrol", "ping", check=False))
