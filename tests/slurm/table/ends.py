@@ -378,12 +378,14 @@ def step_that_its_script_survived(stage: Stage) -> Iterator[None]:
 
 @ENDS.row()
 def last_word_names_the_problem(stage: Stage) -> Iterator[None]:
-    """`sys.exit("config.yaml: unknown optimiser")` below srun: the program's own word, and no retry."""
+    """`sys.exit("config.yaml: unknown optimiser")` below srun: its own word, new here: a probe, then a stop."""
     said = "config.yaml: unknown optimiser adamx"
     job = stage.submit(f"echo loading\nsrun sh -c 'echo {said} >&2; exit 1' || exit 1")
     yield
-    stage.stopped(job)
+    stage.site.await_outcome(job, "stopped", 150)
+    assert len(stage.requeues(job)) == 1
     assert said in stage.says(job)
+    stage.check()
 
 
 @ENDS.row()
