@@ -15,7 +15,7 @@ from perdure.live_policy.preemptions import PolicyMemory
 from perdure.live_policy.settings import PolicySettings
 from perdure.model.jobs import JobState, PolicyConsent
 from perdure.scheduling.slurm.site_limits import GPUS, AssociationLimits, SiteLimits, TresLimits
-from perdure.waits.queue import QueuedJob
+from perdure.waits.queue import QueuedJob, QueuedPartition
 from tests.copying import replace
 from tests.live_policy.queues import NOW_S, look, running, waiting
 
@@ -65,6 +65,16 @@ def test_nobody_makes_room_that_a_job_of_others_would_take() -> None:
     other = waiting("4", 100, gpus=4, consent=PolicyConsent.NONE)
     assert decided(OLD, YOUNG, waiting("3", 9, gpus=4), other).preemptions == ()
     assert decided(OLD, YOUNG, waiting("3", 9, gpus=4), replace(other, priority=1)).preemptions != ()
+
+
+def test_a_job_of_several_partitions_comes_first_only_in_those_of_a_higher_tier() -> None:
+    """On what is freed in the lower one, a job of others that came earlier starts."""
+    other = waiting("3", 9, gpus=4, consent=PolicyConsent.NONE)
+    own = waiting("4", 9, gpus=4, partitions=("quick", "main"))
+    there = look(OLD, YOUNG, other, own)
+    parts = (*there.queue.partitions, QueuedPartition("quick", priority_tier=20))
+    seen = replace(there, queue=replace(there.queue, partitions=parts))
+    assert decide(seen, {}, LAS, PolicyMemory()).preemptions == ()
 
 
 @pytest.mark.parametrize("reason", ["Dependency", "QOSMaxJobsPerUserLimit", "ReqNodeNotAvail"])

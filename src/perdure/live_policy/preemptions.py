@@ -207,9 +207,10 @@ class _Others:
         if job.partitions not in self._rivals:
             shared = (node.partitions for node in self._queue.nodes_of(job.partitions))
             self._rivals[job.partitions] = set(job.partitions).union(*shared)
-        rivals, own = self._rivals[job.partitions], self._precedence(job)
-        return any(not rivals.isdisjoint(each.partitions) and self._precedence(each) < own for each in self._jobs)
+        rivals, own = self._rivals[job.partitions], self._precedence(job, min)
+        return any(not rivals.isdisjoint(each.partitions) and self._precedence(each, max) < own for each in self._jobs)
 
-    def _precedence(self, job: QueuedJob) -> tuple[int, int, float, int]:
-        highest = max((self._tier.get(name, 1) for name in job.partitions), default=1)
-        return (-highest, -self._priority.get(job.job_id, job.priority), job.submit_s, job_number(job.job_id))
+    def _precedence(self, job: QueuedJob, tier: Callable[..., int]) -> tuple[int, int, float, int]:
+        """A job of several partitions is considered in each by its tier there; through which it starts is open."""
+        of_it = tier((self._tier.get(name, 1) for name in job.partitions), default=1)
+        return (-of_it, -self._priority.get(job.job_id, job.priority), job.submit_s, job_number(job.job_id))
