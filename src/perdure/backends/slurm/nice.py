@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perdure.backends.slurm.tools import CallBatch, Tools
+from perdure.backends.tool_process import ToolAnswer
 from perdure.model.jobs import JobSize
 
 MOST_AT_ONCE = 50  # jobs in one command
+_NO_COMPLAINT = (b": No error", b": Job has already finished")
+"""What Slurm says of parts of an array, some of whose tasks have ended: the others were changed."""
 
 
 def set_nice(tools: Tools, nice: Mapping[str, int]) -> dict[str, str]:
@@ -39,6 +42,11 @@ def _set(tools: Tools, requests: Mapping[str, str]) -> dict[str, str]:
         for wanted, job_ids in by_request.items():
             for begin in range(0, len(job_ids), MOST_AT_ONCE):
                 some = job_ids[begin : begin + MOST_AT_ONCE]
-                said = scontrol.ask(f"update jobid={','.join(some)} {wanted}").complaint
+                said = _complaint(scontrol.ask(f"update jobid={','.join(some)} {wanted}"))
                 complaints |= dict.fromkeys(some, said) if said else {}
     return complaints
+
+
+def _complaint(answer: ToolAnswer) -> str:
+    lines = (line for line in answer.err.splitlines() if not line.rstrip().endswith(_NO_COMPLAINT))
+    return ToolAnswer(b"", b"\n".join(lines)).complaint
