@@ -39,7 +39,7 @@ SYSTEM_FILE = Path("/etc/perdure/config.toml")
 MAX_FILE_BYTES = 1 << 20
 BUILT_IN = "built in"
 DEFAULT_BACKEND = "local"
-_CLUSTER_NAME = re2.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+CLUSTER_NAME = re2.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,7 +454,7 @@ def _check_host(service: ServiceSettings, origin: Mapping[str, str]) -> None:
 
 def _check_cluster_name(service: ServiceSettings, origin: Mapping[str, str]) -> None:
     """Ids begin with it, and a slash."""
-    if service.cluster_name and _CLUSTER_NAME.fullmatch(service.cluster_name) is None:
+    if service.cluster_name and CLUSTER_NAME.fullmatch(service.cluster_name) is None:
         where = f"{origin['service.cluster_name']}: cluster_name"
         fix = "Use up to 63 letters, digits, '-', '_' and '.'"
         raise ConfigError(where, f"{shown(service.cluster_name)} is not a cluster's name", fix)

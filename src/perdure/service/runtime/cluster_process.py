@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from perdure.errors import PerdureError
+from perdure.errors import ConfigError, PerdureError
 from perdure.log import log_to_stderr
+from perdure.model.validation import shown
 from perdure.service.runtime.one_cluster import run
-from perdure.service.settings import BUILT_IN, Loaded, load
+from perdure.service.settings import BUILT_IN, CLUSTER_NAME, Loaded, load
 from perdure.service.store.database import in_own_schema
 
 log = logging.getLogger("perdure")
@@ -26,10 +27,19 @@ def load_cluster(file: Path, state: Path, common: Mapping[str, object]) -> Loade
 
     Its port is any free one, unless the file names one. Raises `ConfigError`.
     """
+    _check_name(file)
     flags = {**common, "service.cluster_name": file.stem, "service.state": state / file.stem}
     flags["service.database"] = in_own_schema(str(common["service.database"]), file.stem)
     found = load(os.environ, file, flags)
     return load(os.environ, file, {**flags, "service.port": 0}) if found.origin["service.port"] == BUILT_IN else found
+
+
+def _check_name(file: Path) -> None:
+    if CLUSTER_NAME.fullmatch(file.stem) is None:
+        fix = "Use up to 63 letters, digits, '-', '_' and '.' before .toml"
+        raise ConfigError(str(file.parent), f"{shown(file.name)} is not named for a cluster", fix)
+    if file.stem.startswith("pg_"):
+        raise ConfigError(str(file), "PostgreSQL keeps names that begin with pg_ for itself", "Rename it")
 
 
 def serve_cluster(file: Path, state: Path, common: Mapping[str, object]) -> None:
