@@ -98,5 +98,7 @@ def _turned(on: bool, state: StateDir) -> int:
         where = load_settings(flags={"service.state": state}).settings.service.state
         PolicySwitch(where).turn(on=on, by=user_name())
         print_line("no service answers: it counts for the next one")
-    print_line("the policy is on" if on else "the policy is off: jobs get their own places back")
+    print_line(
+        "the policy is on" if on else "the policy is off: jobs get their own places back unless the kill switch is on"
+    )
     return 0

@@ -77,4 +77,5 @@ def _comparison(web: WebState, identity: Identity, policy: str) -> ComparisonIte
 def switch(request: Request, web: Here, identity: Operator, on: Annotated[bool, Form()]) -> Response:
     """Turn the policy on or off."""
     turn(web, on=on, by=identity.user)
-    return done(request, "The policy is on" if on else "The policy is off: jobs get their own places back")
+    off = "The policy is off: jobs get their own places back unless the kill switch is on"
+    return done(request, "The policy is on" if on else off)
