@@ -14,7 +14,7 @@ from perdure.live_policy.policies import LIVE, live_policy
 from perdure.live_policy.preemptions import PolicyMemory
 from perdure.live_policy.settings import PolicySettings
 from perdure.model.jobs import JobState, PolicyConsent
-from perdure.scheduling.slurm.site_limits import GPUS, AssociationLimits, SiteLimits, TresLimits
+from perdure.scheduling.slurm.site_limits import GPUS, AssociationLimits, QosLimits, SiteLimits, TresLimits
 from perdure.waits.queue import QueuedJob, QueuedPartition
 from tests.copying import replace
 from tests.live_policy.queues import NOW_S, look, running, waiting
@@ -93,6 +93,34 @@ def test_nobody_makes_room_for_more_than_an_account_may_have(most: int, starts: 
     found = decided(OLD, other, *jobs, memory=lab(grp_tres={GPUS: most}))
     assert [job.job_id for job in found.order if job.starts] == starts
     assert len(found.preemptions) == len(starts)
+
+
+def test_an_account_gets_no_more_jobs_than_it_may_have_though_none_of_them_runs_yet() -> None:
+    jobs = (waiting("3", 9, gpus=4, account="lab"), waiting("4", 8, gpus=4, account="lab"))
+    found = decided(OLD, running("2", 700, ("n2",)), *jobs, memory=lab(grp_jobs=1))
+    assert [(each.job_id, each.starts) for each in found.preemptions] == [("1", "3")]
+
+
+def test_a_limit_of_a_qos_holds_for_the_jobs_of_that_qos_alone() -> None:
+    jobs = (waiting("3", 9, gpus=4, qos="wide"), waiting("4", 8, gpus=4, qos="tight"))
+    limits = SiteLimits((QosLimits("tight", limits=TresLimits(grp_jobs=0)),))
+    found = decided(OLD, running("2", 700, ("n2",)), *jobs, memory=PolicyMemory(limits=limits))
+    assert [job.job_id for job in found.order if job.starts] == ["3"]
+
+
+def test_a_job_makes_room_for_one_that_may_use_its_nodes() -> None:
+    ran = OLD, running("2", 700, ("n2",), partitions=("other",))
+    found = decided(*ran, waiting("3", 9, gpus=4), waiting("4", 8, gpus=4, partitions=("other",)))
+    assert {(each.job_id, each.starts) for each in found.preemptions} == {("1", "3"), ("2", "4")}
+
+
+def test_whom_the_policy_wants_least_uses_up_what_is_left_of_the_hour() -> None:
+    apart = replace(LAS, second_limit_s=2500.0)  # one has had 2,000 GPU-seconds, the other 2,800
+    memory = PolicyMemory(preempted_s=[NOW_S - 1] * (apart.preemptions_per_hour - 1))
+    jobs = (waiting("3", 9, gpus=4), waiting("4", 8, gpus=4))
+    for first, second in (("n1", "n2"), ("n2", "n1")):
+        ran = running("1", 500, (first,)), running("2", 700, (second,))
+        assert [each.job_id for each in decided(*ran, *jobs, settings=apart, memory=memory).preemptions] == ["2"]
 
 
 def test_a_job_beyond_its_accounts_limit_leaves_its_place_to_another() -> None:

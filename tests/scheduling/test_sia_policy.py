@@ -58,6 +58,11 @@ def test_who_restarts_keeps_its_gpus_and_nobody_gets_them(monkeypatch: pytest.Mo
     assert planned(monkeypatch, [restarts, job(4)]) == {0: 2, 1: 4}
 
 
+def test_a_job_that_runs_on_more_than_it_may_have_is_planned_on_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    # So it is where its profile is forgotten, or was never made: nobody else could have a configuration that large.
+    assert planned(monkeypatch, [job(0, share=Share(0, 1, 4))]) == {0: 1}
+
+
 TYPES = (GpuType("big", 2, 4), GpuType("small", 1, 8))
 CONFIGS = [(0, 1, 1), (0, 1, 2), (0, 1, 4), (0, 2, 8), (1, 1, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8)]
 

@@ -29,3 +29,10 @@ def test_a_file_settles_neither_its_clusters_name_nor_its_state_directory(tmp_pa
     file.write_text('[service]\ncluster_name = "south"\nstate = "/elsewhere"\n')
     found = load_cluster(file, tmp_path / "state", COMMON).settings.service
     assert (found.cluster_name, found.state) == ("north", tmp_path / "state" / "north")
+
+
+@pytest.mark.parametrize(("words", "port"), [("", 0), ("[service]\nport = 8555\n", 8555)])
+def test_a_clusters_port_is_any_free_one_unless_its_file_names_one(tmp_path: Path, words: str, port: int) -> None:
+    file = tmp_path / "north.toml"
+    file.write_text(words)
+    assert load_cluster(file, tmp_path, COMMON).settings.service.port == port
