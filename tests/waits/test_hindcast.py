@@ -133,6 +133,16 @@ def test_a_correction_keeps_the_quantiles_in_order() -> None:
     assert list(moved) == sorted(moved)
 
 
+def test_instants_at_which_jobs_seem_to_hold_more_than_there_is_are_left_out() -> None:
+    """So it is where jobs were put back: between two attempts they seem to run, while others have their GPUs."""
+    past = recorded(13)
+    spells = past.jobs.start_s - NOW_S + 30 * HOUR_S
+    held = (spells > 0) & (spells < 4 * HOUR_S)
+    jobs = replace(past.jobs, end_s=np.where(held, past.jobs.end_s + 8 * HOUR_S, past.jobs.end_s))
+    made = fit(QUEUE, SchedulerSettings(), replace(past, jobs=jobs), np.random.default_rng(0), instants=24, samples=4)
+    assert made.is_known
+
+
 def test_too_little_history_corrects_nothing() -> None:
     forecast = of_samples(0.0, np.array([10.0, 600.0, 7200.0]))
     made = fit(QUEUE, SchedulerSettings(), Past(), np.random.default_rng(0))

@@ -163,6 +163,9 @@ def _ask(
         while asked:
             scene = with_share(scene_of(next(iter(asked)), then, settings, known, rng, samples), share)
             here = [job for job in asked if scene.partitions.issuperset(job.partitions)]
+            if _is_overfull(scene):
+                asked = {job: start_s for job, start_s in asked.items() if job not in here}
+                continue
             for job, starts in zip(here, scene.starts(here), strict=True):
                 start_s = asked.pop(job)
                 if not np.isinf(starts).all():
@@ -171,6 +174,11 @@ def _ask(
                     quantiles.append(np.array(of_samples(now_s, np.minimum(starts - now_s, HORIZON_S)).wait_s))
     n = len(truths)
     return _Said(np.array(truths), np.array(at_least, bool), np.array(quantiles).reshape(n, len(LEVELS)))
+
+
+def _is_overfull(scene: Scene) -> bool:
+    """Whether jobs seem to hold more than there is: one that was put back seems to run between its attempts, too."""
+    return bool(scene.sizes) and sum(job.gpus for job in scene.jobs if job.is_running) > sum(scene.sizes)
 
 
 def with_share(scene: Scene, share: float) -> Scene:
