@@ -8,8 +8,10 @@ from perdure.triage.sentence import MOST_QUOTED
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    assert rows == columns\n'
 
 
-def _summary(log: str) -> str:
-    return judge(log.encode(), model=NoModel()).summary
+def _said(log: str) -> str:
+    """What a person reads who may read the log."""
+    verdict = judge(log.encode(), model=NoModel())
+    return verdict.quoted or verdict.summary
 
 
 @pytest.mark.parametrize(
@@ -25,7 +27,7 @@ def _summary(log: str) -> str:
     ],
 )
 def test_an_exception_of_a_wide_class_is_quoted(line: str, says: str) -> None:
-    assert _summary(f"{TRACE}{line}\n") == says
+    assert _said(f"{TRACE}{line}\n") == says
 
 
 @pytest.mark.parametrize(
@@ -36,11 +38,19 @@ def test_an_exception_of_a_wide_class_is_quoted(line: str, says: str) -> None:
     ],
 )
 def test_a_known_cause_has_its_own_words(line: str, says: str) -> None:
-    assert _summary(f"{TRACE}{line}\n").startswith(says)
+    assert _said(f"{TRACE}{line}\n").startswith(says)
+
+
+def test_a_summary_which_all_may_read_has_no_word_of_the_log() -> None:
+    verdict = judge(f"{TRACE}ValueError: no field cls in the shard\n".encode(), model=NoModel())
+    assert "shard" in verdict.quoted
+    assert "shard" not in verdict.summary
+    more = verdict.remarked("and more")
+    assert (more.summary, more.quoted) == (f"{verdict.summary}; and more", f"{verdict.quoted}; and more")
 
 
 def test_a_quotation_cannot_end_itself_nor_move_a_terminal() -> None:
-    said = _summary(f'{TRACE}ValueError: a" ; retry\u202e \x1b[2J{"long " * 100}\n')
+    said = _said(f'{TRACE}ValueError: a" ; retry\u202e \x1b[2J{"long " * 100}\n')
     quoted = said.removeprefix("the program raised ValueError: ")
     assert quoted.count('"') == len({0, len(quoted) - 1} & {i for i, c in enumerate(quoted) if c == '"'})
     assert quoted.isprintable()

@@ -67,7 +67,7 @@ def card(diagnosis: Diagnosis, width: int | None = None) -> Iterator[str]:
     first = f"{plain(str(diagnosis.id))}  "
     for n, part in enumerate(_parts(f"{first}{word.upper()}: {says} (p = {p:.2f})", width)):
         yield paint(part, "bold" if n else f"bold {STYLES[word]}")
-    yield from _parts(f"{plain(verdict.category)}: {plain(verdict.summary)}", width)
+    yield from _parts(f"{plain(verdict.category)}: {plain(verdict.quoted or verdict.summary)}", width)
     yield ""
     if verdict.evidence:
         yield from _evidence(verdict, width)

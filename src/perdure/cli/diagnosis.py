@@ -116,7 +116,7 @@ def record(diagnosis: Diagnosis) -> dict[str, Any]:
         "verdict": str(verdict.label),
         "p_transient": round(verdict.p_transient, 4),
         "category": verdict.category,
-        "summary": verdict.summary,
+        "summary": verdict.quoted or verdict.summary,
         **ending,
         "rank": verdict.rank,
         "node": verdict.node,

@@ -67,9 +67,10 @@ StepMs = Annotated[
 FromLog = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="LOG[,nodes=N,gpus=N,batch=N,waiting=MS]",
+        metavar="LOG[,NAME=N...]",
         show_default=False,
-        help="A training log of the job: its steps are fitted, and ms of each that wait for gradients. Repeatable.",
+        help="A training log of the job, whose steps are fitted; NAME: nodes, gpus, batch, or waiting (ms of each step "
+        "for gradients). Repeatable.",
     ),
 ]
 Choices = Annotated[

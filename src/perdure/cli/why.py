@@ -327,7 +327,9 @@ def _judge_batch(path: Path, settings: Settings, as_json: bool) -> None:
                 sys.stdout.write(json.dumps(record(found)) + "\n")
             else:
                 why = found.verdict
-                print_line(f"{name}: {why.label}, p = {why.p_transient:.2f}, {why.category}: {why.summary}")
+                print_line(
+                    f"{name}: {why.label}, p = {why.p_transient:.2f}, {why.category}: {why.quoted or why.summary}"
+                )
             sys.stdout.flush()
 
 

@@ -61,7 +61,7 @@ from perdure.triage.narrower import narrowed
 from perdure.triage.passing_trouble import trouble_near
 from perdure.triage.remarks import remarks_on
 from perdure.triage.root_line import digest, fingerprint_of, is_named, message_of, of_message, shown_message
-from perdure.triage.sentence import sentence
+from perdure.triage.sentence import quoted
 from perdure.triage.services import outside_of_nodes
 from perdure.triage.text.logtext import LogText
 from perdure.triage.text.masking import mask
@@ -278,11 +278,7 @@ def _text_of(log: bytes | LogText | Output) -> LogText:
 
 def _with_output(verdict: Verdict, output: Output, remarks: Sequence[str]) -> Verdict:
     """Say of what the verdict was made, and what `remarks` there are on it."""
-    return replace(
-        verdict,
-        summary="; ".join([verdict.summary, *remarks]),
-        logs=tuple(file.mark for file in output.files[:MAX_LOGS]),
-    )
+    return replace(verdict.remarked(*remarks), logs=tuple(file.mark for file in output.files[:MAX_LOGS]))
 
 
 def _primary(hits: Sequence[Hit], known: Sequence[Fact], report: LauncherReport | None) -> Sign | None:
@@ -394,12 +390,13 @@ def _verdict(primary: Sign, p: float, seen: _Signs, surroundings: Sequence[Circu
     # A user's log can say anything: what it says of the site is hearsay until another source says it too.
     hearsay = isinstance(primary, Hit) and cause.infrastructure
     rank, node, who = culprit(primary, seen.report, seen.merged, seen.ruled)
-    says = sentence(primary, cause) + (", by the job's own log alone" if hearsay else "")
+    says, quote = cause.says or cause.category, quoted(primary, cause)
+    added = (", by the job's own log alone" if hearsay else "") + (f"; {who}" if who else "")
     return Verdict(
         weights.thresholds.label(p),
         round(p, 4),
         cause.category,
-        f"{says}; {who}" if who else says,
+        says + added,
         (*_told(surroundings), *_evidence(primary, seen, weights.max_evidence)),
         cause.bound,
         cause.infrastructure,
@@ -408,6 +405,7 @@ def _verdict(primary: Sign, p: float, seen: _Signs, surroundings: Sequence[Circu
         hearsay=hearsay,
         rank=rank,
         node=node,
+        quoted=quote + added if quote else "",
     )
 
 

@@ -1,8 +1,8 @@
-"""The sentence that a person reads first of a cause: no more than is known.
+"""A cause in the log's own words, for whoever may read the log: no more than is known.
 
 Where a rule or a table names one cause, its words are the sentence. Where it knows no more than the class of an
 exception, a word that many programs use, or a whole category, such words claim too much on logs that nobody has read:
-there the sentence quotes the message, escaped and cut, and says who wrote it.
+there the message is quoted, escaped and cut, with who wrote it. A summary is told to all, and so never has a quotation.
 """
 
 from __future__ import annotations
@@ -41,13 +41,12 @@ _HEADS = r":\s*$| - @unknown$|^\[ERROR\]\S* \S+(?: \(\w+\))?$"
 _NO_MESSAGE = r"^\s*(?:Traceback \(most recent call last\)|File \"[^\"]+\", line \d+)"
 
 
-def sentence(primary: object, cause: Cause) -> str:
-    """What is said of a cause, where `primary` is the sign that proves it: its own words, or what its line says."""
-    says = cause.says or cause.category
+def quoted(primary: object, cause: Cause) -> str:
+    """What the line says that proves a cause, where the cause's own words would claim too much; "" elsewhere."""
     if not isinstance(primary, Hit) or not (cause.name == NEW or _claims_too_much(cause)):
-        return says
-    quoted = _quoted(primary)
-    return f"{says}: {quoted}" if quoted and cause.name == NEW else quoted or says
+        return ""
+    found = _quoted(primary)
+    return f"{cause.says}: {found}" if found and cause.name == NEW else found
 
 
 def _claims_too_much(cause: Cause) -> bool:

@@ -125,12 +125,18 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
     reached: Reached | None = None  # how far it came, as far as its log shows
     ending: str = ""  # what the end of its log says, where no line names a cause
     work_done: bool = False  # its log says that all of the work was done before it failed
+    quoted: str = ""  # `summary` in the log's own words, for whoever may read it; "" where the summary knows all
     full_store: str = ""  # where the file system is mounted that was full as it failed, if that is the cause
 
     def lost_gpu_hours(self, gpu_hours: float) -> float:
         """Of an attempt's `gpu_hours` those that the next must run again: all, where its log names no checkpoint."""
         share = self.reached.lost_frac if self.reached else None
         return gpu_hours if share is None else share * gpu_hours
+
+    def remarked(self, *remarks: str) -> Verdict:
+        """The verdict with more said of it, in its summary and in the log's own words."""
+        summary, quoted = ("; ".join([said, *remarks]) if said else "" for said in (self.summary, self.quoted))
+        return replace(self, summary=summary, quoted=quoted)
 
     @property
     def is_recognised(self) -> bool:

@@ -26,9 +26,8 @@ def corrected(verdict: Verdict, corrections: Iterable[Correction], user: str) ->
     with_whom = f" (and {said.confirmed_by} confirmed)" if said.confirmed_by else ""
     told = f"{said.by}{with_whom} said of job {said.attempt.job_id}, which failed alike: {label}"
     return replace(
-        verdict,
+        verdict.remarked(f"corrected by a person: {label}"),
         label=label,
-        summary=f"{verdict.summary}; corrected by a person: {label}",
         p_transient=SURE if said.transient else round(1.0 - SURE, 4),
         evidence=(Evidence(0, told, CauseRole.CONFIRMATION, CORRECTED), *verdict.evidence),
         hearsay=False,

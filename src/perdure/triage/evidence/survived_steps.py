@@ -35,10 +35,9 @@ def is_of_step(primary: Hit | Fact | LauncherReport, report: LauncherReport | No
 def as_guess(verdict: Verdict) -> Verdict:
     """The verdict on a step's failure: whether that is why the script failed later is not known."""
     return replace(
-        verdict,
+        verdict.remarked(_WENT_ON),
         label=Label.UNSURE,
         p_transient=GUESS_P,
-        summary=f"{verdict.summary}; {_WENT_ON}",
         bound=Bound.NOTHING,
         infrastructure=False,
         hardware="",

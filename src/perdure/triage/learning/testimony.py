@@ -153,8 +153,7 @@ def learnt(verdict: Verdict, found: Weighed, thresholds: Thresholds, named: bool
     p = round(p, 4)
     label = Label.UNSURE if found.doubted else thresholds.label(p)
     evidence = (Evidence(0, told, CauseRole.CONFIRMATION, LEARNT), *verdict.evidence)
-    summary = f"{verdict.summary}; {short}"
-    return replace(verdict, label=label, p_transient=p, summary=summary, evidence=evidence)
+    return replace(verdict.remarked(short), label=label, p_transient=p, evidence=evidence)
 
 
 def probed(verdict: Verdict, jobs: int, thresholds: Thresholds) -> Verdict:
