@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
@@ -27,7 +29,8 @@ CONF = "PriorityType=priority/multifactor\nAccountingStorageEnforce=associations
 def test_an_account_is_planned_no_more_than_it_may_have(tmp_path: Path, most: int, planned: int) -> None:
     """Nothing of the account runs yet: to Slurm each of its jobs waits for room, or for its turn."""
     require_slurm()
-    cluster = SlurmCluster(tmp_path / "slurm", 2, 4, CONF)
+    directory = Path(tempfile.mkdtemp(prefix="perdure-slurm-", dir="/tmp"))  # socket paths must be short
+    cluster = SlurmCluster(directory, 2, 4, CONF)
     cluster.start()
     backend = SlurmBackend(cluster.name, Tools(timeout_s=30.0, environment=cluster.env))
     settings = PolicySettings("las-2d", first_limit_s=1.0, second_limit_s=1000.0, least_run_s=0.0)
@@ -55,3 +58,4 @@ def test_an_account_is_planned_no_more_than_it_may_have(tmp_path: Path, most: in
     finally:
         backend.close()
         cluster.stop()
+        shutil.rmtree(directory, ignore_errors=True)
