@@ -136,9 +136,9 @@ def test_a_file_that_another_rank_still_writes_is_probed() -> None:
         assert verdict(log).label is Label.DETERMINISTIC
 
 
-@pytest.mark.parametrize("name", ["last.pt.tmp' -> '/work/ann/last.pt", "tok.arrow.incomplete", "tmpab12_x9z"])
+@pytest.mark.parametrize("name", ["last.pt.tmp' -> '/home/ann/last.pt", "tok.arrow.incomplete", "tmpab12_x9z"])
 def test_a_file_that_is_gone_under_its_working_name_is_probed(name: str) -> None:
-    gone = "FileNotFoundError: [Errno 2] No such file or directory: '/work/ann/{}'\n"
+    gone = "FileNotFoundError: [Errno 2] No such file or directory: '/home/ann/{}'\n"
     assert verdict(gone.format(name)).label is Label.UNSURE
     for other in ("last.pt", "template.tmpl", "parts.csv", "tmp/x.csv"):
         assert verdict(gone.format(other)).label is Label.DETERMINISTIC
