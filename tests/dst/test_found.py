@@ -538,3 +538,18 @@ def test_a_worse_claim_of_a_guest_does_not_come_between_what_the_site_says_twice
     claim = {"id": "c", "type": DOWN, "severity": 0, "subject": {"job": "1", "resource": SCRATCH}}
     scene.life.coordinator.raise_exceptions([claim], USERS[0])
     assert raised(scene, DOWN, severity=1, **OF_SCRATCH).id == first.id
+
+
+def test_what_expired_is_left_to_a_person_though_a_clock_was_ahead_for_hours_and_the_service_died(scene: Scene) -> None:
+    scene.manager.submit(Script(run_s=5.0, failures=1, error=PASSING.decode()))
+    scene.look_after(10.0)
+    scene.judge_all()
+    scene.switch.on = True
+    scene.skew_s = 14_400.0
+    scene.manager.submit(Script(run_s=5.0))
+    scene.look_after(1.0)
+    scene.skew_s = 0.0
+    scene.manager.advance(7200.0)
+    scene.engine.executor.run_due(scene.manager.now)  # and it dies before anybody is told
+    scene.start()
+    assert scene.rows("state") == [("escalated",)]

@@ -364,6 +364,17 @@ def test_ends_that_were_never_heard_of_are_told_though_the_clock_was_set_back_be
     assert journal.unreported() == [ended]
 
 
+def test_ends_that_were_never_heard_of_are_told_though_the_clock_was_ahead_meanwhile(
+    service: Service,
+) -> None:
+    service.feed(LOOK, TRANSIENT)
+    service.feed(Looked(Observation("c", 50_000.0, (JOB, replace(JOB, job_id="2")), (FAILED,), NODES)))
+    journal, key = service.journal, "requeue:c/1#1"
+    journal.begin(key, 3613.0)
+    ended = journal.finish(waiting(journal, key), ActionState.EXPIRED, "not begun in time", 3614.0)
+    assert journal.unreported() == [ended]
+
+
 def test_unknown_actions_and_attempts(journal: Journal) -> None:
     assert journal.action("requeue:c/9#1") is None
     assert journal.attempt(AttemptId("c", "9", 1)) is None

@@ -31,6 +31,7 @@ from perdure.model.jobs import AttemptState, JobState
 from perdure.service.store.schema import actions, attempts, cases, events, exceptions, handlers, jobs, memory, nodes
 
 MAX_ENDED_ATTEMPTS = 100_000  # attempts whose end is remembered at the start
+MAX_UNREPORTED = 10_000  # actions among which one may be whose end nobody was told, whatever the clock did
 
 _HERE: Any = bindparam("here")
 _SINCE_S: Any = bindparam("since_s")
@@ -107,9 +108,18 @@ ACTIONS = (
 )
 ACTION = ACTIONS.where(actions.c.key == _KEY)
 IN_STATE = ACTIONS.where(actions.c.state == bindparam("state"))
+_NEWEST_ACTION = (
+    select(actions.c.seq).where(actions.c.cluster == _HERE).order_by(actions.c.seq.desc()).limit(1).scalar_subquery()
+)
 UNREPORTED = ACTIONS.where(
     actions.c.state.not_in(_words("planned", "started")),
-    or_(actions.c.ended_s > _SINCE_S, actions.c.created_s > _SINCE_S),  # a clock set back puts the end far before
+    or_(
+        actions.c.ended_s > _SINCE_S,
+        and_(  # a clock set back puts the end far before; of what is older than all events the report may be forgotten
+            actions.c.seq > _NEWEST_ACTION - MAX_UNREPORTED,
+            actions.c.created_s >= FIRST_S.scalar_subquery(),
+        ),
+    ),
     ~select(literal(1)).where(events.c.key == literal("action:").concat(actions.c.key)).exists(),
 )
 BEGUN = (  # all but comments and releases of what Perdure held itself, with whose job it is about
