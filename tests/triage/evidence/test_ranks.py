@@ -127,6 +127,22 @@ def test_a_cascade_that_was_written_first_does_not_take_the_blame() -> None:
     assert "rank 1 broke first" in judge(text).summary
 
 
+def test_who_is_blamed_is_not_said_to_have_broken_first_where_another_did() -> None:
+    full = "OSError: [Errno 28] No space left on device"
+    log = f"2025-01-01 10:00:01 [rank0]: ValueError: invalid literal: x\n2025-01-01 10:05:09 [rank1]: {full}\n"
+    verdict = judge(log.encode())
+    told = "this is of rank 1; rank 0 complained before (by the times in the log)"
+    assert (verdict.rank, verdict.summary.endswith(told)) == ("1", True)
+    swapped = judge(log.replace("10:00:01", "10:09:01").encode()).summary
+    assert swapped.endswith("rank 1 broke first, then rank 0 (by the times in the log)")
+
+
+def test_times_of_day_and_places_in_code_are_no_tasks() -> None:
+    log = "[10:00:09] [train.py:42] ValueError: x\n[10:00:11] [engine.py:99] ConnectionResetError: y\n"
+    verdict = judge(log.encode())
+    assert (verdict.rank, "rank" in verdict.summary, "broke first" in verdict.summary) == ("", False, False)
+
+
 def test_who_complains_of_a_lost_peer_is_not_named_as_the_first_to_fail() -> None:
     for line in (LOST, "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:19358"):
         assert judge(f"[rank0]: step 1\n[rank1]: step 1\n[rank0]: {line}\n".encode()).rank == ""

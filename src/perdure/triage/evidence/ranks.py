@@ -18,6 +18,7 @@ from perdure.triage.text.clean import scrub
 from perdure.triage.text.logtext import TextBlock
 from perdure.triage.text.prefixes import named
 from perdure.triage.text.when import Stamp, comparable, may_hold_time, stamp_of
+from perdure.triage.verdict import CauseRole
 
 LOOK_BACK_LINES, BEFORE_BYTES = 200, 16 * 1024
 """A time is looked for in this many lines before a hit, and this many bytes before its block."""
@@ -44,13 +45,17 @@ class Merged(Struct, frozen=True):
         return named(hit.rank) if hit.rank and len({other.rank for other in self.hits if other.rank}) > 1 else ""
 
     def told(self, first: Hit) -> str:
-        """Half a sentence that names the task of `first` as the one that broke first; "" for a log of one task."""
+        """Half a sentence that names the task of `first` and which broke first; "" for a log of one task."""
         others = {hit.rank for hit in self.hits if hit.rank} - {first.rank}
         if not first.rank or not others:
             return ""
         alike = {hit.rank for hit in self.hits if hit.cause.name == first.cause.name} & others
         if alike == others:
             return f"{len(others) + 1} ranks alike, {named(first.rank)} first ({self.order})"
+        own = [hit for hit in self.hits if hit.rank and hit.cause.role is not CauseRole.CASCADE]
+        before = min(own, key=lambda hit: hit.order, default=first)
+        if before.rank != first.rank and before.order < first.order:
+            return f"this is of {named(first.rank)}; {named(before.rank)} complained before ({self.order})"
         return f"{named(first.rank)} broke first, then {_some(sorted(others, key=_by_number))} ({self.order})"
 
 

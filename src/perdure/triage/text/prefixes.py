@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from functools import lru_cache
 
 from perdure.triage.text.patterns import compiled
@@ -17,8 +17,10 @@ _TASK = (
     r"|^\(\w+(?:\([^)]*\))? pid=\d+(?:, ip=[\w.:-]+)?\)"  # Ray
     r"|\[pod/[\w.-]+/"  # kubectl logs --prefix
     r"|^\w[\w.-]*:\d+:\d+ \[\d+\]"  # NCCL: host:process:thread [GPU]
-    r"|\[[\w.-]+:\d+(?::\d+)*\]"  # Open MPI, UCX: [host:process]
+    r"|\[(?:[A-Za-z][\w.-]*|[\d.]*\.[\d.]*):\d+(?::\d+)*\]"  # Open MPI, UCX: [host:process]; no time of day
 )
+_OF_CODE = (".py", ".pyx", ".c", ".cc", ".cpp", ".h", ".hpp", ".cu", ".go", ".rs", ".java", ".scala", ".jl", ".js")
+"""Ends of names of source files: [train.py:42] tells where a line was logged, and no task."""
 
 
 def rank_of(line: bytes) -> str:
@@ -26,6 +28,8 @@ def rank_of(line: bytes) -> str:
 
     >>> rank_of(b"[rank3]: ValueError: x"), rank_of(b"n7:1021:1188 [2] NCCL WARN x"), rank_of(b"step 7")
     ('3', 'n7 GPU 2', '')
+    >>> rank_of(b"[10:00:09] [train.py:42] [rank1]: x"), rank_of(b"[gpu7:4121] *** Process received signal ***")
+    ('1', 'gpu7:4121')
     """
     head = line[:LOOKED_AT_BYTES]
     if b"[" not in head and b": " not in head and b"pid=" not in head:
@@ -35,8 +39,8 @@ def rank_of(line: bytes) -> str:
 
 @lru_cache(maxsize=4096)
 def _rank_in(head: bytes) -> str:
-    found = compiled(_TASK).search(head)
-    return _called(found.group().decode()) if found else ""
+    said = (_called(found.group().decode()) for found in compiled(_TASK).finditer(head))
+    return next(filter(None, said), "")
 
 
 def rank_before(line: bytes, text: bytes) -> str:
@@ -55,7 +59,7 @@ def _called(said: str) -> str:
     if bracket and before:
         return f"{before.partition(':')[0]} GPU {inner}"
     if ":" in inner:
-        return inner
+        return "" if inner.partition(":")[0].endswith(_OF_CODE) else inner
     return "".join(c for c in (inner.rpartition(",")[2] or before) if c.isdigit())
 
 
@@ -64,7 +68,7 @@ def named(rank: str) -> str:
     return f"rank {rank}" if rank.isdigit() else rank
 
 
-def ranges(ranks: Iterable[str]) -> str:
+def ranges(ranks: Collection[str]) -> str:
     """Several tasks in few words.
 
     >>> ranges(["7", "0", "1", "2"]), ranges(["n1 GPU 0"])
