@@ -50,6 +50,14 @@ def test_parameters_of_the_scheduler_have_their_units() -> None:
     assert not site("SchedulerType=sched/builtin").settings.backfill.enabled
 
 
+def test_a_loop_is_switched_off_by_minus_one() -> None:
+    assert not site("SchedulerParameters=bf_interval=-1").settings.backfill.enabled
+    passes = site("SchedulerParameters=sched_interval=-1")
+    assert passes.unmodelled == ("SchedulerParameters.sched_interval",)  # upon events there are passes all the same
+    with pytest.raises(InputError, match="bf_window"):
+        site("SchedulerParameters=bf_window=-1")
+
+
 def test_nodes_and_partitions_take_what_default_lines_say() -> None:
     found = site(
         NODES + "PartitionName=DEFAULT MaxTime=1-0 PriorityTier=3\nPartitionName=all Nodes=ALL Default=YES\n"
@@ -75,6 +83,10 @@ def test_included_files_and_continued_lines_are_read() -> None:
     )
     assert len(found.node_names) == 5
     assert (found.settings.backfill.interval_s, found.settings.backfill.window_s) == (5, 3600)
+
+
+def test_a_last_line_that_ends_with_a_backslash_is_read() -> None:
+    assert [each.name for each in site(NODES + "PartitionName=x Nodes=ALL \\").settings.partitions] == ["x"]
 
 
 def test_no_key_is_passed_over_in_silence() -> None:

@@ -3,12 +3,13 @@
 ``scontrol show config`` prints the same names, so that both are read by the same functions. Source: slurm.conf(5).
 
 Nothing is dropped without a word: a key is read (`_READ`), or may change starts and is named as unmodelled
-(`_CHANGES_STARTS`), or is named as ignored. A value that cannot be read counts as not given, as the file belongs to a
-slurmctld that runs with it: only lines that are not KEY=VALUE, and endless includes, are refused.
+(`_CHANGES_STARTS`), or is named as ignored. Refused are values that slurmctld would not take either, lines that are not
+KEY=VALUE, and endless includes.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -45,6 +46,7 @@ _PARAMETERS: Mapping[str, tuple[str, float]] = {  # of SchedulerParameters: the 
     "bf_max_job_assoc": ("max_job_assoc", 0), "bf_job_part_count_reserve": ("job_part_count_reserve", 0),
     "bf_min_prio_reserve": ("min_prio_reserve", 0), "bf_min_age_reserve": ("min_age_reserve_s", 1),
 }  # fmt: skip
+_LOOPS = frozenset({"bf_interval", "sched_interval"})  # -1 of these: that loop does not run
 _READ = frozenset(_WEIGHTS) | {
     "prioritytype", "prioritymaxage", "prioritydecayhalflife", "prioritycalcperiod", "priorityfavorsmall",
     "priorityflags", "priorityweighttres", "schedulertype", "schedulerparameters", "clustername",
@@ -205,7 +207,7 @@ def settings_of(values: Mapping[str, str]) -> tuple[SchedulerSettings, tuple[str
 def _logical(lines: Lines, include: Include, opened: list[int]) -> Iterator[tuple[str, str]]:
     """Lines without comments, those that a backslash continues as one, included files in their place."""
     held, began = "", ""
-    for where, raw in lines:
+    for where, raw in itertools.chain(lines, [("", "")]):  # an empty line ends what the last one would continue
         line = raw.partition("#")[0].rstrip()
         began = began or where
         if line.endswith("\\"):
@@ -252,7 +254,7 @@ def _must_be_understood(text: ConfText) -> None:
     where = text.where.get("schedulerparameters", "")
     for name, value in _pairs(text.values.get("schedulerparameters", "")):
         if value and name.lower() in _PARAMETERS:
-            _check(where, f"SchedulerParameters={name}", value, _WHOLE)
+            _check(where, f"SchedulerParameters={name}", value, ("-1", _WHOLE) if name.lower() in _LOOPS else _WHOLE)
     for name, value in _pairs(text.values.get("priorityweighttres", "")):
         _check(text.where["priorityweighttres"], f"PriorityWeightTRES={name}", value or "nothing", _WHOLE)
     for own in text.partitions:
@@ -448,20 +450,23 @@ def _tres(text: str) -> dict[str, int]:
 
 def _parameters(values: Mapping[str, str]) -> tuple[MainSettings, BackfillSettings, tuple[str, ...]]:
     """SchedulerParameters as settings of the main pass and of backfill, bf_window from minutes; and those that are not
-    read.
+    read, among them ``sched_interval=-1``, as passes upon events are simulated always.
     """
+    enabled = values.get("schedulertype", "sched/backfill").lower() != "sched/builtin"
     main: dict[str, float] = {}
     backfill: dict[str, float] = {}
     unknown: list[str] = []
     for part in values.get("schedulerparameters", "").split(","):
         name, _, text = part.strip().partition("=")
         known = _PARAMETERS.get(name.lower())
+        if name.lower() == "bf_interval" and text == "-1":
+            enabled = False
+            continue
         if known is None or not text.isdecimal():
             unknown += [f"SchedulerParameters.{name}"] if name and name != "(null)" else []
             continue
         where = main if known[0] in MainSettings.__slots__ else backfill
         where[known[0]] = int(text) * known[1] if known[1] else int(text)
-    enabled = values.get("schedulertype", "sched/backfill").lower() != "sched/builtin"
     return MainSettings(**main), BackfillSettings(enabled, **backfill), tuple(unknown)  # type: ignore[arg-type]
 
 
