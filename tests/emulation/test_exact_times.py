@@ -72,6 +72,8 @@ def test_a_copy_takes_as_long_as_its_bytes_and_a_small_one_its_start() -> None:
         assert taken_by(node, lambda: size.to("cuda")) == exactly(wanted)
         assert taken_by(node, lambda: torch.zeros(64, 2000).to("cuda")) == exactly(2 * wanted)
         assert taken_by(node, lambda: torch.zeros(8).cuda()) == exactly(COPY_S)
+        there = size.cuda()
+        assert taken_by(node, lambda: there.copy_(other=size)) == exactly(wanted)
 
 
 def test_a_program_waits_where_it_reads_and_where_a_copy_blocks_and_nowhere_else() -> None:

@@ -95,6 +95,8 @@ class EmulatedDevice(TorchFunctionMode):  # type: ignore[misc]  # the framework 
         if func is Tensor.cuda:
             device = args[1] if len(args) > 1 else kwargs.get("device")
             return self._up(first, _cuda(device, CURRENT) or 0, bool(kwargs.get("non_blocking")))
+        if func is Tensor.copy_ and "other" in kwargs:
+            args, kwargs = (first, kwargs["other"]), {name: each for name, each in kwargs.items() if name != "other"}
         if func is Tensor.copy_ and emulated != args[1].is_meta:
             return self._copy(first, args[1], emulated, args, kwargs)
         if func is Tensor.module_load and emulated != args[1].is_meta and not kwargs.get("assign"):

@@ -62,11 +62,11 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
     """Compare one look with what was known: the new knowledge, and the facts that lie between the two.
 
     Pure and idempotent: looking twice at the same thing yields nothing the second time. Events come in the order nodes,
-    jobs, ends, starts, so that whoever hears of an end already knows what the nodes and the job did. No end is reported
-    twice, though it may go unmentioned for less than `REMEMBERED_S` seconds. An attempt that ran, and has not been
-    mentioned for `grace_s` seconds by a controller that answers (accounting may lag), ended unseen: `NODE_FAIL` where
-    one of its nodes is down, else `LOST`; so is that of a job which the controller has forgotten, whatever its nodes
-    do.
+    jobs, ends, starts, so that whoever hears of an end already knows what the nodes and the job did. An end that a look
+    mentions again is not reported again, unless it went unmentioned for `REMEMBERED_S` seconds. An attempt that ran,
+    and has not been mentioned for `grace_s` seconds by a controller that answers (accounting may lag), ended unseen:
+    `NODE_FAIL` where one of its nodes is down, else `LOST`; so is that of a job which the controller has forgotten,
+    whatever its nodes do.
     """
     now = seen.time_s
     if seen.only is not None:

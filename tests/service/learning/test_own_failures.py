@@ -386,6 +386,7 @@ def test_more_than_fits_is_not_set_aside_and_none_is_forgotten(taught: Site, mon
         taught.learner.put_aside(Aside.USER, user, "root")
     with pytest.raises(TooMany):
         taught.learner.put_aside(Aside.USER, "trudy", "root")
+    taught.learner.put_aside(Aside.USER, "eve", "ada")  # is no more than before
     taught.learner.store.outcomes.put_aside(Aside.TRAINING, "", "root", 7000.0)
     assert taught.learner.is_held
     assert len(taught.learner.store.outcomes.set_aside()) == 3

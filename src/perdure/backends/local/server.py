@@ -177,7 +177,7 @@ class _Server:
             return {"ok": self._daemon.answer(request)}
         except PerdureError as err:
             return {"error": {"kind": type(err).__name__, "where": err.where, "what": err.what, "fix": err.fix}}
-        except ValueError as err:
+        except (ValueError, RecursionError) as err:
             return {"error": {"kind": "InputError", "where": "request", "what": str(err), "fix": "Send JSON"}}
 
 

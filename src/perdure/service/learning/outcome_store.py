@@ -175,7 +175,8 @@ class OutcomeStore:
         mine = select(func.count()).select_from(set_aside).where(set_aside.c.cluster == self._cluster)
         mine = mine.where(set_aside.c.kind != Aside.TRUSTED.value)
         with self._store.writing() as db:
-            if kind is not Aside.TRAINING and (db.scalar(mine) or 0) >= MAX_SET_ASIDE:
+            is_new = db.scalar(mine.where(set_aside.c.kind == row["kind"], set_aside.c.value == row["value"])) == 0
+            if kind is not Aside.TRAINING and is_new and (db.scalar(mine) or 0) >= MAX_SET_ASIDE:
                 fix = "Approve what is no longer needed: perdure learn --approve KIND=VALUE"
                 raise TooMany(f"{kind.value} {value}", f"{MAX_SET_ASIDE} things are set aside already", fix)
             insert = self._insert(set_aside).values(row)
