@@ -176,8 +176,8 @@ def starts_of(found: LiveDecision) -> list[str]:
 
 def only_jobs_that_opted_in_and_are_fit_are_touched(world: SeenWorld, found: LiveDecision) -> None:
     jobs = world.jobs
-    touched = {each.job_id for each in (*found.changes, *found.preemptions)} | {each.job_id for each in found.order}
-    touched |= {each.job_id for each in found.sizes}
+    touched = {each.job_id for each in found.changes} | {each.job_id for each in found.order}
+    touched |= {each.job_id for each in found.sizes} | {each.job_id for each in found.preemptions}
     assert touched | set(found.running) | set(found.kept) <= {
         job_id for job_id, job in jobs.items() if is_fit(job) and job.consent is not PolicyConsent.NONE
     }
