@@ -72,7 +72,8 @@ def waiting_jobs(draw: st.DrawFn) -> QueuedJob:
         reason=draw(st.sampled_from([*STARTABLE, "Priority", "Dependency"])),
         excluded=draw(st.sampled_from([(), (), ("n1",)])), required=draw(st.sampled_from([(), (), ("n2",)])),
         parts=draw(st.sampled_from([1] * 9 + [2])),
-        asks=draw(st.sampled_from([None, JobSize(nodes, 2, gpus // nodes)])),
+        asks=draw(st.sampled_from([None, JobSize(nodes, 3, gpus // nodes, 2, 3)])),
+        sizes=draw(st.sampled_from([(), (), (1, 2, 4), (1, 8), (2, 4, 8)])),
     )  # fmt: skip
     eligible_s = draw(st.sampled_from([job.eligible_s, job.eligible_s, NOW_S, NOW_S + 1, None]))
     return replace(job, job_id=number + draw(st.sampled_from(["", "", "_3", "+0"])), eligible_s=eligible_s)
@@ -87,6 +88,7 @@ def running_jobs(draw: st.DrawFn, sizes: Sequence[int]) -> list[QueuedJob]:
             priority=draw(st.sampled_from([1, 8, 50])), state=draw(st.sampled_from([JobState.RUNNING] * 5 + [
                 JobState.SUSPENDED])), may_requeue=draw(st.sampled_from([True, True, True, False])),
             qos=draw(qualities), cpus=draw(st.integers(1, 3)),
+            asks=draw(st.sampled_from([None, JobSize(1, 2, 1)])), sizes=draw(st.sampled_from([(), (1, 2, 4)])),
         )
         for at, size in enumerate(sizes, 1)
     ]  # fmt: skip
@@ -143,6 +145,7 @@ def worlds(draw: st.DrawFn) -> SeenWorld:
         preempted_s=draw(st.lists(st.sampled_from([NOW_S - 3601, NOW_S - 3599]), max_size=2)),
         on_their_way=draw(st.sets(st.sampled_from(["1", "2"]), max_size=1)),
         limits=draw(site_limits),
+        sizes=draw(st.dictionaries(some_of, st.sampled_from([JobSize(1, 2, 2), JobSize(1, 1, 4)]), max_size=2)),
         services=[float(at) for at in range(0, 5000, 100)],
     )
     history = draw(st.dictionaries(some_of, st.just([(NOW_S - 9000, NOW_S - 8900), (NOW_S - 8000, NOW_S - 7950)]),
@@ -309,6 +312,38 @@ def what_a_job_was_served_is_told(world: SeenWorld, found: LiveDecision) -> None
         assert each.attained_s == (150.0 if each.job_id in world.history else 0.0)
 
 
+def sizes_are_such_as_were_asked_for_and_are_in_service(world: SeenWorld, found: LiveDecision) -> None:
+    for each in found.sizes:
+        job, nodes = world.jobs[each.job_id], usable_nodes(world, world.jobs[each.job_id])
+        asked = world.memory.sizes.get(each.job_id, job.asks)
+        assert job.is_waiting
+        assert (each.before, each.seen) == (asked, job.asks)
+        assert each.size != each.seen
+        assert each.size.nodes == each.size.most_nodes <= len(nodes)
+        assert asked is not None
+        assert (each.size.tasks_per_node, each.size.cpus_per_task) == (asked.tasks_per_node, asked.cpus_per_task)
+        if job.sizes:
+            least = min(node.gpus for node in nodes)
+            assert each.size.gpus in job.sizes
+            assert each.size.gpus_per_node == min(each.size.gpus, least)
+        else:
+            assert each.size.gpus_per_node == asked.gpus_per_node
+            assert asked.nodes <= each.size.nodes <= asked.most_nodes
+
+
+def usable_nodes(world: SeenWorld, job: QueuedJob) -> list[QueuedNode]:
+    return [node for node in world.queue.nodes if node.is_usable and set(node.partitions) & set(job.partitions)]
+
+
+def sia_plans_for_what_it_knows_of_nodes_in_service(world: SeenWorld, found: LiveDecision) -> None:
+    usable = [node.gpus for node in world.queue.nodes if node.is_usable]
+    planned = [world.jobs[job_id] for job_id in (*(each.job_id for each in found.order), *found.running)]
+    for job in planned if world.settings.name == "sia" else ():
+        of_a_node = any(job.gpus < size and job.gpus in (1, 2, 4) for size in usable)
+        whole = any(job.gpus % size == 0 and job.gpus // size <= usable.count(size) for size in usable)
+        assert of_a_node or whole or (job.is_waiting and job.asks is not None)
+
+
 def nobody_makes_room_that_a_job_of_others_would_take(world: SeenWorld, found: LiveDecision) -> None:
     if not found.preemptions:
         return
@@ -321,6 +356,8 @@ def nobody_makes_room_that_a_job_of_others_would_take(world: SeenWorld, found: L
 
 
 LAWS = (
+    sizes_are_such_as_were_asked_for_and_are_in_service,
+    sia_plans_for_what_it_knows_of_nodes_in_service,
     nobody_makes_room_that_a_job_of_others_would_take,
     only_jobs_that_opted_in_and_are_fit_are_touched,
     after_the_changes_the_manager_considers_jobs_in_the_policys_order,
