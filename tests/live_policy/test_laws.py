@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,44 +55,55 @@ class SeenWorld(NamedTuple):
         return {job.job_id: job for job in self.queue.jobs}
 
 
-consents = st.sampled_from([PolicyConsent.PREEMPT, PolicyConsent.ORDER, PolicyConsent.PREEMPT, PolicyConsent.NONE])
 accounts, users = st.sampled_from(["lab", "far"]), st.sampled_from(["mira", "jonas"])
 qualities = st.sampled_from(["", "tight"])
+
+
+FLAWS: tuple[dict[str, Any], ...] = (
+    {"state": JobState.HELD}, {"priority": 0}, {"reason": "Dependency"}, {"eligible_s": NOW_S + 1}, {"gpus": 0},
+    {"eligible_s": None}, {"parts": 2}, {"consent": PolicyConsent.NONE}, {"consent": PolicyConsent.NONE},
+)  # fmt: skip
+FLAWS_OF_RUNNING: tuple[dict[str, Any], ...] = (
+    {"state": JobState.SUSPENDED}, {"may_requeue": False}, {"consent": PolicyConsent.ORDER},
+    {"consent": PolicyConsent.NONE}, {"start_s": NOW_S - 30},
+)  # fmt: skip
+
+
+def flawed(job: QueuedJob, flaws: Sequence[dict[str, Any]], draw: st.DrawFn) -> QueuedJob:
+    """Two of three are as they were."""
+    at = draw(st.integers(0, 3 * len(flaws) - 1))
+    return replace(job, **flaws[at]) if at < len(flaws) else job
 
 
 @st.composite
 def waiting_jobs(draw: st.DrawFn) -> QueuedJob:
     number = str(draw(st.integers(10, 40)))
-    gpus, nodes = draw(st.sampled_from([(1, 1), (2, 1), (4, 1), (4, 1), (4, 2), (8, 2), (0, 1)]))
+    gpus, nodes = draw(st.sampled_from([(1, 1), (2, 1), (4, 1), (4, 1), (4, 2), (8, 2)]))
     job = waiting(
-        number, draw(st.sampled_from([0, 1, 5, 5, 9, 30, 40])), gpus, nodes=nodes, cpus=draw(st.integers(1, 3)),
-        nice=draw(st.sampled_from([0, 0, 3, -3])), consent=draw(consents), account=draw(accounts), user=draw(users),
+        number, draw(st.sampled_from([1, 5, 5, 9, 30, 40])), gpus, nodes=nodes, cpus=draw(st.integers(1, 3)),
+        nice=draw(st.sampled_from([0, 0, 3, -3])), account=draw(accounts), user=draw(users), qos=draw(qualities),
         partitions=draw(st.sampled_from([("main",), ("main",), ("quick",), ("far",), ("main", "quick")])),
-        state=draw(st.sampled_from([JobState.PENDING] * 7 + [JobState.HELD])), qos=draw(qualities),
-        reason=draw(st.sampled_from([*STARTABLE, "Priority", "Dependency"])),
-        excluded=draw(st.sampled_from([(), (), ("n1",)])), required=draw(st.sampled_from([(), (), ("n2",)])),
-        parts=draw(st.sampled_from([1] * 9 + [2])),
+        reason=draw(st.sampled_from(STARTABLE)), eligible_s=draw(st.sampled_from([NOW_S - 9, NOW_S])),
+        excluded=draw(st.sampled_from([(), (), (), ("n1",)])), required=draw(st.sampled_from([(), (), (), ("n2",)])),
         asks=draw(st.sampled_from([None, JobSize(nodes, 3, gpus // nodes, 2, 3)])),
         sizes=draw(st.sampled_from([(), (), (1, 2, 4), (1, 8), (2, 4, 8)])),
     )  # fmt: skip
-    eligible_s = draw(st.sampled_from([job.eligible_s, job.eligible_s, NOW_S, NOW_S + 1, None]))
-    return replace(job, job_id=number + draw(st.sampled_from(["", "", "_3", "+0"])), eligible_s=eligible_s)
+    return flawed(replace(job, job_id=number + draw(st.sampled_from([*[""] * 8, "_3", "+0"]))), FLAWS, draw)
 
 
 @st.composite
 def running_jobs(draw: st.DrawFn, sizes: Sequence[int]) -> list[QueuedJob]:
     found = [
         running(
-            str(at), draw(st.sampled_from([30.0, 300.0, 700.0, 5000.0])), (f"n{at}",), draw(st.integers(1, size)),
-            consent=draw(consents), account=draw(accounts), user=draw(users), partitions=WHERE[f"n{at}"][:1],
-            priority=draw(st.sampled_from([1, 8, 50])), state=draw(st.sampled_from([JobState.RUNNING] * 5 + [
-                JobState.SUSPENDED])), may_requeue=draw(st.sampled_from([True, True, True, False])),
-            qos=draw(qualities), cpus=draw(st.integers(1, 3)),
+            str(at), draw(st.sampled_from([300.0, 700.0, 5000.0])), (f"n{at}",),
+            size - draw(st.sampled_from([0, 0, 1])),
+            account=draw(accounts), user=draw(users), partitions=WHERE[f"n{at}"][:1], qos=draw(qualities),
+            priority=draw(st.sampled_from([1, 8, 50])), cpus=draw(st.integers(1, 3)),
             asks=draw(st.sampled_from([None, JobSize(1, 2, 1)])), sizes=draw(st.sampled_from([(), (1, 2, 4)])),
         )
         for at, size in enumerate(sizes, 1)
     ]  # fmt: skip
-    return [job for job in found if draw(st.integers(0, 3))]
+    return [flawed(job, FLAWS_OF_RUNNING, draw) for job in found if draw(st.integers(0, 3))]
 
 
 def number_of(job: QueuedJob) -> str:
@@ -131,19 +142,19 @@ def worlds(draw: st.DrawFn) -> SeenWorld:
         for (name, where), size in zip(WHERE.items(), sizes, strict=True)
     )
     ran = draw(running_jobs(sizes))
-    came = draw(st.lists(waiting_jobs(), min_size=1, max_size=6, unique_by=number_of))
+    came = draw(st.lists(waiting_jobs(), min_size=2, max_size=6, unique_by=number_of))
     jobs = tuple(draw(st.permutations([*ran, *came])))
     some_of = st.sampled_from([job.job_id for job in jobs])
-    name = draw(st.sampled_from(LIVE))
+    name = draw(st.sampled_from([*LIVE, "las", "las-2d", "las-2d"]))
     asked = PolicySettings(
         name, first_limit_s=100.0, second_limit_s=1000.0, least_run_s=draw(st.sampled_from([0.0, 60.0])),
-        changes=draw(st.sampled_from([1, 2, 200])), lease_s=600.0, preemptions_per_hour=draw(st.integers(1, 3)),
+        changes=draw(st.sampled_from([1, 200, 200])), lease_s=600.0, preemptions_per_hour=draw(st.integers(1, 3)),
     )  # fmt: skip
     memory = PolicyMemory(
         nice=draw(st.dictionaries(some_of, st.integers(-3, 3), max_size=3)),
-        preempted=draw(st.dictionaries(st.sampled_from(["1", "2"]), st.integers(2, 3), max_size=1)),
+        preempted=draw(st.sampled_from([{}, {}, {"1": 2}, {"1": 3}, {"2": 3}])),
         preempted_s=draw(st.lists(st.sampled_from([NOW_S - 3601, NOW_S - 3599]), max_size=2)),
-        on_their_way=draw(st.sets(st.sampled_from(["1", "2"]), max_size=1)),
+        on_their_way=draw(st.sampled_from([(), (), (), ("1",), ("2",)])),
         limits=draw(site_limits),
         sizes=draw(st.dictionaries(some_of, st.sampled_from([JobSize(1, 2, 2), JobSize(1, 1, 4)]), max_size=2)),
         services=[float(at) for at in range(0, 5000, 100)],
