@@ -121,7 +121,7 @@ class PolicyStore:
                 func.max(a.end_s).label("end_s"), func.sum(a.end_s - a.start_s).label("ran_s"),
             )
             .join(attempts, (a.job_id == j.job_id) & (a.cluster == j.cluster))
-            .where(self._reader.owns(jobs), j.state.in_(OVER), j.gpus > 0, a.end_s > since_s)
+            .where(self._reader.owns(jobs), j.state.in_(OVER), j.gpus > 0, a.end_s > since_s, of_this_job(attempts))
             .group_by(j.job_id, j.submit_s, limit)
             .order_by(func.max(a.end_s).desc())
             .limit(MOST_SERVICES)
@@ -189,7 +189,7 @@ class PolicyStore:
         query = (
             select(p.came_s, j.state, func.min(a.start_s).label("started_s"), ended_s.label("ended_s"))
             .join(jobs, (j.cluster == p.cluster) & (j.job_id == p.job_id))
-            .outerjoin(attempts, (a.cluster == p.cluster) & (a.job_id == p.job_id))
+            .outerjoin(attempts, (a.cluster == p.cluster) & (a.job_id == p.job_id) & of_this_job(attempts))
             .where(p.cluster == self.cluster, p.came_s >= term.since_s)
             .group_by(p.job_id, p.came_s, j.state)
             .order_by(p.came_s.desc())
@@ -250,7 +250,7 @@ class PolicyStore:
         query = (
             select(service)
             .join(newest, newest.c.job_id == a.job_id)
-            .where(a.cluster == self.cluster, a.end_s.is_not(None), a.gpus > 0)
+            .where(a.cluster == self.cluster, a.end_s.is_not(None), a.gpus > 0, of_this_job(attempts))
             .group_by(a.job_id)
         )
         return [row.service for row in self._reader.all(query) if row.service > 0]
