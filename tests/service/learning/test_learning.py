@@ -199,6 +199,29 @@ def test_readings_are_bounded_and_corrected_ones_stay(
     assert len(store.training_examples({})) == 1
 
 
+def test_of_more_readings_than_are_looked_at_the_newest_prove_something(
+    journal: Journal, store: TrainingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_store, "MAX_RECENT", 2)
+    monkeypatch.setattr(training_store, "MAX_TAUGHT", 3)
+    for n in range(5):
+        write(journal, store, str(n), [(FAILED, "n1", 100.0), (COMPLETED, "n2", 100.0)])
+    for message, known in ((examine(JAM).verdict.fingerprint, {"3", "4"}), (None, {"2", "3", "4"})):
+        store.note_outcomes(message)
+        assert {outcome.job_id for outcome in store.outcomes.newest()} == known
+
+
+def test_training_runs_are_counted_from_the_first(journal: Journal, store: TrainingStore, learner: Learner) -> None:
+    write(journal, store, "1", [(FAILED, "n1", 100.0)])
+    learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=True)
+    assert store.rounds() == 0
+    for number in (1, 2, 3):
+        learner.learn(anyway=True)
+        assert (store.rounds(), store.in_use()) == (number, number)
+    assert learner.roll_back(3)
+    assert (store.rounds(), store.in_use()) == (3, 2)
+
+
 def test_a_corrected_message_that_is_printed_again_and_again_fills_nothing(
     journal: Journal, store: TrainingStore, learner: Learner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -210,6 +210,7 @@ def test_messages_tell_what_was_learnt_of_them_and_users_see_their_own(taught: S
     ("seen", "says"),
     [
         ([("ada", True)], "too few yet: nothing is learnt"),
+        ([("ada", False)], "too few yet: nothing is learnt"),
         ([("ada", True), ("ada", True)], learnt_messages.ONE_USERS),
         ([("ada", False)] * 3, learnt_messages.ONE_USERS),
         ([("ada", True), ("bob", False)], "they contradict each other: nothing is learnt"),

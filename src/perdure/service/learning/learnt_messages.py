@@ -40,15 +40,15 @@ class LearntMessage:
 def learnt_messages(
     found: Iterable[JobOutcome],
     aside: Sequence[SetAside],
-    of_user: str = "",
-    changes: Mapping[str, Sequence[ChangedJobs]] | None = None,
+    of_user: str,
+    changes: Mapping[str, Sequence[ChangedJobs]],
 ) -> list[LearntMessage]:
     """The messages of which outcomes are known, the latest first.
 
-    Where `of_user` is named only those of that user's outcomes, and those that changed verdicts on their jobs. `found`
+    Where `of_user` is not "" only those of that user's outcomes, and those that changed verdicts on their jobs. `found`
     has the newest outcome first; `changes` are the verdicts that learning changed, by fingerprint.
     """
-    told, index, changes = [], AsideIndex(aside), changes or {}
+    told, index = [], AsideIndex(aside)
     of_one: Counter[tuple[str, ...]] = Counter()
     for fingerprint, group in by_message(found).items():
         users = {each.user for each in group if not of_user or each.user == of_user}
