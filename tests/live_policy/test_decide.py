@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.errors import ConfigError
 from perdure.live_policy.decide import LiveDecision, decide
-from perdure.live_policy.policies import LIVE, live_policy
+from perdure.live_policy.policies import LIVE, live_policy, thinned
 from perdure.live_policy.preemptions import PolicyMemory
 from perdure.live_policy.settings import PolicySettings
 from perdure.model.jobs import JobState, PolicyConsent
@@ -220,6 +220,25 @@ def test_a_partition_takes_part_by_the_sites_word() -> None:
     both = replace(job, partitions=("main", "other"))
     assert decided(both, settings=replace(LAS, partitions=("main",))).order == ()
     assert [each.consent for each in decided(job, settings=replace(LAS, preempt_qos=("low",))).order] == ["preempt"]
+
+
+def test_a_job_whose_partitions_are_not_known_is_none_of_a_partition() -> None:
+    job = waiting("3", 9, consent=PolicyConsent.NONE, partitions=())
+    assert decided(job, settings=replace(LAS, partitions=("main",))).order == ()
+
+
+def test_limits_are_as_wide_as_what_they_rest_on() -> None:
+    assert thinned([float(at) for at in range(8, 0, -1)], 4) == (2.0, 4.0, 6.0, 8.0)
+    asked = PolicySettings("las", every_s=20.0, first_limit_s=900.0, second_limit_s=100.0)
+    assert [asked.limits(look_s).every_s for look_s in (5.0, 30.0)] == [20.0, 30.0]
+    assert asked.queue_limits == (900.0, 900.0)
+
+
+def test_a_checkpoint_of_an_earlier_start_keeps_no_job() -> None:
+    jobs = (replace(OLD, start_s=NOW_S - 5000), replace(YOUNG, consent=PolicyConsent.NONE), waiting("3", 9, gpus=4))
+    for saved_s, kept in ((NOW_S - 5001, False), (NOW_S - 4999, True), (NOW_S + 5, False)):
+        found = decided(*jobs, memory=PolicyMemory(checkpoint_s={"1": saved_s}))
+        assert (found.preemptions == ()) is kept
 
 
 def test_an_owners_word_counts_only_where_the_site_lets_it() -> None:

@@ -98,7 +98,7 @@ def running_jobs(draw: st.DrawFn, sizes: Sequence[int]) -> list[QueuedJob]:
             str(at), draw(st.sampled_from([300.0, 700.0, 5000.0])), (f"n{at}",),
             size - draw(st.sampled_from([0, 0, 1])),
             account=draw(accounts), user=draw(users), partitions=WHERE[f"n{at}"][:1], qos=draw(qualities),
-            priority=draw(st.sampled_from([1, 8, 50])), cpus=draw(st.integers(1, 3)),
+            priority=draw(st.sampled_from([0, 1, 8, 50])), cpus=draw(st.integers(1, 3)),
             asks=draw(st.sampled_from([None, JobSize(1, 2, 1)])), sizes=draw(st.sampled_from([(), (1, 2, 4)])),
         )
         for at, size in enumerate(sizes, 1)

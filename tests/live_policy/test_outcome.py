@@ -42,3 +42,15 @@ def test_jobs_that_wait_alike_have_an_interval_of_no_width(count: int) -> None:
     found = outcome_of(lives(count), np.random.default_rng(0)).wait_s
     assert found is not None
     assert (found.low, found.high) == (10.0, 10.0)
+
+
+def test_jobs_are_taken_in_the_order_in_which_they_came() -> None:
+    drawn = [
+        JobLife(float(at), at + w, at + w + 1.0) for at, w in enumerate(np.random.default_rng(1).exponential(9.0, 99))
+    ]
+    assert outcome_of(drawn[::-1], np.random.default_rng(0)) == outcome_of(drawn, np.random.default_rng(0))
+
+
+def test_a_job_that_ended_before_it_ran_counts_as_come_alone() -> None:
+    found = outcome_of([*lives(2), JobLife(9.0, None, 10.0)], np.random.default_rng(0))
+    assert (found.came, found.over) == (3, 2)

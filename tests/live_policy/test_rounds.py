@@ -11,8 +11,9 @@ from perdure.live_policy.ended_jobs import EndedJobs
 from perdure.live_policy.policies import ROUNDS
 from perdure.live_policy.preemptions import PolicyMemory
 from perdure.live_policy.settings import PolicySettings
+from perdure.live_policy.sizes import allowed_sizes
 from perdure.model.jobs import JobSize, PolicyConsent
-from perdure.waits.queue import QueuedJob
+from perdure.waits.queue import QueuedJob, QueuedNode
 from tests.copying import replace
 from tests.live_policy.queues import GPUS, NOW_S, look, running, waiting
 
@@ -35,7 +36,8 @@ OTHER = running("2", 5000, ("n2",), consent=PolicyConsent.NONE)
 
 
 @pytest.mark.parametrize(
-    ("ended_s", "makes_room"), [(0.0, True), (ROUND_S - 1, True), (ROUND_S, False), (-1.0, False), (400.0, False)]
+    ("ended_s", "makes_room"),
+    [(0.0, True), (ROUND_S - 1, True), (ROUND_S, False), (-1.0, False), (-570.0, False), (400.0, False)],
 )
 def test_gpus_are_on_offer_in_the_round_after_a_lease(ended_s: float, makes_room: bool) -> None:
     found = decided(leased(ended_s, walltime_s=9e6), OTHER, waiting("3", 9, gpus=4, walltime_s=600.0))
@@ -74,6 +76,42 @@ def test_sia_starts_on_the_smallest_size_and_doubles_what_was_seen() -> None:
     assert [each.size for each in first.sizes] == [JobSize(1, 1, 1)]
     then = decided(choosy, settings=SIA, memory=PolicyMemory(past=EndedJobs(most_gpus={"3": 1})))
     assert [each.size for each in then.sizes] == [JobSize(1, 1, 2)]
+
+
+NODES_OF_TWO_KINDS = (QueuedNode("n1", ("main",), gpus=8), QueuedNode("n2", ("main",), gpus=4))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "asks", "before", "allowed"),
+    [
+        ((1, 4, 6, 8, 16), JobSize(1, 1, 1), None, {1: (1, 1), 4: (1, 4), 8: (2, 4)}),
+        ((), JobSize(1, 3, 2), None, {2: (1, 2), 4: (2, 2)}),
+        ((), JobSize(2, 2, 2), JobSize(1, 2, 2), {2: (1, 2), 4: (2, 2)}),
+        ((6, 8), JobSize(1, 1, 1), None, {}),
+        ((1, 2), None, None, {}),
+    ],
+)
+def test_sizes_fit_the_nodes_that_a_job_may_have(
+    sizes: tuple[int, ...], asks: JobSize | None, before: JobSize | None, allowed: dict[int, tuple[int, int]]
+) -> None:
+    found = allowed_sizes(waiting("3", 9, sizes=sizes, asks=asks), before, NODES_OF_TWO_KINDS)
+    assert {gpus: (size.nodes, size.gpus_per_node) for gpus, size in found.items()} == allowed
+    assert all(size.most_nodes == size.nodes for size in found.values())
+    assert allowed_sizes(waiting("3", 9, sizes=sizes, asks=asks), before, ()) == {}
+
+
+def test_what_a_job_asked_for_at_first_is_told_though_its_size_was_chosen_before() -> None:
+    asked = JobSize(1, 1, 4)
+    job = waiting("3", 9, gpus=4, asks=JobSize(1, 1, 1), sizes=(1, 2, 4))
+    (found,) = decided(job, memory=PolicyMemory(sizes={"3": asked})).sizes
+    assert (found.before, found.seen) == (asked, JobSize(1, 1, 1))
+
+
+def test_a_job_that_runs_is_as_large_as_it_is_whatever_its_owner_allows() -> None:
+    job = running("1", 500, ("n1",), gpus=3, asks=JobSize(1, 1, 3), sizes=(1, 3, 4))
+    found = decided(job, settings=SIA)
+    assert (found.sizes, list(found.left)) == ((), ["1"])
+    assert decided(job).sizes == ()
 
 
 def test_a_range_of_nodes_is_made_one_number_and_what_was_asked_is_told() -> None:
