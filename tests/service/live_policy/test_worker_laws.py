@@ -118,8 +118,8 @@ def happen(world: WorkerWorld, kind: str, job_id: str) -> None:
     elif kind in ("shadow", "acts"):
         world.acts = kind == "acts"
     elif kind == "given again" or job_id not in cluster.jobs:
-        user = "eve" if cluster.own[job_id].user == "mira" else "mira"
-        cluster.come(replace(cluster.own[job_id], user=user, nice=cluster.own[job_id].nice + 10))
+        came = cluster.own[job_id]
+        cluster.come(replace(came, user=f"{came.user}x", nice=came.nice + 10))  # the same user's would look the same
     elif kind == "gone":
         del cluster.jobs[job_id]
     elif kind == "starts":
