@@ -84,3 +84,8 @@ def test_what_is_sooner_in_one_future_alone_is_given_up() -> None:
     asked = np.full(5, 100.0)
     assert not may_be_sooner(asked, np.array([50.0, 100, 100, 200, 100]), 2)
     assert may_be_sooner(asked, np.array([50.0, 50, 100, 200, np.inf]), 2)
+
+
+def test_an_alternative_to_an_array_is_one_job() -> None:
+    job = waiting("7", gpus=8, nodes=2, walltime_s=7200.0, tasks=5, task_list="1-5")
+    assert {each.job.tasks for each in alternatives(job, QUEUE)} == {1}

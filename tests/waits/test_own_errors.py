@@ -107,3 +107,9 @@ def test_what_is_kept_of_an_answer_is_what_it_said_before_any_correction_too() -
 
 def test_answers_of_an_older_version_count_for_nothing() -> None:
     assert own_errors([Promise("1", NOW_S - 60, RAW, NOW_S)], frozenset(), NOW_S, None) == OwnErrors()
+
+
+def test_an_answer_of_this_instant_tells_nothing_of_how_far_it_is_off() -> None:
+    for asked_s, known in ((NOW_S - 1, 1), (NOW_S, 0), (NOW_S + 60, 0)):
+        told = [Promise("1", asked_s, RAW, None, RAW, "main 1"), Promise("2", asked_s, RAW, None, RAW, "main 1")]
+        assert own_errors(told, frozenset({"1"}), NOW_S, None).answers == known

@@ -42,6 +42,11 @@ def test_as_many_come_in_a_day_as_came_in_one() -> None:
     assert np.isnan(coming.start_s).all()
 
 
+@pytest.mark.parametrize(("hours", "come"), [(6, 7), (30, 31), (36, 37)])
+def test_nobody_comes_after_the_horizon(hours: int, come: int) -> None:
+    assert len(past(14).arrivals(NOW_S, hours * 3600.0, np.random.default_rng(0))) == come
+
+
 def test_a_working_day_stands_for_a_working_day_and_a_weekend_for_a_weekend() -> None:
     coming = past(14).arrivals(NOW_S, 7 * DAY_S, np.random.default_rng(0))
     day = (coming.submit_s - NOW_S) // DAY_S

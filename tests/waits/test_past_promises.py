@@ -69,3 +69,15 @@ def test_a_job_that_fits_nowhere_is_of_no_kind(past: Past) -> None:
     names = ("job_id", "submit_s", "duration_s", "user", "start_s", "end_s", "walltime_s", "partition")
     large = Past(JobTable(**{name: getattr(jobs, name) for name in names}, gpus=gpus), past.until_s, past.run_times)
     assert promise_then(row, large, QUEUE, SchedulerSettings(), 1.0, np.random.default_rng(0)).kind == ""
+
+
+def test_a_job_does_not_wait_for_itself() -> None:
+    """It has the whole of the nodes, on which nobody else ran."""
+    table = JobTable(
+        job_id=np.array(["1", "2"]), submit_s=NOW_S - np.array([90_000.0, 9_000.0]), gpus=np.array([16, 16]),
+        duration_s=np.array([60.0, 60.0]), walltime_s=np.full(2, 7200.0), partition=np.full(2, "main"),
+        start_s=NOW_S - np.array([90_000.0, 9_000.0]), end_s=NOW_S - np.array([89_940.0, 8_940.0]),
+        user=np.array(["a", "b"]), nodes=np.array([4, 4]),
+    )  # fmt: skip
+    told = promise_then(1, Past(table, NOW_S), QUEUE, SchedulerSettings(), 1.0, np.random.default_rng(0))
+    assert told.wait_s[LEVELS.index(0.5)] <= 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.model.jobs import JobState
-from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, ahead_of
+from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition, QueuedReservation, ahead_of
 
 NODES = tuple(QueuedNode(f"n{i}", ("main", "short") if i < 2 else ("main",), gpus=4, cpus=8) for i in range(3))
 PARTITIONS = (
@@ -62,3 +62,20 @@ def test_an_array_is_found_by_its_own_number() -> None:
     assert queue(task, rest).job("7") is rest
     assert queue(task).job("7") is task
     assert queue(task).job("8") is None
+
+
+def test_of_reservations_the_next_of_others_on_its_nodes_is_in_the_way() -> None:
+    job = waiting("1", walltime_s=100.0, reservation="own")
+    there = {
+        "own": (110.0, ("n0",)), "second": (150.0, ("n1",)), "first": (120.0, ("n2",)), "begun": (99.0, ("n0",)),
+        "elsewhere": (105.0, ("n9",)), "later": (201.0, ("n0",)),
+    }  # fmt: skip
+    kept = tuple(QueuedReservation(name, begin_s, 999.0, nodes) for name, (begin_s, nodes) in there.items())
+    whole = Queue(100.0, (job,), NODES, PARTITIONS, "", kept)
+    found = whole.reservation_in_the_way(job, 100.0)
+    assert found is not None
+    assert found.name == "first"
+    without = Queue(
+        100.0, (job,), NODES, PARTITIONS, "", tuple(each for each in kept if each.name not in ("first", "second"))
+    )
+    assert without.reservation_in_the_way(job, 100.0) is None

@@ -52,3 +52,11 @@ def test_jobs_that_have_not_begun_are_drawn_as_one_that_has_not() -> None:
     assert drawn.tolist() == [[50.0] * 3, [2000.0] * 3]
     unknown = RunTimes().draw_fresh("mira", "main", limits_s, np.random.default_rng(0), 300)
     assert ((unknown > 0) & (unknown <= limits_s[:, None])).all()
+
+
+def test_those_of_a_user_go_before_those_of_a_partition() -> None:
+    """Where few of the user's jobs ran in that partition."""
+    user, partition = np.repeat(["ada", "bob"], 20), np.repeat(["far", "main"], 20)
+    known = RunTimes.of(user, partition, np.repeat([100.0, 900.0], 20), np.full(40, 1000.0))
+    for whose, where, seconds in (("ada", "main", 100.0), ("bob", "far", 900.0), ("eve", "main", 900.0)):
+        assert set(known.draw(whose, where, 1000.0, 0.0, np.random.default_rng(0), 50)) == {seconds}
