@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
-from perdure.live_policy.outcome import PolicyTerm
+from perdure.live_policy.outcome import JobLife, PolicyTerm
 from perdure.model.actions import Preempt
 from perdure.model.events import AttemptEnded, JobChanged
 from perdure.model.identity import AttemptId
@@ -73,3 +73,37 @@ def test_what_another_users_job_of_the_number_ran_and_was_put_back_is_not_this_o
     past = store.preemptions({"7": 2010.0}, 2020.0)
     found = store.ran(["7"]), store.most_gpus(["7"]), past.done
     assert found == (({"7": [(10.0, 900.0)]}, {"7": 8}, {"7": 1}) if is_its_own else ({}, {}, {}))
+
+
+@pytest.mark.parametrize(("later_s", "runs"), [(0.0, False), (0.0, True), (400.0, False), (400.0, True)])
+def test_the_life_of_a_job_is_not_that_of_one_that_had_its_number_before(
+    journal: Journal, later_s: float, runs: bool
+) -> None:
+    """As where a manager lost its state: neither what it took nor when it started or ended goes over."""
+    store, empty, term = PolicyStore(journal.store, "c"), ControllerState("c"), PolicyTerm("las", 5.0, None, None)
+    attempt = Attempt(AttemptId("c", "7", 10), AttemptState.COMPLETED, ("n1",), 10.0, 900.0, gpus=8, user="eve")
+    first = Job("c", "7", "train", "eve", JobState.COMPLETED, 5.0, gpus=8, walltime_s=1780.0)
+    told = [Journalled(JobChanged(5.0, first)), Journalled(AttemptEnded(900.0, attempt, None))]
+    journal.record(told, empty, empty)
+    store.note_jobs([queued(first)])
+    assert store.lives(term) == [JobLife(5.0, 10.0, 900.0)]
+    assert (store.services(), list(store.past(0.0).run_s)) == ([890.0 * 8], [890.0])
+    user, submit_s = ("ada", 1000.0 + later_s) if later_s else ("eve", 1000.0)
+    second = replace(first, user=user, submit_s=submit_s, state=JobState.PENDING)
+    journal.record([Journalled(JobChanged(submit_s, second))], empty, empty)
+    assert store.lives(term) == []
+    store.note_jobs([queued(second)])
+    store.note_jobs([queued(replace(second, submit_s=submit_s + 50.0))])  # as where it was put back
+    assert store.lives(term) == [JobLife(submit_s, None, None)]
+    if runs:
+        again = replace(attempt, id=AttemptId("c", "7", 2000), start_s=2000.0, end_s=2010.0, user=user)
+        over = replace(second, state=JobState.COMPLETED)
+        journal.record(
+            [Journalled(JobChanged(2010.0, over)), Journalled(AttemptEnded(2010.0, again, None))], empty, empty
+        )
+        assert store.lives(term) == [JobLife(submit_s, 2000.0, 2010.0)]
+        assert (store.services(), list(store.past(0.0).run_s)) == ([10.0 * 8], [10.0])
+
+
+def queued(job: Job) -> QueuedJob:
+    return QueuedJob(job.job_id, job.user, job.state, ("gpu",), submit_s=job.submit_s)

@@ -135,6 +135,27 @@ def test_the_start_that_came_is_held_against_what_was_said(place: Site, tmp_path
     assert (watch.calibration.answers, watch.calibration.within, watch.calibration.is_known) == (1, 1.0, False)
 
 
+def test_what_was_said_of_a_job_is_not_said_of_a_later_one_of_its_number(place: Site, tmp_path: Path) -> None:
+    """As where a manager lost its state: the later job has an answer of its own, and no start but its own."""
+    world = place.world
+    world.submit("11")
+    watch, cluster = watch_of(world, tmp_path)
+    watch.turn()
+    world.pass_time(60)
+    world.submit("11", user="jonas")
+    store = PromiseStore(world.journal.store, CLUSTER)
+    assert "11" not in store.promised_since(0.0)
+    assert store.open_of({"11"}) == []
+    cluster.queue_now = queue_at(world.now)
+    watch.turn()
+    assert [one.asked_s for one in store.open_of({"11"})] == [world.now]
+    world.pass_time(60)
+    world.start("11", "gpu01")
+    cluster.queue_now = replace(queue_at(world.now), jobs=())
+    watch.turn()
+    assert [(one.asked_s, one.start_s) for one in store.kept()] == [(world.now - 60, world.now)]
+
+
 def test_the_first_of_several_starts_is_held_against_what_was_said_and_nobody_elses(
     place: Site, tmp_path: Path
 ) -> None:

@@ -167,11 +167,12 @@ class PolicyStore:
             db.execute(update(policy_terms).where(t.cluster == self.cluster, t.until_s.is_(None)).values(until_s=now))
 
     def note_jobs(self, told: Iterable[QueuedJob]) -> None:
-        """Note who takes part, once each. Raises `StateError`."""
+        """Note who takes part, once each; who has the id of an earlier job takes its place. Raises `StateError`."""
         came = {clean(job.job_id): job.submit_s for job in told}
         p, known = policy_jobs.c, set[str]()
         for some in _parts(came):
-            query = select(p.job_id).where(p.cluster == self.cluster, p.job_id.in_(some))
+            own = p.cluster == self.cluster, p.job_id.in_(some), of_this_job(policy_jobs)
+            query = select(p.job_id).where(*own)
             known |= {row.job_id for row in self._reader.all(query)}
         rows = [
             {"cluster": self.cluster, "job_id": job_id, "came_s": at_s}
@@ -180,6 +181,8 @@ class PolicyStore:
         ]
         if rows:
             with self._store.writing() as db:
+                for some in _parts([row["job_id"] for row in rows]):
+                    db.execute(delete(policy_jobs).where(p.cluster == self.cluster, p.job_id.in_(some)))
                 db.execute(insert(policy_jobs), rows)
 
     def lives(self, term: PolicyTerm) -> list[JobLife]:
@@ -190,7 +193,7 @@ class PolicyStore:
             select(p.came_s, j.state, func.min(a.start_s).label("started_s"), ended_s.label("ended_s"))
             .join(jobs, (j.cluster == p.cluster) & (j.job_id == p.job_id))
             .outerjoin(attempts, (a.cluster == p.cluster) & (a.job_id == p.job_id) & of_this_job(attempts))
-            .where(p.cluster == self.cluster, p.came_s >= term.since_s)
+            .where(p.cluster == self.cluster, p.came_s >= term.since_s, of_this_job(policy_jobs))
             .group_by(p.job_id, p.came_s, j.state)
             .order_by(p.came_s.desc())
             .limit(MOST_SERVICES)

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, and_, bindparam, delete, func, insert, sel
 from perdure.service.store.codec import clean, encode
 from perdure.service.store.database import Store
 from perdure.service.store.queries.reader import Reader, as_text
+from perdure.service.store.queries.story import of_this_job
 from perdure.service.store.schema import attempts, wait_promises
 from perdure.waits.calibration import Promise
 
@@ -32,7 +33,9 @@ class PromiseStore:
 
     def promised_since(self, instant_s: float) -> frozenset[str]:
         """The jobs that were promised something from an instant on."""
-        rows = self._reader.all(select(_p.job_id).where(self._own, _p.asked_s >= instant_s).distinct())
+        rows = self._reader.all(
+            select(_p.job_id).where(self._own, _p.asked_s >= instant_s, of_this_job(wait_promises)).distinct()
+        )
         return frozenset(row.job_id for row in rows)
 
     def note(self, promises: Iterable[Promise], now_s: float) -> None:
@@ -66,7 +69,9 @@ class PromiseStore:
 
     def open_of(self, job_ids: Collection[str]) -> list[Promise]:
         """Promises to some jobs that have not started since."""
-        return [one for one in self._read(_p.start_s.is_(None)) if one.job_id in job_ids]
+        return [
+            one for one in self._read(and_(_p.start_s.is_(None), of_this_job(wait_promises))) if one.job_id in job_ids
+        ]
 
     @property
     def _own(self) -> ColumnElement[bool]:
@@ -86,7 +91,8 @@ class PromiseStore:
         a = attempts.c
         same = and_(a.cluster == _p.cluster, a.job_id == _p.job_id, a.start_s >= _p.asked_s - EARLY_S)
         query = select(_p.seq, func.min(a.start_s).label("start_s")).join_from(wait_promises, attempts, same)
-        rows = self._reader.all(query.where(self._own, _p.start_s.is_(None)).group_by(_p.seq))
+        still = self._own, _p.start_s.is_(None), of_this_job(wait_promises), of_this_job(attempts)
+        rows = self._reader.all(query.where(*still).group_by(_p.seq))
         return [{"row": row.seq, "started_s": row.start_s} for row in rows]
 
 

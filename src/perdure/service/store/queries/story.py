@@ -10,13 +10,21 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, exists, or_, select
 
-from perdure.service.store.schema import actions, attempts, exceptions, jobs
+from perdure.model.jobs import SAME_SUBMIT_S
+from perdure.service.store.schema import actions, attempts, exceptions, jobs, policy_jobs, wait_promises
 
 
-@cache  # three tables have it: built once, it costs a query nothing
+@cache  # few tables have it: built once, it costs a query nothing
 def of_this_job(table: Any) -> ColumnElement[bool]:
-    """Whether a row of attempts, exceptions or actions is about the job that has its id now, where one is known."""
-    is_of_another = _is_attempt_of_another(table) if table is attempts else _is_about_another(table)
+    """Whether a row is about the job that has its id now, where one is known.
+
+    Of attempts, exceptions, actions, jobs under a policy, and promises of waits.
+    """
+    said_s = {policy_jobs: policy_jobs.c.came_s, wait_promises: wait_promises.c.asked_s}.get(table)
+    if said_s is not None:
+        is_of_another = said_s < jobs.c.story_s - SAME_SUBMIT_S
+    else:
+        is_of_another = _is_attempt_of_another(table) if table is attempts else _is_about_another(table)
     return ~exists(select(jobs.c.seq).where(jobs.c.cluster == table.c.cluster, jobs.c.job_id == table.c.job_id,
                                             is_of_another).correlate(table))  # fmt: skip
 
