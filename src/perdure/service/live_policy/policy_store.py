@@ -174,14 +174,11 @@ class PolicyStore:
             own = p.cluster == self.cluster, p.job_id.in_(some), of_this_job(policy_jobs)
             query = select(p.job_id).where(*own)
             known |= {row.job_id for row in self._reader.all(query)}
-        rows = [
-            {"cluster": self.cluster, "job_id": job_id, "came_s": at_s}
-            for job_id, at_s in came.items()
-            if job_id not in known
-        ]
+        new = [job_id for job_id in came if job_id not in known]
+        rows = [{"cluster": self.cluster, "job_id": job_id, "came_s": came[job_id]} for job_id in new]
         if rows:
             with self._store.writing() as db:
-                for some in _parts([row["job_id"] for row in rows]):
+                for some in _parts(new):
                     db.execute(delete(policy_jobs).where(p.cluster == self.cluster, p.job_id.in_(some)))
                 db.execute(insert(policy_jobs), rows)
 
