@@ -111,11 +111,10 @@ class Grammar(Struct, frozen=True, dict=True):
         if raised is None and not asserted and not self.alarms(line):
             return None
         name, message = (raised[1], line[raised.end() :]) if raised else (b"", line)
-        kind = self._kinds.first(_in_full(message)) or self._kinds_of_class.first(name)
+        kind = self._kinds.first(_in_full(message)) or self._kinds_of_class.first_of_name(name)
         if not kind:
             return None
-        words = b" ".join(compiled(_WORD).findall(name))
-        thing = self._things.first(_without_names(message)) or self._things.first(words)
+        thing = self._things.first(_without_names(message)) or self._things.first_of_name(_words_of(name))
         if kind == "missing" and thing == "service" and compiled(_AT_PATH).search(message):
             thing = "file"
         program = raised or capturing(_PROGRAM).search(line)
@@ -170,6 +169,7 @@ class _Words:
         for pattern in patterns:
             self._set.Add(pattern.encode())
         self._set.Compile()
+        self.first_of_name = lru_cache(maxsize=256)(self.first)  # a storm of errors has few classes
 
     def first(self, text: bytes) -> str:
         """The name of the first whose words the text holds; "" where it holds none."""
@@ -182,13 +182,19 @@ def _in_full(message: bytes) -> bytes:
     return message + b"\n" + message.replace(b"n't", b" not") if b"n't" in message else message
 
 
+@lru_cache(maxsize=256)
+def _words_of(name: bytes) -> bytes:
+    """The words that the name of a class is made of."""
+    return b" ".join(compiled(_WORD).findall(name))
+
+
 def _without_names(message: bytes) -> bytes:
     """The message without what a user called files and directories; how a path begins and ends is kept.
 
     >>> _without_names(b"cannot open '/scratch/data/images/x.h5'")
     b"cannot open '/scratch/.h5'"
     """
-    return bytes(capturing(_PATH).sub(rb"\1/\2", message))
+    return bytes(capturing(_PATH).sub(rb"\1/\2", message)) if b"/" in message else message
 
 
 @lru_cache(maxsize=1)

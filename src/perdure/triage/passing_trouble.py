@@ -15,9 +15,9 @@ from perdure.triage.evidence.context import Circumstance
 from perdure.triage.evidence.matching import Hit
 from perdure.triage.evidence.rule import Force
 from perdure.triage.grammar import PASSING, own_grammar
-from perdure.triage.text.clean import CLEARED, INFORMED, SURVIVED, decode, is_advice, scrub, tidy
+from perdure.triage.text.clean import ADVICE, CLEARED, INFORMED, SURVIVED, decode, scrub, tidy
 from perdure.triage.text.log_levels import is_told
-from perdure.triage.text.patterns import capturing, compiled
+from perdure.triage.text.patterns import compiled, says_any
 from perdure.triage.verdict import CauseRole
 
 NEAR_LINES = 100
@@ -55,7 +55,7 @@ def trouble_near(primary: Hit, hits: Sequence[Hit], passed: Set[int]) -> tuple[C
         if number in passed or not _may_pass(raw, number in ruled):
             continue
         line = tidy(raw)
-        if ignored and _IGNORED not in raw and capturing(_CLASS).search(line):
+        if ignored and _IGNORED not in raw and compiled(_CLASS).search(line):
             ignored = False  # it ends the traceback that Python ignored
         elif _passes(line, number in ruled) and not is_told(raw):
             told = decode(line).strip()[:SHOWN]
@@ -86,11 +86,12 @@ def _lines_near(primary: Hit) -> Iterator[tuple[int, bytes]]:
 
 def _passes(line: bytes, ruled: bool) -> bool:
     """Whether a line tells of a service, a storage or a manager that fails for a while."""
-    if not own_catalogue().may_know(line) and (ruled or not capturing(_CLASS).search(line)):
+    may_know = own_catalogue().may_know(line)
+    if not may_know and (ruled or not compiled(_CLASS).search(line)):
         return False
-    if is_advice(line) or any(compiled(pattern).search(line) for pattern in (CLEARED, INFORMED, SURVIVED, _GONE_ON)):
+    if says_any((ADVICE, CLEARED, INFORMED, SURVIVED, _GONE_ON), line):
         return False
-    known = own_catalogue().find(line)
+    known = own_catalogue().find(line) if may_know else None
     if known is None and not ruled and (parsed := own_grammar().parse(line)) is not None:
         known = own_grammar().means(parsed)
     return known is not None and known.proven and known.p_transient >= PASSING and known.category in _SERVED

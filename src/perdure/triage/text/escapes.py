@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 from numpy.typing import NDArray
 
 from perdure.triage.text.patterns import compiled
 
-FEW_KINDS = 8
+FEW_KINDS, LOOKED_AT = 8, 24
+"""A log holds many sequences, but mostly of few kinds: of these the first are looked at, and taken out kind by kind."""
+
 _ESC = 0x1B
 _STRINGS = b"]PX^_"  # OSC, DCS, SOS, PM, APC: a text follows, up to BEL or ESC
 
@@ -20,12 +24,13 @@ def without_escapes(block: bytes) -> bytes:
     """
     if b"\x1b" not in block:
         return block
+    kinds = {found.group() for found in islice(compiled(_CONTROL).finditer(block), LOOKED_AT)}
+    if len(kinds) > FEW_KINDS:
+        return _without_any(block)
     rest, left = block, block.count(b"\x1b")
-    for _ in range(FEW_KINDS):  # a log holds many, but mostly of few kinds
-        if (at := rest.find(b"\x1b")) < 0 or (found := compiled(_CONTROL).match(rest, at)) is None:
-            break
-        left -= block.count(found.group())
-        rest = rest.replace(found.group(), b"")
+    for kind in kinds:
+        left -= block.count(kind)
+        rest = rest.replace(kind, b"")
     return _without_any(block) if left else rest  # what is next to a malformed one would join it
 
 
@@ -39,12 +44,14 @@ def _without_any(block: bytes) -> bytes:
     second = codes[starts + 1]
     control = second == ord("[")
     text = np.isin(second, np.frombuffer(_STRINGS, dtype=np.uint8))
-    border = np.zeros(len(codes), dtype=np.int8)  # no two sequences overlap: each holds one ESC, its first byte
+    ends = np.empty_like(starts)  # no two sequences overlap: each holds one ESC, its first byte
     for ends_of, part in ((_ends_of_control, control), (_ends_of_string, text), (_ends_of_short, ~(control | text))):
         if part.any():
-            border[ends_of(codes, starts[part])] -= 1
-    border[starts] += 1
-    return bytes(codes[np.cumsum(border, dtype=np.int8) == 0][:-1])
+            ends[part] = ends_of(codes, starts[part])
+    borders = np.column_stack((starts, ends)).ravel()
+    lengths = np.diff(borders, prepend=0, append=len(codes))
+    kept = np.repeat(np.arange(len(lengths)) % 2 == 0, lengths)
+    return bytes(codes[kept][:-1])
 
 
 def _next(wanted: NDArray[np.bool_], froms: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -61,8 +68,11 @@ def _ends_of_short(codes: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArra
 
 def _ends_of_control(codes: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArray[np.intp]:
     """Behind parameters, intermediate bytes and one final byte; behind ``ESC [`` alone where it is malformed."""
-    intermediate = _next((codes < 0x30) | (codes > 0x3F), starts + 2)
-    final = _next((codes < 0x20) | (codes > 0x2F), intermediate)
+    final = _next((codes < 0x30) | (codes > 0x3F), starts + 2)
+    if len(
+        more := np.flatnonzero((codes[final] >= 0x20) & (codes[final] <= 0x2F))
+    ):  # intermediate bytes, which are rare
+        final[more] = _next((codes < 0x20) | (codes > 0x2F), final[more])
     return np.where((codes[final] >= 0x40) & (codes[final] <= 0x7E), final + 1, starts + 2)
 
 
