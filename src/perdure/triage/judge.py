@@ -38,6 +38,7 @@ from perdure.triage.evidence.context import (
     with_steps_of,
 )
 from perdure.triage.evidence.deaths import ABORT, ASKS_AGAIN, NOT_FOUND, OF_EXIT_CODE, OF_SIGNAL, aborts_itself
+from perdure.triage.evidence.earlier_runs import without_earlier_runs
 from perdure.triage.evidence.excerpt import excerpt, last_block
 from perdure.triage.evidence.frames import CRASH, companions, innermost_own, raised
 from perdure.triage.evidence.goodrun import GoodRun
@@ -170,7 +171,7 @@ def examine(
     rules = rules or own_rules()
     in_order = _in_order(text, rules, attempt)
     known = facts(attempt, output.absent) if attempt is not None else ()
-    hits = last_block(good.unfamiliar(in_order.hits) if good else in_order.hits)
+    hits = without_earlier_runs(last_block(good.unfamiliar(in_order.hits) if good else in_order.hits))
     report = first_failure(text, hits)
     report = of_component(report) if output.components > 1 else report
     survives = output.survives_steps and ended_itself(attempt)
