@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import insert, null
 
 from perdure.live_policy.outcome import JobLife, PolicyTerm
-from perdure.model.jobs import JobState
+from perdure.model.jobs import SAME_SUBMIT_S, JobState
 from perdure.service.live_policy import policy_store
 from perdure.service.live_policy.policy_store import FORGOTTEN_S, PolicyStore
 from perdure.service.store import codec
@@ -127,7 +127,9 @@ def lives_of(plain: Plain, term: PolicyTerm) -> list[JobLife]:
         is_over = job["state"] in OVER
         started_s = min((run["start_s"] for run in runs), default=None)
         ended_s = max((run["end_s"] for run in runs if run["end_s"] is not None), default=None) if is_over else None
-        if term.since_s <= row["came_s"] < (term.until_s or 1e9) and (started_s is not None or not is_over):
+        is_own = row["came_s"] >= job["story_s"] - SAME_SUBMIT_S  # else it was another job of that id
+        in_term = term.since_s <= row["came_s"] < (term.until_s or 1e9)
+        if is_own and in_term and (started_s is not None or not is_over):
             found.append(JobLife(row["came_s"], started_s, ended_s))
     return found
 
