@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from perdure.backends.protocol import TAIL_BYTES
 from perdure.backends.simulated import FaultPlan, SimulatedBackend, SimulatedCluster
-from perdure.backends.simulated.cluster import REMEMBERED_S, Script
+from perdure.backends.simulated.cluster import REMEMBERED_S, Script, _Submitted
 from perdure.errors import ClusterBusy
 from perdure.model.actions import (
     Action,
@@ -34,6 +35,7 @@ class Manager(SimulatedCluster):
 
     def __init__(self, *given: int, **named: Any) -> None:
         super().__init__(*given, **named)
+        self._past = []  # what it knew of jobs whose ids it has given to others
         self._returned_s, self._left_s = {}, {}  # by node: when it last came back into service, and left it
 
     def submit(self, script: Script) -> str:
@@ -41,6 +43,40 @@ class Manager(SimulatedCluster):
         submitted = self._jobs[job_id]
         submitted.job = replace(submitted.job, licences=LICENCES.get(script.user, ()))
         return job_id
+
+    def give_again(self, job_id: str, script: Script) -> None:
+        """Give the id of a job that is over to another one, as a manager does that has lost its state."""
+        gone = self._jobs.pop(job_id)
+        self._past.append(gone)
+        ids, self._ids = self._ids, itertools.count(int(job_id))
+        self.submit(script)
+        self._ids = ids
+        self._jobs[job_id].before = gone.incarnation or gone.before
+
+    @property
+    def every(self) -> tuple[_Submitted, ...]:
+        """All jobs, also those whose id another one has."""
+        return (*self._past, *self._jobs.values())
+
+    def whose(self, job_id: str, incarnation: int = 0) -> _Submitted:
+        """The job that had the id at this start; the one that has it now for none, or one that is still to come."""
+        earlier = (s for s in self._past if s.job.job_id == job_id and s.before < incarnation <= s.incarnation)
+        return next(earlier, self._jobs[job_id])
+
+    def has_had(self, job_id: str, user: str) -> bool:
+        """Whether a job of that id is, or was, the user's."""
+        return any((s.job.job_id, s.job.user) == (job_id, user) for s in self.every)
+
+    def may_be_mistaken(self, job_id: str) -> bool:
+        """Whether a job may have been seen first when it had been put back: that reads like the job before it."""
+        return any(s.job.restarts for s in self.later(job_id))
+
+    def later(self, job_id: str) -> list[_Submitted]:
+        """The jobs of that id after the first one."""
+        return [s for s in self.every if s.job.job_id == job_id][1:]
+
+    def was_given_again(self, job_id: str) -> bool:
+        return any(s.job.job_id == job_id for s in self._past)
 
     def preempt(self, job_id: str, *, back: bool) -> bool:
         """Take its nodes from a job that runs; `back` puts it back by itself."""

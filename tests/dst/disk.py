@@ -23,7 +23,19 @@ from perdure.service.store.database import Store
 from perdure.service.store.journal import Journal
 from perdure.service.store.schema import metadata
 
-TABLES = ("events", "jobs", "attempts", "nodes", "exceptions", "handlers", "actions", "cases", "memory")
+TABLES = (
+    "events",
+    "jobs",
+    "attempts",
+    "nodes",
+    "exceptions",
+    "handlers",
+    "actions",
+    "cases",
+    "memory",
+    "policy_jobs",
+    "wait_promises",
+)
 
 
 def _as_is(text: Any) -> str:

@@ -19,14 +19,16 @@ from perdure.coordination.record import (
 )
 from perdure.coordination.ruling import Registration
 from perdure.model.actions import Action, Comment, Down, Drain, Exclude, Hold, JobAction, Release, Requeue
-from perdure.model.jobs import Attempt, AttemptState, JobState
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.service.access.auth import Identity, Role
 from perdure.service.core.case import ControllerState
 from perdure.service.core.hardware import HARDWARE
 from perdure.service.core.view import SiteView
 from perdure.service.store.codec import EXCEPTION
+from perdure.service.store.queries.reader import Reader
 from perdure.service.workers.comment_writer import NO_ANSWER
 from perdure.service.workers.engine import Engine
+from tests.dst.apart import check_apart, is_written, store_on
 from tests.dst.broken import must, must_fit
 from tests.dst.cluster import LICENCES, Line, Manager
 from tests.dst.disk import Disk
@@ -58,6 +60,7 @@ class Auditor:
         alone: bool = True,
     ) -> None:
         """`alone` is False where another service acts on the same manager."""
+        self._reader, self.store = Reader(disk.reader, manager.name), store_on(disk.reader)
         self._db, self._line, self._manager, self._switch, self._clock = disk.raw, line, manager, switch, clock
         self._alone, self._told = alone, set()  # keys of actions whose end was compared with what is true
         self.view: Callable[[], SiteView] = _of_none  # of the service, as its handlers see the site
@@ -76,6 +79,7 @@ class Auditor:
         self.answered = []
         self.ordered = []
         self.enlisted = {}
+        self._owners, self._users = {}, {}  # whose jobs records are about; by key of an action, of whose it was
         self._written = {}  # records by id, as they stand in the end
 
     # -- after every step
@@ -114,7 +118,14 @@ class Auditor:
 
     def owner_of(self, record: ExceptionRecord) -> str:
         """Whose job a record is about; "" where it is about none."""
-        return self._manager.job(record.subject.job_id).user if record.subject.job_id else ""
+        if record.id not in self._owners:
+            job_id = record.subject.job_id
+            known = self.view().state.known.jobs.get(job_id)  # another may have the id, of which it does not know yet
+            first = next((s for s in self._manager.every if known and _is_same(s.job, known)), None)
+            whose = self._manager.whose(job_id, record.incarnation) if job_id else None
+            whose = first if first and not record.incarnation else whose
+            self._owners[record.id] = whose.job.user if whose else ""
+        return self._owners[record.id]
 
     def _check_record(self, before: ExceptionRecord | None, after: ExceptionRecord) -> None:
         owners = sum(answer.kind is AnswerKind.HANDLED for answer in after.verdicts)
@@ -139,12 +150,16 @@ class Auditor:
             must(all(found), f"a node of a fault that is dealt with {law}", after.id, after.subject.nodes)
         if not after.id.startswith(f"{self._manager.name}/") or after.attempt is None:
             return
-        later = [a for a in self._manager.attempts(after.subject.job_id) if a.id > after.attempt]
+        whose = self._manager.whose(after.subject.job_id, after.attempt.incarnation)
+        later = [a for a in whose.attempts if a.id > after.attempt]
+        is_gone = whose.job is not self._manager.job(after.subject.job_id)  # another has its id
         if outcome is ExceptionOutcome.RECOVERED:
             good = any(attempt.state is AttemptState.COMPLETED for attempt in later)
-            must(good, "what is called recovered has ended well", after.id)
+            unseen = is_gone and not is_written(self._db, self._manager.job(after.subject.job_id))
+            is_unclear = unseen or self._manager.may_be_mistaken(after.subject.job_id)
+            must(good or is_unclear, "what is called recovered has ended well", after.id)
         if outcome is ExceptionOutcome.WITHDRAWN:
-            is_past = later or self._manager.job(after.subject.job_id).state is JobState.CANCELLED
+            is_past = later or is_gone or whose.job.state is JobState.CANCELLED
             must(is_past, "what is called withdrawn is past", after.id)
         owning = after.owning
         is_new = owning is not None and not owning.handler and (before is None or before.owning is None)
@@ -189,6 +204,8 @@ class Auditor:
         if isinstance(action, Drain | Down):
             self._check_vouched_for(exception_id)
             self._check_left(action)
+        if isinstance(action, JobAction) and not action.attempt.incarnation and self._is_again(action.key):
+            return  # it names no start, and may be about the job that had the id
         if isinstance(action, Hold) and action.episode:
             self._holds.check_hold(action, self._record(exception_id), self.view().state.chain)
         if isinstance(action, Release) and action.episode:
@@ -235,9 +252,9 @@ class Auditor:
     def _users_shown_broken(self, nodes: tuple[str, ...]) -> set[Identity]:
         """Users of jobs whose logs show broken hardware, and that ran there."""
         shown = set()
-        for job_id in self._manager.job_ids:
-            script = self._manager.script(job_id)
-            ended = (a for a in self._manager.attempts(job_id) if a.state.is_failure and set(nodes) <= set(a.nodes))
+        for each in self._manager.every:
+            script = each.script
+            ended = (a for a in each.attempts if a.state.is_failure and set(nodes) <= set(a.nodes))
             if script.error.startswith(BROKEN.decode()) and any(ended):
                 shown.add(Identity(script.user, Role.VIEWER))
         return shown
@@ -267,7 +284,7 @@ class Auditor:
         must_fit(counted.values(), most, "the cap on actions is kept")
         if isinstance(action, JobAction):
             user = self._user_of(action.key)
-            own = [at for key, at in counted.items() if self._user_of(key) == user]
+            own = [at for key, at in counted.items() if self._user_of(key) == user and not self._is_again(key)]
             must_fit(own, math.ceil(most / 2), "one user's jobs cause half of all actions at most")
         least = max(caps.drains_floor_per_hour, int(caps.nodes_share_per_hour * len(self._manager.node_names)))
         drains = [at for key, at in counted.items() if key.startswith(("drain:", "down:"))]
@@ -280,16 +297,20 @@ class Auditor:
 
     @property
     def _jobs(self) -> int:
-        return len(self._manager.job_ids)
+        return len(self._manager.every)
+
+    def _is_again(self, key: str) -> bool:
+        job_id = key.partition("/")[2].partition("#")[0]
+        return self._manager.was_given_again(job_id)  # the service counts it for who has the id
 
     def _user_of(self, key: str) -> str:
         """Whose job an action is about; "" for one on a node."""
-        attempt = key.partition(":")[2].partition("@")[0]
-        return (
-            ""
-            if key.startswith(("drain:", "down:", "undrain:"))
-            else self._manager.job(attempt.split("/")[1].split("#")[0]).user
-        )
+        if key not in self._users:
+            attempt = key.partition(":")[2].partition("@")[0]
+            is_of_node = key.startswith(("drain:", "down:", "undrain:"))
+            job_id, _, start = attempt.rpartition("/")[2].partition("#")
+            self._users[key] = "" if is_of_node else self._manager.whose(job_id, int(start)).job.user
+        return self._users[key]
 
     def check_deeds(self, guarded: bool) -> None:
         """No failure is recovered twice; no order is carried out more often than it was given."""
@@ -318,11 +339,12 @@ class Auditor:
         self.retries.check_end()
         self._check_failures()
         self._check_sizes()
+        check_apart(self.store, self._reader, self._db, self._manager)
 
     def _check_sizes(self) -> None:
         """A job starts as large as it was submitted; its restarts have no fewer nodes than its owner allows."""
-        for job_id in self._manager.job_ids:
-            script, attempts = self._manager.script(job_id), self._manager.attempts(job_id)
+        for each in self._manager.every:
+            script, attempts = each.script, each.attempts
             for attempt in attempts:
                 least = script.node_count if attempt is attempts[0] else script.min_nodes or script.node_count
                 must(least <= len(attempt.nodes) <= script.node_count, "a start has its nodes", attempt.id)
@@ -377,6 +399,16 @@ class Auditor:
         """Between two steps a service dies: the next one knows the same."""
         check_restored(before, after)
 
+    def knows_end_of(self, job_id: str) -> bool:
+        """Whether a job is over, and the service has seen it so and each of its failures."""
+        job, known = self._manager.job(job_id), self.view().state.known.jobs.get(job_id)
+        query = "SELECT incarnation FROM exceptions WHERE of_attempt AND job_id = ?"
+        told = {row[0] for row in self._db.execute(query, (job_id,))}
+        failed = {a.id.incarnation for a in self._manager.attempts(job_id) if a.state.is_failure}
+        is_seen = known is None or (known.state.is_over and _is_same(known, job))
+        has_run = bool(self._manager.attempts(job_id))  # what is done to a job before it runs names no start of it
+        return job.state.is_over and has_run and is_seen and failed <= told and is_written(self._db, job)
+
     def check_handlers(self, chain: Chain) -> None:
         """After a start: who was registered is, until the lease runs out."""
         for handler, until_s in self.enlisted.items():
@@ -384,8 +416,8 @@ class Auditor:
 
     def _check_failures(self) -> None:
         """Each failed attempt is known and answered; what its owner decided has really happened."""
-        for job_id in self._manager.job_ids:
-            for attempt in self._manager.attempts(job_id):
+        for each in self._manager.every:
+            for attempt in each.attempts:
                 if attempt.state.is_failure:
                     self._check_failure(attempt)
 
@@ -407,14 +439,21 @@ class Auditor:
         owning = [v for v in record.verdicts if v.kind is AnswerKind.HANDLED and not v.handler]
         if not owning or record.state is ExceptionState.ESCALATED:
             return
-        *_, last = self._manager.attempts(attempt.id.job_id)
+        whose = self._manager.whose(attempt.id.job_id, attempt.id.incarnation)
+        last = whose.attempts[-1]
         follows = last.id.incarnation == attempt.id.incarnation + 1
-        if last.state is AttemptState.COMPLETED and follows and self._state_told(last) != "lost":
+        if last.state is AttemptState.COMPLETED and follows and self._state_told(last) not in ("lost", ""):
             must(record.outcome is ExceptionOutcome.RECOVERED, "what has ended well is called recovered", exception_id)
         keys = owning[0].action_keys
         if owner == "resource_manager" or any(key.startswith("requeue:") for key in keys):
             times = self._manager.recoveries[attempt.id]
+            if whose.job is not self._manager.job(attempt.id.job_id):
+                return  # another has its id: what is not done by then never is
             must(times == 1, "what was decided is done", exception_id, owner, keys, times)
+
+
+def _is_same(job: Job, other: Job) -> bool:
+    return job.job_id == other.job_id and job.submit_s == other.submit_s
 
 
 def _lets_go(key: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from perdure.coordination.handlers.quota import USAGE
 from perdure.coordination.messages import ExceptionRaised
-from perdure.coordination.record import AnswerKind
+from perdure.coordination.record import AnswerKind, ExceptionRecord
 from perdure.coordination.ruling import OWNED
 from perdure.coordination.wire import decode
 from perdure.errors import PerdureError
@@ -199,7 +199,7 @@ class Programs:
             self.refusals += 1
             return f"refused, {became}"
         job_id = value["subject"].get("job", "")
-        must(by is ROOT or self._owns(by, job_id), "each raises for his own jobs", by, job_id)
+        must(by is ROOT or self._manager.has_had(job_id, by.user), "each raises for his own jobs", by, job_id)
         self._auditor.raised[became.id] += 1
         self._auditor.folding.check_told(value, by, became)
         if became.id.endswith(value["id"]):
@@ -309,12 +309,18 @@ class Programs:
             self.refusals += 1
             return f"{exception_id}: refused, {err}"
         self._auditor.annotated[exception_id].append(value)
-        job_id = chain.find(exception_id).subject.job_id
-        must(by is ROOT or not job_id or self._owns(by, job_id), "each writes on his own", by, job_id)
+        about = chain.find(exception_id)
+        assert about is not None
+        is_own = by is ROOT or not about.subject.job_id or self._is_about(about, by)
+        must(is_own, "each writes on his own", by, exception_id)
         return f"{exception_id}: {value}"
 
-    def _owns(self, by: Identity, job_id: str) -> bool:
-        return bool(job_id) and self._manager.job(job_id).user == by.user
+    def _is_about(self, record: ExceptionRecord, by: Identity) -> bool:
+        is_own = self._auditor.owner_of(record) == by.user
+        job_id = record.subject.job_id
+        is_late = any(s.job.submit_s <= record.time_s for s in self._manager.later(job_id))  # told after another came
+        is_unclear = is_late or self._auditor.retries.set_by_s or self._manager.may_be_mistaken(job_id)
+        return bool(is_own or (is_unclear and self._manager.was_given_again(record.subject.job_id)))
 
     # -- reading
 
@@ -322,11 +328,11 @@ class Programs:
         """A user reads what the pages and the API show of exceptions: that is his own, and what concerns all."""
         by = self._rng.choice(USERS)
         shown = find_exceptions(self._reader, user=by.user, limit=200).items
-        others = [r.id for r in shown if r.subject.job_id and not self._owns(by, r.subject.job_id)]
+        others = [r.id for r in shown if r.subject.job_id and not self._is_about(r, by)]
         must(not others, "each reads his own", by, others)
         chain = life.coordinator.chain()
         known = [r for r in (*chain.open.values(), *chain.ended.values()) if r.is_unanswered]
-        mine = [r for r in known if not r.subject.job_id or self._owns(by, r.subject.job_id)]
+        mine = [r for r in known if not r.subject.job_id or self._is_about(r, by)]
         count = life.coordinator.count_open(by, len(known))
         must(count <= len(mine), "what is counted is his own", by, count, len(mine))
         return f"{by.user}: {len(shown)}"

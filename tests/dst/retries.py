@@ -70,8 +70,9 @@ class Retries:
         A job that has ended well since, and that a person put back, has its tries anew.
         """
         job_id, rules = action.attempt.job_id, self._rules
-        good = (a.id.incarnation for a in self._manager.attempts(job_id) if a.state is AttemptState.COMPLETED)
-        last_good = max(good, default=0)
+        whose = self._manager.whose(job_id, action.attempt.incarnation)
+        good = (a.id.incarnation for a in whose.attempts if a.state is AttemptState.COMPLETED)
+        last_good = max(good, default=whose.before)
         own = [a.incarnation for a in retried if a.job_id == job_id and a.incarnation > last_good]
         must(len(own) <= rules.max_user_retries, "a job has so many tries and no more", action.key, len(own))
         kinds = dict(self._db.execute(KINDS, (job_id,)).fetchall())
@@ -98,7 +99,7 @@ class Retries:
     def _limit(self, node: str) -> int:
         rules = self._rules
         least = rules.per_node_per_hour if node else rules.cluster_floor_per_hour
-        return max(least, int(rules.cluster_share_per_hour * len(self._manager.job_ids)))
+        return max(least, int(rules.cluster_share_per_hour * len(self._manager.every)))
 
     def check_place(self, action: Requeue | Exclude) -> None:
         """A retry is kept off nodes that evidence names: those it failed on, or that failed for others, too."""
@@ -115,9 +116,9 @@ class Retries:
     def _suspects(self) -> set[str]:
         """Nodes that went down twice under jobs, and those on which jobs of two users failed for the site's causes."""
         down, users, failures = Counter(), defaultdict(set), Counter()
-        for job_id in self._manager.job_ids:
-            is_broken = self._manager.script(job_id).error.startswith(BROKEN.decode())
-            for attempt in self._manager.attempts(job_id):
+        for each in self._manager.every:
+            is_broken = each.script.error.startswith(BROKEN.decode())
+            for attempt in each.attempts:
                 down.update(attempt.failed_nodes)
                 of_site = attempt.nodes if is_broken and attempt.state is AttemptState.FAILED else attempt.failed_nodes
                 failures.update(of_site)
@@ -168,7 +169,8 @@ class Retries:
         if is_preempted:
             must(not wait_s, "a preempted job waits for nothing", key, wait_s)
             return
-        earlier = sum(a.id < planned.attempt.id for a in self._manager.attempts(planned.attempt.id.job_id))
+        whose = self._manager.whose(planned.attempt.id.job_id, planned.attempt.id.incarnation)
+        earlier = sum(a.id < planned.attempt.id for a in whose.attempts)
         back_off_s = min(self._rules.back_off_cap_s, self._rules.back_off_s * 2.0**earlier)
         if wait_s > back_off_s and not self.set_by_s:
             must(told, "who is to wait is told for what", key, reason)
@@ -192,7 +194,8 @@ class Retries:
         self, job_id: str, incarnation: int, owner: str, decision: Mapping[str, Any], record: ExceptionRecord
     ) -> None:
         """No budget that jobs share stops a job, nor does a preemption; a first failure that may pass is retried."""
-        attempt, script = self._attempt(job_id, incarnation), self._manager.script(job_id)
+        whose = self._manager.whose(job_id, incarnation)
+        attempt, script = self._attempt(job_id, incarnation), whose.script
         is_ours = owner == "scheduler" and not any(v.handler for v in record.verdicts if v.kind is AnswerKind.HANDLED)
         if attempt is None or not is_ours or decision["kind"] != "stop" or not script.may_requeue:
             return
@@ -203,7 +206,7 @@ class Retries:
         of_site = attempt.state in (AttemptState.PREEMPTED, AttemptState.NODE_FAIL)
         must(attempt.state is not AttemptState.PREEMPTED, "a preemption stops no job", record.id, reason)
         may_pass = of_site or not script.error.startswith("wrong")
-        is_only = len(self._manager.attempts(job_id)) == 1
+        is_only = len(whose.attempts) == 1
         must(not (is_only and may_pass), "a first failure that may pass is retried", record.id, reason)
 
     def _state_told(self, job_id: str, incarnation: int) -> AttemptState:
@@ -211,7 +214,9 @@ class Retries:
         return AttemptState(self._db.execute(query, (job_id, incarnation)).fetchone()[0])
 
     def _attempt(self, job_id: str, incarnation: int) -> Attempt | None:
-        return next((a for a in self._manager.attempts(job_id) if a.id.incarnation == incarnation), None)
+        return next(
+            (a for a in self._manager.whose(job_id, incarnation).attempts if a.id.incarnation == incarnation), None
+        )
 
 
 def _read(text: str) -> Any:

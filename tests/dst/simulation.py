@@ -23,6 +23,7 @@ from perdure.service.store import rows
 from perdure.service.store.queries.reader import Reader
 from perdure.service.workers.gc_tuning import keep_pauses_short
 from tests.dst.again import check_again
+from tests.dst.apart import note_apart
 from tests.dst.broken import Broken, must
 from tests.dst.cluster import FAIR, HOSTILE, LOSSY, Line, Manager
 from tests.dst.disk import Crash, Disk, journal_on
@@ -144,7 +145,8 @@ class _Run:
             self.say(self.programs.tell_again): 1.5, self.say(self.programs.notice): 1,
             self.say(self.programs.outage): 1,
             self.fail_node: 1.5, self.return_node: 3, self.preempt: 1.5, self.hook: 1, self.linger: hours,
-            self.requeue: 1.5 if self.guarded else 0.0, self.jump: 0.0 if is_steady else 0.6,
+            self.requeue: 1.5 if self.guarded else 0.0, self.give_again: 0.7 if self.guarded else 0.0,
+            self.jump: 0.0 if is_steady else 0.6,
             self.turn_switch: 0.8, self.mood: 1.5,
             self.crash: 0.5, self.arm: 0.8, self.fill_disk: 0.5, self.compete: 10 if self.rival else 0.0,
         }  # fmt: skip
@@ -251,11 +253,25 @@ class _Run:
     def submit(self) -> str:
         if len(self.manager.job_ids) >= 14:
             return ""
+        script = self._script()
+        return f"job {self.manager.submit(script)} of {script.user}: {script.error} {script.failures}"
+
+    def give_again(self) -> str:
+        """A manager that has lost its state gives the id of a job that is over to another."""
+        knowing = [self.auditor, *([self.rival.auditor] if self.rival else [])]
+        over = [name for name in self.manager.job_ids if all(each.knows_end_of(name) for each in knowing)]
+        if not over or self.clock() != self.manager.now:
+            return ""
+        job_id, script = self.rng.choice(over), self._script()
+        note_apart(self.auditor.store, self.manager, job_id)
+        self.manager.give_again(job_id, script)
+        return f"{job_id} to {script.user}: {script.error} {script.failures}"
+
+    def _script(self) -> Script:
         traits = self.rng.choice(SCRIPTS + HOPELESS if self.limits.bounds_retries else SCRIPTS)
         user, width = self.rng.choice(("ada", "bob")), self.rng.choice((1, 1, 2, 3))
         run_s = self.rng.uniform(3.0, 60.0)
-        script = Script(run_s=run_s, user=user, node_count=width, min_nodes=width - 1, **traits)
-        return f"job {self.manager.submit(script)} of {user}: {traits}"
+        return Script(run_s=run_s, user=user, node_count=width, min_nodes=width - 1, **traits)
 
     def say(self, step: Callable[[Any], str]) -> Callable[[], str]:
         def said() -> str:

@@ -4,12 +4,14 @@
 """
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Generator
 from typing import Any
 
 import pytest
+from sqlalchemy import true
 
 from perdure.retry.budget import BudgetRoom
 from perdure.service.store.journal import ActionRow, Journal
@@ -81,6 +83,22 @@ def test_who_forgets_annotations_is_caught(simulation: Simulation, monkeypatch: 
 def test_who_heeds_no_kill_switch_is_caught(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.service.workers.executor.Executor.stopped", False)
     assert any("kill switch" in broken for broken in broken_by(simulation))
+
+
+@pytest.mark.parametrize(
+    ("module", "law"),
+    [
+        ("service.live_policy.policy_store", "a policy knows when|a life is|a job's life"),
+        ("service.waits.promise_store", "was promised"),
+        ("service.store.queries.jobs", "its own"),
+        ("service.store.queries.actions", "what was done to it"),
+    ],
+)
+def test_who_mistakes_a_job_for_the_one_that_had_its_id_is_caught(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch, module: str, law: str
+) -> None:
+    monkeypatch.setattr(f"perdure.{module}.of_this_job", lambda table: true())
+    assert any(re.search(law, broken) for broken in broken_by(simulation, range(60)))
 
 
 def test_who_keeps_no_caps_is_caught(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:

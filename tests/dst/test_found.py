@@ -553,3 +553,34 @@ def test_what_expired_is_left_to_a_person_though_a_clock_was_ahead_for_hours_and
     scene.engine.executor.run_due(scene.manager.now)  # and it dies before anybody is told
     scene.start()
     assert scene.rows("state") == [("escalated",)]
+
+
+@pytest.mark.parametrize("user", ["ada", "bob"])
+@pytest.mark.parametrize("run_s", [1.0, 500.0])  # the later job has failed when it is seen first, or runs
+def test_a_failure_that_nobody_had_judged_when_another_job_got_the_id_is_ended(
+    scene: Scene, user: str, run_s: float
+) -> None:
+    scene.manager.submit(replace(FAILS, exit_code=1))
+    scene.look_after(1.0)
+    scene.look_after(10.0)
+    scene.manager.give_again("1", Script(run_s=run_s, user=user, failures=EVERY))
+    scene.look_after(10.0)
+    scene.judge_all()
+    first, *later = scene.rows("incarnation, state, owner")
+    assert first == (1, "handled", "resource_manager")
+    assert [incarnation for incarnation, *_ in later] == ([2] if run_s < 10.0 else [])
+
+
+def test_what_a_user_said_of_a_job_is_not_for_the_next_user_whose_job_gets_the_id(scene: Scene) -> None:
+    ada, bob = USERS
+    scene.manager.submit(Script(run_s=5.0))
+    scene.look_after(1.0)
+    value = {"type": "app.nan", "severity": 1, "subject": {"job": "1"}}
+    (told,) = scene.life.coordinator.raise_exceptions([value], ada)
+    assert isinstance(told, ExceptionRecord)
+    scene.look_after(10.0)
+    scene.manager.give_again("1", Script(run_s=500.0, user="bob"))
+    scene.look_after(10.0)
+    assert scene.life.coordinator.count_open(bob, 9) == 0
+    with pytest.raises(PerdureError):
+        scene.life.coordinator.annotate(told.id, "checkpoint", "x", bob)

@@ -80,6 +80,7 @@ class _Submitted(Struct):
     attempts: list[Attempt] = field(default_factory=list)
     ends_s: float = math.inf  # when the running attempt is through
     over_s: float = math.inf  # when the job was over
+    before: int = 0  # the latest incarnation of another job that had the id
 
     @property
     def latest(self) -> Attempt | None:
@@ -340,7 +341,7 @@ class SimulatedCluster:
 
     def _start(self, submitted: _Submitted, nodes: tuple[str, ...]) -> None:
         job, script = submitted.job, submitted.script
-        attempt_id = AttemptId(self.name, job.job_id, submitted.incarnation + 1)
+        attempt_id = AttemptId(self.name, job.job_id, (submitted.incarnation or submitted.before) + 1)
         path = f"/simulated/{attempt_id}.log"
         submitted.attempts.append(
             Attempt(

@@ -151,7 +151,10 @@ def _forgotten_retry(state: ControllerState, job: Job, settings: ControllerSetti
 
 def _story_over(state: ControllerState, job_id: str, settings: ControllerSettings, now: float) -> Stepped:
     """Another job has the id now: what was planned for the one before will not happen any more."""
-    state, effects = _withdrawn(state, state.cases[job_id], settings, now)
+    case = state.cases[job_id]
+    state, effects = _withdrawn(state, case, settings, now)
+    if case.failure is not None and case.failure.awaits_verdict:
+        effects = [_passed_by(case.failure, now, "another job has its id since")]
     return replace(state, cases={other: case for other, case in state.cases.items() if other != job_id}), effects
 
 
@@ -267,24 +270,29 @@ def _attempt_ended(state: ControllerState, event: AttemptEnded, settings: Contro
     old = state.cases.get(job_id)
     if event.job is not None and _is_of_another(attempt, event.job):
         return state, []  # the resource manager lost its state, and gave the id to another's job
+    over: list[Effect] = []
+    if old is not None and _is_anothers_case(old, event):
+        state, over = _story_over(state, job_id, settings, event.time_s)
+        old = None  # the resource manager lost its state, and gave the id to another's job
     if not attempt.state.is_failure:
         if attempt.state is AttemptState.COMPLETED:
             state = replace(state, ends=with_end(state.ends, event.job, attempt, "", event.time_s))
         state, effects = _settle(state, old, attempt, settings, event.time_s)
         state, looping = _count_put_back(state, event, settings)
-        return state, [*effects, *looping, *_worth_study(event, old, settings)]
+        return state, [*over, *effects, *looping, *_worth_study(event, old, settings)]
     if attempt.end_s is not None and attempt.end_s < settings.ignore_before_s:
-        return _counted(state, old, event, settings), []
+        return _counted(state, old, event, settings), over
     if old is not None and old.knows(attempt):
         return state, []
-    if old is not None and old.failure is not None and old.failure.attempt.user != attempt.user:
-        old = None  # the resource manager lost its state, and gave the id to another's job
     job = event.job or _forgotten(attempt, old)
     failure = Failure(attempt, _raised(attempt, event.time_s))
     if old is not None and old.failure is not None and old.failure.attempt.id.incarnation > attempt.id.incarnation:
         return state, [_passed_by(failure, event.time_s)]
     if attempt.state is AttemptState.LOST and _went_on(state.known, attempt, event.job):
-        return state, [_passed_by(failure, event.time_s, "its start was forgotten, and the job has gone on since")]
+        return state, [
+            *over,
+            _passed_by(failure, event.time_s, "its start was forgotten, and the job has gone on since"),
+        ]
     runs = (other.incarnation for other in state.known.running if other.job_id == job_id)  # its end was told late
     latest = max(old.latest if old else 0, attempt.id.incarnation, *runs)
     overtaken = old.failure if old and old.failure and old.failure.awaits_verdict else None
@@ -293,7 +301,7 @@ def _attempt_ended(state: ControllerState, event: AttemptEnded, settings: Contro
     old = state.cases.get(job_id) if old else None
     case = replace(old.closed(), job=job, latest=latest) if old else Case(job, latest)
     state = state.with_case(replace(case, failure=failure), settings.max_cases)
-    return state, [*passed, *again, Noted(failure.record, failure), Judge(attempt)]
+    return state, [*over, *passed, *again, Noted(failure.record, failure), Judge(attempt)]
 
 
 def _count_put_back(state: ControllerState, event: AttemptEnded, settings: ControllerSettings) -> Stepped:
@@ -313,6 +321,14 @@ def _count_put_back(state: ControllerState, event: AttemptEnded, settings: Contr
 def _is_of_another(attempt: Attempt, job: Job) -> bool:
     """Whether an attempt is that of another user's job, which had the id before."""
     return attempt.user not in ("", job.user) and attempt.start_s < job.submit_s
+
+
+def _is_anothers_case(case: Case, event: AttemptEnded) -> bool:
+    """Whether what is remembered is of a job that had the id before the one of this attempt."""
+    if event.job is not None and begins_anew(case.job, event.job):
+        return True
+    user = event.attempt.user
+    return case.failure is not None and user != "" and case.failure.attempt.user not in ("", user)
 
 
 def _failed_again(state: ControllerState, case: Case | None, settings: ControllerSettings, now: float) -> Stepped:

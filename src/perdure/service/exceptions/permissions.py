@@ -192,11 +192,16 @@ def _owner(identity: Identity) -> str:
 
 
 def may_see(record: ExceptionRecord, identity: Identity, view: SiteView) -> bool:
-    """Operators see all; users what is about their own jobs, and about no job at all."""
+    """Operators see all; users what is about their own jobs, and about no job at all.
+
+    What was said before a job was submitted that was never put back is about another, which had its id.
+    """
     if identity.role is Role.OPERATOR or not record.subject.job_id:
         return True
     job = view.job(record.subject.job_id)
-    return job is not None and identity.may_read_logs_of(job.user)
+    if job is None or (record.time_s < job.submit_s and not job.restarts):
+        return False
+    return identity.may_read_logs_of(job.user)
 
 
 def may_speak_for(registration: Registration | None, handler: str, identity: Identity) -> Registration:
