@@ -36,3 +36,8 @@ def test_all_clusters_are_served_by_one_each_whatever_controllers_come_and_go(
 
 def test_a_cluster_without_a_settings_file_is_let_go() -> None:
     assert share_change(("a", "b"), ("gone", "a"), {"gone", "a"}, 1, 0) == (("b",), ("gone",))
+
+
+def test_what_is_too_much_is_let_go_the_latest_first() -> None:
+    names = ("a", "b", "c", "d")
+    assert share_change(names, ("c", "a", "d"), set(names), 2, 0) == ((), ("d",))

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from perdure.errors import ClusterBusy, InputError, NotFound
-from perdure.service.web.idempotency import MAX_REPLIES, Replies
+from perdure.service.web.idempotency import MAX_KEY, MAX_REPLIES, Replies
 
 
 class Counted:
@@ -82,3 +82,9 @@ def test_the_oldest_keys_give_way() -> None:
         replies.once("ada", str(number), {}, "order", act)
     assert replies.once("ada", "1", {}, "order", act) == "job 2"
     assert replies.once("ada", "0", {}, "order", act) == f"job {MAX_REPLIES + 2}"
+
+
+def test_a_key_is_as_long_as_is_said() -> None:
+    assert Replies().once("ada", "k" * MAX_KEY, {}, "hold", lambda: 1) == 1
+    with pytest.raises(InputError):
+        Replies().once("ada", "k" * (MAX_KEY + 1), {}, "hold", lambda: 1)
