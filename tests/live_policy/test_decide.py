@@ -108,6 +108,21 @@ def test_a_limit_of_a_qos_holds_for_the_jobs_of_that_qos_alone() -> None:
     assert [job.job_id for job in found.order if job.starts] == ["3"]
 
 
+def test_a_limit_on_each_user_counts_the_jobs_of_that_user() -> None:
+    limits = SiteLimits((QosLimits("tight", limits=TresLimits(jobs_per_user=1)),))
+    jobs = [waiting(str(at), 9, gpus=1, qos="tight", user=user) for at, user in enumerate(("mira", "jonas", "mira"), 3)]
+    found = decided(*jobs, memory=PolicyMemory(limits=limits))
+    assert [job.job_id for job in found.order if job.starts] == ["3", "4"]
+
+
+def test_a_limit_of_a_partitions_qos_holds_in_that_partition_alone() -> None:
+    limits = SiteLimits((QosLimits("gate", limits=TresLimits(grp_jobs=0)),))
+    there = look(waiting("3", 9, partitions=("other",)), waiting("4", 9))
+    parts = (QueuedPartition("main"), QueuedPartition("other", qos="gate"))
+    found = decide(replace(there, queue=replace(there.queue, partitions=parts)), {}, LAS, PolicyMemory(limits=limits))
+    assert [job.job_id for job in found.order if job.starts] == ["4"]
+
+
 def test_a_job_makes_room_for_one_that_may_use_its_nodes() -> None:
     ran = OLD, running("2", 700, ("n2",), partitions=("other",))
     found = decided(*ran, waiting("3", 9, gpus=4), waiting("4", 8, gpus=4, partitions=("other",)))

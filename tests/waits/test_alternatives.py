@@ -13,7 +13,10 @@ from perdure.waits.forecast import WaitForecast, of_samples
 from perdure.waits.queue import Queue, QueuedNode, QueuedPartition
 from tests.waits.test_queue import waiting
 
-NODES = (*tuple(QueuedNode(f"n{i}", ("main", "short"), gpus=4) for i in range(4)), QueuedNode("old", ("old",), gpus=2))
+NODES = (
+    *tuple(QueuedNode(f"n{i}", ("main", "short", "closed"), gpus=4) for i in range(4)),
+    QueuedNode("old", ("old",), gpus=2),
+)
 PARTITIONS = (
     QueuedPartition("main", is_default=True),
     QueuedPartition("short", max_time_s=3600.0),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from perdure.model.jobs import JobState
+from perdure.waits import own_errors as own_errors_module
 from perdure.waits.calibration import ENOUGH, Promise
 from perdure.waits.forecast import LEVELS, WaitForecast
 from perdure.waits.hindcast import Fit
@@ -113,3 +114,9 @@ def test_an_answer_of_this_instant_tells_nothing_of_how_far_it_is_off() -> None:
     for asked_s, known in ((NOW_S - 1, 1), (NOW_S, 0), (NOW_S + 60, 0)):
         told = [Promise("1", asked_s, RAW, None, RAW, "main 1"), Promise("2", asked_s, RAW, None, RAW, "main 1")]
         assert own_errors(told, frozenset({"1"}), NOW_S, None).answers == known
+
+
+def test_of_more_answers_than_are_looked_at_the_newest_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_errors_module, "MOST", 30)
+    new, old = kept(draws(4.0, 30)), kept(draws(1.0, 30), ago_s=2 * 86_400.0)
+    assert own_errors([*new, *old], frozenset(), NOW_S, None) == own_errors(new, frozenset(), NOW_S, None)

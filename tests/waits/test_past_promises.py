@@ -81,3 +81,10 @@ def test_a_job_does_not_wait_for_itself() -> None:
     )  # fmt: skip
     told = promise_then(1, Past(table, NOW_S), QUEUE, SchedulerSettings(), 1.0, np.random.default_rng(0))
     assert told.wait_s[LEVELS.index(0.5)] <= 60.0
+
+
+def test_what_came_after_the_past_is_whole_is_not_asked_about(past: Past) -> None:
+    until_s = past.until_s - 6 * 3600.0
+    shorter = Past(past.jobs, until_s, past.run_times)
+    assert max(past.jobs.submit_s[rows_alike(past, JOB, (), 10)]) > until_s
+    assert max(past.jobs.submit_s[rows_alike(shorter, JOB, (), 10)]) <= until_s

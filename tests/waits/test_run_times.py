@@ -60,3 +60,11 @@ def test_those_of_a_user_go_before_those_of_a_partition() -> None:
     known = RunTimes.of(user, partition, np.repeat([100.0, 900.0], 20), np.full(40, 1000.0))
     for whose, where, seconds in (("ada", "main", 100.0), ("bob", "far", 900.0), ("eve", "main", 900.0)):
         assert set(known.draw(whose, where, 1000.0, 0.0, np.random.default_rng(0), 50)) == {seconds}
+
+
+def test_what_is_older_than_the_latest_counts_no_more() -> None:
+    run_s = np.r_[np.full(600, 100.0), np.full(500, 900.0)]
+    known = RunTimes.of(np.repeat(["ada"], 1100), np.repeat(["main"], 1100), run_s, np.full(1100, 1000.0))
+    for whose in ("ada", "eve"):
+        assert set(known.draw(whose, "main", 1000.0, 0.0, np.random.default_rng(0), 99)) == {900.0}
+        assert set(known.draw(whose, "main", None, 0.0, np.random.default_rng(0), 99)) == {900.0}

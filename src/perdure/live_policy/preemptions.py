@@ -91,7 +91,7 @@ def _checkpoint_in_the_way(job: QueuedJob, now_s: float, settings: PolicySetting
     saved_s = memory.checkpoint_s.get(job.job_id)
     if saved_s is None or saved_s < (job.start_s or 0.0):
         return "no checkpoint of this start is known" if settings.needs_checkpoint else ""
-    age_s = max(0.0, now_s - saved_s)
+    age_s = now_s - saved_s
     return f"its last checkpoint is {age_s:.0f} s old" if age_s > settings.checkpoint_age_s else ""
 
 

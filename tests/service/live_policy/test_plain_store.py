@@ -30,7 +30,7 @@ def rows_of(seed: int) -> Rows:
     """As drawn, with limits, sizes of attempts, jobs that took part, and what the policy had put back."""
     rng, rows = random.Random(seed), drawn(seed)
     for job in rows["jobs"]:
-        job["payload"] = replace(job["payload"], walltime_s=rng.choice((None, 500.0, 9000.0)))
+        job["payload"] = replace(job["payload"], walltime_s=rng.choice((None, 150.0, 9000.0)))
         job["state"] = rng.choice((*OVER, *(each.value for each in JobState)))
     for attempt in rows["attempts"]:
         attempt["gpus"] = rng.choice((0, 2, 8))
