@@ -92,3 +92,29 @@ def test_what_is_sooner_in_one_future_alone_is_given_up() -> None:
 def test_an_alternative_to_an_array_is_one_job() -> None:
     job = waiting("7", gpus=8, nodes=2, walltime_s=7200.0, tasks=5, task_list="1-5")
     assert {each.job.tasks for each in alternatives(job, QUEUE)} == {1}
+
+
+@pytest.mark.parametrize(
+    ("partition", "walltime_s", "admits"),
+    [
+        (QueuedPartition("other", max_nodes=2), 60.0, True),
+        (QueuedPartition("other", max_nodes=1), 60.0, False),
+        (QueuedPartition("other", max_time_s=60.0), 60.0, True),
+        (QueuedPartition("other", max_time_s=59.0), 60.0, False),
+        (QueuedPartition("other", max_time_s=60.0), None, False),
+        (QueuedPartition("drained"), 60.0, False),
+    ],
+)
+def test_a_partition_is_named_where_its_limits_and_its_nodes_in_service_admit_the_job(
+    partition: QueuedPartition, walltime_s: float | None, admits: bool
+) -> None:
+    nodes = [QueuedNode(f"n{at}", ("other",), gpus=4) for at in range(2)]
+    nodes += [QueuedNode(f"d{at}", ("drained",), is_usable=not at, gpus=4) for at in range(2)]
+    job = waiting("7", gpus=8, nodes=2, walltime_s=walltime_s)
+    found = alternatives(job, Queue(1000.0, (), tuple(nodes), (partition,)))
+    assert any(each.change.startswith("partition") for each in found) is admits
+
+
+def test_no_limit_is_named_that_is_no_shorter() -> None:
+    assert [change for change in changes(1, 60.0) if "limit" in change] == []
+    assert [change for change in changes(1, 90.0) if "limit" in change] == ["a limit of 1 min"]

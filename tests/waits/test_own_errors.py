@@ -120,3 +120,11 @@ def test_of_more_answers_than_are_looked_at_the_newest_count(monkeypatch: pytest
     monkeypatch.setattr(own_errors_module, "MOST", 30)
     new, old = kept(draws(4.0, 30)), kept(draws(1.0, 30), ago_s=2 * 86_400.0)
     assert own_errors([*new, *old], frozenset(), NOW_S, None) == own_errors(new, frozenset(), NOW_S, None)
+
+
+def test_a_job_is_corrected_by_its_kind_then_its_partition_then_any() -> None:
+    shifts = {name: (by,) * len(LEVELS) for name, by in (("main 4", 0.1), ("main", 0.2), ("", 0.3))}
+    own = OwnErrors(ENOUGH, shifts)
+    found = [corrected(own, job(*kind)).median_s for kind in (("main", 4), ("main", 1), ("far", 4))]
+    assert found == sorted(found)
+    assert len(set(found)) == 3

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 
 from perdure.live_policy.outcome import JobLife, PolicyTerm
 from perdure.model.actions import Preempt
@@ -16,9 +16,9 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.service.core.case import ControllerState
 from perdure.service.core.messages import PERDURE, Act, Journalled
-from perdure.service.live_policy.policy_store import PolicyStore
+from perdure.service.live_policy.policy_store import AT_ONCE, PolicyStore
 from perdure.service.store.journal import ActionState, Journal
-from perdure.service.store.schema import actions
+from perdure.service.store.schema import actions, policy_terms
 from perdure.waits.queue import QueuedJob
 from tests.copying import replace
 
@@ -107,3 +107,21 @@ def test_the_life_of_a_job_is_not_that_of_one_that_had_its_number_before(
 
 def queued(job: Job) -> QueuedJob:
     return QueuedJob(job.job_id, job.user, job.state, ("gpu",), submit_s=job.submit_s)
+
+
+def test_a_term_that_ended_keeps_its_end(journal: Journal) -> None:
+    store = PolicyStore(journal.store, "c")
+    for since_s in (100.0, 300.0):
+        store.begin_term(PolicyTerm("las", since_s))
+        store.end_term(since_s + 50.0)
+    with journal.store.reading() as db:
+        rows = db.execute(select(policy_terms.c.since_s, policy_terms.c.until_s).order_by(policy_terms.c.seq)).all()
+    assert [tuple(row) for row in rows] == [(100.0, 150.0), (300.0, 350.0)]
+
+
+def test_of_more_jobs_than_fit_into_one_statement_none_is_left_out(journal: Journal) -> None:
+    store, there = PolicyStore(journal.store, "c"), [str(number) for number in range(2 * AT_ONCE + 1)]
+    store.keep_nice([QueuedJob(name, "ada", JobState.PENDING, ("gpu",)) for name in there], 1.0)
+    assert list(store.nice()) == sorted(there)
+    store.forget_nice(there)
+    assert store.nice() == {}
