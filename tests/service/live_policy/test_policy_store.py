@@ -13,10 +13,10 @@ from perdure.live_policy.outcome import JobLife, PolicyTerm
 from perdure.model.actions import Preempt
 from perdure.model.events import AttemptEnded, JobChanged
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.model.jobs import Attempt, AttemptState, Job, JobSize, JobState
 from perdure.service.core.case import ControllerState
 from perdure.service.core.messages import PERDURE, Act, Journalled
-from perdure.service.live_policy.policy_store import AT_ONCE, PolicyStore
+from perdure.service.live_policy.policy_store import AT_ONCE, KeptNice, KeptSize, PolicyStore
 from perdure.service.store.journal import ActionState, Journal
 from perdure.service.store.schema import actions, policy_terms
 from perdure.waits.queue import QueuedJob
@@ -125,3 +125,15 @@ def test_of_more_jobs_than_fit_into_one_statement_none_is_left_out(journal: Jour
     assert list(store.nice()) == sorted(there)
     store.forget_nice(there)
     assert store.nice() == {}
+
+
+def test_of_two_clusters_each_keeps_and_forgets_its_own(journal: Journal) -> None:
+    here, there = PolicyStore(journal.store, "c"), PolicyStore(journal.store, "d")
+    kept = {"7": KeptSize(JobSize(1, 2, 4), "ada")}
+    for store in (here, there):
+        store.keep_sizes(kept, 1.0)
+        store.keep_nice([QueuedJob("7", "ada", JobState.PENDING, ("gpu",), nice=3)], 1.0)
+    here.forget_sizes(["7"])
+    here.forget_nice(["7"])
+    assert (here.sizes(), here.nice()) == ({}, {})
+    assert (there.sizes(), there.nice()) == (kept, {"7": KeptNice(3, "ada")})
