@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from perdure.triage.catalogue import KnownMessage, own_catalogue
-from perdure.triage.evidence.frames import companions, raised, raising_line
+from perdure.triage.evidence.frames import companions, raising_line
 from perdure.triage.evidence.matching import Hit
 from perdure.triage.evidence.rule import Cause
 from perdure.triage.evidence.rules import own_categories
-from perdure.triage.evidence.telling import RAISED
+from perdure.triage.evidence.telling import RAISED, explains_key
 from perdure.triage.grammar import own_grammar
 from perdure.triage.subject import subject_of
 from perdure.triage.text.patterns import compiled
-from perdure.triage.verdict import TRACEBACK, CauseRole
+from perdure.triage.verdict import CauseRole
 
 _OF_TRACKERS = (
     r"(?i)\bwandb\b|wandb\.ai|\bmlflow\b|comet(?:\.com|_ml)|neptune\.ai|clear\.?ml\b|swanlab|api\.aim|tensorboard\.dev"
@@ -73,11 +73,6 @@ _BY_WORDS: tuple[tuple[str, str, str], ...] = (
 _BY_TABLE = {"missing-file": "database", "build-stopped": "build-tool"}
 """Rules of words that many programs use, each with the family of the catalogue that may know which program speaks."""
 
-_BARE_KEY = r"^KeyError: \S+$"
-"""It names no more than the key; who looked it up may have said what it is."""
-
-_HANDLING = b"During handling of the above exception, another exception occurred:"
-_NEAR = 4  # lines below an exception in which Python says so
 _ASSERTED = "assertion-native"
 _LOCKS = r"\b(?:flock|lockf|locking)\("
 """A call that takes a lock of a file."""
@@ -173,23 +168,11 @@ def _told_by_handler(primary: Hit, hits: Sequence[Hit]) -> str | None:
 
     Another KeyError says no more.
     """
-    if primary.cause.name != "python-index" or not compiled(_BARE_KEY).search(primary.text.encode().strip()):
+    frame = explains_key(primary, hits) if primary.cause.name == "python-index" else None
+    if frame is None:
         return None
-    frame = _raised_meanwhile(primary, hits)
-    if frame is None or frame.startswith(b"KeyError"):
-        return None
-    known = _known(frame)
+    known = _known(frame.text.encode())
     return known.category if known is not None and known.p_transient < _LASTING else None
-
-
-def _raised_meanwhile(primary: Hit, hits: Sequence[Hit]) -> bytes | None:
-    """What was raised while `primary` was handled, and ended the task in its place; None where nothing was."""
-    below = primary.block.scrubbed().split(b"\n")[primary.line - primary.block.first_line + 1 :][:_NEAR]
-    if not any(_HANDLING in line for line in below):
-        return None
-    after = (hit for hit in hits if hit.run == primary.run and hit.rank == primary.rank and hit.order > primary.order)
-    frame = next((raised(hit) for hit in after if hit.text.startswith(TRACEBACK)), None)
-    return frame.text.encode() if frame is not None else None
 
 
 def _told_by_thing(line: bytes) -> str | None:

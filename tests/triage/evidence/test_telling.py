@@ -107,3 +107,31 @@ def test_what_another_run_of_failure_lines_names_tells_nothing_of_this_one() -> 
     alike = replace(last, text="TimeoutError: [Errno 110] to https://a.org", line=first.line)
     told = [most_telling(last, [replace(alike, run=last.run + n), last]).line for n in (0, 1)]
     assert told == [first.line, last.line]
+
+
+LOOKUP = 'Traceback (most recent call last):\n  File "build.py", line 3, in get\n    return KNOWN[name]\n'
+FROM = "\nThe above exception was the direct cause of the following exception:\n\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (f"{LOOKUP}KeyError: 'cosine'\n{FROM}{TRACEBACK}ValueError: unknown scheduler 'cosine'\n", "ValueError"),
+        (f"{LOOKUP}KeyError: 7\n{FROM}{TRACEBACK}ValueError: class 7 is not in the list of names\n", "ValueError"),
+        (f"{LOOKUP}KeyError: 'lr'\n{CHAINED}{TRACEBACK}configparser.NoOptionError: No option 'lr' in 'a'\n", "NoOption"),
+        # what fails while a program cleans up, reports or closes does not name the key
+        (f"{LOOKUP}KeyError: 'lr'\n{CHAINED}{TRACEBACK}TypeError: unsupported format string passed to x\n", "KeyError"),
+        (f"{LOOKUP}KeyError: 'a'\n{CHAINED}{TRACEBACK}OSError: [Errno 39] Directory not empty: '/t/a'\n", "KeyError"),
+        (f"{LOOKUP}KeyError: 'a'\n{CHAINED}{TRACEBACK}BrokenPipeError: [Errno 32] Broken pipe\n", "KeyError"),
+        (f"{LOOKUP}KeyError: 'lr'\n{FROM}{TRACEBACK}RuntimeError: could not set up\n", "KeyError"),
+        (f"{LOOKUP}KeyError: 'lr'\n{FROM}{TRACEBACK}KeyError: 'lr'\n", "KeyError"),
+    ],
+)
+def test_a_missing_key_is_told_by_what_says_of_what_it_is(log: str, told: str) -> None:
+    assert told in first_of(judge(log.encode()))
+
+
+def test_what_fails_while_a_program_cleans_up_gives_a_missing_key_no_other_category() -> None:
+    key = f"{LOOKUP}KeyError: 'labels'\n"
+    cleaning = f"{CHAINED}{TRACEBACK}OSError: [Errno 39] Directory not empty: '/scratch/tmp/x'\n"
+    assert judge((key + cleaning).encode()).category == judge(key.encode()).category

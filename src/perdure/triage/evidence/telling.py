@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from perdure.triage.evidence.frames import companions, raised
+from perdure.triage.evidence.frames import CodeFrame, companions, raised
 from perdure.triage.evidence.matching import Hit
-from perdure.triage.text.patterns import compiled
+from perdure.triage.text.clean import decode
+from perdure.triage.text.patterns import capturing, compiled
 from perdure.triage.verdict import TRACEBACK, CauseRole
 
 NEAR_LINES = 40
@@ -45,12 +46,20 @@ _STATUS, _ACCESS = r"\b40[13]\b", r"(?i)\bgated\b|\brestricted\b|not in the auth
 _HEAD = r"\b\d+ validation errors? for \w+\s*$|Error\(s\) in loading state_dict for \w+:\s*$"
 """How pydantic and PyTorch head what they found wrong; what it is follows."""
 
+_BARE_KEY = r"^\s*KeyError: ('[^']{1,200}'|\"[^\"]{1,200}\"|[\w.-]{1,200})\s*$"
+_LINK = r"^\s*(?:During handling of the above exception|(The above exception was the direct cause))"
+_NO_MARKS = str.maketrans(dict.fromkeys("'\"`,;:()[]{}", " "))
+_LINK_LINES = 4
+"""So far below an exception Python says that another was raised in its place."""
+
 _WHAT = r"^\s*what\(\):\s+\S"
 
 
 def most_telling(primary: Hit, hits: Sequence[Hit]) -> Hit:
     """`primary`, as told by the line of its task near it that says the same and names what it is about."""
     line = primary.text.encode()
+    if (told := _told_of_key(primary, hits)) is not None:
+        return told
     near = [hit for hit in hits if hit is not primary and _is_near(hit, primary)]
     if compiled(_THROWN).search(line):
         return _told_by(primary, [hit for hit in near if hit.line > primary.line], _WHAT)
@@ -72,6 +81,41 @@ def most_telling(primary: Hit, hits: Sequence[Hit]) -> Hit:
     if compiled(_BARE_FIELD).search(line):
         return _told_by(primary, alike, _MESSAGE_FIELD)
     return primary if compiled(_NAMES_OBJECT).search(line) else _told_by(primary, alike, _NAMES_OBJECT)
+
+
+def explains_key(primary: Hit, hits: Sequence[Hit]) -> CodeFrame | None:
+    """What was raised in place of a bare KeyError and says what the key is of; None without any.
+
+    It names the key as well, or was raised from it on purpose; what fails while a program cleans up does neither.
+    """
+    key = capturing(_BARE_KEY).search(primary.text.encode())
+    frame, on_purpose = _raised_in_place(primary, hits) if key else (None, False)
+    if key is None or frame is None or frame.text.startswith("KeyError"):
+        return None
+    return frame if on_purpose or _names(frame, decode(key[1])) else None
+
+
+def _raised_in_place(primary: Hit, hits: Sequence[Hit]) -> tuple[CodeFrame | None, bool]:
+    """What was raised while `primary` was handled, and ended the task in its place; whether it was raised from it."""
+    below = primary.block.scrubbed().split(b"\n")[primary.line - primary.block.first_line + 1 :][:_LINK_LINES]
+    link = next((found for line in below if (found := capturing(_LINK).search(line))), None)
+    if link is None:
+        return None, False
+    after = (hit for hit in hits if hit.run == primary.run and hit.rank == primary.rank and hit.order > primary.order)
+    frame = next((raised(hit) for hit in after if hit.text.startswith(TRACEBACK)), None)
+    return frame, link[1] is not None
+
+
+def _names(frame: CodeFrame, key: str) -> bool:
+    return key.translate(_NO_MARKS).strip() in frame.text.translate(_NO_MARKS).split()
+
+
+def _told_of_key(primary: Hit, hits: Sequence[Hit]) -> Hit | None:
+    """`primary`, a bare KeyError, as told by what names its key as well."""
+    key, frame = capturing(_BARE_KEY).search(primary.text.encode()), explains_key(primary, hits)
+    if key is None or frame is None or not _names(frame, decode(key[1])):
+        return None
+    return replace(primary, line=frame.line, text=frame.text)
 
 
 def _told_by_message(primary: Hit, near: Sequence[Hit]) -> Hit:
