@@ -118,7 +118,7 @@ FROM = "\nThe above exception was the direct cause of the following exception:\n
     [
         (f"{LOOKUP}KeyError: 'cosine'\n{FROM}{TRACEBACK}ValueError: unknown scheduler 'cosine'\n", "ValueError"),
         (f"{LOOKUP}KeyError: 7\n{FROM}{TRACEBACK}ValueError: class 7 is not in the list of names\n", "ValueError"),
-        (f"{LOOKUP}KeyError: 'lr'\n{CHAINED}{TRACEBACK}configparser.NoOptionError: No option 'lr' in 'a'\n", "NoOption"),
+        (f"{LOOKUP}KeyError: 'lr'\n{CHAINED}{TRACEBACK}configparser.NoOptionError: No option 'lr'\n", "NoOption"),
         # what fails while a program cleans up, reports or closes does not name the key
         (f"{LOOKUP}KeyError: 'lr'\n{CHAINED}{TRACEBACK}TypeError: unsupported format string passed to x\n", "KeyError"),
         (f"{LOOKUP}KeyError: 'a'\n{CHAINED}{TRACEBACK}OSError: [Errno 39] Directory not empty: '/t/a'\n", "KeyError"),
