@@ -52,10 +52,11 @@ def quoted(primary: object, cause: Cause) -> str:
 def _claims_too_much(cause: Cause) -> bool:
     if cause.role is not CauseRole.ROOT:
         return False
+    rule = own_rules().named(cause.name)
     if cause.name in COARSE or cause.name in _BY_CLASS:
-        rule = own_rules().named(cause.name)
         return rule is None or cause.says == rule.cause.says  # not what the rest of the log told
-    return cause.category in _WIDE and cause.says == own_categories()[cause.category].says
+    categories = {cause.category, rule.cause.category if rule is not None else cause.category}
+    return cause.category in _WIDE and cause.says in {own_categories()[each].says for each in categories}
 
 
 def _quoted(hit: Hit) -> str:

@@ -8,7 +8,7 @@ from perdure.triage.judge import judge
 from perdure.triage.text.logtext import LogText, Source, TextWindow
 from perdure.triage.text.prefixes import rank_of
 from perdure.triage.text.when import Form, Stamp, comparable, stamp_of
-from perdure.triage.verdict import Label
+from perdure.triage.verdict import CauseRole, Label
 
 CALM = "step 1\nstep 2\n"
 ROOT = "KeyError: 'labels'"
@@ -173,3 +173,23 @@ def test_a_failure_before_all_times_has_none() -> None:
     early = f"{CALM}{ROOT}\n2025-01-02 03:04:05,000 INFO cleanup begins\n"
     late = f"2025-01-02 03:04:01,000 INFO step 1\n{LOST}\n"
     assert merged(own_rules().hits(files(r0=early, r1=late))).order is HitOrder.LAST_WRITES
+
+
+PAIR_OF_RANKS = (
+    ("KeyError: 'labels'", "RuntimeError: [pair.cc:525] Connection closed by peer [10.0.0.3]:1234"),
+    ("AssertionError: batch must be even", "torch.distributed.DistBackendError: NCCL communicator was aborted"),
+    ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB", "Received SIGTERM, exiting"),
+    ("FileNotFoundError: [Errno 2] No such file or directory: '/data/a'", "ConnectionResetError: [Errno 104] reset"),
+)
+
+
+@pytest.mark.parametrize(("cause", "echo"), PAIR_OF_RANKS)
+@pytest.mark.parametrize("echo_first", [True, False])
+def test_of_a_pair_of_ranks_the_error_of_its_own_is_the_cause(cause: str, echo: str, echo_first: bool) -> None:
+    frames = 'Traceback (most recent call last):\n  File "train.py", line 7, in <module>\n    run()\n'
+    pair = [(3, frames + cause), (0, frames + echo)]
+    ordered = reversed(pair) if echo_first else pair
+    lines = [f"[rank{rank}]: {line}" for rank, words in ordered for line in words.splitlines()]
+    verdict = judge("\n".join(lines).encode())
+    shown = [line.text for line in verdict.evidence if line.role is CauseRole.ROOT]
+    assert (verdict.rank, shown[0]) == ("3", cause)

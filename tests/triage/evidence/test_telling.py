@@ -135,3 +135,8 @@ def test_what_fails_while_a_program_cleans_up_gives_a_missing_key_no_other_categ
     key = f"{LOOKUP}KeyError: 'labels'\n"
     cleaning = f"{CHAINED}{TRACEBACK}OSError: [Errno 39] Directory not empty: '/scratch/tmp/x'\n"
     assert judge((key + cleaning).encode()).category == judge(key.encode()).category
+
+
+def test_the_sentence_quotes_what_says_of_what_a_key_is() -> None:
+    log = f"{LOOKUP}KeyError: 'resnet999'\n{FROM}{TRACEBACK}RuntimeError: model 'resnet999' is not registered\n"
+    assert "model 'resnet999' is not registered" in judge(log.encode()).quoted

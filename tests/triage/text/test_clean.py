@@ -173,3 +173,11 @@ def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path, make
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         open_regular(tmp_path / "none")
+
+
+def test_escapes_of_many_kinds_go_as_those_of_few_do() -> None:
+    words = [b"step %d" % i for i in range(400)]
+    kinds = [b"\x1b[38;2;%d;%d;7m" % (i, i // 2) for i in range(400)]
+    pairs = zip(kinds, words, strict=True)
+    assert without_escapes(b"\n".join(kind + word + b"\x1b[0m" for kind, word in pairs)) == b"\n".join(words)
+    assert without_escapes(b"\n".join(b"\x1b[1m" + word + b"\x1b[0m" for word in words)) == b"\n".join(words)
