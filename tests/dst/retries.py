@@ -15,6 +15,7 @@ from perdure.model.actions import Exclude, Requeue
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.budget import at
 from perdure.service.store.codec import EXCEPTION
+from tests.dst.apart import is_written
 from tests.dst.broken import must, must_fit
 from tests.dst.cluster import Manager
 from tests.dst.service import BROKEN, Limits
@@ -201,6 +202,8 @@ class Retries:
             return
         reason = decision["reason"]
         must(OF_ALL not in reason, "a budget that jobs share makes a retry later, and stops none", record.id, reason)
+        if whose in self._manager.later(job_id) and not is_written(self._db, whose.job):
+            return  # nobody saw it wait or run: it reads like the job that had the id before
         if "forbids" in reason or self._state_told(job_id, incarnation) is AttemptState.LOST:
             return  # of one that the manager forgot while nobody looked, how it ended is not known
         of_site = attempt.state in (AttemptState.PREEMPTED, AttemptState.NODE_FAIL)
