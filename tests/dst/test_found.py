@@ -584,3 +584,33 @@ def test_what_a_user_said_of_a_job_is_not_for_the_next_user_whose_job_gets_the_i
     assert scene.life.coordinator.count_open(bob, 9) == 0
     with pytest.raises(PerdureError):
         scene.life.coordinator.annotate(told.id, "checkpoint", "x", bob)
+
+
+def test_a_job_that_failed_before_it_was_seen_keeps_its_failure(scene: Scene) -> None:
+    scene.manager.submit(replace(FAILS, exit_code=1))
+    scene.look_after(1.0)
+    scene.look_after(10.0)
+    scene.manager.give_again("1", replace(FAILS, exit_code=1))
+    scene.look_after(REMEMBERED_S + 60.0)  # its end is told, and it has been forgotten
+    scene.judge_all()
+    scene.engine.look_at(lambda: scene.line.look_at("1"))  # by a hook that was late
+    assert scene.engine.state.cases["1"].failure.record.outcome is ExceptionOutcome.OPEN
+
+
+def test_no_handler_hears_what_was_said_of_a_job_that_had_the_id_of_its_user_before(scene: Scene) -> None:
+    ada, bob = USERS
+    scene.manager.submit(Script(run_s=5.0, user="ada"))
+    scene.look_after(1.0)
+    scene.life.coordinator.enlist("slow", Enlisting("job", ("gpu",)), ada)
+    scene.life.coordinator.enlist("quick", Enlisting("workflow", ("gpu",)), bob)
+    value = {"type": "gpu.xid79", "severity": 1, "subject": {"job": "1"}}
+    scene.life.coordinator.raise_exceptions([value], ada)
+    scene.manager.advance(10.0)
+    scene.manager.give_again("1", Script(run_s=500.0, user="bob"))
+    scene.look_after(1.0)
+    asked = set[str]()
+    for _ in range(60):
+        scene.look_after(5.0)
+        scene.engine.tick()
+        asked |= {turn.handler for turn in scene.engine.state.chain.turns.values()}
+    assert not any("quick" in handler for handler in asked), asked

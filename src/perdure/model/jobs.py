@@ -141,6 +141,11 @@ def begins_anew(before: Job, now: Job) -> bool:
     return is_later and (now.user != before.user or not now.restarts)
 
 
+def came_after(job: Job, time_s: float) -> bool:
+    """Whether another job had the id at an instant: this one was submitted later, and was never put back."""
+    return time_s < job.submit_s - SAME_SUBMIT_S and not job.restarts
+
+
 class Attempt(Struct, frozen=True, omit_defaults=True):
     """One execution of a job."""
 

@@ -98,7 +98,7 @@ def _look(state: ControllerState, seen: Observation, settings: ControllerSetting
     for event in events:
         effects.append(Journalled(event))
         match event:
-            case JobChanged(job=job) if job.job_id in state.cases and begins_anew(state.cases[job.job_id].job, job):
+            case JobChanged(job=job) if job.job_id in state.cases and _is_another(state.cases[job.job_id], job):
                 state, more = _story_over(state, job.job_id, settings, event.time_s)
                 effects += more
             case JobChanged(job=job) if job.job_id in state.cases and _is_forgotten(state, job):
@@ -147,6 +147,12 @@ def _forgotten_retry(state: ControllerState, job: Job, settings: ControllerSetti
     ):
         return state, []
     return advance_chain(state.in_chain(record), [Failed(record.owning.action_keys[0], GONE)], settings, now)
+
+
+def _is_another(case: Case, job: Job) -> bool:
+    """Whether another job has the id now; one that failed before it was seen is what the case is about already."""
+    is_own = case.failure is not None and case.failure.attempt.start_s >= job.submit_s and not job.restarts
+    return begins_anew(case.job, job) and not is_own
 
 
 def _story_over(state: ControllerState, job_id: str, settings: ControllerSettings, now: float) -> Stepped:

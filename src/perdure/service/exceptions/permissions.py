@@ -26,6 +26,7 @@ from perdure.coordination.ruling import OWNED, Registration, Ruling
 from perdure.coordination.wire import MAX_NOTE, MAX_WORD, decode, type_of
 from perdure.errors import Fenced, InputError, NotFound, NotPermitted
 from perdure.model.identity import AttemptId
+from perdure.model.jobs import came_after
 from perdure.service.access.auth import Identity, Role
 from perdure.service.core.view import SiteView
 
@@ -199,9 +200,7 @@ def may_see(record: ExceptionRecord, identity: Identity, view: SiteView) -> bool
     if identity.role is Role.OPERATOR or not record.subject.job_id:
         return True
     job = view.job(record.subject.job_id)
-    if job is None or (record.time_s < job.submit_s and not job.restarts):
-        return False
-    return identity.may_read_logs_of(job.user)
+    return job is not None and not came_after(job, record.time_s) and identity.may_read_logs_of(job.user)
 
 
 def may_speak_for(registration: Registration | None, handler: str, identity: Identity) -> Registration:
