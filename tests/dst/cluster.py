@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.backends.protocol import TAIL_BYTES
 from perdure.backends.simulated import FaultPlan, SimulatedBackend, SimulatedCluster
-from perdure.backends.simulated.cluster import REMEMBERED_S, Script, _Submitted
+from perdure.backends.simulated.cluster import REMEMBERED_S, Script, SubmittedJob
 from perdure.errors import ClusterBusy
 from perdure.model.actions import (
     Action,
@@ -54,11 +54,11 @@ class Manager(SimulatedCluster):
         self._jobs[job_id].before = gone.incarnation or gone.before
 
     @property
-    def every(self) -> tuple[_Submitted, ...]:
+    def every(self) -> tuple[SubmittedJob, ...]:
         """All jobs, also those whose id another one has."""
         return (*self._past, *self._jobs.values())
 
-    def whose(self, job_id: str, incarnation: int = 0) -> _Submitted:
+    def whose(self, job_id: str, incarnation: int = 0) -> SubmittedJob:
         """The job that had the id at this start; the one that has it now for none, or one that is still to come."""
         earlier = (s for s in self._past if s.job.job_id == job_id and s.before < incarnation <= s.incarnation)
         return next(earlier, self._jobs[job_id])
@@ -71,7 +71,7 @@ class Manager(SimulatedCluster):
         """Whether a job may have been seen first when it had been put back: that reads like the job before it."""
         return any(s.job.restarts for s in self.later(job_id))
 
-    def later(self, job_id: str) -> list[_Submitted]:
+    def later(self, job_id: str) -> list[SubmittedJob]:
         """The jobs of that id after the first one."""
         return [s for s in self.every if s.job.job_id == job_id][1:]
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from perdure.backends.simulated.cluster import SubmittedJob
 from perdure.coordination.record import AnswerKind, ExceptionRecord
 from perdure.model.actions import Exclude, Requeue
 from perdure.model.jobs import Attempt, AttemptState
@@ -171,6 +172,8 @@ class Retries:
             must(not wait_s, "a preempted job waits for nothing", key, wait_s)
             return
         whose = self._manager.whose(planned.attempt.id.job_id, planned.attempt.id.incarnation)
+        if self._reads_like_another(whose):
+            return
         earlier = sum(a.id < planned.attempt.id for a in whose.attempts)
         back_off_s = min(self._rules.back_off_cap_s, self._rules.back_off_s * 2.0**earlier)
         if wait_s > back_off_s and not self.set_by_s:
@@ -202,8 +205,8 @@ class Retries:
             return
         reason = decision["reason"]
         must(OF_ALL not in reason, "a budget that jobs share makes a retry later, and stops none", record.id, reason)
-        if whose in self._manager.later(job_id) and not is_written(self._db, whose.job):
-            return  # nobody saw it wait or run: it reads like the job that had the id before
+        if self._reads_like_another(whose):
+            return
         if "forbids" in reason or self._state_told(job_id, incarnation) is AttemptState.LOST:
             return  # of one that the manager forgot while nobody looked, how it ended is not known
         of_site = attempt.state in (AttemptState.PREEMPTED, AttemptState.NODE_FAIL)
@@ -211,6 +214,10 @@ class Retries:
         may_pass = of_site or not script.error.startswith("wrong")
         is_only = len(whose.attempts) == 1
         must(not (is_only and may_pass), "a first failure that may pass is retried", record.id, reason)
+
+    def _reads_like_another(self, whose: SubmittedJob) -> bool:
+        """Nobody saw it wait or run: it reads like the job that had the id before."""
+        return whose in self._manager.later(whose.job.job_id) and not is_written(self._db, whose.job)
 
     def _state_told(self, job_id: str, incarnation: int) -> AttemptState:
         query = "SELECT state FROM attempts WHERE job_id = ? AND incarnation = ?"

@@ -17,7 +17,7 @@ from unittest.mock import patch
 from perdure.backends.simulated import EVERY, Script
 from perdure.backends.simulated.backend import FaultPlan
 from perdure.errors import StateError
-from perdure.model.jobs import JobState
+from perdure.model.jobs import SAME_SUBMIT_S, JobState
 from perdure.service.core.case import ControllerState
 from perdure.service.store import rows
 from perdure.service.store.queries.reader import Reader
@@ -257,9 +257,11 @@ class _Run:
         return f"job {self.manager.submit(script)} of {script.user}: {script.error} {script.failures}"
 
     def give_again(self) -> str:
-        """A manager that has lost its state gives the id of a job that is over to another."""
+        """A manager that has lost its state gives the id of a job that is over to another, not in the same second."""
         knowing = [self.auditor, *([self.rival.auditor] if self.rival else [])]
-        over = [name for name in self.manager.job_ids if all(each.knows_end_of(name) for each in knowing)]
+        latest_s = self.manager.now - SAME_SUBMIT_S
+        past = [name for name in self.manager.job_ids if self.manager.job(name).submit_s < latest_s]
+        over = [name for name in past if all(each.knows_end_of(name) for each in knowing)]
         if not over or self.clock() != self.manager.now:
             return ""
         job_id, script = self.rng.choice(over), self._script()

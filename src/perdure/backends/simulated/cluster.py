@@ -72,7 +72,7 @@ class Script(Struct, frozen=True):
         return self.failures == EVERY or ordinal <= self.failures or not set(nodes).isdisjoint(self.bad_nodes)
 
 
-class _Submitted(Struct):
+class SubmittedJob(Struct):
     """A job as the manager keeps it."""
 
     script: Script
@@ -114,8 +114,8 @@ class SimulatedCluster:
         self.recoveries: Counter[AttemptId] = Counter()  # how often its job was put back after this attempt
         self._rng = np.random.default_rng(seed)
         self._nodes = {f"n{i}": Node(f"n{i}", NodeState.UP, gpus=gpus, since_s=self.now) for i in range(1, nodes + 1)}
-        self._jobs: dict[str, _Submitted] = {}
-        self._live: dict[str, _Submitted] = {}  # not over: all that time can change
+        self._jobs: dict[str, SubmittedJob] = {}
+        self._live: dict[str, SubmittedJob] = {}  # not over: all that time can change
         self._outcomes: dict[str, Outcome] = {}
         self._logs: dict[str, bytes] = {}
         self._ids = itertools.count(1)
@@ -139,7 +139,7 @@ class SimulatedCluster:
             restart_nodes=(script.min_nodes, script.node_count) if script.min_nodes else None,
             may_requeue=script.may_requeue,
         )
-        self._jobs[job_id] = self._live[job_id] = _Submitted(script, job)
+        self._jobs[job_id] = self._live[job_id] = SubmittedJob(script, job)
         return job_id
 
     def advance(self, seconds: float) -> None:
@@ -251,7 +251,7 @@ class SimulatedCluster:
             self.effects[action.key] += 1
         return outcome
 
-    def _change(self, submitted: _Submitted, action: JobAction) -> Outcome:
+    def _change(self, submitted: SubmittedJob, action: JobAction) -> Outcome:
         done, job = Outcome(OutcomeStatus.DONE), submitted.job
         match action:
             case Requeue():
@@ -278,7 +278,7 @@ class SimulatedCluster:
                 return done
         return Outcome(OutcomeStatus.SUPERSEDED, f"the job is {job.state}")
 
-    def _requeue(self, submitted: _Submitted, action: Requeue) -> Outcome:
+    def _requeue(self, submitted: SubmittedJob, action: Requeue) -> Outcome:
         job = submitted.job
         if not job.may_requeue:
             return Outcome(OutcomeStatus.REFUSED, "the job must not be requeued")
@@ -291,7 +291,7 @@ class SimulatedCluster:
         submitted.job = _placed(submitted.job, submitted.script, action)
         return Outcome(OutcomeStatus.DONE)
 
-    def _cancel(self, submitted: _Submitted) -> None:
+    def _cancel(self, submitted: SubmittedJob) -> None:
         if submitted.job.state is JobState.RUNNING and submitted.latest is not None:
             self._end(submitted, submitted.latest, AttemptState.CANCELLED, back=False)
         else:
@@ -339,7 +339,7 @@ class SimulatedCluster:
                         free[name] -= submitted.script.gpus_per_node
         return free
 
-    def _start(self, submitted: _Submitted, nodes: tuple[str, ...]) -> None:
+    def _start(self, submitted: SubmittedJob, nodes: tuple[str, ...]) -> None:
         job, script = submitted.job, submitted.script
         attempt_id = AttemptId(self.name, job.job_id, (submitted.incarnation or submitted.before) + 1)
         path = f"/simulated/{attempt_id}.log"
@@ -358,7 +358,7 @@ class SimulatedCluster:
         submitted.ends_s = self.now + script.run_s
         self._logs[path] = script.says.encode(errors="replace") + b"\n"
 
-    def _end_by_script(self, submitted: _Submitted) -> None:
+    def _end_by_script(self, submitted: SubmittedJob) -> None:
         attempt, script = submitted.attempts[-1], submitted.script
         if not script.fails(len(submitted.attempts), attempt.nodes):
             self._end(submitted, attempt, AttemptState.COMPLETED, back=False)
@@ -367,7 +367,7 @@ class SimulatedCluster:
         back = script.exit_code in self._requeue_exit and script.may_requeue
         self._end(submitted, replace(attempt, exit_code=script.exit_code), AttemptState.FAILED, back=back)
 
-    def _end(self, submitted: _Submitted, attempt: Attempt, state: AttemptState, *, back: bool) -> None:
+    def _end(self, submitted: SubmittedJob, attempt: Attempt, state: AttemptState, *, back: bool) -> None:
         """End the running attempt; `back` puts its job back into the queue, by the manager's own choice."""
         submitted.attempts[-1] = replace(attempt, state=state, end_s=self.now)
         submitted.ends_s = math.inf
@@ -375,12 +375,12 @@ class SimulatedCluster:
         if back:
             self._put_back(submitted, attempt.id, 0.0)
 
-    def _over(self, submitted: _Submitted, state: JobState) -> None:
+    def _over(self, submitted: SubmittedJob, state: JobState) -> None:
         submitted.job = replace(submitted.job, state=state)
         submitted.over_s = self.now
         self._live.pop(submitted.job.job_id, None)
 
-    def _put_back(self, submitted: _Submitted, after: AttemptId, delay_s: float) -> None:
+    def _put_back(self, submitted: SubmittedJob, after: AttemptId, delay_s: float) -> None:
         self.recoveries[after] += 1
         submitted.over_s = math.inf
         submitted.job = replace(

@@ -98,8 +98,8 @@ def _look(state: ControllerState, seen: Observation, settings: ControllerSetting
     for event in events:
         effects.append(Journalled(event))
         match event:
-            case JobChanged(job=job) if job.job_id in state.cases and _is_another(state.cases[job.job_id], job):
-                state, more = _story_over(state, job.job_id, settings, event.time_s)
+            case JobChanged(job=job) if job.job_id in state.cases and begins_anew(state.cases[job.job_id].job, job):
+                state, more = _began_anew(state, job, settings, event.time_s)
                 effects += more
             case JobChanged(job=job) if job.job_id in state.cases and _is_forgotten(state, job):
                 state, more = _forgotten_retry(state, job, settings, event.time_s)
@@ -149,10 +149,12 @@ def _forgotten_retry(state: ControllerState, job: Job, settings: ControllerSetti
     return advance_chain(state.in_chain(record), [Failed(record.owning.action_keys[0], GONE)], settings, now)
 
 
-def _is_another(case: Case, job: Job) -> bool:
-    """Whether another job has the id now; one that failed before it was seen is what the case is about already."""
-    is_own = case.failure is not None and case.failure.attempt.start_s >= job.submit_s and not job.restarts
-    return begins_anew(case.job, job) and not is_own
+def _began_anew(state: ControllerState, job: Job, settings: ControllerSettings, now: float) -> Stepped:
+    """Another job has the id now. If it failed before it was seen, that failure is its own, and nothing before it."""
+    case = state.cases[job.job_id]
+    if case.failure is not None and case.failure.attempt.start_s >= job.submit_s:
+        return state.with_case(Case(job, case.latest, failure=case.failure), settings.max_cases), []
+    return _story_over(state, job.job_id, settings, now)
 
 
 def _story_over(state: ControllerState, job_id: str, settings: ControllerSettings, now: float) -> Stepped:
