@@ -216,8 +216,9 @@ class Retries:
         must(not (is_only and may_pass), "a first failure that may pass is retried", record.id, reason)
 
     def _reads_like_another(self, whose: SubmittedJob) -> bool:
-        """Nobody saw it wait or run: it reads like the job that had the id before."""
-        return whose in self._manager.later(whose.job.job_id) and not is_written(self._db, whose.job)
+        """Nobody saw it, or not before it was put back: it reads like the job that had the id before."""
+        is_unclear = whose.job.restarts or not is_written(self._db, whose.job)
+        return whose in self._manager.later(whose.job.job_id) and bool(is_unclear)
 
     def _state_told(self, job_id: str, incarnation: int) -> AttemptState:
         query = "SELECT state FROM attempts WHERE job_id = ? AND incarnation = ?"
