@@ -58,6 +58,17 @@ def test_a_like_gang_that_passed_on_one_of_its_nodes_since_shows_that_nothing_is
     assert told([elsewhere, end("ada", "train", "n2", True)], attempt=gang).label is Label.DETERMINISTIC
 
 
+def test_a_failure_on_no_node_is_no_nodes() -> None:
+    ends = [end("ada", "train", "n3", True)]
+    assert told(ends, attempt=replace(FAILED, nodes=())) == told([])
+
+
+@pytest.mark.parametrize(("before", "now"), [(0.1, 0.5), (0.6, 0.6)])
+def test_what_others_find_elsewhere_makes_no_retry_less_hopeful(before: float, now: float) -> None:
+    unsure = Verdict(Label.UNSURE, before, "missing_file", "a file is missing")
+    assert of_one_node(unsure, JOB, FAILED, [end("ada", "train", "n3", True)], NOW).p_transient == now
+
+
 @pytest.mark.parametrize("log", LOGS)
 def test_jobs_of_several_users_that_fail_on_one_node_alone_are_retried_away_from_it(log: str) -> None:
     kind = judge(log.encode(), FAILED).category

@@ -21,7 +21,7 @@ from perdure.backends.slurm import backend as slurm_backend
 from perdure.backends.slurm import kind as slurm_kind
 from perdure.backends.slurm import spool, tools
 from perdure.backends.slurm.kind import LOOKS_PER_MINUTE
-from perdure.errors import ConfigError, InUse
+from perdure.errors import ConfigError, InUse, StateError
 from perdure.service.notices.channels.ntfy import Ntfy
 from perdure.service.notices.secrets import Secret
 from perdure.service.notices.settings import NoticesSettings, Targets
@@ -33,7 +33,9 @@ from perdure.service.workers.kept_logs import Retention
 
 RUNTIME = (assembly, one_cluster, ownership, serving)
 STORE = SimpleNamespace(engine="engine", probe=lambda every_s: None)
-JOURNAL: Any = SimpleNamespace(store=STORE, cluster="here", close=lambda: None, manager=lambda name: name)
+JOURNAL: Any = SimpleNamespace(
+    store=STORE, where="journal", cluster="here", close=lambda: None, manager=lambda name: name
+)
 PARTS = (
     "Executor", "KeptLogs", "Learner", "TrainingStore", "GoodRuns",
     "SuspectStore", "Watch", "ComparisonQueue", "Notifier", "HeartbeatMonitor", "Outbox", "Hooks", "ServiceMetrics",
@@ -216,6 +218,15 @@ def test_slurm_is_asked_as_is_set(made: Callable[[Any], dict[str, Any]], monkeyp
     assert found["SlurmBackend"][2] is not None
     assert made(of(service=SLURM))["SlurmBackend"][2] is None
     assert made(of(service={**SLURM, "act": True}))["only_one"][0] == SITE.identity
+
+
+@pytest.mark.parametrize("act", [False, True])
+def test_a_journal_of_another_slurm_is_not_even_watched_with(
+    act: bool, made: Callable[[Any], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JOURNAL, "manager", lambda _: "north")
+    with pytest.raises(StateError, match="ClusterName=north"):
+        made(of(service={**SLURM, "act": act}))
 
 
 @pytest.mark.parametrize(("given", "armed"), [({}, True), ({"act": False}, False), (SLURM, False)])

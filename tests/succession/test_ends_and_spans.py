@@ -35,6 +35,8 @@ def test_a_link_that_began_while_the_one_before_ran_left_no_gap_and_one_that_cam
     assert (times_of(early, first).gap_s, times_of(early, first).overlap_s) == (0.0, 20.0)
     assert (times_of(late, early).gap_s, times_of(late, early).overlap_s) == (60.0, 0.0)
     assert times_of(early, first).waited_s == 30.0
+    held = times_of(LinkSpan(2, 50, 80, 200, runs_s=105), first)  # its job held GPUs while its program waited
+    assert (held.gap_s, held.overlap_s) == (5.0, 20.0)
     assert times_of(LinkSpan(2, 90, 80, 200), first).waited_s == 0.0  # whole seconds of two clocks
 
 

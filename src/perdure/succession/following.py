@@ -49,7 +49,7 @@ def followed(chain: JobChain, link: Link, seen: LinksSeen) -> Link:
         link = replace(link, job_id=found, phase=Phase.WAITING, submitted_s=submitted_s or link.intended_s)
     if job is not None:
         link = _by_job(link, job, seen)
-    elif seen.jobs is not None and not marks.is_live and seen.looked_s > link.submitted_s + SKEW_S:
+    elif seen.jobs is not None and seen.looked_s > link.submitted_s + SKEW_S:
         link = replace(link, missed_s=link.missed_s or seen.looked_s)
     return _by_marks(link)
 
@@ -67,8 +67,8 @@ def _own_marks(link: Link, marks: LinkMarks) -> LinkMarks:
 def _by_job(link: Link, job: LinkJob, seen: LinksSeen) -> Link:
     link = replace(link, state=job.state, reason=job.reason, missed_s=0.0, submitted_s=job.submit_s or link.submitted_s)
     if job.is_over:
-        ended_s = link.ended_s or job.end_s or seen.looked_s
-        return replace(link, phase=Phase.ENDED, started_s=link.started_s or _ran_at(link, job), ended_s=ended_s)
+        started_s, ended_s = link.started_s or _ran_at(link, job), job.end_s or seen.looked_s
+        return replace(link, phase=Phase.ENDED, started_s=started_s, ended_s=ended_s)
     if job.waits:
         begun = link.marks.begun
         if begun is not None and begun.came_s > seen.looked_s - SKEW_S:

@@ -93,6 +93,12 @@ def test_what_cannot_be_taken_back_is_said() -> None:
     killed = replace(ran, state="CANCELLED", nodes=(), start_s=None, end_s=112)
     assert word_on("afterok:7(unfulfilled)", killed, job, 100) == "job 9 was cancelled at this failure (afterok)"
     assert word_on("afterok:7(unfulfilled)", WAITS, job, 100) == ""
+    assert word_on("singleton(unfulfilled)", ran, job, 100) == "job 9 ran at this failure (singleton)"
+    stopped = replace(ran, state="CANCELLED", end_s=150)  # it began at the failure, and was cancelled later
+    assert word_on("afterany:7(unfulfilled)", stopped, job, 100) == "job 9 ran at this failure (afterany)"
+    assert word_on("afterany:7(unfulfilled)", replace(stopped, start_s=90), job, 100) == ""
+    task = replace(job, job_id="7_5")
+    assert word_on("afterany:7_5(unfulfilled)", ran, task, 100) == "job 9 ran at this failure (afterany)"
 
 
 def test_a_task_that_ran_after_its_own_counterpart_did_not_run_at_the_failure_of_another() -> None:

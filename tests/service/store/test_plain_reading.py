@@ -28,6 +28,7 @@ from perdure.service.store.queries import (
 from perdure.service.store.queries.order import SortOrder, Within
 from perdure.service.store.queries.reader import Reader
 from perdure.triage.verdict import CauseRole, Label
+from tests.copying import replace
 from tests.service.store.drawn_rows import HERE, IDS, NODES, TYPES, USERS, drawn, written
 from tests.service.store.plain_reading import (
     FAILURES_OF,
@@ -355,10 +356,12 @@ def test_failures_are_put_down_to_nodes(
 
 
 def test_places_that_failed_others_too(plain: Plain, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "LAST", LOW)
+    last = 2
+    monkeypatch.setattr(places, "LAST", last)
     failed = [r for r in plain.rows["attempts"] if r["payload"].state.is_failure and r["verdict"] is not None]
     failed.sort(key=lambda run: -run["end_s"])
-    for mine in (run["payload"] for run in plain.rows["attempts"]):
+    own = [run["payload"] for run in plain.rows["attempts"]]
+    for mine in (*own, *(replace(each, nodes=NODES, failed_nodes=()) for each in own)):
         told = []
         for name in mine.failed_nodes or mine.nodes:
             others = [
@@ -366,11 +369,12 @@ def test_places_that_failed_others_too(plain: Plain, reader: Reader, monkeypatch
                 for r in failed
                 if r["job_id"] != mine.id.job_id and name in (r["payload"].failed_nodes or r["payload"].nodes)
             ]
-            site = [run for run in others[:LOW] if run["verdict"].infrastructure]
+            site = [run for run in others[:last] if run["verdict"].infrastructure]
             users = len({run["payload"].user for run in site})
             if len(others) > 1:
-                told.append(places.NodeFailures(name, len(others[:LOW]), len(site), users))
-        assert places.places_of(reader, mine) == tuple(sorted(told, key=lambda p: (-p.infrastructure, p.node)))
+                told.append(places.NodeFailures(name, len(others[:last]), len(site), users))
+        worst = sorted(told, key=lambda place: (-place.infrastructure, place.node))
+        assert places.places_of(reader, mine) == tuple(worst[: places.MAX_PLACES])
 
 
 def test_the_cluster_as_a_whole(plain: Plain, reader: Reader) -> None:
