@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perdure.errors import InputError
-from perdure.traces.clocks import from_wall_clock
+from perdure.traces.clocks import from_wall_clock, spans
 
 
 def instant(text: str) -> float:
@@ -25,6 +25,15 @@ def instant(text: str) -> float:
 )
 def test_the_west_coast_in_the_autumn_of_2017(shown: str, utc: str) -> None:
     assert from_wall_clock(np.array([instant(shown)]), "America/Los_Angeles").tolist() == [instant(utc)]
+
+
+def test_of_an_hour_shown_twice_a_start_is_the_first_and_an_end_before_it_the_second() -> None:
+    first, second = instant("2017-11-05T08:00:00"), instant("2017-11-05T09:00:00")
+    shown = instant("2017-11-05T01:00:00")
+    starts, ends = np.array([shown + 2400, shown + 600, np.nan]), np.array([shown + 1200, shown + 1200, shown])
+    began_s, ended_s = spans(starts, ends, "America/Los_Angeles")
+    assert began_s[:2].tolist() == [first + 2400, first + 600]
+    assert ended_s.tolist() == [second + 1200, first + 1200, first]
 
 
 def test_unknown_stays_unknown() -> None:

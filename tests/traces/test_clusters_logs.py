@@ -95,6 +95,14 @@ def test_openb_pods_that_were_never_scheduled_or_have_no_gpus_are_left_out(file:
     assert trace.notes[0] == "1 pods share a GPU; each counts as one whole GPU"
 
 
+def test_that_a_few_old_pods_stretch_a_trace_is_told_where_they_do(file: Callable[..., Path]) -> None:
+    day_s = 86_400
+    late = [f"p{at},1,1,1,1000,,LS,Succeeded,{98 * day_s + at * 800},{99 * day_s},{99 * day_s}\n" for at in range(199)]
+    (note,) = read(file("pods.csv", OPENB + "old,1,1,1,1000,,LS,Succeeded,0,900,100\n" + "".join(late))).notes
+    assert "99% of the pods were created in the last 2 of 100 days" in note
+    assert read(file("pods.csv", OPENB + "".join(late))).notes == ()
+
+
 def test_openbs_old_pods_are_told(public: Callable[[str], Path]) -> None:
     trace = read(public("traces/alibaba/openb_pod_list_default.csv.gz"))
     assert len(trace.table) + sum(trace.left_out.values()) == 8_152

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import InputError
+from perdure.traces.gavel import read_steps
 from perdure.traces.read import read
 
 RATES = "job,scale_factor,steps_per_s\nA (batch size 8),1,4.0\nA (batch size 8),1,10.0\nA (batch size 8),2,16.0\n"
@@ -22,6 +23,20 @@ def test_steps_over_the_best_rate_are_seconds(file: Callable[..., Path]) -> None
     assert trace.format == "gavel"
     assert trace.table.duration_s.tolist() == [100, 100, 62.5]
     assert trace.table.submit_s.tolist() == [0, 0, 7.5]
+
+
+def test_the_best_rate_counts_wherever_it_stands(file: Callable[..., Path]) -> None:
+    file("g.trace.rates.csv", "job,scale_factor,steps_per_s\n" + "".join(
+        f"A (batch size 8),1,{rate}\n" for rate in (4.0, 10.0, 5.0)
+    ))  # fmt: skip
+    assert read(file("g.trace", LINE.format(gpus=1, arrival=0))).table.duration_s.tolist() == [100]
+
+
+def test_jobs_in_steps_come_in_the_order_of_their_arrivals(file: Callable[..., Path]) -> None:
+    jobs = read_steps(file("g.trace", "".join(LINE.format(gpus=gpus, arrival=at) for gpus, at in ((2, 9), (1, 3)))))
+    assert (jobs.submit_s.tolist(), jobs.gpus.tolist(), jobs.steps.tolist()) == ([3, 9], [1, 2], [1000, 1000])
+    with pytest.raises(InputError, match=r"g\.trace:2: a job without steps, GPUs or arrival"):
+        read_steps(file("g.trace", LINE.format(gpus=1, arrival=0) + LINE.format(gpus=0, arrival=0)))
 
 
 def test_comments_name_the_virtual_clusters_of_the_seven_column_form(file: Callable[..., Path]) -> None:

@@ -54,6 +54,14 @@ def test_a_job_holds_the_gpus_of_all_its_tasks_from_the_first_start_to_the_last_
     assert [path.name for path in trace.beside] == [f"pai_task_table.csv{suffix}"]
 
 
+def test_a_job_that_runs_has_not_ended_though_all_its_tasks_have(tables: Callable[..., Path]) -> None:
+    trace = read(
+        tables(tasks=TASKS.replace("c3,tensorflow,1.0,Running,1250.0,,", "c3,tensorflow,1.0,Failed,1250.0,1260.0,"))
+    )
+    assert trace.table.job_id.tolist() == ["a1", "b2"]
+    assert trace.left_out["not ended yet"] == 1
+
+
 def test_names_above_the_columns_do_no_harm(tables: Callable[..., Path]) -> None:
     plain = read(tables())
     jobs = "job_name,inst_id,user,status,start_time,end_time\n" + JOBS

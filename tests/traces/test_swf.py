@@ -43,6 +43,13 @@ def test_a_log_is_read_column_by_column(file: Callable[..., Path]) -> None:
     assert (jobs.user.tolist(), jobs.vc.tolist()) == (["7", "7"], ["3", "3"])
 
 
+def test_a_partition_is_the_queue_only_where_no_line_names_one(file: Callable[..., Path]) -> None:
+    assert read(file("log.swf", line())).table.partition.tolist() == ["3"]
+    named = line(job=2).removesuffix("-1 -1 -1") + "5 -1 -1"
+    jobs = read(file("log.swf", f"{line()}\n{named}\n")).table
+    assert (jobs.partition.tolist(), jobs.vc.tolist()) == (["", "5"], ["3", "3"])
+
+
 def test_minus_one_is_unknown_everywhere(file: Callable[..., Path]) -> None:
     unknown = line(job=2, wait=-1, procs=-1, asked=8, limit=-1, status=-1, user=-1, queue=-1)
     text = "\n".join([line(), unknown, line(job=3, run=-1), line(job=4, procs=-1, asked=-1)])
