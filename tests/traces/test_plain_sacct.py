@@ -40,7 +40,8 @@ def drawn(rng: random.Random) -> list[Row]:
             rows.append({
                 "id": str(number), "user": rng.choice(("ann", "bob")), "account": rng.choice(("lab", "far")),
                 "partition": rng.choice(("main", "gpu")), "qos": rng.choice(("high", "low")),
-                "submit_s": came_s if is_kept else at_s, "start_s": start_s, "elapsed_s": elapsed_s, "limit": rng.choice((5, 60, 90)), "state": state,
+                "submit_s": came_s if is_kept else at_s, "start_s": start_s, "elapsed_s": elapsed_s,
+                "limit": rng.choice((5, 60, 90)), "state": state,
                 "nodes": rng.choice((1, 2)), "gpus": rng.choice((2, 4, 8)), "kind": rng.choice(KINDS),
                 "asked_gpus": 16, "cpus": rng.choice((3, 6)), "asked_cpus": rng.choice((7, 9)),
                 "eligible_s": at_s + 3, "is_given": rng.random() < 0.8,

@@ -87,7 +87,7 @@ def a_node(name: str, ready: str = "True", *taints: str, **more: Any) -> dict[st
         "metadata": {"name": name, "uid": f"node-{name}", "annotations": more.get("annotations", {})},
         "spec": {"taints": [{"key": key} for key in taints], "unschedulable": more.get("is_closed", False)},
         "status": {"conditions": conditions, "capacity": {"nvidia.com/gpu": "8"},
-                   "allocatable": {"nvidia.com/gpu": "7", "amd.com/gpu": 1, "cpu": "64"}},
+                   "allocatable": {"nvidia.com/gpu": "5", "amd.com/gpu": 1, "cpu": "64"}},
     }  # fmt: skip
 
 
@@ -199,6 +199,13 @@ def test_the_last_failure_of_a_job_is_told_once_the_job_can_have_said_so(
         assert attempt.state.is_over is (not is_final or ago_s > SETTLE_S)
 
 
+def test_a_failed_pod_that_is_gone_has_been_counted() -> None:
+    tracked = {"finalizers": ["batch.kubernetes.io/job-tracking"]}
+    gone = HeldObject(a_pod(0, code=3, ended=10, metadata=tracked), NOW - 9)
+    (attempt,) = look(a_job(spec={"backoffLimit": 1}, status={"failed": 1}), gone).attempts
+    assert attempt.state is AttemptState.FAILED
+
+
 def test_a_failure_in_place_is_told_at_once() -> None:
     before = {"exitCode": 1, "reason": "Error", "startedAt": at(60), "finishedAt": at(20)}
     status = {"containerStatuses": [{"name": "main", "restartCount": 1, "lastState": {"terminated": before},
@@ -225,6 +232,23 @@ def test_a_jobset_that_has_restarts_left_tells_of_a_failure_at_once(
     pod = a_pod(0, code=1, ended=10, labels={"jobset.sigs.k8s.io/jobset-name": "train"})
     (attempt,) = look(document, pod, form=JOB_SET).attempts
     assert attempt.state.is_over is not is_final
+
+
+def test_a_gang_of_which_a_pod_failed_before_the_others_had_nodes_has_run() -> None:
+    waits = [a_pod(slot, "") | {"status": {"phase": "Pending"}} for slot in (1, 2)]
+    assert told(look(a_job(3), a_pod(0, code=3), *waits)) == [(AttemptState.FAILED, ("n1",))]
+
+
+def test_a_pod_of_a_jobset_is_not_of_the_start_after_its_own() -> None:
+    template = {"spec": {"template": {"spec": {"containers": [a_container(4)]}}}}
+    document = a_job(spec={"replicatedJobs": [{"replicas": 1, "template": template}]})
+    pods = [
+        a_pod(0, f"n{turn}", 800 - turn, labels={
+            "jobset.sigs.k8s.io/jobset-name": "train", "jobset.sigs.k8s.io/restart-attempt": str(turn)
+        })
+        for turn in (0, 1)
+    ]  # fmt: skip
+    assert [attempt.nodes for attempt in look(document, *pods, form=JOB_SET).attempts] == [("n0",), ("n1",)]
 
 
 # -- objects of one name, one after another
@@ -399,7 +423,7 @@ def test_a_pod_on_its_way_out_has_failed_with_a_node_that_is_gone_down_or_given_
 
 def test_what_is_remembered_of_a_look_changes_nothing_of_the_next() -> None:
     """Jobs, pods and nodes come, change and go at random."""
-    for seed in range(30):
+    for seed in range(40):
         rng = random.Random(seed)
         memory: dict[str, QuietJob] = {}
         jobs = [HeldObject(a_job(rng.choice((1, 2)), name)) for name in ("a", "b", "c")]
@@ -409,7 +433,8 @@ def test_what_is_remembered_of_a_look_changes_nothing_of_the_next() -> None:
             match rng.randrange(5):
                 case 0:
                     at_job = rng.randrange(len(jobs))
-                    status = rng.choice((over("Complete"), over("Failed"), {}))
+                    ago_s = rng.choice((100.0, 1.0 - 3 * step))
+                    status = rng.choice((over("Complete", "", ago_s), over("Failed", "", ago_s), {}))
                     jobs[at_job] = HeldObject({**jobs[at_job].document, "status": status})
                 case 1:
                     nodes = [a_node("n1", rng.choice(("True", "False"))), a_node("n2")]
@@ -417,15 +442,15 @@ def test_what_is_remembered_of_a_look_changes_nothing_of_the_next() -> None:
                     pods[rng.randrange(len(pods))] = HeldObject(rng.choice(pods).document, NOW + step - 1)
                 case 3:
                     name = rng.choice("abc")
+                    place = rng.randrange(3)
+                    jobs[place] = HeldObject(jobs[place].document, jobs[place].gone_s or NOW + step)
                     jobs.append(HeldObject(a_job(1, name, metadata={"uid": f"uid-{step}"}), NOW + step))
+                    pods.append(HeldObject(a_pod(0, "n2", rng.choice((100, 900)), code=0, owner=f"uid-{step}")))
                 case _:
                     code = rng.choice((None, 0, 3))
                     owner = f"uid-{rng.choice('abc')}"
-                    going = {"deletionTimestamp": at(-step)} if rng.random() < 0.2 else {}
-                    pods.append(HeldObject(
-                        a_pod(rng.randrange(2), rng.choice(("n1", "n2", "")), 700 - step, code=code, owner=owner,
-                              metadata=going)
-                    ))  # fmt: skip
+                    node = rng.choice(("n1", "n2", ""))
+                    pods.append(HeldObject(a_pod(rng.randrange(2), node, 700 - step, code=code, owner=owner)))
             there = seen(jobs, pods, nodes)
             now = NOW + 3.0 * step
             assert jobs_in(there, RULES, now, memory) == jobs_in(there, RULES, now)
@@ -440,6 +465,19 @@ def test_an_end_stays_as_it_was_first_told() -> None:
     other = look(a_job(status=over("Failed")), a_pod(0, code=9))
     ends.remember(other)
     assert ends.apply(other).attempts == failed.attempts
+
+
+def test_a_launch_that_failed_and_starts_after_all_is_two_attempts() -> None:
+    stuck = {"phase": "Pending", "startTime": at(700), "containerStatuses": [
+        {"name": "main", "state": {"waiting": {"reason": "ErrImagePull"}}}
+    ]}  # fmt: skip
+    ends = RememberedEnds()
+    ends.remember(look(a_job(), a_pod(0, born=800, status=stuck)))
+    first, late = ends.apply(look(a_job(), a_pod(0, born=800, began=300))).attempts
+    assert (first.state, first.id.incarnation) == (AttemptState.LAUNCH_FAILED, int(NOW) - 800)
+    assert (late.state, late.id.incarnation) == (AttemptState.RUNNING, int(NOW) - 300)
+    waits = a_pod(0, born=800, status={**stuck, "startTime": at(10)})
+    assert [attempt.state for attempt in ends.apply(look(a_job(), waits)).attempts] == [AttemptState.LAUNCH_FAILED]
 
 
 # -- nodes
@@ -462,7 +500,7 @@ def test_a_node_has_the_state_that_its_conditions_and_taints_say() -> None:
     assert {name: node.gpus_used for name, node in found.items() if node.gpus_used} == {
         "busy": 4, "alone": 4, "well": 4,
     }  # fmt: skip
-    assert {node.gpus for node in found.values()} == {8}
+    assert {node.gpus for node in found.values()} == {6}
     assert {name for name, node in found.items() if node.by == "perdure"} == {"given", "drained", "busy"}
     assert {name for name, node in found.items() if node.is_set_down} == {"given", "out"}
     assert {name: node.since_s for name, node in found.items() if node.since_s} == {"down": NOW - 50}
