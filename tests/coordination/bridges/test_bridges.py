@@ -34,6 +34,14 @@ def test_what_differs_in_kind_job_or_facts_is_another_exception() -> None:
     assert record_of(told[0], about).id == record_of(replace(told[0], note="again", time_s=5.0), about).id
 
 
+def test_of_more_than_is_kept_what_was_there_before_is_still_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bridged_module, "MAX_RECORDS", 2)
+    about = BridgeContext("flux", "c", NOW, "9")
+    first, second, third = (record_of(ReportedFailure(Meaning("app.oom"), (fact,)), about) for fact in "abc")
+    kept = bridged_module.gather([first, None, second, third, first, second], "text")
+    assert (kept.records, kept.skipped) == ((first, second), 2)
+
+
 def over_the_wire(record: ExceptionRecord) -> None:
     text = json.dumps(encode(record), ensure_ascii=False).encode()  # half characters would end here
     assert decode(json.loads(text)) == record

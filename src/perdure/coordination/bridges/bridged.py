@@ -136,10 +136,9 @@ def led_by_first(records: Sequence[ExceptionRecord]) -> list[ExceptionRecord]:
     root = next((record for record in records if record.severity == FATAL), None)
     if root is None:
         return list(records)
-    at = records.index(root)
     return [
-        replace(record, cause=root.id) if i > at and record.severity == FATAL and record.id != root.id else record
-        for i, record in enumerate(records)
+        replace(record, cause=root.id) if record.severity == FATAL and record.id != root.id else record
+        for record in records
     ]
 
 
