@@ -205,6 +205,13 @@ def test_a_programs_own_tensors_take_memory_until_nothing_refers_to_them() -> No
         assert hoard == []
 
 
+@pytest.mark.parametrize("size", [1, MIB - 1, MIB, MIB + 1, 3 * MIB])
+def test_tensors_of_a_mebibyte_and_more_are_counted(size: int) -> None:
+    with on_still_gpus():
+        held = [torch.zeros(size, dtype=torch.uint8, device="cuda") for _ in range(3)]
+        assert torch.cuda.memory_allocated() == (len(held) * size if size >= MIB else 0)
+
+
 def test_a_step_fits_up_to_the_last_byte_beside_what_the_program_holds() -> None:
     with on_still_gpus() as node:
         model, data = nn.Linear(16, 4).cuda(), images()
