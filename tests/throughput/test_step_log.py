@@ -105,6 +105,27 @@ def test_the_log_says_where_it_ran() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "named",
+    [
+        b"global_batch_size: 64",
+        b"global batch size = 64",
+        b"global-batch-size ............... 64",
+        b"  Total train batch size (w. parallel, distributed & accumulation) = 64",
+        b"Global Batch Size: 64",
+    ],
+)
+def test_a_batch_of_all_gpus_is_not_that_of_one(named: bytes) -> None:
+    found = read_step_log([b"world size: 16\n" + named + b"\nstep_time: 1 s\n"], "train.log")
+    assert (found.gpus, found.batch, found.global_batch) == (16, None, 64)
+
+
+@pytest.mark.parametrize("named", [b"batch_size: 8", b"batch size = 8", b"Batch-size ..... 8"])
+def test_a_batch_that_says_no_more_is_that_of_one_gpu(named: bytes) -> None:
+    found = read_step_log([b"world size: 16\n" + named + b"\nstep_time: 1 s\n"], "train.log")
+    assert (found.batch, found.global_batch) == (8, None)
+
+
 def test_the_first_tenth_is_warming_up() -> None:
     lines = [b"step_time: %d s" % (100 if i < 2 else 1) for i in range(20)]
     assert read_step_log([b"\n".join(lines)], "train.log").values.max() == 1.0
