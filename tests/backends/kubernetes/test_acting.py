@@ -31,6 +31,7 @@ from perdure.model.jobs import Attempt, AttemptState, JobState
 from tests.backends.kubernetes.harness import KubernetesHarness
 from tests.backends.kubernetes.manifests import NAMESPACE, job
 from tests.backends.kubernetes.standin.cluster import StandInCluster
+from tests.backends.kubernetes.standin.controllers import may_run
 from tests.backends.kubernetes.standin.store import ApiProblem
 
 CONFLICT = ApiProblem(409, "Conflict", "the object has been modified")
@@ -306,3 +307,29 @@ def test_a_service_that_ends_lets_go_of_the_lease(open_stand_in: Callable[..., S
         backend.perform(Drain("node1", "why", "1"))
     with closing(KubernetesHarness(cluster, holder="other:1").backend) as other:
         assert other.perform(Drain("node2", "why", "1")).status is OutcomeStatus.DONE
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [[["node1"]], [["node1", "node2"]], [["node1", "node2"], ["node2"]], [["node1"], ["node2"]], [["node1"], []]],
+    ids=str,
+)
+def test_a_job_is_off_the_nodes_that_all_its_alternatives_leave_out(
+    kube: KubernetesHarness, terms: list[list[str]]
+) -> None:
+    document = job("train", Program(), suspend=True)
+    pods = document["spec"]["template"]["spec"]
+    alternatives = [
+        {
+            "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["old"]}],
+            "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in names],
+        }
+        for names in terms
+    ]
+    pods["affinity"] = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": alternatives}}
+    }
+    job_id = kube.apply(document)
+    kube.until(lambda seen: [each for each in seen.jobs if each.job_id == job_id])
+    closed = [node for node in kube.cluster.api.store.all_of("nodes") if not may_run(pods, node)]
+    assert kube.job(job_id).excluded == tuple(sorted(node["metadata"]["name"] for node in closed))
