@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
+from perdure.cli.emulate_demo import DemoTale, _sum_up
 from perdure.cli.emulate_values import given_gpus
 from perdure.cli.main import main
 from perdure.emulation.known_profiles import profile_of
@@ -16,6 +18,7 @@ from perdure.errors import InputError
 
 pytest.importorskip("torch")
 
+DEMO = ("drained a", "blamed b", "recovered")  # what the demonstration is to see
 TRAIN = """
 import sys, torch
 model = torch.nn.Linear(8, 2).cuda()
@@ -325,6 +328,16 @@ def test_a_gang_waits_for_gradients_as_long_as_speed_says(capsys: pytest.Capture
     (setting,) = json.loads(capsys.readouterr().out)["settings"]
     assert fleet["exchange_s"] == pytest.approx(setting["exposed_s"])
     assert fleet["exchange_s"] > 0
+
+
+@pytest.mark.parametrize("told", [some for n in range(4) for some in combinations(DEMO, n)], ids=", ".join)
+def test_the_demonstration_is_well_where_it_saw_all_that_it_names(
+    told: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = _sum_up(DemoTale(0.0, set(told)), "a", "b")
+    said = [line[:3] for line in capsys.readouterr().out.splitlines()]
+    assert (said.count("yes"), said.count("NO ")) == (len(told), 3 - len(told))
+    assert code == (0 if len(told) == 3 else 1)
 
 
 @pytest.mark.slow
