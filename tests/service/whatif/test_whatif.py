@@ -206,6 +206,25 @@ def test_a_form_with_nonsense_is_answered_in_words(place: Site) -> None:
     assert place.queue.store.all() == ()
 
 
+@pytest.mark.parametrize("source", ["history", "upload"])
+def test_a_form_asks_of_what_is_chosen_whatever_was_sent_before(place: Site, source: str) -> None:
+    browser = logged_in(place, place.mira)
+    sent = send(place.client(place.mira)).json()["id"]
+    form = {
+        "cluster": "2x8",
+        "policy": ["fifo"],
+        "retry": ["never"],
+        "source": source,
+        "upload": sent,
+        "format": "perdure",
+    }
+    assert browser.post("/do/whatif", data=form).status_code == 303
+    (found,) = place.queue.store.all()
+    chosen = source == "upload"
+    assert (found.ask.upload, found.ask.format) == ((sent, "perdure") if chosen else (None, None))
+    assert found.source == ("jobs.csv" if chosen else "this site's history")
+
+
 # -- uploads
 
 
