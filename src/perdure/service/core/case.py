@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from perdure.coordination.chain_state import Chain
 from perdure.coordination.record import Component, ExceptionRecord
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Attempt, Job
+from perdure.model.jobs import Attempt, Job, begins_anew
 from perdure.model.observation import Known
 from perdure.retry.decide import Decision
 from perdure.retry.history import Fleet, PastFailure, fingerprint_of
@@ -34,6 +34,11 @@ class Failure(Struct, frozen=True):
         return self.verdict is None
 
 
+def is_of_another(attempt: Attempt, job: Job) -> bool:
+    """Whether an attempt is that of another user's job, which had the id before."""
+    return attempt.user not in ("", job.user) and attempt.start_s < job.submit_s
+
+
 class Case(Struct, frozen=True):
     """A job that has failed at least once."""
 
@@ -52,6 +57,13 @@ class Case(Struct, frozen=True):
         """Whether this failure is known: a clock that was wrong for a while makes a look report it again."""
         latest = self.failure.attempt.id if self.failure else None
         return attempt.id == latest or any(failure.attempt == attempt.id for failure in self.past)
+
+    def is_of_another(self, attempt: Attempt, job: Job | None) -> bool:
+        """Whether this is of a job that had the id before the one of an attempt; `job`: that one, where it is known."""
+        if job is not None and begins_anew(self.job, job):
+            return True
+        user = self.failure.attempt.user if self.failure is not None else ""
+        return "" not in (user, attempt.user) and user != attempt.user
 
     def closed(self) -> Case:
         """The case with its latest failure in the past."""

@@ -35,7 +35,7 @@ from perdure.retry.decide import Decision
 from perdure.retry.history import Fleet, nodes_by_partition, usable_nodes
 from perdure.retry.not_the_node import of_launches, of_set_down
 from perdure.retry.one_node import is_of_place, of_one_node, with_end
-from perdure.service.core.case import Case, ControllerState, Failure
+from perdure.service.core.case import Case, ControllerState, Failure, is_of_another
 from perdure.service.core.chain_step import Stepped, acts_on, advance_chain
 from perdure.service.core.comments import line_of
 from perdure.service.core.consequences import LEAVES_IT_TO_A_PERSON, consequences
@@ -276,10 +276,10 @@ def fleet_of(known: Known, fleet: Fleet, before: Known | None = None) -> Fleet:
 def _attempt_ended(state: ControllerState, event: AttemptEnded, settings: ControllerSettings) -> Stepped:
     attempt, job_id = event.attempt, event.attempt.id.job_id
     old = state.cases.get(job_id)
-    if event.job is not None and _is_of_another(attempt, event.job):
+    if event.job is not None and is_of_another(attempt, event.job):
         return state, []  # the resource manager lost its state, and gave the id to another's job
     over: list[Effect] = []
-    if old is not None and _is_anothers_case(old, event):
+    if old is not None and old.is_of_another(attempt, event.job):
         state, over = _story_over(state, job_id, settings, event.time_s)
         old = None  # the resource manager lost its state, and gave the id to another's job
     if not attempt.state.is_failure:
@@ -324,19 +324,6 @@ def _count_put_back(state: ControllerState, event: AttemptEnded, settings: Contr
     limit = settings.retry.max_infrastructure_retries
     loop = loop_of(attempt, put_back.get(attempt.id.job_id), limit, PERDURE, event.time_s)
     return advance_chain(state, [ExceptionRaised(loop, own=True)], settings, event.time_s) if loop else (state, [])
-
-
-def _is_of_another(attempt: Attempt, job: Job) -> bool:
-    """Whether an attempt is that of another user's job, which had the id before."""
-    return attempt.user not in ("", job.user) and attempt.start_s < job.submit_s
-
-
-def _is_anothers_case(case: Case, event: AttemptEnded) -> bool:
-    """Whether what is remembered is of a job that had the id before the one of this attempt."""
-    if event.job is not None and begins_anew(case.job, event.job):
-        return True
-    user = event.attempt.user
-    return case.failure is not None and user != "" and case.failure.attempt.user not in ("", user)
 
 
 def _failed_again(state: ControllerState, case: Case | None, settings: ControllerSettings, now: float) -> Stepped:
