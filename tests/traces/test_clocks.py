@@ -36,6 +36,21 @@ def test_of_an_hour_shown_twice_a_start_is_the_first_and_an_end_before_it_the_se
     assert ended_s.tolist() == [second + 1200, first + 1200, first]
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "lasted_s"),
+    [
+        ("01:10:00", "01:40:00", 1800.0),
+        ("01:40:00", "01:10:00", 1800.0),  # it ended in the second of the two hours
+        ("01:30:00", "01:30:00", 0.0),
+        ("00:30:00", "02:30:00", 3 * 3600.0),
+    ],
+)
+def test_what_ran_while_an_hour_came_twice_lasted_as_long_as_it_did(start: str, end: str, lasted_s: float) -> None:
+    shown = (np.array([instant(f"2017-11-05T{each}")]) for each in (start, end))
+    began_s, ended_s = spans(*shown, "America/Los_Angeles")
+    assert (ended_s - began_s).tolist() == [lasted_s]
+
+
 def test_unknown_stays_unknown() -> None:
     assert np.isnan(from_wall_clock(np.array([np.nan, 0.0]), "Asia/Shanghai")).tolist() == [True, False]
 

@@ -134,8 +134,9 @@ def test_supercloud_ids_that_were_rounded_do_not_name_jobs(file: Callable[..., P
 def test_eagles_few_gpu_jobs_are_read(file: Callable[..., Path]) -> None:
     row = "{n},u,acc,p,q,600.0,1,36,{g},0.0,2019-01-01 08:00:00,2019-01-01 08:00:01,2019-01-01 08:01:01,60.0,{s}\n"
     text = row.format(n=1, g=2, s="COMPLETED") + row.format(n=2, g=0, s="FAILED")
-    trace = read(file("eagle.csv", EAGLE + text))
-    assert (trace.format, trace.left_out) == ("eagle", {"no GPUs": 1})
+    cancelled = "3,u,acc,p,q,600.0,1,36,2,0.0,2019-01-01 08:00:00,,2019-01-01 08:01:01,0.0,CANCELLED\n"
+    trace = read(file("eagle.csv", EAGLE + text + cancelled))
+    assert (trace.format, trace.left_out) == ("eagle", {"no GPUs": 1, "never started": 1})
     assert (trace.table.gpus[0], trace.table.walltime_s[0], trace.table.duration_s[0]) == (2, 600, 60)
 
 

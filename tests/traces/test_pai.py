@@ -62,6 +62,13 @@ def test_a_job_that_runs_has_not_ended_though_all_its_tasks_have(tables: Callabl
     assert trace.left_out["not ended yet"] == 1
 
 
+def test_in_what_order_tasks_are_listed_does_not_matter(tables: Callable[..., Path]) -> None:
+    plain = read(tables()).table
+    turned = read(tables(tasks="".join(reversed(TASKS.splitlines(keepends=True))))).table
+    for name in ("job_id", "gpus", "cpus", "mem_mib", "gpu_type", "start_s", "end_s"):
+        assert getattr(turned, name).tolist() == getattr(plain, name).tolist(), name
+
+
 def test_names_above_the_columns_do_no_harm(tables: Callable[..., Path]) -> None:
     plain = read(tables())
     jobs = "job_name,inst_id,user,status,start_time,end_time\n" + JOBS
