@@ -46,8 +46,8 @@ def test_of_an_hour_shown_twice_a_start_is_the_first_and_an_end_before_it_the_se
     ],
 )
 def test_what_ran_while_an_hour_came_twice_lasted_as_long_as_it_did(start: str, end: str, lasted_s: float) -> None:
-    shown = (np.array([instant(f"2017-11-05T{each}")]) for each in (start, end))
-    began_s, ended_s = spans(*shown, "America/Los_Angeles")
+    began, ended = (np.array([instant(f"2017-11-05T{each}")]) for each in (start, end))
+    began_s, ended_s = spans(began, ended, "America/Los_Angeles")
     assert (ended_s - began_s).tolist() == [lasted_s]
 
 
