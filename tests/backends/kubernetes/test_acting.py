@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ pytest.importorskip("lightkube", reason="the extra k8s is not installed")
 
 from perdure.backends.check_harness import Program
 from perdure.backends.kubernetes import actor, lease
+from perdure.backends.kubernetes.api import ClusterApi
+from perdure.backends.kubernetes.settings import KubernetesSettings
 from perdure.errors import ClusterBusy
 from perdure.model.actions import (
     Action,
@@ -292,6 +295,41 @@ def test_one_service_acts_until_its_lease_lapses(kube: KubernetesHarness, monkey
         document = kube.cluster.api.store.get("leases", "perdure", "perdure")
         assert document["spec"]["holderIdentity"] == "other:1"
         assert document["spec"]["leaseTransitions"] == 1
+
+
+def test_a_lease_lapses_so_long_after_its_last_renewal_was_seen_here(
+    open_stand_in: Callable[..., StandInCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, clock_s = open_stand_in(), [1000.0]
+    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=lambda: clock_s[0]))
+    with closing(ClusterApi.of(KubernetesSettings(kubeconfig=cluster.kubeconfig()))) as api:
+        holder, other = (lease.SoleActor(api, "perdure", name) for name in ("test:1", "other:1"))
+        for _ in range(4):
+            holder.hold(clock_s[0])
+            with pytest.raises(ClusterBusy):
+                other.hold(0.0)  # whatever the time of day is there
+            clock_s[0] += lease.DURATION_S / 2
+        clock_s[0] += lease.DURATION_S / 2 - 1.0
+        with pytest.raises(ClusterBusy):
+            other.hold(0.0)
+        clock_s[0] += 2.0
+        other.hold(0.0)
+        holder.release()
+        assert cluster.api.store.get("leases", "perdure", "perdure")["spec"]["holderIdentity"] == "other:1"
+
+
+def test_a_renewal_counts_from_when_it_was_begun(
+    open_stand_in: Callable[..., StandInCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, clock_s = open_stand_in(), iter((1000.0, 1000.0 + lease.RENEW_S, 1000.0 + lease.RENEW_S))
+    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=lambda: next(clock_s)))
+    with closing(ClusterApi.of(KubernetesSettings(kubeconfig=cluster.kubeconfig()))) as api:
+        holder = lease.SoleActor(api, "perdure", "test:1")
+        told = []
+        for now in (1_000_000.0, 1_000_050.0):
+            holder.hold(now)
+            told.append(cluster.api.store.get("leases", "perdure", "perdure")["spec"]["renewTime"])
+    assert told[0] != told[1]
 
 
 def performs(backend: Any, action: Action) -> bool:

@@ -259,6 +259,25 @@ def test_the_most_severe_message_is_sent_first_however_long_others_wait() -> Non
     assert order == kinds_by_rank[::-1]
 
 
+def test_of_one_severity_what_was_begun_is_sent_before_what_waits_longer() -> None:
+    begun, new = (
+        PendingMessage(first_message("c", whose, whose, notice()), NOW - ago_s, begun_s)
+        for whose, ago_s, begun_s in (("ada", 1.0, NOW - 50.0), ("bob", 100.0, None))
+    )
+    assert next_to_send([new, begun], {}, NoticeLimits(), NOW) == begun
+
+
+def test_a_message_is_held_until_the_last_that_fills_the_hour_is_an_hour_old() -> None:
+    lately = [NOW - 50.0, NOW - 40.0, NOW - 30.0]  # the limit was higher then
+    waiting = PendingMessage(first_message("c", "ops", "ada", notice()), NOW - 1.0)
+    begun: Begun = {("ada", waiting.message.kind.severity): lately}
+    reason = wait_reason(waiting, (), begun, NoticeLimits(per_hour=2), NOW)
+    assert reason.until_s == NOW - 40.0 + HOUR_S
+    assert wait_reason(
+        waiting, (), {("", waiting.message.kind.severity): lately}, NoticeLimits(per_hour=2), NOW
+    ).why == ("is next")
+
+
 @pytest.mark.parametrize(
     ("begun", "is_held"),
     [
