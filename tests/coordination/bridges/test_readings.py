@@ -216,3 +216,17 @@ def test_a_condition_that_is_good_when_true_is_bad_when_false() -> None:
     for kind, bad in (("GPUHealthy", "False"), ("FabricDegraded", "True")):
         good = "True" if bad == "False" else "False"
         assert (len(found(kind, bad)), len(found(kind, good)), len(found(kind, "Unknown"))) == (1, 0, 0)
+
+
+# -- PMIx and torchrun
+
+
+def test_an_exit_code_beside_a_node_that_is_down_changes_nothing() -> None:
+    said = {"status": "PMIX_EVENT_NODE_DOWN", "info": {"pmix.hname": "n7", "pmix.exit.code": 1}}
+    assert first_of("pmix", said).type == "node.down"
+
+
+def test_a_worker_of_which_torchrun_knows_no_message_has_none() -> None:
+    metadata = {"state": "FAILED", "raw_error": json.dumps({"message": "<NONE>"}), "global_rank": 2, "hostname": "n7"}
+    record = first_of("torchelastic", {"name": "torchelastic.worker.status.FAILED", "metadata": metadata})
+    assert (record.note, record.subject.ranks) == ("", (2,))
