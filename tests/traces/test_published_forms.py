@@ -47,6 +47,24 @@ def same(read_back: JobTable, real: JobTable) -> None:
     assert read_back.began_s == real.began_s
 
 
+def test_drac_coded(file: Callable[..., Path], real: JobTable) -> None:
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(
+        ["job", "submit_s", "start_s", "end_s", "poll_s", "time_limit_s", "account", "nodes", "gpus", "state"]
+    )
+    wait_s = np.random.default_rng(2).integers(1, 900, len(real))
+    jobs = zip(real.submit_s, wait_s, real.duration_s, real.vc, real.gpus, strict=True)
+    for row, (submit_s, waited_s, duration_s, vc, gpus) in enumerate(jobs):
+        times = np.cumsum([submit_s, waited_s, duration_s])
+        rows.writerow([f"j{row}", *times, times[0], 3600, vc, 1, gpus, "COMPLETED"])
+    trace = read(file("coded.csv", text.getvalue()))
+    assert (trace.format, trace.left_out) == ("drac-coded", {})
+    for name in ("submit_s", "gpus", "duration_s", "vc"):
+        np.testing.assert_array_equal(getattr(trace.table, name), getattr(real, name), err_msg=name)
+    np.testing.assert_array_equal(trace.table.start_s - trace.table.submit_s, wait_s)
+
+
 def test_helios(file: Callable[..., Path], real: JobTable) -> None:
     text, zone = io.StringIO(), ZoneInfo("Asia/Shanghai")
     rows = csv.writer(text, lineterminator="\n")
