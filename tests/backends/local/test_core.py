@@ -295,6 +295,23 @@ def test_a_job_that_was_put_back_on_fewer_nodes_keeps_that_size_when_it_is_kept_
     assert world.core.running[job_id].nodes == ("n3",)
 
 
+@pytest.mark.parametrize("status", [0, 1, 9, 137 << 8])
+def test_what_an_earlier_incarnation_tells_changes_nothing(world: World, status: int) -> None:
+    job_id = world.submit(node_count=2)
+    world.exit(job_id, 1, 1)
+    assert world.act(Requeue(name(job_id))) is OutcomeStatus.DONE
+    world.after(1.0)
+    runs = world.core.running[job_id]
+    assert runs.incarnation == 2
+    for rank in range(2):
+        world.core.task_ended(job_id, 1, rank, status, world.now)
+    world.core.launch_failed(job_id, 1, "no such program", world.now)
+    step = world.after(1.0)
+    assert (world.core.running[job_id], step.attempts, step.effects) == (runs, (), ())
+    world.exit(job_id, 0, 0)
+    assert world.core.jobs[job_id].state is JobState.COMPLETED
+
+
 def test_requeue_that_leaves_too_few_nodes_is_refused(world: World) -> None:
     job_id = world.submit(node_count=3)
     world.exit(job_id, 1, 1, 1)
