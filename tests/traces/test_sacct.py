@@ -6,14 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.table import TableEnding
 from perdure.simulation.sweep import as_it_was
 from perdure.traces.read import read
+from perdure.traces.sacct_records import Layout, RecordJoiner
 
 HEADER = "JobID|User|Account|JobName|Submit|Start|ElapsedRaw|TimelimitRaw|State|NNodes|AllocTRES|ReqTRES\n"
+
+PLAIN = st.text("a5", max_size=3)  # a field without separators
 
 
 def record(
@@ -140,6 +145,35 @@ def test_what_a_user_wrote_does_not_break_a_record(file: Callable[..., Path], na
     jobs = read(file("jobs.txt", HEADER + record("6") + record(name=name) + record("8"))).table
     assert jobs.job_id.tolist() == ["6", "7", "8"]
     assert jobs.gpus.tolist() == [8, 8, 8]
+
+
+@given(
+    st.sampled_from(["JobName", "WorkDir", "Comment"]),
+    st.text("a|5", max_size=6),
+    st.lists(PLAIN, min_size=5, max_size=5),
+)
+def test_what_a_user_wrote_is_never_taken_for_slurms_columns(column: str, wrote: str, others: list[str]) -> None:
+    """Read as it was, or broken: never another user, account or time."""
+    names = ("JobID", "JobName", "User", "ElapsedRaw", "WorkDir", "Account", "Comment", "State")
+    name, user, directory, account, comment = others
+    told = dict(zip(names, ("7", name, user, "5", directory, account, comment, "FAILED"), strict=True)) | {
+        column: wrote
+    }
+    ((_, found),) = RecordJoiner(Layout("|", names)).records([(2, "|".join(told.values()))])
+    if found is not None:
+        kept = dict(zip(names, found, strict=True))
+        assert all(kept[each] == told[each] for each in ("JobID", "User", "ElapsedRaw", "Account", "State"))
+
+
+def test_a_record_that_can_be_read_in_two_ways_stops_the_trace_with_its_line(file: Callable[..., Path]) -> None:
+    """The job's name has a separator, or else its directory: then the user is another."""
+    header = HEADER.replace("User|Account|JobName", "JobName|User|Account|WorkDir")
+    row = record().replace("ann|lab|train", "train|ann|lab|/home")
+    assert read(file("one.txt", header + row)).table.user.tolist() == ["ann"]
+    path = file("two.txt", header + row + row.replace("7|", "8|", 1).replace("|ann|", "|x|ann|"))
+    with pytest.raises(InputError, match=r"two\.txt:3: "):
+        read(path)
+    assert read(path, skip_bad=True).table.job_id.tolist() == ["7"]
 
 
 def test_bytes_that_are_no_text_do_not_break_a_record(file: Callable[..., Path]) -> None:
