@@ -6,6 +6,7 @@ import smtplib
 import ssl
 import subprocess
 from email.policy import default
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,21 @@ def test_each_user_is_written_to_at_an_own_address() -> None:
         mail_to(server, to=("{user}@site.org",)).send(delivery(whose="mira"), NET)
     ((_, to, _),) = server.mails
     assert to == ["rcpt TO:<mira@site.org>"]
+
+
+@pytest.mark.parametrize(
+    "addresses", list(permutations(("{user}@site.org", "ops@site.org", "{user}+jobs@b.org"), 2)), ids=str
+)
+def test_one_address_of_a_user_makes_a_target_that_users_own(addresses: tuple[str, ...]) -> None:
+    with receiving_mail() as server:
+        personal = mail_to(server, to=addresses)
+        assert personal.is_personal
+        personal.send(delivery(whose="mira"), NET)
+        with pytest.raises(ConfigError):
+            personal.send(delivery(whose=""), NET)
+        assert not mail_to(server, to=("ops@site.org", "user@site.org")).is_personal
+    ((_, to, _),) = server.mails
+    assert to == [f"rcpt TO:<{address.replace('{user}', 'mira')}>" for address in addresses]
 
 
 @pytest.mark.parametrize("whose", ["", "a b", "a@b", "a\r\nBcc: x@y", "-x", "a>b", "ünal", "x" * 65])
