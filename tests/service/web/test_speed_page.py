@@ -60,6 +60,14 @@ def test_the_map_is_shaded_where_rdma_is_worth_it() -> None:
     assert {shade for _, shade in cells} >= {1, 5}
 
 
+def test_the_map_says_of_a_model_and_batch_what_the_table_says_of_them() -> None:
+    rows = dict(answer(SpeedQuestion())["map"])
+    for model in ("resnet50", "vgg19"):
+        table = [answer(SpeedQuestion(model=model, batch=str(batch)))["last"]["gain"] for batch in MAP_BATCHES]
+        assert [gain for gain, _ in rows[model]] == pytest.approx(table)
+        assert len(set(table)) > 1
+
+
 def test_a_plot_keeps_all_within_and_its_ideal_is_straight() -> None:
     points = [SpeedPoint(count, 70.0 * count**0.9, 90.0 * count**0.9, 120.0 * count**0.9) for count in (1, 2, 8, 64)]
     plot = speed_plot(95.0, {"TCP": points, "RDMA": points})
