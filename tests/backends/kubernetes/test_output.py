@@ -1,0 +1,49 @@
+"""Logs of pods: which run of a container they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+from msgspec.structs import replace
+
+pytest.importorskip("lightkube", reason="the extra k8s is not installed")
+
+from perdure.backends.kubernetes.api import ClusterApi
+from perdure.backends.kubernetes.attempts import log_path
+from perdure.backends.kubernetes.output import read_output
+from perdure.backends.kubernetes.runs import PodRun
+from perdure.backends.kubernetes.settings import KubernetesSettings
+from tests.backends.kubernetes.standin.cluster import StandInCluster
+
+PODS = ("train-0", "train-1")
+
+
+@pytest.fixture
+def api(cluster: StandInCluster) -> Iterator[ClusterApi]:
+    """Two pods that nothing runs, whose containers have been restarted in place."""
+    for pod, is_previous in product(PODS, (False, True)):
+        cluster.api.logs["team", pod, "main", is_previous] = f"{pod} {is_previous}".encode()
+    for pod in PODS:
+        metadata = {"name": pod, "namespace": "team"}
+        spec = {"containers": [{"name": "main", "image": "trainer"}], "schedulingGates": [{"name": "test/never"}]}
+        cluster.api.store.create(
+            "pods", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {}}
+        )
+    opened = ClusterApi.of(KubernetesSettings(kubeconfig=cluster.kubeconfig()))
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("is_previous", [False, True])
+def test_each_log_is_that_of_the_run_which_it_is_named_for(api: ClusterApi, is_previous: bool) -> None:
+    first = PodRun("team", PODS[0], "u", "0", "", 0.0, container="main", is_previous=is_previous)
+    second = replace(first, pod=PODS[1], slot="1", is_previous=not is_previous)
+    ranks = [(run.slot, log_path(run)) for run in (first, second)]
+    found = read_output(api, log_path(first), ranks, 1000)
+    assert found.absent == ()
+    assert [(file.rank, file.text.decode()) for file in found.files] == [
+        ("", f"train-0 {is_previous}"),
+        ("1", f"train-1 {not is_previous}"),
+    ]
