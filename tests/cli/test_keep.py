@@ -42,6 +42,7 @@ from perdure.cli.keep_shown import list_chains, times_of
 from perdure.cli.keep_start import KeepRequest, until_of
 from perdure.cli.keeper import Keeper
 from perdure.cli.lookout import LOOK_S, Look, Lookout
+from perdure.cli.main import main
 from perdure.cli.trained_planner import checked_planner
 from perdure.durable import write_whole
 from perdure.errors import ClusterBusy, ConfigError, InputError, NotFound, StateError
@@ -813,6 +814,37 @@ def test_terms_of_a_new_chain_are_refused_where_no_script_is_named(option: str, 
     nothing = keep_run.KeepCall((), (), "done", 0.25, None, "none", None, "", "", once=True)
     with pytest.raises(InputError, match=f"{option}.*no script is named"):
         keep_run.run_keep(dataclasses.replace(nothing, **given))
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "means"),
+    [
+        ("--until", "3", "3"),
+        ("--overlap-cost", "0.5", 0.5),
+        ("--max-interruption", "0.1", 0.1),
+        ("--strategy", "hold", "hold"),
+        ("--planner", "reactive", "reactive"),
+        ("--trained", "learned", Path("learned")),
+        ("--done-file", "done", "done"),
+        ("--progress", "steps", "steps"),
+    ],
+)
+def test_each_option_is_the_term_of_its_name_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, option: str, given: str, means: object
+) -> None:
+    calls = list[keep_run.KeepCall]()
+
+    def run_keep(call: keep_run.KeepCall) -> int:
+        calls.append(call)
+        return 0
+
+    monkeypatch.setattr(keep_run, "run_keep", run_keep)
+    for words in (["train.sh"], [option, given, "train.sh"]):
+        assert main(["keep", *words]) == 0
+    usual, asked = map(dataclasses.asdict, calls)
+    assert {name: value for name, value in asked.items() if value != usual[name]} == {
+        option.removeprefix("--").replace("-", "_"): means
+    }
 
 
 def test_a_users_comment_hides_no_link(journal: ChainJournal) -> None:
