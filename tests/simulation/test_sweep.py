@@ -8,6 +8,8 @@ import pytest
 from perdure.errors import ConfigError, InputError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
+from perdure.scheduling.placement.room import Shares
+from perdure.simulation.simulate import simulate
 from perdure.simulation.sweep import Setting, SweepCase, at_load, cases, check_names, sweep, verdicts
 from perdure.traces.generate import generate
 from tests.simulation.tables import jobs
@@ -37,6 +39,18 @@ def test_the_oracle_among_retries_is_a_bound_and_no_advice() -> None:
     assert [each.is_bound for each in verdicts(runs)[0].standings] == [False, True]
     known = sweep([drawn(1)], Setting(CLUSTER), cases(1, ["fifo", "shortest", "tetris", "las", "sjf:skip"]))
     assert [each.is_bound for each in verdicts(known)[0].standings] == [False, True, True, False, True]
+
+
+def test_the_seed_draws_the_places_of_a_placement_by_chance_and_of_no_other() -> None:
+    def places(placement: str, seed: int) -> tuple[Shares, ...]:
+        spans = simulate(drawn(1), CLUSTER, "fifo", placement, seed=seed, spans=True).spans
+        assert spans is not None
+        return spans.shares
+
+    for placement, kinds in (("random", 4), ("best-fit", 1)):
+        found = [places(placement, seed) for seed in range(4)]
+        assert len(set(found)) == kinds
+        assert found == [places(placement, seed) for seed in range(4)]
 
 
 def test_names_are_looked_up_before_anything_is_run() -> None:
