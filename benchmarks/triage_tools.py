@@ -21,8 +21,8 @@ import numpy as np
 
 from benchmarks.triage_gpu import right_categories
 from benchmarks.triage_quality import HEAD, Outcome, interval, row
-from perdure.cli.card import in_order_of_reading
 from perdure.triage.judge import judge
+from perdure.triage.reading_order import in_order_of_reading
 from perdure.triage.verdict import Label, Verdict
 
 PREFIXES = {"b-": 2, "c-": 3, "d-": 4, "e-": 5}

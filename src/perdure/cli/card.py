@@ -15,6 +15,7 @@ from perdure.cli.text import plain
 from perdure.installation import program, to_type
 from perdure.retry.decide import DecisionKind
 from perdure.triage.judge import FRAME, MESSAGE
+from perdure.triage.reading_order import in_order_of_reading, naming_rule
 from perdure.triage.remedies import JOB_ID, OUTPUT_DIR, remedy
 from perdure.triage.verdict import CANCELLED, CauseRole, Evidence, Label, Verdict
 
@@ -100,7 +101,7 @@ def _what_to_do(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     if advice := verdict.advice if decision.retries else _after_stop(verdict.advice):
         yield "DO", to_type(advice)
     yield from (("RUN", command) for command in _commands(diagnosis))
-    if rule := _rule_of(verdict):
+    if rule := naming_rule(verdict):
         yield "SEE", f"{program()} rules {rule}"
 
 
@@ -116,7 +117,7 @@ def _after_stop(advice: str) -> str:
 
 def _commands(diagnosis: Diagnosis) -> Iterator[str]:
     """Commands to paste. Names of nodes and paths come from a log: only what can be one gets into a command."""
-    verdict, rule = diagnosis.verdict, _rule_of(diagnosis.verdict)
+    verdict, rule = diagnosis.verdict, naming_rule(diagnosis.verdict)
     line = next((line.text for line in verdict.evidence if line.rule == rule), "")
     if rule and (command := remedy(rule, line)):
         command = command.replace(OUTPUT_DIR, _output_dir(verdict) or OUTPUT_DIR)
@@ -143,16 +144,6 @@ def _is_node(name: str) -> bool:
     return NODE_NAMES.fullmatch(name) is not None
 
 
-def _rule_of(verdict: Verdict) -> str:
-    """The rule that named the cause, where `perdure rules` can describe it; else "". A root is before a cascade."""
-    from perdure.triage.evidence.rules import own_rules
-
-    telling = (evidence for evidence in verdict.evidence if evidence.role is not CauseRole.CONFIRMATION)
-    found = [rule for evidence in telling if (rule := own_rules().named(evidence.rule)) is not None]
-    causes = [rule.cause for rule in found if rule.cause.category == verdict.category]
-    return next((cause.name for cause in causes if cause.role is CauseRole.ROOT), causes[0].name if causes else "")
-
-
 def _evidence(verdict: Verdict, width: int | None) -> Iterator[str]:
     """The lines, each behind its number: what named the cause, where in the job's code, then the others in order."""
     shown = in_order_of_reading(verdict)
@@ -167,24 +158,6 @@ def _evidence(verdict: Verdict, width: int | None) -> Iterator[str]:
         for n, part in enumerate(parts):
             indent = paint(before, style) if n == 0 else " " * cell_width(before)
             yield indent + paint(part, "bold" if line.role is CauseRole.ROOT else "")
-
-
-def in_order_of_reading(verdict: Verdict) -> Sequence[Evidence]:
-    """The lines of evidence that are shown: what named the cause, what goes on with it, the place in the job's code,
-    then the others.
-    """
-    rule = _rule_of(verdict)
-
-    def place(line: Evidence) -> int:
-        if line.rule == FRAME:
-            return 2
-        if line.rule == MESSAGE:
-            return 1
-        if rule and line.rule == rule:
-            return 0
-        return {CauseRole.ROOT: 3 if rule else 0, CauseRole.CASCADE: 4, CauseRole.CONFIRMATION: 5}[line.role]
-
-    return sorted(verdict.shown_evidence, key=place)
 
 
 def _place(line: Evidence) -> str:

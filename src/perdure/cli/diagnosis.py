@@ -14,6 +14,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.retry.decide import Decision, DecisionKind, decide
 from perdure.retry.history import Fleet
 from perdure.retry.rules import RetryRules
+from perdure.triage.reading_order import in_order_of_reading
 from perdure.triage.verdict import Evidence, Label, Verdict
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def record(diagnosis: Diagnosis) -> dict[str, Any]:
         **ending,
         "rank": verdict.rank,
         "node": verdict.node,
-        "evidence": [_shown(evidence) for evidence in verdict.shown_evidence],
+        "evidence": [_shown(evidence) for evidence in in_order_of_reading(verdict)],
         "advice": {
             "action": str(decision.kind) if diagnosis.has_failed else "none",
             "reason": decision.reason,

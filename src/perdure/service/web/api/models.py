@@ -25,6 +25,7 @@ from perdure.service.web.resubmit_command import command_elsewhere
 from perdure.service.whatif.comparison import Comparison, Progress, Stage, Summary, Trouble
 from perdure.service.whatif.question import ComparisonQuestion
 from perdure.service.workers.operations import Status
+from perdure.triage.reading_order import in_order_of_reading
 from perdure.triage.verdict import CauseRole, Verdict
 
 T = TypeVar("T")
@@ -124,7 +125,7 @@ class VerdictItem(Item):
         return cls.of_parts(
             verdict,
             ending=verdict.ending if with_log else "",
-            evidence=verdict.shown_evidence if with_log else None,
+            evidence=in_order_of_reading(verdict) if with_log else None,
             logs=verdict.logs if with_log else None,
         )
 
