@@ -438,7 +438,7 @@ def _evidence(primary: Sign, seen: _Signs, most: int) -> tuple[Evidence, ...]:
     names = {sign.cause.name for sign in chosen}
     for hit in sorted(seen.merged.hits, key=lambda hit: (hit.cause.rank, hit.order)):
         told = (seen.report is not None and seen.report.tells(hit)) or _is_line_of(primary, hit)
-        idle = hit.cause.force is Force.FAINT and primary.cause.force is Force.PLAIN
+        idle = hit.cause.force is Force.FAINT and primary.cause.force in (Force.PLAIN, Force.DECISIVE)
         if hit.cause.name not in names and len(chosen) < most and not (told or idle):
             names.add(hit.cause.name)
             chosen.append(hit)

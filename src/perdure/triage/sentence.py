@@ -37,7 +37,8 @@ _BY_CLASS = frozenset(
 _RAISED = (
     r"(?:^|[\s:\]|])(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failure|Fault|Exit|Interrupt))(?::\s+|:?$)(.*)$"
 )
-_HEADS = r":\s*$| - @unknown$|^\[ERROR\]\S* \S+(?: \(\w+\))?$"
+_BY_LINE = r", (?:by the words of its line|as .{1,80} says)$"
+_HEADS = r":\s*$| - @unknown$|\(step: [\w ]{1,40}\)$|^\[ERROR\]\S* \S+(?: \(\w+\))?$"
 _NO_MESSAGE = r"^\s*(?:Traceback \(most recent call last\)|File \"[^\"]+\", line \d+)"
 
 
@@ -54,7 +55,8 @@ def _claims_too_much(cause: Cause) -> bool:
         return False
     rule = own_rules().named(cause.name)
     if cause.name in COARSE or cause.name in _BY_CLASS:
-        return rule is None or cause.says == rule.cause.says  # not what the rest of the log told
+        told_by_line = compiled(_BY_LINE).search(cause.says.encode()) if rule is None else cause.says == rule.cause.says
+        return bool(told_by_line)  # and not by the rest of the log
     categories = {cause.category, rule.cause.category if rule is not None else cause.category}
     return cause.category in _WIDE and cause.says in {own_categories()[each].says for each in categories}
 

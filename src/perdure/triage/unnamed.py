@@ -76,7 +76,10 @@ LEAST_BY_THE_END = 0.3
 MOST_UNDECIDED = 0.38
 """What was dealt with does not retry it either, whatever way the model leans."""
 
-_LOGIN = r".{0,60}\.(?:bashrc|bash_profile|profile|login|cshrc|tcshrc|zshrc|zprofile)\b"
+_LOGIN = (
+    r".{0,60}(?:\.(?:bashrc|bash_profile|profile|login|cshrc|tcshrc|zshrc|zprofile)"
+    r"|/etc/(?:[\w-]+/)?(?:profile|motd|issue|bash|csh|zsh)[\w.-]*)\b"
+)
 _BY_LOGIN = rf"(?i)^\s*{_LOGIN}"
 """What the files say that a shell reads when it starts: the job goes on."""
 

@@ -25,6 +25,7 @@ _NOT_OWN = r"(?:site|dist)-packages/|/lib(?:64)?/python\d|^<|/s?bin/[^/]*$"
 MOST_COMPANIONS, LOOK_AHEAD_LINES = 3, 6
 _EXPLAINS = (
     r"(?i)^\s*(?:size mismatch|(?:missing|unexpected) key|key '|full_key:|object_type=|to append to|cannot |could not "
+    r"|unknown attribute |no implementation of |invalid use of |untyped "
     r"|you must|please |access to |did you mean|expected |got |hint:|note:|caused by|the (?:above|following) )"
 )
 """A line below a message that goes on explaining it, though it is not indented."""

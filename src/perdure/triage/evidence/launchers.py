@@ -112,7 +112,13 @@ class LauncherReport(Struct, frozen=True):
 
     def is_of_another(self, hit: Hit) -> bool:
         """Whether another task wrote this line, as far as ranks show."""
-        return hit.rank.isdecimal() and not (self.in_component or self.is_of(hit))
+        return hit.rank.isdecimal() and not (self.in_component or self.is_of(hit) or self._lists(int(hit.rank)))
+
+    def _lists(self, rank: int) -> bool:
+        """Whether it names several tasks at once, and this is one of them."""
+        found = capturing(_TASKS).search(self.text.encode())
+        spans = (part.partition(b"-") for part in found[1].split(b",")) if found else ()
+        return any(int(low or 0) <= rank <= int(high or low or 0) for low, _, high in spans)
 
     def is_followed_by(self, hit: Hit) -> bool:
         """Whether a hit is a line of this report, or of another task than the one that it names."""
@@ -161,6 +167,7 @@ class LauncherReport(Struct, frozen=True):
         return -1.5 if explains and (cause.role is CauseRole.CASCADE or own) else _LAST
 
 
+_TASKS = r": tasks ([\d,-]{1,200}): "
 _LAST = 2.0
 _AGENT_LOST = "elastic-agent"
 """The rule for an agent without its rendezvous: so every agent ends once a rank has failed."""

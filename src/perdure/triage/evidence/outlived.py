@@ -60,7 +60,7 @@ def without_outlived(
 
     `asks_again`: the program ended by asking to be tried again, so that nothing before its last steps ended it.
     """
-    hits = _without_old_kernel_lines(hits)
+    hits = _without_mounted(_without_old_kernel_lines(hits))
     gone: set[int] = set()
     for window in {id(hit.block.window): hit.block.window for hit in hits}.values():
         own = [hit for hit in hits if hit.block.window is window]
@@ -86,6 +86,27 @@ def _without_old_kernel_lines(hits: Sequence[Hit]) -> Sequence[Hit]:
     return [
         hit for hit in hits if not (hit.cause.of_kernel and hit.cause.role is CauseRole.ROOT and hit.order < own.order)
     ]
+
+
+_VOLUME, _AFTER_VOLUMES = (
+    "k8s-volume",
+    frozenset({"image-pull-limited", "image-not-there", "image-pull-flaky", "k8s-oomkilled"}),
+)
+_POD = r"\bpod/([\w.-]+)"
+
+
+def _without_mounted(hits: Sequence[Hit]) -> Sequence[Hit]:
+    """The hits without volumes that were mounted at last: a kubelet fetches a pod's images only then."""
+    later = [hit for hit in hits if hit.cause.name in _AFTER_VOLUMES]
+    if not later:
+        return hits
+    return [hit for hit in hits if hit.cause.name != _VOLUME or not any(_is_later(each, hit) for each in later)]
+
+
+def _is_later(hit: Hit, other: Hit) -> bool:
+    """Whether a line tells of a later stage of the pod that another tells of."""
+    pods = [found[1] for each in (hit, other) if (found := capturing(_POD).search(each.text.encode()))]
+    return hit.order > other.order and len(set(pods)) < 2
 
 
 def _can_end(hit: Hit) -> bool:

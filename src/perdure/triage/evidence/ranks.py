@@ -14,8 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.triage.evidence.matching import Hit
-from perdure.triage.text.clean import scrub
+from perdure.triage.evidence.rule import Force
+from perdure.triage.text.clean import WARNED, scrub
 from perdure.triage.text.logtext import TextBlock
+from perdure.triage.text.patterns import compiled
 from perdure.triage.text.prefixes import named
 from perdure.triage.text.when import Stamp, comparable, may_hold_time, stamp_of
 from perdure.triage.verdict import CauseRole
@@ -52,11 +54,18 @@ class Merged(Struct, frozen=True):
         alike = {hit.rank for hit in self.hits if hit.cause.name == first.cause.name} & others
         if alike == others:
             return f"{len(others) + 1} ranks alike, {named(first.rank)} first ({self.order})"
-        own = [hit for hit in self.hits if hit.rank and hit.cause.role is not CauseRole.CASCADE]
+        own = [hit for hit in self.hits if hit.rank and _complains(hit)]
         before = min(own, key=lambda hit: hit.order, default=first)
         if before.rank != first.rank and before.order < first.order:
             return f"this is of {named(first.rank)}; {named(before.rank)} complained before ({self.order})"
         return f"{named(first.rank)} broke first, then {_some(sorted(others, key=_by_number))} ({self.order})"
+
+
+def _complains(hit: Hit) -> bool:
+    """Whether a task says of itself that it failed; a warning does not."""
+    if hit.cause.role is CauseRole.CASCADE or hit.cause.force is Force.FAINT:
+        return False
+    return not (hit.warns or compiled(WARNED).search(hit.text.encode()))
 
 
 MOST_NAMED = 3

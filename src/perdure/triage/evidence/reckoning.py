@@ -15,6 +15,7 @@ from perdure.triage.evidence.disk_space import DiskSpace, disk_of, disk_space, m
 from perdure.triage.evidence.matching import Hit
 from perdure.triage.evidence.quota_tables import QuotaRow, quota_rows, row_of
 from perdure.triage.evidence.rule import Cause, Force
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.evidence.time_used import TimeUsed, time_used
 from perdure.triage.text.clean import scrub
 from perdure.triage.text.patterns import capturing, compiled
@@ -25,6 +26,7 @@ _PATH = r"(/[\w.+@%=,~-]+(?:/[\w.+@%=,~-]+)*)"
 _SHORT_WRITE = r"\b\d+ requested and \d+ written\b"
 _OWN_DISK = r"^/(?:tmp|var/tmp|dev/shm|local\w*|lscratch|nvme\w*|mnt/nvme\w*)/"
 LINES_BEFORE = 10
+_FULL = "disk-full"
 _SIZE_OF_FILE = "file-size-limit"  # which is no limit of the disk
 LASTING, OPEN = 0.04, 0.4
 NEAR_BYTES, MOST_BYTES = 4096, 128 * 1024
@@ -109,7 +111,7 @@ def _of_tables(cause: Cause, primary: Hit) -> Cause | None:
     of_quotas = _of_quotas(cause, path, list(quota_rows(data)))
     if of_quotas or path:
         return of_quotas or _of_df(cause, path, b"quota" in line.lower(), data)
-    return _of_full_disk(cause, _before(primary))
+    return _of_full_disk(cause, _before(primary)) or _of_disk_in_use(cause, _before(primary), data)
 
 
 def _of_quotas(cause: Cause, path: str, rows: Sequence[QuotaRow]) -> Cause | None:
@@ -165,6 +167,18 @@ def _of_full_disk(cause: Cause, before: bytes) -> Cause | None:
         advice="Retry on another node; tell the operators whose files fill the disk.",
         unproven=True,
     )
+
+
+def _of_disk_in_use(cause: Cause, before: bytes, data: bytes) -> Cause | None:
+    """What a table of df says where the message names no file: the disk is full that the job wrote to before."""
+    used = {found[1].decode("utf-8", "replace") for found in capturing(_PATH).finditer(before)}
+    full = {disk.path: disk for disk in mounted_disks(data) if disk.is_full and not disk.of_files and disk.path != "/"}
+    written = [disk for path, disk in full.items() if any(each.startswith(f"{path}/") for each in used)]
+    if len(written) != 1 or compiled(_OWN_DISK).search(f"{written[0].path}/".encode()):
+        return None
+    rule, disk = own_rules().named(_FULL), written[0]
+    told = rule.cause if rule is not None else cause
+    return replace(told, says=f"{told.says or 'the disk is full'} ({disk.path} is at {disk.percent} %, by df)")
 
 
 def _open(cause: Cause, says: str) -> Cause:

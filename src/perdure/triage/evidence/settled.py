@@ -14,8 +14,10 @@ from msgspec.structs import replace
 
 from perdure.triage.evidence.context import Context, TrainingProgress, progress_of
 from perdure.triage.evidence.doubts import doubted
+from perdure.triage.evidence.frames import raising_line
 from perdure.triage.evidence.matching import Hit
 from perdure.triage.evidence.rule import Cause, Force
+from perdure.triage.evidence.rules import own_rules
 from perdure.triage.text.clean import decode, scrub
 from perdure.triage.text.logtext import LogText
 from perdure.triage.text.patterns import capturing, compiled
@@ -49,6 +51,31 @@ _KILLED_STEP, _KILLED_BEFORE = "workflow-killed", r"exit status \(137\) -- Execu
 _NODE_FULL = "node-out-of-memory"
 _HELD = r"\banon-rss:(\d{1,15})kB"
 _HOST_TOTAL = rf"(?i)\b(?:rss|mem(?:ory)?|ram)\b[^\n/]{{0,30}}?\b[\d.]+ ?[KMGT]?i?B? ?/ ?{SIZE}|\bMemTotal:? +{SIZE}"
+
+_LOCK = "lock"
+_LOCK_LINES = 40
+"""Who holds a lock is told so many lines before or after the one that gives it up."""
+
+_OWNER_GONE = (
+    r"(?i)\b(?:owner|holder|held by|holds|lock\w*|pid|process|job)\b[^\n]*?(?:\bno such process\b"
+    r"|\b(?:is|was|has) (?:dead|gone)\b|\bnot (?:running|alive)\b|\bleft (?:it|the \w+) behind\b"
+    r"|\b(?:already |has |have )?(?:ended|died|exited|crashed|terminated|finished)\b"
+    r"|(?-i:\b(?:COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|OUT_OF_MEMORY)\b))"
+    r"|\bstale \S*lock|\block(?: file)?\b[^\n]{0,40}\bis stale\b"
+)
+_LOCK_FREED = (
+    r"(?i)\b(?:remov|delet|clear|releas|overrid)(?:ed|ing)\b"
+    r"|\b(?:breaking|broke|stole|stealing|took over|taking over)\b"
+)
+"""What is done about a lock whose owner is gone."""
+
+_OF_LOCK, _PID = r"(?i)\block|\bowner\b|\bholder\b", r"(?i)\bpid[ =:]{1,2}(\d{1,10})\b"
+"""Words of a line that tells of a lock, and a process that such a line may name."""
+
+_UNAVAILABLE, _FORKS = "exit-temporary", r"\b(?:_?fork_exec|os\.fork|os\.forkpty|posix_spawn\w*|subprocess\.Popen)\("
+"""The rule for what was unavailable for the moment, and the calls by which Python starts a process."""
+
+_NO_MORE_PROCESSES = "processes-refused"
 
 _NO_INTERNET = (
     r"(?i)\b(?:compute |batch )?nodes? (?:have|has|had) (?:no|not any) (?:\w+ ){0,3}(?:internet|outside|external)"
@@ -120,6 +147,37 @@ def _filled_node(primary: Hit, text: LogText) -> Cause | None:
     if not any(total is not None and size >= MOST_OF_IT * total for total in totals):
         return None
     return _own(primary.cause, "host_oom", "the program filled the node's memory by itself, and the kernel killed it")
+
+
+def _without_owner(primary: Hit, text: LogText) -> Cause | None:  # noqa: ARG001
+    """A lock whose owner is gone, as the log says: nobody will release it."""
+    if primary.cause.category != _LOCK:
+        return None
+    near = _lines_near(primary)
+    gone = [line for line in near if compiled(_OWNER_GONE).search(line)]
+    held = {pid for line in near if compiled(_OF_LOCK).search(line) for pid in capturing(_PID).findall(line)}
+    told = [line for line in gone if compiled(_OF_LOCK).search(line) or held & set(capturing(_PID).findall(line))]
+    if not told or any(compiled(_LOCK_FREED).search(line) for line in told):
+        return None
+    says = "the lock is held by what has ended, as the log says, and nobody will release it"
+    return _own(primary.cause, _LOCK, says, "Remove the lock file, once nothing runs that it may protect.")
+
+
+def _lines_near(primary: Hit) -> list[bytes]:
+    """The lines around the one that is believed."""
+    block, data = primary.block, primary.block.window.data
+    start = max(0, block.start - LOOKED_BYTES)
+    at = primary.line - block.first_line + data.count(b"\n", start, block.start)
+    lines = scrub(data[start : block.end + LOOKED_BYTES]).split(b"\n")
+    return lines[max(0, at - _LOCK_LINES) : at + _LOCK_LINES]
+
+
+def _without_processes(primary: Hit, text: LogText) -> Cause | None:  # noqa: ARG001
+    """What was unavailable for the moment, where a process was to be started: a limit on their number."""
+    if primary.cause.name != _UNAVAILABLE or not compiled(_FORKS).search(raising_line(primary)):
+        return None
+    rule = own_rules().named(_NO_MORE_PROCESSES)
+    return rule.cause if rule is not None else None
 
 
 def _without_internet(primary: Hit, text: LogText) -> Cause | None:
@@ -196,6 +254,8 @@ _SETTLED: tuple[Callable[[Hit, LogText], Cause | None], ...] = (
     _ended_alike,
     _killed_again,
     _filled_node,
+    _without_owner,
+    _without_processes,
     _without_internet,
     _started_by_each_task,
     _held_before,
