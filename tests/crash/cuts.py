@@ -59,9 +59,19 @@ class FileDisk(Disk):
                 self.full -= 1
                 raise StateError("disk", "disk is full", "Free some space on its disk")
             self.fuse.passed()
+        self._note()
+        self.fuse.passed()
+
+    @contextmanager
+    def beside(self) -> Iterator[Connection]:
+        """What the laws write by themselves: nothing dies in it."""
+        with self._store.writing() as db:
+            yield db
+        self._note()
+
+    def _note(self) -> None:
         self.states.append(digest(self.raw))
         self._power.acknowledged = len(self.states)
-        self.fuse.passed()
 
     def reading(self) -> AbstractContextManager[Connection]:
         return self._store.reading()

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from sqlite3 import Connection as Raw
 from typing import cast
-
-from sqlalchemy import Connection, Engine
 
 from perdure.live_policy.outcome import PolicyTerm
 from perdure.model.jobs import Job
@@ -21,6 +17,7 @@ from perdure.waits.calibration import Promise
 from perdure.waits.queue import QueuedJob
 from tests.dst.broken import must
 from tests.dst.cluster import Manager
+from tests.dst.disk import Disk
 
 ALL = PolicyTerm("las", 0.0, None, None)
 HERE = "SELECT submit_s, user FROM jobs WHERE job_id = ?"
@@ -29,17 +26,12 @@ HERE = "SELECT submit_s, user FROM jobs WHERE job_id = ?"
 class SameStore:
     """What stores beside the journal write to and read from: what is written there is not lost, and nothing dies."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        with self.engine.begin() as db:
-            yield db
+    def __init__(self, disk: Disk) -> None:
+        self.engine, self.writing = disk.reader, disk.beside
 
 
-def store_on(engine: Engine) -> Store:
-    return cast("Store", SameStore(engine))
+def store_on(disk: Disk) -> Store:
+    return cast("Store", SameStore(disk))
 
 
 def note_apart(store: Store, manager: Manager, job_id: str) -> None:

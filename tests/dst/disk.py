@@ -14,7 +14,7 @@ from functools import cache
 from operator import itemgetter
 from typing import Any, cast
 
-from sqlalchemy import ClauseElement, Engine, create_engine
+from sqlalchemy import ClauseElement, Connection, Engine, create_engine
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.pool import StaticPool
 
@@ -101,6 +101,10 @@ class Disk:
 
     def reading(self) -> AbstractContextManager[Any]:
         return self._reading
+
+    def beside(self) -> AbstractContextManager[Connection]:
+        """What the laws write by themselves: it is not lost, and nothing dies in it."""
+        return self.reader.begin()
 
     def forget_reads(self) -> None:
         """Something has been written since."""

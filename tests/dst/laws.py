@@ -60,7 +60,7 @@ class Auditor:
         alone: bool = True,
     ) -> None:
         """`alone` is False where another service acts on the same manager."""
-        self._reader, self.store = Reader(disk.reader, manager.name), store_on(disk.reader)
+        self._reader, self.store = Reader(disk.reader, manager.name), store_on(disk)
         self._db, self._line, self._manager, self._switch, self._clock = disk.raw, line, manager, switch, clock
         self._alone, self._told = alone, set()  # keys of actions whose end was compared with what is true
         self.view: Callable[[], SiteView] = _of_none  # of the service, as its handlers see the site
