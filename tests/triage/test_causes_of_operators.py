@@ -142,11 +142,13 @@ def test_a_banner_of_openfoam_is_no_failure() -> None:
     assert verdict(banner + "Floating point exception (core dumped)\n").category == "numeric"
 
 
-def test_a_reader_of_nothing_follows_from_what_should_have_written() -> None:
-    found = verdict(
-        '[E::bwa_idx_load_from_disk] fail to locate the index files\nsamtools sort: failed to read header from "-"\n'
-    )
-    assert (found.category, found.evidence[-1].role) == ("missing_file", CauseRole.CASCADE)
+@pytest.mark.parametrize(
+    "wrong",
+    ["[E::bwa_idx_load_from_disk] fail to locate the index files", "[E::main_mem] failed to open file `/d/R1.fq'."],
+)
+def test_a_reader_of_nothing_follows_from_what_should_have_written(wrong: str) -> None:
+    found = verdict(f'{wrong}\nsamtools sort: failed to read header from "-"\n')
+    assert (found.category, in_order_of_reading(found)[0].text) == ("missing_file", wrong)
 
 
 @pytest.mark.parametrize(
