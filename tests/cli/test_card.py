@@ -303,6 +303,14 @@ def test_work_that_went_on_to_its_end_is_not_to_be_done_again(
     assert "DONE: what looks like a failure in this log came before its work was done" in told(perdure, home, log).out
 
 
+@pytest.mark.parametrize("end", ["epilogue: job 70021 done, 0:00:04 used", "Job 412.pbs0 finished, 00:00:09 elapsed"])
+def test_that_a_manager_has_done_with_a_job_is_no_good_end(perdure: Callable[..., Ran], home: Path, end: str) -> None:
+    log = f"rsync: max connections (1) reached -- try again later\n{end}\n"
+    assert told(perdure, home, log, "--json").json["advice"]["action"] == "retry"
+    good = "Job 412.pbs0 finished successfully"
+    assert told(perdure, home, LIMITED + good, "--json").json["advice"]["action"] == "none"
+
+
 def test_a_failure_after_the_work_was_done_is_one(perdure: Callable[..., Ran], home: Path) -> None:
     assert told(perdure, home, STEPS + DONE + LIMITED, "--json").json["advice"]["action"] != "none"
     assert told(perdure, home, STEPS + SIZES + DONE, "--json").code == 1  # its own bug is told all the same

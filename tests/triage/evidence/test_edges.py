@@ -194,7 +194,9 @@ def test_a_last_line_that_says_done_is_a_good_end(line: str) -> None:
     assert ends(f"reading\n{line}\nSegmentation fault\n", evidence=(replace(CRASH, line=3),)) == ""
 
 
-@pytest.mark.parametrize("line", ["done reading shard 3", "not done", "Done with epoch 2", "finished: false"])
+@pytest.mark.parametrize(
+    "line", ["done reading shard 3", "not done", "Done with epoch 2", "finished: false", "epilogue: job 70021 done"]
+)
 def test_a_last_line_that_says_done_of_a_part_is_no_end(line: str) -> None:
     assert "just stops" in ends(f"step 1\n{line}\n", category="unknown", evidence=())
 

@@ -61,6 +61,8 @@ _OF_OWN_CODE = frozenset({"syntax", "api", "index", "shape", "config"})
 _NOT_DONE = (
     r"(?i)\b(?:not|never|un\w+ly|fail\w*|error|before|until|if|when|epoch \d+ (?:done|finished|complete)|step \d+)\b"
 )
+_OF_A_MANAGER = r"(?i)\bepilog(?:ue)?\b|\bjob #?\d"
+"""A resource manager says so of any job that has ended."""
 
 
 def with_ending(verdict: Verdict, text: LogText, attempt: Attempt | None = None) -> Verdict:
@@ -175,7 +177,8 @@ def _just_stops(window: TextWindow, verdict: Verdict, attempt: Attempt | None) -
 
 
 def _says_done(line: bytes) -> bool:
-    return bool(compiled(_DONE).search(line)) and not compiled(_NOT_DONE).search(line)
+    is_said = compiled(_DONE).search(line) and not compiled(_NOT_DONE).search(line)
+    return bool(is_said) and (b"success" in line or not compiled(_OF_A_MANAGER).search(line))
 
 
 def _clock(seconds: float) -> str:
