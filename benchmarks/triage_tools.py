@@ -4,8 +4,9 @@
 
 `tool_failures/logs.jsonl.gz` holds logs with their truths, which were sealed before any verdict was seen, in two parts,
 `system_failures/logs.jsonl.gz` a third, `training_failures/logs.jsonl.gz` a fourth, `operator_failures/logs.jsonl.gz` a
-fifth, half of it by programs that ran; see their README.md. After the first measurement of each part what it got wrong
-was read: those figures are kept in their `first.md`, and later ones are of logs that were fixed against.
+fifth and `site_failures/logs.jsonl.gz` a sixth, half of each by programs that ran; see their README.md. After the first
+measurement of each part but the last what it got wrong was read: those figures are kept in their `first.md`, and later
+ones are of logs that were fixed against.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from perdure.triage.judge import judge
 from perdure.triage.reading_order import in_order_of_reading
 from perdure.triage.verdict import Label, Verdict
 
-PREFIXES = {"b-": 2, "c-": 3, "d-": 4, "e-": 5}
+PREFIXES = {"b-": 2, "c-": 3, "d-": 4, "e-": 5, "f-": 6}
 """What the ids of the later parts begin with."""
 
 PAIR = "-pair-"
 """What the ids hold of logs that end alike, and of which one is transient."""
 
-FOLDERS = ("tool_failures", "system_failures", "training_failures", "operator_failures")
+FOLDERS = ("tool_failures", "system_failures", "training_failures", "operator_failures", "site_failures")
 LOGS = tuple(Path(__file__).with_name(name) / "logs.jsonl.gz" for name in FOLDERS)
 
 
