@@ -10,11 +10,15 @@ from msgspec.structs import replace
 
 pytest.importorskip("lightkube", reason="the extra k8s is not installed")
 
+from perdure.backends.check_harness import Program
 from perdure.backends.kubernetes.api import ClusterApi
 from perdure.backends.kubernetes.attempts import log_path
 from perdure.backends.kubernetes.output import read_output
 from perdure.backends.kubernetes.runs import PodRun
 from perdure.backends.kubernetes.settings import KubernetesSettings
+from perdure.model.jobs import Attempt
+from tests.backends.kubernetes.harness import KubernetesHarness
+from tests.backends.kubernetes.manifests import job
 from tests.backends.kubernetes.standin.cluster import StandInCluster
 
 PODS = ("train-0", "train-1")
@@ -47,3 +51,20 @@ def test_each_log_is_that_of_the_run_which_it_is_named_for(api: ClusterApi, is_p
         ("", f"train-0 {is_previous}"),
         ("1", f"train-1 {not is_previous}"),
     ]
+
+
+def test_no_attempt_gets_the_log_of_a_later_run_of_its_container(kube: KubernetesHarness) -> None:
+    document = job("train", Program(exit_code=1, run_s=1.2), backoffLimit=6)
+    document["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+    kube.apply(document)
+    logs, known = kube.cluster.api.logs, list[Attempt]()
+    for number in range(3):
+        (runs,) = kube.until(
+            lambda seen: [a for a in seen.attempts if a.end_s is None and a.id not in {old.id for old in known}]
+        )
+        (place,) = (place for place in logs if not place[-1])
+        logs[place] = f"run {number}".encode()
+        known.append(runs)
+        told = [[file.text.decode() for file in kube.backend.output(attempt).files] for attempt in known]
+        assert told == [[], [f"run {number - 1}"], [f"run {number}"]][-len(known) :]
+    assert "restarted again" in str(kube.backend.output(known[0]).absent)

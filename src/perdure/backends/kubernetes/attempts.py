@@ -19,6 +19,7 @@ from perdure.model.jobs import Attempt, AttemptState
 
 MOST_PAST = 20  # attempts that a job's annotation holds
 LOGS = "/pods/"
+PREVIOUS = "/previous"
 
 
 class PodGroup(Struct, frozen=True):
@@ -161,7 +162,22 @@ def log_path(run: PodRun) -> str:
     >>> log_path(PodRun("team", "train-0-x", "u", "0", "", 0.0, container="main", is_previous=True))
     '/pods/team/train-0-x/main/previous'
     """
-    return f"{LOGS}{run.namespace}/{run.pod}/{run.container}{'/previous' if run.is_previous else ''}"
+    return f"{LOGS}{run.namespace}/{run.pod}/{run.container}{PREVIOUS if run.is_previous else ''}"
+
+
+def log_now(path: str, incarnation: int, groups: Iterable[PodGroup]) -> str | None:
+    """Where the log at `path` of an attempt is now; None where another run's has taken its place.
+
+    A container that is restarted in place leaves the log of the run before as its previous one, and of the runs before
+    that none.
+    """
+    places = [
+        (group.incarnation, log_path(run))
+        for group in groups
+        for run in group.runs
+        if log_path(run).removesuffix(PREVIOUS) == path.removesuffix(PREVIOUS)
+    ]
+    return next((now for number, now in places if number == incarnation), None) if places else path
 
 
 class PastAttempt(Struct, frozen=True, omit_defaults=True):

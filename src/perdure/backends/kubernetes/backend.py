@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.backends.kubernetes.actor import ClusterActor
 from perdure.backends.kubernetes.api import ClusterApi
-from perdure.backends.kubernetes.attempts import log_path
+from perdure.backends.kubernetes.attempts import log_now, log_path
 from perdure.backends.kubernetes.ends import RememberedEnds
 from perdure.backends.kubernetes.held import NOTHING_HELD, MirrorView
 from perdure.backends.kubernetes.lease import SoleActor
@@ -24,7 +24,7 @@ from perdure.errors import ConfigError, PerdureError
 from perdure.model.actions import Action, Comment, Outcome
 from perdure.model.jobs import Attempt
 from perdure.model.observation import MANAGER, Observation
-from perdure.model.output import LogMark, Output
+from perdure.model.output import Absent, LogMark, Output, Why
 
 FIRST_LIST_S = 20.0  # how long the first look waits for the lists
 WRITE_BACK_S = 3.0  # how long a look waits for what was written before it
@@ -89,13 +89,16 @@ class KubernetesBackend:
             tuple(nodes_in(seen)),
         )
 
-    def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:  # noqa: ARG002  (no two runs of a pod share a log)
+    def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:  # noqa: ARG002  (`log_now` tells runs of a pod apart)
         """The logs of an attempt's pods, as far as the cluster still has them."""
         sighted = self._seen.get(attempt.id.job_id)
         groups = sighted.groups if sighted is not None else ()
         runs = next((group.runs for group in groups if group.incarnation == attempt.id.incarnation), ())
         ranks = [(run.slot, log_path(run)) for run in runs if run.node and len(runs) > 1]
-        return read_output(self._api, attempt.stdout, ranks, max_bytes)
+        path = log_now(attempt.stdout, attempt.id.incarnation, groups)
+        if path is None:
+            return Output(absent=(Absent(attempt.stdout, Why.MISSING, "its container was restarted again since"),))
+        return read_output(self._api, path, ranks, max_bytes)
 
     def perform(self, action: Action) -> Outcome:
         """Carry out an action, as the only service that acts on this cluster."""
