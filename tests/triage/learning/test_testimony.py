@@ -116,6 +116,15 @@ def test_half_of_the_evidence_against_is_doubt_and_no_erasure() -> None:
     assert learnt(verdict(0.03), found, own_thresholds(), named=False).label is Label.UNSURE
 
 
+@pytest.mark.parametrize(("more", "fewer"), [((2, 2), (1, 1)), ((2, 2, 2, 2), (1, 1, 1, 1)), ((2,) * 5, (2, 2, 1))])
+def test_exactly_half_against_is_doubt_and_less_is_none(more: tuple[int, ...], fewer: tuple[int, ...]) -> None:
+    passed = {f"more{row}": Outcomes(passed=lean) for row, lean in enumerate(more)}
+    failed = {f"fewer{row}": Outcomes(failed=lean) for row, lean in enumerate(fewer)}
+    assert weighed({**passed, **failed}, "gil", named=False).doubted
+    failed.popitem()
+    assert not weighed({**passed, **failed}, "gil", named=False).doubted
+
+
 def test_what_goes_both_ways_teaches_nothing() -> None:
     flaky = {name: Outcomes(passed=3, failed=3) for name in "abcdef"}
     assert weighed(flaky, "a", named=False).weight == 0
