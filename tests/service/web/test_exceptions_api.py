@@ -308,6 +308,27 @@ def test_what_was_open_is_open_after_a_restart(place: Site, tmp_path: Path) -> N
     assert set(again.chain.handlers) == {"mira+trainer"}
 
 
+def test_what_keeps_jobs_held_is_open_and_known_until_its_all_clear_however_long_that_takes(place: Site) -> None:
+    def are_open() -> set[str]:
+        return {one["id"] for one in place.client(place.operator).get("/api/v1/exceptions?open=true").json()["items"]}
+
+    place.world.submit("400", "waits", "mira", 8)
+    shared = {"resource": "pfs:/scratch"}
+    post(place, place.operator, "/exceptions", {"id": "down", "type": "storage.down", "subject": shared})
+    place.world.carry_out()
+    assert "down" in are_open()
+    place.world.pass_time(90 * 86_400.0)
+    while place.world.journal.prune(place.world.now):
+        pass
+    place.world.restart()
+    known = place.world.state.chain.ended["down"]
+    assert (known.is_in_force, known.is_unanswered) == (True, False)
+    assert "down" in are_open()
+    post(place, place.operator, "/exceptions", {"id": "up", "type": "storage.restored", "subject": shared})
+    place.world.carry_out()
+    assert "down" not in are_open()
+
+
 def test_what_two_handlers_say_alike_is_said_once(place: Site) -> None:
     answer = post(place, place.operator, "/exceptions", {"type": "app.nan"})
     assert (answer.status_code, answer.json()["state"]) == (201, "escalated")
