@@ -29,6 +29,7 @@ def steps(first: int, count: int, form: str = "step {} loss 0.5\n") -> str:
         (steps(0, 20) + TIME_LIMIT + steps(10, 20) + RESET, Label.TRANSIENT, "net"),
         (OPENING.format(n=1) + NODE_FAILURE + OPENING.format(n=2) + KEY, Label.DETERMINISTIC, "index"),
         (steps(0, 20) + KEY + PREEMPTED + steps(0, 20) + RESET, Label.TRANSIENT, "net"),
+        (steps(0, 20) + NODE_FAILURE * 50 + steps(0, 20) + KEY, Label.DETERMINISTIC, "index"),  # of each of its nodes
     ],
 )
 def test_the_last_of_several_runs_is_judged(log: str, label: Label, category: str) -> None:

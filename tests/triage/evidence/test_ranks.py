@@ -49,6 +49,11 @@ def test_a_line_says_which_task_wrote_it(line: str, rank: str) -> None:
     assert rank_of(line.encode()) == rank
 
 
+@pytest.mark.parametrize("actor", [b"a(\xff\xfe)", b"a(SECRET \x1b words)", b"PPO(env=CartPole, [rank7]: lr)"])
+def test_a_task_of_ray_is_called_by_its_process_whatever_its_actor_is_called(actor: bytes) -> None:
+    assert rank_of(b"(" + actor + b" pid=12, ip=10.0.0.2) ValueError: x") == "pid 12 on 10.0.0.2"
+
+
 @pytest.mark.parametrize(
     ("line", "form"),
     [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.errors import InputError, LogRefused
 from perdure.triage.text.clean import MAX_LINE_BYTES, PIECE, decode, scrub, without_bars, without_prefix
-from perdure.triage.text.escapes import without_escapes
+from perdure.triage.text.escapes import AT_ONCE, without_escapes
 from perdure.triage.text.logtext import LogText, TextWindow, blocks, newlines
 from perdure.triage.text.masking import mask, shapes
 from perdure.triage.text.patterns import compiled
@@ -57,6 +57,19 @@ def test_newlines_of_a_stretch_are_counted(text: str, start: int, length: int) -
 def test_escapes_of_any_kind_and_form_go(parts: list[bytes]) -> None:
     kinds = b"".join(b"\x1b[%dm" % i for i in range(20))
     raw = b"".join(parts) + kinds
+    assert without_escapes(raw) == ESCAPE.sub(b"", raw)
+
+
+def test_where_a_long_block_is_cut_no_sequence_is() -> None:
+    kinds = [b"\x1b[%d;1m red" % i for i in range(20)] + [
+        b"\x1b",
+        b"\x1b[",
+        b"\x1b]t",
+        b"\x1b]t\x07",
+        b"\x1b\\",
+        b"\x1b( B\n",
+    ]
+    raw = b"".join(kinds) * (3 * AT_ONCE // len(b"".join(kinds))) + b"x" * AT_ONCE
     assert without_escapes(raw) == ESCAPE.sub(b"", raw)
 
 

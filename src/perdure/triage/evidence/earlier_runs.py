@@ -22,6 +22,9 @@ from perdure.triage.verdict import CauseRole
 LOOKED_AT_BYTES = 256 * 1024
 """So much before the manager's word, and after it, is searched for steps and for the beginning of a run."""
 
+MOST_ENDS = 8
+"""So many of the manager's last words are looked at: a log can hold any number of them."""
+
 STEPS_BACK, STEPS_MADE = 3, 2
 """A run that starts over is so many steps behind the one before, and makes so many; ranks of one run differ less."""
 
@@ -34,7 +37,7 @@ _LOADS = r"(?i)\b(?:resum|load|restor|continu)(?:ed|es|ing)\b[^\n]{0,80}\b(?:che
 
 def without_earlier_runs(hits: Sequence[Hit]) -> Sequence[Hit]:
     """The hits without the manager's word that it ended a run, and all before, where a later run failed by itself."""
-    for end in reversed([hit for hit in hits if ends_a_job(hit.cause)]):
+    for end in reversed([hit for hit in hits if ends_a_job(hit.cause)][-MOST_ENDS:]):
         window = end.block.window
         later = [hit for hit in hits if hit.block.window is window and hit.line > end.line and _ends_a_run(hit)]
         if later and _starts_over(window, end.line, later[-1].line):

@@ -12,6 +12,9 @@ from perdure.triage.text.patterns import compiled
 FEW_KINDS, LOOKED_AT = 8, 24
 """A log holds many sequences, but mostly of few kinds: of these the first are looked at, and taken out kind by kind."""
 
+AT_ONCE = 1 << 20
+"""So many bytes are gone over at once, and up to the next sequence: the places of all would need many times the log."""
+
 _ESC = 0x1B
 _STRINGS = b"]PX^_"  # OSC, DCS, SOS, PM, APC: a text follows, up to BEL or ESC
 
@@ -38,7 +41,18 @@ _CONTROL = r"\x1b\[[0-?]*[ -/]*[@-~]"
 
 
 def _without_any(block: bytes) -> bytes:
-    """The same for all kinds at once, by finding where each sequence ends."""
+    """The same for all kinds at once; a sequence ends at the next ESC at the latest, so there the block can be cut."""
+    pieces, at = [], 0
+    while at < len(block):
+        found = block.find(b"\x1b", at + AT_ONCE)
+        end = found if found >= 0 else len(block)
+        pieces.append(_without_those(block[at:end]))
+        at = end
+    return b"".join(pieces)
+
+
+def _without_those(block: bytes) -> bytes:
+    """A piece without sequences, by finding where each of them ends."""
     codes = np.frombuffer(block + b"\n", dtype=np.uint8)  # so that each sequence has an end
     starts = np.flatnonzero(codes == _ESC)
     second = codes[starts + 1]

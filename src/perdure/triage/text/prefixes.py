@@ -39,7 +39,7 @@ def rank_of(line: bytes) -> str:
 
 @lru_cache(maxsize=4096)
 def _rank_in(head: bytes) -> str:
-    said = (_called(found.group().decode()) for found in compiled(_TASK).finditer(head))
+    said = (_called(found.group().decode("latin-1")) for found in compiled(_TASK).finditer(head))
     return next(filter(None, said), "")
 
 
@@ -51,7 +51,8 @@ def rank_before(line: bytes, text: bytes) -> str:
 def _called(said: str) -> str:
     """The task's name in what is before a line."""
     if said.startswith("("):
-        return said.strip("()").partition(" ")[2].replace("pid=", "pid ").replace(", ip=", " on ")
+        process = said.rpartition(" pid=")[2].rstrip(")")  # before it is what a program calls its actor: any words
+        return f"pid {process.replace(', ip=', ' on ')}"
     before, bracket, inner = said.partition("[")
     inner = inner.partition("]")[0]
     if inner.startswith("pod/"):
