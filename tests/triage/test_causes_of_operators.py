@@ -51,6 +51,17 @@ def test_a_lock_whose_owner_is_gone_is_not_released(told: str) -> None:
     assert not found.quoted
 
 
+def test_a_lock_that_is_told_to_be_dead_only_after_the_failure_is_not_released() -> None:
+    assert (
+        judge((WAITS + "x.lock is stale: its owner (host c3, pid 12) is dead\n").encode()).label is Label.DETERMINISTIC
+    )
+
+
+def test_one_dead_lock_that_was_removed_says_that_locks_are() -> None:
+    told = "y.lock is stale: its owner is dead, removing it\nx.lock is stale: its owner (pid 12) is dead\n"
+    assert judge((told + WAITS).encode()).label is Label.TRANSIENT
+
+
 @pytest.mark.parametrize(
     "told",
     [

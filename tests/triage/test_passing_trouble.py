@@ -48,3 +48,16 @@ def test_a_trouble_far_away_is_no_witness() -> None:
 
 def test_wrong_code_stops_its_job_whatever_services_did() -> None:
     assert _labelled(f"{CODE}{TROUBLES[0]}\n") is Label.DETERMINISTIC
+
+
+def test_only_the_exception_that_python_ignored_is_passed_over() -> None:
+    ignored = f"Exception ignored in: <function close at 0x7f>\n{TRACE}{TROUBLES[1]}\n"
+    assert _labelled(ignored + DAMAGED) is Label.DETERMINISTIC
+    assert _labelled(f"{ignored}{DAMAGED}{TROUBLES[1]}\n") is Label.UNSURE
+
+
+def test_a_trouble_that_the_job_got_over_is_no_witness() -> None:
+    steps = "".join(f"step {n} loss 0.5\n" for n in range(1, 20))
+    warned = "WARNING s3 returned HTTP status 503 Service Unavailable\n"
+    assert _labelled(warned + DAMAGED) is Label.UNSURE
+    assert _labelled(warned + steps + DAMAGED) is Label.DETERMINISTIC

@@ -3,6 +3,7 @@
 import pytest
 
 from perdure.triage.judge import judge
+from perdure.triage.text.logtext import LogText, Source, TextWindow
 from perdure.triage.verdict import Label
 
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 7, in <module>\n    run()\n'
@@ -54,3 +55,35 @@ def test_the_last_of_several_runs_is_judged(log: str, label: Label, category: st
 )
 def test_what_is_said_while_a_run_is_ended_begins_no_other(log: str, category: str) -> None:
     assert judge(log.encode()).category == category
+
+
+def test_a_task_that_was_behind_the_others_starts_nothing_over() -> None:
+    taken = steps(0, 40, "[rank0]: step {} loss 0.5\n") + steps(0, 11, "[rank1]: step {} loss 0.5\n")
+    goes_on = steps(11, 3, "[rank1]: step {} loss 0.5\n")
+    assert judge((taken + TIME_LIMIT + goes_on + RESET).encode()).category == "time_limit"
+
+
+def test_a_run_that_begins_below_the_failure_is_not_the_one_that_failed() -> None:
+    log = steps(0, 20) + TIME_LIMIT + RESET + "resuming from checkpoint ckpt/20.pt\n"
+    assert judge(log.encode()).category == "time_limit"
+
+
+def test_lines_in_the_middle_of_a_log_are_not_its_opening() -> None:
+    log = (OPENING.format(n=1) + TIME_LIMIT + OPENING.format(n=2) + WORKER).encode()
+    assert judge(LogText((TextWindow(log),))).category != "time_limit"
+    assert judge(LogText((TextWindow(log, first_line=500),))).category == "time_limit"
+
+
+def test_a_failure_in_another_file_ends_no_later_run_of_this_one() -> None:
+    ended = steps(0, 20) + TIME_LIMIT + "resuming from checkpoint ckpt/20.pt\n"
+    logs = (ended, steps(0, 40) + RESET)
+    sources = [Source(f"r{n}.log", str(n), 100.0) for n in range(2)]
+    windows = (TextWindow(log.encode(), source=source) for log, source in zip(logs, sources, strict=True))
+    assert judge(LogText(tuple(windows))).category == "time_limit"
+
+
+def test_of_an_ended_run_only_lines_of_the_same_file_are_forgotten() -> None:
+    logs = (steps(0, 20) + NODE_FAILURE + steps(0, 20) + RESET, steps(0, 3) + KEY)
+    sources = [Source(f"r{n}.log", str(n), 100.0 - n) for n in range(2)]
+    windows = (TextWindow(log.encode(), source=source) for log, source in zip(logs, sources, strict=True))
+    assert any("labels" in line.text for line in judge(LogText(tuple(windows))).evidence)

@@ -16,6 +16,7 @@ TRAINED = "".join(f"epoch {n}/3 loss 0.{n}\nstep {n * 10} loss 0.{n}\n" for n in
 ENDS = {
     "cleanup": "Training complete. Best model saved to /proj/b/best.pt\nrm: cannot remove '/local/b/.nfs1': Device or"
     " resource busy\n",
+    "of a job": "Training job 7 finished successfully.\nrm: cannot remove '/proj/x': Stale file handle\n",
     "stale": "Training complete.\nrm: cannot remove '/proj/x': Stale file handle\n",
     "upload": "Saving final model ...\nTraining complete.\nupload failed: ./out/final.pt to s3://b/final.pt Could not"
     ' connect to the endpoint URL: "https://s3.site.org/b"\n',
@@ -30,6 +31,7 @@ MIDDLE = {
     "a fold": "Training complete for fold 1\nConnectionResetError: [Errno 104] Connection reset\n",
     "an epoch": "Training of epoch 3 finished\nConnectionResetError: [Errno 104] Connection reset\n",
     "evaluation": "Training complete.\nEvaluating on test\nConnectionResetError: [Errno 104] Connection reset\n",
+    "a manager": "Training job 7 finished\nConnectionResetError: [Errno 104] Connection reset\n",
     "not": "Training not complete\nConnectionResetError: [Errno 104] Connection reset\n",
     "saved": "model saved to out/best.pt\nConnectionResetError: [Errno 104] Connection reset\n",
     "own code": "Training complete.\nKeyError: 'f1'\n",
