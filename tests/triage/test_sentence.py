@@ -58,7 +58,7 @@ def test_a_quotation_cannot_end_itself_nor_move_a_terminal() -> None:
 
 
 def test_a_message_that_only_announces_is_quoted_with_the_first_line_that_explains_it() -> None:
-    told = "RuntimeError: Error(s) in loading the state:\n  Unexpected odd thing: a.b\n  Another odd thing: c.d\n"
+    told = "ValueError: these are odd:\n  Unexpected odd thing: a.b\n  Another odd thing: c.d\n"
     said = _said(TRACE + told)
     assert "Unexpected odd thing: a.b" in said
     assert "Another" not in said
