@@ -46,7 +46,7 @@ def is_written(db: Raw, job: Job) -> bool:
 
 
 def check_apart(store: Store, reader: Reader, db: Raw, manager: Manager) -> None:
-    """What is told of each job whose id was another's is its own: starts, failures, actions, promises, its life."""
+    """A job that got another's id is shown its own starts, failures, actions, promises and life, and no others."""
     for job_id in {each.job.job_id for each in manager.every if manager.was_given_again(each.job.job_id)}:
         whose = manager.whose(job_id)
         if not is_written(db, whose.job):

@@ -183,11 +183,11 @@ def simulate(
                 known = waiting.get(message.key)
                 due_s = known.due_s if known else now + limits.group_s
                 waiting[message.key] = PendingMessage(message, due_s)
-        lately = {("", Severity.WARNING): [at_s for at_s in begun if at_s > now - HOUR_S]}
-        while (chosen := next_to_send(waiting.values(), lately, limits, now)) is not None:
+        recent = {("", Severity.WARNING): [at_s for at_s in begun if at_s > now - HOUR_S]}
+        while (chosen := next_to_send(waiting.values(), recent, limits, now)) is not None:
             if chosen.begun_s is None:
                 begun.append(now)
-                lately["", Severity.WARNING].append(now)
+                recent["", Severity.WARNING].append(now)
             begun_s = now if chosen.begun_s is None else chosen.begun_s
             if works(now):
                 sent.append((now, chosen.message))
@@ -268,13 +268,13 @@ def test_of_one_severity_what_was_begun_is_sent_before_what_waits_longer() -> No
 
 
 def test_a_message_is_held_until_the_last_that_fills_the_hour_is_an_hour_old() -> None:
-    lately = [NOW - 50.0, NOW - 40.0, NOW - 30.0]  # the limit was higher then
+    recent = [NOW - 50.0, NOW - 40.0, NOW - 30.0]  # the limit was higher then
     waiting = PendingMessage(first_message("c", "ops", "ada", notice()), NOW - 1.0)
-    begun: Begun = {("ada", waiting.message.kind.severity): lately}
+    begun: Begun = {("ada", waiting.message.kind.severity): recent}
     reason = wait_reason(waiting, (), begun, NoticeLimits(per_hour=2), NOW)
     assert reason.until_s == NOW - 40.0 + HOUR_S
     assert wait_reason(
-        waiting, (), {("", waiting.message.kind.severity): lately}, NoticeLimits(per_hour=2), NOW
+        waiting, (), {("", waiting.message.kind.severity): recent}, NoticeLimits(per_hour=2), NOW
     ).why == ("is next")
 
 
