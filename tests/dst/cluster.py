@@ -22,6 +22,7 @@ from perdure.model.nodes import NodeState
 from perdure.model.observation import Observation
 from perdure.model.output import LogMark, Output
 from tests.copying import replace
+from tests.dst.broken import must
 
 LOSSY = FaultPlan(p_lose_request=0.1, p_lose_reply=0.2, p_delay=0.1, delay_s=30.0)
 HOSTILE = FaultPlan(0.1, 0.2, 0.1, 30.0, p_duplicate=0.2, p_stale=0.1, p_blind=0.05)
@@ -115,7 +116,10 @@ class Manager(SimulatedCluster):
         submitted = self._jobs.get(action.attempt.job_id)
         if submitted is not None and submitted.over_s <= self.now - REMEMBERED_S:
             return Outcome(OutcomeStatus.REFUSED, "the job is gone")
-        return super()._on_job(action)
+        outcome = super()._on_job(action)
+        if outcome.status is OutcomeStatus.DONE and submitted is not None:
+            must(action.user == submitted.job.user, "what is done to a job was meant for it", action)
+        return outcome
 
     def return_all(self) -> None:
         for node in self._nodes.values():

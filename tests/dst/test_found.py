@@ -9,7 +9,7 @@ from perdure.backends.simulated import EVERY, FaultPlan, Script
 from perdure.backends.simulated.cluster import REMEMBERED_S
 from perdure.coordination.record import ExceptionOutcome, ExceptionRecord
 from perdure.errors import PerdureError, StateError
-from perdure.model.actions import Hold, Release, Requeue
+from perdure.model.actions import Cancel, Hold, Release, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState, JobState
 from perdure.service.core.messages import Looked, Ordered
@@ -614,3 +614,16 @@ def test_no_handler_hears_what_was_said_of_a_job_that_had_the_id_of_its_user_bef
         scene.engine.tick()
         asked |= {turn.handler for turn in scene.engine.state.chain.turns.values()}
     assert not any("quick" in handler for handler in asked), asked
+
+
+def test_what_was_to_be_done_to_a_job_is_not_done_to_anothers_that_has_got_its_id(scene: Scene) -> None:
+    """Its owner cancelled it since the last look, and the manager lost its state."""
+    attempt = waits(scene)
+    scene.engine.absorb([Ordered(scene.manager.now, Hold(attempt), "ada", "not now")])
+    scene.manager.carry_out(Cancel(attempt, user=scene.manager.job("1").user))
+    scene.manager.give_again("1", Script(run_s=500.0, user="bob"))
+    scene.engine.act()
+    assert scene.manager.job("1").state is JobState.PENDING
+    assert scene.disk.raw.execute("SELECT state, detail FROM actions").fetchall() == [
+        ("superseded", "the id is another user's job now")
+    ]

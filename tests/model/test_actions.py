@@ -8,7 +8,7 @@ from perdure.backends.local.core import Core, fresh_nodes
 from perdure.backends.local.records import Timing
 from perdure.backends.local.requests import perform
 from perdure.backends.local.spec import JobSpec
-from perdure.model.actions import KINDS, ActionKey, AnyAction, Drain, OutcomeStatus, first_key, planned_again
+from perdure.model.actions import KINDS, ActionKey, Drain, OnJob, OutcomeStatus, first_key, planned_again
 from perdure.model.identity import AttemptId
 from perdure.service.store.journal import ActionRow, ActionState
 from perdure.service.web.pages import labels
@@ -19,7 +19,7 @@ ATTEMPT = AttemptId(CLUSTER, "7", 1)
 FIELDS = {"attempt": ATTEMPT, "exclude": (), "walltime_s": 60.0, "comment": "c", "node": "n1", "reason": "r"}
 
 
-class Nudge(AnyAction, frozen=True):
+class Nudge(OnJob, frozen=True):
     """A toy: it says its name and what it is about."""
 
     label = "Nudge"

@@ -187,13 +187,14 @@ def check_requeue_needs_the_owners_leave(harness: Harness) -> None:
 
 
 def check_stale_actions_change_nothing(harness: Harness) -> None:
-    """What was decided on an attempt does not touch the one that came after it."""
+    """What was decided on an attempt touches neither the one that came after it nor another's job of that id."""
     job_id = harness.submit(Program(exit_code=1, run_s=1.0))
     first = _ended(harness, job_id)
     assert _status(harness, Requeue(first.id, delay_s=0.0)) is OutcomeStatus.DONE
     second = _until(harness, lambda seen: _newer(seen, job_id, first), "the second attempt to start")
     for stale in (Cancel(first.id), Hold(first.id), Exclude(first.id, first.nodes), Release(first.id)):
         assert _status(harness, stale) is OutcomeStatus.SUPERSEDED, stale.kind
+    assert _status(harness, Cancel(second.id, user="who-had-the-id")) is OutcomeStatus.SUPERSEDED
     ended = _ended(harness, job_id, after=first)
     assert (ended.id, ended.state) == (second.id, AttemptState.FAILED)
 

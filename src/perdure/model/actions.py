@@ -92,7 +92,20 @@ class AnyAction(Tagged, frozen=True):
         return None
 
 
-class Requeue(AnyAction, frozen=True):
+class OnJob(AnyAction, frozen=True, kw_only=True):
+    """What holds of an action on a job."""
+
+    user: str = ""
+    """Whose job it is meant for: a manager that lost its state may have given the id to another's. "": nobody said."""
+
+    def taken(self, user: str) -> Outcome | None:
+        """What becomes of it where the id is a job of `user` now; None where that is whose it is meant for."""
+        if self.user in ("", user):
+            return None
+        return Outcome(OutcomeStatus.SUPERSEDED, "the id is another user's job now")
+
+
+class Requeue(OnJob, frozen=True):
     """Put a job whose attempt has ended back into the queue, away from some nodes.
 
     Means something only while `attempt` is the job's latest and is over; a newer one makes it superseded.
@@ -116,10 +129,10 @@ class Requeue(AnyAction, frozen=True):
         return begun_s + self.delay_s
 
     def undo(self) -> Action:
-        return Cancel(self.attempt)
+        return Cancel(self.attempt, user=self.user)
 
 
-class Preempt(AnyAction, frozen=True):
+class Preempt(OnJob, frozen=True):
     """Put a job back into the queue while its attempt runs, so that another one runs in its place.
 
     An attempt that is over by itself makes it superseded. `episode` tells one that is wanted again from an earlier one
@@ -136,7 +149,7 @@ class Preempt(AnyAction, frozen=True):
         return f"preempt:{self.attempt}{_at(self.episode)}"
 
 
-class Exclude(AnyAction, frozen=True):
+class Exclude(OnJob, frozen=True):
     """Keep a waiting job off some nodes; `attempt` is the one whose failure is the reason.
 
     Where too few nodes are left for as many as it asks for, it may be let start on `node_count` instead (0: on as many
@@ -156,7 +169,7 @@ class Exclude(AnyAction, frozen=True):
         return f"exclude:{self.attempt}" if self.exclude or not self.lift else f"lift:{self.attempt}"
 
 
-class Hold(AnyAction, frozen=True):
+class Hold(OnJob, frozen=True):
     """Keep a waiting job from starting; `attempt` is the one whose failure would only be repeated.
 
     `episode` tells one hold of a job from the next where it is not the failure of an attempt that causes it.
@@ -172,10 +185,10 @@ class Hold(AnyAction, frozen=True):
         return f"hold:{self.attempt}{_at(self.episode)}"
 
     def undo(self) -> Action:
-        return Release(self.attempt, self.episode)
+        return Release(self.attempt, self.episode, user=self.user)
 
 
-class Release(AnyAction, frozen=True):
+class Release(OnJob, frozen=True):
     """Release a held job."""
 
     label = "Release"
@@ -193,10 +206,10 @@ class Release(AnyAction, frozen=True):
         return bool(self.episode)
 
     def undo(self) -> Action:
-        return Hold(self.attempt, self.episode)
+        return Hold(self.attempt, self.episode, user=self.user)
 
 
-class Cancel(AnyAction, frozen=True):
+class Cancel(OnJob, frozen=True):
     """End a job for good."""
 
     label = "Cancel"
@@ -208,7 +221,7 @@ class Cancel(AnyAction, frozen=True):
         return f"cancel:{self.attempt}"
 
 
-class Extend(AnyAction, frozen=True):
+class Extend(OnJob, frozen=True):
     """Extend a running attempt: its walltime becomes `walltime_s` seconds, never less than it is."""
 
     label = "Grant time"
@@ -221,7 +234,7 @@ class Extend(AnyAction, frozen=True):
         return f"extend:{self.attempt}:{self.walltime_s:.0f}"
 
 
-class Comment(AnyAction, frozen=True):
+class Comment(OnJob, frozen=True):
     """Write one line into the job's record: what failed, what was decided, where to read more.
 
     It ends in the service's mark, by which the next one replaces it. Where others have written, none is left.

@@ -126,7 +126,7 @@ def test_a_transient_failure_is_requeued_once_off_its_node() -> None:
     run = after_failure()
     run.judge(TRANSIENT)
     run.judge(TRANSIENT)  # told twice
-    assert run.acts() == [Requeue(ONE, ("n2",), 10.0)]
+    assert run.acts() == [Requeue(ONE, ("n2",), 10.0, user="ada")]
     assert run.noted.record.owner is Component.SCHEDULER
     assert unfinished(run.state) == []
 
@@ -167,7 +167,7 @@ NODE_FAIL = replace(FAILED, state=AttemptState.NODE_FAIL, exit_code=0, failed_no
 def test_the_resource_managers_own_requeue_is_never_doubled() -> None:
     run = after_failure(REQUEUED, NODE_FAIL)
     run.judge(TRANSIENT)
-    assert run.acts() == [Exclude(ONE, ("n2",))]
+    assert run.acts() == [Exclude(ONE, ("n2",), user="ada")]
     assert run.noted.record.owner is Component.RESOURCE_MANAGER
     assert run.noted.record.type == "node.failure"
 
@@ -204,7 +204,7 @@ def test_a_job_that_started_before_it_was_kept_off_a_node_is_told_so() -> None:
 def test_a_blind_requeue_of_what_can_only_fail_is_held() -> None:
     run = after_failure(REQUEUED)
     run.judge(DETERMINISTIC)
-    assert run.acts() == [Hold(ONE)]
+    assert run.acts() == [Hold(ONE, user="ada")]
 
 
 @pytest.mark.parametrize("wish", [{"wish": RetryPreference.NEVER}, {"may_requeue": False}])
@@ -220,7 +220,7 @@ def test_a_job_that_its_manager_gave_up_is_released_elsewhere(reason: str) -> No
     held = replace(JOB, state=JobState.HELD, reason=reason)
     run = after_failure(held)
     run.judge(TRANSIENT)
-    assert run.acts() == [Exclude(ONE, ("n2",)), Release(ONE)]
+    assert run.acts() == [Exclude(ONE, ("n2",), user="ada"), Release(ONE, user="ada")]
 
 
 def test_a_job_that_a_person_holds_stays_held() -> None:
@@ -282,7 +282,7 @@ def test_a_node_that_an_earlier_retry_was_kept_off_may_be_had_again_where_no_oth
     kept_off = replace(JOB, state=state, excluded=("n2", "n3", "n4"))  # the last two by its owner
     run.look(5000.0, [kept_off], [two])
     run.judge(TRANSIENT, TWO, 5001.0)
-    put_back, waits = Requeue(TWO, (), 20.0, lift=("n2",)), Exclude(TWO, (), lift=("n2",))
+    put_back, waits = Requeue(TWO, (), 20.0, lift=("n2",), user="ada"), Exclude(TWO, (), lift=("n2",), user="ada")
     assert run.acts()[-1] == (put_back if state is JobState.FAILED else waits)
 
 
@@ -342,7 +342,7 @@ def test_a_second_failure_remembers_the_first() -> None:
     two = replace(FAILED, id=replace(ONE, incarnation=2), nodes=("n3",))
     run.look(5000.0, [JOB], [two])
     run.judge(TRANSIENT, two.id, 5001.0)
-    assert run.acts()[-1] == Requeue(two.id, ("n3",), 20.0)  # the manager keeps n2 excluded
+    assert run.acts()[-1] == Requeue(two.id, ("n3",), 20.0, user="ada")  # the manager keeps n2 excluded
     (past,) = run.state.cases["1"].past
     assert (past.attempt, past.retried, past.p_transient) == (ONE, True, 0.9)
     assert run.noted.decision.p_transient < 0.9  # whatever the second verdict says
@@ -501,7 +501,7 @@ def test_what_fails_while_what_it_needs_is_down_is_put_back_late_enough_to_be_he
     run = while_down()
     run.look(3611.0, [JOB], [FAILED])
     run.judge(TRANSIENT)
-    assert run.acts() == [Requeue(ONE, ("n2",), 120.0)]
+    assert run.acts() == [Requeue(ONE, ("n2",), 120.0, user="ada")]
     assert "waits until pfs works again" in run.noted.decision.reason
     run.look(4010.0, [REQUEUED], [FAILED])
     assert [type(action) for action in run.acts()] == [Requeue, Hold]
@@ -769,7 +769,7 @@ def test_a_start_of_another_job_overtakes_no_failure() -> None:
     run.look(3600.0, [other], [runs])
     run.look(3611.0, [JOB, other], [FAILED, runs])
     run.judge(TRANSIENT)
-    assert run.acts() == [Requeue(ONE, ("n2",), 10.0)]
+    assert run.acts() == [Requeue(ONE, ("n2",), 10.0, user="ada")]
     assert run.state.cases["1"].latest == 1
 
 

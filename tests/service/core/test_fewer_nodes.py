@@ -40,10 +40,10 @@ def ordered(job: Job, nodes: tuple[Node, ...] = TWO_LEFT) -> tuple[list[Action],
 @pytest.mark.parametrize(
     ("job", "actions"),
     [
-        (replace(GANG, state=JobState.PENDING), [Exclude(ONE, ("n2",), 2)]),
-        (replace(GANG, state=JobState.PENDING, excluded=("n2",)), [Exclude(ONE, (), 2)]),
+        (replace(GANG, state=JobState.PENDING), [Exclude(ONE, ("n2",), 2, user="ada")]),
+        (replace(GANG, state=JobState.PENDING, excluded=("n2",)), [Exclude(ONE, (), 2, user="ada")]),
         (replace(GANG, state=JobState.PENDING, excluded=("n2",), node_count=2), []),
-        (GANG, [Requeue(ONE, ("n2",), 10.0, 2)]),
+        (GANG, [Requeue(ONE, ("n2",), 10.0, 2, user="ada")]),
     ],
     ids=["put back by its manager", "kept off the node already", "all is done already", "not put back"],
 )
@@ -55,7 +55,7 @@ def test_it_is_told_to_start_on_two(job: Job, actions: Sequence[Exclude | Requeu
 
 def test_with_a_spare_node_it_stays_as_large_as_it_was() -> None:
     found, reason = ordered(GANG, (*TWO_LEFT, Node("n4", NodeState.UP)))
-    assert found == [Requeue(ONE, ("n2",), 10.0, 3)]
+    assert found == [Requeue(ONE, ("n2",), 10.0, 3, user="ada")]
     assert "cannot be had" not in reason
 
 

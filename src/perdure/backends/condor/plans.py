@@ -57,6 +57,8 @@ def for_job(action: JobAction, ad: ClassAd | None, left: ClassAd | None, now: fl
     """What to do for an action on a job; `ad` is the job's in the queue, `left` its last one where it is gone."""
     if ad is None:
         return _of_gone(action, left)
+    if (taken := action.taken(text(ad, "Owner"))) is not None:
+        return taken
     runs, status = run_number(ad), whole(ad, "JobStatus")
     if runs != action.attempt.incarnation:
         is_ours = runs > action.attempt.incarnation and _is_marked(ad, action)

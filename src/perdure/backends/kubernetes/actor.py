@@ -30,7 +30,7 @@ from perdure.backends.kubernetes.objects import (
     version_of,
     whole,
 )
-from perdure.backends.kubernetes.picture import ReadingRules, Sighted, SightedJob, sighted_job, why_not_again
+from perdure.backends.kubernetes.picture import ReadingRules, Sighted, SightedJob, sighted_job, user_of, why_not_again
 from perdure.backends.kubernetes.resources import KUEUE_WORKLOADS, NODES, PODS, ResourceKind
 from perdure.backends.kubernetes.workloads import JOB, JOB_SET, JOBSET_NAME, WorkloadForm, key_of, owner_key, place_of
 from perdure.errors import JobBusy, NotFound
@@ -151,6 +151,8 @@ class ClusterActor:
             return DONE
         if not is_managed(document):
             return _refused("its owner has not opted in: label perdure.dev/managed=true")
+        if (taken := action.taken(user_of(document, self._rules))) is not None:
+            return taken
         if isinstance(action, Comment):
             return self._mark(form, document, action, {}, {COMMENT: action.comment})
         sighted = self._sighted(form, document, now)

@@ -207,7 +207,7 @@ class _Reader:
             pods = [pod for pod in pods if _is_of_its_time(pod, held)]
         runs = chain.from_iterable(runs_of(pod, now, rules.launch_patience_s, self._node_failed) for pod in pods)
         admission = self._admissions.get(uid_of(document), {})
-        job_id, user = form.job_id(document), _user(document, rules)
+        job_id, user = form.job_id(document), user_of(document, rules)
         past = from_history(annotation(document, HISTORY), job_id, rules.cluster, user)
         after = max((each.id.incarnation for each in past), default=after)
         groups = grouped(runs, form.width(document), after)
@@ -272,7 +272,7 @@ def _job(
         rules.cluster,
         form.job_id(document),
         name_of(document),
-        _user(document, rules),
+        user_of(document, rules),
         state,
         instant(document, "metadata", "creationTimestamp") or 0.0,
         partition=label(document, QUEUE),
@@ -386,7 +386,7 @@ def _suspended(document: Document, admission: Document) -> tuple[JobState, str]:
     return JobState.PENDING, f"in queue {label(document, QUEUE)}: {text(waits, 'message')}".rstrip(": ")
 
 
-def _user(document: Document, rules: ReadingRules) -> str:
+def user_of(document: Document, rules: ReadingRules) -> str:
     """Whose it is. A label counts only where the site says that it writes it itself."""
     named = label(document, rules.owner_label) if rules.owner_label else ""
     return named or namespace_of(document)

@@ -38,7 +38,7 @@ def perform(core: Core, cluster: str, action: Action, now: float) -> Outcome:
         return Outcome(OutcomeStatus.REFUSED, f"the job has not started {action.attempt.incarnation} times")
     if action.attempt.incarnation < job.incarnation:
         return _superseded(f"attempt {job.incarnation} has started since")
-    return _on_job(core, job, action, now)
+    return action.taken(job.spec.user) or _on_job(core, job, action, now)
 
 
 def _on_node(core: Core, action: NodeAction, now: float) -> Outcome:

@@ -246,7 +246,7 @@ class SimulatedCluster:
             return Outcome(OutcomeStatus.SUPERSEDED, "the job is gone")
         if self._guarded and submitted.incarnation != action.attempt.incarnation:
             return Outcome(OutcomeStatus.SUPERSEDED, f"attempt {submitted.incarnation} exists")
-        outcome = self._change(submitted, action)
+        outcome = action.taken(submitted.job.user) or self._change(submitted, action)
         if outcome.status is OutcomeStatus.DONE:
             self.effects[action.key] += 1
         return outcome

@@ -99,6 +99,8 @@ def for_job(
     """
     if job is None:
         return superseded("the job is gone")
+    if (taken := action.taken(job.user)) is not None:
+        return taken
     if job.is_cron and not isinstance(action, Cancel):
         return _of_cron(action, job)
     if let_go and has_run(job, now):

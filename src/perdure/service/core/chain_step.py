@@ -10,7 +10,7 @@ from perdure.coordination.chain import advance
 from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.messages import Changed, Input, Refused, TurnBegun
 from perdure.coordination.record import ExceptionRecord
-from perdure.model.actions import Action, Requeue
+from perdure.model.actions import Action, NodeAction, Requeue
 from perdure.model.jobs import Attempt, Job
 from perdure.retry.decide import is_free
 from perdure.retry.history import Spent, blamed
@@ -40,7 +40,7 @@ def advance_chain(state: ControllerState, inputs: Iterable[Input], settings: Con
                 if failure is not None and settings.mark:
                     actions = _commented(record, failure, state.cases[record.subject.job_id].job, actions, settings)
                 if actions:
-                    effects += acts_on(record, actions, settings, now)
+                    effects += acts_on(record, actions, state, settings, now)
                 if failure is not None:
                     state, noted = _noted(state, record, failure, actions, view, settings)
                     effects.append(noted)
@@ -54,11 +54,25 @@ def advance_chain(state: ControllerState, inputs: Iterable[Input], settings: Con
 
 
 def acts_on(
-    record: ExceptionRecord, actions: tuple[Action, ...], settings: ControllerSettings, now: float
+    record: ExceptionRecord,
+    actions: tuple[Action, ...],
+    state: ControllerState,
+    settings: ControllerSettings,
+    now: float,
 ) -> list[Act]:
     """The orders that carry out an exception's actions; after their time they are not carried out any more."""
     note = record.owning.note if record.owning else ""
-    return [Act(action, PERDURE, note, now + settings.action_ttl_s, record.id) for action in actions]
+    meant = (meant_for(action, state) for action in actions)
+    return [Act(action, PERDURE, note, now + settings.action_ttl_s, record.id) for action in meant]
+
+
+def meant_for(action: Action, state: ControllerState) -> Action:
+    """The action with whose job it is meant for: see `OnJob.user`."""
+    if isinstance(action, NodeAction) or action.user:
+        return action
+    case, job = state.cases.get(action.attempt.job_id), state.known.jobs.get(action.attempt.job_id)
+    job = job or (case.job if case else None)
+    return replace(action, user=job.user) if job else action
 
 
 def _commented(

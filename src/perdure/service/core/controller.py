@@ -36,7 +36,7 @@ from perdure.retry.history import Fleet, nodes_by_partition, usable_nodes
 from perdure.retry.not_the_node import of_launches, of_set_down
 from perdure.retry.one_node import is_of_place, of_one_node, with_end
 from perdure.service.core.case import Case, ControllerState, Failure, is_of_another
-from perdure.service.core.chain_step import Stepped, acts_on, advance_chain
+from perdure.service.core.chain_step import Stepped, acts_on, advance_chain, meant_for
 from perdure.service.core.comments import line_of
 from perdure.service.core.consequences import LEAVES_IT_TO_A_PERSON, consequences
 from perdure.service.core.full_store import full_store
@@ -78,7 +78,7 @@ def step(state: ControllerState, event: Event, settings: ControllerSettings) -> 
             return _told(state, event, settings)
         case Ordered():
             expires_s = event.time_s + (settings.action_ttl_s if event.ttl_s is None else event.ttl_s)
-            return state, [Journalled(event), Act(event.action, event.by, event.reason, expires_s)]
+            return state, [Journalled(event), Act(meant_for(event.action, state), event.by, event.reason, expires_s)]
 
 
 def unfinished(state: ControllerState) -> list[Effect]:
@@ -189,7 +189,7 @@ def _reworded(
     state = state.with_case(replace(case, failure=failure), settings.max_cases)
     line = _line(failure.attempt, decision, case.job, settings)
     comments = (Comment(failure.attempt.id, line),) if settings.mark else ()
-    return state, [Noted(failure.record, failure), *acts_on(failure.record, comments, settings, now)]
+    return state, [Noted(failure.record, failure), *acts_on(failure.record, comments, state, settings, now)]
 
 
 def _line(attempt: Attempt, decision: Decision, job: Job, settings: ControllerSettings) -> str:
@@ -209,7 +209,7 @@ def _give_back_nodes(state: ControllerState, settings: ControllerSettings, now: 
         state = state.with_case(replace(case, failure=failure), settings.max_cases)
         line = _line(failure.attempt, decision, case.job, settings) if settings.mark else ""
         lift = Exclude(failure.attempt.id, (), lift=nodes, comment=line)
-        effects += [Noted(failure.record, failure), *acts_on(failure.record, (lift,), settings, now)]
+        effects += [Noted(failure.record, failure), *acts_on(failure.record, (lift,), state, settings, now)]
     return state, effects
 
 
