@@ -335,13 +335,13 @@ class Executor:
 
         What a clock that was ahead took for older than an hour may count again.
         """
-        is_first = self._charges is None
-        if self._charges is None or now < self._charged_s:
-            self._charges = self._journal.charges(now - HOUR_S - FARTHEST_S)
+        is_first, found = self._charges is None, self._charges
+        if found is None or now < self._charged_s:
+            found = self._journal.charges(now - HOUR_S - FARTHEST_S)
+        if is_first:  # also what a clock that was behind took for older than an hour
+            self._taken_out |= {each.node: None for each in found.values() if each.kind in TAKE_NODES_OUT}
         self._charged_s = now
-        self._charges = {key: charge for key, charge in self._charges.items() if charge.at_s > now - HOUR_S}
-        if is_first:
-            self._taken_out |= {each.node: None for each in self._charges.values() if each.kind in TAKE_NODES_OUT}
+        self._charges = {key: charge for key, charge in found.items() if charge.at_s > now - HOUR_S}
         live_jobs, nodes, nodes_out = self._journal.extent()
         shown = map(self._journal.node, list(self._taken_out))
         nodes_out += sum(node is not None and node.is_usable for node in shown)
