@@ -64,6 +64,9 @@ class Manager(SimulatedCluster):
         earlier = (s for s in self._past if s.job.job_id == job_id and s.before < incarnation <= s.incarnation)
         return next(earlier, self._jobs[job_id])
 
+    def over_since(self, job_id: str) -> float:
+        return self._jobs[job_id].over_s
+
     def has_had(self, job_id: str, user: str) -> bool:
         """Whether a job of that id is, or was, the user's."""
         return any((s.job.job_id, s.job.user) == (job_id, user) for s in self.every)

@@ -260,7 +260,7 @@ class _Run:
         """A manager that has lost its state gives the id of a job that is over to another, not in the same second."""
         knowing = [self.auditor, *([self.rival.auditor] if self.rival else [])]
         latest_s = self.manager.now - SAME_SUBMIT_S
-        past = [name for name in self.manager.job_ids if self.manager.job(name).submit_s < latest_s]
+        past = [name for name in self.manager.job_ids if self.manager.over_since(name) < latest_s]
         over = [name for name in past if all(each.knows_end_of(name) for each in knowing)]
         if not over or self.clock() != self.manager.now:
             return ""
