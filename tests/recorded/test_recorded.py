@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from perdure.model.jobs import Attempt
+from tests.conftest import require
 from tests.dst.simulation import Simulation
-from tests.recorded import runs
+from tests.recorded import runs, verdicts
 from tests.recorded.answers import FITTING, MODULES, answer, functions, recorded
 from tests.recorded.drawn import Drawn, in_words
 
@@ -59,3 +61,12 @@ def test_every_run_goes_as_it_went(simulation: Simulation, seed: int) -> None:
 
 def test_runs_are_kept() -> None:
     assert runs.kept()
+
+
+@pytest.mark.usefixtures("utc")
+@pytest.mark.parametrize("name", [*verdicts.OWN, *verdicts.PUBLIC])
+def test_of_every_log_the_same_is_said(name: str, data_dir: Path | None) -> None:
+    logs = verdicts.OWN.get(name) or verdicts.public(require("data", data_dir, "no real logs here"), name)
+    before = verdicts.path_of(name).read_text().splitlines()
+    for now, then in zip(verdicts.verdicts(logs), before, strict=True):
+        assert now.strip() == then, f"a log of {name}; if that is meant: python -m tests.recorded.verdicts"
