@@ -43,9 +43,18 @@ MODULES = (
     "job.link_marks", "job.liveness", "job.framework", "job.fence", "backends.rank_files", "backends.local.placement",
     "service.store.rows", "service.workers.executor", "scheduling.backfill", "scheduling.shares", "scheduling.view",
     "simulation.verdict", "simulation.replay_error", "simulation.difference",
+    "cli.card", "cli.diagnosis", "cli.emulate_values", "cli.help_width", "cli.keep_plan", "cli.keep_shown",
+    "cli.link_order", "cli.output", "cli.picture", "cli.simulated", "cli.speed_choice", "cli.speed_settings",
+    "cli.table", "cli.text", "demo.workload", "demo.driver", "hangs.flight_recorder", "hangs.stacks",
 )  # fmt: skip
 _ADDRESS = re.compile(r"0x[0-9a-f]{6}")
-ASKS_THE_MACHINE = frozenset({"backends.rank_files.home_of", "job.fence.claim"})
+ASKS_THE_MACHINE = frozenset(
+    {"backends.rank_files.home_of", "job.fence.claim", "cli.card.print_card", "cli.output.screen_width",
+     "cli.output.coloured", "cli.output.since", "cli.output.clock", "cli.output.print_line", "cli.output.paint",
+     "demo.workload.a_round", "cli.picture.warn", "cli.keep_shown.list_chains", "cli.keep_shown.show_chain",
+     "cli.keep_shown.explain_chain"}
+)  # fmt: skip
+
 WIDEST = 160  # characters of an answer that are written down, before a hash of the rest
 
 
@@ -77,7 +86,7 @@ def answer(module: str, name: str, function: Callable[..., Any], case: int) -> s
 
 
 def _answer(function: Callable[..., Any], case: str) -> str:
-    drawn, hints = Drawn(case, FITTING), get_type_hints(function)
+    drawn, hints = Drawn(case, FITTING), _hints_of(function)
     given = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or name not in hints:
@@ -94,6 +103,13 @@ def _answer(function: Callable[..., Any], case: str) -> str:
     if _ADDRESS.search(said):
         raise NotDrawn(said)
     return said
+
+
+def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function)
+    except NameError as err:  # of a type that the module itself does not load
+        raise NotDrawn(function) from err
 
 
 def _functions(module: str) -> Iterator[tuple[str, Callable[..., Any]]]:

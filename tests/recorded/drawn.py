@@ -58,6 +58,7 @@ NUMBERS: Mapping[str, Sequence[float]] = {
     "walltime_s": (600.0, 3600.0, 86_400.0),
     "wait_s": (0.0, 0.0, 60.0),
     "memory_s": (3600.0, 86_400.0),
+    "width": (12, 20, 44, 80, 120),
 }
 SPANS = ("walltime_s", "wait_s", "delay_s", "elapsed_s", "memory_s", "window_s", "length_s", "back_off_s")
 MANY_FIELDS = 12

@@ -15,6 +15,7 @@ from perdure.model.jobs import Attempt
 from tests.conftest import require
 from tests.dst.simulation import Simulation
 from tests.recorded import runs, verdicts
+from tests.recorded import command_cases, commands, runs
 from tests.recorded.answers import FITTING, MODULES, answer, functions, recorded
 from tests.recorded.drawn import Drawn, in_words
 
@@ -70,3 +71,9 @@ def test_of_every_log_the_same_is_said(name: str, data_dir: Path | None) -> None
     before = verdicts.path_of(name).read_text().splitlines()
     for now, then in zip(verdicts.verdicts(logs), before, strict=True):
         assert now.strip() == then, f"a log of {name}; if that is meant: python -m tests.recorded.verdicts"
+@pytest.mark.parametrize("group", command_cases.GROUPS)
+def test_every_command_prints_what_it_printed(group: str) -> None:
+    before = commands.recorded(group)
+    for (case, found), then in zip(commands.answers(group), before, strict=True):
+        meant = f"if that is meant: python -m tests.recorded.commands {group}; the words:\n{found.whole}"
+        assert commands.line(case, found) == then, meant

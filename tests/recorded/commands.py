@@ -1,0 +1,184 @@
+"""What commands print, on inputs that need no cluster and on a site where something of everything has happened.
+
+A line of an answers file is a command, its exit code, the beginning of what it printed, and a hash of all of that.
+``python -m tests.recorded.commands [GROUP ...]`` writes them down; with ``--show 'why a.log'`` the words are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import os
+import re
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from perdure import __version__
+from perdure.cli.main import main as perdure
+from tests.recorded import command_cases
+
+PLACE = Path(__file__).parent / "answers" / "commands"
+NOW = 1_790_020_000.0
+HEAD = 60  # characters
+WIDTHS = (0, 100, 44)  # of the terminal; 0 where no person looks
+_MEASURED = re.compile(r'("(?:\w*seconds|\w*wall_s|[\w.]+:s|python|numpy)": )[-\d."e+]+')
+_UNIQUE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=:)[0-9a-f]{12}\b")
+_LONG = re.compile(r"\d+\.\d{7,}(?:e-?\d+)?")  # the last digits are the processor's
+OF_THE_MACHINE = (
+    "XDG_CONFIG_HOME",
+    "XDG_STATE_HOME",
+    "XDG_CACHE_HOME",
+    "SLURM_CONF",
+    "NO_COLOR",
+    "CUDA_VISIBLE_DEVICES",
+)
+SETTLED = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "TERM": "xterm", "USER": "mira", "LOGNAME": "mira"}
+
+
+class Case(NamedTuple):
+    """A command, its standard input, and where it prints."""
+
+    words: tuple[str, ...]
+    stdin: bytes = b""
+    width: int = 0
+
+    @property
+    def name(self) -> str:
+        """One line; what a person looks at says how wide it is."""
+        return shlex.join(self.words).replace("\n", "\\n") + (f" @{self.width}" if self.width else "")
+
+
+class _Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Printed(NamedTuple):
+    """What a command printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def whole(self) -> str:
+        return f"exit code {self.code}\n{self.out}{f'-- stderr{chr(10)}{self.err}' if self.err else ''}"
+
+    @property
+    def short(self) -> str:
+        """Its beginning, and a hash of the whole."""
+        said = (self.out or self.err).replace("\n", "\\n").replace("\x1b", "\\e")
+        return f"{self.code} {said[:HEAD]} {hashlib.sha256(self.whole.encode()).hexdigest()[:10]}"
+
+
+def cases(group: str) -> list[Case]:
+    """The commands of a group, in the order in which they are run."""
+    found = []
+    for words, stdin, widths in command_cases.GROUPS[group].commands:
+        found += [Case(tuple(words), stdin, width) for width in (WIDTHS if widths else WIDTHS[:1])]
+    return found
+
+
+def answers(group: str, wanted: str = "") -> Iterator[tuple[Case, Printed]]:
+    """What each command of a group prints, in a home of its own; of those before `wanted` nothing is told."""
+    with tempfile.TemporaryDirectory() as folder, _settled(Path(folder)) as patch, _at(Path(folder)):
+        command_cases.GROUPS[group].prepare(Path(folder), patch)
+        for case in cases(group):
+            found = _run(case, Path(folder), patch)
+            if not wanted or wanted == case.name:
+                yield case, found
+
+
+@contextmanager
+def _settled(home: Path) -> Iterator[pytest.MonkeyPatch]:
+    """One clock, one zone, one home; nothing of this machine is seen."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("PERDURE_", "SLURM_", "SBATCH_"))]:
+            patch.delenv(name)
+        for name in OF_THE_MACHINE:
+            patch.delenv(name, raising=False)
+        own = {**SETTLED, "HOME": str(home), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+        for name, value in own.items():
+            patch.setenv(name, value)
+        time.tzset()
+        patch.setattr(time, "time", lambda: NOW)
+        patch.setattr("perdure.simulation.warm.must_compile", lambda *_: False)
+        patch.setattr("perdure.cli.progress.must_compile_queue", lambda: False)
+        yield patch
+    time.tzset()
+
+
+@contextmanager
+def _at(folder: Path) -> Iterator[None]:
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def _run(case: Case, home: Path, patch: pytest.MonkeyPatch) -> Printed:
+    out, err = _Screen() if case.width else io.StringIO(), io.StringIO()
+    patch.setenv("COLUMNS", str(case.width or 80))
+    patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(case.stdin), encoding="utf-8"))
+    with redirect_stdout(out), redirect_stderr(err):
+        code = _cat(case.words[1]) if case.words[0] == "cat" else perdure(case.words)
+    return Printed(code, *(_scrubbed(each.getvalue(), home) for each in (out, err)))
+
+
+def _cat(file: str) -> int:
+    """Print what a command before this one wrote."""
+    sys.stdout.write(Path(file).read_text())
+    return 0
+
+
+def _scrubbed(text: str, home: Path) -> str:
+    """Without what another run, machine or release says otherwise."""
+    text = text.replace(str(home), "~").replace(__version__, "VERSION")
+    text = _UNIQUE.sub("UNIQUE", _MEASURED.sub(r"\1MEASURED", text))
+    return _LONG.sub(lambda found: f"{float(found[0]):.6g}", text)
+
+
+def path_of(group: str) -> Path:
+    return PLACE / f"{group}.txt"
+
+
+def recorded(group: str) -> list[str]:
+    """The lines of a group, as they were written down."""
+    return path_of(group).read_text().splitlines() if path_of(group).exists() else []
+
+
+def line(case: Case, found: Printed) -> str:
+    return f"{case.name}: {found.short}"
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.recorded.commands", description="write down what is printed")
+    parser.add_argument("groups", nargs="*", metavar="GROUP")
+    parser.add_argument("--show", default="", help="print all that this command prints instead")
+    given = parser.parse_args(words)
+    PLACE.mkdir(parents=True, exist_ok=True)
+    for group in given.groups or command_cases.GROUPS:
+        begun = time.process_time()
+        if given.show:
+            sys.stdout.writelines(f"{found.whole}\n" for _, found in answers(group, given.show))
+            continue
+        lines = [f"{line(*each)}\n" for each in answers(group)]
+        path_of(group).write_text("".join(lines))
+        sys.stdout.write(f"{group}: {len(lines)} answers, {time.process_time() - begun:.1f} s\n")
+
+
+if __name__ == "__main__":
+    main()
