@@ -126,6 +126,10 @@ def test_a_job_is_looked_for_where_it_was_submitted_from(
     told = json.loads(capsys.readouterr().out)
     assert (told["ranks"], told["nodes"], told["directory"]) == ([2], ["n1"], str(newest))
     assert [word["source"] for word in told["words"]] == ["flight recorder", "heartbeats"]
+    assert told["notes"] == []  # the folders of its launchers are nothing that could not be read
+    (newest / "n0-100" / "rank_7").write_bytes(b"\x80\x04\x95")
+    assert main(["why", "ranks", "4711", "--json"]) == 1
+    assert "rank_7: cannot be read" in json.loads(capsys.readouterr().out)["notes"][0]
 
 
 def test_ras_that_names_others_is_shown_and_not_believed(

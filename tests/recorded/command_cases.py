@@ -24,6 +24,7 @@ from perdure.waits.queue import Queue
 from tests.coordination.test_replay import history
 from tests.copying import replace
 from tests.recorded.drawn import Drawn
+from tests.recorded.drawn_files import hang_named, site_named, write_hang, write_log_folder, write_site
 from tests.service.full_world import full_site
 from tests.service.web_world import BASE, RESET, SHAPE, Site, TestClient
 from tests.throughput.test_layout_fit import TRUE
@@ -246,6 +247,8 @@ events replay past.json --playbook slow.toml
 !correct
 !up --nonsense
 !completion bash
+!completion zsh
+!completion fish
 !completion tcsh
 !help
 !help nothing
@@ -796,6 +799,30 @@ keep list
 """
 )
 
+# ---------------------------------------------------------------- many folders
+
+MANY = 80
+
+
+def write_folders(home: Path, _: pytest.MonkeyPatch) -> None:
+    for number in range(MANY):
+        for write in (write_hang, write_site, write_log_folder):
+            write(home, number)
+
+
+FOLDER_COMMANDS = commands_of(
+    "\n".join(
+        line
+        for number in range(MANY)
+        for line in (
+            f"!why ranks {hang_named(number)} --json",
+            f"!why ranks {hang_named(number)}",
+            f"!why report {site_named(number)} --json",
+            f"!why logs{number} --json",
+        )
+    )
+)
+
 GROUPS = {
     "logs": Group(write_logs, LOG_COMMANDS),
     "models": Group(write_models, MODEL_COMMANDS),
@@ -804,4 +831,5 @@ GROUPS = {
     "orders": Group(open_site, SITE_ORDERS),
     "own": Group(open_own, SITE_OWN),
     "slurm": Group(write_slurm, SLURM_COMMANDS),
+    "folders": Group(write_folders, FOLDER_COMMANDS),
 }

@@ -28,6 +28,7 @@ from tests.recorded import command_cases
 
 PLACE = Path(__file__).parent / "answers" / "commands"
 NOW = 1_790_020_000.0
+BIN = Path(sys.executable).parent
 HEAD = 60  # characters
 WIDTHS = (0, 100, 44)  # of the terminal; 0 where no person looks
 _MEASURED = re.compile(r'("(?:\w*seconds|\w*wall_s|[\w.]+:s|python|numpy)": )[-\d."e+]+')
@@ -108,7 +109,7 @@ def _settled(home: Path) -> Iterator[pytest.MonkeyPatch]:
             patch.delenv(name)
         for name in OF_THE_MACHINE:
             patch.delenv(name, raising=False)
-        own = {**SETTLED, "HOME": str(home), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+        own = {**SETTLED, "HOME": str(home), "PATH": f"{BIN}:/usr/bin:/bin"}
         for name, value in own.items():
             patch.setenv(name, value)
         time.tzset()
@@ -146,7 +147,7 @@ def _cat(file: str) -> int:
 
 def _scrubbed(text: str, home: Path) -> str:
     """Without what another run, machine or release says otherwise."""
-    text = text.replace(str(home), "~").replace(__version__, "VERSION")
+    text = text.replace(str(home), "~").replace(__version__, "VERSION").replace(str(BIN), "BIN")
     text = _UNIQUE.sub("UNIQUE", _MEASURED.sub(r"\1MEASURED", text))
     return _LONG.sub(lambda found: f"{float(found[0]):.6g}", text)
 

@@ -125,7 +125,7 @@ def _place(context: Any) -> Place:
 
 
 def _option(parameter: Any) -> Option:
-    names = (*parameter.opts, *parameter.secondary_opts)
+    names = tuple(sorted((*parameter.opts, *parameter.secondary_opts)))  # the library has those of --help in a set
     if getattr(parameter, "is_flag", False):
         return Option(names, parameter.help or "", Takes.NOTHING)
     return Option(names, parameter.help or "", *_takes(parameter))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,10 +58,10 @@ class Folder:
         return True
 
 
-def read_folder(directory: Path) -> Folder:
-    """Raises `InputError` where it is not a folder that can be read."""
+def read_folder(directory: Path, read_apart: Collection[Path] = ()) -> Folder:
+    """Nothing is said of what is `read_apart`. Raises `InputError` where it is not a folder that can be read."""
     try:
-        paths = sorted(path for path in directory.iterdir() if not path.name.startswith("."))
+        paths = sorted(path for path in directory.iterdir() if not path.name.startswith(".") and path not in read_apart)
     except OSError as err:
         raise InputError(str(directory), f"cannot be read ({err.strerror})", "Name a folder of dumps") from err
     found = Folder()

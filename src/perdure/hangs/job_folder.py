@@ -33,8 +33,8 @@ def attempt_of(job_id: str, roots: Iterable[Path]) -> Path:
 def read_attempt(attempt: Path) -> Folder:
     """All that its launchers left, in one."""
     found = Folder()
-    folders = sorted(path for path in attempt.rglob("*") if path.is_dir() and not path.is_symlink())
-    for directory in [attempt, *folders[:MAX_FOLDERS]]:
-        found.take(read_folder(directory))
+    folders = sorted(path for path in attempt.rglob("*") if path.is_dir() and not path.is_symlink())[:MAX_FOLDERS]
+    for directory in [attempt, *folders]:
+        found.take(read_folder(directory, frozenset(folders)))
     found.logs.clear()  # notes of launchers to each other: none of them is a rank's log
     return found
