@@ -19,6 +19,7 @@ from perdure.errors import InputError
 from perdure.hangs.flight_recorder import joined, read_dump
 from perdure.hangs.folder import Folder, read_folder
 from perdure.hangs.nccl_ras import read_ras
+from perdure.hangs.pickled import read_dumps
 from perdure.hangs.rank_state import Life, RankState
 from perdure.hangs.report import FLIGHT_RECORDER, HEARTBEATS, RAS, STACKS, report_of
 from perdure.hangs.stacks import read_stack, state_of
@@ -105,6 +106,12 @@ def test_a_pickle_that_names_a_class_or_asks_for_the_memory_is_refused_and_the_o
     assert sorted(dump.rank for dump in found.dumps) == [2, 3]
     assert sorted(note.split(":")[0] for note in found.notes) == [f"_dump_{n}" for n in (0, 1, 4, 5, 6)]
     assert "names a class, posix.mkdir" in next(note for note in found.notes if note.startswith("_dump_0"))
+
+
+def test_of_each_dump_for_which_no_time_is_left_that_is_said(tmp_path: Path) -> None:
+    write_dumps(tmp_path, WAITING)
+    named = [(tmp_path / f"_dump_{rank}", rank) for rank in range(4)]
+    assert read_dumps(named, within_s=0.0) == ["was not read in time"] * 4
 
 
 @pytest.mark.parametrize("value", [

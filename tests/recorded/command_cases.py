@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from perdure.cli import node, when_answer
+from perdure.cli import completion_values, node, when_answer
 from perdure.cli.chain_journal import ChainJournal
 from perdure.cli.service_client import Client
 from perdure.client import Service
@@ -21,6 +21,7 @@ from perdure.coordination.wire import encode
 from perdure.model.jobs import JobState
 from perdure.succession.chain_state import ChainStanding, JobChain
 from perdure.waits.queue import Queue
+from tests.coordination.bridges import samples
 from tests.coordination.test_replay import history
 from tests.copying import replace
 from tests.recorded.drawn import Drawn
@@ -251,7 +252,34 @@ events replay past.json --playbook slow.toml
 !completion fish
 !completion tcsh
 !help
+help why
+!help node drain
+!help keep script
 !help nothing
+!help why x
+why --help
+whatif compare -h
+!help --man man
+!cat man/man1/perdure.1
+!cat man/man1/perdure-why.1
+!cat man/man1/perdure-node.1
+!cat man/man1/perdure-node-drain.1
+!cat man/man1/perdure-completion.1
+!completion --values rule
+!completion --values policy
+!completion --values placement
+!completion --values retry
+!completion --values type
+!completion --values nothing
+!completion --values job
+!events --follow x --json=1
+!why explain --batch records.jsonl --json
+!why --batch=records.jsonl
+!why -- --batch
+!why --follow reset.log --for 0
+!agent agents --node a/b --once
+!agent agents --node n1 --check '' --once
+!agent agents --node n1 --check 'a "b' --once
 """)
 
 
@@ -547,9 +575,12 @@ whatif elastic profiles elastic.csv --cluster '1x4:t4 + 1x4:rtx' --policy sia
 
 # ---------------------------------------------------------------- a service
 
+MANY_EVENTS, BATCH = 7, 3  # that one file tells, and that are sent at once
+
 
 def open_site(home: Path, patch: pytest.MonkeyPatch) -> None:
     """A site that is asked in this process."""
+    _write_bridged(home)
     place = full_site(home / "service")
     _connect(place, patch, place.operator)
 
@@ -558,6 +589,16 @@ def open_own(home: Path, patch: pytest.MonkeyPatch) -> None:
     """The same, asked by one who may see their own jobs alone."""
     place = full_site(home / "service")
     _connect(place, patch, place.mira)
+
+
+def _write_bridged(home: Path) -> None:
+    """What other programs tell."""
+    health = [samples.HEALTH | {"nodeName": f"gpu{n % 6 + 1:02}", "isFatal": n % 2 == 0} for n in range(MANY_EVENTS)]
+    for name, text in (
+        ("flux", samples.FLUX), ("elastic", samples.TORCHELASTIC), ("pmix", samples.PMIX),
+        ("health", json.dumps(samples.HEALTH)), ("many", "\n".join(map(json.dumps, health))),
+    ):  # fmt: skip
+        (home / f"{name}.json").write_text(text.replace("17637", "17900").replace("2025-11-21T08", "2026-09-21T15"))
 
 
 def _connect(place: Site, patch: pytest.MonkeyPatch, token: str) -> None:
@@ -569,6 +610,8 @@ def _connect(place: Site, patch: pytest.MonkeyPatch, token: str) -> None:
 
     patch.setattr(Service, "exchange", exchange)
     patch.setattr(Client, "of", classmethod(lambda *_: Client(BASE, token)))
+    patch.setattr(completion_values, "_client", lambda _: Client(BASE, token))
+    patch.setattr("perdure.cli.bridge.BATCH", BATCH)
     patch.setattr(time, "time", lambda: place.world.now + 100.0)
     clock = SimpleNamespace(now=0.0)
 
@@ -660,6 +703,18 @@ nodes
 !raise --type app.nan -- '{"gpu": 3}'
 !raise 104 --type nonsense..x
 !raise nosuch --type app.nan
+!raise 104 --from flux --file flux.json
+!raise 104 --from torchelastic --file elastic.json --json
+!raise --from pmix --file pmix.json
+!raise --from nvsentinel --file health.json
+!raise --from nvsentinel --file many.json --json
+!raise --from nosuch --file flux.json
+!raise --from flux --file nothere
+!raise --from flux
+!raise 104 --from flux --file - << {}
+!completion --values job
+!completion --values node
+events --type node
 events mine
 !events close odd-aurora 'two disks replaced'
 !events close odd-aurora again

@@ -53,7 +53,7 @@ _AROUND = (("slurm-", "", "run-7-"), ("", "_1", "-100"), ("out", "err"))  # a jo
 
 def hang_named(number: int) -> str:
     """What ``perdure why ranks`` is asked: a folder, or a job that has one."""
-    return str(number) if number % 4 == 0 else f"hang{number}"
+    return str(number) if number % 2 == 0 else f"hang{number}"
 
 
 def site_named(number: int) -> str:
@@ -64,7 +64,7 @@ def site_named(number: int) -> str:
 def write_hang(home: Path, number: int) -> None:
     """What ranks of one hung program left."""
     rng = Random(f"hang {number}")
-    if number % 4 == 0:
+    if number % 2 == 0:
         attempts = home / ".perdure" / "c" / str(number) / "attempts"
         for attempt in ("1", "9", "10", "x"):
             for launcher in ("a", "b"):
@@ -75,7 +75,7 @@ def write_hang(home: Path, number: int) -> None:
         folders = [home / f"hang{number}"]
         folders[0].mkdir()
     left: dict[str, str] = {}
-    for what, likely in ((_dumps, 0.7), (_ras, 0.3), (_stacks, 0.4), (_heartbeats, 0.4), (_logs, 0.2)):
+    for what, likely in ((_dumps, 0.7), (_ras, 0.5), (_stacks, 0.4), (_heartbeats, 0.6), (_logs, 0.2)):
         if rng.random() < likely:
             left.update(what(rng))
     for name, text in left.items():
