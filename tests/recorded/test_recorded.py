@@ -16,6 +16,7 @@ from tests.conftest import require
 from tests.dst.simulation import Simulation
 from tests.recorded import runs, verdicts
 from tests.recorded import command_cases, commands, runs
+from tests.recorded import command_cases, commands, kept_chains, runs
 from tests.recorded.answers import FITTING, MODULES, answer, functions, recorded
 from tests.recorded.drawn import Drawn, in_words
 
@@ -77,3 +78,10 @@ def test_every_command_prints_what_it_printed(group: str) -> None:
     for (case, found), then in zip(commands.answers(group), before, strict=True):
         meant = f"if that is meant: python -m tests.recorded.commands {group}; the words:\n{found.whole}"
         assert commands.line(case, found) == then, meant
+
+
+@pytest.mark.usefixtures("utc")
+def test_every_chain_is_kept_as_it_was() -> None:
+    meant = "if that is meant: python -m tests.recorded.kept_chains"
+    for now, then in zip(kept_chains.lines(), kept_chains.recorded(), strict=True):
+        assert now == then, meant
