@@ -106,6 +106,25 @@ def test_a_long_pause_puts_all_off_instead_of_a_rush(tmp_path: Path) -> None:
     assert max(sum(t <= u < t + 10 for u in arrivals) for t in arrivals) <= 9
 
 
+@pytest.mark.parametrize("pace", [0.5, 1.0, 2.0])
+def test_after_a_long_pause_steps_keep_their_distances(tmp_path: Path, pace: float) -> None:
+    clock, site = Clock(ROUND_S * pace + 999), Site(NODES, GPUS, pace)
+    usual = [at_s for at_s, _ in played(tmp_path, Clock(ROUND_S * pace - 1), site)]
+    arrivals: list[float] = []
+
+    def come(*_: object) -> str:
+        arrivals.append(clock() - 1000.0)
+        if len(arrivals) == 5:
+            clock.now_s += 500.0
+        return "1"
+
+    drive(come, come, site, Workspace(tmp_path), np.random.default_rng(0), clock, clock)
+    passed_s = usual[5] - arrivals[5] + 500.0  # until the next one, in which the pause began
+    assert arrivals[5] >= arrivals[4] + 500.0
+    assert np.diff(arrivals[5 : len(usual)]) == pytest.approx(np.diff(usual[5:]), abs=0.1)
+    assert 0.0 <= passed_s <= usual[5] - usual[4] + 0.1
+
+
 def test_what_the_cluster_refuses_is_left_out_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         seen = played(tmp_path, Clock(ROUND_S - 1), refuse=lambda what: what == "unet-w48")
