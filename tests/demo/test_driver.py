@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,7 +113,7 @@ def test_after_a_long_pause_steps_keep_their_distances(tmp_path: Path, pace: flo
     usual = [at_s for at_s, _ in played(tmp_path, Clock(ROUND_S * pace - 1), site)]
     arrivals: list[float] = []
 
-    def come(*_: object) -> str:
+    def come(*_: Any) -> Any:
         arrivals.append(clock() - 1000.0)
         if len(arrivals) == 5:
             clock.now_s += 500.0

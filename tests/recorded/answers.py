@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from perdure.hangs.rank_state import BUSY_FRAC, MOVES_BYTES_S, PYTHON, Frame, Seen
 from perdure.model.jobs import Attempt
 from perdure.retry.history import Fleet
 from tests.copying import replace
@@ -71,7 +72,29 @@ def _of_all_nodes(fleet: Fleet, rng: random.Random) -> Fleet:
     return replace(fleet, usable=usable, troubles={node: some for node, some in fleet.troubles.items() if some})
 
 
-FITTING: dict[type, Callable[[Any, random.Random], Any]] = {Attempt: _of_one_job, Fleet: _of_all_nodes}
+def _of_a_process(seen: Seen, rng: random.Random) -> Seen:
+    """What it is at, and how much, at the edges of what is asked."""
+    return replace(
+        seen,
+        state=rng.choice("SSSDTtR"),
+        busy_frac=rng.choice((0.0, BUSY_FRAC - 0.01, BUSY_FRAC, 1.0)),
+        bytes_s=rng.choice((0.0, MOVES_BYTES_S - 1.0, MOVES_BYTES_S, 1e9)),
+        call=rng.choice(("", "read", "lock", "futex", "poll", "open", "write")),
+        target=rng.choice(("", "", "socket", "/data/part-3")),
+        code=rng.choice(("", PYTHON, "NCCL")),
+    )
+
+
+def _of_a_program(frame: Frame, rng: random.Random) -> Frame:
+    """In a collective, in backward, in a loader, in another library, or the program's own."""
+    function = rng.choice(("load", "all_reduce", "_engine_run_backward", "<module>"))
+    places = ("/home/ada/train.py", "/v/site-packages/torch/distributed/c10d.py", "/v/lib/python3.11/threading.py")
+    return replace(frame, function=function, file=rng.choice((*places, "/v/site-packages/torch/utils/data/loader.py")))
+
+
+FITTING: dict[type, Callable[[Any, random.Random], Any]] = {
+    Attempt: _of_one_job, Fleet: _of_all_nodes, Seen: _of_a_process, Frame: _of_a_program,
+}  # fmt: skip
 
 
 def functions(module: str) -> dict[str, Callable[..., Any]]:

@@ -54,6 +54,6 @@ def test_the_rows_add_up_and_come_costliest_first(attempts: list[FailedAttempt])
         assert sum(getattr(row, name) for row in found.rows) == getattr(found.total, name)
     for name in ("lost_gpu_h", "wasted_gpu_h"):
         assert sum(getattr(row, name) or 0.0 for row in found.rows) == pytest.approx(getattr(found.total, name) or 0.0)
-    lost = [row.lost_gpu_h or 0.0 for row in found.rows]
-    assert lost == sorted(lost, reverse=True)
+    cost = [(row.lost_gpu_h or 0.0, row.trials) for row in found.rows]
+    assert cost == sorted(cost, reverse=True)
     assert all(row.jobs <= row.trials and row.users <= row.trials for row in found.rows)

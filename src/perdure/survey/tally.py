@@ -58,7 +58,7 @@ class TallyRow:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """All reasons, the costliest first, and the whole."""
+    """All reasons, the costliest first and of equals the most frequent, and the whole."""
 
     rows: tuple[TallyRow, ...]
     total: TallyRow
