@@ -69,9 +69,10 @@ class Disk:
     """
 
     where = "memory"
+    trouble, wrote_s = "", float("inf")  # it is always ready
 
     def __init__(self) -> None:
-        self.raw = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
+        self.raw = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512, check_same_thread=False)
         self.reader = create_engine("sqlite://", creator=lambda: self.raw, poolclass=StaticPool)  # what pages read with
         metadata.create_all(self.reader)
         self._drop_indexes()

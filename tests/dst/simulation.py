@@ -110,6 +110,15 @@ class Simulation:
             gc.enable()
         return told
 
+    def left_by(self, seed: int) -> Life:
+        """The service as it stands in a seed when the clock begins to run out: much is not at its end yet."""
+        self.disk.wipe()
+        with patch.object(rows, "pack", str.encode):
+            run = _Run(self, seed, Told(seed))
+            run.play_first_part()
+        self.disk.fuse.left, self.disk.full = 0, 0
+        return run.life
+
 
 class _Run:
     def __init__(self, simulation: Simulation, seed: int, told: Told) -> None:
@@ -163,15 +172,19 @@ class _Run:
 
     def play(self) -> None:
         told = self.told
+        self.play_first_part()
+        told.faults += self.line.faults_struck
+        told.refusals = self.programs.refusals
+        self._run_out()
+
+    def play_first_part(self) -> None:
+        """All that happens before everything comes to its end."""
         steps, weights = list(self.steps), list(self.steps.values())
         while self._is_short():
             self._step(self.look)  # now and then it gets to it
             for step in self.rng.choices(steps, weights, k=20):
                 if self._is_short():
                     self._step(step)
-        told.faults += self.line.faults_struck
-        told.refusals = self.programs.refusals
-        self._run_out()
 
     def _is_short(self) -> bool:
         told = self.told

@@ -17,6 +17,7 @@ from tests.dst.simulation import Simulation
 from tests.recorded import runs, verdicts
 from tests.recorded import command_cases, commands, runs
 from tests.recorded import command_cases, commands, kept_chains, runs
+from tests.recorded import runs, visits
 from tests.recorded.answers import FITTING, MODULES, answer, functions, recorded
 from tests.recorded.drawn import Drawn, in_words
 
@@ -59,6 +60,15 @@ def test_every_run_goes_as_it_went(simulation: Simulation, seed: int) -> None:
     before = runs.path_of(seed).read_text().splitlines()
     for number, (now, then) in enumerate(zip(runs.run(simulation, seed), before, strict=True), 1):
         assert now == then, f"step {number} of seed {seed}; {meant}"
+
+
+@pytest.mark.usefixtures("utc")
+@pytest.mark.parametrize("state", visits.kept())
+def test_every_address_answers_as_it_did(state: str) -> None:
+    meant = "if that is meant: python -m tests.recorded.visits; all words: python -m tests.recorded.visits --whole"
+    before = visits.path_of(state).read_text().splitlines()
+    for now, then in zip(visits.visits(state), before, strict=True):
+        assert now == then, f"{meant} {state}"
 
 
 def test_runs_are_kept() -> None:

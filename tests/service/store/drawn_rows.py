@@ -66,7 +66,7 @@ def drawn(seed: int) -> Rows:
 
 def written(rows: Rows) -> Engine:
     """A database in memory that holds them."""
-    engine = create_engine("sqlite://", poolclass=StaticPool)
+    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
     metadata.create_all(engine)
     with engine.begin() as db:
         for name, several in rows.items():
