@@ -110,14 +110,14 @@ class Simulation:
             gc.enable()
         return told
 
-    def left_by(self, seed: int) -> Life:
-        """The service as it stands in a seed when the clock begins to run out: much is not at its end yet."""
+    def left_by(self, seed: int) -> _Run:
+        """A seed as it stands when the clock begins to run out: much is not at its end yet."""
         self.disk.wipe()
         with patch.object(rows, "pack", str.encode):
             run = _Run(self, seed, Told(seed))
             run.play_first_part()
         self.disk.fuse.left, self.disk.full = 0, 0
-        return run.life
+        return run
 
 
 class _Run:

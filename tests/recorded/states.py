@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import Engine
 
+from perdure.coordination.messages import Ticked
 from perdure.live_policy.settings import PolicySettings
 from perdure.model.jobs import JobState
 from perdure.service.access.auth import Identity, Role, TokenBook
@@ -28,17 +28,17 @@ from perdure.service.web.app import create_app
 from perdure.service.web.state import WebSettings
 from perdure.service.workers.commands import ServiceCommands
 from perdure.service.workers.kill_switch import KillSwitch
-from perdure.service.workers.operations import Operations
 from perdure.triage.evidence.rules import own_rules
 from perdure.waits.queue import QueueLook
 from tests.copying import replace
+from tests.dst.service import catch_up
 from tests.dst.simulation import Simulation
 from tests.live_policy.queues import look, running, waiting
 from tests.service import whatif_world
 from tests.service.full_world import full_site
 from tests.service.store import drawn_rows
 from tests.service.waits_world import watched
-from tests.service.web_world import BASE, Desk, TestClient, World, site
+from tests.service.web_world import BASE, Desk, Site, TestClient, World, site
 
 LAS = PolicySettings("las-2d", first_limit_s=100.0, second_limit_s=1000.0, least_run_s=60.0)
 READERS = ("operator", "owner", "stranger", "socket")
@@ -50,10 +50,10 @@ BY_SOCKET = 4_000_000
 class ServiceState:
     """A web application over what has happened, and how each reader reaches it."""
 
-    app: FastAPI
-    now_s: float
+    clock: Callable[[], float]
     readers: Mapping[str, TestClient]
     user: str  # the owner of some jobs, who asks as "owner" with a token, and as "socket" without
+    pass_time: Callable[[], None]  # a while, in which the service does what is due
 
 
 class ToldQueue:
@@ -67,7 +67,13 @@ class ToldQueue:
         return dict.fromkeys(nice, "")
 
 
-def _state(app: FastAPI, tokens: TokenBook, now_s: float, user: str) -> ServiceState:
+def _nothing() -> None:
+    """Nobody waits for these rows to change."""
+
+
+def _state(
+    app: FastAPI, tokens: TokenBook, clock: Callable[[], float], user: str, pass_time: Callable[[], None] = _nothing
+) -> ServiceState:
     minted = {
         "operator": tokens.mint("root", Role.OPERATOR),
         "owner": tokens.mint(user, Role.VIEWER),
@@ -84,13 +90,18 @@ def _state(app: FastAPI, tokens: TokenBook, now_s: float, user: str) -> ServiceS
     for name, token in minted.items():
         readers[name].post("/login", data={"token": token})
     readers["socket"] = TestClient(by_socket, base_url=BASE, follow_redirects=False)
-    return ServiceState(app, now_s, readers, user)
+    return ServiceState(clock, readers, user, pass_time)
 
 
-def _of(folder: Path, engine: Engine, operations: Operations, now_s: float, user: str, **more: Any) -> ServiceState:
-    tokens = TokenBook(folder, lambda: now_s)
-    app = create_app(engine, operations, tokens, WebSettings(clock=lambda: now_s), **more)
-    return _state(app, tokens, now_s, user)
+def _of_site(place: Site, user: str) -> ServiceState:
+    world = place.world
+
+    def pass_time() -> None:
+        world.pass_time(45)
+        world.tell((Ticked(),))
+        world.carry_out()
+
+    return _state(place.app, place.tokens, lambda: world.now, user, pass_time)
 
 
 def full(folder: Path) -> ServiceState:
@@ -105,13 +116,13 @@ def full(folder: Path) -> ServiceState:
     worker.turn()
     worker.took_s = 0.25
     place.app.state.web = replace(place.app.state.web, policy=worker)
-    return _state(place.app, place.tokens, world.now, "mira")
+    return _of_site(place, "mira")
 
 
 def empty(folder: Path) -> ServiceState:
     """Nothing has happened yet."""
     place = site(folder)
-    return _state(place.app, place.tokens, place.world.now, "mira")
+    return _of_site(place, "mira")
 
 
 def in_need(folder: Path) -> ServiceState:
@@ -129,7 +140,7 @@ def in_need(folder: Path) -> ServiceState:
     world.look()
     desk.armed, desk.stopped, desk.ready, desk.backend = False, True, False, "slurm"
     desk.unready = ("the resource manager does not answer",)
-    return _state(place.app, place.tokens, world.now, "mira")
+    return _of_site(place, "mira")
 
 
 def of_rows(seed: int, folder: Path) -> ServiceState:
@@ -140,16 +151,25 @@ def of_rows(seed: int, folder: Path) -> ServiceState:
     now_s = 4200.0
     world = World(folder, now_s, cluster=drawn_rows.HERE)
     learner = Learner(TrainingStore(world.journal.store, world.cluster), own_rules(), lambda: now_s)
-    return _of(folder, engine, Desk(world), now_s, "ada", learner=learner)
+    tokens, settings = TokenBook(folder, lambda: now_s), WebSettings(clock=lambda: now_s)
+    return _state(create_app(engine, Desk(world), tokens, settings, learner=learner), tokens, lambda: now_s, "ada")
 
 
 def of_seed(seed: int, folder: Path) -> ServiceState:
     """What a seed of the simulation leaves halfway, with the commands of the real service."""
     simulation = Simulation()
-    life = simulation.left_by(seed)
+    run = simulation.left_by(seed)
+    engine, clock = run.life.engine, run.life.engine.clock
     folder.mkdir(exist_ok=True)
-    commands = ServiceCommands(life.engine, "simulated", True, KillSwitch(folder))
-    return _of(folder, simulation.disk.reader, commands, life.engine.clock(), "ada")
+    commands = ServiceCommands(engine, "simulated", True, KillSwitch(folder))
+    tokens = TokenBook(folder, clock)
+    app = create_app(simulation.disk.reader, commands, tokens, WebSettings(clock=clock))
+
+    def pass_time() -> None:
+        run.manager.advance(20.0)
+        catch_up(engine)
+
+    return _state(app, tokens, clock, "ada", pass_time)
 
 
 STATES: Mapping[str, Callable[[Path], ServiceState]] = {

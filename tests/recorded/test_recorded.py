@@ -18,6 +18,7 @@ from tests.recorded import runs, verdicts
 from tests.recorded import command_cases, commands, runs
 from tests.recorded import command_cases, commands, kept_chains, runs
 from tests.recorded import runs, visits
+from tests.recorded import requests, runs, visits
 from tests.recorded.answers import FITTING, MODULES, answer, functions, recorded
 from tests.recorded.drawn import Drawn, in_words
 
@@ -68,6 +69,15 @@ def test_every_address_answers_as_it_did(state: str) -> None:
     meant = "if that is meant: python -m tests.recorded.visits; all words: python -m tests.recorded.visits --whole"
     before = visits.path_of(state).read_text().splitlines()
     for now, then in zip(visits.visits(state), before, strict=True):
+        assert now == then, f"{meant} {state}"
+
+
+@pytest.mark.usefixtures("utc")
+@pytest.mark.parametrize("state", requests.STATES)
+def test_every_request_is_answered_and_carried_out_as_it_was(state: str) -> None:
+    meant = "if that is meant: python -m tests.recorded.requests; all words: python -m tests.recorded.requests --whole"
+    before = requests.path_of(state).read_text().splitlines()
+    for now, then in zip(requests.requests(state), before, strict=True):
         assert now == then, f"{meant} {state}"
 
 
