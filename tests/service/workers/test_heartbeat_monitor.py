@@ -50,8 +50,9 @@ def agent(place: Monitored, node: str = "gpu01", problems: tuple[str, ...] = (),
     write(place.share / f"{node}.json", replace(beat, **more))
 
 
-def job(place: Monitored, job_id: str = "200", node: str = "gpu01") -> None:
-    tracks = JobFiles(place.fences / job_id / "attempts" / "1" / f"{node}-7")
+def job(place: Monitored, job_id: str = "200", node: str = "gpu01", *, of: str = "") -> None:
+    """A sign of life of a job, written in the directory of the job `of`, which is mostly its own."""
+    tracks = JobFiles(place.fences / (of or job_id) / "attempts" / "1" / f"{node}-7")
     tracks.make()
     write(
         tracks.heartbeat, Heartbeat(HeartbeatSource.JOB, node, node, 7, place.count, 0.0, 5.0, job_id=job_id, token=1)
@@ -136,6 +137,19 @@ def test_a_node_that_the_manager_loses_again_has_to_stay_lost_as_long(place: Mon
     lose_sight_of(place, "gpu01")
     live(place, 16)
     assert actions(place) == [("down", "gpu01")]
+
+
+def test_a_file_in_the_directory_of_one_job_does_not_speak_for_another(place: Monitored) -> None:
+    place.world.submit("201", "resnet", "mira", 8)
+    place.world.start("201", "gpu02")
+    for node in ("gpu01", "gpu02", "gpu04"):
+        agent(place, node)
+    job(place, "201", "gpu02", of="200")
+    live(place, 60, beating=("gpu01", "gpu04"))
+    assert actions(place) == []
+    job(place, "201", "gpu02")
+    live(place, 60, beating=("gpu01", "gpu04"))
+    assert actions(place) == [("down", "gpu02")]
 
 
 @pytest.mark.parametrize("at", [0, 1])
