@@ -12,6 +12,7 @@ import inspect
 import random
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -31,6 +32,7 @@ MODULES = (
     "service.core.full_store", "service.core.launcher_notes", "service.core.loglines", "service.core.orders",
     "service.core.recovery", "service.core.requeue_loop", "service.core.scope", "service.core.successor",
     "service.core.triage_context", "service.core.view", "service.core.waiting", "service.core.waiting_retry",
+    "service.notices.channels.protocol", "service.notices.channels.slack",
     "service.notices.derive", "service.notices.notice", "service.notices.rules", "service.learning.corrections",
     "succession.chain", "succession.chain_state", "succession.following", "succession.spans", "succession.unwritten",
     "hangs.collectives", "hangs.culprit", "hangs.live", "hangs.nccl_ras", "hangs.rank_state", "hangs.report",
@@ -160,7 +162,8 @@ def _methods(kind: type) -> Iterator[tuple[str, Callable[..., Any]]]:
             found.fget if isinstance(found, property) else found.func if isinstance(found, cached_property) else found
         )
         if not name.startswith("_") and inspect.isfunction(read):
-            yield f"{kind.__name__}.{name}", _of_self(read, kind)
+            with suppress(NameError):  # of a type that only type checkers import
+                yield f"{kind.__name__}.{name}", _of_self(read, kind)
 
 
 def _of_self(read: Callable[..., Any], kind: type) -> Callable[..., Any]:

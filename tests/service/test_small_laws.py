@@ -301,6 +301,22 @@ def test_who_may_not_is_passed_over() -> None:
     assert queue.take(lambda user: user == "ada").user == "ada"
 
 
+def test_what_a_log_cost_counts_from_what_others_have_had_by_then() -> None:
+    """Its user's own count stood still while it was read."""
+    queue = FairQueue()
+    queue.put(waiting("ada"))
+    assert queue.take(lambda _: True).user == "ada"
+    for number in range(2):  # bob's are read and judged before it
+        queue.put(waiting("bob", number))
+        assert queue.take(lambda _: True).user == "bob"
+        queue.charge("bob", 100.0)
+    queue.charge("ada", 5.0)
+    queue.put(waiting("ada", 2))
+    queue.put(waiting("cleo"))
+    assert [queue.served(user) for user in ("ada", "bob", "cleo")] == [105.0, 200.0, 100.0]
+    assert queue.take(lambda _: True).user == "cleo"
+
+
 def test_what_is_no_more_than_whoever_comes_now_has_had_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_queue, "MAX_REMEMBERED", 10)
     queue = FairQueue()
