@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 from msgspec import NODEFAULT, Struct
+from scipy.sparse import issparse
 
 NOW = 1_600_000_000.0
 AGO_S = (0.0, 1.0, 59.0, 60.0, 300.0, 600.0, 899.0, 900.0, 901.0, 1800.0, 3599.0, 3600.0, 3601.0, 40_000.0, 86_400.0)
@@ -177,6 +178,8 @@ def in_words(value: Any) -> str:
         return "{" + ", ".join(f"{in_words(key)}: {in_words(each)}" for key, each in value.items()) + "}"
     if isinstance(value, AbstractSet):
         return "{" + ", ".join(sorted(in_words(each) for each in value)) + "}"
+    if issparse(value):
+        return in_words(value.toarray())
     if isinstance(value, Iterator):
         return in_words(list(value))
     if isinstance(value, Collection) and not isinstance(value, str | bytes):

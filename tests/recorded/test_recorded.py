@@ -19,6 +19,7 @@ from tests.recorded import command_cases, commands, runs
 from tests.recorded import command_cases, commands, kept_chains, runs
 from tests.recorded import runs, visits
 from tests.recorded import requests, runs, visits
+from tests.recorded import runs, whole_runs
 from tests.recorded.answers import FITTING, MODULES, answer, functions, recorded
 from tests.recorded.drawn import Drawn, in_words
 
@@ -42,6 +43,17 @@ def test_every_answer_is_as_it_was(module: str) -> None:
     for name, case, before in recorded(module):
         assert name in asked, f"{module}.{name} is gone; {anew}"
         assert answer(module, name, asked[name], case) == before, f"case {case} of {module}.{name}; {anew}"
+
+
+@pytest.mark.usefixtures("utc")
+@pytest.mark.parametrize("net", whole_runs.NETS)
+def test_every_whole_run_answers_as_it_did(net: str) -> None:
+    before = whole_runs.path_of(net).read_text().splitlines()
+    found = [whole_runs.line(case) for case in whole_runs.cases(net)]
+    other = [line for line in found if line not in before]
+    how = f"python -m tests.recorded.whole_runs --case '{net}: {other[0].split(': ')[0]}'" if other else ""
+    meant = f"if that is meant: python -m tests.recorded.whole_runs {net}; in words: {how}"
+    assert found == before, f"{len(other)} of {len(found)} answer otherwise, {other[:3]}; {meant}"
 
 
 def test_a_case_is_drawn_alike_each_time_and_unlike_others() -> None:

@@ -137,6 +137,13 @@ def test_a_picture_goes_on_as_the_replay_that_it_was_taken_of(engine: Engine) ->
     assert [queue.start_of(row) for row in range(4)] == wanted.tolist()
 
 
+def test_a_job_that_runs_before_its_begin_time_runs_on(engine: Engine) -> None:
+    """As after a change of its begin time: when that comes, nothing waits for it."""
+    table = jobs((6, 0, 500), (8, 10, 50), start_s=np.array([100.0, np.nan]), eligible_s=np.array([400.0, np.nan]))
+    queue = LiveQueue.at(table, 300.0, EIGHT, POLICY, engine=engine)
+    assert queue.start_of(1) == 600.0
+
+
 def test_what_holds_a_job_of_a_picture_is_told() -> None:
     table = jobs((6, 0, 500), (8, 10, 50), (2, 20, 900), start_s=np.array([0.0, np.nan, np.nan]))
     queue = LiveQueue.at(table, 300.0, EIGHT, POLICY, engine="plain")

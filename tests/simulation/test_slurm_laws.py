@@ -37,7 +37,7 @@ from perdure.simulation.workload import Workload
 from perdure.traces.trace import Trace
 from tests.copying import replace
 from tests.simulation.tables import jobs, tables
-from tests.simulation.test_compiled import WORLDS, world
+from tests.simulation.worlds import WORLDS, world
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 EVERY_SECOND = BackfillSettings(interval_s=1, resolution_s=1, window_s=1e6)

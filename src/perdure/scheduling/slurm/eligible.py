@@ -68,7 +68,8 @@ class Eligible:
         found = [self._meet(row) for row in list(self.unmet)]
         while self.begins and self.begins[0][0] <= self.view.now:
             begin, row = heappop(self.begins)
-            found.append(self._begin(row, begin))
+            if row in self.came:  # else it ran already, whatever its begin time
+                found.append(self._begin(row, begin))
         return any(found)
 
     def next_begin(self) -> int | None:

@@ -1,0 +1,1 @@
+"""What whole runs answer: replays, reports, studies, solvers. Each module has `cases`, which names them."""
