@@ -103,3 +103,8 @@ def test_parts_of_any_size_find_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     assert 0 < np.count_nonzero(whole) < 20
     monkeypatch.setattr(fairness, "_ROWS", 3)
     assert envy(jobs).tolist() == pytest.approx(whole.tolist())
+
+
+def test_a_job_whose_app_had_found_its_model_when_it_came_envies_nobody_and_hides_no_envy() -> None:
+    found = envy(result([[500.0, 0.0], [1000.0, 0.0], [0.0, 0.0]], submit_s=(0, 0, 400), end_s=(1000, 1000, 400)))
+    assert found.tolist() == pytest.approx([0.5, 0.0, np.nan], nan_ok=True)

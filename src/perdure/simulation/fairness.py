@@ -70,10 +70,14 @@ def envy(result: ElasticResult) -> Floats:
     A share is the GPU time of each type that a job held for each second from its submit to its end. It is worth to
     another job what that would do with it: as much as it holds of the GPUs asked for, up to all of them, at the speed
     that was profiled on each type. Only jobs that were there at the same time are compared. NaN for a job that runs
-    nowhere.
+    nowhere, or was there for no time.
     """
     present_s = result.end_s - result.submit_s
-    share, asked = result.held_gpu_s / present_s[:, None], result.asked_gpus.astype(float)
+    was_there = present_s > 0  # else its app had no need of it any more when it came
+    share = np.divide(
+        result.held_gpu_s, present_s[:, None], out=np.zeros(result.held_gpu_s.shape), where=was_there[:, None]
+    )
+    asked = result.asked_gpus.astype(float)
     speed = np.where(np.isfinite(result.alone_on_s), 1.0 / result.alone_on_s, 0.0)
     own = _worth(share.sum(axis=1), (share * speed).sum(axis=1), asked)
     best = np.zeros(len(own))
@@ -82,7 +86,7 @@ def envy(result: ElasticResult) -> Floats:
         worth = _worth(share.sum(axis=1)[None, :], speed[rows] @ share.T, asked[rows, None])
         together = (result.submit_s[rows, None] < result.end_s) & (result.submit_s < result.end_s[rows, None])
         best[rows] = np.where(together, worth, 0.0).max(axis=1)
-    missed: Floats = np.divide(best - own, best, out=np.full(len(own), np.nan), where=best > 0)
+    missed: Floats = np.divide(best - own, best, out=np.full(len(own), np.nan), where=was_there & (best > 0))
     return np.maximum(missed, 0.0)
 
 
