@@ -16,6 +16,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+import numpy as np
 from msgspec import NODEFAULT, Struct
 from scipy.sparse import issparse
 
@@ -178,6 +179,8 @@ def in_words(value: Any) -> str:
         return "{" + ", ".join(f"{in_words(key)}: {in_words(each)}" for key, each in value.items()) + "}"
     if isinstance(value, AbstractSet):
         return "{" + ", ".join(sorted(in_words(each) for each in value)) + "}"
+    if isinstance(value, np.ndarray) and not value.ndim:
+        return in_words(value.item())
     if issparse(value):
         return in_words(value.toarray())
     if isinstance(value, Iterator):

@@ -20,7 +20,9 @@ from perdure.errors import PerdureError
 from tests.recorded.drawn import in_words
 
 PLACE = Path(__file__).parent / "answers" / "whole_runs"
-NETS = ("live_queues", "schedules", "suspects")
+NETS = (
+    "elastic_replays", "emulated", "figures", "live_queues", "schedules", "small_studies", "speeds", "suspects",
+)  # fmt: skip
 HEAD = 60  # characters of an answer that are written down, before a hash of it
 _FRACTION = re.compile(r"-?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)")
 Case = tuple[str, Callable[[], object]]

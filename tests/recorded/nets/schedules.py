@@ -15,7 +15,7 @@ from tests.recorded.whole_runs import Case, rounded
 from tests.simulation.worlds import VARIANTS, answer, full_world
 
 WITH_ARGUMENT = ("sjf:skip", "las:2", "las-2d:0.5", "capacity:1.5", "philly:1.5", "conservative:replan")
-SEEDS, SEEDS_OF_SLURM = 12, 40
+SEEDS, SEEDS_OF_SLURM = 10, 30
 
 
 def cases() -> Iterator[Case]:
