@@ -51,11 +51,14 @@ MODULES = (
     "service.store.queries.learning", "service.store.queries.places", "service.web.pages.blame",
     "service.web.pages.decision_timeline", "service.web.pages.jobs", "service.web.pages.labels",
     "service.web.pages.listing", "service.web.pages.now", "service.web.pages.timeline", "service.web.pages.waits",
-    "service.workers.commands", "scheduling.backfill", "scheduling.shares", "scheduling.view",
-    "simulation.verdict", "simulation.replay_error", "simulation.difference",
-    "cli.card", "cli.diagnosis", "cli.emulate_values", "cli.help_width", "cli.keep_plan", "cli.keep_shown",
-    "cli.link_order", "cli.output", "cli.picture", "cli.simulated", "cli.speed_choice", "cli.speed_settings",
-    "cli.table", "cli.text", "demo.workload", "demo.driver", "hangs.flight_recorder", "hangs.stacks",
+    "service.workers.commands", "scheduling.backfill", "scheduling.shares", "scheduling.view", "simulation.verdict",
+    "simulation.replay_error", "simulation.difference", "cli.card", "cli.diagnosis", "cli.emulate_values",
+    "cli.help_width", "cli.keep_plan", "cli.keep_shown", "cli.link_order", "cli.output", "cli.picture",
+    "cli.simulated", "cli.speed_choice", "cli.speed_settings", "cli.table", "cli.text", "demo.workload",
+    "demo.driver", "hangs.flight_recorder", "hangs.stacks", "simulation.elastic_metrics", "simulation.foresight",
+    "simulation.metrics", "scheduling.placement.resources", "scheduling.policies", "scheduling.slurm.site_limits",
+    "throughput.collectives", "throughput.option_values", "throughput.pipeline", "emulation.profiles",
+    "blame.builders.named", "blame.builders.topology",
 )  # fmt: skip
 _ADDRESS = re.compile(r"0x[0-9a-f]{6}")
 ASKS_THE_MACHINE = frozenset(
