@@ -21,7 +21,8 @@ from tests.recorded.drawn import in_words
 
 PLACE = Path(__file__).parent / "answers" / "whole_runs"
 NETS = (
-    "elastic_replays", "emulated", "figures", "live_queues", "schedules", "small_studies", "speeds", "suspects",
+    "elastic_replays", "emulated", "figures", "live_queues", "parts", "schedules", "small_studies", "speeds",
+    "suspects",
 )  # fmt: skip
 HEAD = 60  # characters of an answer that are written down, before a hash of it
 _FRACTION = re.compile(r"-?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)")

@@ -32,11 +32,15 @@ SLOW = ("pollux", "sia", "themis")
 def cases() -> Iterator[Case]:
     for name in (*ELASTIC, LAS_2D):
         for seed in range(1 if name in SLOW else 2):
-            yield f"{name} rates {seed}", partial(_of_rates, name, seed)
+            if name != "pollux":  # which takes seconds
+                yield f"{name} rates {seed}", partial(_of_rates, name, seed)
             yield f"{name} profiles {seed}", partial(_of_profiles, name, seed)
-        if name != "pollux":  # which takes seconds
+        if name != "pollux":
             yield f"{name} apps", partial(_of_apps, name)
         yield f"{name} pipelines", partial(_of_pipelines, name)
+    for name in ("gandiva", "gavel-las-packed", "gavel-gandiva"):
+        for seed in range(6):
+            yield f"{name} crowd {seed}", partial(_of_crowd, name, seed)
 
 
 @dataclass
@@ -65,6 +69,26 @@ def _of_rates(name: str, seed: int) -> object:
     """Jobs of fixed gangs, some of which fail and come back at once; GPUs of two types that two jobs may share."""
     given, policy = world(name, seed), PlansKept(elastic_named(name))
     return _told(given.replayed(policy), policy.plans)
+
+
+def _of_crowd(name: str, seed: int) -> object:
+    """Many jobs on few GPUs, whose restarts take longer than a round: they take turns, and pair in many ways."""
+    given, rng = world(name, 50 + seed), np.random.default_rng([seed, 31])
+    n = 9
+    gpus = rng.choice([1, 1, 2], n)
+    names = np.array([str(row) for row in range(n)])
+    given.jobs = AdaptiveJobs(
+        names,
+        rng.integers(0, 300, n).cumsum() / 3.0,
+        rng.choice(KINDS, n),
+        gpus,
+        gpus,
+        tuple((0.4,) if rng.random() < 0.2 else () for _ in range(n)),
+        rng.uniform(900, 4000, n),
+    )
+    given.cluster = Cluster.parse(("1x4:fast", "1x2:fast + 1x2:slow", "2x2:fast")[seed % 3])
+    policy = PlansKept(elastic_named(name))
+    return _told(given.replayed(policy, restart_s=(5.0, 150.0)[seed % 2]), policy.plans)
 
 
 def _of_profiles(name: str, seed: int) -> object:

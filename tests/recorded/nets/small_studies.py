@@ -58,7 +58,8 @@ def _chains() -> object:
 
 
 def _tries() -> object:
-    return at_most(philly(generate(80, Cluster.parse("4x8"), 1.0, np.random.default_rng(3)), 1, 0.5), 3)
+    found = at_most(philly(generate(80, Cluster.parse("4x8"), 1.0, np.random.default_rng(3)), 1, 0.5), 3)
+    return found, found.node_faults(1)
 
 
 def _days(seed: int) -> object:
