@@ -133,6 +133,22 @@ def test_muri_counts_from_the_end_of_a_programs_work_to_its_next_request(device:
     assert 0.0 < seen[1] <= passed + MOST_LATE_S
 
 
+def test_muri_counts_no_time_off_the_gpu_where_the_next_request_is_there_already(device: Path) -> None:
+    seen: list[float] = []
+
+    def order(waiting: Sequence[SharingProgram]) -> SharingProgram:
+        seen.extend(each.off_gpu_s for each in waiting)
+        return waiting[0]
+
+    with manager_of(device, order):
+        gpu = SharedGpu(str(device))
+        gpu.wait(gpu.put(0.001))
+        time.sleep(0.05)
+        gpu.put(0.05)
+        gpu.wait(gpu.put(0.001))
+    assert seen[1] > 0.0 == seen[2]
+
+
 def asking(device: Path, request: bytes) -> socket.socket:
     link = socket.socket(socket.AF_UNIX)
     link.connect(str(device))
@@ -293,6 +309,33 @@ def test_one_user_s_programs_do_not_take_all_places_of_a_gpu_of_several(device: 
         with pytest.raises(StateError, match=f"{MOST_OF_ONE_USER} programs of yours share this GPU already"):
             kept[-1].claim(0.0, 0.0)
         assert first.claim(0.0, 0.0) == ""
+
+
+MANY = """
+import os, socket, sys
+os.setuid(65534)
+links = [socket.socket(socket.AF_UNIX) for _ in range(int(sys.argv[1]))]
+for each in links:
+    each.connect("gpu.sock")
+    each.sendall(b'{"number": 1, "seconds": 0}\\n')
+    assert b'"done":true' in each.recv(4096)
+print("there", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed")
+def test_as_many_programs_of_another_user_as_one_may_have_take_none_of_mine(device: Path, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    (jobs / "0.4711").write_text("65534\n")
+    tmp_path.chmod(0o755)
+    with manager_of(device, jobs=jobs):
+        command = [sys.executable, "-c", MANY, str(MOST_OF_ONE_USER)]
+        with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as many:
+            assert many.stdout is not None
+            assert many.stdout.readline() == "there\n"
+            assert SharedGpu(str(device)).claim(1.0, 1.0) == ""
 
 
 def test_a_manager_that_may_open_no_more_files_serves_on(device: Path) -> None:
