@@ -22,6 +22,7 @@ from tests.recorded import requests, runs, visits
 from tests.recorded import runs, whole_runs
 from tests.recorded.answers import FITTING, MODULES, answer, functions, recorded
 from tests.recorded.drawn import Drawn, in_words
+from tests.recorded.stories import telling
 
 
 @pytest.fixture
@@ -117,3 +118,10 @@ def test_every_chain_is_kept_as_it_was() -> None:
     meant = "if that is meant: python -m tests.recorded.kept_chains"
     for now, then in zip(kept_chains.lines(), kept_chains.recorded(), strict=True):
         assert now == then, meant
+@pytest.mark.parametrize("name", telling.STORIES)
+def test_every_story_ends_as_it_ended(name: str) -> None:
+    before = telling.path_of(name).read_text().splitlines()
+    assert len(before) == telling.STORIES[name].CASES
+    for case, was in enumerate(before):
+        meant = f"its words: python -m tests.recorded.stories.telling {name} --case {case}; if meant: without --case"
+        assert telling.in_short(name, case) == was, f"case {case} of {name}; {meant}"
