@@ -18,9 +18,13 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from perdure.hangs.rank_state import BUSY_FRAC, MOVES_BYTES_S, PYTHON, Frame, Seen
+from perdure.backends.slurm.accounting import AccountingRow
+from perdure.backends.slurm.config import Config
+from perdure.backends.slurm.records import JobRecord
 from perdure.model.jobs import Attempt
 from perdure.retry.history import Fleet
 from tests.copying import replace
+from tests.recorded import slurm_records
 from tests.recorded.drawn import Drawn, NotDrawn, in_words
 
 HERE = Path(__file__).parent
@@ -58,7 +62,13 @@ MODULES = (
     "demo.driver", "hangs.flight_recorder", "hangs.stacks", "simulation.elastic_metrics", "simulation.foresight",
     "simulation.metrics", "scheduling.placement.resources", "scheduling.policies", "scheduling.slurm.site_limits",
     "throughput.collectives", "throughput.option_values", "throughput.pipeline", "emulation.profiles",
-    "blame.builders.named", "blame.builders.topology",
+    "blame.builders.named", "blame.builders.topology", "backends.slurm.checkup", "backends.slurm.dependants",
+    "backends.slurm.het", "backends.slurm.paths", "backends.slurm.picture", "backends.slurm.queue",
+    "backends.slurm.records", "backends.slurm.unexplained", "backends.condor.requirements", "backends.local.records",
+    "backends.local.outputs", "backends.kubernetes.attempts", "backends.kubernetes.runs", "model.actions",
+    "model.events", "model.exits", "model.job_comment", "model.output", "coordination.cover", "coordination.replay",
+    "coordination.site", "coordination.source", "coordination.bridges.bridged", "coordination.bridges.causes",
+    "slurm_words.link_job",
 )  # fmt: skip
 _ADDRESS = re.compile(r"0x[0-9a-f]{6}")
 ASKS_THE_MACHINE = frozenset(
@@ -105,8 +115,14 @@ def _of_a_program(frame: Frame, rng: random.Random) -> Frame:
 
 
 FITTING: dict[type, Callable[[Any, random.Random], Any]] = {
-    Attempt: _of_one_job, Fleet: _of_all_nodes, Seen: _of_a_process, Frame: _of_a_program,
-}  # fmt: skip
+    Attempt: _of_one_job,
+    Fleet: _of_all_nodes,
+    Seen: _of_a_process,
+    Frame: _of_a_program,
+    JobRecord: slurm_records.a_record,
+    AccountingRow: slurm_records.a_row,
+    Config: slurm_records.a_config,
+}
 
 
 def functions(module: str) -> dict[str, Callable[..., Any]]:

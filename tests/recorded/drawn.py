@@ -125,6 +125,9 @@ class Drawn:
             made = self._made(kind, place)
             fit = self._fitting.get(kind)
             return fit(made, rng) if fit else made
+        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+            hints = _hints(kind)
+            return kind(**{name: self(hints[name], f"{place}.{name}", name) for name in kind._fields})
         raise NotDrawn(kind)
 
     def _number(self, rng: random.Random, kind: type, name: str) -> float:
@@ -152,6 +155,7 @@ class Drawn:
 
 
 _hints = cache(get_type_hints)
+_struct_fields = cache(msgspec.structs.fields)
 
 
 def _fields(kind: Any) -> Iterator[tuple[str, bool]]:
@@ -171,7 +175,7 @@ def in_words(value: Any) -> str:
     if isinstance(value, float):
         return f"{value - NOW:+.9g}s" if abs(value - NOW) < 1e8 else f"{value:.9g}"
     if isinstance(value, Struct):
-        held = {each.name: (getattr(value, each.name), each.default) for each in msgspec.structs.fields(value)}
+        held = {each.name: (getattr(value, each.name), each.default) for each in _struct_fields(type(value))}
         return _named(type(value), held)
     if is_dataclass(value) and not isinstance(value, type):
         return _named(type(value), {each.name: (getattr(value, each.name), each.default) for each in fields(value)})

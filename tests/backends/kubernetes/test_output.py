@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import product
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -14,7 +16,7 @@ from perdure.backends.check_harness import Program
 from perdure.backends.kubernetes.api import ClusterApi
 from perdure.backends.kubernetes.attempts import log_path
 from perdure.backends.kubernetes.output import read_output
-from perdure.backends.kubernetes.runs import PodRun
+from perdure.backends.kubernetes.runs import PodRun, logs_now
 from perdure.backends.kubernetes.settings import KubernetesSettings
 from perdure.model.jobs import Attempt
 from tests.backends.kubernetes.harness import KubernetesHarness
@@ -22,6 +24,11 @@ from tests.backends.kubernetes.manifests import job
 from tests.backends.kubernetes.standin.cluster import StandInCluster
 
 PODS = ("train-0", "train-1")
+NOW = 1_800_000_000.0
+
+
+def at(ago_s: float) -> str:
+    return datetime.fromtimestamp(NOW - ago_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @pytest.fixture
@@ -68,3 +75,43 @@ def test_no_attempt_gets_the_log_of_a_later_run_of_its_container(kube: Kubernete
         told = [[file.text.decode() for file in kube.backend.output(attempt).files] for attempt in known]
         assert told == [[], [f"run {number - 1}"], [f"run {number}"]][-len(known) :]
     assert "restarted again" in str(kube.backend.output(known[0]).absent)
+
+
+def test_a_log_is_found_whose_container_was_restarted_since_the_last_look(kube: KubernetesHarness) -> None:
+    document = job("train", Program(exit_code=1, run_s=1.2), backoffLimit=6)
+    document["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+    kube.apply(document)
+    (attempt,) = kube.until(lambda seen: [a for a in seen.attempts if a.reason == "" and a.end_s is None])
+    store = kube.cluster.api.store
+    for _ in kube.moments():  # nobody looks
+        (pod,) = store.all_of("pods")
+        status = pod["status"]["containerStatuses"][0]
+        if status["restartCount"] and "running" in status["state"]:
+            break
+    for place in list(kube.cluster.api.logs):
+        kube.cluster.api.logs[place] = b"the one before" if place[-1] else b"the present one"
+    (file,) = kube.backend.output(attempt).files
+    assert file.text == b"the one before"
+
+
+PLACE = PodRun("team", "train-0", "u", "0", "", 0.0, node="n1", start_s=NOW - 60, container="main")
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_previous"),
+    [
+        ({"running": 60}, [False]),
+        ({"running": 60, "uid": "another"}, []),
+        ({"last": 60, "running": 9}, [True]),
+        ({"last": 60}, [True]),
+        ({"last": 30, "running": 9}, []),
+    ],
+)
+def test_where_the_log_of_a_run_is_now(pod: dict[str, Any], is_previous: list[bool]) -> None:
+    last = {"lastState": {"terminated": {"startedAt": at(pod["last"])}}} if "last" in pod else {}
+    state = {"state": {"running": {"startedAt": at(pod["running"])}}} if "running" in pod else {}
+    status = {"containerStatuses": [{"name": "main", **last, **state}]}
+    told = {"metadata": {"name": "train-0", "uid": pod.get("uid", "u")}, "spec": {"containers": [{"name": "main"}]}}
+    found = logs_now((PLACE,), [{**told, "status": status}])
+    assert [run.is_previous for run in found] == is_previous
+    assert logs_now((PLACE,), ()) == (PLACE,)

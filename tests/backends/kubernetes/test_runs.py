@@ -101,6 +101,19 @@ def test_a_pod_that_was_deleted_while_it_ran_did_not_fail() -> None:
     assert before.end.code == 3  # it had failed by then
 
 
+@pytest.mark.parametrize(
+    ("until_ago_s", "gone_s", "ago_s"),
+    [(20, None, 20), (20, NOW - 5, 20), (-20, NOW - 5, 5), (-20, None, 0)],
+)
+def test_a_pod_that_says_nothing_of_its_end_ended_when_it_was_to_be_gone(
+    until_ago_s: float, gone_s: float | None, ago_s: float
+) -> None:
+    """Its node is dead: each look would see it end at that very moment else."""
+    going: dict[str, Any] = {"deletionTimestamp": at(until_ago_s), "deletionGracePeriodSeconds": 30}
+    (run,) = runs({"phase": "Running"}, DEAD, gone_s, **going)
+    assert run.end_s == NOW - ago_s
+
+
 @pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing", ""])
 def test_a_start_that_takes_long_is_no_failure(reason: str) -> None:
     (run,) = runs(waiting(reason))

@@ -18,6 +18,7 @@ from perdure.backends.slurm.spool import Question, Spool, Taken
 from perdure.backends.slurm.tools import Tools
 from perdure.backends.tool_process import ToolAnswer
 from perdure.errors import ClusterBusy
+from perdure.model.actions import Action
 from perdure.model.output import Absent, Output, OutputFile, OutputKind, Why
 from perdure.slurm_words.hostlist import expand
 from tests.backends.slurm import text
@@ -44,6 +45,7 @@ class PlayedSlurm:
         self.rows: list[dict[str, Any]] = []  # one for each start
         self.nodes: dict[str, dict[str, Any]] = {name: {"state": "IDLE", "since": START_S} for name in NODES}
         self.told: list[str] = []
+        self.past: list[Action] = []
         self.silent, self.denies, self.boot_s, self.codes = False, False, START_S - 900, "75"
         self.next = 101
 

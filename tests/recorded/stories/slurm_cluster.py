@@ -28,7 +28,7 @@ from tests.recorded.stories.played_slurm import (
     nodes_of,
 )
 
-CASES, STEPS = 50, 40
+CASES, PARTS, STEPS = 60, 2, 24
 COMMENT = "perdure: failed 2020-09-13 12:26:40: because"
 ENDS = (
     ("COMPLETED", "0:0"), ("FAILED", "1:0"), ("NODE_FAIL", "0:0"), ("TIMEOUT", "0:0"), ("OUT_OF_MEMORY", "0:125"),
@@ -47,8 +47,8 @@ def story(rng: Random) -> Iterator[str]:
         patch.setattr("secrets.token_hex", lambda many: MARK[:-1] if many == 8 else "~~|~~")
         patch.setattr("perdure.backends.slurm.output_memory.home_of", lambda uid: f"/home/{uid}")
         patch.setattr("perdure.backends.slurm.backend.OwnerReader", lambda: PlayedReader(rng, slurm.told))
-        backend = SlurmBackend("c", PlayedTools(slurm=slurm), spool)
-        return iter([line for _ in range(STEPS) for line in _step(slurm, spool, backend, rng)])
+        backends = (SlurmBackend("c", PlayedTools(slurm=slurm), spool) for _ in range(PARTS))  # restarted
+        return iter([line for backend in backends for _ in range(STEPS) for line in _step(slurm, spool, backend, rng)])
 
 
 def _step(slurm: PlayedSlurm, spool: PlayedSpool, backend: SlurmBackend, rng: Random) -> Iterator[str]:
@@ -214,6 +214,13 @@ def _seen(look: Observation) -> str:
 
 
 def _action(slurm: PlayedSlurm, rng: Random) -> Action:
+    if slurm.past and rng.random() < 0.3:
+        return rng.choice(slurm.past[-4:])
+    slurm.past.append(_new_action(slurm, rng))
+    return slurm.past[-1]
+
+
+def _new_action(slurm: PlayedSlurm, rng: Random) -> Action:
     waiting, _, over = _by_state(slurm)
     number = rng.choice(rng.choice((over, waiting, [])) or tuple(slurm.jobs))
     job = slurm.jobs[number]

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.recorded.stories import (
+    condor_pool,
+    kubernetes_cluster,
     local_cluster,
     simulated_cluster,
     slurm_cluster,
@@ -26,6 +28,8 @@ PLACE = Path(__file__).parents[1] / "answers" / "stories"
 STORIES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
+        condor_pool,
+        kubernetes_cluster,
         local_cluster,
         simulated_cluster,
         slurm_cluster,

@@ -32,7 +32,7 @@ from perdure.backends.kubernetes.objects import (
 )
 from perdure.backends.kubernetes.picture import ReadingRules, Sighted, SightedJob, sighted_job, user_of, why_not_again
 from perdure.backends.kubernetes.resources import KUEUE_WORKLOADS, NODES, PODS, ResourceKind
-from perdure.backends.kubernetes.workloads import JOB, JOB_SET, JOBSET_NAME, WorkloadForm, key_of, owner_key, place_of
+from perdure.backends.kubernetes.workloads import JOB, WorkloadForm, key_of, owner_key, place_of, selector_of
 from perdure.errors import JobBusy, NotFound
 from perdure.model.actions import (
     Action,
@@ -317,7 +317,7 @@ class ClusterActor:
         """The job with its attempts as they are now, and with those pods that only the watch has seen."""
         seen, key = self._sight(), key_of(form, document)
         pods = {uid_of(h.document): h for h in seen.pods.objects if owner_key(h.document) == key}
-        _, live = self._api.list_all(PODS, namespace_of(document), labelSelector=_selector(form, document))
+        _, live = self._api.list_all(PODS, namespace_of(document), labelSelector=selector_of(form, name_of(document)))
         alive = {uid_of(pod): HeldObject(pod) for pod in live if owner_key(pod) == key}
         gone = {
             uid: held if held.gone_s is not None else HeldObject(held.document, now)
@@ -352,13 +352,6 @@ class ClusterActor:
     def _note(self, kind: ResourceKind, written: Document) -> Document:
         self._written[kind.plural] = version_of(written)
         return written
-
-
-def _selector(form: WorkloadForm, document: Document) -> str:
-    name = name_of(document)
-    if form is JOB_SET:
-        return f"{JOBSET_NAME}={name}"
-    return f"{'job-name' if form is JOB else 'training.kubeflow.org/job-name'}={name}"
 
 
 def _keys(document: Document) -> frozenset[str]:

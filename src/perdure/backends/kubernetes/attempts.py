@@ -171,13 +171,14 @@ def log_now(path: str, incarnation: int, groups: Iterable[PodGroup]) -> str | No
     A container that is restarted in place leaves the log of the run before as its previous one, and of the runs before
     that none.
     """
-    places = [
-        (group.incarnation, log_path(run))
-        for group in groups
-        for run in group.runs
-        if log_path(run).removesuffix(PREVIOUS) == path.removesuffix(PREVIOUS)
-    ]
-    return next((now for number, now in places if number == incarnation), None) if places else path
+    found = {group.incarnation: now for group in groups if (now := log_among(path, group.runs)) is not None}
+    return found.get(incarnation) if found else path
+
+
+def log_among(path: str, runs: Iterable[PodRun]) -> str | None:
+    """Where the log at `path` is now, by the runs of its attempt; None where none of them is of that container."""
+    places = map(log_path, runs)
+    return next((now for now in places if now.removesuffix(PREVIOUS) == path.removesuffix(PREVIOUS)), None)
 
 
 class PastAttempt(Struct, frozen=True, omit_defaults=True):

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.backends.kubernetes.actor import ClusterActor
 from perdure.backends.kubernetes.api import ClusterApi
-from perdure.backends.kubernetes.attempts import log_now, log_path
+from perdure.backends.kubernetes.attempts import log_among, log_now, log_path
 from perdure.backends.kubernetes.ends import RememberedEnds
 from perdure.backends.kubernetes.held import NOTHING_HELD, MirrorView
 from perdure.backends.kubernetes.lease import SoleActor
@@ -17,8 +17,9 @@ from perdure.backends.kubernetes.objects import Document, fields, items, uid_of
 from perdure.backends.kubernetes.output import read_output
 from perdure.backends.kubernetes.picture import QuietJob, ReadingRules, Sighted, SightedJob, jobs_in, nodes_in
 from perdure.backends.kubernetes.resources import KUEUE_WORKLOADS, NAMESPACES, NODES, PODS
+from perdure.backends.kubernetes.runs import logs_now
 from perdure.backends.kubernetes.settings import KubernetesSettings
-from perdure.backends.kubernetes.workloads import FORMS, JOB, owner_key
+from perdure.backends.kubernetes.workloads import FORMS, JOB, owner_key, place_of, selector_of
 from perdure.backends.protocol import TAIL_BYTES
 from perdure.errors import ConfigError, PerdureError
 from perdure.model.actions import Action, Comment, Outcome
@@ -27,6 +28,7 @@ from perdure.model.observation import MANAGER, Observation
 from perdure.model.output import Absent, LogMark, Output, Why
 
 FIRST_LIST_S = 20.0  # how long the first look waits for the lists
+READ_TRIES = 3  # of a log whose container is started again while it is read
 WRITE_BACK_S = 3.0  # how long a look waits for what was written before it
 
 
@@ -94,11 +96,25 @@ class KubernetesBackend:
         sighted = self._seen.get(attempt.id.job_id)
         groups = sighted.groups if sighted is not None else ()
         runs = next((group.runs for group in groups if group.incarnation == attempt.id.incarnation), ())
-        ranks = [(run.slot, log_path(run)) for run in runs if run.node and len(runs) > 1]
         path = log_now(attempt.stdout, attempt.id.incarnation, groups)
-        if path is None:
-            return Output(absent=(Absent(attempt.stdout, Why.MISSING, "its container was restarted again since"),))
-        return read_output(self._api, path, ranks, max_bytes)
+        for _ in range(READ_TRIES):
+            if path is None:
+                break
+            ranks = [(run.slot, log_path(run)) for run in runs if run.node and len(runs) > 1]
+            read = read_output(self._api, path, ranks, max_bytes)
+            now = logs_now(runs, self._pods_of(attempt.id.job_id) if runs else ())
+            if now == runs:
+                return read
+            runs, path = now, log_among(path, now)
+        return Output(absent=(Absent(attempt.stdout, Why.MISSING, "its container was restarted again since"),))
+
+    def _pods_of(self, job_id: str) -> Sequence[Document]:
+        """A job's pods as they are now: since the last look a container may have been started again."""
+        place = place_of(job_id)
+        if place is None:
+            return ()
+        form, namespace, name = place
+        return self._api.list_all(PODS, namespace, labelSelector=selector_of(form, name))[1]
 
     def perform(self, action: Action) -> Outcome:
         """Carry out an action, as the only service that acts on this cluster."""

@@ -8,7 +8,7 @@ Source: the pod lifecycle, its conditions and reasons in the documentation of Ku
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -126,7 +126,7 @@ def runs_of(held: HeldObject, now: float, patience_s: float, node_failed: Callab
     """The runs of a pod, oldest first. `node_failed` tells of a node whether it is down or was given up."""
     pod = held.document
     container = _main_container(pod)
-    status = next((each for each in items(pod, "status", "containerStatuses") if each.get("name") == container), {})
+    status = _status_of(pod, container)
     born_s = instant(pod, "metadata", "creationTimestamp") or 0.0
     base = PodRun(
         namespace=text(pod, "metadata", "namespace"),
@@ -155,7 +155,7 @@ def runs_of(held: HeldObject, now: float, patience_s: float, node_failed: Callab
     waiting = text(status, "state", "waiting", "reason")
     if restarts and waiting == "CrashLoopBackOff":
         return  # the next run has not begun
-    start_s = instant(status, "state", "running", "startedAt") or instant(status, "state", "terminated", "startedAt")
+    start_s = _present_start_s(status)
     end = _end(held, status, now, patience_s, node_failed)
     yield replace(
         base,
@@ -168,6 +168,35 @@ def runs_of(held: HeldObject, now: float, patience_s: float, node_failed: Callab
         is_pod_over=end is not None and (held.gone_s is not None or text(pod, "status", "phase") == "Failed"),
         is_tracked=held.gone_s is None and TRACKING in (at(pod, "metadata", "finalizers") or ()),
     )
+
+
+def logs_now(runs: Iterable[PodRun], pods: Iterable[Document]) -> tuple[PodRun, ...]:
+    """Those of the runs whose logs are there by what is told of the pods now, each as where it is.
+
+    Those of pods that are not told of are left as they are: who reads them hears that they are gone.
+    """
+    by_name = {name_of(pod): pod for pod in pods}
+    found = []
+    for run in runs:
+        pod = by_name.get(run.pod)
+        kept = {run.start_s: run.is_previous} if pod is None else _kept_logs(pod) if uid_of(pod) == run.uid else {}
+        if run.start_s is None or run.start_s in kept:
+            found.append(replace(run, is_previous=kept.get(run.start_s, run.is_previous)))
+    return tuple(found)
+
+
+def _kept_logs(pod: Document) -> dict[float | None, bool]:
+    """The runs of a pod's container whose logs its node has, by their start: whether each is the one before."""
+    status = _status_of(pod, _main_container(pod))
+    return {instant(status, "lastState", "terminated", "startedAt"): True, _present_start_s(status): False}
+
+
+def _present_start_s(status: Document) -> float | None:
+    return instant(status, "state", "running", "startedAt") or instant(status, "state", "terminated", "startedAt")
+
+
+def _status_of(pod: Document, container: str) -> Document:
+    return next((each for each in items(pod, "status", "containerStatuses") if each.get("name") == container), {})
 
 
 def _main_container(pod: Document) -> str:
@@ -298,9 +327,11 @@ def _end_s(held: HeldObject, now: float) -> float:
         for each in items(pod, "status", "containerStatuses")
         if (found := instant(each, "state", "terminated", "finishedAt")) is not None
     ]
-    told = condition(pod, "DisruptionTarget")
-    candidates = [max(ends, default=None), instant(told, "lastTransitionTime") if told else None, held.gone_s]
-    return next((each for each in candidates if each is not None), now)
+    told, until = condition(pod, "DisruptionTarget"), instant(pod, "metadata", "deletionTimestamp")
+    seen_s = now if held.gone_s is None else held.gone_s
+    went_s = seen_s if until is None else min(until, seen_s)  # it may go before its grace period is over
+    candidates = [max(ends, default=None), instant(told, "lastTransitionTime") if told else None]
+    return next((each for each in candidates if each is not None), went_s)
 
 
 def gpus_of(pod: Document) -> int:

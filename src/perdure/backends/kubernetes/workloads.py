@@ -142,6 +142,13 @@ PYTORCH_JOB = WorkloadForm(
 FORMS: Mapping[str, WorkloadForm] = {form.suffix: form for form in (JOB, JOB_SET, PYTORCH_JOB)}
 
 
+def selector_of(form: WorkloadForm, name: str) -> str:
+    """By which labels the pods of a job are asked for."""
+    if form is JOB_SET:
+        return f"{JOBSET_NAME}={name}"
+    return f"{'job-name' if form is JOB else 'training.kubeflow.org/job-name'}={name}"
+
+
 def owner_key(pod: Document) -> str:
     """What a pod belongs to: "jobset:NAMESPACE/NAME" or "uid:UID" of its controller; "" where nothing manages it."""
     job_set = label(pod, JOBSET_NAME)

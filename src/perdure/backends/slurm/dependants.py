@@ -69,7 +69,7 @@ def dependants(records: Iterable[JobRecord], before: Dependants) -> dict[str, di
     }  # of an array one task may have failed
     for record in filter(lambda each: is_waiting(each.state), records):
         targets = _targets(record) if record.dependency else set()
-        for target in targets:
+        for target in sorted(targets):
             found.setdefault(target, {})[record.job_id] = record.dependency
         for target in going_on.intersection(found) - targets:  # no failure, but its owner has taken it back
             found[target].pop(record.job_id, None)

@@ -48,7 +48,7 @@ def gaps_between(
         elif record.state == "COMPLETING" and job_id not in asked_of:
             kept[job_id] = Gap(record.start_s, time_s + 1.0)
     taken_over = {str(record.raw_id) for record in now.values()}  # an array's own record becomes that of its last task
-    for job_id in before.keys() - now.keys() - taken_over:
+    for job_id in sorted(before.keys() - now.keys() - taken_over):
         was = before[job_id]
         if not _is_over(was):
             kept[job_id] = Gap(None if is_waiting(was.state) else was.start_s, until_s)
