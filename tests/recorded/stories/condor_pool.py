@@ -173,7 +173,7 @@ class PlayedCondorTools(CondorTools):
         return self.pool.ask(*argv)
 
 
-def story(rng: Random) -> Iterator[str]:
+def story(_case: int, rng: Random) -> Iterator[str]:
     pool = PlayedPool(rng)
     settings = CondorSettings(constraint='Owner != "dag"') if rng.random() < 0.3 else CondorSettings()
     with pytest.MonkeyPatch.context() as patch:

@@ -33,7 +33,7 @@ PARTICULAR: tuple[dict[str, Any], ...] = (
 OVER = ("", "BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy")
 
 
-def story(rng: Random) -> Iterator[str]:
+def story(_case: int, rng: Random) -> Iterator[str]:
     api, past = PlayedApi(rng), list[Action]()
     settings = KubernetesSettings(owner_label=rng.choice(("", "owner")))
     with pytest.MonkeyPatch.context() as patch:

@@ -21,7 +21,7 @@ CASES, STEPS = 60, 60
 NODES = ("n1", "n2", "n3")
 
 
-def story(rng: Random) -> Iterator[str]:
+def story(_case: int, rng: Random) -> Iterator[str]:
     requeue_delay_s = rng.choice((0.0, 0.0, 2.0))
     timing = Timing(detect_s=1.0, kill_wait_s=2.0, thaw_s=3.0, requeue_delay_s=requeue_delay_s)
     nodes = fresh_nodes(3, rng.choice((2, 4)), rng.choice((2, 4)), {}, NOW)

@@ -16,7 +16,7 @@ from tests.recorded.stories.actions import an_action
 CASES, STEPS = 50, 60
 
 
-def story(rng: Random) -> Iterator[str]:
+def story(_case: int, rng: Random) -> Iterator[str]:
     requeue_exit = frozenset({7}) if rng.random() < 0.5 else frozenset()
     cluster = SimulatedCluster(
         rng.randrange(1000), rng.choice((2, 3, 4)), gpus=4, requeue_exit=requeue_exit, guarded=rng.random() < 0.8

@@ -38,7 +38,7 @@ DEPENDENCIES = (*("afterok:{}(unfulfilled)",) * 3, "afterok:{}_*", "afterany:{}"
 CODES = ("1:0", "0:9", "75:0", "0:15", "137:0", "2:0")
 
 
-def story(rng: Random) -> Iterator[str]:
+def story(_case: int, rng: Random) -> Iterator[str]:
     slurm, spool = PlayedSlurm(rng), PlayedSpool()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("time.time", lambda: slurm.now)

@@ -18,10 +18,12 @@ from pathlib import Path
 
 from tests.recorded.stories import (
     condor_pool,
+    exec_runs,
     kubernetes_cluster,
     local_cluster,
     simulated_cluster,
     slurm_cluster,
+    texts,
 )
 
 PLACE = Path(__file__).parents[1] / "answers" / "stories"
@@ -29,17 +31,19 @@ STORIES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         condor_pool,
+        exec_runs,
         kubernetes_cluster,
         local_cluster,
         simulated_cluster,
         slurm_cluster,
+        texts,
     )
 }  # fmt: skip
 
 
 def story(name: str, case: int) -> Iterator[str]:
     """The lines of a case, which are always the same."""
-    return STORIES[name].story(random.Random(f"{name} {case}"))
+    return STORIES[name].story(case, random.Random(f"{name} {case}"))
 
 
 def in_short(name: str, case: int) -> str:
