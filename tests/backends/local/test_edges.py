@@ -343,6 +343,17 @@ def test_a_restart_takes_faults_away_and_goes_on_counting_jobs(world: World) -> 
     assert "2" not in again.jobs
 
 
+def test_a_cluster_that_comes_back_with_fewer_nodes_has_lost_what_ran_on_the_others(world: World) -> None:
+    job_id = world.submit(node_count=3)
+    (ran,) = world.core.running.values()
+    fewer = [world.core.nodes["n1"]]
+    again = Core(fewer, world.core.jobs.values(), [ran], 2, TIMING, "{job}-{incarnation}")
+    again.all_lost("restarted", 5.0)
+    ended = again.take()
+    assert [(a.state, a.failed_nodes) for a in ended.attempts] == [(AttemptState.NODE_FAIL, ())]
+    assert again.jobs[job_id].state is JobState.PENDING
+
+
 @pytest.mark.parametrize(
     "spec",
     [

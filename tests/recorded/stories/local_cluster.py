@@ -41,7 +41,7 @@ def _something(core: Core, rng: Random, now: float) -> str:
     try:
         match what:
             case "submit":
-                return "submitted " + core.submit(_spec(rng), now)
+                return "submitted " + core.submit(a_spec(rng), now)
             case "exit":
                 return _exit(core, rng, now)
             case "act":
@@ -106,7 +106,7 @@ def _restarted(core: Core, timing: Timing, rng: Random) -> Core:
     return Core(nodes, core.jobs.values(), core.running.values(), again, timing, "/logs/{job}-{incarnation}.log")
 
 
-def _spec(rng: Random) -> JobSpec:
+def a_spec(rng: Random) -> JobSpec:
     count = rng.choice((1, 1, 1, 2, 2, 3))
     maybe: dict[str, Any] = {
         "gpus_per_node": rng.choice((0, 1, 2, 3)),

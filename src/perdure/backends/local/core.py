@@ -265,9 +265,8 @@ class Core:
     def _signal(self, attempt: AttemptRecord, signum: int) -> None:
         """To those tasks that run on a node that can be reached."""
         gone = {task.rank for task in attempt.exits}
-        ranks = tuple(
-            rank for rank, node in enumerate(attempt.nodes) if rank not in gone and self.nodes[node].fault is None
-        )
+        reached = {node.name for node in self.nodes.values() if node.fault is None}
+        ranks = tuple(rank for rank, node in enumerate(attempt.nodes) if rank not in gone and node in reached)
         if ranks:
             self._effects.append(SignalTasks(attempt.job_id, attempt.incarnation, ranks, signum))
 
@@ -314,7 +313,8 @@ class Core:
         """End an attempt now, and settle what happens to its job."""
         if attempt.ending is not None and attempt.ending.state is AttemptState.CANCELLED:
             state, reason = AttemptState.CANCELLED, attempt.ending.reason
-        down = tuple(name for name in attempt.nodes if self.nodes[name].down)
+        nodes = (self.nodes.get(name) for name in attempt.nodes)  # a cluster may come back with fewer
+        down = tuple(node.name for node in nodes if node is not None and node.down)
         failed_nodes = down if state is AttemptState.NODE_FAIL else ()
         self._signal(attempt, signal.SIGKILL)
         self._put_attempt(
