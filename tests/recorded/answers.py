@@ -17,10 +17,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from perdure.hangs.rank_state import BUSY_FRAC, MOVES_BYTES_S, PYTHON, Frame, Seen
 from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.config import Config
 from perdure.backends.slurm.records import JobRecord
+from perdure.hangs.rank_state import BUSY_FRAC, MOVES_BYTES_S, PYTHON, Frame, Seen
 from perdure.model.jobs import Attempt
 from perdure.retry.history import Fleet
 from tests.copying import replace

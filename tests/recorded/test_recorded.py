@@ -14,12 +14,7 @@ import pytest
 from perdure.model.jobs import Attempt
 from tests.conftest import require
 from tests.dst.simulation import Simulation
-from tests.recorded import runs, verdicts
-from tests.recorded import command_cases, commands, runs
-from tests.recorded import command_cases, commands, kept_chains, runs
-from tests.recorded import runs, visits
-from tests.recorded import requests, runs, visits
-from tests.recorded import runs, whole_runs
+from tests.recorded import command_cases, commands, kept_chains, requests, runs, verdicts, visits, whole_runs
 from tests.recorded.answers import FITTING, MODULES, answer, functions, recorded
 from tests.recorded.drawn import Drawn, in_words
 from tests.recorded.stories import telling
@@ -105,6 +100,8 @@ def test_of_every_log_the_same_is_said(name: str, data_dir: Path | None) -> None
     before = verdicts.path_of(name).read_text().splitlines()
     for now, then in zip(verdicts.verdicts(logs), before, strict=True):
         assert now.strip() == then, f"a log of {name}; if that is meant: python -m tests.recorded.verdicts"
+
+
 @pytest.mark.parametrize("group", command_cases.GROUPS)
 def test_every_command_prints_what_it_printed(group: str) -> None:
     before = commands.recorded(group)
@@ -118,6 +115,8 @@ def test_every_chain_is_kept_as_it_was() -> None:
     meant = "if that is meant: python -m tests.recorded.kept_chains"
     for now, then in zip(kept_chains.lines(), kept_chains.recorded(), strict=True):
         assert now == then, meant
+
+
 @pytest.mark.parametrize("name", telling.STORIES)
 def test_every_story_ends_as_it_ended(name: str) -> None:
     before = telling.path_of(name).read_text().splitlines()
