@@ -15,7 +15,7 @@ from perdure.coordination.record import AnswerKind, ExceptionRecord
 from perdure.coordination.ruling import OWNED
 from perdure.coordination.wire import decode
 from perdure.errors import PerdureError
-from perdure.model.jobs import JobState
+from perdure.model.jobs import SAME_SUBMIT_S, JobState
 from perdure.service.access.auth import Identity, Role
 from perdure.service.core.messages import PERDURE, Ordered
 from perdure.service.core.orders import job_order, node_order
@@ -318,7 +318,8 @@ class Programs:
     def _is_about(self, record: ExceptionRecord, by: Identity) -> bool:
         is_own = self._auditor.owner_of(record) == by.user
         job_id = record.subject.job_id
-        is_late = any(s.job.submit_s <= record.time_s for s in self._manager.later(job_id))  # told after another came
+        late_s = record.time_s + SAME_SUBMIT_S  # told after another came, as far as times tell
+        is_late = any(s.job.submit_s <= late_s for s in self._manager.later(job_id))
         is_unclear = is_late or self._auditor.retries.set_by_s or self._manager.may_be_mistaken(job_id)
         return bool(is_own or (is_unclear and self._manager.was_given_again(record.subject.job_id)))
 

@@ -1,61 +1,48 @@
-"""Write down what is answered now: ``python -m tests.recorded [MODULE ...]``. Then read the difference.
+"""Write down what is answered now: ``python -m tests.recorded [NAME ...]``. Then read the difference.
 
-Cases that are there are asked again. For a function that is new cases are drawn until none takes another path through
-the code for a while; those that did are kept.
+A name is a kind of answers (``runs``) or one of its files (``runs/17``, ``modules/retry.decide``); without any, all are
+written. ``--whole`` prints them with all their words instead, to be compared with what another version prints.
 """
 
 from __future__ import annotations
 
+import argparse
+import logging
 import os
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
 
-from tests.recorded.answers import MODULES, answer, functions, path_of, recorded
-from tests.recorded.drawn import NotDrawn
-from tests.recorded.path_taken import path_taken
-
-MOST_TRIED, PATIENCE = 1500, 100  # cases, and cases in a row that show nothing new
-LEAST_KEPT, MOST_KEPT, OF_ONE_PATH = 10, 100, 3
+from tests.recorded.groups import PLACE, lines_of, names
 
 
 def main() -> None:
-    os.environ["TZ"] = "UTC"
-    time.tzset()
-    for module in sys.argv[1:] or MODULES:
-        path = path_of(module)
-        path.parent.mkdir(exist_ok=True)
-        known: dict[str, list[int]] = {}
-        for name, case, _ in recorded(module):
-            known.setdefault(name, []).append(case)
-        lines = []
-        for name, function in functions(module).items():
-            cases = known.get(name) or list(_telling(module, name, function))
-            lines += [f"{name} {case}: {answer(module, name, function, case)}\n" for case in cases]
-        path.write_text("".join(lines))
-        sys.stdout.write(f"{module}: {len(lines)} answers\n")
+    parser = argparse.ArgumentParser(prog="python -m tests.recorded", description="write down what is answered now")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these: runs, runs/17, modules/retry.decide")
+    parser.add_argument("--whole", action="store_true", help="print all words instead")
+    given = parser.parse_args()
+    _as_in_tests()
+    for name in names():
+        if given.names and not {name, name.partition("/")[0]} & {*given.names}:
+            continue
+        begun = time.process_time()
+        lines = list(lines_of(name))
+        if given.whole:
+            sys.stdout.writelines(f"{line.whole}\n" for line in lines)
+            continue
+        path = PLACE / f"{name}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line.short}\n" for line in lines))
+        sys.stdout.write(f"{name}: {len(lines)} lines, {time.process_time() - begun:.1f} s\n")
         sys.stdout.flush()
 
 
-def _telling(module: str, name: str, function: Callable[..., Any]) -> Iterator[int]:
-    """The cases that are worth keeping."""
-    seen: Counter[Any] = Counter()
-    kept, last = 0, 0
-    for case in range(MOST_TRIED):
-        if kept >= MOST_KEPT or case > last + PATIENCE:
-            return
-        try:
-            with path_taken() as path:
-                answer(module, name, function, case)
-        except NotDrawn:
-            return
-        way = frozenset(path)
-        seen[way] += 1
-        if case < LEAST_KEPT or seen[way] <= OF_ONE_PATH:
-            kept, last = kept + 1, case
-            yield case
+def _as_in_tests() -> None:
+    """Have the process as the tests have it: a time zone, commands that are found by name, no log on the screen."""
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    logging.getLogger("perdure").addHandler(logging.NullHandler())
 
 
 if __name__ == "__main__":

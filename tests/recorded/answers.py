@@ -1,4 +1,4 @@
-"""What the pure functions of some modules answer for random arguments: ``python -m tests.recorded`` writes it down.
+"""What the pure functions of some modules answer for random arguments.
 
 A module is one line in `MODULES`. Its public functions and the methods of its values are asked, where their arguments
 can be drawn.
@@ -6,12 +6,12 @@ can be drawn.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import inspect
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -26,8 +26,10 @@ from perdure.retry.history import Fleet
 from tests.copying import replace
 from tests.recorded import slurm_records
 from tests.recorded.drawn import Drawn, NotDrawn, in_words
+from tests.recorded.line import Line, hash_of
+from tests.recorded.path_taken import path_taken
 
-HERE = Path(__file__).parent
+PLACE = Path(__file__).parent / "answers" / "modules"
 MODULES = (
     "retry.budget", "retry.decide", "retry.history", "retry.not_the_node", "retry.one_node", "retry.size",
     "coordination.chain", "coordination.folding", "coordination.playbook", "coordination.record",
@@ -78,6 +80,8 @@ ASKS_THE_MACHINE = frozenset(
      "cli.keep_shown.explain_chain"}
 )  # fmt: skip
 
+MOST_TRIED, PATIENCE = 1500, 100  # cases, and cases in a row that show nothing new
+LEAST_KEPT, MOST_KEPT, OF_ONE_PATH = 10, 100, 3
 WIDEST = 160  # characters of an answer that are written down, before a hash of the rest
 
 
@@ -131,12 +135,8 @@ def functions(module: str) -> dict[str, Callable[..., Any]]:
     return {name: function for name, function in found if f"{module}.{name}" not in ASKS_THE_MACHINE}
 
 
-def answer(module: str, name: str, function: Callable[..., Any], case: int) -> str:
-    """What a function answers in one case. Raises `NotDrawn` where its arguments cannot be drawn."""
-    return _short(_answer(function, f"{module}.{name} {case}"))
-
-
 def _answer(function: Callable[..., Any], case: str) -> str:
+    """What a function answers in one case. Raises `NotDrawn` where its arguments cannot be drawn."""
     drawn, hints = Drawn(case, FITTING), _hints_of(function)
     given = []
     for name, parameter in inspect.signature(function).parameters.items():
@@ -199,16 +199,40 @@ def _short(answer: str) -> str:
     line = answer.replace("\n", "\\n")
     if len(line) <= WIDEST:
         return line
-    return f"{line[:WIDEST]}... {hashlib.sha256(line.encode()).hexdigest()[:12]}"
+    return f"{line[:WIDEST]}... {hash_of(line, 12)}"
 
 
-def path_of(module: str) -> Path:
-    return HERE / "answers" / f"{module}.txt"
+def names() -> Iterable[str]:
+    return MODULES
 
 
-def recorded(module: str) -> list[tuple[str, int, str]]:
-    """Names of functions, cases, and the answers as they were written down."""
-    path = path_of(module)
-    lines = path.read_text().splitlines() if path.exists() else []
-    asked = (line.split(": ", 1) for line in lines)
-    return [(case.split()[0], int(case.split()[1]), answer) for case, answer in asked]
+def lines_of(module: str) -> Iterator[Line]:
+    """The cases that are there, asked again; of a function that is new, those that tell something."""
+    known: dict[str, list[int]] = {}
+    path = PLACE / f"{module}.txt"
+    for line in path.read_text().splitlines() if path.exists() else ():
+        name, case = line.partition(": ")[0].split()
+        known.setdefault(name, []).append(int(case))
+    for name, function in functions(module).items():
+        for number in known.get(name) or _telling(module, name, function):
+            said = _answer(function, f"{module}.{name} {number}")
+            yield Line(f"{name} {number}: {_short(said)}", f"{name} {number}: {said}")
+
+
+def _telling(module: str, name: str, function: Callable[..., Any]) -> Iterator[int]:
+    """The cases that are worth keeping: those that take another path through the code."""
+    seen: Counter[Any] = Counter()
+    kept, last = 0, 0
+    for case in range(MOST_TRIED):
+        if kept >= MOST_KEPT or case > last + PATIENCE:
+            return
+        try:
+            with path_taken() as path:
+                _answer(function, f"{module}.{name} {case}")
+        except NotDrawn:
+            return
+        way = frozenset(path)
+        seen[way] += 1
+        if case < LEAST_KEPT or seen[way] <= OF_ONE_PATH:
+            kept, last = kept + 1, case
+            yield case

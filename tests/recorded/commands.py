@@ -1,13 +1,10 @@
 """What commands print, on inputs that need no cluster and on a site where something of everything has happened.
 
-A line of an answers file is a command, its exit code, the beginning of what it printed, and a hash of all of that.
-``python -m tests.recorded.commands [GROUP ...]`` writes them down; with ``--show 'why a.log'`` the words are printed.
+A line is a command, its exit code, the beginning of what it printed, and a hash of all of that.
 """
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import io
 import os
 import re
@@ -15,7 +12,7 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
@@ -25,8 +22,8 @@ import pytest
 from perdure import __version__
 from perdure.cli.main import main as perdure
 from tests.recorded import command_cases
+from tests.recorded.line import Line, hash_of
 
-PLACE = Path(__file__).parent / "answers" / "commands"
 NOW = 1_790_020_000.0
 BIN = Path(sys.executable).parent
 HEAD = 60  # characters
@@ -80,7 +77,7 @@ class Printed(NamedTuple):
     def short(self) -> str:
         """Its beginning, and a hash of the whole."""
         said = (self.out or self.err).replace("\n", "\\n").replace("\x1b", "\\e")
-        return f"{self.code} {said[:HEAD]} {hashlib.sha256(self.whole.encode()).hexdigest()[:10]}"
+        return f"{self.code} {said[:HEAD]} {hash_of(self.whole, 10)}"
 
 
 def cases(group: str) -> list[Case]:
@@ -91,14 +88,17 @@ def cases(group: str) -> list[Case]:
     return found
 
 
-def answers(group: str, wanted: str = "") -> Iterator[tuple[Case, Printed]]:
-    """What each command of a group prints, in a home of its own; of those before `wanted` nothing is told."""
+def names() -> Iterable[str]:
+    return command_cases.GROUPS
+
+
+def lines_of(group: str) -> Iterator[Line]:
+    """What each command of a group prints, in a home of its own."""
     with tempfile.TemporaryDirectory() as folder, _settled(Path(folder)) as patch, _at(Path(folder)):
         command_cases.GROUPS[group].prepare(Path(folder), patch)
         for case in cases(group):
             found = _run(case, Path(folder), patch)
-            if not wanted or wanted == case.name:
-                yield case, found
+            yield Line(f"{case.name}: {found.short}", f"## {case.name}\n{found.whole}")
 
 
 @contextmanager
@@ -150,36 +150,3 @@ def _scrubbed(text: str, home: Path) -> str:
     text = text.replace(str(home), "~").replace(__version__, "VERSION").replace(str(BIN), "BIN")
     text = _UNIQUE.sub("UNIQUE", _MEASURED.sub(r"\1MEASURED", text))
     return _LONG.sub(lambda found: f"{float(found[0]):.6g}", text)
-
-
-def path_of(group: str) -> Path:
-    return PLACE / f"{group}.txt"
-
-
-def recorded(group: str) -> list[str]:
-    """The lines of a group, as they were written down."""
-    return path_of(group).read_text().splitlines() if path_of(group).exists() else []
-
-
-def line(case: Case, found: Printed) -> str:
-    return f"{case.name}: {found.short}"
-
-
-def main(words: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.recorded.commands", description="write down what is printed")
-    parser.add_argument("groups", nargs="*", metavar="GROUP")
-    parser.add_argument("--show", default="", help="print all that this command prints instead")
-    given = parser.parse_args(words)
-    PLACE.mkdir(parents=True, exist_ok=True)
-    for group in given.groups or command_cases.GROUPS:
-        begun = time.process_time()
-        if given.show:
-            sys.stdout.writelines(f"{found.whole}\n" for _, found in answers(group, given.show))
-            continue
-        lines = [f"{line(*each)}\n" for each in answers(group)]
-        path_of(group).write_text("".join(lines))
-        sys.stdout.write(f"{group}: {len(lines)} answers, {time.process_time() - begun:.1f} s\n")
-
-
-if __name__ == "__main__":
-    main()

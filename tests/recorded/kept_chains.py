@@ -1,4 +1,4 @@
-"""What ``perdure keep`` does for chains on a small made-up Slurm: ``python -m tests.recorded.kept_chains``.
+"""What ``perdure keep`` does for chains on a small made-up Slurm.
 
 Each number is one chain on one drawn course of events: jobs wait, run and end in all ways, submissions are refused or
 not answered, the disk is full for a while, its user asks it to stop, another process takes it over. A line of the
@@ -8,11 +8,9 @@ answers is a round in which something was done or said, with a hash of the chain
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -40,8 +38,8 @@ from perdure.succession.chain_state import ChainSpec, JobChain, Strategy
 from perdure.succession.protocol import Forecast
 from tests.copying import replace
 from tests.recorded.drawn import NOW, in_words
+from tests.recorded.line import Line, hash_of
 
-PATH = Path(__file__).parent / "answers" / "kept_chains.txt"
 CHAINS, ROUNDS = 60, 40
 ROUND_S = 61.0
 LOGS = (
@@ -126,14 +124,18 @@ class _Slurm:
 ENDS = ("COMPLETED", "FAILED", "FAILED", "NODE_FAIL", "PREEMPTED", "CANCELLED")
 
 
-def lines() -> Iterator[str]:
+def names() -> Iterable[str]:
+    return ("rounds",)
+
+
+def lines_of(name: str) -> Iterator[Line]:  # there is one
     """What is done for each chain, round by round."""
     for number in range(CHAINS):
         with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
             yield from _of_chain(number, Path(home), patch)
 
 
-def _of_chain(number: int, home: Path, patch: pytest.MonkeyPatch) -> Iterator[str]:
+def _of_chain(number: int, home: Path, patch: pytest.MonkeyPatch) -> Iterator[Line]:
     rng = Random(f"chain {number}")
     slurm, disk, told = _Slurm(rng, home), SimpleNamespace(is_full=False), list[str]()
 
@@ -176,8 +178,8 @@ def _of_chain(number: int, home: Path, patch: pytest.MonkeyPatch) -> Iterator[st
         if slurm.done or told or not goes_on:
             words = "; ".join([*slurm.done, *told]).replace(str(home), "~").replace("\n", " ")
             state = in_words(kept.read()).replace(str(home), "~")
-            hashed = hashlib.sha256(f"{words} {state} {goes_on}".encode()).hexdigest()[:10]
-            yield f"{number} {at}: {words[:70]} {hashed}"
+            whole = f"{words} {state} {goes_on}"
+            yield Line(f"{number} {at}: {words[:70]} {hash_of(whole, 10)}", f"{number} {at}: {whole}")
         slurm.done.clear()
         told.clear()
         if not goes_on:
@@ -199,17 +201,3 @@ def _begun(rng: Random, home: Path, journal: ChainJournal) -> KeptChain:
     (kept.path / "plan.json").write_bytes(msgspec.json.encode(LinkPlan((option,), 0, ("/bin/sh", "train.sh"))))
     (kept.path / "environment.json").write_text("{}")
     return kept
-
-
-def recorded() -> list[str]:
-    """The lines, as they were written down."""
-    return PATH.read_text().splitlines()
-
-
-def main() -> None:
-    PATH.write_text("".join(f"{line}\n" for line in lines()))
-    sys.stdout.write(f"{len(recorded())} rounds\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,20 +1,14 @@
-"""What is asked of the service to be changed, in a drawn order: each answer, and what it left.
-
-``python -m tests.recorded.requests`` writes it down; ``--whole STATE`` prints a state's with all words.
-"""
+"""What is asked of the service to be changed, in a drawn order: each answer, and what it left."""
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import itertools
 import json
 import random
 import secrets
-import sys
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,10 +16,10 @@ from typing import Any
 import pytest
 
 from perdure.service.web.app import API
+from tests.recorded.line import Line, hash_of
 from tests.recorded.states import ServiceState, state_of
-from tests.recorded.visits import as_written_down, said, text_of, things
+from tests.recorded.visits import said, text_of, things
 
-PLACE = Path(__file__).parent / "answers" / "requests"
 STATES: Mapping[str, int] = {"full": 160, "seed-3": 90, "seed-57": 90}  # how often each is asked
 LOOKED_AT = ("exceptions?limit=200", "actions?limit=200", "handlers", "learning", "whatif/comparisons", "status")
 EVERY = 10  # requests: then time passes, and all is looked at
@@ -44,11 +38,11 @@ TYPES = (
 WORDS = ("note", "rank 3", "", "<i>x</i>", "=1+1", "two\nlines")
 
 
-def path_of(state: str) -> Path:
-    return PLACE / f"{state}.txt"
+def names() -> Iterable[str]:
+    return STATES
 
 
-def requests(state: str, *, whole: bool = False) -> Iterator[str]:
+def lines_of(state: str) -> Iterator[Line]:
     """The lines of a state: who asked what, the status, a hash of the answer; and hashes of what can be seen then."""
     numbers = itertools.count()
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
@@ -59,17 +53,17 @@ def requests(state: str, *, whole: bool = False) -> Iterator[str]:
             asks.look()
             for count in range(1, STATES[state] + 1):
                 line, told = asks.ask(folder)
-                yield f"## {line}\n{told}\n" if whole else f"{line}: {_short(told)}"
+                yield Line(f"{line}: {_short(told)}", f"## {line}\n{told}\n")
                 if count % EVERY == 0:
                     place.pass_time()
                     asks.look()
                     for what in LOOKED_AT:
                         told = said(place.readers["operator"], f"{API}/{what}", folder)
-                        yield f"## then {what}\n{told}\n" if whole else f"then {what}: {_short(told)}"
+                        yield Line(f"then {what}: {_short(told)}", f"## then {what}\n{told}\n")
 
 
 def _short(told: str) -> str:
-    return f"{told[:3]} {hashlib.sha256(told.encode()).hexdigest()[:8]}"
+    return f"{told[:3]} {hash_of(told)}"
 
 
 @dataclass
@@ -238,20 +232,3 @@ DRAWS = (
 
 def _in_path(name: str) -> str:
     return name.replace("#", "%23").replace("+", "%2B")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.recorded.requests", description="write down what comes")
-    parser.add_argument("--whole", metavar="STATE", help="print the answers in this state with all their words instead")
-    given = parser.parse_args()
-    as_written_down()
-    if given.whole:
-        sys.stdout.writelines(f"{line}\n" for line in requests(given.whole, whole=True))
-        return
-    PLACE.mkdir(parents=True, exist_ok=True)
-    for state in STATES:
-        path_of(state).write_text("".join(f"{line}\n" for line in requests(state)))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,19 +1,14 @@
-"""What the whole service does in some seeds of the simulation, step by step: ``python -m tests.recorded.runs``.
+"""What the whole service does in some seeds of the simulation, step by step.
 
-A line is one event, what it had done, and a hash of all of that in words. With ``--seed 17`` a seed is printed with all
-its words, to be compared with what another version prints.
+A line is one event, what it had done, and a hash of all of that in words. ``python -m tests.recorded.runs`` chooses the
+seeds again.
 """
 
 from __future__ import annotations
 
-import argparse
-import hashlib
-import logging
-import os
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +19,7 @@ from perdure.service.core.messages import Act, Effect, Event, Journalled, Noted
 from perdure.service.core.settings import ControllerSettings
 from tests.dst.simulation import Simulation
 from tests.recorded.drawn import in_words
+from tests.recorded.line import Line, hash_of
 from tests.recorded.path_taken import path_taken
 
 PLACE = Path(__file__).parent / "answers" / "runs"
@@ -31,28 +27,22 @@ CANDIDATES, MOST_KEPT = range(400), 25  # seeds
 DECIDES = tuple(f"/perdure/{part}/" for part in ("service/core", "service/workers", "retry", "coordination"))
 
 
-def path_of(seed: int) -> Path:
-    return PLACE / f"{seed}.txt"
-
-
-def kept() -> list[int]:
+def names() -> list[str]:
     """The seeds whose runs are written down."""
-    return sorted(int(path.stem) for path in PLACE.glob("*.txt"))
+    return sorted((path.stem for path in PLACE.glob("*.txt")), key=int)
 
 
-def run(simulation: Simulation, seed: int, *, whole: bool = False) -> Iterator[str]:
-    """The lines of a seed. Raises `AssertionError` where it breaks a law."""
+def lines_of(seed: str) -> Iterator[Line]:
+    """The steps of a seed. Raises `AssertionError` where it breaks a law."""
     with _noted() as steps:
-        told = simulation.run(seed)
+        told = _simulation().run(int(seed))
     assert not told.broken, str(told)
     for event, effects in steps:
-        said = in_words(effects)
-        yield f"{type(event).__name__}: {said}" if whole else _short(event, effects, said)
+        said, name = in_words(effects), type(event).__name__
+        yield Line(f"{name}: {', '.join(map(_name, effects))} {hash_of(said, 10)}", f"{name}: {said}")
 
 
-def _short(event: Event, effects: list[Effect], said: str) -> str:
-    hashed = hashlib.sha256(said.encode()).hexdigest()[:10]
-    return f"{type(event).__name__}: {', '.join(map(_name, effects))} {hashed}"
+_simulation = cache(Simulation)  # one for all of them
 
 
 def _name(effect: Effect) -> str:
@@ -84,32 +74,12 @@ def _noted() -> Iterator[list[tuple[Event, list[Effect]]]]:
         yield steps
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.recorded.runs", description="write down what is done now")
-    parser.add_argument("--seed", type=int, help="print this one with all its words instead")
-    parser.add_argument("--choose", action="store_true", help="look for the seeds that are worth keeping")
-    given = parser.parse_args()
-    os.environ["TZ"] = "UTC"  # some words tell a time of day
-    time.tzset()
-    logging.getLogger("perdure").addHandler(logging.NullHandler())
-    simulation = Simulation()
-    if given.seed is not None:
-        sys.stdout.writelines(f"{line}\n" for line in run(simulation, given.seed, whole=True))
-        return
-    seeds = _telling(simulation) if given.choose else kept()
-    for path in PLACE.glob("*.txt"):
-        path.unlink()
-    PLACE.mkdir(parents=True, exist_ok=True)
-    for seed in seeds:
-        path_of(seed).write_text("".join(f"{line}\n" for line in run(simulation, seed)))
-
-
-def _telling(simulation: Simulation) -> list[int]:
-    """The seeds that together go all ways, each the one that adds most."""
+def choose() -> None:
+    """Keep other seeds: those that together go all ways, each the one that adds most."""
     ways = {}
     for seed in CANDIDATES:
         with path_taken(DECIDES) as path:
-            told = simulation.run(seed)
+            told = _simulation().run(seed)
         if not told.broken:
             ways[seed] = frozenset(path)
     chosen: list[int] = []
@@ -120,8 +90,11 @@ def _telling(simulation: Simulation) -> list[int]:
             break
         chosen.append(best)
         left -= ways[best]
-    return sorted(chosen)
+    for old in PLACE.glob("*.txt"):
+        old.unlink()
+    for seed in chosen:
+        (PLACE / f"{seed}.txt").touch()
 
 
 if __name__ == "__main__":
-    main()
+    choose()

@@ -1,20 +1,13 @@
-"""What every address answers in some states of the service: ``python -m tests.recorded.visits`` writes it down.
+"""What every address answers in some states of the service.
 
-A line is an address, and for each reader the status and a hash of headers and body. ``--whole STATE`` prints a state's
-answers with all their words, to be compared with what another version prints.
+A line is an address, and for each reader the status and a hash of headers and body.
 """
 
 from __future__ import annotations
 
-import argparse
-import hashlib
-import logging
-import os
 import random
 import re
-import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -28,11 +21,11 @@ from perdure.model.jobs import JobState
 from perdure.service.store.journal import ActionState
 from perdure.service.web.app import API
 from perdure.service.web.pages.labels import BADGES
+from tests.recorded.line import Line, hash_of
 from tests.recorded.states import READERS, STATES, ServiceState, state_of
 from tests.service.full_world import get_routes
 from tests.service.web_world import TestClient
 
-PLACE = Path(__file__).parent / "answers" / "visits"
 ELSEWHERE = {"/docs/api", "/metrics"}  # what they show is generated, or told by the process
 OF_USERS = ("exceptions", "learning", "whatif")  # listings that differ from reader to reader
 MOST_OF_A_KIND = 6  # things that each have a page
@@ -50,23 +43,19 @@ _DIGITS = re.compile(r"\d+\.\d{9,}")  # more than machines agree on
 STANDINGS = ("raised", "handled", "escalated", "recovered", "closed", "clearing")
 
 
-def kept() -> Sequence[str]:
+def names() -> Sequence[str]:
     return tuple(name for name in STATES if name != SECOND_SEED)
 
 
-def path_of(state: str) -> Path:
-    return PLACE / f"{state}.txt"
-
-
-def visits(state: str, *, whole: bool = False) -> Iterator[str]:
+def lines_of(state: str) -> Iterator[Line]:
     """The lines of a state."""
     with tempfile.TemporaryDirectory() as folder, state_of(state, Path(folder) / "site") as place:
         for path, query in addresses(place, state):
             address = f"{path}?{urlencode(query, doseq=True)}" if query else path
             readers = [name for name in READERS if _asks(name, path, query)]
             told = [said(place.readers[name], address, folder) for name in readers]
-            yield "".join(f"## {name} {address}\n{each}\n" for name, each in zip(readers, told, strict=True)) if whole \
-                else f"{address}: {' '.join(_short(each) for each in told)}"  # fmt: skip
+            whole = "".join(f"## {name} {address}\n{each}\n" for name, each in zip(readers, told, strict=True))
+            yield Line(f"{address}: {' '.join(_short(each) for each in told)}", whole)
 
 
 def said(client: TestClient, address: str, folder: str) -> str:
@@ -93,7 +82,7 @@ def _asks(reader: str, path: str, query: Mapping[str, Any]) -> bool:
 
 
 def _short(told: str) -> str:
-    return f"{told[:3]} {hashlib.sha256(told.encode()).hexdigest()[:8]}"
+    return f"{told[:3]} {hash_of(told)}"
 
 
 def addresses(place: ServiceState, state: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -201,27 +190,3 @@ def _values(name: str, path: str, known: Mapping[str, Sequence[str]]) -> Sequenc
     if name == "sort":
         return known["sort"]
     return VALUES.get(name, ("", "1"))
-
-
-def as_written_down() -> None:
-    """Have the process as the tests have it."""
-    os.environ["TZ"] = "UTC"
-    time.tzset()
-    logging.getLogger("perdure").addHandler(logging.NullHandler())
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.recorded.visits", description="write down what is shown now")
-    parser.add_argument("--whole", metavar="STATE", help="print the answers of this state with all their words instead")
-    given = parser.parse_args()
-    as_written_down()
-    if given.whole:
-        sys.stdout.writelines(f"{line}\n" for line in visits(given.whole, whole=True))
-        return
-    PLACE.mkdir(parents=True, exist_ok=True)
-    for state in kept():
-        path_of(state).write_text("".join(f"{line}\n" for line in visits(state)))
-
-
-if __name__ == "__main__":
-    main()
