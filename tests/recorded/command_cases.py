@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from perdure.client import Service
 from perdure.coordination.wire import encode
 from perdure.model.jobs import JobState
 from perdure.succession.chain_state import ChainStanding, JobChain
-from perdure.waits.queue import Queue
+from perdure.waits.queue import Queue, QueuedPartition
 from tests.coordination.bridges import samples
 from tests.coordination.test_replay import history
 from tests.copying import replace
@@ -148,6 +149,12 @@ why hostile.log
 why slurm-9.out
 why disk.log
 why wide.log
+NO_COLOR=1 why wide.log
+TERM=dumb why wide.log
+!PERDURE_URL=ftp://x jobs
+!PERDURE_URL=http://127.0.0.1:1 jobs
+!PERDURE_SOCKET=nothere nodes
+!PERDURE_RETRY__MAX_PROBES=x config check
 why folder
 !why folder --json
 !why shape.log --json
@@ -854,6 +861,94 @@ keep list
 """
 )
 
+# ---------------------------------------------------------------- chains that begin
+
+SCRIPTS = {
+    "train": "#SBATCH --time=10 --gpus=2\n#SBATCH --comment='my own'\ntorchrun train.py\n",
+    "warned": "#SBATCH -t 1:00:00 --signal=B:USR1@90 -J named -p big\nsrun python train.py\n",
+    "steps": "#SBATCH --signal=TERM@30 --comment perdure-keep=x.1/1.1\n# torchrun x\npython -m lightning fit\n",
+    "endless": "#SBATCH --time=UNLIMITED\ntrue\n",
+    "odd": "#SBATCH --time=soon\ntrue\n",
+    "array": "#SBATCH --array=1-3\ntrue\n",
+}
+PARTITIONS = (
+    QueuedPartition("main", is_default=True, max_time_s=7200.0, default_time_s=1800.0),
+    QueuedPartition("big"),
+    QueuedPartition("short", max_time_s=600.0),
+)
+
+
+class _Idle:
+    """Keeps nothing."""
+
+    def keep(self, ids: Sequence[str] | None, *, once: bool = False) -> None:
+        sys.stdout.write(f"keeps {ids}{' once' if once else ''}\n")
+
+
+def write_scripts(home: Path, patch: pytest.MonkeyPatch) -> None:
+    for name, text in SCRIPTS.items():
+        (home / f"{name}.sh").write_text(f"#!/bin/bash -e\n{text}")
+    (home / "run").mkdir()
+    patch.setenv("PERDURE_KEEP_DIR", str(home / "chains"))
+    patch.setattr("perdure.cli.keep_run.cluster_name", lambda _: "aurora")
+    patch.setattr("perdure.cli.keep_shown.cluster_name", lambda _: "aurora")
+    patch.setattr("perdure.cli.keep_start.read_partitions", lambda _: PARTITIONS)
+    patch.setattr("perdure.cli.keep_run._keeper", lambda *_, **__: _Idle())
+    patch.setattr("secrets.token_hex", lambda _: "abcd")
+
+
+KEEP_COMMANDS = commands_of("""
+!keep
+!keep --until 3
+!keep --progress x
+!keep train.sh --once
+!keep train.sh
+!keep --chdir run train.sh --time 20
+!keep -J other train.sh -- --epochs 3 'a b'
+!keep warned.sh --until 4 --strategy hold --planner quantile --overlap-cost 2 --max-interruption 0.1
+!keep warned.sh --job-name w2 --until +3h --done-file done --progress out/step --chdir run
+!keep steps.sh --until 2026-12-01T08:00
+!keep steps.sh -J now --until 2001-01-01
+!keep steps.sh -J many --until 100001
+!keep steps.sh -J sometime --until sometime
+!keep endless.sh
+!keep odd.sh
+!keep array.sh
+!keep nothere.sh
+!keep train.sh -J long --time 3:00:00
+!keep train.sh -J p --partition nosuch
+!keep train.sh -J q --partition short,main --time 11
+!keep train.sh -J s --strategy nosuch
+!keep train.sh -J u --planner nosuch
+!keep train.sh -J v --trained nothere
+!SBATCH_TIMELIMIT=5 keep train.sh -J timed
+!SBATCH_TIMELIMIT=5 keep steps.sh -J timed2
+!SBATCH_PARTITION=big keep steps.sh -J parted
+!SBATCH_PARTITION=big keep steps.sh -J parted2 --time 3:00:00
+!SBATCH_SIGNAL=USR2@20 keep train.sh -J warned2
+!SBATCH_JOB_NAME=env keep steps.sh
+!cat chains/aurora/train-sh-1/plan.json
+!cat chains/aurora/train-sh-2/plan.json
+!cat chains/aurora/other-1/plan.json
+!cat chains/aurora/other-1/chain.json
+!cat chains/aurora/named-1/plan.json
+!cat chains/aurora/named-1/chain.json
+!cat chains/aurora/w2-1/chain.json
+!cat chains/aurora/steps-sh-1/plan.json
+!cat chains/aurora/steps-sh-1/chain.json
+!cat chains/aurora/warned2-1/plan.json
+!cat chains/aurora/parted2-1/chain.json
+keep list
+!keep list --json
+!keep stop train-sh-1
+!keep stop other-1 --now
+!keep stop nosuch
+!cat chains/aurora/other-1/stop
+!keep show train-sh-1
+!keep explain train-sh-1
+""")
+
+
 # ---------------------------------------------------------------- many folders
 
 MANY = 80
@@ -886,5 +981,6 @@ GROUPS = {
     "orders": Group(open_site, SITE_ORDERS),
     "own": Group(open_own, SITE_OWN),
     "slurm": Group(write_slurm, SLURM_COMMANDS),
+    "keep": Group(write_scripts, KEEP_COMMANDS),
     "folders": Group(write_folders, FOLDER_COMMANDS),
 }

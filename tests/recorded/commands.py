@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ HEAD = 60  # characters
 WIDTHS = (0, 100, 44)  # of the terminal; 0 where no person looks
 _MEASURED = re.compile(r'("(?:\w*seconds|\w*wall_s|[\w.]+:s|python|numpy)": )[-\d."e+]+')
 _UNIQUE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=:)[0-9a-f]{12}\b")
+_SETS = re.compile(r"[A-Z_]+=")  # a word before the command that sets a variable, as in a shell
 _LONG = re.compile(r"\d+\.\d{7,}(?:e-?\d+)?")  # the last digits are the processor's
 OF_THE_MACHINE = (
     "XDG_CONFIG_HOME",
@@ -134,8 +136,12 @@ def _run(case: Case, home: Path, patch: pytest.MonkeyPatch) -> Printed:
     out, err = _Screen() if case.width else io.StringIO(), io.StringIO()
     patch.setenv("COLUMNS", str(case.width or 80))
     patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(case.stdin), encoding="utf-8"))
-    with redirect_stdout(out), redirect_stderr(err):
-        code = _cat(case.words[1]) if case.words[0] == "cat" else perdure(case.words)
+    given = list(takewhile(_SETS.match, case.words))
+    words = case.words[len(given) :]
+    with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as own:
+        for name, _, value in (word.partition("=") for word in given):
+            own.setenv(name, value)
+        code = _cat(words[1]) if words[0] == "cat" else perdure(words)
     return Printed(code, *(_scrubbed(each.getvalue(), home) for each in (out, err)))
 
 
