@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.demo.workload import (
+    JITTER_S,
     LONG_RUN,
     ROUND_S,
     SCENARIOS,
@@ -80,6 +81,24 @@ def test_a_scenario_stays_together(told: Round) -> None:
         starts = {round(t.at_s - t.step.after_s, 6) for t in mine}
         assert len(starts) == 1, "the steps keep their distance"
     assert len({t.key for t in told[1] if t.step is not LONG_RUN}) == len(SCENARIOS)
+
+
+@given(rounds)
+def test_later_rounds_take_their_scenarios_longer_apart_and_those_with_a_fault_in_their_places(told: Round) -> None:
+    number, steps = told
+    slower, jitter_s = (STRETCH, JITTER_S) if number else (1.0, 0.0)
+    starts, places = [], []
+    for scenario in SCENARIOS:
+        first = next(timed for timed in steps if timed.step in scenario.steps)
+        start_s = first.at_s - first.step.after_s - round_start_s(number)
+        if scenario.faults:
+            assert start_s == pytest.approx(slower * scenario.at_s)
+        else:
+            starts.append(start_s)
+            places.append(slower * scenario.at_s)
+    late_s = np.array(sorted(starts)) - np.array(sorted(places))
+    assert late_s.min() >= -1e-6
+    assert late_s.max() <= jitter_s + 1e-6
 
 
 @given(rounds)
