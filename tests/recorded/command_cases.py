@@ -184,6 +184,17 @@ why follow reset.log --for 0
 !why follow reset.log --for 0 --json --resume place
 !why follow reset.log --for 0 --json --resume place
 !why follow nothere.log --for 0
+!put grow.log << step 1 loss 2.0\\nstep 2 loss 1.9\\n
+!why follow grow.log --for 0 --resume at
+!put grow.log << step 1 loss 2.0\\nstep 2 loss 1.9\\nstep 3 loss nan\\nstep 4 loss nan\\n
+!why follow grow.log --for 0 --resume at
+!why follow grow.log --for 0 --resume at --json
+!put grow.log << step 5 loss nan\\nstep 6 loss nan\\n
+!why follow grow.log --for 0 --resume at
+!put grow.log << step 5 loss nan\\nstep 6 loss nan\\nstep 7 loss nan\\n
+!why follow grow.log --for 0 --resume at --json
+!put at << {}
+!why follow grow.log --for 0 --resume at
 why ranks stuck
 !why ranks stuck --json
 why ranks even
@@ -804,6 +815,7 @@ def write_slurm(home: Path, patch: pytest.MonkeyPatch) -> None:
         job("9", gpus=64),
         job("10", walltime_s=9000.0, reason="PartitionTimeLimit"),
         job("11", JobState.HELD, reason="JobHeldAdmin"),
+        job("12_[1-3]", reason="Priority", tasks=3),
     )
     site = site_of(ended="42")
     patch.setattr(time, "time", lambda: NOW_S)
@@ -844,6 +856,9 @@ when 2 --by +3h
 !when 2 --by 18:00
 !when 2 --by yesterday
 !when 2 --by 2026-12-01T08:00 --json
+!when '12_[1-3]'
+!when 12_2
+!cat .cache/perdure/when/e3b0c44298fc1c14/promises.json
 !when 42
 !when 99
 when job.sh

@@ -141,7 +141,7 @@ def _run(case: Case, home: Path, patch: pytest.MonkeyPatch) -> Printed:
     with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as own:
         for name, _, value in (word.partition("=") for word in given):
             own.setenv(name, value)
-        code = _cat(words[1]) if words[0] == "cat" else perdure(words)
+        code = BETWEEN[words[0]](words[1]) if words[0] in BETWEEN else perdure(words)
     return Printed(code, *(_scrubbed(each.getvalue(), home) for each in (out, err)))
 
 
@@ -149,6 +149,16 @@ def _cat(file: str) -> int:
     """Print what a command before this one wrote."""
     sys.stdout.write(Path(file).read_text())
     return 0
+
+
+def _put(file: str) -> int:
+    """Write what the next command reads; the file stays the same one."""
+    Path(file).write_bytes(sys.stdin.buffer.read())
+    return 0
+
+
+BETWEEN = {"cat": _cat, "put": _put}
+"""What is done between commands."""
 
 
 def _scrubbed(text: str, home: Path) -> str:
