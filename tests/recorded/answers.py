@@ -20,14 +20,15 @@ from typing import Any, get_type_hints
 from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.config import Config
 from perdure.backends.slurm.records import JobRecord
+from perdure.cli.picture import LEAST_S, LOOKS, LookAge
 from perdure.hangs.rank_state import BUSY_FRAC, MOVES_BYTES_S, PYTHON, Frame, Seen
 from perdure.model.jobs import Attempt
 from perdure.retry.history import Fleet
 from tests.copying import replace
 from tests.recorded import slurm_records
-from tests.recorded.drawn import Drawn, NotDrawn, in_words
 from tests.recorded.line import Line, hash_of
 from tests.recorded.path_taken import path_taken
+from tests.recorded.drawn import NOW, Drawn, NotDrawn, in_words
 
 PLACE = Path(__file__).parent / "answers" / "modules"
 MODULES = (
@@ -118,11 +119,19 @@ def _of_a_program(frame: Frame, rng: random.Random) -> Frame:
     return replace(frame, function=function, file=rng.choice((*places, "/v/site-packages/torch/utils/data/loader.py")))
 
 
+def _of_a_look(look: LookAge, rng: random.Random) -> LookAge:
+    """At the edges of what is old."""
+    ago_s = rng.choice((0.0, 0.9, 1.0, LEAST_S, 60.0, 600.0))
+    last_s = None if look.last_look_s is None else NOW - ago_s
+    return replace(look, look_every_s=rng.choice((0.0, LEAST_S / LOOKS, 30.0, 300.0)), last_look_s=last_s)
+
+
 FITTING: dict[type, Callable[[Any, random.Random], Any]] = {
     Attempt: _of_one_job,
     Fleet: _of_all_nodes,
     Seen: _of_a_process,
     Frame: _of_a_program,
+    LookAge: _of_a_look,
     JobRecord: slurm_records.a_record,
     AccountingRow: slurm_records.a_row,
     Config: slurm_records.a_config,

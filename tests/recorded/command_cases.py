@@ -510,6 +510,14 @@ wide,20,8,300
 again,30,2,700
 late,5000,1,10
 """
+WAS = """job_id,submit_s,start_s,gpus,duration_s,partition,user,walltime_s
+a,0,0,4,1000,main,ada,3600
+b,10,10,1,50,main,bob,3600
+c,20,1000,8,300,big,ada,600
+d,30,1300,2,700,main,bob,3600
+e,5000,5000,1,10,big,ada,600
+f,5001,5400,8,60,main,cyd,600
+"""
 SLURM_CONF = """ClusterName=aurora
 SchedulerType=sched/backfill
 PriorityType=priority/multifactor
@@ -522,8 +530,15 @@ ELASTIC = "name,time,application,num_replicas,batch_size\nnet-0,0,net,1,64\nnet-
 
 def write_traces(home: Path, _: pytest.MonkeyPatch) -> None:
     (home / "jobs.csv").write_text(JOBS)
+    (home / "was.csv").write_text(WAS)
     (home / "bad.csv").write_text(JOBS + "odd,1,x,5\n")
     (home / "slurm.conf").write_text(SLURM_CONF)
+    (home / "nodes.toml").write_text(
+        "[[nodes]]\ncount = 2\ngpus = 4\nrack = 1\ncpus = 8\n[[nodes]]\ncount = 1\ngpus = 2\n"
+    )
+    (home / "odd.toml").write_text("[[nodes]]\ncount = 0\ngpus = 4\n")
+    (home / "quota.csv").write_text("vc,gpus\n,8\n")
+    (home / "twice.csv").write_text("vc,gpus\na,8\na,4\n")
     (home / "samples").write_text("10\n100\n1000\n")
     laid = ["app,cluster,local_bsz,placement,step_time,sync_time"]
     laid += [
@@ -561,6 +576,27 @@ whatif t.csv --cluster 2x8 --policy las --seeds 3 --retry always --load 0.5
 whatif jobs.csv --slurm-conf slurm.conf --policy slurm
 !whatif jobs.csv --slurm-conf slurm.conf --policy slurm --json
 !whatif jobs.csv --cluster 1x8 --policy fifo --replay-error
+whatif was.csv --cluster 1x8 --policy fifo,las-2d --replay-error
+!whatif was.csv --cluster 1x8 --policy fifo,srtf --replay-error --json
+!whatif was.csv --cluster 1x8 --policy fifo,srtf --seeds 2 --retry never,always
+!whatif was.csv jobs.csv --cluster 1x8 --policy fifo,srtf
+!whatif was.csv t.csv --cluster 1x8 --policy fifo --replay-error
+!whatif was.csv --cluster 1x8 --policy fifo,gittins-2d --gittins-split 0.1
+!whatif was.csv --cluster 1x8 --policy fifo --load 0.5 --replay-error
+!whatif was.csv --slurm-conf slurm.conf --policy slurm,fifo --replay-error
+!whatif was.csv --cluster 1x8 --policy fifo,srtf --seeds 2 --jobs-out was-out.csv
+!cat was-out.csv
+!whatif was.csv jobs.csv --cluster 1x8 --policy fifo --retry never,always --jobs-out both-out.csv
+!cat both-out.csv
+!whatif jobs.csv --cluster 1x8 --policy fifo --jobs-out no/where.csv
+!whatif jobs.csv --cluster 1x8 --policy fifo --jobs-out page.txt
+!whatif jobs.csv --cluster nodes.toml --policy fifo --json
+!whatif jobs.csv --cluster odd.toml --policy fifo
+!whatif jobs.csv --cluster 1x8 --policy capacity --vc-quota quota.csv --json
+!whatif jobs.csv --cluster 1x8 --policy fifo --vc-quota a=1,a=2
+!whatif jobs.csv --cluster 1x8 --policy fifo --vc-quota twice.csv
+!whatif jobs.csv --cluster 1x8 --policy gittins-2d --gittins-samples odd.toml
+!whatif elastic was.csv --cluster 1x8:a --policy sia,pollux
 !whatif bad.csv --cluster 1x8 --policy fifo
 !whatif bad.csv --cluster 1x8 --policy fifo --skip-bad
 !whatif bad.csv --cluster 1x8 --policy fifo --skip-bad --json
@@ -966,7 +1002,7 @@ keep list
 
 # ---------------------------------------------------------------- many folders
 
-MANY = 80
+MANY = 60
 
 
 def write_folders(home: Path, _: pytest.MonkeyPatch) -> None:
