@@ -95,6 +95,20 @@ def test_all_processes_of_a_user_ask_slurm_once_a_minute_together(squeue: Path) 
     assert squeue.read_text() == "\n"
 
 
+def test_a_look_of_another_process_is_taken_if_it_is_newer(squeue: Path) -> None:
+    now = time.time()
+    lookout = Lookout(Tools(), os.getuid())
+    seen = lookout.look(now).jobs
+    kept = next((squeue.parent / "cache").rglob("look.json"))
+    for ago_s, jobs in ((1.0, seen), (-1.0, ())):
+        squeue.write_text("")
+        kept.write_bytes(msgspec.json.encode(((), now - ago_s)))
+        assert lookout.look(now + LOOK_S).jobs == jobs
+        assert squeue.read_text() == ("\n" if ago_s > 0 else "")
+        lookout = Lookout(Tools(), os.getuid())
+        lookout._look = Look(seen, now)
+
+
 def test_a_controller_that_does_not_answer_is_not_asked_more_often(squeue: Path) -> None:
     tool = squeue.parent / "bin" / "squeue"
     tool.write_text(f"#!/bin/sh\necho >>{squeue}\necho 'error' >&2\nexit 1\n")

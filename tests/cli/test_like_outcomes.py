@@ -120,6 +120,16 @@ def test_kept_promises_are_outcomes_and_the_first_answer_about_a_job_counts(kept
     ]
 
 
+def test_of_many_outcomes_the_newest_are_told(kept: KeptFolder, asked: list[Any]) -> None:
+    said_s = (60.0,) * len(LEVELS)
+    site = AnswerBasis(SchedulerSettings(), Past())
+    ids = [str(n) for n in range(MOST + 5)]
+    write_promises(kept, [Promise(id_, NOW_S - 900 + int(id_), said_s, None, said_s, "main 2") for id_ in ids])
+    waiting = tuple(structs.replace(JOB, job_id=id_) for id_ in ids)
+    found = alike(kept, site, structs.replace(QUEUE, jobs=waiting))
+    assert [each.wait_s for each in found] == [900.0 - n for n in range(5, MOST + 5)]
+
+
 def test_what_was_said_is_corrected_as_the_forecast_of_the_successor_is(kept: KeptFolder, asked: list[Any]) -> None:
     fit = Fit(NOW_S, 100, shifts=(1.0,) * len(LEVELS))
     found = alike(kept, AnswerBasis(SchedulerSettings(), past(), fit))
@@ -133,6 +143,20 @@ def test_what_is_told_of_the_longest_waits_fits_in_a_pipe() -> None:
         said, (345_600.123456,) * keep_outlook.MOST_RECENT, (ForecastOutcome(said, 345_600.0, False),) * MOST
     )
     assert len(msgspec.json.encode(told)) < 65_536
+
+
+def test_the_waits_of_jobs_alike_are_those_that_started_last() -> None:
+    many = keep_outlook.MOST_RECENT + 5
+    came = NOW_S + np.arange(many, dtype=float)
+    waited = 100.0 + np.arange(many)
+    columns = {"user": np.full(many, "ada"), "partition": np.full(many, "main"), "walltime_s": np.full(many, HOUR_S)}
+    ids, gpus, ran = np.arange(many).astype(str), np.full(many, 2), np.full(many, 60.0)
+    began = came + waited
+    table = JobTable(ids, came, gpus, ran, start_s=began, end_s=began + 60, **columns)  # type: ignore[arg-type]
+    found = keep_outlook.waits_of_alike(table.take(np.arange(many)[::-1]), JOB)
+    assert found == pytest.approx(waited[5:])
+    assert keep_outlook.waits_of_alike(table, structs.replace(JOB, gpus=4)) == ()
+    assert keep_outlook.waits_of_alike(table, structs.replace(JOB, partitions=("other",))) == ()
 
 
 def outlook_of_a_first_link(kept: KeptFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], Outlook]:

@@ -534,7 +534,7 @@ def write_traces(home: Path, _: pytest.MonkeyPatch) -> None:
     (home / "bad.csv").write_text(JOBS + "odd,1,x,5\n")
     (home / "slurm.conf").write_text(SLURM_CONF)
     (home / "nodes.toml").write_text(
-        "[[nodes]]\ncount = 2\ngpus = 4\nrack = 1\ncpus = 8\n[[nodes]]\ncount = 1\ngpus = 2\n"
+        "[[nodes]]\ncount = 2\ngpus = 4\nrack = 1\ncpus = 8\n[[nodes]]\ncount = 1\ngpus = 2\ncpus = 4\n"
     )
     (home / "odd.toml").write_text("[[nodes]]\ncount = 0\ngpus = 4\n")
     (home / "quota.csv").write_text("vc,gpus\n,8\n")
