@@ -459,3 +459,26 @@ def test_a_change_that_is_sooner_in_few_futures_is_given_up_early() -> None:
     assert len(always) == 11
     assert never is once is None
     assert scene.asked == [(3, 3), (2, 5), (1, 11)]
+
+
+@pytest.mark.parametrize(
+    ("words", "in_s"), [("14:13", 60.0), ("14:12", 86_400.0), ("14:11", 86_340.0), ("+1.5h", 5400.0)]
+)
+def test_an_hour_is_the_next_one_that_is_to_come(words: str, in_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", "UTC")
+        time.tzset()
+        now_s = 20_000 * 86_400.0 + 14 * 3600 + 12 * 60
+        assert when_answer.instant_of(words, now_s) == now_s + in_s
+    time.tzset()
+
+
+def test_what_is_submitted_now_begins_with_the_lowest_priority_of_its_user_else_of_all() -> None:
+    jobs = tuple(
+        replace(job(str(n)), user=user, priority=priority)
+        for n, (user, priority) in enumerate([("mira", 50), ("ada", 2), ("mira", 5)])
+    )
+    queue = Queue(NOW_S, jobs, NODES, PARTITIONS)
+    lowest = {user: when_answer._usual_priority(queue, user) for user in ("mira", "ada", "bob")}
+    assert lowest == {"mira": 5, "ada": 2, "bob": 2}
+    assert when_answer._usual_priority(replace(queue, jobs=()), "mira") == 1
