@@ -449,6 +449,9 @@ emulate profile --gpu v100 --model resnet50
 !emulate fleet --gpu a100 --model resnet50 --gpus 64 --gang 16 --hours 2 --mtbf-hours 50 --seed 4 --json
 !emulate fleet --gpu h100 --model gpt2 --batch 4 --gpus 32 --gang 32 --fault xid79@60s --fault slow2@10s+60s#5 --json
 !emulate fleet --gpu a100 --model resnet50 --gpus 4 --gang 1 --hours 0.1 --jitter 0.5 --checkpoint-s 30 --json
+!emulate fleet --gpu a100 --model resnet50 --gpus 8 --gang 4 --hours 0.2 --json
+!emulate fleet --gpu a100 --model bert-large --gpus 24 --gang 12 --hours 0.2 --link 25G --inside pcie
+!emulate fleet --gpu v100 --model resnet50 --gpus 2 --gang 2 --hours 0.2 --mtbf-hours 1 --checkpoint-s 60
 !emulate fleet --gpu a100 --model resnet50 --gpus 9
 !emulate fleet --gpu a100 --model resnet50 --fault xid79@step3
 !emulate fleet --gpu v100 --model gpt2 --batch 4096

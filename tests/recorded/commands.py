@@ -30,6 +30,7 @@ BIN = Path(sys.executable).parent
 HEAD = 60  # characters
 WIDTHS = (0, 100, 44)  # of the terminal; 0 where no person looks
 _MEASURED = re.compile(r'("(?:\w*seconds|\w*wall_s|[\w.]+:s|python|numpy)": )[-\d."e+]+')
+_PACE = re.compile(r"(?<= in )\d+\.\d\d\s+s(?=,)|\([\d,]+\s+a\s+second\)")  # of this machine
 _UNIQUE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=:)[0-9a-f]{12}\b")
 _SETS = re.compile(r"[A-Z_]+=")  # a word before the command that sets a variable, as in a shell
 _LONG = re.compile(r"\d+\.\d{7,}(?:e-?\d+)?")  # the last digits are the processor's
@@ -164,5 +165,5 @@ BETWEEN = {"cat": _cat, "put": _put}
 def _scrubbed(text: str, home: Path) -> str:
     """Without what another run, machine or release says otherwise."""
     text = text.replace(str(home), "~").replace(__version__, "VERSION").replace(str(BIN), "BIN")
-    text = _UNIQUE.sub("UNIQUE", _MEASURED.sub(r"\1MEASURED", text))
+    text = _UNIQUE.sub("UNIQUE", _PACE.sub("MEASURED", _MEASURED.sub(r"\1MEASURED", text)))
     return _LONG.sub(lambda found: f"{float(found[0]):.6g}", text)
