@@ -47,6 +47,7 @@ LOGS = (
     "ConnectionResetError: [Errno 104] Connection reset by peer\n",
     "RuntimeError: mat1 and mat2 shapes cannot be multiplied\nKeyError: 'x'\n",
     "all is well\n",
+    "OSError: [Errno 28] No space left on device: '/scratch/a'\nKeyError: 'x'\n",
 )
 
 
