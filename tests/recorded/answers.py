@@ -24,6 +24,7 @@ from perdure.cli.picture import LEAST_S, LOOKS, LookAge
 from perdure.hangs.rank_state import BUSY_FRAC, MOVES_BYTES_S, PYTHON, Frame, Seen
 from perdure.model.jobs import Attempt
 from perdure.retry.history import Fleet
+from perdure.waits.forecast import LEVELS, WaitForecast
 from tests.copying import replace
 from tests.recorded import slurm_records
 from tests.recorded.line import Line, hash_of
@@ -39,20 +40,20 @@ MODULES = (
     "service.core.full_store", "service.core.launcher_notes", "service.core.loglines", "service.core.orders",
     "service.core.recovery", "service.core.requeue_loop", "service.core.scope", "service.core.successor",
     "service.core.triage_context", "service.core.view", "service.core.waiting", "service.core.waiting_retry",
-    "service.notices.channels.protocol", "service.notices.channels.slack",
-    "service.notices.derive", "service.notices.notice", "service.notices.rules", "service.learning.corrections",
-    "succession.chain", "succession.chain_state", "succession.following", "succession.spans", "succession.unwritten",
-    "hangs.collectives", "hangs.culprit", "hangs.live", "hangs.nccl_ras", "hangs.rank_state", "hangs.report",
-    "waits.awaited", "waits.calibration", "waits.holds", "waits.limits", "waits.own_errors", "waits.queue",
-    "blame.accuse", "blame.standing", "blame.witnesses", "blame.builders.attempts", "blame.builders.vms",
-    "model.jobs", "model.observation", "model.signals", "backends.slurm.plans", "backends.slurm.outputs",
-    "backends.slurm.accounting", "backends.slurm.siblings", "triage.conformal",
-    "triage.verdict", "triage.learning.examples", "triage.learning.outcomes", "triage.learning.promise",
-    "triage.learning.testimony", "triage.evidence.context", "triage.evidence.disk_space", "triage.evidence.gpu_memory",
-    "triage.evidence.quota_tables", "triage.evidence.scheduler", "survey.tally",
-    "job.link_marks", "job.liveness", "job.framework", "job.fence", "backends.rank_files", "backends.local.placement",
-    "service.store.rows", "service.workers.executor", "service.access.auth", "service.blame.announce",
-    "service.core.call_budget", "service.core.controller", "service.core.messages", "service.exceptions.permissions",
+    "service.notices.channels.protocol", "service.notices.channels.slack", "service.notices.derive",
+    "service.notices.notice", "service.notices.rules", "service.learning.corrections", "succession.chain",
+    "succession.chain_state", "succession.following", "succession.spans", "succession.unwritten", "hangs.collectives",
+    "hangs.culprit", "hangs.live", "hangs.nccl_ras", "hangs.rank_state", "hangs.report", "waits.awaited",
+    "waits.calibration", "waits.holds", "waits.limits", "waits.own_errors", "waits.queue", "blame.accuse",
+    "blame.standing", "blame.witnesses", "blame.builders.attempts", "blame.builders.vms", "model.jobs",
+    "model.observation", "model.signals", "backends.slurm.plans", "backends.slurm.outputs",
+    "backends.slurm.accounting", "backends.slurm.siblings", "triage.conformal", "triage.verdict",
+    "triage.learning.examples", "triage.learning.outcomes", "triage.learning.promise", "triage.learning.testimony",
+    "triage.evidence.context", "triage.evidence.disk_space", "triage.evidence.gpu_memory",
+    "triage.evidence.quota_tables", "triage.evidence.scheduler", "survey.tally", "job.link_marks", "job.liveness",
+    "job.framework", "job.fence", "backends.rank_files", "backends.local.placement", "service.store.rows",
+    "service.workers.executor", "service.access.auth", "service.blame.announce", "service.core.call_budget",
+    "service.core.controller", "service.core.messages", "service.exceptions.permissions",
     "service.learning.learnt_messages", "service.learning.outcome_store", "service.runtime.share",
     "service.store.journal", "service.store.queries.chains", "service.store.queries.jobs",
     "service.store.queries.learning", "service.store.queries.places", "service.web.pages.blame",
@@ -71,7 +72,7 @@ MODULES = (
     "backends.local.outputs", "backends.kubernetes.attempts", "backends.kubernetes.runs", "model.actions",
     "model.events", "model.exits", "model.job_comment", "model.output", "coordination.cover", "coordination.replay",
     "coordination.site", "coordination.source", "coordination.bridges.bridged", "coordination.bridges.causes",
-    "slurm_words.link_job",
+    "slurm_words.link_job", "service.web.pages.chain_timeline", "service.web.pages.start_words",
 )  # fmt: skip
 _ADDRESS = re.compile(r"0x[0-9a-f]{6}")
 ASKS_THE_MACHINE = frozenset(
@@ -138,6 +139,15 @@ FITTING: dict[type, Callable[[Any, random.Random], Any]] = {
 }
 
 
+def _forecast(rng: random.Random) -> WaitForecast:
+    """Quantiles rise."""
+    waits_s = sorted(rng.choice((1.0, 60.0, 600.0, 3600.0, 40_000.0, 600_000.0)) for _ in LEVELS)
+    return WaitForecast(NOW - rng.choice((0.0, 60.0, 900.0)), tuple(waits_s), rng.choice(((), ("a remark",))))
+
+
+MAKING: dict[type, Callable[[random.Random], Any]] = {WaitForecast: _forecast}
+
+
 def functions(module: str) -> dict[str, Callable[..., Any]]:
     """All that may be asked, by name."""
     found = sorted(_functions(f"perdure.{module}"))
@@ -147,6 +157,7 @@ def functions(module: str) -> dict[str, Callable[..., Any]]:
 def _answer(function: Callable[..., Any], case: str) -> str:
     """What a function answers in one case. Raises `NotDrawn` where its arguments cannot be drawn."""
     drawn, hints = Drawn(case, FITTING), _hints_of(function)
+    drawn, hints = Drawn(case, FITTING, MAKING), get_type_hints(function)
     given = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or name not in hints:

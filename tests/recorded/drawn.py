@@ -74,8 +74,14 @@ class NotDrawn(Exception):
 class Drawn:
     """Draws the values of one case."""
 
-    def __init__(self, case: str, fitting: Mapping[type, Callable[[Any, random.Random], Any]]) -> None:
-        self._case, self._fitting = case, fitting
+    def __init__(
+        self,
+        case: str,
+        fitting: Mapping[type, Callable[[Any, random.Random], Any]],
+        making: Mapping[type, Callable[[random.Random], Any]] = types.MappingProxyType({}),
+    ) -> None:
+        """`fitting` puts fields right that make no sense together, `making` draws values that refuse most fields."""
+        self._case, self._fitting, self._making = case, fitting, making
 
     def __call__(self, kind: Any, place: str, name: str = "") -> Any:
         """A value of this type. `place` says which of the case, `name` is the field's."""
@@ -121,6 +127,8 @@ class Drawn:
             return kind(self._number(rng, kind, name))
         if kind is str:
             return rng.choice(NAMES.get(name) or ("", name, f"another {name}"))
+        if kind in self._making:
+            return self._making[kind](rng)
         if issubclass(kind, Struct) or is_dataclass(kind):
             made = self._made(kind, place)
             fit = self._fitting.get(kind)

@@ -38,6 +38,7 @@ from tests.service import whatif_world
 from tests.service.full_world import full_site
 from tests.service.store import drawn_rows
 from tests.service.waits_world import watched
+from tests.service.web.test_chains import chain
 from tests.service.web_world import BASE, Desk, Site, TestClient, World, site
 
 LAS = PolicySettings("las-2d", first_limit_s=100.0, second_limit_s=1000.0, least_run_s=60.0)
@@ -126,9 +127,10 @@ def empty(folder: Path) -> ServiceState:
 
 
 def in_need(folder: Path) -> ServiceState:
-    """A shadow service that is stopped and not ready, whose cluster does not answer; budgets are spent."""
+    """A shadow service that is stopped and not ready, whose cluster does not answer; budgets are spent. And a chain."""
     place = site(folder)
     world, desk = place.world, place.commands
+    chain(world)
     for number in range(70):
         job_id = str(500 + number)
         world.submit(job_id, f"<b>{number}</b>", ("mira", "=ada")[number % 2], look=False)

@@ -336,7 +336,11 @@ def test_what_is_no_more_than_whoever_comes_now_has_had_is_forgotten(monkeypatch
     for user in ("heavy", "light1"):
         queue.put(waiting(user))
     assert queue.served("light1") == 4.0  # what the one who was chosen last had had before
-    assert [queue.take(lambda _: True).user for _ in range(2)] == ["light1", "heavy"]
+    queue.put(waiting("late"))
+    monkeypatch.setattr(log_queue, "MAX_REMEMBERED", 1)
+    serve("middle", 2.0)  # much is forgotten again, but not of those who wait
+    assert [queue.served(user) for user in ("light1", "late", "heavy")] == [4.0, 4.0, 100.0]
+    assert [queue.take(lambda _: True).user for _ in range(3)] == ["light1", "late", "heavy"]
 
 
 # -- metrics

@@ -14,9 +14,10 @@ from perdure.model.jobs import AttemptState, Job, JobState
 from perdure.service.store.queries import chains
 from perdure.service.store.queries.chains import SeenChain, SeenLink, chain_of
 from perdure.service.web.pages import chains as pages
-from perdure.service.web.pages.chain_timeline import WIDTH, chain_timeline
-from perdure.succession.spans import LinkSpan, all_times, sums_of
+from perdure.service.web.pages.chain_timeline import MOST_LINKS, WIDTH, chain_timeline
+from perdure.succession.spans import LinkSpan, LinkTimes, all_times, sums_of
 from perdure.waits.forecast import LEVELS, WaitForecast
+from tests.copying import replace
 from tests.service.web_world import CLUSTER, HOUR, Site, World, site
 
 TAG = "unet-1.5f00ba11"
@@ -197,3 +198,26 @@ def test_a_chain_that_is_over_ends_where_its_last_link_did() -> None:
     laid = chain_timeline(one, 9_999.0)
     assert (laid.start_s, laid.end_s, laid.now) == (100.0, 300.0, None)
     assert laid.lanes[0].run == (500.0, 500.0)
+
+
+def seen_links(*spans: LinkSpan) -> SeenChain:
+    jobs = [Job(CLUSTER, str(at), "unet", "mira", JobState.COMPLETED, span.submit_s) for at, span in enumerate(spans)]
+    parts = zip(spans, jobs, all_times(spans), strict=True)
+    return SeenChain(TAG, "mira", tuple(SeenLink(span.number, job, span, times) for span, job, times in parts))
+
+
+def test_of_a_long_chain_the_first_link_that_is_drawn_has_its_gap_too() -> None:
+    spans = [LinkSpan(at, 100.0 * at, 100.0 * at + 20.0, 100.0 * at + 90.0) for at in range(MOST_LINKS + 2)]
+    lanes = chain_timeline(seen_links(*spans), 1e6).lanes
+    assert len(lanes) == MOST_LINKS
+    assert all(lane.gap is not None for lane in lanes)
+
+
+def test_a_gap_is_drawn_from_the_end_of_the_last_link_that_has_one() -> None:
+    """One whose end is not known leads nowhere."""
+    spans = (LinkSpan(1, 0.0, 10.0, 100.0), LinkSpan(2, 0.0, 200.0), LinkSpan(3, 0.0, 300.0, 400.0))
+    found = seen_links(*spans)
+    links = [replace(link, times=LinkTimes(gap_s=1.0)) for link in found.links]
+    lanes = chain_timeline(replace(found, links=tuple(links)), 400.0).lanes
+    assert lanes[1].gap == (WIDTH / 4, WIDTH / 4)
+    assert lanes[2].gap == (WIDTH / 4, WIDTH / 2)
