@@ -25,6 +25,7 @@ from perdure.service.store import codec
 from perdure.service.store.queries.events import EventRow
 from perdure.service.web import roles as access
 from perdure.service.web.api.models import EventItem
+from perdure.service.web.pages.exceptions import rows_of
 from perdure.triage.verdict import CauseRole, Evidence, Label, Reached, Verdict
 from tests.service.exceptions_world import MIRA, Told
 from tests.service.web.test_api_roles import CASES
@@ -211,6 +212,27 @@ def test_a_viewer_acts_on_nothing_of_anothers(place: Site) -> None:
     (kept,) = place.client(place.mira).get("/api/v1/learning").json()["corrections"]
     assert (kept["label"], kept["by"]) == ("transient", "mira")
     assert place.client(place.jonas).get("/api/v1/learning").json()["corrections"] == []
+
+
+def test_the_line_of_a_log_is_not_shown_to_who_has_the_id_of_its_job_now(tmp_path: Path) -> None:
+    place = site(tmp_path)
+    world, web = place.world, place.app.state.web
+    world.submit("1", "hermes", "mira")
+    world.start("1", "gpu01")
+    world.pass_time(60)
+    world.end("1", FAILURE)
+    known = world.state.chain
+    (failure,) = [record for record in (*known.open.values(), *known.ended.values()) if record.subject.job_id == "1"]
+
+    def shown(user: str) -> str:
+        (row,) = rows_of(web, Identity(user, Role.VIEWER), [failure])
+        return row.says
+
+    assert LOG in shown("mira")
+    assert shown("jonas") == ""
+    world.pass_time(600)
+    world.submit("1", "other", "jonas")
+    assert (shown("mira"), shown("jonas")) == ("", "")
 
 
 def test_a_service_tells_nothing_of_another_cluster_in_its_database(tmp_path: Path) -> None:
