@@ -231,6 +231,18 @@ def test_what_was_done_is_listed_with_its_state(browser: TestClient) -> None:
     assert "Xid 79: GPU lost" in card(text, "evidence")
 
 
+def test_what_follows_may_bear_a_time_of_up_to_a_minute_before(tmp_path: Path) -> None:
+    """Clocks of nodes differ."""
+    place = site(tmp_path)
+    told, now = Told(place.world), place.world.now
+    told.raise_("fault", "app.nan", time=now)
+    for name, time_s in (("just", now - 60.0), ("early", now - 61.0), ("later", now)):
+        told.raise_(name, f"app.{name}", time=time_s, cause="fault")
+    place.world.pass_time(10)
+    text = place.client(place.operator).get("/exceptions/fault").text
+    assert [name for name in ("just", "early", "later") if f'href="/exceptions/{name}"' in text] == ["just", "later"]
+
+
 def test_causes_and_what_follows_are_linked(place: Site, browser: TestClient) -> None:
     text = browser.get("/exceptions/pfs").text
     followers = {f"/exceptions/{quote(f'pfs/job.pause/{job}', safe='')}" for job in (104, 200, 300, 400)}
