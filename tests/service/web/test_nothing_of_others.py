@@ -214,6 +214,19 @@ def test_a_viewer_acts_on_nothing_of_anothers(place: Site) -> None:
     assert place.client(place.jonas).get("/api/v1/learning").json()["corrections"] == []
 
 
+def test_a_node_s_page_shows_who_raised_something_about_it_to_no_other_user(tmp_path: Path) -> None:
+    place = site(tmp_path)
+    told = Told(place.world)
+    place.world.submit("1", "hermes", "mira")
+    place.world.start("1", "gpu01")
+    told.enlist("trainer", "job", "app", by=MIRA)
+    told.raise_("ecc", "app.ecc", MIRA, job="1", node=["gpu01"], note=NOTE)
+    place.world.tell((Ticked(),))
+    assert place.world.state.chain.open
+    seen = {who: place.client(getattr(place, who)).get("/nodes/gpu01").text for who in ("operator", "mira", "jonas")}
+    assert {who: "mira%2Becc" in text for who, text in seen.items()} == {"operator": True, "mira": True, "jonas": False}
+
+
 def test_the_line_of_a_log_is_not_shown_to_who_has_the_id_of_its_job_now(tmp_path: Path) -> None:
     place = site(tmp_path)
     world, web = place.world, place.app.state.web
