@@ -163,7 +163,8 @@ def of_seed(seed: int, folder: Path) -> ServiceState:
     run = simulation.left_by(seed)
     engine, clock = run.life.engine, run.life.engine.clock
     folder.mkdir(exist_ok=True)
-    commands = ServiceCommands(engine, "simulated", True, KillSwitch(folder))
+    every_s = 3600.0  # it is not late on a machine that is busy
+    commands = ServiceCommands(engine, "simulated", True, KillSwitch(folder), every_s)
     tokens = TokenBook(folder, clock)
     app = create_app(simulation.disk.reader, commands, tokens, WebSettings(clock=clock))
 
