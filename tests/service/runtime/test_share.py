@@ -34,6 +34,13 @@ def test_all_clusters_are_served_by_one_each_whatever_controllers_come_and_go(
         assert max(map(len, serving)) - min(map(len, serving)) <= 1
 
 
+@given(st.integers(1, 5), st.integers(1, 6))
+def test_controllers_that_begin_together_want_different_clusters(each: int, controllers: int) -> None:
+    names = [f"c{number}" for number in range(each * controllers)]
+    wanted = [share_change(names, (), (), controllers, rank).start for rank in range(controllers)]
+    assert sorted(name for some in wanted for name in some) == sorted(names)
+
+
 def test_a_cluster_without_a_settings_file_is_let_go() -> None:
     assert share_change(("a", "b"), ("gone", "a"), {"gone", "a"}, 1, 0) == (("b",), ("gone",))
 

@@ -9,9 +9,18 @@ import pytest
 
 from perdure.coordination.chain import MAX_ENDED
 from perdure.coordination.messages import Failed, Ticked
-from perdure.coordination.record import ExceptionOutcome, ExceptionState
+from perdure.coordination.record import (
+    Answer,
+    AnswerKind,
+    Component,
+    ExceptionOutcome,
+    ExceptionRecord,
+    ExceptionState,
+    Scope,
+    Subject,
+)
 from perdure.model.jobs import AttemptState, JobState
-from perdure.service.web.api.exceptions import Standing
+from perdure.service.web.api.exceptions import Raised, Standing
 from tests.copying import replace
 from tests.service.web_world import Site, fill, site
 
@@ -341,3 +350,11 @@ def test_a_body_that_is_not_called_json_is_refused_for_that(place: Site) -> None
     )
     assert (answer.status_code, answer.json()["fix"]) == (422, "Send Content-Type: application/json.")
     assert post(place, place.operator, "/exceptions", []).json()["detail"] == "Input should be a valid dictionary"
+
+
+def test_the_reason_is_the_last_word_and_of_what_nobody_settles_every_word() -> None:
+    answers = [Answer(Component.JOB, AnswerKind.DECLINED, 1.0, note) for note in ("first", "", "last", "first")]
+    record = ExceptionRecord("x", "app.nan", 1, Scope.LOCAL, Subject("c"), 0.0, verdicts=tuple(answers[:3]))
+    assert Raised.of(replace(record, state=ExceptionState.HANDLED), None).reason == "last"
+    escalated = replace(record, state=ExceptionState.ESCALATED, verdicts=tuple(answers))
+    assert Raised.of(escalated, None).reason == "first; last"
