@@ -251,6 +251,22 @@ def test_one_user_does_not_take_all_streams() -> None:
         pool.submit(asyncio.run, attack()).result()
 
 
+def test_of_two_users_with_nearly_as_many_streams_neither_takes_the_others() -> None:
+    """Else each would take back what the other one took, for ever."""
+
+    async def listen() -> None:
+        listeners = Listeners(5, Silent())
+        taken = [await listeners.enter(user) for user in ("mira",) * 3 + ("jonas",) * 2]
+        with pytest.raises(TooMany):
+            await listeners.enter("jonas")
+        assert not any(place.is_taken_back for place in taken)
+        await listeners.enter("root")  # who has none takes one of who has most
+        assert [place.is_taken_back for place in taken] == [False, False, True, False, False]
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, listen()).result()
+
+
 def test_one_user_s_streams_over_http_leave_others_theirs(service: Attacked) -> None:
     """Under 1,024 descriptors, half of the connections may be streams."""
     token, mine = service.token("mallory"), service.token("mira")

@@ -151,6 +151,19 @@ def test_a_round_is_taught_when_there_is_news_and_survives_a_restart(
     assert again.model.log_odds(reading) > again.base.log_odds(reading)
 
 
+def test_a_word_that_was_taught_and_is_taken_back_is_news(
+    journal: Journal, store: TrainingStore, learner: Learner
+) -> None:
+    write(journal, store, "1", [(FAILED, "n1", 100.0)])
+    learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=True)
+    assert learner.learn().persons == 1
+    assert learner.learn() is None
+    assert learner.withdraw(AttemptId("c", "1", 1))
+    unlearnt = learner.learn()
+    assert unlearnt is not None
+    assert unlearnt.persons == 0
+
+
 def test_a_roll_back_returns_to_the_model_before(journal: Journal, store: TrainingStore, learner: Learner) -> None:
     assert not learner.roll_back(0)
     write(journal, store, "1", [(FAILED, "n1", 100.0)])

@@ -103,7 +103,9 @@ def test_a_fit_outlasts_the_service_but_not_its_days(tmp_path: Path) -> None:
     for off_s in (FIT_DAYS * DAY_S + 1, -FIT_DAYS * DAY_S - 1):  # long ago, or under a clock that was ahead
         clock.now_s = NOW_S + off_s
         assert again.latest is None
-        assert Refit(file, clock, clock.make).latest is None
+        begun = Refit(file, clock, clock.make)
+        begun.note(order())
+        assert (begun.latest, begun.pause_s()) == (None, FIRST_S)  # another one is due at once
 
 
 @pytest.mark.parametrize("kept", [b"", b"{}", msgspec.json.encode(replace(LATER, shifts=(0.1, 0.2)))])

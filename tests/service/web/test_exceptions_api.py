@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -100,6 +101,16 @@ def test_of_a_job_that_ended_long_ago_the_refusal_says_when(place: Site) -> None
     (one,) = post(place, place.operator, "/exceptions/batch", [about("300")]).json()
     assert one["detail"] == refused.json()["detail"]
     assert "no such job" in post(place, place.mira, "/exceptions", about("300")).json()["detail"]
+
+
+def test_of_a_job_that_ended_more_than_once_the_refusal_says_when_it_did_last(place: Site) -> None:
+    world = place.world
+    world.pass_time(600)
+    world.end("200", b"", AttemptState.COMPLETED, to=JobState.COMPLETED)
+    world.state = replace(world.state, known=replace(world.state.known, jobs={}, running={}), cases={})
+    told = post(place, place.operator, "/exceptions", about("200")).json()["detail"]
+    (at,) = re.findall(r"it ended at (\S+) \(completed\)", told)
+    assert datetime.fromisoformat(at).timestamp() == world.now
 
 
 def test_raising_twice_is_raising_once(place: Site) -> None:
