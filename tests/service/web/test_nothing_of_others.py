@@ -24,9 +24,12 @@ from perdure.service.core.messages import Judged
 from perdure.service.store import codec
 from perdure.service.store.queries.events import EventRow
 from perdure.service.web import roles as access
+from perdure.service.web.api.event_feed import FeedItem
+from perdure.service.web.api.events import Wanted
 from perdure.service.web.api.models import EventItem
 from perdure.service.web.pages.exceptions import rows_of
 from perdure.triage.verdict import CauseRole, Evidence, Label, Reached, Verdict
+from tests.copying import replace
 from tests.service.exceptions_world import MIRA, Told
 from tests.service.web.test_api_roles import CASES
 from tests.service.web_world import Site, TestClient, fill, site
@@ -163,6 +166,13 @@ def test_of_a_verdict_an_event_tells_a_stranger_nothing_that_the_log_says() -> N
     row = EventRow(1, 1.0, "judged", "1", judged)
     assert LOG not in EventItem.of(row, with_log=False).model_dump_json()
     assert EventItem.of(row, with_log=True).model_dump_json().count(LOG) == 5
+    listener = Wanted(Identity("jonas", Role.VIEWER))
+    of_others, of_its_own, of_no_job = (
+        listener.text_of(FeedItem(replace(row, job_id=job_id), owner))
+        for job_id, owner in (("1", "mira"), ("1", "jonas"), ("", ""))
+    )
+    assert LOG not in of_others
+    assert of_its_own.count(LOG) == of_no_job.count(LOG) == 5
 
 
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/login", "/api/v1/openapi.json")
