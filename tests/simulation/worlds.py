@@ -13,6 +13,7 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import Attempts, JobTable
 from perdure.scheduling.live_limits import LiveLimits
 from perdure.scheduling.maxmin import MaxMin
+from perdure.scheduling.philly import Philly
 from perdure.scheduling.policies import PolicyOptions
 from perdure.scheduling.protocol import Policy
 from perdure.scheduling.slurm.settings import (
@@ -34,7 +35,13 @@ from perdure.simulation.retry_hook import Again, FailedRun
 from perdure.simulation.simulate import Engine, simulate
 from perdure.simulation.workload import Workload
 
-VARIANTS: list[Policy] = [MaxMin(3.0), MaxMin(40.0), Tetris(packing=0.0), Tetris(packing=20.0)]
+VARIANTS: list[Policy] = [
+    MaxMin(3.0),
+    MaxMin(40.0),
+    Tetris(packing=0.0),
+    Tetris(packing=20.0),
+    Philly({"a": 4.0, "b": 3.0, "c": 5.0}, crowded=0.75),
+]
 PLACES = ["count", "first-fit", "best-fit", "consolidate", "ladder:15", "spread-ladder:15"]
 WORLDS = 48
 
@@ -142,7 +149,11 @@ def _on_nodes(site: SchedulerSettings, nodes: int, rng: np.random.Generator) -> 
         max_nodes=int(rng.choice([1, 2, 9])),
         priority_tier=int(rng.choice([1, 2])),
     )
-    limits = RunningLimits(max_gpus_per_job=int(rng.choice([4, 12])), max_wall_s=float(rng.choice([100, 1000])))
+    limits = RunningLimits(
+        grp_jobs=int(rng.choice([2, 30])),
+        max_gpus_per_job=int(rng.choice([4, 12])),
+        max_wall_s=float(rng.choice([100, 1000])),
+    )
     qos = (Qos("high", 10, limits, over_partition=bool(rng.random() < 0.5)), *site.qos[1:])
     weights = replace(site.priority.weights, assoc=int(rng.choice([0, 40])), tres={"gres/gpu": 20, "cpu": 5})
     how = replace(site.priority, weights=weights, favor_small=bool(rng.random() < 0.3))

@@ -13,6 +13,8 @@ from perdure.model.cluster import Cluster
 from perdure.model.profiles import AdaptiveJobs, AppJobs
 from perdure.scheduling.elastic import ElasticPolicy, ElasticView, Plan
 from perdure.scheduling.elastic_policies import ELASTIC, LAS_2D, elastic_named
+from perdure.scheduling.pools import TypePools
+from perdure.scheduling.themis_policy import Themis
 from perdure.simulation.elastic import ElasticResult, replay_elastic
 from perdure.simulation.elastic_metrics import ElasticMetrics, rho
 from perdure.simulation.elastic_report import elastic_page
@@ -38,7 +40,7 @@ def cases() -> Iterator[Case]:
         if name != "pollux":
             yield f"{name} apps", partial(_of_apps, name)
         yield f"{name} pipelines", partial(_of_pipelines, name)
-    for name in ("gandiva", "gavel-las-packed", "gavel-gandiva"):
+    for name in ("gandiva", "gavel-las-packed", "gavel-gandiva", "mesos", "themis", "gavel-cost"):
         for seed in range(6):
             yield f"{name} crowd {seed}", partial(_of_crowd, name, seed)
 
@@ -73,7 +75,7 @@ def _of_rates(name: str, seed: int) -> object:
 
 def _of_crowd(name: str, seed: int) -> object:
     """Many jobs on few GPUs, whose restarts take longer than a round: they take turns, and pair in many ways."""
-    given, rng = world(name, 50 + seed), np.random.default_rng([seed, 31])
+    given, rng = world("mesos", 50 + seed), np.random.default_rng([seed, 31])
     n = 9
     gpus = rng.choice([1, 1, 2], n)
     names = np.array([str(row) for row in range(n)])
@@ -87,8 +89,12 @@ def _of_crowd(name: str, seed: int) -> object:
         rng.uniform(900, 4000, n),
     )
     given.cluster = Cluster.parse(("1x4:fast", "1x2:fast + 1x2:slow", "2x2:fast")[seed % 3])
-    policy = PlansKept(elastic_named(name))
-    return _told(given.replayed(policy, restart_s=(5.0, 150.0)[seed % 2]), policy.plans)
+    if name == "gavel-cost":  # of two types one has a price of its own
+        given.cluster = Cluster.parse("1x2:v100 + 1x2:slow")
+        kind = np.where(given.rates.gpu_type == "fast", "v100", given.rates.gpu_type)
+        given.rates = replace(given.rates, gpu_type=kind)
+    policy = PlansKept(TypePools(partial(Themis, lease_s=120.0)) if name == "themis" else elastic_named(name))
+    return _told(given.replayed(policy, restart_s=5.0 if name == "themis" or seed % 2 else 150.0), policy.plans)
 
 
 def _of_profiles(name: str, seed: int) -> object:
@@ -125,10 +131,9 @@ def _of_apps(name: str) -> object:
     n = len(given.jobs)
     app = rng.choice(["", "a", "b"], n)
     search = np.where(app == "a", "halving", "first")
-    jobs = replace(given.jobs, apps=AppJobs(app, rng.random(n), search), fails=())
+    jobs = replace(given.jobs, apps=AppJobs(app, rng.integers(0, 4, n) / 4.0, search), fails=())
     known, traits = rated_applications(given.rates, KINDS), dict.fromkeys(KINDS, Traits(10.0, 10.0))
-    cluster = given.cluster if name not in ("themis", "tiresias") else Cluster.parse("2x4:fast")
-    return _told(replay_elastic(jobs, cluster, elastic_named(name), known, traits))
+    return _told(replay_elastic(jobs, given.cluster, elastic_named(name), known, traits))
 
 
 def _of_pipelines(name: str) -> object:

@@ -22,7 +22,8 @@ from perdure.simulation.replay_error import replay_error
 from perdure.simulation.report import _page as page_of
 from perdure.simulation.report import _section
 from perdure.simulation.restart_cost import FREE, RestartCost
-from perdure.simulation.retries import RETRY_POLICIES, retry_named
+from perdure.simulation.retries import RETRY_POLICIES, TraceClassifier, retry_named
+from perdure.simulation.retry_hook import FailedRun
 from perdure.simulation.seed_means import over_seeds
 from perdure.simulation.simulate import simulate
 from perdure.simulation.steady import too_short, window_of
@@ -194,4 +195,17 @@ def _drawn(failures: str, seed: int) -> object:
     """What a failure model draws: attempts, what each is, and what they leave on nodes."""
     found = model_named(failures)(_days(seed), seed)
     tries = found.table.attempts
-    return found.gpu_time(), found.nature, found.causes, found.node_faults(seed), tries, found.table.duration_s
+    assert tries is not None
+    classifier = TraceClassifier(found, seed, 0.8, 0.3)
+    runs = [
+        FailedRun(seed, n % 3 + 1, n, 0.0, 9.0, (0,), 0, frozenset(), 4) for n in np.flatnonzero(~tries.passed).tolist()
+    ]
+    return (
+        [classifier.verdict(run) for run in runs],
+        found.gpu_time(),
+        found.nature,
+        found.causes,
+        found.node_faults(seed),
+        tries,
+        found.table.duration_s,
+    )
