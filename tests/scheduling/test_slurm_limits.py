@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from perdure.scheduling.slurm.limits import LimitCounts, LimitHolder, refusal
-from perdure.scheduling.slurm.settings import RunningLimits
+from perdure.scheduling.slurm.requests import requests_of
+from perdure.scheduling.slurm.settings import Partition, Qos, RunningLimits, SchedulerSettings
+from perdure.simulation.workload import Workload
+from perdure.simulation.world import view_of
+from tests.simulation.tables import jobs
 
 
 def qos(**limits: int) -> LimitHolder:
@@ -56,3 +61,14 @@ def test_what_no_job_of_that_shape_can_meet_refuses_it() -> None:
     assert refusal((assoc(grp_gpus=4),), 5, 0.0) == "AssocGrpGRES"
     assert refusal((assoc(grp_jobs=0),), 1, 0.0) == "AssocMaxJobsLimit"
     assert refusal((qos(max_gpus_per_job=4, grp_gpus=4),), 4, 0.0) is None
+
+
+@pytest.mark.parametrize(("over", "first"), [(False, "of-partition"), (True, "own")])
+def test_which_qos_goes_first_where_both_set_a_limit(over: bool, first: str) -> None:
+    limits = RunningLimits(grp_jobs=2), RunningLimits(grp_jobs=5)
+    qos = Qos("of-partition", limits=limits[0]), Qos("own", limits=limits[1], over_partition=over)
+    site = SchedulerSettings(partitions=(Partition("p", qos="of-partition"),), qos=qos)
+    table = jobs((1, 0, 10), qos=np.array(["own"]))
+    (holders,) = requests_of(view_of(Workload.of(table), 8), site).holders
+    assert [each.limits.grp_jobs for each in holders] == [2 if first == "of-partition" else 5, None]
+    assert holders[0].key == ("qos", first)

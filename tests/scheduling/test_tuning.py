@@ -31,6 +31,12 @@ def test_each_search_that_a_trace_may_name_has_a_tuner() -> None:
     assert set(TUNERS) == set(SEARCHES)
 
 
+def test_of_jobs_whose_models_are_worth_the_same_the_first_go_on() -> None:
+    search = app(*(job(left=8 / 9) for _ in range(9)))
+    search.score = dict.fromkeys(range(9), 1.0)
+    assert sorted(search.stop()) == [3, 4, 5, 6, 7, 8]
+
+
 def test_of_nine_three_go_on_after_a_ninth_and_one_after_a_third() -> None:
     search = app(*(job(left=8 / 9) for _ in range(9)))
     search.jobs[0].left = 0.95  # type: ignore[misc]

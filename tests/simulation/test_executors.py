@@ -20,6 +20,7 @@ from perdure.model.table import JobTable
 from perdure.simulation.executors import dask_workers
 from perdure.simulation.executors.dask_workers import DaskWorkers
 from perdure.simulation.executors.processes import Processes
+from perdure.simulation.executors.slurm_jobs import _in_queue
 from perdure.simulation.sweep import Setting, SweepCase, cases, sweep
 from perdure.traces.generate import generate
 from tests.conftest import require
@@ -174,3 +175,20 @@ if __name__ == "__main__":
 """
     ran = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "there"),
+    [
+        ("slurm_load_jobs error: Invalid job id specified", False),
+        ("slurm_load_jobs error: Unable to contact slurm controller", True),
+    ],
+)
+def test_a_manager_that_does_not_answer_is_no_word_that_jobs_are_gone(
+    said: str, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    squeue = tmp_path / "squeue"
+    squeue.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert _in_queue(["7"], 0.0) is there

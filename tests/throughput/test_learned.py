@@ -28,6 +28,15 @@ def test_a_job_that_never_ran_has_no_model_and_no_forecast() -> None:
     assert np.isnan(goodput_on([new], [64], 0, one, one)).all()
 
 
+def test_the_first_step_on_other_gpus_fits_the_model_again_though_it_was_foretold() -> None:
+    speed = LearnedSpeed("net on t4", {})
+    speed.see((1, 1, 16), 0.2, 0.2)
+    model = speed.model()
+    assert model is not None
+    speed.see((1, 2, 16), float(model.step_s(1, 2, 16)), 0.2)
+    assert speed.stale
+
+
 def test_a_step_that_was_foretold_fits_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted: list[int] = []
 
