@@ -375,3 +375,33 @@ def test_no_more_is_passed_over_than_was_read_before(size: int, end: int, same: 
     assert start in (0, end)
     assert start <= size
     assert own_start(None, size, 5.0, "") == 0
+
+
+@given(
+    before=st.binary(max_size=60),
+    own=st.binary(max_size=120),
+    max_bytes=st.integers(1, 200),
+    head_bytes=st.integers(0, 50),
+    is_rewritten=st.booleans(),
+)
+def test_what_is_read_is_the_beginning_and_the_end_of_what_is_the_attempts_own(
+    before: bytes, own: bytes, max_bytes: int, head_bytes: int, is_rewritten: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name, "log")
+        path.write_bytes(before)
+        mark = LogMark(str(path), 0, len(before), digest_of(before), os.stat(path).st_mtime)
+        path.write_bytes(own if is_rewritten else before + own)
+        wanted = (WantedText((str(path),), OutputKind.STDOUT),)
+        (file,) = reader.read_files(
+            ReadRequest(ME, wanted, marks=(mark,), max_bytes=max_bytes, head_bytes=head_bytes)
+        ).files
+        data = path.read_bytes()
+    mine = data[file.start :]
+    assert file.start in (0, len(before))
+    assert mine.endswith(file.tail)
+    assert mine.startswith(file.head)
+    assert len(file.head) + file.skipped + len(file.tail) == len(mine)
+    assert len(file.tail) == min(max_bytes, len(mine))
+    assert len(file.head) == min(head_bytes, len(mine) - len(file.tail))
+    assert (file.end, file.digest) == (len(data), digest_of(data))

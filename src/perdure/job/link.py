@@ -153,7 +153,7 @@ class LinkRun:
         for number in reversed(earlier):
             marks = self._folder.marks(number)
             marked = marks.begun.job_id if marks.begun is not None else ""
-            for job in {marked if marks.is_live else "", others.get(number, "")} - {""}:
+            for job in sorted({marked if marks.is_live else "", others.get(number, "")} - {""}):
                 if marks.is_live or job != marked:
                     self._await_end(number, job)
         for number in reversed(earlier):

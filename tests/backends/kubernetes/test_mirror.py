@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 pytest.importorskip("lightkube", reason="the extra k8s is not installed")
 
-from perdure.backends.kubernetes.api import ClusterApi, VersionExpired
+from perdure.backends.kubernetes.api import ClusterApi, VersionExpired, WatchLine
 from perdure.backends.kubernetes.held import MirrorView
 from perdure.backends.kubernetes.mirror import Mirror
 from perdure.backends.kubernetes.objects import label, name_of
@@ -179,3 +180,38 @@ def test_a_list_of_many_pages_is_read_whole_and_begun_again_where_a_page_has_exp
             api.list_all(kind)
     finally:
         api.close()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_held_is_the_newest_of_each_and_what_is_gone_stays_so(seed: int) -> None:
+    """Held to the plain truth: lines of a watch that are late, doubled, or of objects that are gone change nothing."""
+    rng = random.Random(seed)
+    held: dict[str, int] = {}
+    gone: set[str] = set()
+    newest = 0
+    mirror = Mirror(None, PODS, keep=lambda pod: None if pod["metadata"].get("labels") == {"x": "left"} else pod)  # type: ignore[arg-type]
+    for _ in range(60):
+        uid, kind = rng.choice("abc"), rng.choice(("ADDED", "MODIFIED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"))
+        version = rng.randrange(newest + 3)
+        leaves = kind == "MODIFIED" and rng.random() < 0.1
+        metadata = {"uid": uid, "name": uid, "resourceVersion": str(version), "labels": {"x": "left"} if leaves else {}}
+        mirror._take(WatchLine(type=kind, object={"metadata": metadata}), 100.0)
+        if kind == "BOOKMARK":
+            newest = max(newest, version)
+        elif uid not in gone and version >= held.get(uid, 0):
+            newest = max(newest, version)
+            if kind == "DELETED" or leaves:
+                gone |= {uid} & held.keys()
+                held.pop(uid, None)
+            elif kind in ("ADDED", "MODIFIED"):
+                held[uid] = version
+        found = [*mirror._held.values(), *mirror._gone.values()]
+        assert {each.document["metadata"]["uid"]: each.gone_s is not None for each in found} == {
+            **dict.fromkeys(held, False), **dict.fromkeys(gone, True)
+        }  # fmt: skip
+        assert all(
+            int(each.document["metadata"]["resourceVersion"]) == held[each.document["metadata"]["uid"]]
+            for each in found
+            if each.gone_s is None
+        )
+        assert mirror._newest == newest

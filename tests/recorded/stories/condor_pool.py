@@ -25,11 +25,11 @@ from tests.recorded.drawn import in_words
 from tests.recorded.stories.actions import an_action
 from tests.recorded.stories.played_slurm import PlayedReader
 
-CASES, PARTS, STEPS = 50, 3, 17
+CASES, PARTS, STEPS = 80, 3, 17
 START_S = 1_600_000_000
 NODES = ("n1", "n2", "n3")
 IDLE, RUNNING, REMOVED, COMPLETED, HELD, _, SUSPENDED = range(1, 8)
-VACATES = (1002, 1003, 1005, 1006, 1007, 1008, 1012, 1019, 46, 6, 34, 0)
+VACATES = (1002, 1003, 1005, 1006, 1006, 1006, 1007, 1008, 1012, 1019, 46, 6, 34, 0)
 HOLDS = (1, 3, 3, 12, 15, 26, 34, 46, 6)
 REQUIREMENTS = ("/Expr(TARGET.Cpus > 1)/", '/Expr(Machine == "n1")/', "/Expr(true)/", '/Expr(Machine == "n1" && true)/')
 
@@ -187,7 +187,7 @@ def story(_case: int, rng: Random) -> Iterator[str]:
 
 
 def _step(pool: PlayedPool, backend: CondorBackend, rng: Random) -> Iterator[str]:
-    pool.now += rng.choice((0.0, 1.0, 5.0, 30.0, 300.0, 700.0))
+    pool.now += rng.choice((0.0, 0.0, 1.0, 5.0, 30.0, 300.0, 700.0))
     yield f"{pool.now - START_S:g} {_something(pool, rng)}"
     try:
         yield f" {_asked(pool, backend, rng)}"
@@ -201,7 +201,7 @@ def _something(pool: PlayedPool, rng: Random) -> str:
     waiting = [ad for ad in pool.queue if ad["JobStatus"] == IDLE]
     running = [ad for ad in pool.queue if ad["JobStatus"] in (RUNNING, SUSPENDED)]
     over = [ad for ad in pool.queue if ad["JobStatus"] in (HELD, COMPLETED, REMOVED)]
-    what = rng.choice("nnsssseeeelrmhgqu")
+    what = rng.choice("nnsssseeeelrmhhgqu")
     if what == "n" or not pool.queue:
         return f"submitted {pool.submit()}"
     if what == "s" and waiting:

@@ -171,7 +171,7 @@ def _play(world: _World, patch: pytest.MonkeyPatch) -> None:
     patch.setattr("time.time", lambda: world.now)
     patch.setattr("time.monotonic", lambda: world.steady_s)
     patch.setattr("os.fsync", lambda _: None)
-    patch.setattr(BackgroundRun, "start", _at_once)
+    patch.setattr(BackgroundRun, "start", at_once)
     patch.setattr("perdure.job.exec._start_program", lambda *_: _begun(world))
     patch.setattr("perdure.job.exec.Family", lambda *_, **__: _Family(world))
     patch.setattr("perdure.job.exec.heard_signals", lambda **_: contextlib.nullcontext(world.heard))
@@ -202,7 +202,7 @@ class _NoThread:
         """It is over."""
 
 
-def _at_once(self: BackgroundRun[Any], now: float, every_s: float = 0.0) -> None:
+def at_once(self: BackgroundRun[Any], now: float, every_s: float = 0.0) -> None:
     if now - self._begun_s >= every_s:
         self._begun_s = now
         self._run()

@@ -11,7 +11,7 @@ import pytest
 from perdure.backends.kubernetes.backend import KubernetesBackend
 from perdure.backends.kubernetes.settings import KubernetesSettings
 from perdure.errors import PerdureError
-from perdure.model.actions import Action, Comment, Requeue
+from perdure.model.actions import Action, Comment, Exclude, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.output import Output
 from tests.copying import replace
@@ -273,7 +273,10 @@ def _action(api: PlayedApi, backend: KubernetesBackend, past: list[Action], rng:
     attempts = [attempt for attempt in seen.attempts if attempt.state.is_over] if rng.random() < 0.5 else seen.attempts
     unstarted = AttemptId("c", seen.jobs[0].job_id if seen.jobs else "team.none", 0)
     last = rng.choice(attempts).id if attempts else unstarted
-    if rng.random() < 0.3:
+    put_back = [job.job_id for job in seen.jobs if "put back" in job.reason]
+    if put_back and rng.random() < 0.4:
+        past.append(Exclude(AttemptId("c", put_back[0], last.incarnation), (rng.choice(NODES),), rng.choice((0, 1))))
+    elif rng.random() < 0.3:
         past.append(Requeue(last, rng.choice(((), ("node1",))), rng.choice((0.0, 60.0)), comment="because"))
     else:
         past.append(an_action(rng, "c", last.job_id, last.incarnation, NODES))

@@ -33,6 +33,7 @@ SCRIPTS = (
     "#!/bin/bash\n#SBATCH --signal=B:USR1@120\n#SBATCH --open-mode=append\npython train.py > logs/$SLURM_JOB_ID.txt\n",
     "#!/bin/sh\n#SBATCH -p main,other\nsrun -o rank-%t.log --error=rank-%t.err train || exit 3\n",
 )
+SUBMIT_LINES = ("sbatch x.sh", "sbatch --open-mode=append x.sh", "sbatch --signal=B:TERM@60 -p other,main x.sh", "")
 NEVER = "Unknown"
 
 
@@ -46,7 +47,7 @@ class PlayedSlurm:
         self.nodes: dict[str, dict[str, Any]] = {name: {"state": "IDLE", "since": START_S} for name in NODES}
         self.told: list[str] = []
         self.past: list[Action] = []
-        self.silent, self.denies, self.boot_s, self.codes = False, False, START_S - 900, "75"
+        self.silent, self.denies, self.boot_s, self.codes = False, False, START_S - 900 + rng.randrange(2), "75"
         self.next = 101
 
     # What the story does
@@ -242,7 +243,7 @@ class PlayedSlurm:
                     **row, "JobIDRaw": row["number"], "State": row["state"], "ExitCode": row.get("exit_code", "0:0"),
                     "Submit": row["submit"], "Start": row["start"], "End": row["end"], "UID": row["uid"],
                     "User": row["user"], "NodeList": row["nodes"], "AllocTRES": "gres/gpu=2", "Reason": "None",
-                    "FailedNode": row.get("failed", ""), "StdOut": "", "SubmitLine": "sbatch --open-mode=append x.sh",
+                    "FailedNode": row.get("failed", ""), "StdOut": "", "SubmitLine": row["submit_line"],
                 }  # fmt: skip
                 lines.append("".join(f"{cells[field]}{delimiter}" for field in fields))
         return "\n".join([*lines, ""]).encode()
@@ -253,6 +254,7 @@ def _kept(number: int, job: dict[str, Any]) -> dict[str, Any]:
     task = header.get("ArrayTaskId", "")
     return {
         "JobID": f"{header['ArrayJobId']}_{task}" if task else str(number),
+        "submit_line": SUBMIT_LINES[number % len(SUBMIT_LINES)],
         **{key: job[key] for key in ("submit", "uid", "user", "nodes")},
     }
 
@@ -338,14 +340,21 @@ class PlayedReader:
         self._told.append(f"read {in_words(request)}")
         rng = self._rng
         files = []
-        for wanted in (*request.files, WantedText(("/home/rank-0.log",), OutputKind.RANK, "0")):
+        ranks = rng.choice(RANK_FILES)
+        found = (WantedText((path,), OutputKind.RANK, rank) for path, rank in ranks)
+        for wanted in (*request.files, *found):
             lines = [rng.choice(LINES) for _ in range(rng.randrange(6))]
             data = "".join(f"{line}\n" for line in lines).encode()
-            files.append(OutputFile(rng.choice(wanted.paths), data, end=len(data), kind=wanted.kind, rank=wanted.rank))
+            path, written_s = rng.choice(wanted.paths), START_S + rng.choice((0.0, 100.0, 1e6))
+            files.append(OutputFile(path, data, end=len(data), kind=wanted.kind, rank=wanted.rank, written_s=written_s))
         gone = Absent("/home/gone", rng.choice((Why.NO_DIRECTORY, Why.MISSING, Why.REFUSED)), "it is not there")
         return Output(tuple(files), (gone,) if rng.random() < 0.3 else ())
 
 
+RANK_FILES = (
+    (), (("/home/rank-0.log", "0"),), (("/home/r.07.txt", ""),), (("/home/r.07.txt", ""), ("/home/r.08.txt", "")),
+    (("/home/a-3-of-8.log", ""), ("/home/b", "1")),
+)  # fmt: skip
 LINES = (
     "step 1 of 9", "RuntimeError: no", "slurmstepd: error: *** JOB 101 ON n1 CANCELLED AT 2020-09-13T12:27:00 ***",
     "srun: error: n1: task 0: Exited with exit code 1", "job 102 begins", "slurmstepd: error: *** STEP 102.0 ON n2 ***",

@@ -9,6 +9,7 @@ from tests.recorded.line import Line, hash_of
 from tests.recorded.stories import (
     condor_pool,
     exec_runs,
+    job_files,
     kubernetes_cluster,
     local_cluster,
     local_daemon,
@@ -22,6 +23,7 @@ STORIES = {
     for module in (
         condor_pool,
         exec_runs,
+        job_files,
         kubernetes_cluster,
         local_cluster,
         local_daemon,
