@@ -104,6 +104,7 @@ def test_memory(tmp_path: Path, text: str, problem: str) -> None:
 def test_commands_are_run_without_a_shell() -> None:
     assert looked(probes.command(["true", "; false"])) == ""
     assert looked(probes.command(["sh", "-c", "echo 'ECC: 3'; echo more; exit 4"])) == "sh: exit 4: ECC: 3"
+    assert looked(probes.command(["sh", "-c", "printf %0999d 1; exit 4"])) == f"sh: exit 4: {'0' * probes.MAX_LINE}"
     assert looked(probes.command(["no-such-check"])) == "no-such-check: No such file or directory"
     assert looked(probes.command(["sleep", "60"], timeout_s=0.05)) == "sleep: killed after 0 s"
 

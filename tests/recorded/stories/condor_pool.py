@@ -232,7 +232,7 @@ def _of_machines(pool: PlayedPool, rng: Random, what: str) -> str:
             )
             said |= {"RetirementTimeRemaining": rng.choice((0, 9999)), "EnteredCurrentState": int(pool.now)}
             for slot in pool.slots:
-                if slot["Machine"] == node:
+                if slot["Machine"] == node and rng.random() < 0.7:
                     slot |= said
             return f"{node} {sorted(said.items())}"
         case "h":

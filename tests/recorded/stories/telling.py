@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from tests.recorded.line import Line, hash_of
 from tests.recorded.stories import (
     condor_pool,
+    exception_chain,
     exec_runs,
     job_files,
     kubernetes_cluster,
@@ -22,6 +23,7 @@ STORIES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         condor_pool,
+        exception_chain,
         exec_runs,
         job_files,
         kubernetes_cluster,
