@@ -14,6 +14,7 @@ import pytest
 
 from perdure.hangs.folder import read_folder
 from perdure.hangs.report import report_of
+from perdure.job import flight_recorder
 from perdure.job.files import JobFiles
 from perdure.job.flight_recorder import (
     DUMP_MOST_S,
@@ -246,3 +247,16 @@ def test_a_program_that_makes_no_fifo_is_judged_as_before_and_without_delay(tmp_
     assert (codes, log.count(HANG_SAID)) == ([75, 75], 1), log
     assert "rank 1 on n1 stopped first: waits for a lock, in Python; rank 0 waits for it" in ended(log)
     assert "flight recorder" not in log
+
+
+def test_a_dump_that_still_grows_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may end as a whole one does, in the middle of a longer one."""
+    dump, writes = tmp_path / "rank_3", [b"one.", b"one.two.", b"", b""]
+
+    def written(seconds: float) -> None:
+        with dump.open("ab") as file:
+            file.write(writes.pop(0))
+
+    monkeypatch.setattr(flight_recorder.time, "sleep", written)
+    assert flight_recorder._await({3: (dump, None)}, time.monotonic() + 60.0) == [(dump, 3)]
+    assert writes == [b""]

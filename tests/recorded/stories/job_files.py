@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -125,6 +125,7 @@ def _links(world: _World, patch: pytest.MonkeyPatch) -> None:
     rng, folder = world.rng, ChainFolder(world.folder)
     folder.links.mkdir()
     patch.setattr("time.sleep", lambda seconds: _meanwhile(world, folder, seconds))
+    patch.setattr(ChainFolder, "write", _sometimes_full(world, ChainFolder.write))
     patch.setattr(link, "run", lambda argv, environment, options, hear: _ran(world, argv, environment, options, hear))
     for number in range(1, 5):
         if rng.random() < 0.1:
@@ -143,6 +144,21 @@ def _links(world: _World, patch: pytest.MonkeyPatch) -> None:
             folder.take_back(again, LinkEnded)
 
 
+def _sometimes_full(world: _World, write: Callable[..., None]) -> Callable[..., None]:
+    """A disk that fills up, mostly for a while."""
+    full_until_s = NOW
+
+    def written(folder: ChainFolder, number: int, mark: Any) -> None:
+        nonlocal full_until_s
+        if world.rng.random() < 0.06:
+            full_until_s = world.now + world.rng.choice((0.1, 5.0))
+        if world.now < full_until_s:
+            raise OSError(28, "No space left on device")
+        write(folder, number, mark)
+
+    return written
+
+
 def _meanwhile(world: _World, folder: ChainFolder, seconds: float) -> None:
     """Something happens while a link waits."""
     rng = world.rng
@@ -150,10 +166,15 @@ def _meanwhile(world: _World, folder: ChainFolder, seconds: float) -> None:
     for number in folder.numbers():
         marks = folder.marks(number)
         if marks.asked and not marks.told and rng.random() < 0.3:
-            folder.write(number, HandoverTold(rng.choice((0, 1)), world.now))
+            _left(folder, number, HandoverTold(rng.choice((0, 1)), world.now))
         if marks.is_live and marks.begun and rng.random() < 0.2:
             signals = rng.choice(((), ("USR1",)))
-            folder.write(number, LinkEnded(marks.begun.job_id, world.now, rng.choice((0, 0, 1, 75)), signals))
+            _left(folder, number, LinkEnded(marks.begun.job_id, world.now, rng.choice((0, 0, 1, 75)), signals))
+
+
+def _left(folder: ChainFolder, number: int, mark: HandoverTold | LinkEnded) -> None:
+    with contextlib.suppress(OSError):
+        folder.write(number, mark)
 
 
 def _ran(world: _World, argv: Any, environment: Any, options: Any, hear: Any) -> int:
