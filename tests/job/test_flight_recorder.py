@@ -257,6 +257,6 @@ def test_a_dump_that_still_grows_is_waited_for(tmp_path: Path, monkeypatch: pyte
         with dump.open("ab") as file:
             file.write(writes.pop(0))
 
-    monkeypatch.setattr(flight_recorder.time, "sleep", written)
+    monkeypatch.setattr("time.sleep", written)
     assert flight_recorder._await({3: (dump, None)}, time.monotonic() + 60.0) == [(dump, 3)]
     assert writes == [b""]

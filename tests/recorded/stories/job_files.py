@@ -124,6 +124,7 @@ def _report(world: _World, rank: int) -> ExitReport:
 def _links(world: _World, patch: pytest.MonkeyPatch) -> None:
     rng, folder = world.rng, ChainFolder(world.folder)
     folder.links.mkdir()
+    patch.setattr(link, "_stdout", lambda: "/out")
     patch.setattr("time.sleep", lambda seconds: _meanwhile(world, folder, seconds))
     patch.setattr(ChainFolder, "write", _sometimes_full(world, ChainFolder.write))
     patch.setattr(link, "run", lambda argv, environment, options, hear: _ran(world, argv, environment, options, hear))
@@ -139,7 +140,7 @@ def _links(world: _World, patch: pytest.MonkeyPatch) -> None:
         code = LinkRun(options, environment, lambda *argv: _slurm(world, argv)).to_the_end(["train"])
         world.note(f"{world.now - NOW:g} link {again} of job {number} ends with", code)
         for each in folder.numbers():
-            world.note(" marks", each, re.sub(r"host='[^']*'|stdout='[^']*'", "", in_words(folder.marks(each))))
+            world.note(" marks", each, re.sub(r"host='[^']*', ", "", in_words(folder.marks(each))))
         if rng.random() < 0.5:  # a job that is killed leaves no last word
             folder.take_back(again, LinkEnded)
 
