@@ -40,5 +40,15 @@ def test_of_many_it_covers_and_is_close_to_the_least(amounts: list[Any], share: 
     assert needed <= total <= least_of_many(amounts, needed) + len(amounts) * (2 * needed / MAX_SUMS + 1)
 
 
+@given(st.lists(st.integers(1, 10**5), min_size=20, max_size=60), st.integers(0, 3))
+def test_where_nearly_all_is_needed_it_is_found(amounts: list[Any], spare: int) -> None:
+    """Of sums that count as one the greatest is kept: any other would cover too little."""
+    named = {str(i): amount for i, amount in enumerate(amounts)}
+    needed = sum(amounts) - spare
+    chosen = smallest_cover(named, needed)
+    assert chosen is not None
+    assert sum(named[name] for name in chosen) >= needed
+
+
 def test_nothing_is_needed_for_nothing() -> None:
     assert smallest_cover({"a": 5}, 0) == frozenset()
