@@ -1,6 +1,7 @@
 """All files of an attempt are found and read at once, within bounds, whatever lies in their directories."""
 
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -377,26 +378,18 @@ def test_no_more_is_passed_over_than_was_read_before(size: int, end: int, same: 
     assert own_start(None, size, 5.0, "") == 0
 
 
-@given(
-    before=st.binary(max_size=60),
-    own=st.binary(max_size=120),
-    max_bytes=st.integers(1, 200),
-    head_bytes=st.integers(0, 50),
-    is_rewritten=st.booleans(),
-)
-def test_what_is_read_is_the_beginning_and_the_end_of_what_is_the_attempts_own(
-    before: bytes, own: bytes, max_bytes: int, head_bytes: int, is_rewritten: bool
-) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name, "log")
-        path.write_bytes(before)
-        mark = LogMark(str(path), 0, len(before), digest_of(before), os.stat(path).st_mtime)
-        path.write_bytes(own if is_rewritten else before + own)
-        wanted = (WantedText((str(path),), OutputKind.STDOUT),)
-        (file,) = reader.read_files(
-            ReadRequest(ME, wanted, marks=(mark,), max_bytes=max_bytes, head_bytes=head_bytes)
-        ).files
-        data = path.read_bytes()
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_read_is_the_beginning_and_the_end_of_what_is_the_attempts_own(tmp_path: Path, seed: int) -> None:
+    rng, path = random.Random(seed), tmp_path / "log"
+    before, own = b"before " * rng.randrange(9), "".join(map(str, range(rng.choice((0, 3, 40))))).encode()
+    max_bytes, head_bytes = rng.choice((1, 10, 30, 200)), rng.choice((0, 4, 50))
+    path.write_bytes(before)
+    mark = LogMark(str(path), 0, len(before), digest_of(before), os.stat(path).st_mtime)
+    path.write_bytes(own if rng.random() < 0.3 else before + own)
+    wanted = (WantedText((str(path),), OutputKind.STDOUT),)
+    request = ReadRequest(ME, wanted, marks=(mark,), max_bytes=max_bytes, head_bytes=head_bytes)
+    (file,) = reader.read_files(request).files
+    data = path.read_bytes()
     mine = data[file.start :]
     assert file.start in (0, len(before))
     assert mine.endswith(file.tail)
