@@ -275,9 +275,10 @@ def _action(api: PlayedApi, backend: KubernetesBackend, past: list[Action], rng:
     last = rng.choice(attempts).id if attempts else unstarted
     put_back = [job.job_id for job in seen.jobs if "put back" in job.reason]
     if put_back and rng.random() < 0.4:
-        past.append(Exclude(AttemptId("c", put_back[0], last.incarnation), (rng.choice(NODES),), rng.choice((0, 1))))
+        latest = max((each.id.incarnation for each in seen.attempts if each.id.job_id == put_back[0]), default=0)
+        past.append(Exclude(AttemptId("c", put_back[0], latest), (rng.choice(NODES),), rng.choice((0, 0, 1))))
     elif rng.random() < 0.3:
-        past.append(Requeue(last, rng.choice(((), ("node1",))), rng.choice((0.0, 60.0)), comment="because"))
+        past.append(Requeue(last, rng.choice(((), ("node1",))), rng.choice((0.0, 900.0)), comment="because"))
     else:
         past.append(an_action(rng, "c", last.job_id, last.incarnation, NODES))
     return past[-1]
