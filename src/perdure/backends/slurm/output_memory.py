@@ -153,7 +153,7 @@ class OutputMemory:
         with contextlib.suppress(PerdureError):
             for pause_s in LINES_PAUSES_S if which else ():
                 time.sleep(max(0.0, min(pause_s, until_s - time.time())))
-                rows = self._accounts.ask("-j", ",".join(which), submit_lines=True)
+                rows = self._accounts.ask("-j", ",".join(sorted(which)), submit_lines=True)
                 if (
                     not self._accounts.tells_submit_line
                     or told_lines(rows).keys() >= set(which)
