@@ -15,6 +15,7 @@ import pytest
 
 from perdure.job import link
 from perdure.job.chain_folder import ChainFolder, progress_of
+from perdure.job.exit_report import ExitReason, ExitReport
 from perdure.job.link import LinkOptions, LinkRun
 from perdure.job.link_marks import HandoverAsked, LinkBegun, LinkEnded
 
@@ -284,3 +285,34 @@ def test_a_link_to_a_checkpoint_that_was_removed_hides_no_other(tmp_path: Path) 
 def test_a_pipe_in_place_of_the_progress_file_holds_no_link_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "progress")
     assert progress_of(str(tmp_path / "progress")) == ""
+
+
+@pytest.mark.parametrize(
+    ("skipped", "exit_code", "why"),
+    [("its chain went on", 0, ""), ("", 0, "link 2 has taken over"), (None, 0, "link 2 has taken over")],
+)
+def test_a_later_link_that_did_not_run_is_in_nobodys_way(
+    chain: ChainFolder, skipped: str | None, exit_code: int, why: str
+) -> None:
+    chain.write(2, LinkBegun("2", 1.0))
+    if skipped is not None:
+        chain.write(2, LinkEnded("2", 2.0, exit_code, skipped=skipped))
+    assert LinkRun(LinkOptions(chain, 1), {"SLURM_JOB_ID": "1"})._in_the_way({}) == why
+
+
+@pytest.mark.parametrize(
+    ("told", "code", "left"), [(("TERM",), 0, 75), (("TERM",), 1, 1), ((), 0, 0), (("TERM",), 93, 93)]
+)
+def test_slurm_is_told_by_the_exit_code_what_no_mark_can_say(
+    chain: ChainFolder, monkeypatch: pytest.MonkeyPatch, told: tuple[str, ...], code: int, left: int
+) -> None:
+    """On a full disk: an end in good order that was asked for is no end of the work."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ChainFolder, "write", full)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    run = LinkRun(LinkOptions(chain, 1), {"SLURM_JOB_ID": "1"})
+    run._hear(ExitReport("1", 1, 1, "n1", "h", 7, ExitReason.EXIT, code, 0.0, 1.0, told=told))
+    assert run._leave(code) == left
