@@ -115,3 +115,10 @@ def test_where_the_log_of_a_run_is_now(pod: dict[str, Any], is_previous: list[bo
     found = logs_now((PLACE,), [{**told, "status": status}])
     assert [run.is_previous for run in found] == is_previous
     assert logs_now((PLACE,), ()) == (PLACE,)
+
+
+def test_logs_of_more_ranks_than_are_read_are_counted(api: ClusterApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.backends.kubernetes.output.MOST_RANKS", 1)
+    path = f"/pods/team/{PODS[0]}/main"
+    ranks = [("0", path), *((str(rank), f"/pods/team/{PODS[1]}/c{rank}") for rank in (1, 2, 3))]
+    assert read_output(api, path, ranks, 1000).left_out == 2

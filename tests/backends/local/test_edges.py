@@ -1,6 +1,7 @@
 """The embedded cluster's decisions at their limits, without a process: instants, places in the queue, requests."""
 
 import signal
+import subprocess
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from perdure.backends.local import core as module
 from perdure.backends.local.core import Core, Launch, SignalNode, SignalTasks, fresh_nodes
 from perdure.backends.local.placement import choose_victims
+from perdure.backends.local.processes import birth, kill_leftover
 from perdure.backends.local.records import LocalEnding, LocalNode
 from perdure.backends.local.spec import JobSpec
+from perdure.backends.local.store import Leftover
 from perdure.errors import ClusterError, InputError
 from perdure.model.actions import Down, Drain, Exclude, Extend, Hold, OutcomeStatus, Release, Requeue, Undrain
 from perdure.model.jobs import AttemptState, JobState, RetryPreference
@@ -390,3 +393,14 @@ def test_an_attempt_that_ends_takes_no_new_reason_s_time() -> None:
 def test_a_limit_that_is_too_low_is_named() -> None:
     with pytest.raises(InputError, match=r"walltime_s=-5 is not above 0"):
         JobSpec(("true",), walltime_s=-5.0)
+
+
+@pytest.mark.parametrize(("born", "is_killed"), [("", True), ("another", False)])
+def test_a_process_that_merely_has_the_number_of_an_old_one_is_left_alone(born: str, is_killed: bool) -> None:
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        try:
+            kill_leftover(Leftover(process.pid, born or birth(process.pid) or "", "1#1.0"), "PERDURE_STATE=/x")
+            killed_by = process.wait(20) if is_killed else process.poll()
+            assert killed_by == (-signal.SIGKILL if is_killed else None)
+        finally:
+            process.kill()
