@@ -27,9 +27,9 @@ from perdure.retry.history import Fleet
 from perdure.waits.forecast import LEVELS, WaitForecast
 from tests.copying import replace
 from tests.recorded import slurm_records
+from tests.recorded.drawn import NOW, Drawn, NotDrawn, in_words
 from tests.recorded.line import Line, hash_of
 from tests.recorded.path_taken import path_taken
-from tests.recorded.drawn import NOW, Drawn, NotDrawn, in_words
 
 PLACE = Path(__file__).parent / "answers" / "modules"
 MODULES = (
@@ -156,8 +156,7 @@ def functions(module: str) -> dict[str, Callable[..., Any]]:
 
 def _answer(function: Callable[..., Any], case: str) -> str:
     """What a function answers in one case. Raises `NotDrawn` where its arguments cannot be drawn."""
-    drawn, hints = Drawn(case, FITTING), _hints_of(function)
-    drawn, hints = Drawn(case, FITTING, MAKING), get_type_hints(function)
+    drawn, hints = Drawn(case, FITTING, MAKING), _hints_of(function)
     given = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or name not in hints:
