@@ -23,6 +23,7 @@ from perdure.service.access.proxy.settings import ProxySettings, check_proxy
 from perdure.service.runtime.serving import unix_socket
 from perdure.service.settings import load
 from perdure.service.web.connections import BoundedProtocol
+from tests.copying import replace
 from tests.service.web_world import BASE, Site, fill, site
 
 with warnings.catch_warnings():
@@ -341,3 +342,13 @@ def test_over_real_tcp_no_header_makes_a_stranger_the_proxy(tmp_path: Path) -> N
     with serving(place, path) as port:
         assert status(port, X_Forwarded_User="root", X_Forwarded_For=PROXY) == 401
         assert status(path=path, X_Forwarded_User="root", X_Forwarded_For=PROXY) in (200, 403)  # as oneself
+
+
+def test_a_group_without_a_name_is_none(tmp_path: Path) -> None:
+    """Not even where a comma too many is in the settings."""
+    place = site(tmp_path, proxy=replace(SETTINGS, operators=("admins", "")))
+    for groups in ("", "hpc,", " ,hpc", ",,"):
+        answer = browser(place).get(JOBS, headers=named(groups=groups))
+        assert answer.status_code == (200 if "hpc" in groups else 403), groups
+        for_operators = browser(place).get("/api/v1/notices", headers=named(groups=groups))
+        assert for_operators.status_code == 403, groups

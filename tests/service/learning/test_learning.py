@@ -42,16 +42,16 @@ def learner(store: TrainingStore) -> Learner:
 def write(
     journal: Journal, store: TrainingStore, job_id: str, ends: list[Any], user: str = "ada", log: bytes = JAM
 ) -> None:
-    """A job's attempts: `ends` holds (state, node, seconds) of each; failures are judged and kept."""
+    """A job's attempts: `ends` holds (state, node, seconds, perhaps a log) of each; failures are judged and kept."""
     state, job = ControllerState("c"), Job("c", job_id, "train", user, JobState.RUNNING, 0.0)
     effects = [Journalled(JobChanged(0.0, job))]
-    for number, (end, node, seconds) in enumerate(ends, 1):
+    for number, (end, node, seconds, *own) in enumerate(ends, 1):
         begun = 1000.0 * number
         attempt = Attempt(AttemptId("c", job_id, number), AttemptState.RUNNING, (node,), begun, user=user)
         over = replace(attempt, state=end, end_s=begun + seconds, exit_code=int(end is AttemptState.FAILED))
         effects += [Journalled(AttemptStarted(begun, attempt)), Journalled(AttemptEnded(begun + seconds, over))]
         if end is AttemptState.FAILED:
-            found = examine(log, over)
+            found = examine(own[0] if own else log, over)
             effects.append(Journalled(Judged(begun + seconds, over.id, found.verdict)))
             verdict = found.verdict
             store.keep(Read(over.id, begun, user, verdict.fingerprint, verdict.category, found.reading))
@@ -66,6 +66,28 @@ def test_a_retry_that_passes_makes_a_lesson(journal: Journal, store: TrainingSto
     (lesson,) = store.training_examples({rule.cause.name: rule.cause for rule in own_rules().rules})
     assert (lesson.attempt.incarnation, lesson.transient, lesson.source) == (1, True, LabelSource.OUTCOME)
     assert "frobnicator" in lesson.reading.excerpt
+
+
+def test_a_job_that_once_got_past_a_failure_has_passed_it_though_it_comes_back(
+    journal: Journal, store: TrainingStore
+) -> None:
+    ends = [(FAILED, "n1", 100.0), (FAILED, "n2", 800.0, SHAPE), (FAILED, "n3", 900.0), (FAILED, "n4", 905.0)]
+    write(journal, store, "1", ends)
+    store.note_outcomes()
+    (outcome,) = [each for each in store.outcomes.newest() if each.fingerprint == examine(JAM).verdict.fingerprint]
+    assert outcome.passed
+
+
+def test_jobs_with_the_same_message_are_counted_once_each_and_each_other_user_once(
+    journal: Journal, store: TrainingStore
+) -> None:
+    fingerprint = examine(JAM).verdict.fingerprint
+    assert store.jobs_like(fingerprint, "ada", "1") == 1
+    for job_id, user in (("1", "ada"), ("2", "ada"), ("3", "bob"), ("4", "bob")):
+        write(journal, store, job_id, [(FAILED, "n1", 100.0), (FAILED, "n2", 110.0)], user)
+    told = [store.jobs_like(fingerprint, *whose) for whose in (("ada", "1"), ("ada", "9"), ("bob", "3"), ("cleo", "9"))]
+    assert told == [3, 4, 3, 3]
+    assert store.jobs_like("none", "ada", "1") == 1
 
 
 def test_the_same_failure_elsewhere_makes_two(journal: Journal, store: TrainingStore) -> None:
@@ -199,6 +221,16 @@ def test_few_models_are_kept(journal: Journal, store: TrainingStore, learner: Le
         assert learner.learn(anyway=True).adopted
     with journal.store.reading() as db:
         assert db.scalar(select(func.count(terms.c.model))) == KEPT_MODELS
+
+
+def test_rounds_that_led_to_no_model_drive_out_none(journal: Journal, store: TrainingStore, learner: Learner) -> None:
+    write(journal, store, "1", [(FAILED, "n1", 100.0)])
+    learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=True)
+    result = learner.learn()
+    for _ in range(KEPT_MODELS + 1):
+        store.note_round(replace(result, adopted=False), "", None, 9000.0)
+    assert store.model() is not None
+    assert store.in_use() == 1
 
 
 def test_readings_are_bounded_and_corrected_ones_stay(
