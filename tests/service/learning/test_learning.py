@@ -227,6 +227,7 @@ def test_rounds_that_led_to_no_model_drive_out_none(journal: Journal, store: Tra
     write(journal, store, "1", [(FAILED, "n1", 100.0)])
     learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=True)
     result = learner.learn()
+    assert result is not None
     for _ in range(KEPT_MODELS + 1):
         store.note_round(replace(result, adopted=False), "", None, 9000.0)
     assert store.model() is not None
