@@ -14,6 +14,7 @@ from perdure.service.core.case import ControllerState
 from perdure.service.core.messages import Journalled, Judged
 from perdure.service.learning import training_store
 from perdure.service.learning.learner import Learner
+from perdure.service.learning.outcome_store import SERVICE, Aside
 from perdure.service.learning.training_store import KEPT_MODELS, Read, TrainingStore, is_corrected
 from perdure.service.store.journal import Journal
 from perdure.service.store.schema import terms
@@ -221,6 +222,16 @@ def test_few_models_are_kept(journal: Journal, store: TrainingStore, learner: Le
         assert learner.learn(anyway=True).adopted
     with journal.store.reading() as db:
         assert db.scalar(select(func.count(terms.c.model))) == KEPT_MODELS
+
+
+def test_what_a_person_set_aside_the_service_does_not_set_aside_in_its_own_name(store: TrainingStore) -> None:
+    outcomes = store.outcomes
+    outcomes.put_aside(Aside.USER, "ada", "root", 1.0)
+    outcomes.put_aside(Aside.USER, "bob", SERVICE, 2.0, "contradicted")
+    outcomes.put_aside(Aside.USER, "ada", SERVICE, 3.0, "contradicted")
+    outcomes.put_aside(Aside.USER, "bob", "root", 4.0)
+    told = [(one.value, one.by, one.reason, one.time_s) for one in outcomes.set_aside()]
+    assert told == [("bob", "root", "", 4.0), ("ada", "root", "", 1.0)]
 
 
 def test_rounds_that_led_to_no_model_drive_out_none(journal: Journal, store: TrainingStore, learner: Learner) -> None:
