@@ -13,10 +13,12 @@ import pytest
 from perdure.service.notices import outbox, queries
 from perdure.service.notices.notice import Kind, Message, Notice, Severity
 from perdure.service.notices.outbox import Outbox, Routing
-from perdure.service.notices.rules import HOUR_S, PendingMessage, Rule, gathered, group_of
+from perdure.service.notices.rules import FIRST_RETRY_S, HOUR_S, PendingMessage, Rule, gathered, group_of
 from perdure.service.store.database import Store
 from perdure.service.store.queries.reader import Reader
 from tests.copying import replace
+from tests.service.notices.three_targets import tell
+from tests.service.web_world import site
 
 CLUSTERS, TARGETS, USERS = ("a", "b"), ("ops", "mail", "old"), ("ada", "bob")
 SUBJECTS = ("n1", "n2", "n3", "job:7")
@@ -227,3 +229,10 @@ def test_a_message_that_arrived_keeps_no_error(tmp_path: Path) -> None:
         assert (row.state, row.error, row.tries, row.ended_s) == ("sent", "", 2, 10.0)
     finally:
         store.close()
+
+
+def test_what_failed_once_is_tried_again_after_the_first_wait(tmp_path: Path) -> None:
+    world = site(tmp_path).world
+    tell(world, tmp_path)
+    (late,) = Outbox(world.journal.store, world.cluster).waiting("phone")
+    assert (late.tries, late.due_s) == (1, world.now + FIRST_RETRY_S)
