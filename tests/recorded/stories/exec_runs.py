@@ -94,7 +94,7 @@ class _World:
             said = {"step": self.step, "quiet_s": rng.choice((0.0, 0.0, 0.0, 300.0)), "rank": None}
             write_json(files.beats / "n1.json", {"schema": BEAT_SCHEMA, **said})
         elif what == "l":
-            with (self.folder / "log").open("a") as log:
+            with (self.folder / "log").open("a" if rng.random() < 0.8 else "w") as log:
                 log.write(rng.choice(("step 7 of 9\n", "a line\n")))
         elif what == "q" and rng.random() < 0.4:
             self.program.status = rng.choice(STATUSES)
