@@ -159,7 +159,9 @@ def _input(site: Site, raised: list[ExceptionRecord], now: float, rng: Random) -
             types = rng.choice((("",), ("gpu", "node"), ("storage",), ("app",)))
             component = rng.choice(list(Component))
             until_s = now + rng.choice((60.0, 9e4))
-            return HandlerEnlisted(Registration(handler, component, types, "ada", until_s, owner, 20.0))
+            return HandlerEnlisted(
+                Registration(handler, component, types, "ada", until_s, owner, rng.choice((20.0, 300.0)))
+            )
         case "l":
             return Left(handler)
         case "s":
