@@ -172,7 +172,7 @@ def _of_words(read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 TEXTS: tuple[tuple[str, Callable[[str], Any], str], ...] = (
-    ("duration_s", _of_words(durations.duration_s), "01:00:00 1-02:03:04 30 5:10 UNLIMITED 1-2 0:0:1 Partition_Limit"),
+    ("duration_s", _of_words(durations.duration_s), "01:00:00 1-02:03:04 1-02:03 30 5:10 UNLIMITED 1-2 0:0:1 Partition_Limit"),
     ("elapsed_s", _of_words(lambda word: _or_refused(durations.elapsed_s, word)), "1-02:03:04 00:01:02.5 02:03 7-x"),
     ("time_s", _of_words(lambda word: _or_refused(durations.time_s, word)), "1-12:00:00 30 5:10 UNLIMITED 1-2 INFINITE 01:02:03 x"),
     ("expand", _of_words(lambda word: hostlist.expand(word, 20)), "n[1-3,5] n1,n2 gpu[01-03]-[1-2] n[3-1] n[1-99] (null) n["),
