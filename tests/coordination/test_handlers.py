@@ -62,6 +62,10 @@ class Site:
     def job(self, job_id: str) -> Job | None:
         return self.jobs.get(job_id)
 
+    def owner_of(self, record: ExceptionRecord) -> str:
+        job = self.job(record.subject.job_id)
+        return job.user if job else ""
+
     def latest(self, job_id: str) -> int:
         return max((a.id.incarnation for a in self.attempts if a.id.job_id == job_id), default=0)
 

@@ -14,6 +14,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState, JobState
 from perdure.service.core.messages import Looked, Ordered
 from perdure.service.exceptions.coordinator import Enlisting
+from perdure.service.exceptions.permissions import may_see
 from tests.copying import replace
 from tests.dst.cluster import Line, Manager
 from tests.dst.disk import Disk, journal_on
@@ -627,3 +628,25 @@ def test_what_was_to_be_done_to_a_job_is_not_done_to_anothers_that_has_got_its_i
     assert scene.disk.raw.execute("SELECT state, detail FROM actions").fetchall() == [
         ("superseded", "the id is another user's job now")
     ]
+
+
+@pytest.mark.parametrize("restarts", [False, True])  # the service, which reads back whose story began when
+def test_what_was_said_of_a_job_stays_so_when_the_next_one_of_its_id_is_put_back(scene: Scene, restarts: bool) -> None:
+    ada, bob = USERS
+    scene.manager.submit(Script(run_s=5.0, user="ada"))
+    scene.look_after(1.0)
+    value = {"type": "gpu.xid79", "severity": 1, "subject": {"job": "1"}}
+    (told,) = scene.life.coordinator.raise_exceptions([value], ada)
+    assert isinstance(told, ExceptionRecord)
+    scene.look_after(10.0)
+    scene.manager.give_again("1", replace(FAILS, user="bob"))
+    scene.look_after(1.0)
+    scene.look_after(10.0)
+    assert scene.manager.job("1").restarts
+    if restarts:
+        scene.start()
+    scene.look_after(1.0)
+    view = scene.engine.view()
+    assert view.owner_of(told) == ""
+    assert not may_see(told, bob, view)
+    assert view.owner_of(replace(told, time_s=scene.manager.now)) == "bob"

@@ -14,7 +14,6 @@ from perdure.coordination.record import AnswerKind, Budget, Component, Exception
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import SiteFacts
 from perdure.model.actions import NodeAction
-from perdure.model.jobs import came_after
 
 ALL_LEVELS = tuple(Component)
 NOT_PLANNED = Plan()
@@ -118,8 +117,7 @@ class PlaybookHandlers(Struct, frozen=True):
         return newest > record.incarnation
 
     def owner_of(self, record: ExceptionRecord) -> str:
-        job = self.site.job(record.subject.job_id) if record.subject.job_id else None
-        return job.user if job and not came_after(job, record.time_s) else ""
+        return self.site.owner_of(record)
 
     def _plan(self, record: ExceptionRecord) -> Plan:
         plan = self._plans.get(record.type)

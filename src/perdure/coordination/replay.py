@@ -113,6 +113,10 @@ class _Past:
     def job(self, job_id: str) -> Job | None:
         return Job("", job_id, "", "", JobState.RUNNING, 0.0)
 
+    def owner_of(self, record: ExceptionRecord) -> str:
+        job = self.job(record.subject.job_id)
+        return job.user if job else ""
+
     def latest(self, job_id: str) -> int:  # noqa: ARG002
         return 0
 

@@ -41,6 +41,9 @@ class SiteFacts(Protocol):
     def job(self, job_id: str) -> Job | None:
         """A job that is not over, or was recently."""
 
+    def owner_of(self, record: ExceptionRecord) -> str:
+        """Whose job it is about; "" where it is about none, or about one whose id another job has now."""
+
     def latest(self, job_id: str) -> int:
         """The job's newest incarnation; 0 where it never started."""
 

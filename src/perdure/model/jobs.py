@@ -141,9 +141,13 @@ def begins_anew(before: Job, now: Job) -> bool:
     return is_later and (now.user != before.user or not now.restarts)
 
 
-def came_after(job: Job, time_s: float) -> bool:
-    """Whether another job had the id at an instant: this one was submitted later, and was never put back."""
-    return time_s < job.submit_s - SAME_SUBMIT_S and not job.restarts
+def came_after(job: Job, time_s: float, story_s: float = 0.0) -> bool:
+    """Whether another job had the id at an instant: this one was submitted later.
+
+    That of a job which was put back counts as later, too; of such a one only `story_s` counts: when it was submitted,
+    where it was seen that it got another's id, else 0.
+    """
+    return time_s < max(story_s, 0.0 if job.restarts else job.submit_s) - SAME_SUBMIT_S
 
 
 class Attempt(Struct, frozen=True, omit_defaults=True):

@@ -18,7 +18,7 @@ from perdure.model.events import (
     SightChanged,
 )
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState, begins_anew
 from perdure.model.nodes import Node, NodeState
 
 MANAGER = "controller"
@@ -56,6 +56,7 @@ class Known(Struct, frozen=True):
     ended: Mapping[AttemptId, float] = field(default_factory=dict)  # ends reported: when each was last mentioned
     nodes: Mapping[str, Node] = field(default_factory=dict)
     unseen: Mapping[str, str] = field(default_factory=dict)
+    stories: Mapping[str, float] = field(default_factory=dict)  # by job id: its submit, where another had the id before
 
 
 def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[Known, list[ClusterEvent]]:
@@ -110,7 +111,7 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
     ended = {i: at for i, at in last if now - at < REMEMBERED_S}
     ended |= {attempt.id: now for attempt in ends}
     jobs = {**jobs, **lingering} if lingering else jobs
-    return Known(jobs, running, missing, ended, nodes, dict(seen.unseen)), events
+    return Known(jobs, running, missing, ended, nodes, dict(seen.unseen), _stories_after(known, seen, jobs)), events
 
 
 def _ended_unseen(attempt: Attempt, job: Job | None, nodes: Mapping[str, Node], since: float) -> Attempt:
@@ -143,6 +144,13 @@ def _jobs_after(known: Known, seen: Observation) -> dict[str, Job]:
     if "controller" in seen.unseen or seen.only is not None:
         return {**known.jobs, **{job.job_id: job for job in seen.jobs}}
     return {job.job_id: job for job in seen.jobs}
+
+
+def _stories_after(known: Known, seen: Observation, jobs: Mapping[str, Job]) -> Mapping[str, float]:
+    before = ((job, known.jobs.get(job.job_id)) for job in seen.jobs)
+    begun = {job.job_id: job.submit_s for job, was in before if was and job is not was and begins_anew(was, job)}
+    kept = {job_id: story_s for job_id, story_s in known.stories.items() if job_id in jobs}
+    return {**kept, **begun}
 
 
 def _gone(

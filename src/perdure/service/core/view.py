@@ -16,7 +16,7 @@ from perdure.coordination.ruling import Ruling
 from perdure.coordination.site import Resource
 from perdure.model.actions import Requeue
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState, came_after
 from perdure.model.nodes import Node
 from perdure.retry.decide import Decision, DecisionKind, decide, is_free
 from perdure.retry.history import Fleet, Spent
@@ -48,6 +48,11 @@ class SiteView(Struct, frozen=True):
     def job(self, job_id: str) -> Job | None:
         case = self.state.cases.get(job_id)
         return self.state.known.jobs.get(job_id) or (case.job if case else None)
+
+    def owner_of(self, record: ExceptionRecord) -> str:
+        job_id = record.subject.job_id
+        job, story_s = self.job(job_id), self.state.known.stories.get(job_id, 0.0)
+        return "" if job is None or came_after(job, record.time_s, story_s) else job.user
 
     def latest(self, job_id: str) -> int:
         case, known = self.state.cases.get(job_id), self.state.known

@@ -26,7 +26,6 @@ from perdure.coordination.ruling import OWNED, Registration, Ruling
 from perdure.coordination.wire import MAX_NOTE, MAX_WORD, decode, type_of
 from perdure.errors import Fenced, InputError, NotFound, NotPermitted
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import came_after
 from perdure.service.access.auth import Identity, Role
 from perdure.service.core.view import SiteView
 
@@ -199,8 +198,8 @@ def may_see(record: ExceptionRecord, identity: Identity, view: SiteView) -> bool
     """
     if identity.role is Role.OPERATOR or not record.subject.job_id:
         return True
-    job = view.job(record.subject.job_id)
-    return job is not None and not came_after(job, record.time_s) and identity.may_read_logs_of(job.user)
+    owner = view.owner_of(record)
+    return bool(owner) and identity.may_read_logs_of(owner)
 
 
 def may_speak_for(registration: Registration | None, handler: str, identity: Identity) -> Registration:

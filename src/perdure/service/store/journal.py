@@ -175,6 +175,7 @@ class Journal:
                 ended=dict.fromkeys(self._ended_ids(db), newest_s),
                 nodes={node.name: node for node in self._all(db, reads.NODES, codec.NODE)},
                 unseen=remembered.get(rows.UNSEEN, {}),
+                stories={row.job_id: row.story_s for row in db.execute(reads.STORIES, {"here": self.cluster})},
             )
             found = {case_.job.job_id: case_ for case_ in self._all(db, reads.CASES, codec.CASE)}
             chain = self._chain(db, found, remembered, newest_s)

@@ -72,6 +72,7 @@ LOOKED_BEFORE_S = LOOKED_S.where(
 )
 FIRST_S = select(events.c.time_s).where(events.c.cluster == _HERE).order_by(events.c.seq).limit(1)
 JOBS = _payloads(jobs, or_(jobs.c.state.in_(LIVE_JOBS), jobs.c.changed_s > _SINCE_S))
+STORIES = select(jobs.c.job_id, jobs.c.story_s).where(jobs.c.cluster == _HERE, jobs.c.story_s > literal_column("0"))
 RUNNING = _payloads(attempts, attempts.c.state.in_(LIVE_ATTEMPTS))
 ATTEMPT = _payloads(
     attempts, attempts.c.job_id == bindparam("job_id"), attempts.c.incarnation == bindparam("incarnation")
