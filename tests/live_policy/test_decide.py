@@ -30,7 +30,7 @@ def decided(*jobs: QueuedJob, settings: PolicySettings = LAS, memory: PolicyMemo
 def test_a_short_job_takes_the_place_of_one_that_was_served() -> None:
     found = decided(OLD, YOUNG, waiting("3", 9, gpus=4))
     assert [(each.job_id, each.starts) for each in found.preemptions] == [("1", "3")]
-    assert found.kept == {"2": "it has run 30 s of the 60 s that it may at least"}
+    assert found.kept == {"2": "it has run 30 s, and may run for at least 60 s"}
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def why_kept(
         return f"it was put back {settings.preemptions_per_job} times already"
     ran_s = now_s - (job.start_s if job.start_s is not None else now_s)
     if ran_s < settings.least_run_s:
-        return f"it has run {ran_s:.0f} s of the {settings.least_run_s:.0f} s that it may at least"
+        return f"it has run {ran_s:.0f} s, and may run for at least {settings.least_run_s:.0f} s"
     if not all(name in usable for name in job.running_on):
         return "one of its nodes takes no new work"
     return _checkpoint_in_the_way(job, now_s, settings, memory)
