@@ -136,6 +136,8 @@ def used(by_kind: dict[Any, Any], live_jobs: int = 0, nodes: int = 0, nodes_out:
         (ROW, 1.0, True, False, used({"requeue": 1}, 0), GateRuling.GO),  # never fewer than the floor
         (ROW, 1.0, True, False, used({"requeue": 5}, 100, user="eve"), GateRuling.WAIT),  # half of it is this user's
         (ROW, 1.0, True, False, used({"requeue": 5}, 100, user="bob"), GateRuling.GO),
+        (ROW, 1.0, True, False, used({"requeue": 2}, 10, user="eve"), GateRuling.GO),  # of five, three are half
+        (ROW, 1.0, True, False, used({"requeue": 3}, 10, user="eve"), GateRuling.WAIT),
         (replace(ROW, by="ada"), 1.0, True, False, used({"requeue": 500}, 0), GateRuling.GO),
         (replace(ROW, by="ada"), 1.0, True, True, used({}), GateRuling.WAIT),
         (DRAIN, 1.0, True, False, used({"drain": 1}, 100, 19), GateRuling.GO),  # two may always go
