@@ -93,6 +93,12 @@ def test_the_paths_of_the_job_that_had_the_id_before_are_not_read(backend: Slurm
     assert backend._outputs_of(replace(attempt, user="chen")) is None
 
 
+def test_a_user_without_a_name_lends_its_number_to_nobody(backend: SlurmBackend) -> None:
+    """Slurm says "nobody" of each: a log is read with the rights of the attempt's own user."""
+    backend._remember([replace(failed("/w/a"), user="nobody", uid=4242)], (), 1000.0)
+    assert backend._uids == {"4242": 4242}
+
+
 def test_a_retry_that_slurm_ended_is_not_in_the_queue(backend: SlurmBackend) -> None:
     """Its partition went away while it waited: NODE_FAIL, and what was done before has not lasted."""
     action = Requeue(AttemptId("sim", "17", 100))

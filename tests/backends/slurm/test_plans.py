@@ -79,6 +79,19 @@ def test_a_requeue_puts_back_excludes_and_lets_go_one_look_at_a_time() -> None:
     assert status(action, replace(WAITS, excluded=("n1",))) is DONE
 
 
+def test_a_users_name_comes_and_goes_and_it_is_one_users_job() -> None:
+    """Seen with a user of no name where the service runs: every retry was superseded, by words of another's job."""
+    named, number = record(state="FAILED", end="110", user="root", uid=0), replace(FAILED, user="nobody", uid=4242)
+    of_number, of_root = Requeue(ATTEMPT, user="4242"), Requeue(ATTEMPT, user="root")
+    put_back = Todo(("requeuehold 7",))
+    assert step(of_number, number) == step(of_root, named) == put_back
+    assert step(of_number, replace(number, user="eve")) == put_back  # the name is known by now
+    assert step(of_root, replace(named, user="nobody")) == put_back  # and here it is not known any more
+    assert step(Requeue(ATTEMPT, user="no-such-user"), number) == put_back  # nor anything of that name: it may be it
+    for another in (replace(FAILED, user="eve", uid=4243), replace(FAILED, user="nobody", uid=4243)):
+        assert [status(meant, another) for meant in (of_number, of_root)] == [SUPERSEDED] * 2
+
+
 def test_a_node_is_taken_back_where_no_other_has_what_the_job_asks_for() -> None:
     """Seen on 22.05: Slurm sets the priority to 0, and lets the job start as soon as the list allows it."""
     stuck = replace(PUT_BACK, reason="BadConstraints", excluded=("n1", "n9"))

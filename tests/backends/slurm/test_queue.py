@@ -45,6 +45,12 @@ def test_the_queue_holds_who_waits_and_who_runs_and_nobody_else() -> None:
     assert [each.job_id for each in queue.waiting()] == ["2"]
 
 
+def test_users_without_a_name_are_not_one_user() -> None:
+    text = "".join(job(number, user="nobody", uid=4240 + number) for number in (1, 2))
+    queue = queue_of(300.0, read_jobs(text.encode(), MARK).whole, (), ())
+    assert [each.user for each in queue.jobs] == ["4241", "4242"]
+
+
 def test_an_array_that_waits_counts_its_tasks() -> None:
     text = job(7, state="PENDING", start="Unknown", reason="Priority").replace(
         "JobId=7 ", "JobId=7 ArrayJobId=7 ArrayTaskId=2-9%3 "

@@ -337,13 +337,18 @@ def _came_back(record: NodeRecord, attempt: Attempt) -> bool:
 
 def user_name(name: str, uid: int) -> str:
     """Slurm's tools write "nobody" for a user that they cannot look up: then the number names the user."""
-    if name and (name != "nobody" or _uid_of("nobody") == uid):
+    if name and (name != "nobody" or _uid_of_nobody() == uid):
         return name
     return str(uid)
 
 
 @lru_cache(maxsize=1)
-def _uid_of(name: str) -> int | None:
+def _uid_of_nobody() -> int | None:
+    return uid_of_name("nobody")
+
+
+def uid_of_name(name: str) -> int | None:
+    """The number of a user by name; None where the name is not known here, or not now."""
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:

@@ -15,6 +15,7 @@ import re2
 
 from perdure.backends.slurm.dependants import is_singleton, repaired_dependency, word_on
 from perdure.backends.slurm.node_records import OUR_REASON
+from perdure.backends.slurm.picture import uid_of_name, user_name
 from perdure.backends.slurm.records import JobRecord, ended_badly, waits_again
 from perdure.errors import JobBusy
 from perdure.model.actions import (
@@ -99,7 +100,7 @@ def for_job(
     """
     if job is None:
         return superseded("the job is gone")
-    if (taken := action.taken(job.user)) is not None:
+    if (taken := _taken(action, job)) is not None:
         return taken
     if job.is_cron and not isinstance(action, Cancel):
         return _of_cron(action, job)
@@ -123,6 +124,15 @@ def for_job(
     if isinstance(action, Requeue):
         return _requeue(action, job, now, dependants, let_go)
     return _simple(action, job, now, let_go)
+
+
+def _taken(action: JobAction, job: JobRecord) -> Outcome | None:
+    """See `OnJob.taken`. Of one user Slurm tells a name or the number alone, as names can be looked up or not."""
+    owner = user_name(job.user, job.uid)
+    told = {owner, str(job.uid)}
+    if owner.isdecimal() and not action.user.isdecimal() and uid_of_name(action.user) in (None, job.uid):
+        told.add(action.user)
+    return None if action.user in told else action.taken(owner)
 
 
 def _simple(action: JobAction, job: JobRecord, now: float, let_go: bool) -> Outcome | Todo | Accounted:

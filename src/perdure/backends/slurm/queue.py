@@ -10,6 +10,7 @@ from perdure.backends.owner_requests import owner_requests
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.het import merge_records
 from perdure.backends.slurm.node_records import NodeRecord, read_nodes
+from perdure.backends.slurm.picture import user_name
 from perdure.backends.slurm.records import MAX_NAME, JobRecord, instant, read_jobs
 from perdure.backends.slurm.tools import Dialog, Tools
 from perdure.errors import ClusterBusy
@@ -107,7 +108,7 @@ def _job(record: JobRecord) -> QueuedJob:
     asks = _size(record) if waits else None
     return QueuedJob(
         job_id=record.job_id,
-        user=record.user,
+        user=user_name(record.user, record.uid),
         state=JobState.RUNNING if record.state == "COMPLETING" else state,
         partitions=tuple(name for name in record.partition.split(",") if name),
         gpus=asks.gpus if asks else record.gpus,
