@@ -15,6 +15,7 @@ from msgspec import Struct
 from pydantic import BaseModel, Field
 
 from perdure.errors import StateError
+from perdure.model.actions import Cancel
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Job, JobState
 from perdure.model.output import LogMark
@@ -127,6 +128,13 @@ def test_what_nobody_wrote_is_refused_in_one_line(stored: str) -> None:
 
 def test_attempt_ids_keep_their_parts() -> None:
     assert cleaned(AttemptId("c\0", "1", 2)) == AttemptId("c\N{REPLACEMENT CHARACTER}", "1", 2)
+
+
+def test_an_action_for_a_user_of_a_broken_name_is_kept() -> None:
+    action = Cancel(AttemptId("c", "1", 2), user="\udc80a")
+    assert codec.ACTION.decode(codec.ACTION.encode(action)) == Cancel(
+        AttemptId("c", "1", 2), user="\N{REPLACEMENT CHARACTER}a"
+    )
 
 
 def test_the_path_of_a_log_is_cleaned_too() -> None:

@@ -129,7 +129,7 @@ def cleaned(value: Any) -> Any:
     if isinstance(value, dict):
         return {cleaned(key): cleaned(item) for key, item in value.items()}
     if isinstance(value, Struct):
-        return type(value)(*(cleaned(getattr(value, name)) for name in value.__struct_fields__))
+        return type(value)(**{name: cleaned(getattr(value, name)) for name in value.__struct_fields__})
     if is_dataclass(value) and not isinstance(value, type):
         return type(value)(**{field.name: cleaned(getattr(value, field.name)) for field in fields(value)})
     return value
