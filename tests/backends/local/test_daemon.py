@@ -278,6 +278,30 @@ def test_a_frozen_node_keeps_its_stopped_processes_until_it_thaws(own: Cluster) 
     assert own.running(second.id.job_id, 2).state is AttemptState.RUNNING
 
 
+def test_a_users_name_that_no_store_keeps_as_it_is_is_refused(tmp_path: Path) -> None:
+    """What is planned for such a user's job would be for another's: "\udc80a" is read back as "?a"."""
+    with pytest.raises(InputError, match="is not UTF-8"):
+        LocalBackend(tmp_path).submit({"argv": ["true"], "user": "\udc80a"})
+
+
+class DaemonOfBefore(LocalBackend):
+    """Reached where a daemon of an earlier version runs, which refuses what it does not know."""
+
+    def _exchange(self, request: bytes) -> bytes:
+        if "user" in json.loads(request)["action"]:
+            wrong = {"kind": "InputError", "where": "Cancel.user", "what": "is not known", "fix": "Leave it out"}
+            return json.dumps({"error": wrong}).encode()
+        return super()._exchange(request)
+
+
+def test_a_daemon_of_before_an_upgrade_carries_actions_out(cluster: Cluster) -> None:
+    """It lives on where the service alone was killed: all retries were refused for good, for a field it cannot know."""
+    backend, cancel = DaemonOfBefore(cluster.state), Cancel(AttemptId("local", "no-such", 0), user="ada")
+    assert backend.perform(cancel).status is OutcomeStatus.SUPERSEDED
+    with pytest.raises(InputError):
+        cluster.backend.perform(Cancel(AttemptId("local", "1", "x"), user="ada"))  # type: ignore[arg-type]
+
+
 def test_faults_are_checked(cluster: Cluster) -> None:
     with pytest.raises(NotFound, match="n9: no node has this name"):
         cluster.backend.fault("n9", "fail")

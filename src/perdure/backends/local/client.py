@@ -67,7 +67,14 @@ class LocalBackend:
 
     def perform(self, action: Action) -> Outcome:
         """See `Backend.perform`. The daemon remembers every key that it has answered."""
-        return self._read(Outcome, self._ask({"op": "perform", "action": encode(action)}))
+        wanted: dict[str, Any] = {"op": "perform", "action": encode(action)}
+        try:
+            answer = self._ask(wanted)
+        except InputError:
+            if wanted["action"].pop("user", None) is None:
+                raise
+            answer = self._ask(wanted)  # a daemon of before an upgrade does not know for whom an action can be meant
+        return self._read(Outcome, answer)
 
     def lookup(self, action: Action) -> Outcome | None:
         """See `Backend.lookup`. Exact: an earlier `perform` of this client has been read before."""
@@ -93,6 +100,7 @@ class LocalBackend:
         """
         if isinstance(spec, dict):
             spec = decode(JobSpec, spec, "job")
+        _must_be_utf8(spec.user)
         spec = replace(
             spec,
             name=spec.name or Path(spec.argv[0]).name,
@@ -161,3 +169,12 @@ def _read_line(connection: socket.socket) -> bytes:
             raise ConnectionError("the answer broke off")
         received += chunk
     return bytes(received)
+
+
+def _must_be_utf8(user: str) -> None:
+    """What was kept of such a name would be another one: see `OnJob.user`."""
+    try:
+        user.encode()
+    except UnicodeEncodeError as err:
+        what = f"user {user!a:.80} is not UTF-8"
+        raise InputError("job", what, "Give it in UTF-8, and submit the job again") from err
