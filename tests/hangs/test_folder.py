@@ -61,6 +61,25 @@ FRAMES = [
 WAITING = {rank: [entry(4, done=True), entry(5)] for rank in range(4)} | {2: [entry(4, done=True, frames=FRAMES)]}
 
 
+def test_one_hostile_file_of_a_rank_takes_no_other_rank_s_word_away(tmp_path: Path) -> None:
+    """A list of ranks that is nested too deeply ended the whole command with a traceback."""
+    write_dumps(tmp_path, WAITING)
+    nested = {"version": "2.9", "pg_config": {"0": {"ranks": "[" * 10_000}}, "pg_status": {}, "entries": [entry(5)]}
+    (tmp_path / "_dump_4").write_text(json.dumps(nested))
+    found = read_folder(tmp_path)
+    assert found.notes == ["_dump_4: is nested too deeply"]
+    assert report_of(found).ranks == (2,)
+
+
+@pytest.mark.parametrize("wrong", [{"rank": -5}, {"rank": True}, {"rank": 10**300}, {"step": -1}, {"step": 10**4000}])
+def test_a_heartbeat_that_counts_what_nobody_can_names_no_rank(tmp_path: Path, wrong: dict[str, int]) -> None:
+    heartbeats = [{"rank": rank, "step": 7} for rank in range(3)] + [{"rank": 3, "step": 0} | wrong]
+    for number, heartbeat in enumerate(heartbeats):
+        whole = {"schema": "perdure.heartbeat/1", "node": "n1", **heartbeat}
+        (tmp_path / f"heartbeat-{number}.json").write_text(json.dumps(whole))
+    assert read_folder(tmp_path).steps == {0: 7, 1: 7, 2: 7}
+
+
 def test_the_line_that_the_culprit_called_last_is_shown(tmp_path: Path) -> None:
     write_dumps(tmp_path, WAITING)
     report = report_of(read_folder(tmp_path))

@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeGuard
 
 from perdure.errors import InputError, PerdureError
 from perdure.hangs.flight_recorder import Dump, read_dump
@@ -22,6 +23,7 @@ from perdure.triage.text.filenames import numbers_after, parts_of, ranks_of
 from perdure.triage.text.regular_file import open_regular
 
 MAX_FILES = 16_384
+MAX_COUNT = 1 << 63  # of ranks and steps: JSON holds numbers of thousands of digits
 HEARTBEAT = "perdure.heartbeat/1"
 _SNIFFED_BYTES = 64 * 1024
 _PICKLE = b"\x80"
@@ -80,6 +82,8 @@ def read_folder(directory: Path, read_apart: Collection[Path] = ()) -> Folder:
                 _read_text(path, rank, start, found)
         except PerdureError as err:
             found.notes.append(f"{path.name}: {err.what}")
+        except RecursionError:
+            found.notes.append(f"{path.name}: is nested too deeply")
     _read_pickles(pickles, found)
     return found
 
@@ -116,10 +120,16 @@ def _read_json(path: Path, rank: int | None, found: Folder) -> None:
 
 def _take_heartbeat(value: dict[str, object], found: Folder) -> None:
     rank, step, node = value.get("rank"), value.get("step"), value.get("node")
-    if isinstance(rank, int) and isinstance(node, str):
+    if not _is_count(rank):
+        return
+    if isinstance(node, str):
         found.nodes[rank] = node[:255]
-    if isinstance(rank, int) and isinstance(step, int):
+    if _is_count(step):
         found.steps[rank] = step
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT
 
 
 def _read_text(path: Path, rank: int | None, start: bytes, found: Folder) -> None:
