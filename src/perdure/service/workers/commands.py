@@ -7,9 +7,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from perdure.backends.protocol import Hooked, Playground
 from perdure.errors import ClusterError, LogRefused, NotFound
-from perdure.model.actions import Action
+from perdure.model.actions import Action, NodeAction
 from perdure.model.identity import AttemptId
 from perdure.model.observation import MANAGER
 from perdure.model.output import Why, as_one_text
@@ -111,7 +113,14 @@ class ServiceCommands:
         inverse = row.action.undo() if row.state is ActionState.DONE else None
         if inverse is None:
             raise ClusterError(key, f"{row.action.kind} that is {row.state} cannot be undone", "See the job's page")
-        return self.order(inverse, by, f"undo of {key}")
+        return self.order(self._meant(inverse), by, f"undo of {key}")
+
+    def _meant(self, action: Action) -> Action:
+        """An action of before actions said whose job is meant: that of the user whose attempt it is about."""
+        if isinstance(action, NodeAction) or action.user:
+            return action
+        attempt = self._engine.journal.attempt(action.attempt)
+        return replace(action, user=attempt.user) if attempt else action
 
     def stop_all(self, on: bool, by: str) -> str:
         """Turn the kill switch: a file, so that it works without the service, too."""
