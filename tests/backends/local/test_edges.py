@@ -358,6 +358,24 @@ def test_a_cluster_that_comes_back_with_fewer_nodes_has_lost_what_ran_on_the_oth
 
 
 @pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"node_count": 2}, "BadConstraints"), ({"gpus_per_node": 4}, "BadConstraints"),
+        ({"require": ("n3",)}, "BadConstraints"), ({"gpus_per_node": 2}, "Resources"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_a_cluster_that_came_back_smaller_can_never_start_does_not_wait_for_others(
+    world: World, spec: dict[str, Any], reason: str
+) -> None:
+    job_id = world.core.submit(JobSpec(("true",), **spec), 0.0)
+    smaller = [replace(world.core.nodes["n1"], gpus=2, drained="repair")]
+    again = Core(smaller, world.core.jobs.values(), (), 3, TIMING, "{job}-{incarnation}")
+    again.tick(1.0)
+    assert (again.jobs[job_id].state, again.jobs[job_id].reason) == (JobState.PENDING, reason)
+
+
+@pytest.mark.parametrize(
     "spec",
     [
         {"walltime_s": 0.5}, {"memory_mib": 1}, {"file_size_mib": 1}, {"min_nodes": 1}, {"max_requeues": 0},

@@ -26,6 +26,7 @@ from perdure.backends.local.spec import JobSpec, signal_number
 from perdure.errors import ClusterError, NotFound
 from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import Node
+from perdure.slurm_words.reasons import CANNOT_RUN, RESOURCES
 
 MAX_WAITING = 20_000
 RESTARTED = "cluster daemon restarted"
@@ -129,6 +130,11 @@ class Core:
         """How many nodes could ever host a task of such a job."""
         barred = set(excluded)
         return sum(node.name not in barred and node.gpus >= spec.gpus_per_node for node in self.nodes.values())
+
+    def _could_start(self, job: LocalJob) -> bool:
+        """Whether it could on an empty cluster: it may have come back with fewer nodes, or GPUs."""
+        enough = self.candidates(job.spec, job.excluded) >= job.node_count
+        return enough and self.nodes.keys() >= set(job.required)
 
     def inject(self, name: str, what: str, now: float) -> None:
         """Do something to a node: "fail", "freeze", "thaw" or "return".
@@ -394,7 +400,7 @@ class Core:
         self._schedule_due = False
         nodes, running = tuple(self.nodes.values()), self.running
         free = free_capacity(nodes, running.values())
-        unmet: set[object] = set()  # needs that did not fit: what is free only shrinks, so they are not tried again
+        unmet: dict[object, str] = {}  # needs that did not fit: what is free only shrinks, so they are not tried again
         for job in sorted((self.jobs[job_id] for job_id in self._waiting), key=lambda job: job.rank):
             if job.state is JobState.HELD:
                 continue
@@ -406,9 +412,9 @@ class Core:
                 free = occupy(free, ((each.node, each.gpus) for each in places))
                 self._start(job, places, now)
                 continue
-            self._wait(job, "Resources")
-            if job.need not in unmet:
-                unmet.add(job.need)
+            is_new = job.need not in unmet
+            self._wait(job, unmet.setdefault(job.need, RESOURCES if self._could_start(job) else CANNOT_RUN))
+            if is_new:
                 for victim in choose_victims(job, nodes, tuple(running.values()), self.jobs):
                     self.end_attempt(victim, AttemptState.PREEMPTED, f"preempted by job {job.job_id}", now)
         self._schedule_due = False  # saying why a job waits frees nothing
