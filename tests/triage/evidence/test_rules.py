@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 import time
 import tomllib
 from collections.abc import Callable
@@ -240,6 +241,19 @@ def test_a_site_may_name_lists_of_codes_and_software_of_its_own(tmp_path: Path) 
     rules = with_site_rules(path)
     assert [rules.match(line) is not None for line in (b"fabric code 12", b"fabric code 13")] == [True, False]
     assert rules.rules[0].see == "https://example.org"
+
+
+def test_what_a_site_says_of_a_name_takes_the_place_of_perdures_own_word(tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text(
+        '[category.net]\nsays = "our fabric broke"\n[software.NCCL]\nsee = "https://example.org"\n'
+        '[codes]\nxid-ignore = [7, 12]\n[errno]\nEIO = [905, "our own words"]\n'
+        "[[rule]]\nname = \"fabric\"\npattern = 'fabric code (?:{{xid-ignore}})\\b'\n"
+        'errno = ["EIO"]\ncategory = "net"\nsoftware = ["NCCL"]\np = 0.9\n'
+    )
+    rule, lines = with_site_rules(path).rules[0], ("code 12", "code 14", "our own words", "Input/output error")
+    assert (rule.cause.says, rule.see) == ("our fabric broke", "https://example.org")
+    assert [re.search(rule.pattern, f"fabric {line}") is not None for line in lines] == [True, False, True, False]
 
 
 def test_a_missing_site_file_is_told() -> None:

@@ -53,6 +53,14 @@ def test_a_compressed_log_is_what_it_holds(pack: Callable[[bytes], bytes]) -> No
     assert whole(pack(b"")) == b""
 
 
+@packers
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 64])
+def test_members_are_read_however_little_is_there_at_a_time(pack: Callable[[bytes], bytes], most: int) -> None:
+    """Pieces end wherever they do: before a member, in the bytes that show its format, in its middle."""
+    file = io.BytesIO(pack(LOG[:50]) + pack(LOG[50:90]) + pack(LOG[90:200]))
+    assert b"".join(unpacked(lambda size: file.read(min(size, most)), "x", 1000)) == LOG[:200]
+
+
 @given(st.binary(max_size=60))
 def test_what_is_not_compressed_is_left_alone(data: bytes) -> None:
     if not is_packed(data):
