@@ -10,9 +10,11 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from perdure.cli import commands
 from perdure.cli.commands import app
-from perdure.job import exit_report, files
-from perdure.job.options import options_of, read_words
+from perdure.cli.main import main
+from perdure.job import exec, exit_report, files
+from perdure.job.options import ExecOptions, options_of, read_words
 
 
 def run(tmp_path: Path, *words: str, **variables: Any) -> subprocess.CompletedProcess[str]:
@@ -88,6 +90,25 @@ def test_words_are_read_alike_with_and_without_the_command_line_library() -> Non
     given = {"hang_after": 20.0, "signal_before": "120:USR1"}
     assert read_words(words) == (["python", "-c", "--hang-after", "x"], given)
     assert read_words(["train.py", "--lr", "1"]) == (["train.py", "--lr", "1"], {})
+
+
+@pytest.mark.parametrize("seconds", ["0", "1", "20.5"])
+def test_options_mean_the_same_with_and_without_the_command_line_library(
+    monkeypatch: pytest.MonkeyPatch, seconds: str
+) -> None:
+    heard: list[tuple[list[str], ExecOptions]] = []
+
+    def run(argv: list[str], *, options: ExecOptions) -> int:
+        heard.append((argv, options))
+        return 0
+
+    monkeypatch.setattr(exec, "run", run)
+    texts = {"hang_signal": "USR1", "signal_before": "120:USR1", "on_pause": "STOP", "framework": "lightning"}
+    for name in options_of.__kwdefaults__:
+        words = ["exec", f"--{name.replace('_', '-')}", texts.get(name, seconds), "--", "true"]
+        assert [main(words), commands.run(words)] == [0, 0]
+        given: dict[str, Any] = {name: texts.get(name) or float(seconds)}
+        assert heard[-2] == heard[-1] == (["true"], options_of(**given))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from typer.main import get_command
@@ -26,6 +26,11 @@ ASKS_NO_SERVICE = {  # though they have --state
     "up", "doctor", "rules", "token", "completion",
     "why excerpt", "why batch", "why follow", "why ranks", "why report",
 }  # fmt: skip
+CHECKED_WHERE_USED = {  # numbers that their options take whatever they are
+    "raise --severity", "speed --oversubscription", "speed --step-ms", "study tor --failing-share",
+    "study tor --hard-min", "study tor --soft-min", "study tor --soft-share", "submit --memory", "submit --time",
+    "trace generate --load", "up --gpus", "up --nodes", "up --port", "whatif compare --gittins-split",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +47,16 @@ def found(contexts: list[Any]) -> list[Place]:
 def test_help_is_what_the_option_prints(perdure: Callable[..., Ran]) -> None:
     for words in ([], ["why"], ["node", "drain"], ["trace", "convert"]):
         assert perdure("help", *words).out == perdure(*words, "--help").out
+
+
+def test_a_number_has_a_least_at_its_option_or_is_checked_where_it_is_used(contexts: list[Any]) -> None:
+    boundless = set()
+    for context in contexts:
+        for each in context.command.params:
+            kind = each.type_descriptor.annotation if hasattr(each, "type_descriptor") else None
+            if {int, float} & {kind, *get_args(kind)} and each.min is None:
+                boundless |= {f"{context.command_path.removeprefix('perdure ')} {name}" for name in each.opts}
+    assert boundless == CHECKED_WHERE_USED
 
 
 def test_help_on_no_command_names_those_that_there_are(perdure: Callable[..., Ran]) -> None:

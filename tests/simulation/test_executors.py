@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import socket
 import subprocess
@@ -9,7 +10,9 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -153,6 +156,25 @@ def test_a_scheduler_without_workers_is_told(lone: Any, monkeypatch: pytest.Monk
     lone.scale(0)
     with pytest.raises(ClusterBusy, match=r"has had no worker for 0 minutes\. Start some: dask worker 127\.0\.0\.1:"):
         sweep([drawn(1)], SETTING, cases(1, ["fifo"]), executor_of(lone))
+
+
+def test_how_long_no_worker_was_there_counts_from_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second passes between two looks; there is a worker, then none, one again, and none."""
+    ended: SimpleQueue[int] = SimpleQueue()
+    looks = iter([1, 1, 1, 0, 0, 0, 1, 0, 0])
+    waited: list[float] = []
+
+    class SometimesThere:
+        def nthreads(self) -> dict[str, int]:
+            there = next(looks, None)
+            if there is None:
+                ended.put(7)
+            return {"one": 1} if there else {}
+
+    monkeypatch.setattr(dask_workers, "_GLANCE_S", 0.001)
+    monkeypatch.setattr(dask_workers, "time", SimpleNamespace(monotonic=itertools.count().__next__))
+    assert dask_workers._next(ended, cast("Any", SometimesThere()), "x", waited.append) == 7
+    assert waited == [1, 2, 3, 1, 2, 3]
 
 
 def test_an_address_where_nobody_answers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,10 @@ from tests.live_policy.queues import NOW_S, look, running, waiting
 ASKED = JobSize(1, 2, 4)
 
 
+class KilledHere(BaseException):
+    """The service is no more: nothing of what comes next happens."""
+
+
 @dataclass
 class QueueInMemory:
     """A cluster that does what it is told, and remembers what each job's owner asked for."""
@@ -40,6 +44,7 @@ class QueueInMemory:
     own: dict[str, QueuedJob] = field(default_factory=dict)  # as they came
     known: SiteLimits = field(default_factory=SiteLimits)
     calls: int = 0
+    killed_at: str = ""  # the service is killed once it has changed this
 
     def queue(self) -> QueueLook:
         seen = look(*self.jobs.values())
@@ -53,13 +58,18 @@ class QueueInMemory:
         for job_id, value in nice.items():
             job = self.jobs[job_id]
             self.jobs[job_id] = replace(job, nice=value, priority=job.priority + job.nice - value)
-        return {}
+        return self._done("places")
 
     def set_sizes(self, sizes: Mapping[str, tuple[JobSize, JobSize]]) -> dict[str, str]:
         for job_id, (size, seen) in sizes.items():
             job = self.jobs[job_id]
             assert job.asks == seen != size
             self.jobs[job_id] = replace(job, asks=size, gpus=size.gpus, nodes=size.nodes)
+        return self._done("sizes")
+
+    def _done(self, what: str) -> dict[str, str]:
+        if what == self.killed_at:
+            raise KilledHere
         return {}
 
     def come(self, job: QueuedJob) -> None:
@@ -107,6 +117,7 @@ events = st.one_of(
     st.tuples(st.just("opts in"), names),
     st.tuples(st.just("starts"), names),
     st.tuples(st.sampled_from(["off", "on", "shadow", "acts"]), st.just("")),
+    st.tuples(st.just("killed"), st.sampled_from(["places", "sizes"])),
 )
 rounds = st.lists(st.lists(events, max_size=2), min_size=2, max_size=6)
 
@@ -117,6 +128,8 @@ def happen(world: WorkerWorld, kind: str, job_id: str) -> None:
         world.switch.turn(on=kind == "on", by="ada")
     elif kind in ("shadow", "acts"):
         world.acts = kind == "acts"
+    elif kind == "killed":
+        cluster.killed_at = job_id
     elif kind == "given again" or job_id not in cluster.jobs:
         came = cluster.own[job_id]
         cluster.come(replace(came, user=f"{came.user}x", nice=came.nice + 10))  # the same user's would look the same
@@ -143,8 +156,12 @@ def test_what_was_changed_is_given_back_to_whom_it_was_taken_from(told: list[lis
             for kind, job_id in several:
                 happen(world, kind, job_id)
             before = dict(cluster.jobs), world.store.nice(), world.store.sizes()
-            world.worker().turn()
-            cluster.now_s += 60.0
+            try:
+                world.worker().turn()
+            except KilledHere:
+                continue
+            finally:
+                cluster.now_s, cluster.killed_at = cluster.now_s + 60.0, ""
             if not world.acts:
                 assert (cluster.jobs, world.store.nice(), world.store.sizes()) == before
                 continue
