@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from perdure.errors import ClusterError, NotFound, TooMany
 from perdure.service.access.auth import Identity, Role
 from perdure.service.whatif import comparison_store
-from perdure.service.whatif.comparison import HISTORY, Comparison, Progress, Stage, Summary
+from perdure.service.whatif.comparison import COMPARISON, HISTORY, Comparison, Progress, Stage, Summary, Trouble
 from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.whatif.comparison_store import ANSWERS, SUMMARY, ComparisonStore
 from perdure.service.whatif.policy_promise import latest_of, promise_of
@@ -155,3 +156,16 @@ def test_the_latest_of_the_sites_history_with_both_promised_it(queue: Comparison
     assert promise is not None
     assert tuple(getattr(promise, name) for name in promise.__struct_fields__[:3]) == (later.id, 4.0, 12)
     assert tuple(getattr(promise, name) for name in promise.__struct_fields__[3:]) == (9000.0, 9000.0, 50.0, 9000.0)
+
+
+def test_what_earlier_releases_stored_is_read() -> None:
+    """They called a trouble's `fix` by another name, and knew neither the 95th percentile nor sentences."""
+    one = replace(made(1, "mira", Stage.FAILED), trouble=Trouble(where="trace", what="it is empty", fix="Name another"))
+    told = json.loads(COMPARISON.encode(one))
+    assert told["trouble"].pop("fix") == told["trouble"]["mend"]
+    assert COMPARISON.of(told) == one
+    summary = Summary(jobs=1, gpus=2, format="own", left_out={}, notes=[], compared=[figures("fifo")], pictures=[])
+    told = summary.model_dump(exclude={"says", "missing"})
+    for each in told["compared"]:
+        del each["jct_s"]["p95"], each["wait_s"]["p95"]
+    assert Summary.model_validate(told) == summary
