@@ -120,6 +120,18 @@ def test_partitions_that_share_no_node_do_not_matter() -> None:
     assert found.starts([asking("9", 8)])[0] - NOW_S == pytest.approx(0, abs=60)
 
 
+@pytest.mark.parametrize("mine", ["p0", "p2", "p4"])
+def test_partitions_compete_by_way_of_others(mine: str) -> None:
+    """Each shares a node with the next; the last two are apart."""
+    nodes = [QueuedNode(f"n{at}", (f"p{at}", f"p{at + 1}"), gpus=4, cpus=8) for at in (2, 0, 3, 1, 6)]
+    names = tuple(QueuedPartition(f"p{at}") for at in range(8))
+    job, other = asking("9", 1, partition=mine), asking("8", 1, partition="p1")
+    queue = Queue(NOW_S, (job, other), tuple(nodes), names)
+    found = scene_of(job, queue, SchedulerSettings(), Past(), np.random.default_rng(0), 1)
+    assert found.partitions == {"p0", "p1", "p2", "p3", "p4"}
+    assert (found.total_gpus, found.jobs) == (16, (other, job))
+
+
 def test_nodes_out_of_service_give_nothing_back() -> None:
     nodes = (QueuedNode("n0", ("main",), gpus=4), QueuedNode("n1", ("main",), is_usable=False, gpus=4))
     job, busy = asking("9", 4), running("1", 8, 0.0, 600.0)
