@@ -22,7 +22,7 @@ INSTANTS = frozenset({
     "boot_s", "daemon_start_s", "preempt_s",
 })  # fmt: skip
 DURATIONS = frozenset({"walltime_s", "before_s", "elapsed_s", "delay_s", "wait_s", "answer_s", "window_s"})
-INSTANTS_IN = frozenset({"missing", "ended", "spent"})
+INSTANTS_IN = frozenset({"missing", "ended", "spent", "stories"})
 """Fields that are mappings to instants."""
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 _IN_TEXT = re.compile(r"\b1[56]\d{8}(?:\.\d+)?\b")  # an instant, as keys have them
@@ -56,7 +56,7 @@ class Moved:
 
     def _made(self, value: Any, field: str) -> Any:
         if isinstance(value, Struct):
-            return type(value)(*(self(getattr(value, name), name) for name in value.__struct_fields__))
+            return type(value)(**{name: self(getattr(value, name), name) for name in value.__struct_fields__})
         if is_dataclass(value):
             made: Callable[..., Any] = type(value)
             return made(**{each.name: self(getattr(value, each.name), each.name) for each in fields(value)})

@@ -277,7 +277,7 @@ class SlurmBackend:
         self._writers.note(attempts)
         self._ended |= {one.id: one for one in attempts if one.state.is_over}
         self._look.latest |= {job.job_id: (job.start_s, job.restarts) for job in jobs if job.start_s is not None}
-        self._uids |= _uids_by_name(jobs)
+        self._uids |= picture.uids_by_name(jobs)
         return Observation(
             cluster=self.cluster,
             time_s=now,
@@ -388,7 +388,8 @@ class SlurmBackend:
         for job_id in self._look.latest.keys() - self._look.records.keys():
             del self._look.latest[job_id]
         self._look.dependants = dependants(jobs, self._look.dependants) if jobs else self._look.dependants
-        self._uids |= _uids_by_name(row for row in rows if row.uid != accounting.NOT_TOLD) | _uids_by_name(jobs)
+        told = (row for row in rows if row.uid != accounting.NOT_TOLD)
+        self._uids |= picture.uids_by_name(told) | picture.uids_by_name(jobs)
 
     def _account_again(self, now: float) -> None:
         """Write lines again that a slurmctld that restarted has written over; at the next look if that fails."""
@@ -497,8 +498,3 @@ class SlurmBackend:
     def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
         """See `Actor.write_comments`."""
         return self._actor.write_comments(actions)
-
-
-def _uids_by_name(told: Iterable[JobRecord | AccountingRow]) -> dict[str, int]:
-    """The numbers of users, each by the name that others are told."""
-    return {picture.user_name(one.user, one.uid): one.uid for one in told}

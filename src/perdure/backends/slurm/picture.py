@@ -353,3 +353,8 @@ def uid_of_name(name: str) -> int | None:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
         return None
+
+
+def uids_by_name(told: Iterable[JobRecord | AccountingRow]) -> dict[str, int]:
+    """The numbers of users, each by the name that others are told."""
+    return {user_name(one.user, one.uid): one.uid for one in told}
