@@ -76,7 +76,8 @@ MODULES = (
 )  # fmt: skip
 _ADDRESS = re.compile(r"0x[0-9a-f]{6}")
 ASKS_THE_MACHINE = frozenset(
-    {"backends.rank_files.home_of", "job.fence.claim", "cli.card.print_card", "cli.output.screen_width",
+    {"backends.rank_files.home_of", "backends.slurm.picture.uid_of_name", "job.fence.claim",
+     "cli.card.print_card", "cli.output.screen_width",
      "cli.output.coloured", "cli.output.since", "cli.output.clock", "cli.output.print_line", "cli.output.paint",
      "demo.workload.a_round", "cli.picture.warn", "cli.keep_shown.list_chains", "cli.keep_shown.show_chain",
      "cli.keep_shown.explain_chain"}
