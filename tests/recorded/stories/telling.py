@@ -4,40 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 
 from tests.recorded.line import Line, hash_of
-from tests.recorded.stories import (
-    condor_pool,
-    exception_chain,
-    exec_runs,
-    job_files,
-    kubernetes_cluster,
-    local_cluster,
-    local_daemon,
-    simulated_cluster,
-    slurm_cluster,
-    texts,
-)
 
-STORIES = {
-    module.__name__.rpartition(".")[2]: module
-    for module in (
-        condor_pool,
-        exception_chain,
-        exec_runs,
-        job_files,
-        kubernetes_cluster,
-        local_cluster,
-        local_daemon,
-        simulated_cluster,
-        slurm_cluster,
-        texts,
-    )
-}  # fmt: skip
+NAMES = (
+    "condor_pool", "exception_chain", "exec_runs", "job_files", "kubernetes_cluster", "local_cluster", "local_daemon",
+    "simulated_cluster", "slurm_cluster", "texts",
+)  # fmt: skip
+STORIES = {name: import_module(f"tests.recorded.stories.{name}") for name in NAMES}
 
 
 def names() -> Iterable[str]:
-    return STORIES
+    return NAMES
 
 
 def lines_of(name: str) -> Iterator[Line]:

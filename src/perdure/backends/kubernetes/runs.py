@@ -171,9 +171,9 @@ def runs_of(held: HeldObject, now: float, patience_s: float, node_failed: Callab
 
 
 def logs_now(runs: Iterable[PodRun], pods: Iterable[Document]) -> tuple[PodRun, ...]:
-    """Those of the runs whose logs are there by what is told of the pods now, each as where it is.
+    """The runs whose logs the cluster still has, each with where its log is now.
 
-    Those of pods that are not told of are left as they are: who reads them hears that they are gone.
+    A run whose pod is not among `pods` stays as it is: reading its log then says that the pod is gone.
     """
     by_name = {name_of(pod): pod for pod in pods}
     found = []
