@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from sqlite3 import Connection as Raw
 from typing import cast
 
@@ -20,7 +21,7 @@ from tests.dst.cluster import Manager
 from tests.dst.disk import Disk
 
 ALL = PolicyTerm("las", 0.0, None, None)
-HERE = "SELECT submit_s, user FROM jobs WHERE job_id = ?"
+HERE = "SELECT submit_s, user, story_known_s FROM jobs WHERE job_id = ?"
 
 
 class SameStore:
@@ -41,8 +42,10 @@ def note_apart(store: Store, manager: Manager, job_id: str) -> None:
     PromiseStore(store, manager.name).note([Promise(job_id, job.submit_s, (1.0,) * 5)], manager.now)
 
 
-def is_written(db: Raw, job: Job) -> bool:
-    return bool(db.execute(HERE, (job.job_id,)).fetchone() == (job.submit_s, job.user))
+def is_written(db: Raw, job: Job, by_s: float = math.inf) -> bool:
+    """Whether the service has seen that the id is this job's, and by then if it was another's before."""
+    *told, known_s = db.execute(HERE, (job.job_id,)).fetchone() or (None, None, 0.0)
+    return told == [job.submit_s, job.user] and bool(known_s <= by_s)
 
 
 def check_apart(store: Store, reader: Reader, db: Raw, manager: Manager) -> None:

@@ -114,8 +114,9 @@ class Auditor:
 
     def _check_asked(self, registration: Registration, record: ExceptionRecord) -> None:
         owner, later = self.owner_of(record), self._manager.later(record.subject.job_id)
-        if any(abs(each.job.submit_s - record.time_s) <= SAME_SUBMIT_S for each in later):
-            return  # said as the id changed hands: times do not tell of whose job
+        unclear_s = SAME_SUBMIT_S + self.retries.set_by_s
+        if any(abs(each.job.submit_s - record.time_s) <= unclear_s for each in later):
+            return  # said as the id changed hands, by the service's clock: times do not tell of whose job
         must(registration.owner in ("", owner), "a handler hears of its user's jobs alone", registration.id, record.id)
 
     def owner_of(self, record: ExceptionRecord) -> str:

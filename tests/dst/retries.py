@@ -172,7 +172,7 @@ class Retries:
             must(not wait_s, "a preempted job waits for nothing", key, wait_s)
             return
         whose = self._manager.whose(planned.attempt.id.job_id, planned.attempt.id.incarnation)
-        if self._reads_like_another(whose):
+        if self._reads_like_another(whose, planned.late_s):
             return
         earlier = sum(a.id < planned.attempt.id for a in whose.attempts)
         back_off_s = min(self._rules.back_off_cap_s, self._rules.back_off_s * 2.0**earlier)
@@ -205,7 +205,8 @@ class Retries:
             return
         reason = decision["reason"]
         must(OF_ALL not in reason, "a budget that jobs share makes a retry later, and stops none", record.id, reason)
-        if self._reads_like_another(whose):
+        owning = record.owning
+        if self._reads_like_another(whose, owning.time_s if owning else 0.0):
             return
         if "forbids" in reason or self._state_told(job_id, incarnation) is AttemptState.LOST:
             return  # of one that the manager forgot while nobody looked, how it ended is not known
@@ -215,9 +216,9 @@ class Retries:
         is_only = len(whose.attempts) == 1
         must(not (is_only and may_pass), "a first failure that may pass is retried", record.id, reason)
 
-    def _reads_like_another(self, whose: SubmittedJob) -> bool:
-        """Nobody saw it, or not before it was put back: it reads like the job that had the id before."""
-        is_unclear = whose.job.restarts or not is_written(self._db, whose.job)
+    def _reads_like_another(self, whose: SubmittedJob, decided_s: float) -> bool:
+        """Nobody had seen it by then, or not before it was put back: it reads like the job that had the id before."""
+        is_unclear = whose.job.restarts or not is_written(self._db, whose.job, decided_s)
         return whose in self._manager.later(whose.job.job_id) and bool(is_unclear)
 
     def _state_told(self, job_id: str, incarnation: int) -> AttemptState:
