@@ -131,6 +131,16 @@ def test_what_was_seen_of_a_pair_holds_for_its_kinds_in_the_other_order() -> Non
     assert all(len(cluster.round()) == 1 for _ in range(6))
 
 
+def test_of_pairs_that_were_seen_the_one_that_keeps_most_comes_together() -> None:
+    kept = {"ac": 0.4, "ca": 0.4, "ab": 0.6, "ba": 0.6, "cb": 0.9, "bc": 0.9}
+    cluster = Cluster.of(1, 1, {}, Colocation({("t4", 1, True, *names): each for names, each in kept.items()}))
+    for first, (one, other) in ((0, "ac"), (2, "ab"), (4, "cb")):  # seen one pair after the other
+        cluster.view.jobs = {first: job(kind=one), first + 1: job(kind=other)}
+        cluster.round(5)
+    cluster.view.jobs = {row: job(kind=kind) for row, kind in ((6, "a"), (7, "c"), (8, "b"))}
+    assert {tuple(sorted(cluster.round())) for _ in range(12)} == {(6,), (7,), (8,), (7, 8)}
+
+
 def test_two_that_do_not_fit_are_never_tried() -> None:
     cluster = Cluster.of(1, 1, {0: job(), 1: job()}, paired(0.0))
     assert all(len(cluster.round()) == 1 for _ in range(6))

@@ -160,3 +160,28 @@ def test_a_choice_that_was_proven_says_so_though_its_sum_is_rounded_otherwise(se
     rows = [configs.gpus.astype(float) ** slopes[rng.integers(3), 0] for _ in range(30)]
     scale = rng.choice([1.0, 0.7, 1.3], size=(30, 1)) * rng.uniform(0.9, 1, size=(30, 1))
     assert choose(np.array(rows) * scale, configs, np.array([24, 16, 24])).gap <= sia.GAP
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(1, 3), st.integers(0, 1), st.integers(0, 2)), min_size=1, max_size=6
+    ),
+    st.lists(st.integers(0, 2), min_size=5, max_size=5),
+)
+def test_of_choices_that_cost_the_same_one_with_fewest_gpus_is_taken(
+    columns: list[tuple[int, int, int, int]], prices: list[int]
+) -> None:
+    """Against all choices; prices are of three jobs and two types."""
+    job, gpus, kind, above = np.array(columns).T
+    capacity = np.array([3, 2])
+    program = sia._RoundProgram(above.astype(float), job, gpus, kind, 3, capacity)
+    costs = dict[tuple[int, ...], tuple[int, int]]()
+    for chosen in itertools.chain.from_iterable(itertools.combinations(range(len(job)), n) for n in range(4)):
+        taken = np.array(chosen, int)
+        left = capacity - np.bincount(kind[taken], weights=gpus[taken], minlength=2).astype(int)
+        if len({*job[taken]}) == len(taken) and (left >= 0).all():
+            waiting = sum(prices[each] for each in range(3) if each not in job[taken])
+            costs[chosen] = int(above[taken].sum() + waiting + left @ prices[3:]), int(gpus[taken].sum())
+    found = sia._counted(program, np.arange(len(job)), above.astype(float), np.array(prices, float), 100.0)
+    assert found is not None
+    assert costs[tuple(sorted(found.tolist()))] == min(costs.values())
