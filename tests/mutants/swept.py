@@ -1,10 +1,10 @@
 """Mutants of some kinds in some files, each run against the tests nearest to its file.
 
 ``python -m tests.mutants.swept --kind ends,counts --only retry,coordination``; kinds are in ``operators.py``, and
-``--n 40 --seed 1`` tries so many of them, drawn at random. Nearest are recorded answers, doctests, tests called like
-the file, then those of the same folder and others that name most of what it defines; of those, what a
-quarter of a minute takes. Prints what survives, with its line and the change. One that changes nothing that anybody can
-see is listed, with the reason, in ``equivalent.toml``.
+``--n 40 --seed 1`` tries so many of them, drawn at random. Nearest are the answers of the file that are written down,
+doctests, tests called like the file, those of the same folder and others that name most of what it defines, and what is
+written down of its part; of those, what a minute takes. Prints what survives, with its line and the change. One that
+changes nothing that anybody can see is listed, with the reason, in ``equivalent.toml``.
 """
 
 from __future__ import annotations
@@ -28,15 +28,44 @@ from tests.mutants.catalogue import ROOT
 from tests.mutants.generated import EQUIVALENT
 from tests.mutants.operators import OPERATORS, Site, sites
 from tests.mutants.runner import copies, say
-from tests.recorded.answers import MODULES
-from tests.recorded.runs import DECIDES
+from tests.recorded.groups import names
 
 SOURCE = ROOT / "src/perdure"
 FAR = ("slurm/", "browser/", "packaging/", "e2e/", "programs/", "foundry/", "docs/", "attacks/", "crash/", "mutants/")
-ENOUGH_S = 15.0  # of the processor, for the tests of each mutant
+ENOUGH_S = 50.0  # of the processor, for the tests of each mutant
+LONGEST_S = 60.0  # for one of them
 MOST_FILES = 4
 RECORDED = "tests/recorded/test_recorded.py::test_every_answer_is_as_it_was"
-RUNS = "tests/recorded/test_recorded.py::test_every_run_goes_as_it_went"
+SHOWN: dict[str, tuple[str, ...]] = {  # by how files below src/perdure begin: what is written down of what they do
+    "backends/condor/": ("stories/condor_pool",),
+    "backends/kubernetes/": ("stories/kubernetes_cluster",),
+    "backends/local/": ("stories/local_", "commands/own"),
+    "backends/simulated/": ("stories/simulated_cluster", "runs"),
+    "backends/slurm/": ("stories/slurm_cluster", "commands/slurm"),
+    "blame/": ("whole_runs/suspects",),
+    "cli/": ("commands",),
+    "coordination/": ("runs", "stories/exception_chain"),
+    "emulation/": ("whole_runs/emulated",),
+    "hangs/": ("commands/folders",),
+    "job/": ("stories/exec_runs", "stories/job_files", "commands/own"),
+    "live_policy/": ("whole_runs/live_queues",),
+    "model/": ("runs", "stories"),
+    "retry/": ("runs",),
+    "scheduling/": ("whole_runs/parts", "whole_runs/elastic", "whole_runs/schedules"),
+    "service/access/": ("requests/full", "visits/full"),
+    "service/core/": ("runs",),
+    "service/exceptions/": ("runs", "requests/full"),
+    "service/store/": ("runs", "visits/full"),
+    "service/web/": ("visits", "requests"),
+    "service/workers/": ("runs",),
+    "simulation/": ("whole_runs/parts", "whole_runs/figures", "commands/replays", "whole_runs/schedules"),
+    "studies/": ("whole_runs/small_studies",),
+    "succession/": ("kept_chains", "commands/keep"),
+    "throughput/": ("whole_runs/speeds",),
+    "traces/": ("commands/replays", "whole_runs/parts"),
+    "triage/": ("verdicts", "commands/logs"),
+    "waits/": ("commands/models", "commands/site"),
+}
 SHORT = 4  # letters of a name that many things have
 SLOWER = 3.0  # than without a mutant: it does not end
 
@@ -136,7 +165,7 @@ class Server:
         """Which test noticed; "" where none did."""
         tests, took_s = self._unharmed(nearest(file))
         if not tests:
-            raise LookupError(f"no test near {file} passes in {3 * ENOUGH_S:.0f} s")
+            raise LookupError(f"no test near {file} passes in {LONGEST_S:.0f} s")
         path = self._copy / "src/perdure" / file
         try:
             self._write(path, site.put_into(text))
@@ -173,7 +202,7 @@ class Server:
 
 @cache
 def _timed(server: Server, test: str) -> tuple[str, float]:
-    return server._run((test,), 3 * ENOUGH_S, is_sound=True)
+    return server._run((test,), LONGEST_S, is_sound=True)
 
 
 @cache
@@ -187,12 +216,17 @@ def nearest(file: str) -> tuple[str, ...]:
         said = len(words & set(re.findall(r"\w+", text)))
         if said or path.startswith(f"{home}/"):
             ranked.append((not path.endswith(f"/test_{name}.py"), not path.startswith(f"{home}/"), -said, path))
-    module = file.removesuffix(".py").replace("/", ".")
-    known = [f"{RECORDED}[{module}]"] if module in MODULES else []
+    own = [f"{RECORDED}[modules/{file.removesuffix('.py').replace('/', '.')}]"]
+    known = [test for test in own if test in _recorded(("modules",))]
     if ">>>" in (SOURCE / file).read_text():
         known.append(f"src/perdure/{file}")
-    runs = [RUNS] if any(part in f"/perdure/{file}" for part in DECIDES) else []
-    return (*known, *(path for *_, path in sorted(ranked)[:MOST_FILES]), *runs)
+    shown = [test for begins, which in SHOWN.items() if file.startswith(begins) for test in _recorded(which)]
+    return (*known, *(path for *_, path in sorted(ranked)[:MOST_FILES]), *shown)
+
+
+@cache
+def _recorded(which: tuple[str, ...]) -> list[str]:
+    return [f"{RECORDED}[{name}]" for begins in which for name in names() if name.startswith(begins)]
 
 
 def _public(tree: ast.Module) -> Iterator[str]:
