@@ -45,6 +45,8 @@ def expression(ad: ClassAd, name: str) -> str:
 
     >>> expression({"requirements": "/Expr(Cpus > 1)/"}, "Requirements")
     'Cpus > 1'
+    >>> expression({}, "Requirements"), expression({"rank": 2}, "Rank"), expression({"args": "a b"}, "Args")
+    ('', '2', '"a b"')
     """
     found = ad.get(name.lower())
     if isinstance(found, str) and found.startswith(_BEGIN) and found.endswith(_END):
