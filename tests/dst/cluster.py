@@ -64,6 +64,11 @@ class Manager(SimulatedCluster):
         earlier = (s for s in self._past if s.job.job_id == job_id and s.before < incarnation <= s.incarnation)
         return next(earlier, self._jobs[job_id])
 
+    def whose_at(self, job_id: str, time_s: float) -> SubmittedJob:
+        """The job that had the id at an instant; the first one for an earlier instant."""
+        first, *later = (s for s in self.every if s.job.job_id == job_id)
+        return next((s for s in reversed(later) if s.job.submit_s <= time_s), first)
+
     def over_since(self, job_id: str) -> float:
         return self._jobs[job_id].over_s
 

@@ -125,8 +125,12 @@ class Auditor:
             job_id = record.subject.job_id
             known = self.view().state.known.jobs.get(job_id)  # another may have the id, of which it does not know yet
             first = next((s for s in self._manager.every if known and _is_same(s.job, known)), None)
-            whose = self._manager.whose(job_id, record.incarnation) if job_id else None
-            whose = first if first and not record.incarnation else whose
+            if not job_id:
+                whose = None
+            elif record.incarnation:
+                whose = self._manager.whose(job_id, record.incarnation)
+            else:
+                whose = first or self._manager.whose_at(job_id, record.time_s)
             self._owners[record.id] = whose.job.user if whose else ""
         return self._owners[record.id]
 
