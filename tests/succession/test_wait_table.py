@@ -55,6 +55,17 @@ def links(truth: SuccessorWaits) -> Links:
     return Links.of(truth, 1, SHAPES[1].limit_s, 3 * HOUR_S)
 
 
+def test_limits_are_whole_minutes_that_no_job_outlasts() -> None:
+    table = generate(200, Cluster.parse("2x8"), 1.05, np.random.default_rng(2))
+    known = np.where(np.arange(200) % 2 == 0, table.duration_s * 0.5, np.nan)  # half of a job's life, or none
+    for most_s in (7200.0, DAY_S):
+        found = with_limits(replace(table, walltime_s=known), most_s)
+        assert (found.walltime_s % 60 == 0).all()
+        assert found.walltime_s.max() <= most_s
+        assert (found.duration_s <= found.walltime_s).all()
+        assert (found.duration_s <= np.maximum(table.duration_s, 1.0)).all()
+
+
 def test_the_table_holds_waits(truth: SuccessorWaits) -> None:
     assert truth.wait_s.shape == (len(truth.instants_s), 2)
     assert (truth.wait_s >= 0).all()
