@@ -22,6 +22,7 @@ from perdure.service.core.orders import job_order, node_order
 from perdure.service.exceptions.coordinator import Answering, Enlisting
 from perdure.service.exceptions.permissions import handler_id
 from perdure.service.store.queries.exceptions import find_exceptions
+from perdure.service.store.queries.jobs import latest_attempt
 from perdure.service.store.queries.reader import Reader
 from tests.copying import replace
 from tests.dst.broken import must
@@ -427,10 +428,10 @@ class Programs:
                 if not jobs:
                     return ""
                 job = rng.choice(jobs)
-                attempts = self._manager.attempts(job.job_id)
-                if kind == "retry" and (not attempts or job.state is JobState.CANCELLED):
+                latest = latest_attempt(self._reader, job.job_id)  # that the service knows
+                if kind == "retry" and (latest is None or job.state is JobState.CANCELLED):
                     return ""
-                action = job_order(kind, job, attempts[-1] if attempts else None)
+                action = job_order(kind, job, latest)
         except PerdureError as err:
             return f"{kind}: refused, {err}"
         engine.absorb([Ordered(self._clock(), action, "root", "by hand")])

@@ -3,11 +3,14 @@
 from typing import Any
 
 from perdure.coordination.record import ExceptionRecord, Scope, Subject
+from perdure.model.actions import Hold
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.model.observation import Known
 from perdure.model.output import LogMark
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.core.case import Case, ControllerState, Failure
+from perdure.service.core.chain_step import meant_for
 from perdure.triage.verdict import Label, Verdict
 from tests.copying import replace
 
@@ -54,3 +57,21 @@ def test_of_a_gang_the_nodes_that_went_down_are_remembered_and_not_the_others() 
     gang = replace(known.attempt, nodes=("n1", "n2"), failed_nodes=("n2",))
     (past,) = Case(JOB, 1, failure=replace(known, attempt=gang)).closed().past
     assert (past.nodes, past.failed_nodes) == (("n1", "n2"), ("n2",))
+
+
+def test_an_action_is_meant_for_whose_start_it_names_though_no_look_has_shown_the_job() -> None:
+    """Accounting tells of starts while the controller is silent; a slurmctld without its state gives ids again."""
+    first, second = (AttemptId("c", "1", number) for number in (1, 2))
+    started = Attempt(second, AttemptState.RUNNING, ("n1",), 0.0, user="bob")
+    failed = replace(failure(2), attempt=replace(started, state=AttemptState.FAILED, end_s=9.0))
+    ada_s = Known(jobs={"1": JOB})
+    runs = ControllerState("c", replace(ada_s, running={second: started}))
+    has_failed = ControllerState("c", ada_s, {"1": Case(JOB, 2, failure=failed)})
+    for state in (runs, has_failed):
+        assert meant_for(Hold(second), state).user == "bob"
+        assert meant_for(Hold(first), state).user == "ada"
+        assert meant_for(Hold(second, user="eve"), state).user == "eve"
+    nameless = replace(ada_s, running={second: replace(started, user="")})
+    assert meant_for(Hold(second), ControllerState("c", nameless)).user == "ada"
+    assert meant_for(Hold(first), ControllerState("c", cases={"1": Case(JOB, 1)})).user == "ada"
+    assert not meant_for(Hold(first), ControllerState("c")).user
