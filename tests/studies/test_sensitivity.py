@@ -107,6 +107,18 @@ def test_the_table_names_settings_marks_and_what_none_gives(
     assert json.loads(json.dumps(retry.to_json()))["nearest"]["setting"]["failing"] in (0.1, 0.4)
 
 
+def test_a_figure_that_one_setting_gives_is_not_said_to_lie_in_none(capsys: pytest.CaptureFixture[str]) -> None:
+    published = {"a": 1.0, "b": 5.0}
+    rows = [
+        SettingFigures.of({"x": x}, {"a": of(mean, 0.1), "b": of(mean, 0.1)}, published, {})
+        for x, mean in ((1, 1.0), (2, 3.0))
+    ]
+    show(Sensitivity("retry", 1, 1, published, {}, "published: them", tuple(rows)), {"a": "A", "b": "B"}, wide=True)
+    said = capsys.readouterr().out
+    assert "A: " not in said
+    assert "B: 500.0% lies in no setting's interval: from 100.0% to 300.0% here." in said
+
+
 def test_progress_counts_the_parts_as_one_whole() -> None:
     seen: list[tuple[int, int]] = []
     retry_sensitivity(40, 1, 8, (0.1, 0.2), (0.9,), (0.9,), progress=lambda *at: seen.append(at))
