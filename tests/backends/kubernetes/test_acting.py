@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -235,6 +236,87 @@ def test_a_delay_is_over_when_it_is(kube: KubernetesHarness) -> None:
     made_s = time.time()
     second = kube.ended(first.id.job_id, after=first.id.incarnation)
     assert second.start_s >= made_s - 1.0 + 0.5  # starts are told in whole seconds
+
+
+COPY = {"perdure.dev/managed": "true", "perdure.dev/stash": "forged"}
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        '{"metadata": {"name": "made", "namespace": "others"}}',
+        '{"metadata": {"name": "made", "labels": [1]}}',
+        '{"metadata": {"name": "made", "labels": {"a": "\\ud800"}}}',
+        "[" * 100_000,
+        '{"metadata": ' + "[" * 100_000,
+    ],
+)
+def test_what_an_owner_writes_as_a_copy_holds_up_nobody_else(
+    kube: KubernetesHarness, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    """Such a copy is left alone for a while; one that cannot be finished ended the round before others' jobs."""
+    monkeypatch.setattr(actor, "STASH_S", 0.0)
+    forged = job("a-forged", Program(), suspend=True)
+    forged["metadata"] |= {"labels": COPY, "annotations": {"perdure.dev/stashed": kept}}
+    kube.apply(forged)
+    first = failed(kube)
+    assert kube.backend.perform(Requeue(first.id, delay_s=0.5)).status is OutcomeStatus.DONE
+    assert kube.ended(first.id.job_id, after=first.id.incarnation)
+    assert jobs(kube) == ["a-forged", "train"]
+
+
+def test_a_job_that_is_not_to_go_holds_up_nobody_else(kube: KubernetesHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy whose name is another job's that is being deleted, and never goes, is not waited for in each look."""
+    monkeypatch.setattr(actor, "STASH_S", 0.0)
+    stays = job("stays", Program(run_s=600.0))
+    stays["metadata"]["finalizers"] = ["team/never"]
+    kube.apply(stays)
+    kube.cluster.api.store.delete("jobs", NAMESPACE, "stays")
+    forged = job("a-forged", Program(), suspend=True)
+    notes = {"perdure.dev/stashed": '{"metadata": {"name": "stays", "annotations": {"perdure.dev/done-x": "y"}}}'}
+    forged["metadata"] |= {"labels": COPY, "annotations": notes}
+    kube.apply(forged)
+    kube.backend.perform(Drain("node4", "so that it acts", "1"))
+    naps: list[float] = []
+    monkeypatch.setattr(actor, "time", SimpleNamespace(monotonic=time.monotonic, sleep=naps.append))
+    kube.backend.observe(0.0)
+    assert not naps
+
+
+def test_nobody_makes_a_job_of_another_user_by_a_copy(cluster: StandInCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where users share a namespace, the site labels what they write; a copy makes jobs of that user alone."""
+    monkeypatch.setattr(actor, "STASH_S", 0.0)
+    with closing(KubernetesHarness(cluster, owner_label="who").backend) as backend:
+        kube = KubernetesHarness(cluster)
+        kube.backend.close()
+        kube.backend = backend
+        for name, owner in (("mine", "eve"), ("theirs", "mira")):
+            forged = job(f"copy-{name}", Program(run_s=600.0), suspend=True)
+            kept = json.dumps({"metadata": {"name": name, "labels": {"who": owner}}})
+            forged["metadata"] |= {"labels": {**COPY, "who": "eve"}, "annotations": {"perdure.dev/stashed": kept}}
+            kube.apply(forged)
+        backend.perform(Drain("node4", "so that it acts", "1"))
+        kube.until(lambda _: "mine" in jobs(kube))
+        assert "theirs" not in jobs(kube)
+
+
+@pytest.mark.parametrize("number", range(1, 5))
+def test_a_copy_is_its_owners_wherever_the_service_was_killed(
+    cluster: StandInCluster, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(actor, "STASH_S", 0.0)
+    kube = KubernetesHarness(cluster, owner_label="who")
+    document = job("train", Program(exit_code=1))
+    document["metadata"]["labels"]["who"] = "mira"
+    first = kube.ended(kube.apply(document))
+    kube.until(lambda seen: [each for each in seen.jobs if each.state is JobState.FAILED])
+    assert killed_at(kube, monkeypatch, number, Requeue(first.id, user="mira"))
+    kube.backend.close()
+    with closing(KubernetesHarness(cluster, owner_label="who").backend) as backend:
+        kube.backend = backend
+        assert backend.perform(Requeue(first.id, user="mira")).status is OutcomeStatus.DONE
+        second = kube.ended(first.id.job_id, after=first.id.incarnation)
+        assert (second.user, jobs(kube)) == ("mira", ["train"])
 
 
 def test_a_person_who_made_the_job_again_is_not_undone(kube: KubernetesHarness) -> None:

@@ -289,6 +289,47 @@ def test_pods_of_a_jobset_before_of_the_same_name_are_not_its_own() -> None:
     assert [attempt.nodes for attempt in second.attempts] == [("n2",)]
 
 
+# -- what an owner may write
+
+
+NINES = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("of_job", "of_pod", "gpus"),
+    [
+        ({}, {"jobset.sigs.k8s.io/restart-attempt": NINES}, "4"),
+        ({"perdure.dev/resume-at": "nan"}, {}, "4"),
+        ({"perdure.dev/resume-at": "inf"}, {}, "4"),
+        ({"perdure.dev/resume-at": NINES}, {}, "4"),
+        ({}, {}, NINES),
+        *(
+            ({"perdure.dev/history": f'[{{"i":1,"s":"failed","b":1,"e":2,{said}}}]'}, {}, "4")
+            for said in (f'"i":{2**63}', f'"gpus":{10**30}', f'"c":{10**30}', '"e":1e300', '"e":1e999')
+        ),
+    ],
+)
+def test_numbers_that_an_owner_writes_are_taken_as_such_or_not_at_all(
+    of_job: dict[str, str], of_pod: dict[str, str], gpus: str
+) -> None:
+    """One of five thousand digits ended the look at all jobs; the journal keeps numbers of 64 bits."""
+    asks = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": gpus}}}]}
+    for is_suspended in (False, True):
+        pod = {**a_pod(0, metadata={"annotations": of_pod}), "spec": {"nodeName": "n1", **asks}}
+        spec = {"suspend": is_suspended, "template": {"spec": asks}}
+        found = look(a_job(metadata={"annotations": of_job}, spec=spec), pod)
+        told = [found.job.eligible_s, found.job.gpus, *(n for a in found.attempts for n in (a.id.incarnation, a.gpus))]
+        assert all(each is None or 0 <= each < 2**40 for each in told)
+        assert found.job.eligible_s is None
+        assert nodes_in(seen([], [pod], [a_node("n1")]))[0].gpus_used < 2**40
+
+
+def test_what_an_owner_writes_of_earlier_attempts_blames_no_node() -> None:
+    told = '[{"i":5,"s":"node_fail","b":1.0,"e":2.0,"n":["n7"],"f":["n7"]}]'
+    found = look(a_job(metadata={"annotations": {"perdure.dev/history": told}}), a_pod(0))
+    assert [(each.id.incarnation, each.nodes, each.failed_nodes) for each in found.attempts[:1]] == [(5, (), ())]
+
+
 # -- the job
 
 

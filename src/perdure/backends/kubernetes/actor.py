@@ -25,6 +25,7 @@ from perdure.backends.kubernetes.objects import (
     label,
     name_of,
     namespace_of,
+    seconds_of,
     text,
     uid_of,
     version_of,
@@ -33,7 +34,7 @@ from perdure.backends.kubernetes.objects import (
 from perdure.backends.kubernetes.picture import ReadingRules, Sighted, SightedJob, sighted_job, user_of, why_not_again
 from perdure.backends.kubernetes.resources import KUEUE_WORKLOADS, NODES, PODS, ResourceKind
 from perdure.backends.kubernetes.workloads import JOB, WorkloadForm, key_of, owner_key, place_of, selector_of
-from perdure.errors import JobBusy, NotFound
+from perdure.errors import ClusterError, JobBusy, NotFound
 from perdure.model.actions import (
     Action,
     Cancel,
@@ -56,6 +57,7 @@ STEP_S = 0.2
 PODS_GO_S = 10.0  # how long a call waits for pods of a suspended job
 RESHAPE_S = 300.0  # after that a job whose change was not finished is resumed as it is
 STASH_S = 60.0  # after that a replacement that was not finished is
+LEFT_S = 60.0  # what could not be looked after is tried again so much later
 DONE = Outcome(OutcomeStatus.DONE)
 
 
@@ -75,6 +77,7 @@ class ClusterActor:
     ) -> None:
         self._api, self._rules, self._sight, self._ends = api, rules, sight, ends
         self._written: dict[str, str] = {}
+        self._left: dict[str, float] = {}  # by uid, what is not looked after until then
 
     def take_written(self) -> Mapping[str, str]:
         """The last version written of each kind, by plural, since the call before."""
@@ -111,18 +114,32 @@ class ClusterActor:
         return DONE if was_done(document, action, action.key) else None
 
     def look_after(self, seen: Sighted, now: float) -> None:
-        """Resume what was put back for later, and finish replacements that a crash cut short."""
+        """Resume what was put back for later, and finish replacements that a crash cut short.
+
+        One object of which that is not taken, such as a copy that its owner wrote, is left for a while: it may hold up
+        nobody else's.
+        """
+        self._left = {uid: until_s for uid, until_s in self._left.items() if now < until_s <= now + LEFT_S}
         for form, view in seen.jobs.items():
             for held in view.objects:
-                if held.gone_s is not None or not is_managed(held.document):
+                uid = held.once(uid_of)
+                if held.gone_s is not None or not held.once(is_managed) or uid in self._left:
                     continue
-                if label(held.document, STASH):
-                    made_s = instant(held.document, "metadata", "creationTimestamp") or now
-                    if now - made_s > STASH_S:
-                        self._finish(form, held.document)
-                elif (due_s := _number(annotation(held.document, RESUME_AT))) is not None and due_s <= now:
-                    change = {"metadata": {"annotations": {RESUME_AT: None}}, **form.suspended(False)}
-                    self._change(form.resource, held.document, change)
+                try:
+                    self._look_after(form, held.document, now)
+                except VersionConflict:
+                    continue  # it has changed since: the next look finds it as it is then
+                except (JobBusy, ClusterError, NotFound):
+                    self._left[uid] = now + LEFT_S
+
+    def _look_after(self, form: WorkloadForm, document: Document, now: float) -> None:
+        if label(document, STASH):
+            made_s = instant(document, "metadata", "creationTimestamp") or now
+            if now - made_s > STASH_S:
+                self._finish(form, document, patience_s=0.0)
+        elif (due_s := seconds_of(annotation(document, RESUME_AT))) is not None and due_s <= now:
+            change = {"metadata": {"annotations": {RESUME_AT: None}}, **form.suspended(False)}
+            self._change(form.resource, document, change)
 
     # -- nodes
 
@@ -252,7 +269,7 @@ class ClusterActor:
         if action.node_count and form is not JOB:
             return _refused(f"the size of a {form.resource.kind} is fixed")
         made = plans.replacement(form, document, action, sighted.attempts, now)
-        stash = self._stash(form, plans.stash_of(form, made, action.key))
+        stash = self._stash(form, plans.stash_of(form, made, action.key, self._rules.owner_label))
         self._api.delete(form.resource, namespace_of(document), name_of(document), uid_of(document))
         return self._finish(form, stash)
 
@@ -272,13 +289,13 @@ class ClusterActor:
         except VersionConflict:  # of a try before
             return self._api.get(form.resource, namespace_of(stash), name_of(stash))
 
-    def _finish(self, form: WorkloadForm, stash: Document) -> Outcome:
+    def _finish(self, form: WorkloadForm, stash: Document, patience_s: float = PODS_GO_S) -> Outcome:
         """Make the object that a stash is a copy of, once its name is free, and drop the copy."""
         made = plans.from_stash(form, stash)
-        if made is None:
+        if made is None or not self._is_of_its_owner(stash, made):
             return _refused(f"{name_of(stash)} is no copy that Perdure made")
         namespace, name = namespace_of(stash), name_of(made)
-        deadline = time.monotonic() + PODS_GO_S
+        deadline = time.monotonic() + patience_s
         while True:
             try:
                 self._note(form.resource, self._api.create(form.resource, namespace, made))
@@ -294,6 +311,11 @@ class ClusterActor:
             time.sleep(STEP_S)
         self._drop_stash(form, namespace, name_of(stash))
         return DONE
+
+    def _is_of_its_owner(self, stash: Document, made: Document) -> bool:
+        """Whether a copy stands for a job of who it is of itself. Earlier releases left the label out of copies."""
+        named = label(stash, self._rules.owner_label) if self._rules.owner_label else ""
+        return namespace_of(made) in ("", namespace_of(stash)) and named in ("", label(made, self._rules.owner_label))
 
     def _unless_ours(self, form: WorkloadForm, stash: Document, found: Document) -> Outcome:
         """Somebody else's object has the name, or the old one that is still to be deleted."""
@@ -358,10 +380,3 @@ def _keys(document: Document) -> frozenset[str]:
     """The actions that an object says were carried out on it."""
     notes = fields(document, "metadata", "annotations")
     return frozenset(f"{k}={v}" for k, v in notes.items() if k.startswith(f"{DOMAIN}/done-"))
-
-
-def _number(told: str) -> float | None:
-    try:
-        return float(told) if told else None
-    except ValueError:
-        return None

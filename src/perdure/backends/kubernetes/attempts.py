@@ -7,17 +7,19 @@ next attempt, together with those that still run. So what a controller restarts 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from perdure.backends.kubernetes.objects import MAX_INSTANT_S
 from perdure.backends.kubernetes.runs import PodRun, RunEnd
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 
 MOST_PAST = 20  # attempts that a job's annotation holds
+MOST_DIGITS = 10  # of a count of restarts
 LOGS = "/pods/"
 PREVIOUS = "/previous"
 
@@ -53,7 +55,8 @@ def _by_end(run: PodRun) -> tuple[float, int, float]:
 
 def _by_birth(run: PodRun) -> tuple[int, float, bool, float, str]:
     """Of two born in one second the one that has ended was first; a controller's own count comes before clocks."""
-    return int(run.round) if run.round.isdecimal() else 0, run.born_s, run.end is None, run.end_s or 0.0, run.uid
+    is_count = run.round.isdecimal() and len(run.round) < MOST_DIGITS
+    return int(run.round) if is_count else 0, run.born_s, run.end is None, run.end_s or 0.0, run.uid
 
 
 def grouped(runs: Iterable[PodRun], width: int, after: int = 0) -> list[PodGroup]:
@@ -181,19 +184,24 @@ def log_among(path: str, runs: Iterable[PodRun]) -> str | None:
     return next((now for now in places if now.removesuffix(PREVIOUS) == path.removesuffix(PREVIOUS)), None)
 
 
-class PastAttempt(Struct, frozen=True, omit_defaults=True):
-    """An attempt of an object that was replaced, as an annotation keeps it."""
+_Count = Annotated[int, Meta(ge=0, le=2**40)]
+_Instant = Annotated[float, Meta(ge=0.0, le=MAX_INSTANT_S)]
 
-    i: int  # incarnation
+
+class PastAttempt(Struct, frozen=True, omit_defaults=True):
+    """An attempt of an object that was replaced, as an annotation keeps it.
+
+    Its owner can write it, too: it names no nodes, which would be blamed for what nobody has seen.
+    """
+
+    i: _Count  # incarnation
     s: AttemptState
-    b: float  # began
-    e: float  # ended
-    n: tuple[str, ...] = ()
-    c: int = 0
-    g: int = 0  # signal
+    b: _Instant  # began
+    e: _Instant  # ended
+    c: _Count = 0
+    g: _Count = 0  # signal
     r: str = ""
-    f: tuple[str, ...] = ()  # failed nodes
-    gpus: int = 0
+    gpus: _Count = 0
 
 
 def to_history(attempts: Iterable[Attempt]) -> str:
@@ -201,7 +209,7 @@ def to_history(attempts: Iterable[Attempt]) -> str:
     past = [
         PastAttempt(
             a.id.incarnation, a.state, a.start_s, a.end_s or a.start_s,
-            a.nodes, a.exit_code, a.signal, a.reason[:200], a.failed_nodes, a.gpus,
+            a.exit_code, a.signal, a.reason[:200], a.gpus,
         )
         for a in attempts
         if a.state.is_over
@@ -213,16 +221,16 @@ _HISTORY: msgspec.json.Decoder[list[PastAttempt]] = msgspec.json.Decoder(list[Pa
 
 
 def from_history(text: str, job_id: str, cluster: str, user: str) -> list[Attempt]:
-    """The attempts that an annotation holds; none where it cannot be read."""
+    """The attempts that an annotation holds, without their nodes; none where it cannot be read."""
     try:
         past: Any = _HISTORY.decode(text) if text else []
     except msgspec.DecodeError:
         return []
     return [
         Attempt(
-            AttemptId(cluster, job_id, each.i), each.s, each.n, each.b, each.e, each.c, each.g, each.r,
-            each.gpus, user, failed_nodes=each.f,
+            AttemptId(cluster, job_id, each.i), each.s, (), each.b, each.e, each.c, each.g, each.r[:200],
+            each.gpus, user,
         )
-        for each in past
-        if each.i >= 0 and each.s.is_over
+        for each in past[-MOST_PAST:]
+        if each.s.is_over
     ]  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 Document = Mapping[str, Any]
 MAX_TEXT = 1024
+MAX_INSTANT_S = 2.0**37  # in a year of four digits
 
 
 def at(value: Any, *path: str) -> Any:
@@ -52,6 +53,15 @@ def instant(value: Any, *path: str) -> float | None:
         return datetime.fromisoformat(found).timestamp()
     except ValueError:
         return None
+
+
+def seconds_of(told: str) -> float | None:
+    """An instant that Perdure wrote as a number into an annotation, which its owner may have written over."""
+    try:
+        found = float(told)
+    except ValueError:
+        return None
+    return found if 0.0 <= found <= MAX_INSTANT_S else None
 
 
 def stamp(seconds: float) -> str:

@@ -39,6 +39,7 @@ from perdure.backends.kubernetes.objects import (
     label,
     name_of,
     namespace_of,
+    seconds_of,
     text,
     uid_of,
     version_of,
@@ -266,7 +267,7 @@ def _job(
     state, reason = _state(form, held, groups, latest, admission)
     excluded, required = _node_rules(form, document)
     width = form.width(document)
-    resume_s = _number(annotation(document, RESUME_AT))
+    resume_s = seconds_of(annotation(document, RESUME_AT))
     controller = controller_of(document)
     return Job(
         rules.cluster,
@@ -404,13 +405,6 @@ def _walltime_s(form: WorkloadForm, document: Document) -> float | None:
     path = ("spec", "runPolicy") if form.suffix == "pytorchjob" else ("spec",)
     seconds = whole(fields(document, *path), "activeDeadlineSeconds")
     return float(seconds) if seconds is not None else None
-
-
-def _number(told: str) -> float | None:
-    try:
-        return float(told) if told else None
-    except ValueError:
-        return None
 
 
 def _node_rules(form: WorkloadForm, document: Document) -> tuple[tuple[str, ...], tuple[str, ...]]:

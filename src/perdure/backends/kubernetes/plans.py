@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from perdure.backends.kubernetes.attempts import to_history
 from perdure.backends.kubernetes.marks import (
     COMMENT,
@@ -23,7 +25,17 @@ from perdure.backends.kubernetes.marks import (
     STASHED,
     done,
 )
-from perdure.backends.kubernetes.objects import Document, annotation, fields, items, name_of, namespace_of, text, whole
+from perdure.backends.kubernetes.objects import (
+    Document,
+    annotation,
+    fields,
+    items,
+    label,
+    name_of,
+    namespace_of,
+    text,
+    whole,
+)
 from perdure.backends.kubernetes.picture import FIELD_NODE
 from perdure.backends.kubernetes.workloads import JOB, WorkloadForm
 from perdure.model.actions import Down, Drain, NodeAction, Requeue
@@ -168,17 +180,19 @@ def _hash(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:10]
 
 
-def stash_of(form: WorkloadForm, made: Document, key: str) -> Any:
+def stash_of(form: WorkloadForm, made: Document, key: str, owner_label: str) -> Any:
     """A copy of a replacement that runs nothing: it is there while the old object goes and the new one is not there.
 
-    The API server has then checked all that it will check of the new one before the old one is deleted.
+    The API server has then checked all that it will check of the new one before the old one is deleted. The copy has
+    the label that says whose it is: what others write as a copy, the site labels as theirs.
     """
+    owner = label(made, owner_label) if owner_label else ""
     stash = merged(dict(made), form.suspended(True))
     kept = {"suspend": form.is_suspended(made), "metadata": fields(made, "metadata")}
     stash["metadata"] = {
         "name": stash_name(name_of(made), key),
         "namespace": namespace_of(made),
-        "labels": {MANAGED: "true", STASH: _hash(key)},
+        "labels": {MANAGED: "true", STASH: _hash(key), **({owner_label: owner} if owner else {})},
         "annotations": {STASHED: json.dumps(kept)},
     }
     return stash
@@ -187,8 +201,8 @@ def stash_of(form: WorkloadForm, made: Document, key: str) -> Any:
 def from_stash(form: WorkloadForm, stash: Document) -> Any:
     """The replacement that a stash is a copy of; None where it cannot be read."""
     try:
-        kept = json.loads(annotation(stash, STASHED))
-    except ValueError:
+        kept = msgspec.json.decode(annotation(stash, STASHED))
+    except (msgspec.DecodeError, RecursionError):
         return None
     if not text(kept, "metadata", "name"):
         return None

@@ -358,6 +358,7 @@ def is_gpu(resource: str) -> bool:
     return (maker, name) in _GPUS or (maker == "nvidia.com" and name.startswith("mig-"))
 
 
+MOST_GPUS, MOST_DIGITS = 1_000_000, 19  # of one container: what it asks for may be any number
 _GPUS = frozenset(
     {
         ("nvidia.com", "gpu"),
@@ -375,4 +376,5 @@ _GPUS = frozenset(
 
 def _count(amount: object) -> int:
     """Extended resources are whole numbers, as text."""
-    return int(amount) if isinstance(amount, int) or (isinstance(amount, str) and amount.isdecimal()) else 0
+    told = str(amount) if isinstance(amount, int | str) else ""
+    return min(int(told[:MOST_DIGITS]), MOST_GPUS) if told.isdecimal() else 0
