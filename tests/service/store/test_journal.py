@@ -120,6 +120,15 @@ def plan(journal: Journal, action: Action, by: str = PERDURE, now: float = 1.0, 
 # -- what the controller knows
 
 
+def test_what_a_job_asks_for_may_be_any_number(service: Service) -> None:
+    """Kubernetes and HTCondor take such jobs; the journal took none, and no look at any job, from then on."""
+    many = 10**29
+    job, attempt = replace(JOB, gpus=many, node_count=many), replace(FAILED, gpus=many)
+    service.feed(Looked(Observation("c", 3611.0, (job,), (attempt,), NODES)), TRANSIENT)
+    assert column(service.journal, jobs.c.gpus) == column(service.journal, attempts.c.gpus) == [2**31 - 1]
+    assert service.journal.restore().cases["1"].job.gpus == many
+
+
 def test_the_state_outlives_the_service(where: Path | str, service: Service) -> None:
     service.feed(LOOK, TRANSIENT)
     service.journal.close()

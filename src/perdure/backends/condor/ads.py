@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -12,12 +15,27 @@ from perdure.model.identity import AttemptId
 ClassAd = Mapping[str, Any]
 """The attributes of one thing; their names in lower case, as HTCondor writes them in either."""
 _BEGIN, _END = "/Expr(", ")/"
+_AD = re.compile(r"(?ms)^\{$.*?^\}$")  # what is within it is indented, and has no end of line in strings
+_BETWEEN_ADS = re.compile(r"\s*\[[\s,]*\]\s*")
+MOST = 2**53
 
 
 def read_ads(data: bytes) -> list[ClassAd]:
     """Raises `msgspec.DecodeError`. No ad at all may be printed as nothing."""
-    told = msgspec.json.decode(data, type=list[dict[str, Any]]) if data.strip() else []
+    try:
+        told = msgspec.json.decode(data, type=list[dict[str, Any]]) if data.strip() else []
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        told = list(_one_by_one(data.decode("utf-8", "replace")))
     return [{name.lower(): value for name, value in ad.items()} for ad in told]
+
+
+def _one_by_one(told: str) -> Iterator[dict[str, Any]]:
+    """The ads that can be read: strings in them may be of any bytes, and lists of any depth, as their owners like."""
+    if _BETWEEN_ADS.fullmatch(_AD.sub("", told)) is None:
+        raise msgspec.DecodeError("it is no list of ads, or broke off")
+    for found in _AD.finditer(told):
+        with suppress(ValueError, RecursionError):
+            yield json.loads(found[0], strict=False)
 
 
 def text(ad: ClassAd, name: str) -> str:
@@ -27,8 +45,11 @@ def text(ad: ClassAd, name: str) -> str:
 
 
 def number(ad: ClassAd, name: str) -> float | None:
+    """A number that is exact as a float; None for anything else."""
     found = ad.get(name.lower())
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+    if not isinstance(found, int | float) or isinstance(found, bool) or abs(found) > MOST:
+        return None
+    return float(found)
 
 
 def whole(ad: ClassAd, name: str) -> int:

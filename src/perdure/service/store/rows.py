@@ -42,6 +42,7 @@ from perdure.service.store.packed import pack
 
 Row = dict[str, Any]
 
+MOST_COUNT = 2**31 - 1
 SPENT = "spent"
 UNSEEN = "unseen"
 MANAGER = "manager"
@@ -150,6 +151,11 @@ def _payload(event: ExceptionChanged | JobChanged | AttemptStarted, name: str, t
     return f'{{"time_s":{event.time_s!r},"{name}":{text},"kind":"{event.kind}"}}'
 
 
+def _count(number: int) -> int:
+    """A number as every database takes it: what jobs ask for may be any."""
+    return max(0, min(number, MOST_COUNT))
+
+
 def job_row(job: Job, changed_s: float, payload: str) -> Row:
     return {
         "cluster": job.cluster,
@@ -158,8 +164,8 @@ def job_row(job: Job, changed_s: float, payload: str) -> Row:
         "user": clean(job.user),
         "partition": clean(job.partition),
         "state": job.state.value,
-        "gpus": job.gpus,
-        "node_count": job.node_count,
+        "gpus": _count(job.gpus),
+        "node_count": _count(job.node_count),
         "submit_s": job.submit_s,
         "changed_s": changed_s,
         "story_s": 0.0,
@@ -175,7 +181,7 @@ def attempt_row(attempt: Attempt, payload: str) -> Row:
         "state": attempt.state.value,
         "start_s": attempt.start_s,
         "end_s": attempt.end_s,
-        "gpus": attempt.gpus,
+        "gpus": _count(attempt.gpus),
         "payload": payload,
     }
 
