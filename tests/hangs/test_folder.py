@@ -344,3 +344,28 @@ def test_stacks_are_believed_before_steps() -> None:
     report = report_of(Folder(stacks=[waits, reads], steps={0: 5, 1: 6}))
     assert report.ranks == (1,)
     assert [word.source for word in report.conflicts] == [HEARTBEATS]
+
+
+def test_the_command_says_so_where_nobody_stands_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in (0, 1):
+        beat = {"schema": "perdure.heartbeat/1", "rank": rank, "step": 7}
+        (tmp_path / f"beat{rank}.json").write_text(json.dumps(beat))
+    (tmp_path / "ras.json").write_text('{"communicators": []}')
+    assert main(["why", "ranks", str(tmp_path)]) == 3
+    assert capsys.readouterr().out == (
+        "No rank stands out\n  heartbeats: all ranks are at step 7\n"
+        "  NCCL RAS: all ranks answer, and have called the same collectives\n"
+    )
+
+
+def test_who_is_believed_is_who_names_a_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Stacks that name nobody come before heartbeats that do."""
+    for rank, step in ((0, 7), (1, 8)):
+        (tmp_path / f"rank{rank}.txt").write_text('Thread 1 (idle): "MainThread"\n    wait (train.py:17)\n')
+        beat = {"schema": "perdure.heartbeat/1", "rank": rank, "step": step}
+        (tmp_path / f"beat{rank}.json").write_text(json.dumps(beat))
+    (tmp_path / "ras.json").write_text('{"communicators": []}')
+    assert main(["why", "ranks", str(tmp_path)]) == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith("Rank 0 stopped first\n  stacks: ")
+    assert shown.rstrip().endswith("(not believed: heartbeats name rank 0)")

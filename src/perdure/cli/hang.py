@@ -75,14 +75,20 @@ def _of_logs(directory: str, settings: Settings) -> Word | None:
     return Word(LOGS, (int(verdict.rank),), verdict.summary) if verdict.rank.isdecimal() else None
 
 
+def _not_believed(word: Word, report: HangReport, accuser: str) -> str:
+    if word not in report.conflicts:
+        return ""
+    whom = "others" if word.ranks else named(report.ranks)
+    return f" (not believed: {accuser} {'name' if accuser.endswith('s') else 'names'} {whom})"
+
+
 def _print(report: HangReport, folder: Folder) -> None:
     where = f" on {', '.join(report.nodes)}" if report.nodes else ""
     first = f"{named(report.ranks)}{where} stopped first" if report.ranks else "no rank stands out"
     print_line(paint(first[0].upper() + first[1:], "bold"))
+    accuser = next((word.source for word in report.words if word.ranks), "")
     for word in report.words:
-        better = f"{report.words[0].source} names {'others' if word.ranks else named(report.ranks)}"
-        other = f" (not believed: {better})" if word in report.conflicts else ""
-        print_line(f"  {word.source}: {word.says}{other}")
+        print_line(f"  {word.source}: {word.says}{_not_believed(word, report, accuser)}")
     for note in folder.notes[:MOST_NOTES]:
         print_line(f"  not read: {note}")
     if len(folder.notes) > MOST_NOTES:
