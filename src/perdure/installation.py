@@ -58,7 +58,7 @@ def _called(written: Callable[[Path], str]) -> str:
 def user_name() -> str:
     """Who runs this command, as far as the system knows: in some containers a number alone."""
     try:
-        return getpass.getuser()
+        return getpass.getuser().encode(errors="replace").decode()
     except (KeyError, OSError):
         return str(os.getuid())
 

@@ -14,6 +14,8 @@ import pytest
 
 from perdure.backends.local import LocalBackend
 from perdure.backends.local.store import Leftover, LocalStore
+from perdure.errors import StateError
+from perdure.service.live_policy.switch import PolicySwitch
 from perdure.service.workers.kill_switch import RESERVE_BYTES, KillSwitch
 from tests.attacks.service import Attacked, attacked, await_
 
@@ -109,6 +111,20 @@ def test_the_switch_has_room_on_a_full_disk(tmp_path: Path, taken: Callable[[Pat
         assert (disk / "reserve").exists()
         assert switch.turn("root", on=False) == ""
         assert not switch.file.exists()
+
+
+@needs_mount
+def test_a_policy_that_is_off_on_a_full_disk_is_said_to_be(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "1m", 40) as disk:
+        switch = PolicySwitch(disk)
+        fill(disk)
+        switch.turn(on=False, by="root")
+        assert switch.is_off
+        switch.turn(on=True, by="root")
+        take_all_names(disk)
+        with pytest.raises(StateError, match="Make room there"):
+            switch.turn(on=False, by="root")
+        assert not switch.is_off
 
 
 class Full:

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import site
 import stat
 import subprocess
 import sys
@@ -28,9 +29,9 @@ reader.close()
 """
 
 
-def read(path: Path, *capabilities: str, user: str = SERVICE) -> str:
-    """What the service's reader makes of a log of `OWNER`, with these capabilities."""
-    interpreter = next(
+def anyones_python() -> str:
+    """One that other users may run."""
+    return next(
         (
             str(real)
             for real in map(Path.resolve, (Path(sys.executable), Path("/usr/bin/python3.11"), Path("/usr/bin/python3")))
@@ -38,6 +39,11 @@ def read(path: Path, *capabilities: str, user: str = SERVICE) -> str:
         ),
         None,
     ) or pytest.skip("no Python that other users may run")
+
+
+def read(path: Path, *capabilities: str, user: str = SERVICE) -> str:
+    """What the service's reader makes of a log of `OWNER`, with these capabilities."""
+    interpreter = anyones_python()
     caps = ",".join(f"+{name}" for name in capabilities)
     rights = (f"--inh-caps={caps}", f"--ambient-caps={caps}") if caps else ()
     argv = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *rights, interpreter, "-c", READ)
@@ -81,3 +87,21 @@ def test_no_capability_of_the_service_is_left_to_who_reads(place: Path) -> None:
     said = read(log_in(hidden), "setuid", "setgid", "dac_read_search")
     assert "Permission denied" in said
     assert "RuntimeError" not in said
+
+
+@pytest.mark.slow
+def test_the_service_runs_as_a_user_without_a_name(place: Path) -> None:
+    """As in a container that is given a number alone: its own token and its code are that number's."""
+    home, nobody = place / "home", 54321
+    home.mkdir(mode=0o700)
+    os.chown(home, nobody, nobody)
+    sources = (Path(perdure.__file__).parents[1], *map(Path, site.getsitepackages()))
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(map(str, sources))}
+    up = ("-m", "perdure", "up", "--no-demo", "--port", "0", "--nodes", "1", "--state", str(home / "state"))
+    argv = ("setpriv", f"--reuid={nobody}", f"--regid={nobody}", "--clear-groups", anyones_python(), *up)
+    with subprocess.Popen(argv, cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as service:
+        assert service.stdout is not None
+        said = next((line for line in service.stdout if line.startswith((b"Perdure watches", b"perdure:"))), b"")
+        service.terminate()
+        service.stdout.read()
+    assert said.startswith(b"Perdure watches"), said

@@ -334,25 +334,38 @@ def test_a_service_that_died_is_to_be_started_again_but_can_be_stopped(perdure: 
     assert not (home / "STOP").exists()
 
 
+SWITCHES = (("actions", "--stop"), ("actions", "--resume"), ("policy", "off"), ("policy", "on"))
+
+
+@pytest.mark.parametrize(("name", "where"), [("PERDURE_URL", "http://127.0.0.1:9"), ("PERDURE_SOCKET", "/no/socket")])
 def test_another_service_that_does_not_answer_is_not_called_stopped(
-    perdure: Callable[..., Ran], home: Path, monkeypatch: pytest.MonkeyPatch
+    perdure: Callable[..., Ran], home: Path, monkeypatch: pytest.MonkeyPatch, name: str, where: str
 ) -> None:
     """The file beside the service of this machine stops that one alone."""
     (home / "tokens.json").write_text("{}")
-    monkeypatch.setenv("PERDURE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv(name, where)
     monkeypatch.setenv("PERDURE_TOKEN", "t")
-    ran = perdure("actions", "--stop", "--state", str(home))
-    assert (ran.code, ran.out) == (2, "")
-    assert "127.0.0.1:9" in ran.complaint
-    assert not (home / "STOP").exists()
+    for switch in SWITCHES:
+        ran = perdure(*switch, "--state", str(home))
+        assert (ran.code, ran.out) == (2, "")
+        assert f"Check {name}" in ran.complaint
+    assert [path.name for path in home.iterdir()] == ["tokens.json"]
 
 
 def test_a_directory_of_no_service_stops_nothing_and_says_so(perdure: Callable[..., Ran], home: Path) -> None:
-    for switch in ("--stop", "--resume"):
-        ran = perdure("actions", switch, "--state", str(home))
+    for switch in SWITCHES:
+        ran = perdure(*switch, "--state", str(home))
         assert (ran.code, ran.out) == (2, "")
         assert ran.complaint.startswith(f"{home}: no service runs with this state directory")
-    assert not (home / "STOP").exists()
+    assert not list(home.iterdir())
+
+
+def test_a_switch_is_turned_by_a_user_whose_name_is_no_text(
+    perdure: Callable[..., Ran], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ServiceFile("http://127.0.0.1:9", 1, "t").write(home)
+    monkeypatch.setenv("LOGNAME", "\udcff")
+    assert [perdure(*switch, "--state", str(home)).code for switch in SWITCHES] == [0, 0, 0, 0]
 
 
 def test_a_port_that_is_taken_is_named(perdure: Callable[..., Ran], home: Path) -> None:

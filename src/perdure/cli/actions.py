@@ -67,7 +67,7 @@ def _switch(on: bool, state: StateDir) -> int:
         note = service(state).post("/kill-switch", {"on": on}).get("note", "")
     except (ClusterBusy, NotFound) as err:
         where = load_settings(flags={"service.state": state}).settings.service.state
-        if "PERDURE_URL" in os.environ or not _was_a_services(where):
+        if not finds_files_of(where):
             raise
         note = "; ".join(filter(None, ("no service answers: it counts for the next one", _switch_file(where, on, err))))
     if note:
@@ -76,10 +76,12 @@ def _switch(on: bool, state: StateDir) -> int:
     return 0
 
 
-def _was_a_services(directory: Path) -> bool:
-    """Whether a service has run with this directory: a kill switch anywhere else stops nothing."""
+def finds_files_of(directory: Path) -> bool:
+    """Whether the service that was asked reads switches in this directory, where one has run: others stop nothing."""
     from perdure.service.workers.kill_switch import RESERVE_FILE, STOP_FILE
 
+    if os.environ.get("PERDURE_URL") or os.environ.get("PERDURE_SOCKET"):
+        return False
     return any((directory / name).exists() for name in ("service.json", "tokens.json", RESERVE_FILE, STOP_FILE))
 
 

@@ -93,9 +93,12 @@ def _turned(on: bool, state: StateDir) -> int:
     try:
         service(state).post("/policy", {"on": on})
     except (ClusterBusy, NotFound):
+        from perdure.cli.actions import finds_files_of
         from perdure.service.live_policy.switch import PolicySwitch
 
         where = load_settings(flags={"service.state": state}).settings.service.state
+        if not finds_files_of(where):
+            raise
         PolicySwitch(where).turn(on=on, by=user_name())
         print_line("no service answers: it counts for the next one")
     print_line(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import socket
@@ -21,6 +20,7 @@ from perdure.backends.local.spec import JobSpec
 from perdure.backends.local.wire import decode, encode
 from perdure.backends.protocol import TAIL_BYTES
 from perdure.errors import ClusterBusy, ClusterError, InputError, NotFound, PerdureError
+from perdure.installation import user_name
 from perdure.model.actions import Action, Outcome
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
@@ -104,7 +104,7 @@ class LocalBackend:
         spec = replace(
             spec,
             name=spec.name or Path(spec.argv[0]).name,
-            user=spec.user or getpass.getuser(),
+            user=spec.user or user_name(),
             workdir=os.path.abspath(spec.workdir or os.getcwd()),
         )
         return str(self._ask({"op": "submit", "spec": encode(spec)})["job_id"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import threading
 import time
 from contextlib import ExitStack
@@ -11,6 +10,7 @@ from pathlib import Path
 import uvicorn
 
 from perdure.errors import ConfigError
+from perdure.installation import user_name
 from perdure.log import log_to_stderr
 from perdure.service.access.auth import Identity, Role, TokenBook
 from perdure.service.runtime.cluster_process import load_cluster
@@ -70,7 +70,7 @@ def run_controller(settings: Settings, directory: Path) -> int:
         )  # fmt: skip
         found_at = f"http://{spoken(service.host)}:{sock.getsockname()[1]}"
         with left_for_commands(tokens, found_at, state):
-            code = tokens.login_code(Identity(getpass.getuser(), Role.OPERATOR))
+            code = tokens.login_code(Identity(user_name(), Role.OPERATOR))
             print(f"Perdure serves the clusters of {directory}: {found_at}/?code={code}", flush=True)  # noqa: T201
             PageServer(config, lambda: None).run(sockets=[sock])
     return 0

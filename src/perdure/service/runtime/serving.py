@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import logging
 import os
 import shlex
@@ -15,7 +14,7 @@ from pathlib import Path
 import uvicorn
 
 from perdure.errors import ConfigError, NotFound, StateError
-from perdure.installation import program
+from perdure.installation import program, user_name
 from perdure.service.access.auth import Identity, Role, TokenBook
 from perdure.service.access.service_file import ServiceFile
 from perdure.service.learning.learner import Learner
@@ -106,7 +105,7 @@ def serve(
     )  # fmt: skip
     logging.getLogger("uvicorn.error").addFilter(OnceInAWhile())
     with left_for_commands(tokens, url, state):
-        code = tokens.login_code(Identity(getpass.getuser(), Role.OPERATOR))
+        code = tokens.login_code(Identity(user_name(), Role.OPERATOR))
         print(f"Perdure watches {engine.backend.cluster}: {url}/?code={code}", flush=True)  # noqa: T201
         print(_what_next(state), flush=True)  # noqa: T201
         with unix_socket(service.socket or state / SOCKET_FILE, shared=service.socket is not None) as local:
@@ -141,7 +140,7 @@ class PageServer(uvicorn.Server):
 def left_for_commands(tokens: TokenBook, url: str, state: Path) -> Iterator[None]:
     """While this runs, commands of the same user find the service and have a token for it."""
     _revoke_left_over(tokens, state)
-    token = tokens.own(getpass.getuser(), Role.OPERATOR)
+    token = tokens.own(user_name(), Role.OPERATOR)
     mine = ServiceFile(url, os.getpid(), token)
     mine.write(state)
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import getpass
 import hashlib
 import json
 import os
@@ -19,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from perdure.errors import InUse, StateError
+from perdure.installation import user_name
 
 SYSTEM_DIR = Path("/run/perdure")
 MAX_BYTES = 4096
@@ -67,7 +67,7 @@ def only_one(identity: str, state: Path, directory: Path, others: tuple[Path, ..
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as err:
             raise _in_use(identity, read_holder(word)) from err
-        _write(word, InstanceHolder(os.getpid(), _began(os.getpid()), _user(), str(state.absolute())))
+        _write(word, InstanceHolder(os.getpid(), _began(os.getpid()), user_name(), str(state.absolute())))
         try:
             yield
         finally:
@@ -137,10 +137,3 @@ def _began(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return ""
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
