@@ -54,6 +54,11 @@ def test_place_what_and_fix_are_said(lamp: Mapping[str, object] | int, said: str
     assert str(caught.value).startswith(said)
 
 
+def test_a_name_that_is_no_text_is_refused() -> None:
+    with pytest.raises(InputError, match=r"house: '.ud800' is not known. Use names in UTF-8"):
+        read(House, {"\ud800": 1}, "house")
+
+
 def test_what_fits_is_read() -> None:
     assert read(House, {"lamps": [{"watts": 5, "lit_s": 3}]}, "house") == House((Lamp(5, lit_s=3.0),))
     assert in_words(bool) == "true or false"

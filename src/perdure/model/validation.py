@@ -40,6 +40,8 @@ def read(kind: Any, value: object, where: str, hook: Hook | None = None, *, stri
         if isinstance(err.__cause__, ValueError):  # of the hook
             raise err.__cause__ from None
         raise _refusal(kind, value, where, str(err)) from err
+    except UnicodeEncodeError as err:  # of half a character, as JSON can hold one
+        raise InputError(where, f"{err.object[:60]!a} is not known", "Use names in UTF-8") from err
     if isinstance(found, float) and not math.isfinite(found):
         raise InputError(where, f"{shown(value)} is out of range", f"Give {in_words(kind)}")
     return found

@@ -57,7 +57,8 @@ def test_a_webhook_that_was_changed_or_comes_late_is_not_verified() -> None:
     assert not verified(secret, headers, body + b" ", NOW)
     assert not verified(secret, {**headers, "webhook-id": "other"}, body, NOW)
     assert not verified(secret, {**headers, "webhook-timestamp": "1700000001"}, body, NOW)
-    assert not verified(secret, {**headers, "webhook-timestamp": "x"}, body, NOW)
+    for stamp in ("x", "9" * 5000):
+        assert not verified(secret, {**headers, "webhook-timestamp": stamp}, body, NOW)
     assert not verified(secret, headers, body, NOW + 301)
     assert not verified("whsec_AAAA", headers, body, NOW)
 

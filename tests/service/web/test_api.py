@@ -444,7 +444,31 @@ def test_a_stream_goes_on_where_it_broke_off(place: Site, closing: None) -> None
     later, _ = streamed(place, place.operator, headers={"Last-Event-ID": str(everything[4])})
     assert later == everything[5:]
     assert streamed(place, place.operator)[0] == []
+    assert streamed(place, place.operator, headers={"Last-Event-ID": "9" * 5000})[0] == []
     assert place.app.state.listeners.here == 0
+
+
+HALF = '{"type": "app.x", "\\ud800": 1}'
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/exceptions", HALF), ("/exceptions", '{"type": "\\ud800"}'), ("/jobs", '{"argv": ["a"], "\\ud800": 1}'),
+     ("/jobs/\\ud800/attempts/1/correction", HALF), ("/kill-switch", '{"on": true, "\\ud800": 1}')],
+)  # fmt: skip
+def test_half_a_character_is_refused_in_one_line(place: Site, path: str, body: str) -> None:
+    answer = place.client(place.operator).post(f"/api/v1{path}", content=body, headers=JSON_BODY)
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+
+
+def test_half_a_character_spoils_no_other_of_many(place: Site) -> None:
+    sent = f'[{{"type": "app.x", "subject": {{"job": "1"}}}}, {HALF}]'
+    answer = place.client(place.operator).post("/api/v1/exceptions/batch", content=sent, headers=JSON_BODY)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()[1]["status"] == 422
+
+
+JSON_BODY = {"Content-Type": "application/json"}
 
 
 def test_a_stream_says_first_where_it_begins(place: Site, closing: None) -> None:

@@ -11,6 +11,7 @@ from perdure.service.web.problems import Problem, answer
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 MAX_BODY_BYTES = 1024 * 1024
+MOST_DIGITS = 18  # of a length
 
 POLICY = "; ".join(
     (
@@ -72,7 +73,7 @@ class HostGuard:
             fix = "Use http://127.0.0.1:PORT, or name the host in service.hosts."
             return Problem(title="Bad Request", status=400, detail="not a name of this service", where=host, fix=fix)
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > most_bytes:
+        if not length.isdecimal() or len(length) > MOST_DIGITS or int(length) > most_bytes:
             what = f"a body may have at most {most_bytes} bytes"
             return Problem(title="Content Too Large", status=413, detail=what, where="body", fix="Send less.")
         return None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
+from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, computed_field
+from pydantic import BaseModel, BeforeValidator, computed_field
 from starlette.exceptions import HTTPException
 
 from perdure.errors import (
@@ -28,6 +29,7 @@ from perdure.errors import (
     TooMany,
     Unauthenticated,
 )
+from perdure.service.store.codec import clean
 
 log = logging.getLogger("perdure")
 
@@ -57,15 +59,18 @@ _STATUS: tuple[tuple[type[PerdureError], int], ...] = (
 )
 
 
+_Said = Annotated[str, BeforeValidator(clean)]  # JSON of others may hold half a character, which none can be sent
+
+
 class Problem(BaseModel):
     """What went wrong, in the form of RFC 9457, with `where` it is and how to `fix` it added."""
 
     type: str = "about:blank"
     title: str
     status: int
-    detail: str
-    where: str = ""
-    fix: str = ""
+    detail: _Said
+    where: _Said = ""
+    fix: _Said = ""
 
     @computed_field(json_schema_extra={"deprecated": True})  # type: ignore[prop-decorator]
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
@@ -28,6 +29,7 @@ router = APIRouter(tags=["events"])
 HEARTBEAT_S = 15.0
 PATIENCE_S = 1.0  # a stream looks this often whether it is to end
 MAX_SEQ = 2**62
+_SEQ = re.compile("[0-9]{1,18}")
 Seq = Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only events of a higher `seq`")]
 
 
@@ -60,7 +62,7 @@ async def stream(
     An id without an event comes first, and now and then where there is nothing to tell: the place reached.
     """
     listeners: Listeners = request.app.state.listeners
-    if last_event_id and last_event_id.isascii() and last_event_id.isdecimal() and int(last_event_id) <= MAX_SEQ:
+    if last_event_id and _SEQ.fullmatch(last_event_id):
         start = int(last_event_id)
     else:
         start = after if after is not None else await run_in_threadpool(events.newest, web.reader)
