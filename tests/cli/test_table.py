@@ -185,6 +185,7 @@ def test_times_are_short_on_a_terminal_and_whole_elsewhere() -> None:
     assert clock(noon, noon + 3 * 86_400).short.endswith(instant(noon)[11:16])
     assert clock(noon, noon + 400 * 86_400).short == instant(noon)[:10]
     assert clock(noon, noon).full == since(noon, noon + 300).full == instant(noon)
+    assert instant(1e300) == instant(9e15) == clock(9e15, noon).full  # one job's, in a listing of all
     assert since(noon, noon + 300).short == "5m"
     assert clock(None, noon) == since(None, noon) == Shortened("", "")
 

@@ -25,6 +25,7 @@ GAP = "  "
 LEAST_TEXT = 20  # characters of a column of text: what leaves less room for it is left out
 LEAST_BLOCK_TEXT = 12  # characters next to the labels of a block; less, and they are above
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
+LAST_INSTANT_S = 2.0**37  # in a year of four digits
 
 Paint = Callable[[str, str], str]
 """Colours the first text by the meaning of the second."""
@@ -273,4 +274,5 @@ def _fitting(part: str, width: int) -> str:
 
 
 def _local(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds).astimezone()
+    """Of an instant that no calendar has, the nearest that one has."""
+    return datetime.fromtimestamp(min(max(seconds, 0.0), LAST_INSTANT_S)).astimezone()

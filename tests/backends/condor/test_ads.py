@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from perdure.backends.condor.ads import number, read_ads, text, whole
-from perdure.backends.condor.picture import job_of
+from perdure.backends.condor.picture import ended_attempt, job_of
 
 THEIRS = b'{\n  "ClusterId": 2,\n  "JobBatchName": "train",\n  "ProcId": 0\n}\n'
 
@@ -47,3 +47,18 @@ def test_numbers_are_those_that_a_journal_holds() -> None:
     ]
     found = job_of("c", ad, in_queue=True)
     assert (found.gpus, found.restarts, found.submit_s) == (0, 0, 0.0)
+
+
+@pytest.mark.parametrize("ago_s", [9e15, -1.0, 2.0**37 + 1])
+def test_no_instant_is_of_a_year_that_no_calendar_has(ago_s: float) -> None:
+    """An owner can edit these: one in the year 285,616,414 would be no date on a page or in a job's record."""
+    names = ("QDate", "JobCurrentStartDate", "ShadowBday", "EpochWriteDate", "CompletionDate", "EnteredCurrentStatus")
+    ad = {"clusterid": 1, "procid": 0, "numshadowstarts": 1, "exitcode": 1, **{name.lower(): ago_s for name in names}}
+    ended = ended_attempt("c", ad, ad, frozenset())
+    assert (job_of("c", ad, in_queue=True).submit_s, ended.start_s, ended.end_s) == (0.0, 0.0, 0.0)
+
+
+def test_a_start_that_is_put_off_for_ever_is_its_owners_own() -> None:
+    told = '(Cpus > 1) && !stringListIMember(TARGET.Machine,"a") && time() >= 999999999999'
+    found = job_of("c", {"requirements": f"/Expr({told})/"}, in_queue=True)
+    assert (found.eligible_s, found.excluded) == (None, ())

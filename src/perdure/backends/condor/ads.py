@@ -17,7 +17,7 @@ ClassAd = Mapping[str, Any]
 _BEGIN, _END = "/Expr(", ")/"
 _AD = re.compile(r"(?ms)^\{$.*?^\}$")  # what is within it is indented, and has no end of line in strings
 _BETWEEN_ADS = re.compile(r"\s*\[[\s,]*\]\s*")
-MOST = 2**53
+MOST, MOST_INSTANT_S = 2**53, 2**37
 
 
 def read_ads(data: bytes) -> list[ClassAd]:
@@ -50,6 +50,12 @@ def number(ad: ClassAd, name: str) -> float | None:
     if not isinstance(found, int | float) or isinstance(found, bool) or abs(found) > MOST:
         return None
     return float(found)
+
+
+def instant(ad: ClassAd, name: str) -> float | None:
+    """Seconds since the epoch; None for anything else, such as a year of five digits."""
+    found = number(ad, name)
+    return found if found is not None and 0.0 <= found <= MOST_INSTANT_S else None
 
 
 def whole(ad: ClassAd, name: str) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from perdure.backends.condor import picture
 from perdure.backends.condor.actor import CondorActor
-from perdure.backends.condor.ads import ClassAd, job_id, number, run_number
+from perdure.backends.condor.ads import ClassAd, instant, job_id, run_number
 from perdure.backends.condor.ends import may_be_nodes_fault
 from perdure.backends.condor.picture import JOB_FIELDS, NODE_FIELDS
 from perdure.backends.condor.tools import CondorTools
@@ -116,7 +116,7 @@ class CondorBackend:
         for ad in reversed(runs):  # of two records of a run the later one knows more
             self._runs[job_id(ad), run_number(ad)] = ad
         for ad in reversed(over):
-            self._over.setdefault(job_id(ad), (ad, number(ad, "EnteredCurrentStatus") or now))
+            self._over.setdefault(job_id(ad), (ad, instant(ad, "EnteredCurrentStatus") or now))
         self._asked_s, self._is_behind = now, False
 
     def _note_ends(self, queue: Mapping[str, ClassAd], down: frozenset[str], now: float) -> None:
@@ -139,7 +139,7 @@ class CondorBackend:
 
     def _may_be_explained(self, run: ClassAd, down: frozenset[str], now: float) -> bool:
         """Whether one of its nodes may yet be found to be down: such an end waits for their word."""
-        ended_s = number(run, "EpochWriteDate") or number(run, "EnteredCurrentStatus") or 0.0
+        ended_s = instant(run, "EpochWriteDate") or instant(run, "EnteredCurrentStatus") or 0.0
         nodes = picture.nodes_of(run)
         if not may_be_nodes_fault(run) or not down.isdisjoint(nodes) or now - ended_s > UNEXPLAINED_S:
             return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from perdure.backends.condor.ads import ClassAd, is_true, number, text, whole
+from perdure.backends.condor.ads import ClassAd, instant, is_true, text, whole
 from perdure.model.jobs import AttemptState
 
 BY_USER, BY_POLICY, SUBMITTED_ON_HOLD, SPOOLING, BY_SITE, OUT_OF_RESOURCES = 1, 3, 15, 16, 26, 34
@@ -80,13 +80,13 @@ def may_be_nodes_fault(run: ClassAd) -> bool:
 
 
 def _is_unexplained(run: ClassAd) -> bool:
-    return number(run, "EpochWriteDate") is None and whole(run, "JobStatus") == _IDLE and not _is_vacated(run)
+    return instant(run, "EpochWriteDate") is None and whole(run, "JobStatus") == _IDLE and not _is_vacated(run)
 
 
 def _is_vacated(run: ClassAd) -> bool:
     """Whether HTCondor ended the run, and not an earlier one of the job."""
-    vacated_s = number(run, "LastVacateTime")
-    start_s = number(run, "JobCurrentStartDate") or number(run, "ShadowBday") or 0.0
+    vacated_s = instant(run, "LastVacateTime")
+    start_s = instant(run, "JobCurrentStartDate") or instant(run, "ShadowBday") or 0.0
     return vacated_s is not None and vacated_s >= start_s
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from perdure.backends.condor.ads import (
     ClassAd,
     expression,
+    instant,
     is_true,
     job_id,
     machine_of,
@@ -70,7 +71,7 @@ def job_of(cluster: str, ad: ClassAd, in_queue: bool) -> Job:
         name=text(ad, "JobBatchName") or os.path.basename(text(ad, "Cmd")),
         user=text(ad, "Owner"),
         state=state,
-        submit_s=number(ad, "QDate") or 0.0,
+        submit_s=instant(ad, "QDate") or 0.0,
         gpus=whole(ad, "RequestGPUs") * hosts,
         node_count=hosts,
         restart_nodes=asked.nodes if is_gang(ad) else None,
@@ -131,7 +132,7 @@ def ended_attempt(cluster: str, run: ClassAd, job: ClassAd | None, down: frozens
     nodes = nodes_of(run)
     end = end_of(run, job, down, nodes)
     lost = tuple(name for name in nodes if name in down or len(nodes) == 1) if end.lost_node else ()
-    ended_s = number(run, "EpochWriteDate") or number(run, "CompletionDate") or number(run, "EnteredCurrentStatus")
+    ended_s = instant(run, "EpochWriteDate") or instant(run, "CompletionDate") or instant(run, "EnteredCurrentStatus")
     start_s = _start_s(run)
     return _attempt(
         cluster, run, nodes, end.state, max(start_s, ended_s or 0.0), end.exit_code, end.signal, end.reason, lost
@@ -168,7 +169,7 @@ def _attempt(
 
 
 def _start_s(ad: ClassAd) -> float:
-    return number(ad, "JobCurrentStartDate") or number(ad, "ShadowBday") or 0.0
+    return instant(ad, "JobCurrentStartDate") or instant(ad, "ShadowBday") or 0.0
 
 
 def nodes_of(ad: ClassAd) -> tuple[str, ...]:
@@ -202,7 +203,7 @@ def heard(ads: Iterable[ClassAd]) -> dict[str, float]:
     last: dict[str, float] = {}
     for ad in ads:
         machine = text(ad, "Machine")
-        last[machine] = max(last.get(machine, 0.0), number(ad, "LastHeardFrom") or 0.0)
+        last[machine] = max(last.get(machine, 0.0), instant(ad, "LastHeardFrom") or 0.0)
     return last
 
 
@@ -224,7 +225,7 @@ def _node(machine: str, slots: list[ClassAd]) -> Node:
         reason=words_of(reason) if is_ours else reason,
         gpus=max((whole(slot, "TotalGPUs") for slot in slots), default=0),
         gpus_used=sum(whole(slot, "GPUs") for slot in slots if _is_busy(slot)),
-        since_s=None if state is NodeState.UP else max(number(s, "EnteredCurrentState") or 0.0 for s in slots) or None,
+        since_s=None if state is NodeState.UP else max(instant(s, "EnteredCurrentState") or 0.0 for s in slots) or None,
         by=BY_PERDURE if is_ours and is_draining else "",
         is_set_down=state is NodeState.DOWN,
     )

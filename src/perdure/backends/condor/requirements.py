@@ -10,7 +10,7 @@ import re2
 from perdure.backends.condor.ads import ClassAd, expression, literal
 
 _OURS = re2.compile(
-    r'(?s)\((.*)\)\s+&&\s+!stringListIMember\(TARGET\.Machine,\s?"([^"\\]*)"\)\s+&&\s+time\(\)\s+>=\s+(\d{1,12})'
+    r'(?s)\((.*)\)\s+&&\s+!stringListIMember\(TARGET\.Machine,\s?"([^"\\]*)"\)\s+&&\s+time\(\)\s+>=\s+(\d{1,11})'
 )
 _MACHINE = re2.compile(r'(?i)\b(?:TARGET\.)?Machine\s*=[=?]=?\s*"([^"\\]{1,255})"')
 
