@@ -37,6 +37,7 @@ T = TypeVar("T", bound=Struct)
 
 VERSION = 1
 MAX_WORD, MAX_NOTE, MAX_ITEMS, MAX_MANY, MAX_EXTRA = 256, 4096, 64, 4096, 32
+MAX_DEPTH = 32  # of fields that are not known
 
 Word = Annotated[str, Meta(max_length=MAX_WORD)]
 LongWord = Annotated[str, Meta(max_length=4 * MAX_WORD)]
@@ -142,7 +143,7 @@ def encode(record: ExceptionRecord) -> dict[str, Any]:
     """The JSON object of a record. Instants are seconds since the epoch."""
     subject, origin, budget = record.subject, record.origin, record.budget
     return {
-        **{name: json.loads(text) for name, text in record.extra},
+        **{name: _shown(text) for name, text in record.extra},
         "version": VERSION,
         "id": record.id,
         "type": record.type,
@@ -176,6 +177,21 @@ def encode(record: ExceptionRecord) -> dict[str, Any]:
         "state": record.state.value,
         "outcome": record.outcome.value,
     }
+
+
+def _shown(text: str) -> Any:
+    """A field of somebody's own; as its text where no answer can hold it: earlier releases took such fields."""
+    value = json.loads(text)
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return text
+    return text if _is_deep(value) else value
+
+
+def _is_deep(value: Any, levels: int = MAX_DEPTH) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels < 0 or any(_is_deep(each, levels - 1) for each in inner)
 
 
 def _encode_answer(answer: Answer) -> dict[str, Any]:
@@ -221,7 +237,10 @@ def type_of(value: Any, where: str = "type") -> str:
 
 
 def _extra(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    extra = tuple((name, json.dumps(value)) for name, value in given.items() if name not in _FIELDS)
+    own = {name: value for name, value in given.items() if name not in _FIELDS}
+    if _is_deep(own):
+        raise InputError("exception", "its fields of your own are nested too deeply", f"Keep to {MAX_DEPTH} levels")
+    extra = tuple((name, json.dumps(value)) for name, value in own.items())
     if len(extra) > MAX_EXTRA:
         raise InputError("exception", f"{len(extra)} fields are not known", f"Send at most {MAX_EXTRA} of your own")
     if sum(len(name) + len(text) for name, text in extra) > MAX_NOTE:

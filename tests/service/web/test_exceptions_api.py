@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from perdure.coordination.chain import MAX_ENDED
-from perdure.coordination.messages import Failed, Ticked
+from perdure.coordination.messages import ExceptionRaised, Failed, Ticked
 from perdure.coordination.record import (
     Answer,
     AnswerKind,
@@ -369,3 +369,55 @@ def test_the_reason_is_the_last_word_and_of_what_nobody_settles_every_word() -> 
     assert Raised.of(replace(record, state=ExceptionState.HANDLED), None).reason == "last"
     escalated = replace(record, state=ExceptionState.ESCALATED, verdicts=tuple(answers))
     assert Raised.of(escalated, None).reason == "first; last"
+
+
+# -- what no answer can hold
+
+
+HALF, DEEP = "\\ud800", "[" * 300 + "]" * 300
+EVERYWHERE = ("/exceptions", "/exceptions?open=true", "/events?limit=200", "/jobs/200")
+
+
+def all_is_shown(place: Site) -> bool:
+    """To operators, and to a handler of the site that has such an exception before it."""
+    client = place.client(place.operator)
+    codes = [client.get(f"/api/v1{path}").status_code for path in EVERYWHERE]
+    wish = {"component": "job", "types": ["app"], "lease_s": 100, "answer_s": 50}
+    return {*codes, client.put("/api/v1/handlers/of-the-site", json=wish).status_code} == {200}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [f'"own": {DEEP}', f'"own": "{HALF}"', f'"own": {{"{HALF}": 1}}', f'"note": "{HALF}"', f'"evidence": ["{HALF}"]',
+     f'"cause": "{HALF}"', f'"origin": {{"host": "{HALF}"}}', '"own": ' + "[" * 900 + "]" * 900, '"own": NaN'],
+)  # fmt: skip
+def test_what_one_user_sends_hides_nothing_of_the_others(place: Site, part: str) -> None:
+    """One exception ended each answer that held it, of listings and events and to the site's own handlers."""
+    assert all_is_shown(place)
+    body = f'{{"type": "app.x", "subject": {{"job": "200"}}, {part}}}'
+    client = place.client(place.mira)
+    answer = client.post("/api/v1/exceptions", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (201, 422)
+    assert all_is_shown(place)
+
+
+def test_nor_does_what_is_said_of_an_exception(place: Site) -> None:
+    raised = post(place, place.mira, "/exceptions", {"type": "app.x", "subject": {"job": "200"}}).json()["id"]
+    client = place.client(place.mira)
+    for value in (f'"{HALF}"', f'{{"{HALF}": "{HALF}"}}', DEEP):
+        said = client.post(
+            f"/api/v1/annotations/{raised}",
+            content=f'{{"key": "k{HALF}", "value": {value}}}',
+            headers={"Content-Type": "application/json"},
+        )
+        assert said.status_code in (204, 422)
+        assert all_is_shown(place)
+
+
+@pytest.mark.parametrize("own", [DEEP, f'"{HALF}"'])
+def test_what_an_earlier_release_took_is_shown_as_text(place: Site, own: str) -> None:
+    subject = Subject(place.world.cluster, job_id="200")
+    old = ExceptionRecord("old", "app.x", 1, Scope.LOCAL, subject, place.world.now, extra=(("own", own),))
+    place.world.tell((ExceptionRaised(old),))
+    assert all_is_shown(place)
+    assert found(place, "old")["own"] == own

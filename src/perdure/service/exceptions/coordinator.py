@@ -13,7 +13,8 @@ from perdure.coordination.messages import ExceptionRaised, Input, Left, Refused
 from perdure.coordination.record import ExceptionRecord
 from perdure.coordination.record_changes import is_of_a_guest
 from perdure.coordination.ruling import Registration
-from perdure.errors import ClusterError, NotFound, PerdureError
+from perdure.coordination.wire import MAX_DEPTH
+from perdure.errors import ClusterError, InputError, NotFound, PerdureError
 from perdure.service.access.auth import Identity
 from perdure.service.core.view import SiteView
 from perdure.service.exceptions.group_commit import GroupCommit, Tell
@@ -27,6 +28,7 @@ from perdure.service.exceptions.permissions import (
     may_speak_for,
     raised,
 )
+from perdure.service.store.codec import sendable
 
 Recall = Callable[[Sequence[str]], Mapping[str, ExceptionRecord]]
 Read = ExceptionRaised | ExceptionRecord | PerdureError
@@ -139,7 +141,7 @@ class Coordinator:
         self._tell(Left(handler))
 
     def _tell(self, given: Input) -> None:
-        for effect in self._intake.tell((given,)):
+        for effect in self._intake.tell((sendable(given),)):
             raise _error_of(effect)
 
 
@@ -161,9 +163,11 @@ def _again(earlier: ExceptionRecord | None, given: ExceptionRaised) -> Read:
 
 def _read(value: Any, by: Identity, view: SiteView) -> Read:
     try:
-        return raised(value, by, view)
+        return raised(sendable(value), by, view)
     except PerdureError as err:
         return err
+    except RecursionError:
+        return InputError("exception", "is nested too deeply", f"Keep to {MAX_DEPTH} levels")
 
 
 def _error_of(effect: Refused) -> PerdureError:

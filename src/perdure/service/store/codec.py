@@ -118,6 +118,18 @@ def clean(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").replace("\0", REPLACEMENT)
 
 
+def sendable(value: T) -> T:
+    """`value` as an answer can hold it: the same, or `cleaned` where it holds half a character.
+
+    Raises `RecursionError` for what is nested very deeply.
+    """
+    try:
+        _to_json(value)
+    except UnicodeEncodeError:
+        return cast("T", cleaned(value))
+    return value
+
+
 def cleaned(value: Any) -> Any:
     """`value` with `clean` done to every text in it."""
     if isinstance(value, Enum):
