@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from pathlib import Path
 from typing import Any, ClassVar
 
 from typer.core import TyperGroup
@@ -27,7 +27,7 @@ class DefaultCommand(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         first = (args[:1] or [""])[0]
-        is_file = len(args) == 1 and Path(first).exists()  # `perdure why ranks`, where a folder has that name
+        is_file = len(args) == 1 and os.path.exists(first)  # `perdure why ranks`, where a folder has that name
         if is_file or first not in {*self.commands, "-h", "--help"}:
             args = self._of_option(args) or [self.default_of(args), *args]
         return super().parse_args(ctx, args)

@@ -72,7 +72,7 @@ def words_of(command: Sequence[str]) -> list[str]:
         return ["perdure.emulation.launched", *words[1:]]
     if words[0] == "-m":
         return ["perdure.emulation.program", *words]
-    if not Path(words[0]).is_file():
+    if not os.path.isfile(words[0]):
         raise InputError(words[0], "there is no such script", NAME_ONE)
     with Path(words[0]).open("rb") as file:
         if b"\0" in file.read(4096):

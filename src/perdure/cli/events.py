@@ -313,7 +313,7 @@ def _context(words: list[str]) -> dict[str, Any]:
     text = " ".join(words)
     try:
         found = json.loads(text[:MAX_CONTEXT])
-    except ValueError as err:
+    except (ValueError, RecursionError) as err:
         raise InputError("-- JSON", f"cannot be read: {err}", 'Write it like {"rank": 262}') from err
     if not isinstance(found, dict):
         raise InputError("-- JSON", "is not an object", 'Write it like {"rank": 262}')

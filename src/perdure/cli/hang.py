@@ -53,7 +53,7 @@ def explain_hang(target: str, ras: str, load_settings: Callable[[], Settings], a
 
 def _left(target: str) -> tuple[Folder, str]:
     """What ranks left in a folder, or in that of a job's newest attempt, and where that is."""
-    if Path(target).exists() or not _JOB.fullmatch(target):
+    if os.path.exists(target) or not _JOB.fullmatch(target):
         return read_folder(Path(target)), target
     attempt = attempt_of(target, _roots())
     return read_attempt(attempt), str(attempt)

@@ -69,7 +69,7 @@ def layers_in(given: str, shape: str = "", limit_s: float = LIMIT_S) -> Layers:
 
 
 def _check_file(path: str, fix: str) -> None:
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         raise InputError(path, "is no file", fix)
 
 

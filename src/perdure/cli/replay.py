@@ -55,7 +55,7 @@ def _records(file: Path) -> list[object]:
         if isinstance(whole, dict) and isinstance(whole.get("exceptions"), list):
             return [_as_recorded(each) for each in whole["exceptions"]]
         return [_as_recorded(each) for each in whole] if isinstance(whole, list) else [_as_recorded(whole)]
-    except ValueError:
+    except (ValueError, RecursionError):
         return [_as_recorded(_line(line, n, file)) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
@@ -70,7 +70,7 @@ def _as_recorded(value: object) -> object:
 def _line(line: str, number: int, file: Path) -> object:
     try:
         return json.loads(line)
-    except ValueError as err:
+    except (ValueError, RecursionError) as err:
         raise InputError(
             f"{file}:{number}", f"is not JSON: {err}", "Give what `perdure events --json` printed"
         ) from err

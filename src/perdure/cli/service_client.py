@@ -55,7 +55,7 @@ class Client:
     def get(self, path: str, **query: str | int | None) -> Any:
         """The JSON answer to a GET of ``/api/v1`` + `path`; each segment must be quoted by `segment`."""
         given = {name: value for name, value in query.items() if value is not None}
-        return self._ask("GET", f"{path}?{urlencode(given)}" if given else path)
+        return self._ask("GET", f"{path}?{urlencode(given, errors='replace')}" if given else path)
 
     def post(self, path: str, body: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
         """The JSON answer to a POST."""
@@ -127,4 +127,4 @@ _PART_OF_A_REQUEST = re.compile(r"^(?:query|body|path)\.(.*?)(?:\.\d+)?$")
 
 def segment(text: str) -> str:
     """A part of a path, quoted whole: job ids and node names come from elsewhere."""
-    return quote(text, safe="")
+    return quote(text, safe="", errors="replace")

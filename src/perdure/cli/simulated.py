@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ _BOUNDS = {
 
 def cluster_named(spec: str) -> Cluster:
     """The cluster of "32x8", of a TOML file, or of a list of machines in a CSV file. Raises `InputError`."""
-    if not Path(spec).is_file():
+    if not os.path.isfile(spec):
         return Cluster.parse(spec)
     if spec.endswith(".toml"):
         return _in_toml(Path(spec))
@@ -82,7 +83,7 @@ def read_fitting(path: Path, format: str | None, skip_bad: bool, cluster: Cluste
 
 def quotas(text: str) -> dict[str, float]:
     """GPUs of virtual clusters, of "lab=64,ops=32" or of a CSV file of ``vc,gpus``. Raises `InputError`."""
-    if Path(text).is_file():
+    if os.path.isfile(text):
         return _quotas_in_file(Path(text))
     found: dict[str, float] = {}
     for part in text.split(","):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import isnan, nan
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.output import print_json, print_line, print_table
@@ -91,7 +91,7 @@ def read_run(given: str) -> LoggedRun:
         except CutShort:
             return
 
-    if (wrong := _NOT_KNOWN.fullmatch(path)) and not Path(path).exists():
+    if (wrong := _NOT_KNOWN.fullmatch(path)) and not os.path.exists(path):
         raise InputError("--from-log", f"{wrong[1]!r} is not nodes=N, gpus=N, batch=N or waiting=MS", HOW)
     with open_regular(path) as file:
         log = read_step_log(pieces(), path)

@@ -98,7 +98,7 @@ def _files(folder: Path) -> list[Path]:
     found: list[Path] = []
     for place, folders, names in os.walk(folder):
         folders.sort()
-        found += [path for name in sorted(names) if (path := Path(place, name)).is_file() and not path.is_symlink()]
+        found += [path for name in sorted(names) if os.path.isfile(path := Path(place, name)) and not path.is_symlink()]
         if len(found) > MAX_FILES:
             raise InputError(str(folder), f"more than {MAX_FILES} files are in it", "Name a smaller directory")
     return found

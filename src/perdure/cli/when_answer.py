@@ -114,7 +114,7 @@ def forecast_of(gpus: int) -> WaitForecast:
 def _asked(question: WhenOptions, queue: Queue, site: AnswerBasis) -> tuple[QueuedJob, tuple[str, ...]]:
     """The job of an id, or the one that a script would be, with remarks. Raises `NotFound`, `InputError`."""
     what = question.what or ""
-    if _JOB_ID.fullmatch(what) and not Path(what).exists():
+    if _JOB_ID.fullmatch(what) and not os.path.exists(what):
         if question.given:
             option = next(iter(question.given))
             raise InputError(f"--{option}", "a job in the queue asks for what it asks for", "Name a script instead")

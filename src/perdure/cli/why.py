@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -306,12 +307,12 @@ def _explain(target: str, settings: Settings, good: GoodRun | None, as_json: boo
 def _job_of(target: str) -> str:
     """Of a step that Slurm's words name (4711.0, 4711.batch) the job; else what was given."""
     step = _STEP.fullmatch(target)
-    return step[1] if step is not None and not Path(target).exists() else target
+    return step[1] if step is not None and not os.path.exists(target) else target
 
 
 def _is_log(target: str) -> bool:
     """What names a file is one; of the rest, what looks like a job's id is not."""
-    return target == "-" or Path(target).exists() or not set(target) <= JOB_LETTERS
+    return target == "-" or os.path.exists(target) or not set(target) <= JOB_LETTERS
 
 
 def _judge_batch(path: Path, settings: Settings, as_json: bool) -> None:

@@ -81,7 +81,7 @@ def read_manifest(path: Path) -> Options:
         options, inputs, version = manifest["options"], manifest["inputs"], str(manifest["version"])
     except OSError as err:
         raise InputError(str(path), f"cannot be read ({err.strerror})", _FIX) from err
-    except (ValueError, KeyError, TypeError) as err:
+    except (ValueError, KeyError, TypeError, RecursionError) as err:
         raise InputError(str(path), "it holds no manifest of a comparison", _FIX) from err
     if version != __version__:
         raise InputError(

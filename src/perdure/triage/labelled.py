@@ -72,7 +72,7 @@ def _log(line: bytes, where: str) -> LabelledLog:
         label = Label(record["label"])
         group = str(record["source"]).split("@")[0]
         log = LabelledLog(str(record["id"]), group, label is Label.TRANSIENT, str(record["text"]))
-    except (ValueError, TypeError) as err:
+    except (ValueError, TypeError, RecursionError) as err:
         raise InputError(where, f"not a labelled log ({err})", fix) from err
     except KeyError as err:
         raise InputError(where, f"{err} is missing", fix) from err
