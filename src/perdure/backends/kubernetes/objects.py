@@ -32,6 +32,12 @@ def items(value: Any, *path: str) -> list[Document]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
+def texts(value: Any, *path: str) -> list[str]:
+    """The list at a path, each entry as text."""
+    found = at(value, *path)
+    return [str(each) for each in found] if isinstance(found, list) else []
+
+
 def text(value: Any, *path: str) -> str:
     """The text at a path, on one line and at most `MAX_TEXT` characters long."""
     found = at(value, *path)

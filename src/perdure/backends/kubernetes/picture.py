@@ -41,6 +41,7 @@ from perdure.backends.kubernetes.objects import (
     namespace_of,
     seconds_of,
     text,
+    texts,
     uid_of,
     version_of,
     whole,
@@ -423,10 +424,10 @@ def _excluded(template: Document) -> set[str]:
     )  # fmt: skip
     left_out = [
         {
-            str(value)
+            name
             for rule in items(term, "matchFields")
             if rule.get("key") == FIELD_NODE and rule.get("operator") == "NotIn"
-            for value in rule.get("values") or ()
+            for name in texts(rule, "values")
         }
         for term in terms
     ]

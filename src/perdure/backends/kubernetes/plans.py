@@ -34,6 +34,7 @@ from perdure.backends.kubernetes.objects import (
     name_of,
     namespace_of,
     text,
+    texts,
     whole,
 )
 from perdure.backends.kubernetes.picture import FIELD_NODE
@@ -69,7 +70,7 @@ def terms_without(template: Document, exclude: Iterable[str], lift: Iterable[str
 
 def _leaves_out(rule: Mapping[str, Any], names: set[str]) -> bool:
     is_ours = rule.get("key") == FIELD_NODE and rule.get("operator") == "NotIn"
-    return is_ours and not set(map(str, rule.get("values") or ())).isdisjoint(names)
+    return is_ours and not names.isdisjoint(texts(rule, "values"))
 
 
 def placement_patch(template: Document, exclude: Iterable[str], lift: Iterable[str]) -> dict[str, Any]:
