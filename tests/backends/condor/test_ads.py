@@ -28,6 +28,8 @@ def test_no_job_hides_the_others(mine: bytes) -> None:
     for told in (b"[\n" + first + b",\n" + THEIRS + b"]\n", b"[\n" + THEIRS + b",\n" + first + b"]\n"):
         found = {whole(ad, "ClusterId"): ad for ad in read_ads(told)}
         assert text(found[2], "JobBatchName") == "train"
+        for ad in found.values():
+            job_of("c", ad, in_queue=True).name.encode()
         assert set(found) <= {1, 2}
 
 

@@ -35,7 +35,8 @@ def _one_by_one(told: str) -> Iterator[dict[str, Any]]:
         raise msgspec.DecodeError("it is no list of ads, or broke off")
     for found in _AD.finditer(told):
         with suppress(ValueError, RecursionError):
-            yield json.loads(found[0], strict=False)
+            whole_text = json.dumps(json.loads(found[0], strict=False), ensure_ascii=False)
+            yield json.loads(whole_text.encode(errors="replace"))  # without half characters
 
 
 def text(ad: ClassAd, name: str) -> str:
