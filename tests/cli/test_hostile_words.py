@@ -27,6 +27,7 @@ HALF = "\udcff"  # as a byte that is no UTF-8 comes in
         ("events", "raise", "app.x", "--", "[" * 4000),
         ("whatif", "again", "deep.json"),
         ("learn", "labels", "deep.json"),
+        ("who", "colocation", "deep.json"),
         ("why", "ranks", HALF),
         ("emulate", LONG),
     ],

@@ -60,6 +60,16 @@ def read_days(lines: Iterable[str], source: str = "<days>") -> Days:
     Raises `InputError`, naming the row.
     """
     reader = csv.DictReader(lines, restval="")
+    try:
+        return _days(_counts(reader, source), source)
+    except csv.Error as err:  # a field beyond the limit of the module
+        raise InputError(
+            f"{source}, row {reader.line_num}", f"is not CSV: {err}", f"Write {','.join(COLUMNS)}"
+        ) from err
+
+
+def _counts(reader: csv.DictReader[str], source: str) -> dict[tuple[str, int], tuple[int, int]]:
+    """Units and failures by day and distance."""
     if missing := set(COLUMNS) - set(reader.fieldnames or ()):
         raise InputError(f"{source}, row 1", f"no column {sorted(missing)[0]}", f"Write {','.join(COLUMNS)}")
     found: dict[tuple[str, int], tuple[int, int]] = {}
@@ -73,7 +83,7 @@ def read_days(lines: Iterable[str], source: str = "<days>") -> Days:
         found[record["day"], hops] = units, failures
         if len(found) > 2 * MOST_DAYS:
             raise InputError(at, f"more than {MOST_DAYS} days", "Take fewer")
-    return _days(found, source)
+    return found
 
 
 def _count(text: str, name: str, at: str) -> int:
