@@ -73,6 +73,9 @@ MODULES = (
     "model.events", "model.exits", "model.job_comment", "model.output", "coordination.cover", "coordination.replay",
     "coordination.site", "coordination.source", "coordination.bridges.bridged", "coordination.bridges.causes",
     "slurm_words.link_job", "service.web.pages.chain_timeline", "service.web.pages.start_words",
+    "backends.condor.ads", "backends.condor.settings", "backends.kubernetes.objects", "backends.kubernetes.plans",
+    "backends.kubernetes.resources", "backends.kubernetes.workloads", "backends.simulated.cluster",
+    "backends.slurm.config", "backends.slurm.partitions", "backends.slurm.submission", "cli.emulate_study",
 )  # fmt: skip
 _ADDRESS = re.compile(r"0x[0-9a-f]{6}")
 ASKS_THE_MACHINE = frozenset(

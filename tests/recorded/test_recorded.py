@@ -19,6 +19,7 @@ from tests.recorded.drawn import Drawn, in_words
 from tests.recorded.groups import GROUPS, PLACE, lines_of, names
 
 WIDEST = 2000  # characters of what is shown where it differs
+FAULT = "This is a fault in Perdure"  # what a command says of an error that nobody foresaw
 
 
 @pytest.fixture
@@ -39,6 +40,7 @@ def test_every_answer_is_as_it_was(name: str) -> None:
     meant = f"if that is meant: python -m tests.recorded {name}"
     for now, then in zip(lines_of(name), before, strict=True):
         assert now.short == then, f"{meant}; it says\n{now.whole[:WIDEST]}"
+        assert FAULT not in now.whole
 
 
 def test_every_kind_of_answers_is_asked_for(data_dir: Path | None) -> None:
