@@ -38,6 +38,10 @@ def kube(open_stand_in: Callable[..., StandInCluster], kueue: str) -> Iterator[K
     harness.backend.close()
 
 
+JOBSET_PLACES = (("0", "0"), ("0", "1"), ("1", "0"), ("2", "0"))
+"""The pods of `job_set`: the number of the Job among all of them, and the pod's index in that."""
+
+
 def job_set(**status: Any) -> dict[str, Any]:
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -46,7 +50,12 @@ def job_set(**status: Any) -> dict[str, Any]:
         "spec": {
             "failurePolicy": {"maxRestarts": 0},
             "replicatedJobs": [
-                {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 1, "template": TEMPLATE}}}
+                {
+                    "name": name,
+                    "replicas": replicas,
+                    "template": {"spec": {"parallelism": pods, "completions": pods, "template": TEMPLATE}},
+                }
+                for name, replicas, pods in (("readers", 1, 2), ("trainers", 2, 1))
             ],
         },
         "status": status,
@@ -93,30 +102,39 @@ def conclude(kube: KubernetesHarness, plural: str, kind: str, reason: str) -> No
         kube.cluster.api.store.update(plural, document)
 
 
+def phases(kube: KubernetesHarness) -> set[str]:
+    return {each["status"]["phase"] for each in kube.cluster.api.store.all_of("pods")}
+
+
 def test_a_jobset_is_one_job_of_all_its_pods(kube: KubernetesHarness) -> None:
     """Its restarts are attempts; failed for good it is put back whole, off a node."""
     job_id = kube.apply(job_set())
     assert job_id == "team.train:jobset"
     waiting = kube.until(lambda seen: [j for j in seen.jobs if j.job_id == job_id])[0]
-    assert (waiting.node_count, waiting.gpus, waiting.state) == (2, 8, JobState.PENDING)
+    assert (waiting.node_count, waiting.gpus, waiting.state) == (4, 16, JobState.PENDING)
     owner = owner_of(kube, "jobsets", "JobSet", "jobset.x-k8s.io/v1alpha2")
     for restart, code in (("0", 1), ("1", 3)):
-        for index in ("0", "1"):
+        for number, index in JOBSET_PLACES:
             labels = {
                 "jobset.sigs.k8s.io/jobset-name": "train",
                 "jobset.sigs.k8s.io/jobset-uid": owner["uid"],
-                "jobset.sigs.k8s.io/job-global-index": index,
+                "jobset.sigs.k8s.io/job-global-index": number,
                 "jobset.sigs.k8s.io/restart-attempt": restart,
+                "batch.kubernetes.io/job-completion-index": index,
             }
-            add_pod(kube, f"train-{restart}-{index}", code, labels, owner)
-        kube.until(lambda _: {each["status"]["phase"] for each in kube.cluster.api.store.all_of("pods")} == {"Failed"})
+            add_pod(kube, f"train-{restart}-{number}-{index}", code if index == "0" else 0, labels, owner)
+        kube.until(lambda _: phases(kube) == {"Failed", "Succeeded"})
     conclude(kube, "jobsets", "Failed", "FailedJobs")
     kube.until(lambda seen: [j for j in seen.jobs if j.state is JobState.FAILED])
     mine = sorted(kube.backend.observe(0.0).attempts, key=lambda attempt: attempt.id)
     assert [(a.state, a.exit_code, len(a.nodes)) for a in mine] == [
-        (AttemptState.FAILED, 1, 2),
-        (AttemptState.FAILED, 3, 2),
+        (AttemptState.FAILED, 1, 4),
+        (AttemptState.FAILED, 3, 4),
     ]
+    ranks = {f"train-1-{number}-{index}": str(rank) for rank, (number, index) in enumerate(JOBSET_PLACES)}
+    logs = {file.path.split("/")[3]: file.rank for file in kube.backend.output(mine[-1]).files}
+    first = mine[-1].stdout.split("/")[3]
+    assert logs == ranks | {first: ""}
     action = Requeue(mine[-1].id, exclude=("node1",))
     assert kube.backend.perform(action).status is OutcomeStatus.DONE
     assert kube.backend.perform(action).status is OutcomeStatus.DONE

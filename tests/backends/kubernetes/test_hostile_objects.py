@@ -29,6 +29,7 @@ NOTES = (
 )  # fmt: skip
 LABELS = (
     STASH, "perdure.dev/managed", "kueue.x-k8s.io/queue-name", "jobset.sigs.k8s.io/jobset-name",
+    "jobset.sigs.k8s.io/job-global-index",
     "batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-index",
 )  # fmt: skip
 

@@ -122,3 +122,10 @@ def test_logs_of_more_ranks_than_are_read_are_counted(api: ClusterApi, monkeypat
     path = f"/pods/team/{PODS[0]}/main"
     ranks = [("0", path), *((str(rank), f"/pods/team/{PODS[1]}/c{rank}") for rank in (1, 2, 3))]
     assert read_output(api, path, ranks, 1000).left_out == 2
+
+
+def test_the_log_of_a_pod_without_an_index_has_its_name_and_no_rank(kube: KubernetesHarness) -> None:
+    kube.apply(job("train", Program(node_count=2, run_s=600.0), completionMode="NonIndexed"))
+    (attempt,) = kube.until(lambda seen: [a for a in seen.attempts if len(a.nodes) == 2])
+    other = next(file for file in kube.backend.output(attempt).files if file.rank)
+    assert other.rank == other.path.split("/")[3]

@@ -22,7 +22,7 @@ from perdure.backends.kubernetes.picture import (
     nodes_in,
 )
 from perdure.backends.kubernetes.plans import node_patch, placement_patch, replacement, terms_without
-from perdure.backends.kubernetes.runs import gpus_of
+from perdure.backends.kubernetes.runs import gpus_of, slot_of
 from perdure.backends.kubernetes.workloads import JOB, JOB_SET, PYTORCH_JOB, WorkloadForm
 from perdure.model.actions import Down, Drain, Requeue, Undrain
 from perdure.model.identity import AttemptId
@@ -249,6 +249,106 @@ def test_a_pod_of_a_jobset_is_not_of_the_start_after_its_own() -> None:
         for turn in (0, 1)
     ]  # fmt: skip
     assert [attempt.nodes for attempt in look(document, *pods, form=JOB_SET).attempts] == [("n0",), ("n1",)]
+
+
+def a_jobset(**more: Any) -> dict[str, Any]:
+    """Of one Job of three pods, and two of twelve."""
+    template = {"spec": {"containers": [a_container(4)]}}
+    parts = (("prepare", 1, 3), ("train", 2, 12))
+    replicated = [
+        {"name": name, "replicas": replicas,
+         "template": {"spec": {"parallelism": pods, "completions": pods, "template": template}}}
+        for name, replicas, pods in parts
+    ]  # fmt: skip
+    return a_job(spec={"replicatedJobs": replicated}, **more)
+
+
+PLACES = [(job, index) for job, pods in ((0, 3), (1, 12), (2, 12)) for index in range(pods)]
+"""Of the pods of `a_jobset`: the number of the Job among all of them, and the pod's index in that."""
+
+
+def a_pod_of_a_jobset(job: int, index: int, *where: Any, **more: Any) -> dict[str, Any]:
+    part, number = ("prepare", 0) if job == 0 else ("train", job - 1)
+    labels = {
+        "jobset.sigs.k8s.io/jobset-name": "train", "jobset.sigs.k8s.io/replicatedjob-name": part,
+        "jobset.sigs.k8s.io/job-index": str(number), "jobset.sigs.k8s.io/job-global-index": str(job),
+        "jobset.sigs.k8s.io/restart-attempt": "0", "job-name": f"train-{part}-{number}",
+    }  # fmt: skip
+    named = {"name": f"train-{part}-{number}-{index}", "uid": f"pod-{job}-{index}-{where[1:2]}"}
+    pod = a_pod(index, *where, labels=labels, **more)
+    return {**pod, "metadata": {**pod["metadata"], **named}}
+
+
+def test_the_pods_of_all_jobs_of_a_jobset_are_one_attempt() -> None:
+    """Some have ended well by the time that one fails: none of them takes the place of another."""
+    for completed in ((), ((2, 0), (1, 3), (2, 5))):
+        codes = dict.fromkeys(completed, 0) | {(2, 4): 7}
+        pods = [
+            a_pod_of_a_jobset(job, index, f"n{job}-{index}", 800 - job, code=codes.get((job, index)))
+            for job, index in PLACES
+        ]
+        sighted = look(a_jobset(status=over("Failed")), *pods, form=JOB_SET)
+        (attempt,) = sighted.attempts
+        assert (attempt.state, attempt.exit_code, sighted.job.restarts) == (AttemptState.FAILED, 7, 0)
+        assert attempt.nodes == tuple(sorted(f"n{job}-{index}" for job, index in PLACES))
+        assert attempt.stdout == "/pods/team/train-train-1-4/main"
+
+
+def test_a_pod_of_a_jobset_that_is_replaced_in_its_job_begins_an_attempt() -> None:
+    pods = [a_pod_of_a_jobset(job, index, f"n{job}-{index}", 800) for job, index in PLACES if (job, index) != (1, 2)]
+    failed, again = a_pod_of_a_jobset(1, 2, "bad", 800, code=1), a_pod_of_a_jobset(1, 2, "good", 100, 90)
+    first, second = look(a_jobset(), *pods, failed, again, form=JOB_SET).attempts
+    assert set(first.nodes) ^ set(second.nodes) == {"bad", "good"}
+    assert (first.state, second.state) == (AttemptState.FAILED, AttemptState.RUNNING)
+
+
+def test_the_log_of_a_jobset_is_that_of_its_first_pod() -> None:
+    """Number by number: the tenth pod of a Job comes before those of the next."""
+    pods = [a_pod_of_a_jobset(job, index, f"n{job}-{index}") for job, index in reversed(PLACES)]
+    pods = [pod if pod["metadata"]["name"] in ("train-train-0-10", "train-train-1-2") else pod | {"spec": {}}
+            for pod in pods]  # fmt: skip
+    (attempt,) = look(a_jobset(status=over("Completed")), *pods, form=JOB_SET).attempts
+    assert attempt.stdout == "/pods/team/train-train-0-10/main"
+
+
+def test_old_jobsets_do_not_number_their_jobs() -> None:
+    pods = [a_pod_of_a_jobset(job, index, f"n{job}-{index}", code=0) for job, index in PLACES]
+    for pod in pods:
+        del pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-global-index"]
+    (attempt,) = look(a_jobset(status=over("Completed")), *pods, form=JOB_SET).attempts
+    assert len(attempt.nodes) == len(PLACES)
+    assert {JOB_SET.rank(a_jobset(), slot_of(pod)) for pod in pods} == {None}
+
+
+def test_a_rank_counts_the_pods_of_all_jobs_of_a_jobset_in_their_order() -> None:
+    slots = [slot_of(a_pod_of_a_jobset(job, index)) for job, index in PLACES]
+    assert [JOB_SET.rank(a_jobset(), slot) for slot in slots] == list(range(27))
+    assert [JOB_SET.rank(a_jobset(), slot) for slot in ("3-0", "0", "uid", "4f-2e-11", "train-0-1")] == [None] * 5
+
+
+@pytest.mark.parametrize(("kinds", "slot", "rank"), [
+    ("Master Worker", "master-0", 0), ("Master Worker", "worker-0", 1), ("Worker Master", "worker-2", 3),
+    ("Worker", "worker-0", 0), ("Worker", "-1", None), ("Worker", "4f-2e-11", None),
+])  # fmt: skip
+def test_the_rank_of_a_replica_of_kubeflow_is_that_which_its_operator_gives_it(
+    kinds: str, slot: str, rank: int | None
+) -> None:
+    replicas = {"Master": {}, "Worker": {"replicas": 3}}
+    document = {"spec": {"pytorchReplicaSpecs": {kind: replicas[kind] for kind in kinds.split()}}}
+    assert PYTORCH_JOB.rank(document, slot) == rank
+
+
+def test_a_rank_of_a_job_is_its_pods_index() -> None:
+    assert [JOB.rank(a_job(3), slot_of(a_pod(slot))) for slot in (0, 2)] == [0, 2]
+    assert [JOB.rank(a_job(3), slot) for slot in ("uid", "4f-2e-11")] == [None, None]
+
+
+def test_ranks_leave_room_for_all_indexes_of_a_job_though_some_run_later() -> None:
+    job_set = a_jobset()
+    job_set["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] = 1
+    assert JOB_SET.rank(job_set, "1-0") == 3
+    del job_set["spec"]["replicatedJobs"][0]["template"]["spec"]["completions"]
+    assert JOB_SET.rank(job_set, "1-0") == 1
 
 
 # -- objects of one name, one after another

@@ -219,3 +219,34 @@ def test_lists_and_watches_hold_the_same_objects() -> None:
 def test_another_kind_is_left_out() -> None:
     bridged = read("kubernetes", json.dumps({"kind": "List", "items": [{"kind": "Secret"}, NODE, 7]}), "c", NOW)
     assert ([record.type for record in bridged.records], bridged.skipped) == (["node.unreachable"], 2)
+
+
+JOBSET, TRAINING, BATCH = "jobset.sigs.k8s.io", "training.kubeflow.org", "batch.kubernetes.io"
+
+
+@pytest.mark.parametrize(
+    ("labels", "environment", "ranks"),
+    [
+        ({f"{BATCH}/job-completion-index": "3"}, {"RANK": "7"}, (3,)),
+        ({f"{JOBSET}/jobset-name": "train", f"{JOBSET}/job-global-index": "0", f"{BATCH}/job-completion-index": "3"},
+         {}, (3,)),
+        ({f"{JOBSET}/jobset-name": "train", f"{JOBSET}/job-global-index": "2", f"{BATCH}/job-completion-index": "3"},
+         {}, ()),
+        ({f"{JOBSET}/jobset-name": "train", f"{JOBSET}/job-global-index": "0"}, {}, ()),
+        ({f"{JOBSET}/jobset-name": "train", f"{BATCH}/job-completion-index": "3"}, {}, ()),
+        ({f"{TRAINING}/replica-type": "master", f"{TRAINING}/replica-index": "0"}, {"RANK": "0"}, (0,)),
+        ({f"{TRAINING}/replica-type": "worker", f"{TRAINING}/replica-index": "0"}, {"RANK": "1"}, (1,)),
+        ({f"{TRAINING}/replica-type": "worker", f"{TRAINING}/replica-index": "0"}, {}, ()),
+        ({f"{TRAINING}/replica-type": "worker", f"{TRAINING}/replica-index": "0"}, {"RANK": "-1"}, ()),
+    ],
+)  # fmt: skip
+def test_a_rank_is_told_where_a_pod_by_itself_tells_it(
+    labels: dict[str, str], environment: dict[str, str], ranks: tuple[int, ...]
+) -> None:
+    """How many pods the Jobs before one have only the JobSet's spec says; Kubeflow's indexes are those of one type."""
+    told = [{"name": "OTHER", "value": "5"}, *({"name": key, "value": value} for key, value in environment.items())]
+    spec = {"nodeName": "n7", "containers": [{"name": "beside"}, {"name": "main", "env": told}]}
+    for place in ("labels", "annotations"):  # the index of a pod was an annotation only before Kubernetes 1.28
+        metadata = {"name": "train-3-x", "namespace": "ml", place: labels}
+        (record,) = records({**POD, "metadata": metadata, "spec": spec})
+        assert record.subject.ranks == ranks

@@ -109,7 +109,10 @@ def _job(api: PlayedApi, rng: Random) -> tuple[str, dict[str, Any]]:
     limit = {"activeDeadlineSeconds": 3600} if rng.random() < 0.3 else {}
     spec: dict[str, Any] = {"parallelism": pods, "completions": pods, "template": template, **limit}
     if plural == "jobsets":
-        spec = {"replicatedJobs": [{"name": "w", "replicas": 1, "template": {"spec": spec}}]}
+        one = {"parallelism": 1, "completions": 1, "template": template}
+        parts = (("v", rng.choice((0, 0, 1)), one), ("w", rng.choice((1, 1, 2)), spec))
+        replicated = [{"name": name, "replicas": jobs, "template": {"spec": each}} for name, jobs, each in parts]
+        spec = {"replicatedJobs": [each for each in replicated if each["replicas"]]}
     elif plural == "pytorchjobs":
         spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": pods, "template": template}}, "runPolicy": limit}
     if plural == "jobs" and rng.random() < 0.4:
@@ -124,12 +127,14 @@ def _pod(api: PlayedApi, plural: str, job: dict[str, Any], rng: Random) -> dict[
     owner = {"kind": KINDS[plural], "uid": job["metadata"]["uid"], "controller": True, "name": name}
     labels: dict[str, str] = {"job-name": name, "batch.kubernetes.io/job-completion-index": index}
     if plural == "jobsets":
-        labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/job-global-index": index}
+        number, index = rng.choice(_places(job))
+        labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/job-global-index": number}
+        labels |= {"batch.kubernetes.io/job-completion-index": index, "job-name": f"{name}-{number}"}
         labels |= {"jobset.sigs.k8s.io/restart-attempt": str(rng.choice((0, 0, 1)))}
     elif plural == "pytorchjobs":
         labels = {"training.kubeflow.org/job-name": name, "training.kubeflow.org/replica-type": "worker"}
         labels["training.kubeflow.org/replica-index"] = index
-    pod_name = f"{name}-worker-{index}" if plural == "pytorchjobs" else f"{name}-{index}-{len(api.gone)}"
+    pod_name = f"{name}-worker-{index}" if plural == "pytorchjobs" else f"{labels['job-name']}-{index}-{len(api.gone)}"
     old = api.objects.get(("pods", "team", pod_name))
     if old is not None:
         api.take("pods", old)
@@ -142,6 +147,13 @@ def _pod(api: PlayedApi, plural: str, job: dict[str, Any], rng: Random) -> dict[
     if rng.random() < 0.2:
         status["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
     return api.put("pods", {"metadata": metadata, "spec": {"containers": containers}, "status": status})
+
+
+def _places(job_set: dict[str, Any]) -> list[tuple[str, str]]:
+    """The pods of a JobSet: the number of the Job among all of them, and the pod's index in that."""
+    parts = [(each["replicas"], each["template"]["spec"]) for each in job_set["spec"]["replicatedJobs"]]
+    pods = [spec["completions"] for replicas, spec in parts for _ in range(replicas)]
+    return [(str(number), str(index)) for number, count in enumerate(pods) for index in range(count)]
 
 
 def _begin(api: PlayedApi, pod: dict[str, Any], rng: Random) -> str:

@@ -59,6 +59,11 @@ def _by_birth(run: PodRun) -> tuple[int, float, bool, float, str]:
     return int(run.round) if is_count else 0, run.born_s, run.end is None, run.end_s or 0.0, run.uid
 
 
+def _by_slot(run: PodRun) -> list[tuple[int, str]]:
+    """Numbers by their size, those of a slot one after the other."""
+    return [(len(part), part) for part in run.slot.split("-")]
+
+
 def grouped(runs: Iterable[PodRun], width: int, after: int = 0) -> list[PodGroup]:
     """Groups of runs, oldest first; `width` is how many pods run at a time, `after` the last incarnation before.
 
@@ -111,7 +116,7 @@ def attempts_of(
             continue
         bound = [run for run in group.runs if run.node]
         starts = [run.start_s for run in bound if run.start_s is not None]
-        lead = group.first_failed or min(bound or group.runs, key=lambda run: (len(run.slot), run.slot))
+        lead = group.first_failed or min(bound or group.runs, key=_by_slot)
         attempt = Attempt(
             AttemptId(cluster, job_id, group.incarnation),
             AttemptState.RUNNING,

@@ -17,7 +17,7 @@ from perdure.backends.kubernetes.objects import Document, fields, items, uid_of
 from perdure.backends.kubernetes.output import read_output
 from perdure.backends.kubernetes.picture import QuietJob, ReadingRules, Sighted, SightedJob, jobs_in, nodes_in
 from perdure.backends.kubernetes.resources import KUEUE_WORKLOADS, NAMESPACES, NODES, PODS
-from perdure.backends.kubernetes.runs import logs_now
+from perdure.backends.kubernetes.runs import PodRun, logs_now
 from perdure.backends.kubernetes.settings import KubernetesSettings
 from perdure.backends.kubernetes.workloads import FORMS, JOB, owner_key, place_of, selector_of
 from perdure.backends.protocol import TAIL_BYTES
@@ -100,13 +100,19 @@ class KubernetesBackend:
         for _ in range(READ_TRIES):
             if path is None:
                 break
-            ranks = [(run.slot, log_path(run)) for run in runs if run.node and len(runs) > 1]
+            ranks = [(self._who(attempt.id.job_id, run), log_path(run)) for run in runs if run.node and len(runs) > 1]
             read = read_output(self._api, path, ranks, max_bytes)
             now = logs_now(runs, self._pods_of(attempt.id.job_id) if runs else ())
             if now == runs:
                 return read
             runs, path = now, log_among(path, now)
         return Output(absent=(Absent(attempt.stdout, Why.MISSING, "its container was restarted again since"),))
+
+    def _who(self, job_id: str, run: PodRun) -> str:
+        """The rank of a pod of a job that was seen; its name where that is not known."""
+        place, sighted = place_of(job_id), self._seen.get(job_id)
+        rank = place[0].rank(sighted.document, run.slot) if place is not None and sighted is not None else None
+        return run.pod if rank is None else str(rank)
 
     def _pods_of(self, job_id: str) -> Sequence[Document]:
         """A job's pods as they are now: since the last look a container may have been started again."""

@@ -32,7 +32,9 @@ from perdure.backends.kubernetes.objects import (
 from perdure.model.jobs import AttemptState
 
 INDEX = "batch.kubernetes.io/job-completion-index"
-JOBSET_INDEX = "jobset.sigs.k8s.io/job-global-index"
+JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+JOBSET_INDEX = "jobset.sigs.k8s.io/job-global-index"  # of a child Job, not of a pod
+JOB_NAME = "job-name"
 REPLICA_TYPE, REPLICA_INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 TRACKING = "batch.kubernetes.io/job-tracking"  # the finalizer of a pod that its Job's controller has still to count
@@ -96,7 +98,7 @@ class PodRun(Struct, frozen=True):
     namespace: str
     pod: str
     uid: str
-    slot: str  # its place in the gang: index, or the pod's own uid
+    slot: str  # its place in the gang, as `slot_of` tells it
     round: str  # the controller's own count of restarts, where it writes one
     born_s: float  # what tells it from all other runs of its slot
     node: str = ""  # "" until it is bound
@@ -132,7 +134,7 @@ def runs_of(held: HeldObject, now: float, patience_s: float, node_failed: Callab
         namespace=text(pod, "metadata", "namespace"),
         pod=name_of(pod),
         uid=uid_of(pod),
-        slot=_slot(pod),
+        slot=slot_of(pod),
         round=label(pod, RESTART_ATTEMPT) or annotation(pod, RESTART_ATTEMPT),
         born_s=born_s,
         node=text(pod, "spec", "nodeName"),
@@ -205,8 +207,14 @@ def _main_container(pod: Document) -> str:
     return named if named in names else next(iter(names), "")
 
 
-def _slot(pod: Document) -> str:
-    index = label(pod, JOBSET_INDEX) or label(pod, INDEX) or annotation(pod, INDEX)
+def slot_of(pod: Document) -> str:
+    """Which place of its job a pod fills: its index, behind what the index counts within; else the pod's own uid.
+
+    An index counts the pods of one Job, of which a JobSet has many, or the replicas of one type.
+    """
+    index = label(pod, INDEX) or annotation(pod, INDEX)
+    if index and label(pod, JOBSET_NAME):  # old versions do not number their Jobs
+        return f"{label(pod, JOBSET_INDEX) or label(pod, JOB_NAME)}-{index}"
     if index:
         return index
     replica = label(pod, REPLICA_TYPE), label(pod, REPLICA_INDEX)

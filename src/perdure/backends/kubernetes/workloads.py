@@ -21,10 +21,9 @@ from perdure.backends.kubernetes.objects import (
     whole,
 )
 from perdure.backends.kubernetes.resources import JOB_SETS, JOBS, PYTORCH_JOBS, ResourceKind
-from perdure.backends.kubernetes.runs import RunEnd, gpus_of
+from perdure.backends.kubernetes.runs import JOB_NAME, JOBSET_NAME, RunEnd, gpus_of
 from perdure.model.jobs import AttemptState
 
-JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 JOBSET_UID = "jobset.sigs.k8s.io/jobset-uid"
 
 
@@ -39,6 +38,7 @@ class WorkloadForm:
     suspend: tuple[str, ...]  # path of the field
     templates: Callable[[Document], list[tuple[int, Document]]]  # how many pods of each
     width: Callable[[Document], int]  # pods that run at a time
+    before: Callable[[Document, str], int | None]  # pods before those among which an index counts, by their name
 
     def job_id(self, document: Document) -> str:
         return job_id_of(namespace_of(document), name_of(document), self.suffix)
@@ -58,6 +58,12 @@ class WorkloadForm:
 
     def gpus(self, document: Document) -> int:
         return sum(count * gpus_of(template) for count, template in self.templates(document))
+
+    def rank(self, document: Document, slot: str) -> int | None:
+        """Which of all its pods fills a slot, in the order of the spec; None where the spec does not say."""
+        name, _, index = slot.rpartition("-")
+        before = self.before(document, name) if index.isdecimal() else None
+        return None if before is None else before + int(index)
 
     def how_over(self, document: Document) -> tuple[RunEnd, float] | None:
         """How and when the whole job ended; None while it is not over."""
@@ -105,30 +111,71 @@ def _job_width(document: Document) -> int:
     return most if completions is None else min(most, completions)
 
 
+def _indexes(document: Document) -> int:
+    """How many indexes the pods of a Job have, whether or not they run at a time."""
+    completions = whole(document, "spec", "completions")
+    return _job_width(document) if completions is None else completions
+
+
+def _before_in_job(_document: Document, name: str) -> int | None:
+    return None if name else 0
+
+
+def _replicas(spec: Document) -> int:
+    replicas = whole(spec, "replicas")
+    return 1 if replicas is None else replicas
+
+
 def _of_job_set(document: Document) -> list[tuple[int, Document]]:
     found = []
     for each in items(document, "spec", "replicatedJobs"):
-        replicas = whole(each, "replicas")
         job = fields(each, "template")
-        count = (1 if replicas is None else replicas) * _job_width(job)
-        found.append((count, fields(job, "spec", "template")))
+        found.append((_replicas(each) * _job_width(job), fields(job, "spec", "template")))
     return found
 
 
+def _before_in_job_set(document: Document, name: str) -> int | None:
+    """Before the child Job with a number: a JobSet numbers all its Jobs in the order of its replicatedJobs."""
+    if not name.isdecimal():
+        return None
+    before, jobs = 0, int(name)
+    for each in items(document, "spec", "replicatedJobs"):
+        replicas, indexes = _replicas(each), _indexes(fields(each, "template"))
+        if jobs < replicas:
+            return before + jobs * indexes
+        before, jobs = before + replicas * indexes, jobs - replicas
+    return None
+
+
 def _of_pytorch_job(document: Document) -> list[tuple[int, Document]]:
-    return [
-        (1 if (replicas := whole(spec, "replicas")) is None else replicas, fields(spec, "template"))
-        for spec in map(fields, fields(document, "spec", "pytorchReplicaSpecs").values())
-    ]
+    specs = map(fields, fields(document, "spec", "pytorchReplicaSpecs").values())
+    return [(_replicas(spec), fields(spec, "template")) for spec in specs]
+
+
+def _before_in_pytorch_job(document: Document, name: str) -> int | None:
+    """Before the replicas of a type: the master comes before the workers, as in RANK."""
+    specs, before = fields(document, "spec", "pytorchReplicaSpecs"), 0
+    for kind in ("Master", "Worker"):
+        if name == kind.lower():
+            return before
+        before += _replicas(fields(specs, kind)) if kind in specs else 0
+    return None
 
 
 def _sum_of(templates: Callable[[Document], list[tuple[int, Document]]]) -> Callable[[Document], int]:
     return lambda document: sum(count for count, _ in templates(document))
 
 
-JOB = WorkloadForm(JOBS, "", "Complete", "Failed", ("spec", "suspend"), _of_job, _job_width)
+JOB = WorkloadForm(JOBS, "", "Complete", "Failed", ("spec", "suspend"), _of_job, _job_width, _before_in_job)
 JOB_SET = WorkloadForm(
-    JOB_SETS, "jobset", "Completed", "Failed", ("spec", "suspend"), _of_job_set, _sum_of(_of_job_set)
+    JOB_SETS,
+    "jobset",
+    "Completed",
+    "Failed",
+    ("spec", "suspend"),
+    _of_job_set,
+    _sum_of(_of_job_set),
+    _before_in_job_set,
 )
 PYTORCH_JOB = WorkloadForm(
     PYTORCH_JOBS,
@@ -138,6 +185,7 @@ PYTORCH_JOB = WorkloadForm(
     ("spec", "runPolicy", "suspend"),
     _of_pytorch_job,
     _sum_of(_of_pytorch_job),
+    _before_in_pytorch_job,
 )
 FORMS: Mapping[str, WorkloadForm] = {form.suffix: form for form in (JOB, JOB_SET, PYTORCH_JOB)}
 
@@ -146,7 +194,7 @@ def selector_of(form: WorkloadForm, name: str) -> str:
     """By which labels the pods of a job are asked for."""
     if form is JOB_SET:
         return f"{JOBSET_NAME}={name}"
-    return f"{'job-name' if form is JOB else 'training.kubeflow.org/job-name'}={name}"
+    return f"{JOB_NAME if form is JOB else 'training.kubeflow.org/job-name'}={name}"
 
 
 def owner_key(pod: Document) -> str:

@@ -112,17 +112,14 @@ _EVENTS = {
     "BackoffLimitExceeded": Meaning("process.exit"),
 }
 _SUFFIXES = {"Job": "", "JobSet": ":jobset", "PyTorchJob": ":pytorchjob"}  # of ids, as the backend makes them
+_JOBSET_NAME, _JOBSET_INDEX = "jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/job-global-index"
+_REPLICA_TYPE, _INDEX = "training.kubeflow.org/replica-type", "batch.kubernetes.io/job-completion-index"
 _JOB_LABELS = {  # and the kind that sets it; Kubeflow's other kinds have no id of their own
-    "jobset.sigs.k8s.io/jobset-name": "JobSet",
+    _JOBSET_NAME: "JobSet",
     "training.kubeflow.org/job-name": "PyTorchJob",
     "batch.kubernetes.io/job-name": "Job",
     "job-name": "Job",
 }
-_RANK_LABELS = (
-    "jobset.sigs.k8s.io/job-global-index",
-    "training.kubeflow.org/replica-index",
-    "batch.kubernetes.io/job-completion-index",
-)
 
 
 def read(text: str, context: BridgeContext) -> Iterator[ExceptionRecord | None]:
@@ -252,11 +249,24 @@ def _pod(said: Mapping[str, Any]) -> _Pod | None:
     owner = next((fields.name(o.get("name")) for o in fields.objects(metadata.get("ownerReferences"))), "")
     labelled = ((fields.name(labels.get(label)), kind) for label, kind in _JOB_LABELS.items())
     job, kind = next((found for found in labelled if found[0]), (owner or name, "Job"))
-    rank = next((r for key in _RANK_LABELS if (r := fields.whole(labels.get(key), most=_MAX_RANK)) is not None), None)
+    rank = fields.whole(_told_rank(labels, spec), most=_MAX_RANK)
     ranks = () if rank is None else (rank,)
     return _Pod(
         fields.name(metadata.get("uid")), name, _job_id(space, job, kind), fields.node(spec.get("nodeName")), ranks
     )
+
+
+def _told_rank(labels: Mapping[str, Any], spec: Mapping[str, Any]) -> Any:
+    """The rank of a pod among all of its job, where the pod by itself tells it; else None.
+
+    A JobSet numbers its Jobs, and a Job its pods: only of the first Job it is known how many pods come before.
+    Kubeflow numbers the replicas of each type; what their program's rank is its operator writes into RANK.
+    """
+    if _REPLICA_TYPE in labels:
+        variables = [v for c in fields.objects(spec.get("containers")) for v in fields.objects(c.get("env"))]
+        return next((v.get("value") for v in variables if v.get("name") == "RANK"), None)
+    is_in_set = _JOBSET_NAME in labels or _JOBSET_INDEX in labels
+    return labels.get(_INDEX) if not is_in_set or labels.get(_JOBSET_INDEX) == "0" else None
 
 
 def _job_id(space: str, name: str, kind: str) -> str:
