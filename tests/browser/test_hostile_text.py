@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 import pytest
 
+from perdure.model.clean_text import clean
 from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.service.core.messages import Judged
-from perdure.service.store.codec import clean
 from perdure.service.web.pages.labels import job_name, shown
 from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 from tests.browser.conftest import Visit

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from perdure.model.clean_text import clean
 from perdure.service.access.auth import Identity, Role
 from perdure.service.runtime.assembly import at_work
-from perdure.service.store.codec import clean
 from perdure.service.whatif.comparison import Progress, Stage, Trouble
 from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.whatif.question import ComparisonQuestion

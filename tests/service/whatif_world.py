@@ -7,7 +7,7 @@ import itertools
 import time
 from typing import Any
 
-from perdure.service.store.codec import clean
+from perdure.model.clean_text import clean
 from perdure.service.whatif.comparison import Comparison, Figures, Spread, Stage, Summary
 from perdure.service.whatif.comparison_store import ANSWERS, REPORT, RESULT, SUMMARY
 from perdure.service.whatif.question import ComparisonQuestion

@@ -16,12 +16,13 @@ from pydantic import BaseModel, Field
 
 from perdure.errors import StateError
 from perdure.model.actions import Cancel
+from perdure.model.clean_text import clean, cleaned
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Job, JobState
 from perdure.model.output import LogMark
 from perdure.model.tagged import Tagged
 from perdure.service.store import codec
-from perdure.service.store.codec import Codec, clean, cleaned
+from perdure.service.store.codec import Codec
 from perdure.triage.verdict import Label, Verdict
 
 CODECS = ("ACTION", "JOB", "ATTEMPT", "NODE", "VERDICT", "EXCEPTION", "CASE", "TROUBLES", "SPENT", "UNSEEN")

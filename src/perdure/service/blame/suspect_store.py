@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from perdure.blame.builders.attempts import AttemptRow
 from perdure.blame.builders.topology import NO_SWITCHES, Topology
 from perdure.blame.standing import Standing, WindowChange
-from perdure.service.store.codec import clean
+from perdure.model.clean_text import clean
 from perdure.service.store.database import Store
 from perdure.service.store.queries import suspects as queries
 from perdure.service.store.queries.reader import Reader

@@ -15,6 +15,7 @@ from perdure.coordination.record_changes import is_of_a_guest
 from perdure.coordination.ruling import Registration
 from perdure.coordination.wire import MAX_DEPTH
 from perdure.errors import ClusterError, InputError, NotFound, PerdureError
+from perdure.model.clean_text import sendable
 from perdure.service.access.auth import Identity
 from perdure.service.core.view import SiteView
 from perdure.service.exceptions.group_commit import GroupCommit, Tell
@@ -28,7 +29,6 @@ from perdure.service.exceptions.permissions import (
     may_speak_for,
     raised,
 )
-from perdure.service.store.codec import sendable
 
 Recall = Callable[[Sequence[str]], Mapping[str, ExceptionRecord]]
 Read = ExceptionRaised | ExceptionRecord | PerdureError

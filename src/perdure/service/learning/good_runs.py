@@ -12,8 +12,8 @@ import hashlib
 from sqlalchemy import and_, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from perdure.model.clean_text import clean
 from perdure.model.identity import AttemptId
-from perdure.service.store.codec import clean
 from perdure.service.store.database import Store
 from perdure.service.store.schema import good_runs, jobs
 from perdure.triage.evidence.goodrun import GoodRun

@@ -10,6 +10,7 @@ from functools import cached_property
 from importlib import resources
 
 from perdure.errors import ClusterError, PerdureError, TooMany
+from perdure.model.clean_text import clean
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job
 from perdure.model.output import Output
@@ -18,7 +19,6 @@ from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learnt_messages import LearntMessage, learnt_messages, message_of_words, without_outcomes
 from perdure.service.learning.outcome_store import SERVICE, Aside, AsideIndex, SetAside
 from perdure.service.learning.training_store import Correction, Read, TrainingStore
-from perdure.service.store.codec import clean
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Example, Model
 from perdure.triage.classifiers.registry import load_model

@@ -18,7 +18,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from perdure.errors import TooMany
-from perdure.service.store.codec import clean
+from perdure.model.clean_text import clean
 from perdure.service.store.database import Store
 from perdure.service.store.schema import outcomes, set_aside
 from perdure.triage.learning.contradicted import Contradicted, Witnessed, contradicted

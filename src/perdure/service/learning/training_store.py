@@ -15,12 +15,12 @@ from sqlalchemy import Text, and_, cast, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from perdure.errors import ClusterError, NotFound, NotPermitted
+from perdure.model.clean_text import clean
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.history import WALLTIME_FINGERPRINT
 from perdure.service.learning.outcome_store import AsideIndex, JobOutcome, OutcomeStore
 from perdure.service.store import codec
-from perdure.service.store.codec import clean
 from perdure.service.store.database import Store
 from perdure.service.store.queries.learning import word_of
 from perdure.service.store.schema import attempts, corrections, readings, terms

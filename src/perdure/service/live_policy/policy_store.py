@@ -14,8 +14,8 @@ from perdure.live_policy.outcome import JobLife, PolicyPromise, PolicyTerm
 from perdure.live_policy.policies import thinned
 from perdure.live_policy.queue_view import Ran
 from perdure.model.actions import Preempt
+from perdure.model.clean_text import clean
 from perdure.model.jobs import JobSize
-from perdure.service.store.codec import clean
 from perdure.service.store.database import Store
 from perdure.service.store.queries.reader import Reader
 from perdure.service.store.queries.story import of_this_job

@@ -25,12 +25,12 @@ from perdure.live_policy.preemptions import HOUR_S, PolicyMemory
 from perdure.live_policy.settings import PolicySettings
 from perdure.live_policy.sizes import SizeChange
 from perdure.model.actions import Preempt
+from perdure.model.clean_text import clean
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import PolicyConsent
 from perdure.scheduling.slurm.site_limits import SiteLimits
 from perdure.service.live_policy.policy_store import KeptNice, KeptSize, PolicyStore
 from perdure.service.live_policy.switch import PolicySwitch
-from perdure.service.store.codec import clean
 from perdure.waits.queue import Queue, QueuedJob, QueueLook
 
 log = logging.getLogger("perdure")

@@ -8,13 +8,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, select
 
+from perdure.model.clean_text import clean
 from perdure.model.events import NodeChanged, SightChanged
 from perdure.model.jobs import Job
 from perdure.retry.decide import Decision
 from perdure.service.core.messages import ExceptionChanged
 from perdure.service.notices.derive import NoticeFact
 from perdure.service.store import codec
-from perdure.service.store.codec import Codec, clean
+from perdure.service.store.codec import Codec
 from perdure.service.store.database import Store
 from perdure.service.store.packed import unpack
 from perdure.service.store.queries.events import newest_of

@@ -14,9 +14,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, Table, delete, func, insert, select, update
 
+from perdure.model.clean_text import clean
 from perdure.service.notices.notice import Kind, Message, Notice, Severity
 from perdure.service.notices.rules import HOUR_S, MAX_WAITING, Begun, PendingMessage, Rule, gathered, group_of
-from perdure.service.store.codec import Codec, clean
+from perdure.service.store.codec import Codec
 from perdure.service.store.database import Store
 from perdure.service.store.queries.reader import as_text
 from perdure.service.store.schema import messages, notices, notices_read

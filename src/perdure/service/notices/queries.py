@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
+from perdure.model.clean_text import clean
 from perdure.service.notices.notice import Message
 from perdure.service.notices.outbox import MESSAGE, WAITING, MessageState, begun_of, recently_begun
 from perdure.service.notices.rules import Begun, Group, NoticeLimits, PendingMessage, WaitReason, group_of, wait_reason
-from perdure.service.store.codec import clean
 from perdure.service.store.queries.reader import Page, Reader, as_text, paged, position
 from perdure.service.store.schema import messages
 

@@ -6,19 +6,17 @@ become U+FFFD here, so what is read back equals `cleaned` of what was written. F
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-from enum import Enum
 from functools import cached_property
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
-from msgspec import Struct
 from pydantic import BaseModel
 
 from perdure.coordination.record import ExceptionRecord
 from perdure.coordination.ruling import Registration
 from perdure.errors import StateError
 from perdure.model.actions import Action
+from perdure.model.clean_text import cleaned
 from perdure.model.events import ActionEnded, ClusterEvent
 from perdure.model.jobs import Attempt, Job
 from perdure.model.nodes import Node
@@ -31,8 +29,6 @@ from perdure.triage.verdict import Verdict
 T = TypeVar("T")
 
 StoredEvent = ClusterEvent | Judged | ActionEnded | Ordered | ExceptionChanged | HandlerAsked
-
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def encode(value: Any) -> str:
@@ -105,43 +101,3 @@ SPENT: Codec[tuple[Spent, ...]] = Codec(tuple[Spent, ...])
 INSTANTS: Codec[tuple[float, ...]] = Codec(tuple[float, ...])
 UNSEEN: Codec[dict[str, str]] = Codec(dict[str, str])
 MANAGER: Codec[str] = Codec(str)
-
-
-def clean(text: str) -> str:
-    """`text` as every database takes it: NULs and lone surrogates replaced, paired surrogates joined.
-
-    >>> clean("a\\0b\\ud800c")
-    'a\ufffdb\ufffdc'
-    """
-    if text.isascii():
-        return text.replace("\0", REPLACEMENT) if "\0" in text else text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").replace("\0", REPLACEMENT)
-
-
-def sendable(value: T) -> T:
-    """`value` as an answer can hold it: the same, or `cleaned` where it holds half a character.
-
-    Raises `RecursionError` for what is nested very deeply.
-    """
-    try:
-        _to_json(value)
-    except UnicodeEncodeError:
-        return cast("T", cleaned(value))
-    return value
-
-
-def cleaned(value: Any) -> Any:
-    """`value` with `clean` done to every text in it."""
-    if isinstance(value, Enum):
-        return value
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, (tuple, list, frozenset)):
-        return type(value)(map(cleaned, value))
-    if isinstance(value, dict):
-        return {cleaned(key): cleaned(item) for key, item in value.items()}
-    if isinstance(value, Struct):
-        return type(value)(**{name: cleaned(getattr(value, name)) for name in value.__struct_fields__})
-    if is_dataclass(value) and not isinstance(value, type):
-        return type(value)(**{field.name: cleaned(getattr(value, field.name)) for field in fields(value)})
-    return value

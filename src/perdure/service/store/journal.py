@@ -22,6 +22,7 @@ from perdure.coordination.chain_state import Chain
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import NotFound
 from perdure.model.actions import Action, NodeAction, OutcomeStatus
+from perdure.model.clean_text import clean
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job, JobState
@@ -258,7 +259,7 @@ class Journal:
     def latest_key(self, action: Action) -> str:
         """The key under which `action` was planned last. Raises `NotFound` where it never was."""
         with self._store.reading() as db:
-            key = db.scalar(reads.PLANNED_AS, reads.planned_as(codec.clean(action.key)))
+            key = db.scalar(reads.PLANNED_AS, reads.planned_as(clean(action.key)))
         if key is None:
             raise NotFound(action.key, "no such action", "See `perdure actions` for the keys")
         return str(key)
@@ -283,7 +284,7 @@ class Journal:
 
     def holds(self, attempt: AttemptId) -> bool:
         """Whether Perdure's last hold of a waiting job, or what is known of it, came after its last release."""
-        values = {"here": self.cluster, "by": PERDURE, "job_id": codec.clean(attempt.job_id)}
+        values = {"here": self.cluster, "by": PERDURE, "job_id": clean(attempt.job_id)}
         with self._store.reading() as db:
             last = db.scalar(reads.HELD, {**values, "incarnation": attempt.incarnation})
         return last == "hold"
@@ -291,9 +292,7 @@ class Journal:
     def held_after(self, release: str) -> list[str]:
         """The keys of Perdure's holds of waiting jobs that were planned after this release of the same job."""
         with self._store.reading() as db:
-            return list(
-                db.scalars(reads.HELD_AFTER, {"here": self.cluster, "by": PERDURE, "key": codec.clean(release)})
-            )
+            return list(db.scalars(reads.HELD_AFTER, {"here": self.cluster, "by": PERDURE, "key": clean(release)}))
 
     def job_of(self, action: Action) -> Job | None:
         """The job that an action is about, as last written down."""
@@ -367,7 +366,7 @@ class Journal:
     def _move(self, key: str, old: ActionState, new: ActionState, **values: Any) -> bool:
         """Change an action's state if it is still `old`, durably."""
         if "detail" in values:
-            values["detail"] = codec.clean(values["detail"])
+            values["detail"] = clean(values["detail"])
         values |= {"at_key": key, "at_state": old.value, "state": new.value}
         with self._store.writing() as db:
             return db.execute(reads.MOVE, values).rowcount == 1

@@ -10,6 +10,7 @@ from perdure.coordination.chain_state import Chain
 from perdure.coordination.messages import Refused
 from perdure.coordination.record import ExceptionRecord
 from perdure.model.actions import Action, NodeAction
+from perdure.model.clean_text import clean
 from perdure.model.events import (
     ActionEnded,
     AttemptEnded,
@@ -37,7 +38,7 @@ from perdure.service.core.messages import (
     Study,
 )
 from perdure.service.store import codec
-from perdure.service.store.codec import StoredEvent, clean
+from perdure.service.store.codec import StoredEvent
 from perdure.service.store.packed import pack
 
 Row = dict[str, Any]

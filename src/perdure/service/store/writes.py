@@ -23,9 +23,10 @@ from sqlalchemy import (
 )
 
 from perdure.model.actions import planned_again
+from perdure.model.clean_text import clean
 from perdure.model.jobs import SAME_SUBMIT_S
 from perdure.service.core.messages import PERDURE, Act
-from perdure.service.store import codec, reads, rows
+from perdure.service.store import reads, rows
 from perdure.service.store.rows import Row, Rows
 from perdure.service.store.schema import actions, attempts, cases, events, exceptions, handlers, jobs, memory, nodes
 
@@ -104,7 +105,7 @@ class Writes:
         A person may ask again for one that has ended, and Perdure for one that only a person asked for and that failed:
         it gets a key of its own.
         """
-        key = codec.clean(act.action.key)
+        key = clean(act.action.key)
         if (
             act.by == PERDURE
             and db.execute(self._action, rows.action_row(act, key, PLANNED, created_s, cluster)).rowcount

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, and_, bindparam, delete, func, insert, select, update
 
-from perdure.service.store.codec import clean, encode
+from perdure.model.clean_text import clean
+from perdure.service.store.codec import encode
 from perdure.service.store.database import Store
 from perdure.service.store.queries.reader import Reader, as_text
 from perdure.service.store.queries.story import of_this_job

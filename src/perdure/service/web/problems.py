@@ -29,7 +29,7 @@ from perdure.errors import (
     TooMany,
     Unauthenticated,
 )
-from perdure.service.store.codec import clean
+from perdure.model.clean_text import clean
 
 log = logging.getLogger("perdure")
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from pydantic import AliasChoices, BaseModel, Field, computed_field
 
 from perdure.errors import PerdureError
+from perdure.model.clean_text import clean
 from perdure.scheduling.las import QUEUE_LIMITS
 from perdure.scheduling.live_limits import LiveLimits
 from perdure.service.access.auth import Identity, Role
-from perdure.service.store.codec import Codec, clean
+from perdure.service.store.codec import Codec
 from perdure.service.whatif.question import ComparisonQuestion
 
 HISTORY = "this site's history"

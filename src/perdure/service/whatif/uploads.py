@@ -12,7 +12,7 @@ from pathlib import Path
 from fastapi.concurrency import run_in_threadpool
 
 from perdure.errors import InputError, NotFound, StateError, TooMany
-from perdure.service.store.codec import clean
+from perdure.model.clean_text import clean
 
 LIFE_S = 3600.0
 MAX_OF_ONE = 2  # of one user: a trace, and perhaps its rates

@@ -10,6 +10,7 @@ from sqlalchemy import func, or_, select
 
 from perdure.errors import NotFound
 from perdure.model.actions import Action
+from perdure.model.clean_text import clean
 from perdure.service.store import codec
 from perdure.service.store.queries.order import ALWAYS, SortOrder, Within, in_order, of_jobs
 from perdure.service.store.queries.reader import Page, Reader, as_text, paged
@@ -72,9 +73,9 @@ def find_actions(
     if wanted := list(states):
         query = query.where(actions.c.state.in_(wanted))
     if kind:
-        query = query.where(actions.c.kind == codec.clean(kind))
+        query = query.where(actions.c.kind == clean(kind))
     if job_id:
-        of_job = (actions.c.cluster == reader.cluster, actions.c.job_id == codec.clean(job_id))
+        of_job = (actions.c.cluster == reader.cluster, actions.c.job_id == clean(job_id))
         query = query.where(*of_job, of_this_job(actions))
     else:
         query = query.where(reader.owns(actions))
@@ -90,13 +91,13 @@ def actions_of(reader: Reader, job_id: str) -> tuple[ListedAction, ...]:
 def actions_on_nodes(reader: Reader, names: Iterable[str], limit: int = MAX_OF_JOB) -> tuple[ListedAction, ...]:
     """The latest actions on these nodes, the latest first."""
     latest = select(actions.c.seq).where(reader.owns(actions)).order_by(actions.c.seq.desc()).limit(MAX_LOOKED_AT)
-    query = select(*_columns()).where(actions.c.seq.in_(latest), actions.c.node.in_([codec.clean(n) for n in names]))
+    query = select(*_columns()).where(actions.c.seq.in_(latest), actions.c.node.in_([clean(n) for n in names]))
     return tuple(_row(row) for row in reader.all(query.order_by(actions.c.seq.desc()).limit(limit)))
 
 
 def action(reader: Reader, key: str) -> ListedAction:
     """One action. Raises `NotFound`."""
-    row = reader.first(select(*_columns()).where(actions.c.key == codec.clean(key)))
+    row = reader.first(select(*_columns()).where(actions.c.key == clean(key)))
     if row is None:
         raise NotFound(key[:120], "no such action is known", "List the known ones: perdure actions")
     return _row(row)
@@ -104,7 +105,7 @@ def action(reader: Reader, key: str) -> ListedAction:
 
 def actions_by_key(reader: Reader, keys: Iterable[str]) -> tuple[ListedAction, ...]:
     """Those of these actions that are known, in the order in which they were planned."""
-    wanted = [codec.clean(key) for key in keys]
+    wanted = [clean(key) for key in keys]
     if not wanted:
         return ()
     query = select(*_columns()).where(actions.c.key.in_(wanted)).order_by(actions.c.seq)
@@ -119,7 +120,7 @@ def actions_for(reader: Reader, job_ids: Iterable[str]) -> dict[str, ListedActio
 
 def holding(reader: Reader, job_ids: Sequence[str]) -> tuple[ListedAction, ...]:
     """What was or is being done to hold these jobs (this many at most), and to release them, the oldest first."""
-    some = [codec.clean(each) for each in job_ids[:MAX_LOOKED_AT]]
+    some = [clean(each) for each in job_ids[:MAX_LOOKED_AT]]
     of_these = (actions.c.cluster == reader.cluster, actions.c.job_id.in_(some))
     query = select(*_columns()).where(*of_these, of_this_job(actions), actions.c.kind.in_(HOLD_OR_LET_GO))
     return tuple(_row(row) for row in reader.all(query.order_by(actions.c.seq)))
@@ -129,8 +130,8 @@ def latest_done(reader: Reader, nodes: Iterable[str], job_ids: Iterable[str]) ->
     """Keys of the latest action that was done on each of these nodes and jobs, of those that take one another back."""
     a = actions.c
     done = select(func.max(a.seq)).where(reader.owns(actions), a.state == "done", a.kind.in_(OPPOSED))
-    of_nodes = done.where(a.node.in_([codec.clean(name) for name in nodes])).group_by(a.node)
-    of_jobs = done.where(a.node == "", a.job_id.in_([codec.clean(i) for i in job_ids])).group_by(a.job_id)
+    of_nodes = done.where(a.node.in_([clean(name) for name in nodes])).group_by(a.node)
+    of_jobs = done.where(a.node == "", a.job_id.in_([clean(i) for i in job_ids])).group_by(a.job_id)
     query = select(a.key).where(or_(a.seq.in_(of_nodes), a.seq.in_(of_jobs)))
     return frozenset(row.key for row in reader.all(query))
 
@@ -142,7 +143,7 @@ def counts(
     query = select(actions.c.state, func.count()).where(reader.owns(actions), *decided.of(actions.c.created_s))
     query = query.where(*of_jobs(reader, actions.c.job_id, user, partition))
     if job_id:
-        query = query.where(actions.c.job_id == codec.clean(job_id), of_this_job(actions))
+        query = query.where(actions.c.job_id == clean(job_id), of_this_job(actions))
     return {row[0]: row[1] for row in reader.all(query.group_by(actions.c.state))}
 
 

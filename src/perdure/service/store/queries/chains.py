@@ -9,6 +9,7 @@ from itertools import groupby
 from sqlalchemy import func, select, tuple_
 
 from perdure.errors import NotFound
+from perdure.model.clean_text import clean
 from perdure.model.jobs import Attempt, Job, JobState
 from perdure.service.store import codec
 from perdure.service.store.queries.reader import Page, Reader, as_text, paged, position
@@ -68,7 +69,7 @@ def find_chains(reader: Reader, *, user: str = "", cursor: str | None = None, li
     newest = func.max(j.seq)
     query = select(j.chain, j.user, newest.label("seq")).where(reader.owns(jobs), j.chain != "")
     if user:
-        query = query.where(j.user == codec.clean(user))
+        query = query.where(j.user == clean(user))
     query = query.group_by(j.chain, j.user).having(newest < position(cursor))
     rows = reader.all(query.order_by(newest.desc()).limit(limit + 1))
     found = _chains(reader, [(row.chain, row.user) for row in rows[:limit]])
@@ -77,7 +78,7 @@ def find_chains(reader: Reader, *, user: str = "", cursor: str | None = None, li
 
 def chain_of(reader: Reader, user: str, chain: str) -> SeenChain:
     """One user's chain. Raises `NotFound`."""
-    found = _chains(reader, [(codec.clean(chain), codec.clean(user))])
+    found = _chains(reader, [(clean(chain), clean(user))])
     if not found:
         where = f"chain {chain[:80]!r} of {user[:80]!r}"
         raise NotFound(where, "no such chain is known", "See those there are: /chains")

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, and_, literal, or_, select
 
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import NotFound
+from perdure.model.clean_text import clean
 from perdure.service.store import codec
 from perdure.service.store.queries.order import ALWAYS, SortOrder, Within, in_order, of_jobs
 from perdure.service.store.queries.reader import Page, Reader, as_text, paged
@@ -46,8 +47,8 @@ def find_exceptions(
     few = bool(job_id) or only_open or user is not None  # then the indices that begin with the cluster are the best
     places = places.where(exceptions.c.cluster == reader.cluster if few else reader.owns(exceptions))
     if job_id:
-        places = places.where(exceptions.c.job_id == codec.clean(job_id), of_this_job(exceptions))
-    if wanted := [codec.clean(kind) for kind in types]:
+        places = places.where(exceptions.c.job_id == clean(job_id), of_this_job(exceptions))
+    if wanted := [clean(kind) for kind in types]:
         below = [exceptions.c.type.startswith(f"{kind}.", autoescape=True) for kind in wanted]
         places = places.where(or_(exceptions.c.type.in_(wanted), *below))
     if stands := list(states):
@@ -65,7 +66,7 @@ def find_exceptions(
 def exception(reader: Reader, exception_id: str) -> ExceptionRecord:
     """One exception by its id. Raises `NotFound`."""
     query = select(as_text(exceptions.c.payload).label("payload"))
-    row = reader.first(query.where(reader.owns(exceptions), exceptions.c.id == codec.clean(exception_id)))
+    row = reader.first(query.where(reader.owns(exceptions), exceptions.c.id == clean(exception_id)))
     if row is None:
         raise NotFound(f"exception {exception_id}", "no such exception is known", "See `perdure events`")
     return codec.EXCEPTION.decode(row.payload)
@@ -73,7 +74,7 @@ def exception(reader: Reader, exception_id: str) -> ExceptionRecord:
 
 def is_of_this_job(reader: Reader, exception_id: str) -> bool:
     """Whether an exception is about the job that has its job's id now."""
-    query = select(exceptions.c.seq).where(exceptions.c.id == codec.clean(exception_id))
+    query = select(exceptions.c.seq).where(exceptions.c.id == clean(exception_id))
     return reader.first(query.where(reader.owns(exceptions), of_this_job(exceptions))) is not None
 
 
@@ -86,7 +87,7 @@ def children_of(
         .where(
             reader.owns(exceptions),
             exceptions.c.time_s.between(*within),
-            exceptions.c.payload["cause"].as_string() == codec.clean(exception_id),
+            exceptions.c.payload["cause"].as_string() == clean(exception_id),
         )
         .order_by(exceptions.c.seq)
         .limit(limit)
@@ -97,5 +98,5 @@ def children_of(
 
 
 def _is_shown_to(reader: Reader, user: str) -> ColumnElement[bool]:
-    mine = select(jobs.c.job_id).where(reader.owns(jobs), jobs.c.user == codec.clean(user))
+    mine = select(jobs.c.job_id).where(reader.owns(jobs), jobs.c.user == clean(user))
     return and_(exceptions.c.job_id.in_(mine.union_all(select(literal("")))), of_this_job(exceptions))

@@ -10,6 +10,7 @@ from sqlalchemy import and_, func, or_, select
 
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import NotFound
+from perdure.model.clean_text import clean
 from perdure.model.jobs import Attempt, Job, JobState
 from perdure.retry.decide import Decision
 from perdure.service.store import codec
@@ -109,9 +110,9 @@ def find_jobs(
     if wanted := list(states):
         query = query.where(jobs.c.state.in_(wanted))
     if user:
-        query = query.where(jobs.c.user == codec.clean(user))
+        query = query.where(jobs.c.user == clean(user))
     if text:
-        query = query.where(_matches(codec.clean(text)))
+        query = query.where(_matches(clean(text)))
     rows = reader.all(query)
     found = [codec.JOB.decode(row.payload) for row in rows]
     failures = _latest_failures(reader, [job.job_id for job in found])
@@ -260,7 +261,7 @@ def _attempt(reader: Reader, job_id: str, incarnation: int) -> Attempt | None:
 
 
 def _of(reader: Reader, table: Any, job_id: str) -> tuple[Any, ...]:
-    return table.c.cluster == reader.cluster, table.c.job_id == codec.clean(job_id)
+    return table.c.cluster == reader.cluster, table.c.job_id == clean(job_id)
 
 
 def _attempts(reader: Reader, job_id: str, limit: int = MAX_ATTEMPTS) -> tuple[JudgedAttempt, ...]:

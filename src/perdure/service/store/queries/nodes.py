@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Select, and_, or_, select
 
 from perdure.errors import NotFound
+from perdure.model.clean_text import clean
 from perdure.model.jobs import Attempt
 from perdure.model.nodes import Node, NodeState
 from perdure.service.store import codec
@@ -59,7 +60,7 @@ def find_nodes(
     """Nodes by name, or by another column and then by name; the cursor is the last name of the page before."""
     query = select(nodes.c.name, nodes.c.changed_s, as_text(nodes.c.payload).label("payload"))
     query = query.where(nodes.c.cluster == reader.cluster)
-    query = _by_name(reader, query, codec.clean(cursor or ""), order)
+    query = _by_name(reader, query, clean(cursor or ""), order)
     if wanted := list(states):
         query = query.where(nodes.c.state.in_(wanted))
     rows = reader.all(query if partition else query.limit(limit + 1))  # partitions are in the payload alone
@@ -90,7 +91,7 @@ def node(reader: Reader, name: str) -> Node:
     """One node. Raises `NotFound`."""
     row = reader.first(
         select(as_text(nodes.c.payload).label("payload")).where(
-            nodes.c.cluster == reader.cluster, nodes.c.name == codec.clean(name)
+            nodes.c.cluster == reader.cluster, nodes.c.name == clean(name)
         )
     )
     if row is None:
@@ -115,7 +116,7 @@ def all_nodes(reader: Reader) -> tuple[Node, ...]:
 def out_of_service(reader: Reader, names: Iterable[str]) -> frozenset[str]:
     """Those of these nodes that take no new work."""
     query = select(nodes.c.name).where(
-        nodes.c.cluster == reader.cluster, nodes.c.name.in_([codec.clean(n) for n in names]), nodes.c.state.in_(_OUT)
+        nodes.c.cluster == reader.cluster, nodes.c.name.in_([clean(n) for n in names]), nodes.c.state.in_(_OUT)
     )
     return frozenset(row.name for row in reader.all(query))
 

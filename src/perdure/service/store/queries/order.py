@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Table, and_, func, literal, or_, select
 
-from perdure.service.store import codec
+from perdure.model.clean_text import clean
 from perdure.service.store.queries.reader import Reader, position
 from perdure.service.store.schema import jobs
 
@@ -71,7 +71,7 @@ def of_jobs(
         return []
     wanted = select(jobs.c.job_id).where(jobs.c.cluster == reader.cluster)
     if user:
-        wanted = wanted.where(jobs.c.user == codec.clean(user))
+        wanted = wanted.where(jobs.c.user == clean(user))
     if partition:
         wanted = wanted.where(in_partition(partition))
     return [column.in_(wanted)]
@@ -80,4 +80,4 @@ def of_jobs(
 def in_partition(partition: str) -> ColumnElement[bool]:
     """The condition under which a job may run in a partition: its own, or one of several, as in "a,b"."""
     several = literal(",").concat(jobs.c.partition).concat(",")
-    return func.replace(several, f",{codec.clean(partition)},", "") != several  # LIKE knows no case in SQLite
+    return func.replace(several, f",{clean(partition)},", "") != several  # LIKE knows no case in SQLite
