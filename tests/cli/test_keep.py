@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from perdure.backends.slurm.submission import SbatchOption
+from perdure.backends.slurm.submission import SbatchOption, options_in_force
 from perdure.backends.slurm.tools import Tools
 from perdure.cli import (
     chain_journal,
@@ -49,6 +49,7 @@ from perdure.errors import ClusterBusy, ConfigError, InputError, NotFound, State
 from perdure.job.link_marks import LinkBegun, LinkEnded, LinkMarks
 from perdure.model.job_comment import chain_link_of
 from perdure.model.jobs import JobState
+from perdure.scheduling.slurm.site_limits import SiteLimits
 from perdure.slurm_words.link_job import LinkJob
 from perdure.succession import messages
 from perdure.succession.chain_state import ChainSpec, ChainStanding, JobChain, Link, Phase, Strategy
@@ -513,8 +514,68 @@ def test_another_until_is_refused_in_a_line(text: str) -> None:
 
 def test_a_walltime_of_the_environment_that_is_none_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBATCH_TIMELIMIT", "foo")
-    with pytest.raises(InputError, match="foo is not a time"):
-        keep_start._walltime_s([], "train.sh", Tools())
+    options = options_in_force([SbatchOption("time", "10", ("--time=10",))], os.environ, ())
+    with pytest.raises(InputError, match=r"^train\.sh: SBATCH_TIMELIMIT=foo is not a time"):
+        keep_start._walltime_s(options, "train.sh", Tools())
+
+
+def _partition(name: str, default_time_s: float) -> QueuedPartition:
+    return QueuedPartition(name, is_default=name == "main", max_time_s=86_400.0, default_time_s=default_time_s)
+
+
+PLACES = (_partition("main", 100.0), _partition("one", 101.0), _partition("two", 102.0), _partition("three", 103.0))
+READ: dict[str, tuple[str, dict[str, Any]]] = {  # by option: its variable, and what a chain has by which value
+    "time": ("SBATCH_TIMELIMIT", {"": 100.0, "1": 60.0, "2": 120.0, "3": 180.0}),
+    "partition": ("SBATCH_PARTITION", {"": 100.0, "one": 101.0, "two": 102.0, "three": 103.0}),
+    "job-name": ("SBATCH_JOB_NAME", {"": "train.sh", "one": "one", "two": "two", "three": "three"}),
+    "signal": (
+        "SBATCH_SIGNAL",
+        {
+            "": ("", False, 120.0),
+            "B:USR1@10": ("USR1", False, 10.0),
+            "INT@20": ("INT", True, 20.0),
+            "B:USR2@30": ("USR2", False, 30.0),
+        },
+    ),
+}
+ORDERS = list(product((False, True), repeat=3))  # whether it is in the script, in the environment, on the command line
+
+
+@pytest.mark.parametrize("given", ORDERS)
+@pytest.mark.parametrize("option", READ)
+def test_the_command_line_wins_over_the_environment_and_this_over_the_script(
+    option: str, given: tuple[bool, ...], journal: ChainJournal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As sbatch takes them: tests/slurm/test_keep.py asks it."""
+    monkeypatch.setattr(keep_start, "read_partitions", lambda _: PLACES)
+    variable, read = READ[option]
+    own, by_variable, on_line = (text if is_given else "" for text, is_given in zip([*read][1:], given, strict=True))
+    script = tmp_path / "train.sh"
+    script.write_text(f"#!/bin/sh\n{f'#SBATCH --{option}={own}' if own else ''}\n")
+    for other, _ in READ.values():
+        monkeypatch.delenv(other, raising=False)
+    if by_variable:
+        monkeypatch.setenv(variable, by_variable)
+    words = [f"--{option}={on_line}", str(script)] if on_line else [str(script)]
+    kept = keep_start.make_chain(KeepRequest(words), journal, Tools(), NOW)
+    spec, plan = kept.read().spec, kept.plan()
+    found = {"job-name": spec.name, "signal": (plan.signal, plan.to_steps, plan.grace_s)}.get(option, spec.walltime_s)
+    assert found == read[on_line or by_variable or own]
+    submitted = [f"--{option}={text}" for text in (own, on_line) if text]
+    assert [" ".join(words) for _, _, words in plan.options] == submitted  # sbatch itself takes the variable
+    assert kept.environment().get(variable, "") == by_variable
+
+
+@pytest.mark.parametrize("given", ORDERS)
+def test_the_wait_of_a_successor_is_asked_for_what_sbatch_would_take(given: tuple[bool, ...]) -> None:
+    in_script, in_environment, on_line = given
+    script = b"#!/bin/sh\n#SBATCH -p one -t 1 --gres=gpu:1\n" if in_script else b"#!/bin/sh\n"
+    kept = {"SBATCH_PARTITION": "two", "SBATCH_TIMELIMIT": "2", "SBATCH_GRES": "gpu:2"} if in_environment else {}
+    spec = replace(SPEC, options=("-p", "three", "-t", "3", "--gres=gpu:3") if on_line else ())
+    job = keep_outlook.successor_of(JobChain(spec), kept, Queue(NOW, (), (), PLACES), script, SiteLimits())
+    wanted = max((at for at, is_given in enumerate(given, 1) if is_given), default=0)
+    assert job.partitions == (PLACES[wanted].name,)
+    assert (job.gpus, job.walltime_s) == (wanted, 60.0 * wanted or 100.0)
 
 
 def test_slurm_is_asked_about_who_runs_this_whatever_the_environment_says(
@@ -864,7 +925,7 @@ def test_each_option_is_the_term_of_its_name_and_no_other(
 def test_a_users_comment_hides_no_link(journal: ChainJournal) -> None:
     """Slurm ends a line of a listing where a comment does, and the first mark of a chain counts."""
     own = SbatchOption("comment", "mine\nperdure-keep=other-1.ab/7.1 too", ())
-    plan = keep_start._plan(b"#!/bin/sh\n", [own], [], ("/bin/sh", "script"))
+    plan = keep_start._plan(b"#!/bin/sh\n", [own], [], [own], ("/bin/sh", "script"))
     chain = JobChain(SPEC, (RUNNING,))
     words = link_order.link_options(chain, plan, RUNNING, messages.SubmitLink(1))
     comment = next(each for each in words if each.startswith("--comment="))

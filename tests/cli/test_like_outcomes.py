@@ -164,7 +164,7 @@ def outlook_of_a_first_link(kept: KeptFolder, monkeypatch: pytest.MonkeyPatch, t
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\n#SBATCH --gpus=2 --time=1:00:00\n")
     spec = ChainSpec("t-1", "t-1.ab", "t", "/w/t.sh", "/w", "me", NOW_S, HOUR_S)
-    chain = SimpleNamespace(read=lambda: JobChain(spec), folder=SimpleNamespace(script=script))
+    chain = SimpleNamespace(read=lambda: JobChain(spec), environment=dict, folder=SimpleNamespace(script=script))
     busy = tuple(
         structs.replace(
             JOB, job_id=f"r{place}", state=JobState.RUNNING, submit_s=NOW_S - 90, start_s=NOW_S - 60, running_on=("n1",)

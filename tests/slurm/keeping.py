@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -66,6 +66,7 @@ class Work:
     minutes: int = 1
     gpus: int = 4
     state: Path | None = None  # where its chain is written down; beside it if not given
+    variables: Mapping[str, str] = field(default_factory=dict)  # for whoever keeps it
     _keepers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -83,7 +84,7 @@ class Work:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**self.cluster.env, "PERDURE_KEEP_DIR": str(self.state or self.folder / "state")}
+        return {**self.cluster.env, "PERDURE_KEEP_DIR": str(self.state or self.folder / "state"), **self.variables}
 
     def keep(self, *words: str) -> subprocess.Popen[bytes]:
         """Start ``perdure keep`` with these words."""

@@ -53,12 +53,14 @@ def test_a_chain_goes_on_through_its_walltime_and_kills_of_who_keeps_it(work: Ca
 
 @pytest.mark.timeout(300)
 def test_a_successor_takes_over_from_a_running_link(work: Callable[..., Work]) -> None:
-    """The walltime is far away: the handover is what ends the first link."""
-    one = work("over", 10_000, minutes=10, gpus=1)
+    """The handover ends the first link: its walltime, the environment's over the script's, is far away."""
+    one = work("over", 10_000, minutes=20, gpus=1, variables={"SBATCH_TIMELIMIT": "10"})
     keeper = one.keep("train.sh", "--strategy", "hold")
     await_("its first step", one.log)
     await_("a held successor", lambda: len(one.ask("list")["chains"]) and one.ask("list")["chains"][0]["links"] == 2)
     second = await_("its id", lambda: one.ask("list")["chains"][0]["job"])
+    assert one.cluster.run("squeue", "-h", "-O", "TimeLimit", "-j", second).strip() == "10:00"
+    assert one.ask("show", one.ask("list")["chains"][0]["id"])["walltime_s"] == 600.0
     one.cluster.run("scontrol", "release", second)
     await_("the handover", lambda: jobs_of(one.log())[1:], 120, lambda: one.account())
     assert violations(one.log()) == [], one.account()

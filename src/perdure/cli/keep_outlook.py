@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -127,7 +128,7 @@ def find_out(kept: KeptChain) -> Outlook:
     chain = kept.read()
     try:
         queue, site = live_queue()
-        job = successor_of(chain, queue, kept.folder.script.read_bytes(), site.limits)
+        job = successor_of(chain, kept.environment(), queue, kept.folder.script.read_bytes(), site.limits)
         told = answer(job, queue, site, np.random.default_rng(SEED), with_alternatives=False).forecast
     except PerdureError:
         return Outlook()
@@ -179,12 +180,14 @@ def state_of(queue: Queue, job: QueuedJob) -> tuple[float, ...]:
     return tuple(queue_state(table, queue.now_s, total).tolist())
 
 
-def successor_of(chain: JobChain, queue: Queue, script: bytes, limits: SiteLimits) -> QueuedJob:
-    """The job that the successor would be if it were submitted now. Raises `InputError`."""
-    from perdure.backends.slurm.request import request_of
+def successor_of(
+    chain: JobChain, environment: Mapping[str, str], queue: Queue, script: bytes, limits: SiteLimits
+) -> QueuedJob:
+    """The job that the successor would be if it were submitted now, in the chain's environment. Raises `InputError`."""
+    from perdure.backends.slurm.request import environment_options, request_of
     from perdure.waits.limits import with_defaults
 
-    request = request_of(script, chain.spec.options, chain.spec.script)
+    request = request_of(script, [*environment_options(environment), *chain.spec.options], chain.spec.script)
     own = [job.priority for job in queue.waiting() if job.user == chain.spec.user]
     priority = min(own or [job.priority for job in queue.waiting()], default=1)
     return with_defaults(request.as_job(queue, chain.spec.user, priority), limits)

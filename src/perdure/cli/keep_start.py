@@ -17,11 +17,12 @@ from perdure.backends.slurm.sbatch import warning_of
 from perdure.backends.slurm.submission import (
     SbatchOption,
     interpreter_of,
+    last_option,
     last_value,
+    options_in_force,
     script_options,
     split_options,
     submission_of,
-    words_of,
 )
 from perdure.backends.slurm.tools import Tools
 from perdure.cli.chain_journal import ChainJournal, KeptChain, LinkPlan, refuse_second, unwritten
@@ -72,11 +73,12 @@ def make_chain(request: KeepRequest, journal: ChainJournal, tools: Tools, now: f
     where = plain(order.script, 200)
     script = _read(order.script, where)
     own, given = script_options(script, where), split_options(order.options)[0]
-    options = [*own, *given]
+    environment = environment_for_links(os.environ)
+    options = options_in_force(own, environment, given)
     walltime_s = _walltime_s(options, where, tools)
     if request.trained is not None:
         request.trained.check(walltime_s)
-    name = last_value(options, "job-name") or os.environ.get("SBATCH_JOB_NAME") or Path(order.script).name
+    name = last_value(options, "job-name") or Path(order.script).name
     directory = os.path.abspath(last_value(options, "chdir") or os.getcwd())
     most, until_s = until_of(request.until, now)
     interpreter = interpreter_of(script, where)
@@ -108,8 +110,9 @@ def make_chain(request: KeepRequest, journal: ChainJournal, tools: Tools, now: f
             write_whole(kept.folder.script, script, 0o600)
             if request.trained is not None:
                 write_whole(kept.path / TRAINED, request.trained.data, 0o600)
-            write_whole(kept.path / "plan.json", msgspec.json.encode(_plan(script, own, given, command)), 0o600)
-            write_whole(kept.path / "environment.json", msgspec.json.encode(environment_for_links(os.environ)), 0o600)
+            plan = _plan(script, own, given, options, command)
+            write_whole(kept.path / "plan.json", msgspec.json.encode(plan), 0o600)
+            write_whole(kept.path / "environment.json", msgspec.json.encode(environment), 0o600)
             kept.write(JobChain(spec).noting(now, f"{where} is to be kept running, links of {walltime_s:.0f} s"))
         return kept
 
@@ -143,34 +146,39 @@ def _read(script: str, where: str) -> bytes:
 
 
 def _walltime_s(options: Sequence[SbatchOption], where: str, tools: Tools) -> float:
-    text = last_value(options, "time") or os.environ.get("SBATCH_TIMELIMIT")
+    asked = last_option(options, "time")
+    text, said = (asked.value, " ".join(asked.words)) if asked else (None, "")
     try:
         asked_s = time_s(text) if text else None
     except ValueError as err:
-        raise InputError(where, f"--time={text} is not a time", "Write it like --time=1-12:00:00") from err
+        raise InputError(where, f"{said} is not a time", "Write it like --time=1-12:00:00") from err
     if text and not asked_s:
         raise InputError(
-            where, f"--time={text} is not a limit, so its job never needs a successor", "Give one: --time=24:00:00"
+            where, f"{said} is not a limit, so its job never needs a successor", "Give one: --time=24:00:00"
         )
-    partition = last_value(options, "partition") or os.environ.get("SBATCH_PARTITION", "")
+    partition = last_value(options, "partition") or ""
     return walltime_of(read_partitions(tools), [each for each in partition.split(",") if each], asked_s, where)
 
 
-def _plan(script: bytes, own: list[SbatchOption], given: list[SbatchOption], command: Sequence[str]) -> LinkPlan:
-    options = [*own, *given]
-    by_default = [f"--signal={text}"] if (text := os.environ.get("SBATCH_SIGNAL")) else []
-    warning = warning_of(" ".join(words_of(options))) or warning_of(" ".join(by_default))
+def _plan(
+    script: bytes,
+    own: list[SbatchOption],
+    given: list[SbatchOption],
+    in_force: Sequence[SbatchOption],
+    command: Sequence[str],
+) -> LinkPlan:
+    warning = warning_of(f"--signal={last_value(in_force, 'signal') or ''}")
     lines = [line for line in script.decode("utf-8", "replace").splitlines() if not line.lstrip().startswith("#")]
     kinds = [kind for line in lines if (kind := recognised(line.split(), {})) is not Framework.PLAIN]
     return LinkPlan(
-        options=tuple((each.name, each.value, each.words) for each in options),
+        options=tuple((each.name, each.value, each.words) for each in (*own, *given)),
         script_options=len(own),
         command=tuple(command),
         signal=signal.Signals(warning.signal).name.removeprefix("SIG") if warning else "",
         to_steps=warning is not None and "B:" not in warning.option.upper(),
         grace_s=warning.before_s if warning else GRACE_S,
         framework=str(kinds[0] if kinds else Framework.PLAIN),
-        comment=_own_comment(last_value(options, "comment") or ""),
+        comment=_own_comment(last_value(in_force, "comment") or ""),
     )
 
 

@@ -27,12 +27,13 @@ _MAY_DELAY = (  # what may keep a job waiting, and is not read
     "mem-per-cpu",
 )  # fmt: skip
 _SHORT_FLAGS = frozenset("hHIkOQsuvVW")
-_ENVIRONMENT = {  # what sbatch takes from variables: over the script, below its command line
+ENVIRONMENT = {  # what sbatch takes from variables: over the script, below its command line
     "SBATCH_ACCOUNT": "account", "SBATCH_ARRAY_INX": "array", "SBATCH_CONSTRAINT": "constraint",
     "SBATCH_EXCLUSIVE": "exclusive", "SBATCH_GPUS": "gpus", "SBATCH_GPUS_PER_NODE": "gpus-per-node",
-    "SBATCH_GPUS_PER_TASK": "gpus-per-task", "SBATCH_MEM_PER_CPU": "mem-per-cpu", "SBATCH_MEM_PER_GPU": "mem-per-gpu",
-    "SBATCH_MEM_PER_NODE": "mem", "SBATCH_PARTITION": "partition", "SBATCH_QOS": "qos",
-    "SBATCH_RESERVATION": "reservation", "SBATCH_TIMELIMIT": "time",
+    "SBATCH_GPUS_PER_TASK": "gpus-per-task", "SBATCH_GRES": "gres", "SBATCH_JOB_NAME": "job-name",
+    "SBATCH_MEM_PER_CPU": "mem-per-cpu", "SBATCH_MEM_PER_GPU": "mem-per-gpu", "SBATCH_MEM_PER_NODE": "mem",
+    "SBATCH_PARTITION": "partition", "SBATCH_QOS": "qos", "SBATCH_RESERVATION": "reservation",
+    "SBATCH_SIGNAL": "signal", "SBATCH_TIMELIMIT": "time",
 }  # fmt: skip
 _COUNT = re2.compile(r"(\d{1,9})(?:[kK])?(?:-\d{1,9})?")
 _GPUS = re2.compile(r"(?:[\w.\-]{1,64}:)?\d{1,6}(?:,(?:[\w.\-]{1,64}:)?\d{1,6})*")
@@ -107,7 +108,7 @@ def environment_options(environment: Mapping[str, str]) -> list[str]:
     >>> environment_options({"SBATCH_PARTITION": "gpu", "HOME": "/home/mira"})
     ['--partition=gpu']
     """
-    return [f"--{option}={environment[name]}" for name, option in _ENVIRONMENT.items() if name in environment]
+    return [f"--{option}={environment[name]}" for name, option in ENVIRONMENT.items() if name in environment]
 
 
 def directive_words(script: bytes, where: str) -> list[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perdure.backends.slurm.request import directive_words
+from perdure.backends.slurm.request import ENVIRONMENT, directive_words
 from perdure.errors import InputError
 
 _VALUE_FLAGS = frozenset({  # long options without a value, or whose value is behind "=" only
@@ -109,9 +109,32 @@ def script_options(script: bytes, where: str) -> list[SbatchOption]:
     return options
 
 
-def last_value(options: Sequence[SbatchOption], name: str) -> str | None:
+def options_in_force(
+    script: Sequence[SbatchOption], environment: Mapping[str, str], command_line: Sequence[SbatchOption]
+) -> list[SbatchOption]:
+    """All options that sbatch takes, the ones that win last: its command line overrides variables, which override
+    the script (sbatch(1), INPUT ENVIRONMENT VARIABLES).
+
+    >>> options = options_in_force(split_options(["-t", "10"])[0], {"SBATCH_TIMELIMIT": "5"}, ())
+    >>> last_value(options, "time")
+    '5'
+    """
+    variables = [
+        SbatchOption(name, environment[variable], (f"{variable}={environment[variable]}",))
+        for variable, name in ENVIRONMENT.items()
+        if variable in environment
+    ]
+    return [*script, *variables, *command_line]
+
+
+def last_option(options: Sequence[SbatchOption], name: str) -> SbatchOption | None:
     """Of an option that is given twice, the last counts."""
-    return next((each.value for each in reversed(options) if each.name == name), None)
+    return next((each for each in reversed(options) if each.name == name), None)
+
+
+def last_value(options: Sequence[SbatchOption], name: str) -> str | None:
+    """The value of `last_option`."""
+    return found.value if (found := last_option(options, name)) else None
 
 
 def for_later_links(options: Sequence[SbatchOption]) -> list[SbatchOption]:
