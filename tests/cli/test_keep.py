@@ -533,7 +533,7 @@ READ: dict[str, tuple[str, dict[str, Any]]] = {  # by option: its variable, and 
         {
             "": ("", False, 120.0),
             "B:USR1@10": ("USR1", False, 10.0),
-            "INT@20": ("INT", True, 20.0),
+            "35@20": ("35", True, 20.0),  # which has no name
             "B:USR2@30": ("USR2", False, 30.0),
         },
     ),

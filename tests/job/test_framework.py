@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from perdure.errors import ConfigError
-from perdure.job.framework import Framework, PrestopSignal, prestop_signal_of, recognised
+from perdure.job.framework import Framework, PrestopSignal, prestop_signal_of, recognised, signal_of
 from perdure.job.options import warn_before
 
 
@@ -49,3 +49,14 @@ def test_the_option_for_it() -> None:
 def test_what_is_no_such_option_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--signal-before"):
         warn_before(text)
+
+
+@pytest.mark.parametrize(("name", "number"), [("USR1", 10), ("sigterm", 15), ("15", 15), ("35", 35), ("64", 64)])
+def test_a_signal_is_named_or_numbered(name: str, number: int) -> None:
+    assert signal_of(name, "--signal") == number
+
+
+@pytest.mark.parametrize("name", ["", "0", "65", "99", "-1", "9" * 5000, "NOSUCH", "RTMIN+1", "\u0663"])
+def test_what_is_no_signal_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="is not a signal"):
+        signal_of(name, "--signal")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ from perdure.errors import ClusterBusy, InputError
 from perdure.installation import user_name
 from perdure.job.framework import Framework, recognised
 from perdure.model.job_comment import MARK
+from perdure.model.signals import signal_name
 from perdure.slurm_words.durations import time_s
 from perdure.succession.chain_state import ChainSpec, JobChain, Strategy
 
@@ -174,7 +174,7 @@ def _plan(
         options=tuple((each.name, each.value, each.words) for each in (*own, *given)),
         script_options=len(own),
         command=tuple(command),
-        signal=signal.Signals(warning.signal).name.removeprefix("SIG") if warning else "",
+        signal=(signal_name(warning.signal) or str(warning.signal)) if warning else "",
         to_steps=warning is not None and "B:" not in warning.option.upper(),
         grace_s=warning.before_s if warning else GRACE_S,
         framework=str(kinds[0] if kinds else Framework.PLAIN),

@@ -7,6 +7,7 @@ where they listen, and else the agent. Lightning saves and requeues on USR1, sub
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ class PrestopSignal:
     spares_launchers: bool = False  # srun and its like do not get it: whoever sends it tells their tasks
 
 
+_NUMBER = re.compile("[1-9][0-9]?")
 FRAMEWORK_WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
 """Signals by which a resource manager warns (``sbatch --signal``). torchrun's agent has no handler for them and would
 end: it is started with both ignored, and so are its workers, until they listen."""
@@ -81,8 +83,10 @@ def framework_of(name: str) -> Framework:
 
 
 def signal_of(name: str, where: str) -> int:
-    """The number of a signal: ``USR1``, ``SIGUSR1``. Raises `ConfigError`."""
+    """The number of a signal: of ``USR1``, ``SIGUSR1``, or ``35``, which has no name. Raises `ConfigError`."""
     plain = name.upper().removeprefix("SIG")
+    if _NUMBER.fullmatch(plain) and int(plain) < signal.NSIG:
+        return int(plain)
     try:
         return signal.Signals[f"SIG{plain}"].value
     except KeyError as err:
