@@ -90,11 +90,11 @@ def test_rounds_in_which_the_solver_ran_out_of_time_are_counted(
 @pytest.mark.parametrize(
     ("table", "was", "now", "said"),
     [
-        ("placements", "net,aws,1,1,", "net,aws,,1,", "placements.csv:2: local_bsz is no number from 1 on"),
+        ("placements", "net,aws,1,1,", "net,aws,,1,", "placements.csv:2: local_bsz is not a number from 1 on"),
         ("placements", "net,aws,1,1,0.011,", "net,aws,1,1,,", "a measured step has no time"),
-        ("scalability", ",1,4", ",,4", "scalability.csv:2: num_nodes is no number from 1 on"),
-        ("scalability", ",1,4", ",1,0", "scalability.csv:2: num_replicas is no number from 1 on"),
-        ("validation_stat_efficiency", "net,16,1000,", "net,,1000,", "global_batch is no number from 1 on"),
+        ("scalability", ",1,4", ",,4", "scalability.csv:2: num_nodes is not a number from 1 on"),
+        ("scalability", ",1,4", ",1,0", "scalability.csv:2: num_replicas is not a number from 1 on"),
+        ("validation_stat_efficiency", "net,16,1000,", "net,,1000,", "global_batch is not a number from 1 on"),
         ("validation_stat_efficiency", "net,16,1000,", "net,16,,", "a value that is not a number"),
         ("validation_stat_efficiency", "1000,1.0,100.0", "1000,0,0", "square or variance is below 0, or both are 0"),
         ("validation_stat_efficiency", "1000,1.0,100.0", "1000,1,-1", "square or variance is below 0, or both are 0"),
@@ -151,7 +151,7 @@ def test_refusals(
         ("0,net,1.5,64,1", "num_replicas is not a valid number (1.5)"),
         ("0,net,1e30,64,1", "num_replicas is not a valid number (1e+30)"),
         ("0,net,1,99999999999999999999,1", "batch_size is not a valid number (1e+20)"),
-        ("0,net,1,64,", "workload is no number"),
+        ("0,net,1,64,", "workload is not a valid number"),
     ],
 )
 def test_a_job_that_cannot_be_is_named_by_its_line(
@@ -344,8 +344,8 @@ def test_a_table_tells_which_applications_are_pipelines(folder: Path, capsys: py
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("net,aws,0,16", "pipelines.csv:2: stages is no number from 1 on"),
-        ("net,aws,2,", "pipelines.csv:2: microbatches is no number from 1 on"),
+        ("net,aws,0,16", "pipelines.csv:2: stages is not a number from 1 on"),
+        ("net,aws,2,", "pipelines.csv:2: microbatches is not a number from 1 on"),
         ("net,aws,2,100", "a replica has 100 examples, and the profiles tell of batches up to 64"),
         ("net,aws,3,16", "application 'net' on t4: no step on 3 GPUs of a node is told"),
     ],

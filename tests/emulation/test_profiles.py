@@ -64,6 +64,44 @@ def test_rows_with_holes_are_left_out_and_counted() -> None:
         table(np.full((1, 6), np.nan), (8,))
 
 
+COLUMNS = {"gpu": "T4", "model": "net", "batch_size": "8", "forward_s": "1", "backward_s": "1", "transfer_s": "1"}
+COLUMNS |= {"peak_mib": "900", "persistent_mib": "300"}
+
+
+def written(folder: Path, *rows: dict[str, str]) -> Path:
+    path = folder / "t.csv"
+    path.write_text("\n".join(",".join(row) for row in ([*rows[0]], *([*row.values()] for row in rows))) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_column_that_lacks_or_holds_words_is_named(tmp_path: Path, column: str) -> None:
+    pytest.importorskip("duckdb")
+    path = written(tmp_path, {("other" if name == column else name): value for name, value in COLUMNS.items()})
+    with pytest.raises(InputError) as refused:
+        read_profiles(path)
+    assert str(refused.value).startswith(f"{path}: no column {column}. Give the columns gpu, model,")
+    if column not in ("gpu", "model"):
+        with pytest.raises(InputError) as refused:
+            read_profiles(written(tmp_path, COLUMNS, {**COLUMNS, column: "word"}))
+        assert str(refused.value) == f"{path}: column {column} does not hold numbers. Give numbers alone in it."
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *(("batch_size", value) for value in ("nan", "inf", "-1", "0", "1.5", "1000000000001", "")),
+        *((name, value) for name in ("forward_s", "backward_s") for value in ("nan", "inf", "-1", "0", "")),
+        *((name, value) for name in ("transfer_s", "peak_mib") for value in ("nan", "inf", "-1", "")),
+        *(("persistent_mib", value) for value in ("nan", "inf", "")),
+    ],
+)
+def test_a_row_with_a_value_that_no_step_has_counts_as_a_hole(tmp_path: Path, column: str, value: str) -> None:
+    pytest.importorskip("duckdb")
+    found = read_profiles(written(tmp_path, COLUMNS, {**COLUMNS, "batch_size": "16", column: value}))
+    assert (found.batch.tolist(), found.holes) == ([8], 1)
+
+
 def test_a_row_that_is_there_twice_is_refused() -> None:
     with pytest.raises(InputError, match="batch 8 is there twice"):
         table(ROWS, (8, 8, 24))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from perdure.errors import InputError
@@ -35,6 +36,13 @@ def test_the_job_that_is_wrong_is_named(row: tuple[float, float, float], what: s
     with pytest.raises(InputError) as refused:
         simulate(table, Cluster.parse("1x4"), "fifo")
     assert str(refused.value).startswith(f"job {table.job_id[1]}: {what}")
+
+
+@pytest.mark.parametrize("eligible_s", [math.inf, -math.inf, LONG, -LONG])
+def test_an_instant_that_no_clock_shows_is_not_taken_for_an_early_one(eligible_s: float) -> None:
+    table = jobs(GOOD, (1, 5, 10), (1, 9, 10), eligible_s=np.array([math.nan, eligible_s, 9.0]))
+    with pytest.raises(InputError, match=f"job {table.job_id[1]}: its eligible time is too large"):
+        simulate(table, Cluster.parse("1x4"), "fifo")
 
 
 @pytest.mark.parametrize("took_s", [math.nan, -1.0, LONG, math.inf])

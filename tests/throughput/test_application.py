@@ -76,8 +76,9 @@ def test_steps_left_of_a_batch_between_two() -> None:
 
 
 def test_without_iterations_who_asks_for_steps_is_told_what_to_add() -> None:
-    with pytest.raises(InputError, match="Add the column iteration"):
-        net(iteration=None).steps_left(16, 0)
+    for lacks in (None, np.array([10.0, np.nan, 4.0, 8.0]), np.array([10.0, np.inf, 4.0, 8.0])):
+        with pytest.raises(InputError, match="Add the column iteration"):
+            net(iteration=lacks).steps_left(16, 0)
 
 
 @pytest.mark.parametrize(

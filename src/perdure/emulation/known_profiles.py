@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +20,10 @@ from perdure.errors import InputError
 from perdure.in_memory_db import duckdb_in_memory
 from perdure.throughput.compute import GPUS
 from perdure.throughput.layers import KNOWN_MODELS
+from perdure.throughput.speed import Floats
 
 MOST_ROWS = 2_000_000
+MOST_BATCH = 10**12  # examples: more is a misread column
 NEEDED = ("gpu", "model", "batch_size", "forward_s", "backward_s", "transfer_s", "peak_mib", "persistent_mib")
 
 
@@ -50,16 +53,21 @@ def read_profiles(path: Path) -> ProfileTable:
     if missing := [name for name in NEEDED if name not in columns]:
         raise InputError(where, f"no column {', '.join(missing)}", f"Give the columns {', '.join(NEEDED)}")
     rows = len(columns["gpu"])
-    try:
-        batch = np.ma.filled(np.ma.asarray(columns["batch_size"]).astype(float), 0.0).astype(np.int64)
-        values = np.stack(
-            [np.ma.filled(np.ma.asarray(columns[name]).astype(float), np.nan) if name in columns else np.zeros(rows)
-             for name in COLUMNS], axis=1,
-        )  # fmt: skip
-    except (TypeError, ValueError) as err:
-        raise InputError(where, "a column that should hold numbers does not", "Give numbers alone in it") from err
+    batch = _numbers(where, "batch_size", columns["batch_size"])
+    values = np.stack(
+        [_numbers(where, name, columns[name]) if name in columns else np.zeros(rows) for name in COLUMNS], axis=1
+    )
     gpus, models = ([str(each) for each in columns[name]] for name in ("gpu", "model"))
-    return ProfileTable.of(where, gpus, models, batch.tolist(), values)
+    counted = (batch >= 1) & (batch <= MOST_BATCH) & (batch == np.floor(batch))  # else the row has a hole
+    batches = np.where(counted, batch, 0).astype(np.int64)
+    return ProfileTable.of(where, gpus, models, batches.tolist(), values)
+
+
+def _numbers(where: str, name: str, column: Any) -> Floats:
+    try:
+        return np.asarray(np.ma.filled(np.ma.asarray(column).astype(float), np.nan), np.float64)
+    except (TypeError, ValueError) as err:
+        raise InputError(where, f"column {name} does not hold numbers", "Give numbers alone in it") from err
 
 
 def profile_of(gpu: str, model: str, batch: int, table: ProfileTable | None = None) -> GpuStep:

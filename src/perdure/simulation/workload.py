@@ -94,6 +94,9 @@ def _check(table: JobTable) -> None:
     for column, word in times:
         refuse(~np.isfinite(column), f"its {word} is not a number", "Leave the job out, or give it one")
         refuse(np.abs(column) > _LONGEST_S, f"its {word} is too large", "Give times in seconds since the trace began")
+    refuse(
+        np.abs(table.eligible_s) > _LONGEST_S, "its eligible time is too large", "Give seconds since the trace began"
+    )
     refuse(table.duration_s < 0, "its running time is negative", "Leave the job out, or fix the trace")
     refuse(table.gpus < 1, "it asks for no GPU", "Leave jobs without GPUs out")
     if len(table) > 1:

@@ -159,6 +159,8 @@ def _application(name: str, steps: StepProfile, epochs: EpochProfile, pipeline: 
             )
             raise InputError(f"application {name!r}", what, "Name fewer micro-batches")
     iterations = None if epochs.iteration is None else epochs.iteration[kept]
+    if iterations is not None and not np.isfinite(iterations).all():
+        iterations = None  # not told of all epochs
     return Application(name, batches, progress, told[1], told[2], speed, iterations, pipeline=pipeline)
 
 

@@ -12,7 +12,7 @@ from perdure.errors import InputError
 from perdure.model.profiles import AdaptiveJobs
 from perdure.traces.columns import NUMBER, TEXT, load, look
 from perdure.traces.source import TraceSource
-from perdure.traces.trace import Format, Sieve, Trace, gather
+from perdure.traces.trace import MAX_COUNT, MAX_GPUS, MAX_S, Format, Sieve, Trace, gather
 
 _JOB_TYPE = 0
 # Columns by how many there are: (steps, GPUs, arrival in seconds).
@@ -70,7 +70,12 @@ def read_steps(path: Path) -> AdaptiveJobs:
     sieve.bad(broken, "the line has neither 7 nor 10 columns, or a word that is not a number", "Fix the line")
     steps, gpus, submit_s = np.array([numbers or (np.nan,) * 3 for numbers in told], np.float64).T
     said = (steps > 0) & (gpus >= 1) & np.isfinite(steps + gpus + submit_s)
-    sieve.bad(~said, "a job without steps, GPUs or arrival", "Fix it")
+    sieve.bad(~said, "a job without steps, GPUs or arrival", "Write all three as numbers")
+    sieve.bad(steps > MAX_COUNT, "the number of steps is absurd", f"Write at most {MAX_COUNT}", steps)
+    sieve.bad(gpus != np.floor(gpus), "the number of GPUs is not a whole number", "Write a whole number", gpus)
+    sieve.bad(gpus > MAX_GPUS, "the number of GPUs is absurd", f"Write at most {MAX_GPUS}", gpus)
+    outside = (submit_s < 0) | (submit_s > MAX_S)
+    sieve.bad(outside, "the arrival is negative or absurd", "Write seconds since the trace began", submit_s)
     order = np.argsort(submit_s, kind="stable")
     kinds = np.array([row[_JOB_TYPE] for row in fields])
     names = np.array([str(number) for number in range(len(line))])

@@ -34,6 +34,7 @@ GPU_TYPES: Mapping[str, str] = MappingProxyType({"t4": "aws", "a100": "dgx-ext",
 _MAY_TELL = {
     "workload": NUMBER, "fails": TEXT, "rigid": TEXT, "work": NUMBER, "app": TEXT, "score": NUMBER, "search": TEXT,
 }  # fmt: skip
+MAX_WORKLOAD = 999_999
 _ROW = {"name": TEXT, "time": NUMBER, "application": TEXT, "num_replicas": NUMBER, "batch_size": NUMBER}
 
 
@@ -52,8 +53,9 @@ def read_profiles(folder: Path) -> tuple[StepProfile, EpochProfile]:
     laid, laid_rows = load(look(_file(folder, PLACEMENTS)), {**step, "placement": TEXT}, None, optional=machine)
     where = {"num_nodes": NUMBER, "num_replicas": NUMBER}
     wide, wide_rows = load(look(_file(folder, SCALABILITY)), {**step, **where}, None, optional=machine)
-    for columns, sieve, names in ((laid, laid_rows, ("local_bsz",)), (wide, wide_rows, ("local_bsz", *where))):
+    for columns, sieve, names in ((laid, laid_rows, ()), (wide, wide_rows, where)):
         _must_count(columns, sieve, names)
+        _must_be_from_1(columns, sieve, "local_bsz")
     bad = next((text for text in laid["placement"].tolist() if not text.isdecimal() or "0" in text), None)
     if bad is not None:
         raise InputError(str(_file(folder, PLACEMENTS)), f"{bad!r} is not a placement", "Write one digit a node: 44")
@@ -91,9 +93,17 @@ def read_pipelines(folder: Path) -> PipelineProfile:
 
 
 def _must_count(columns: Mapping[str, NDArray[Any]], sieve: Sieve, names: Iterable[str]) -> None:
-    """Raises `InputError`, naming the line, for a count that is no number from 1 on."""
+    """Raises `InputError`, naming the line, for a count that is not a whole number from 1 on, or absurd."""
     for name in names:
-        sieve.bad(~(np.isfinite(columns[name]) & (columns[name] >= 1)), f"{name} is no number from 1 on", "Fix it")
+        _must_be_from_1(columns, sieve, name)
+        value = columns[name]
+        sieve.bad(value != np.floor(value), f"{name} is not a whole number", "Write a whole number", value)
+
+
+def _must_be_from_1(columns: Mapping[str, NDArray[Any]], sieve: Sieve, name: str) -> None:
+    value = columns[name]
+    sieve.bad(~(value >= 1), f"{name} is not a number from 1 on", "Write a number from 1 on", value)
+    sieve.bad(value > MAX_COUNT, f"{name} is absurd", f"Write a number up to {MAX_COUNT}", value)
 
 
 def has_rates(folder: Path) -> bool:
@@ -185,10 +195,13 @@ def read_adaptive(path: Path, workload: int | None = None) -> AdaptiveJobs:
     for name, least, most in (("time", 0, MAX_S), ("num_replicas", 1, MAX_GPUS), ("batch_size", 1, MAX_COUNT)):
         value = columns[name]
         is_right = (value >= least) & (value <= most) & ((name == "time") | (value == np.floor(value)))
-        sieve.bad(~is_right, f"{name} is not a valid number", "Fix it", value)
+        kind = "a number" if name == "time" else "a whole number"
+        sieve.bad(~is_right, f"{name} is not a valid number", f"Write {kind} from {least} to {most:.0f}", value)
     keep = np.ones(len(columns["name"]), bool)
     if "workload" in columns:
-        sieve.bad(~np.isfinite(columns["workload"]), "workload is no number", "Fix it")
+        number = columns["workload"]
+        is_right = (number >= 0) & (number <= MAX_WORKLOAD) & (number == np.floor(number))
+        sieve.bad(~is_right, "workload is not a valid number", f"Write a whole number from 0 to {MAX_WORKLOAD}", number)
         numbers = np.unique(columns["workload"]).astype(int).tolist()
         if workload is None and len(numbers) > 1:
             listed = ", ".join(map(str, numbers))

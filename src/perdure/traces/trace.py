@@ -108,6 +108,9 @@ def gather(
     Raises `InputError` for a bad row and for a file that leaves no job.
     """
     _judge(sieve, submit_s, gpus, duration_s)
+    instants = [name for name in ("start_s", "end_s", "eligible_s") if name in columns]
+    for name in instants:
+        sieve.bad(np.abs(columns[name]) > MAX_S, f"{name} is absurd", "Give seconds", columns[name])
     if job_id is not None:
         _judge_ids(sieve, job_id)
     rows = np.flatnonzero(sieve.kept)
@@ -115,9 +118,8 @@ def gather(
         why = ", ".join(f"{count} left out: {reason}" for reason, count in sieve.left_out.items()) or "it holds no rows"
         raise InputError(str(source.path), f"no job is left of this trace ({form}: {why})", "Name a trace of GPU jobs")
     origin = float(submit_s[rows].min()) if origin_s is None else origin_s
-    for name in ("start_s", "end_s", "eligible_s"):
-        if name in columns:
-            columns[name] = columns[name] - origin
+    for name in instants:
+        columns[name] = columns[name] - origin
     table = JobTable(
         job_id=_numbered(len(submit_s)) if job_id is None else job_id,
         submit_s=submit_s - origin,
