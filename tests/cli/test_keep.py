@@ -505,11 +505,12 @@ def test_until_is_done_a_number_or_a_time(text: str, wanted: tuple[int | None, f
     assert until_of(text, NOW) == wanted
 
 
-@pytest.mark.parametrize("text", ["0", "soon", "2001-01-01", "-1", "9999999"])
+@pytest.mark.parametrize("text", ["0", "soon", "2001-01-01", "-1", "9999999", "100001", "9" * 5000])
 def test_another_until_is_refused_in_a_line(text: str) -> None:
     with pytest.raises(InputError, match="--until") as told:
         until_of(text, NOW)
     assert "\n" not in str(told.value)
+    assert len(str(told.value)) < 150
 
 
 def test_a_walltime_of_the_environment_that_is_none_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,9 @@ def test_an_answer_that_never_ends_is_not_waited_for() -> None:
         ask_ras(address, within_s=0.3)
 
 
-@pytest.mark.parametrize("address", ["localhost", "localhost:http", ":28028", "localhost:0"])
+@pytest.mark.parametrize(
+    "address", ["localhost", "localhost:http", ":28028", "localhost:0", "localhost:65536", "localhost:" + "9" * 5000]
+)
 def test_an_address_is_a_host_and_a_port(address: str) -> None:
     with pytest.raises(InputError, match="not HOST:PORT"):
         ask_ras(address)

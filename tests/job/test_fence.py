@@ -323,8 +323,9 @@ def test_the_claim_of_this_process_stands_in_its_environment(tmp_path: Path) -> 
     environment = {"PERDURE_FENCE_DIR": str(tmp_path), "PERDURE_FENCE_TOKEN": "3"}
     assert current_claim(environment) == Claim(tmp_path, 3)
     assert [current_claim({name: value}) for name, value in environment.items()] == [None, None]
-    with pytest.raises(ConfigError):
-        current_claim({**environment, "PERDURE_FENCE_TOKEN": "three"})
+    for token in ("three", "-1", "9" * 5000):
+        with pytest.raises(ConfigError, match=r"^PERDURE_FENCE_TOKEN: '[^']{1,80}' is not a token\. Leave it as"):
+            current_claim({**environment, "PERDURE_FENCE_TOKEN": token})
 
 
 def test_a_frozen_claimant_holds_nobody_up(tmp_path: Path) -> None:

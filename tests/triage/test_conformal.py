@@ -138,6 +138,9 @@ def test_the_file_survives_a_round_trip(found: Thresholds) -> None:
         '{"transient_from": -0.5, "deterministic_to": 0}',
         '{"transient_from": 0, "deterministic_to": 1.5}',
         '{"transient_from": 0, "deterministic_to": -0.5}',
+        '{"transient_from": NaN, "deterministic_to": 0}',
+        '{"transient_from": 0, "deterministic_to": 1e999}',
+        f'{{"transient_from": {10**400}, "deterministic_to": 0}}',
     ],
 )
 def test_a_bad_file_is_refused_in_one_line(text: str) -> None:

@@ -205,7 +205,18 @@ def test_a_log_that_begins_anew_is_counted_anew() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"format": 2}, {"offset": -1}, {"offset": "x"}, {"gaps": None}, {"storm": float("nan")}, {"line": None}]
+    "change",
+    [
+        {"format": 2},
+        {"offset": -1},
+        {"offset": "x"},
+        {"gaps": None},
+        {"storm": float("nan")},
+        {"line": None},
+        {"offset": float("inf")},
+        {"nans": float("inf")},
+        {"storm": float("inf")},
+    ],
 )
 def test_what_is_no_state_is_told_in_one_line(change: dict[str, object]) -> None:
     with pytest.raises(InputError, match=r"^here: "):

@@ -38,6 +38,7 @@ from perdure.succession.chain_state import ChainSpec, JobChain, Strategy
 
 GRACE_S = 120.0  # for a checkpoint, where the script does not say how long it needs
 _UNTIL_DONE = "done"
+_MOST_DIGITS = 9  # int() takes some thousands, and then raises
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,10 @@ def until_of(text: str, now: float) -> tuple[int | None, float | None]:
     if text == _UNTIL_DONE:
         return None, None
     if text.isascii() and text.isdecimal():
-        if not 1 <= int(text) <= 100_000:
-            raise InputError(f"--until {text}", "a chain has 1 to 100,000 links", "Write for example --until 10")
+        if len(text) > _MOST_DIGITS or not 1 <= int(text) <= 100_000:
+            raise InputError(
+                f"--until {plain(text, 40)}", "a chain has 1 to 100,000 links", "Write for example --until 10"
+            )
         return int(text), None
     try:
         until_s = instant_of(text, now)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 DAY_S = 86_400.0
 LEAST_DAYS = 21
 MOST_GPUS = 1_000_000
+_MOST_DIGITS = 9  # int() takes some thousands, and then raises
 COLUMNS = (
     word("PLANNER"), word("MODEL"), word("PRICE"), word("INTERRUPTED (95%)"), word("OVERLAP (95%)", leave=1),
     word("SEAMLESS", leave=4), word("WASTED GPU h", leave=5), word("REGRET (95%)", leave=3), word("OF THE GAP (95%)"),
@@ -78,16 +79,19 @@ def study_call(
 
 
 def _counts(option: str, text: str) -> tuple[int, ...]:
-    counts = [int(each) if each.strip().isdecimal() else 0 for each in text.split(",")]
+    counts = [int(each) if each.strip().isdecimal() and len(each) <= _MOST_DIGITS else 0 for each in text.split(",")]
     if not all(0 < each <= MOST_GPUS for each in counts):
-        raise InputError(f"{option} {text!r}", f"not numbers from 1 to {MOST_GPUS}", f"Write it as {option} 360,315")
+        raise InputError(
+            f"{option} {text[:80]!r}", f"not numbers from 1 to {MOST_GPUS}", f"Write it as {option} 360,315"
+        )
     return tuple(counts)
 
 
 def _span(text: str) -> tuple[float, float]:
     first, _, last = text.partition("-")
-    if not (first.isdecimal() and last.isdecimal() and int(first) < int(last)):
-        raise InputError(f"--days {text!r}", "not two rising numbers of days", "Write it as --days 60-150")
+    is_short = len(first) <= _MOST_DIGITS and len(last) <= _MOST_DIGITS
+    if not (is_short and first.isdecimal() and last.isdecimal() and int(first) < int(last)):
+        raise InputError(f"--days {text[:80]!r}", "not two rising numbers of days", "Write it as --days 60-150")
     return float(first), float(last)
 
 

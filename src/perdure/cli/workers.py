@@ -11,6 +11,7 @@ from perdure.simulation.executors.processes import Processes
 from perdure.simulation.sweep import SweepExecutor
 
 MAX_WORKERS = 1024
+_MOST_DIGITS = 4  # of MAX_WORKERS
 _SLURM_JOBS = 4
 _FIX = "Write a number of processes, such as 4, or dask://HOST:PORT, or slurm, or slurm:8 for 8 jobs"
 
@@ -44,8 +45,8 @@ def processes_at_hand() -> int:
 
 
 def _number(text: str, digits: str) -> int:
-    if not digits.isdecimal() or not 0 < int(digits) <= MAX_WORKERS:
-        raise ConfigError(f"--workers {text!r}", f"not a number of workers up to {MAX_WORKERS}", _FIX)
+    if not digits.isdecimal() or len(digits) > _MOST_DIGITS or not 0 < int(digits) <= MAX_WORKERS:
+        raise ConfigError(f"--workers {text[:80]!r}", f"not a number of workers up to {MAX_WORKERS}", _FIX)
     return int(digits)
 
 

@@ -16,6 +16,7 @@ from perdure.errors import InputError
 
 DEFAULT_ADDRESS = "localhost:28028"
 PROTOCOL = 2
+_PORT_DIGITS = 5
 PEERS_MOST_S, ANSWER_MOST_S = 5, 30.0
 """What the asked process waits for the others, as ncclras has it wait, and what is waited for all of its answer."""
 
@@ -46,7 +47,7 @@ def ask_ras(address: str = DEFAULT_ADDRESS, within_s: float = ANSWER_MOST_S) -> 
 
 def _parts(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+    if not host or not port.isdecimal() or len(port) > _PORT_DIGITS or not 0 < int(port) < 1 << 16:
         raise InputError(address, "not HOST:PORT", f"Write it like {DEFAULT_ADDRESS}")
     return host.strip("[]"), int(port)
 

@@ -28,6 +28,7 @@ FENCE_DIR = "PERDURE_FENCE_DIR"
 FENCE_TOKEN = "PERDURE_FENCE_TOKEN"  # noqa: S105 - a number, no secret
 KEPT_CLAIMS = 16  # the latest stay, for people who want to know what happened
 DRAFT_LIFE_S = 3600.0
+MAX_DIGITS = 18  # of a token
 MAX_NOTE_BYTES = 64 * 1024
 
 _FIX = "A newer incarnation of this job runs: let this one end"
@@ -132,8 +133,8 @@ def current_claim(environment: Mapping[str, str]) -> Claim | None:
     directory, token = environment.get(FENCE_DIR), environment.get(FENCE_TOKEN)
     if not directory or not token:
         return None
-    if not token.isdecimal():
-        raise ConfigError(FENCE_TOKEN, f"{token!r} is not a token", "Leave it as perdure exec has set it")
+    if not token.isdecimal() or len(token) > MAX_DIGITS:
+        raise ConfigError(FENCE_TOKEN, f"{token[:80]!r} is not a token", "Leave it as perdure exec has set it")
     return Claim(Path(directory), int(token))
 
 

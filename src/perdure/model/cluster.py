@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from perdure.errors import InputError
 
 MAX_NODES = 1_000_000
+_MOST_DIGITS = 7  # of MAX_NODES
 _FIX = "Write it like 32x8 or 321x2+231x8, with racks of 4 nodes 32x8/4, with CPUs and memory 32x8:cpu=96:mem=1T"
 _GROUP = re2.compile(r"(\d{1,7})x(\d{1,5})(?::([A-Za-z0-9_.-]{1,64}))?(?::cpu=(\d{1,7}))?(?::mem=(\d{1,9})([MGT]))?")
 _MIB = {"M": 1, "G": 2**10, "T": 2**20}
@@ -102,6 +103,6 @@ def told_of_all(where: str, name: str, column: Sequence[int] | NDArray[np.int64]
 
 
 def _rack_nodes(spec: str, nodes: str) -> int:
-    if not nodes.isdecimal() or not 0 < int(nodes) <= MAX_NODES:
+    if not nodes.isdecimal() or len(nodes) > _MOST_DIGITS or not 0 < int(nodes) <= MAX_NODES:
         raise InputError(f"cluster {spec!r}", f"{nodes!r} is not a number of nodes a rack", _FIX)
     return int(nodes)

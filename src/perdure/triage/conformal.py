@@ -121,7 +121,7 @@ def read_thresholds(text: str, source: str) -> Thresholds:
     try:
         document = json.loads(text)
         found = Thresholds(float(document["transient_from"]), float(document["deterministic_to"]))
-    except (ValueError, TypeError, KeyError, RecursionError) as err:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as err:
         raise InputError(source, f"no thresholds ({err})", _FIX) from err
     if not (0.0 <= found.transient_from <= 1.0 and 0.0 <= found.deterministic_to <= 1.0):
         raise InputError(source, "a threshold is not between 0 and 1", _FIX)

@@ -213,13 +213,13 @@ class Follower:
         follower = cls(signs, patience)
         try:
             follower._seen = _seen_of(state)
-        except (KeyError, TypeError, ValueError) as err:
+        except (KeyError, TypeError, ValueError, OverflowError) as err:
             raise InputError(source, f"damaged ({err})", FIX) from err
         return follower
 
 
 def _seen_of(state: Mapping[str, Any]) -> _Seen:
-    """Checked field by field; raises `KeyError`, `TypeError` or `ValueError`."""
+    """Checked field by field; raises `KeyError`, `TypeError`, `ValueError` or `OverflowError`."""
     wrote, gaps = state["wrote_s"], state["gaps"]
     seen = _Seen(
         int(state["offset"]),

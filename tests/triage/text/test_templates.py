@@ -107,6 +107,8 @@ def test_a_tree_saved_and_read_goes_on_where_it_stood(before: list[str], after: 
         {"founded": None},
         {"shape": {"width": 3}},
         {"templates": [[1, 1]]},
+        {"templates": [[1e999, 1, ["a"]]]},
+        {"founded": 1e999},
         {"templates": []},
         {"tree": [{}, []]},
         {"tree": [{"3": [{}, [1]]}, []]},

@@ -181,7 +181,7 @@ class TemplateTree:
                 tree._lines += 1
                 tree._templates[int(i)] = Template(int(i), tuple(map(str, words)), int(lines), tree._lines)
             tree._root = _of_data(state["tree"])
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as err:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as err:
             raise InputError(source, f"damaged templates ({err})", FIX) from err
         listed = sorted(tree._templates)
         if sorted(_ids(tree._root)) != listed or not all(tree._way_to(tree._templates[i]) for i in listed):
