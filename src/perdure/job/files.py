@@ -130,10 +130,11 @@ def small_file(path: Path, limit: int, owners: Collection[int] | None = None) ->
         if err.errno == errno.ELOOP:
             raise InputError(str(path), "a link", _FIX) from err
         raise
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)  # fdopen refuses a directory and leaves it open
+        raise InputError(str(path), "not a regular file", _FIX)
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError(str(path), "not a regular file", _FIX)
         if owners is not None and status.st_uid not in owners:
             raise InputError(str(path), f"written by user {status.st_uid}, who is not believed", _FIX)
         data = file.read(limit + 1)

@@ -76,6 +76,14 @@ def test_a_value_of_a_partition(key: str, values: tuple[str, ...], what: str) ->
         assert said.startswith(f"slurm.conf:4: PartitionName=a {key.lower()}: {value!r} {what}")
 
 
+@pytest.mark.parametrize("key", ["CPUs", "Boards", "Sockets", "CoresPerSocket", "ThreadsPerCore"])
+@pytest.mark.parametrize("value", [*NO_COUNTS, "9" * 5000])
+def test_processors_of_a_node(key: str, value: str) -> None:
+    with pytest.raises(InputError) as refused:
+        site(f"ClusterName=c\nNodeName=n[1-2] {key}={value}\n")
+    assert str(refused.value).startswith(f"slurm.conf:2: NodeName=n[1-2] {key.lower()}: {value[:60]!r} {WHOLE}")
+
+
 def test_the_longest_whole_number_is_taken() -> None:
     assert site("PriorityWeightAge=99999999999").settings.priority.weights.age == 99_999_999_999
 

@@ -91,6 +91,8 @@ _PARTITION_KINDS: Mapping[str, _Kind] = {
     "default": ("YES", "NO"),
 }  # fmt: skip
 
+_PROCESSORS = ("cpus", "boards", "sockets", "corespersocket", "threadspercore")
+
 Lines = Iterable[tuple[str, str]]
 """Lines of a file, each after its place."""
 Include = Callable[[str, str], Lines]
@@ -262,6 +264,8 @@ def _must_be_understood(text: ConfText) -> None:
             _check(own[_WHERE], f"PartitionName={own['partitionname']} {key}", value, _PARTITION_KINDS.get(key))
     named: set[str] = set()
     for own in text.nodes:
+        for key in _PROCESSORS:
+            _check(own[_WHERE], f"NodeName={own['nodename'][:60]} {key}", own.get(key, ""), _WHOLE)
         for node in _expand(own, "nodename"):
             if node in named:
                 raise InputError(own[_WHERE], f"node {node} is named twice", "Name each node in one line")
@@ -349,7 +353,7 @@ def _cpus(own: Mapping[str, str]) -> int:
     if own.get("cpus", "").isdecimal():
         return int(own["cpus"])
     total = 1
-    for key in ("boards", "sockets", "corespersocket", "threadspercore"):
+    for key in _PROCESSORS[1:]:
         total *= int(own[key]) if own.get(key, "").isdecimal() else 1
     return total
 
