@@ -312,6 +312,14 @@ def test_a_damaged_claim_is_named(tmp_path: Path) -> None:
         claim(tmp_path, "7", 2)
 
 
+def test_a_directory_among_the_notes_stops_no_claim(tmp_path: Path) -> None:
+    claim(tmp_path, "7", 1)
+    (tmp_path / "stages" / f"1-{'0' * 32}").mkdir()
+    before = len(os.listdir("/proc/self/fd"))
+    assert claim(tmp_path, "7", 2).token == 2
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_place_that_is_no_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="cannot be used: Not a directory"):

@@ -220,10 +220,11 @@ def _noted_stage(note: Path) -> Path | None:
         raise
     except OSError:
         return None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+        os.close(descriptor)  # fdopen raises for a directory
+        return None
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-            return None
         stage = Path(os.fsdecode(file.read(MAX_NOTE_BYTES)))
     return stage if stage.is_absolute() and stage.name == _stage_name(note.name) else None
 
