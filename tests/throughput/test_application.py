@@ -89,6 +89,9 @@ def test_without_iterations_who_asks_for_steps_is_told_what_to_add() -> None:
         ({"application": np.full(5, "other")}, {}, "the profiles have no steps for it"),
         ({}, {"application": np.full(4, "other")}, "the profiles do not say how it learns"),
         ({}, {"grad_square": np.array([1.0, np.inf, 1.0, 1.0])}, "a value that is not a number"),
+        ({}, {"grad_variance": np.array([1.0, -1.0, 1.0, 1.0])}, "square or variance is below 0, or both are 0"),
+        ({}, {"grad_square": np.zeros(4), "grad_variance": np.array([1.0, 0, 1, 1])}, "is below 0, or both are 0"),
+        ({}, {"progress": np.array([10.0, 10.0, 10.0, 10.0])}, "its epochs do not go on, one after the other"),
     ],
 )
 def test_what_a_profile_lacks_is_named(steps: dict[str, Any], learnt: dict[str, Any], said: str) -> None:
