@@ -27,7 +27,7 @@ from perdure.retry.history import Fleet
 from perdure.waits.forecast import LEVELS, WaitForecast
 from tests.copying import replace
 from tests.recorded import slurm_records
-from tests.recorded.drawn import NOW, Drawn, NotDrawn, in_words
+from tests.recorded.drawn import NOW, Drawn, MakesNoSense, NotDrawn, in_words
 from tests.recorded.line import Line, hash_of
 from tests.recorded.path_taken import path_taken
 
@@ -87,7 +87,7 @@ ASKS_THE_MACHINE = frozenset(
 )  # fmt: skip
 
 MOST_TRIED, PATIENCE = 1500, 100  # cases, and cases in a row that show nothing new
-LEAST_KEPT, MOST_KEPT, OF_ONE_PATH = 10, 100, 3
+LEAST_KEPT, MOST_KEPT, OF_ONE_PATH, LEAST_TOLD = 10, 100, 3, 6
 WIDEST = 160  # characters of an answer that are written down, before a hash of the rest
 
 
@@ -243,19 +243,24 @@ def lines_of(module: str) -> Iterator[Line]:
 
 
 def _telling(module: str, name: str, function: Callable[..., Any]) -> Iterator[int]:
-    """The cases that are worth keeping: those that take another path through the code."""
+    """The cases that are worth keeping: those that take another path through the code, and the first other answers."""
     seen: Counter[Any] = Counter()
+    said: set[str] = set()
     kept, last = 0, 0
     for case in range(MOST_TRIED):
         if kept >= MOST_KEPT or case > last + PATIENCE:
             return
         try:
             with path_taken() as path:
-                _answer(function, f"{module}.{name} {case}")
+                answer = _answer(function, f"{module}.{name} {case}")
+        except MakesNoSense:
+            continue
         except NotDrawn:
             return
         way = frozenset(path)
         seen[way] += 1
-        if case < LEAST_KEPT or seen[way] <= OF_ONE_PATH:
+        is_new = answer not in said and len(said) < LEAST_TOLD
+        said.add(answer)
+        if kept < LEAST_KEPT or seen[way] <= OF_ONE_PATH or is_new:
             kept, last = kept + 1, case
             yield case

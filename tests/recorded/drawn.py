@@ -71,6 +71,10 @@ class NotDrawn(Exception):
     """Nothing is known of how to draw this."""
 
 
+class MakesNoSense(NotDrawn):
+    """A value refuses the fields that were drawn for it; those of another case may fit."""
+
+
 class Drawn:
     """Draws the values of one case."""
 
@@ -159,7 +163,7 @@ class Drawn:
         try:
             return kind(**given)
         except (ValueError, TypeError) as err:  # it says itself what makes no sense
-            raise NotDrawn(kind) from err
+            raise MakesNoSense(kind) from err
 
 
 _hints = cache(get_type_hints)
