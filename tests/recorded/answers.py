@@ -21,13 +21,20 @@ from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.config import Config
 from perdure.backends.slurm.records import JobRecord
 from perdure.cli.picture import LEAST_S, LOOKS, LookAge
+from perdure.coordination import record as records
+from perdure.coordination.record import Annotation, Answer, AnswerKind, Component, ExceptionOutcome, ExceptionRecord
 from perdure.hangs.rank_state import BUSY_FRAC, MOVES_BYTES_S, PYTHON, Frame, Seen
 from perdure.model.jobs import Attempt
 from perdure.retry.history import Fleet
+from perdure.simulation.difference import Differences, PairedDifference
+from perdure.simulation.groups import GroupKind
+from perdure.simulation.verdict import PolicyStanding, PolicyVerdict
+from perdure.slurm_words.link_job import LinkJob
 from perdure.waits.forecast import LEVELS, WaitForecast
 from tests.copying import replace
 from tests.recorded import slurm_records
 from tests.recorded.drawn import NOW, Drawn, MakesNoSense, NotDrawn, in_words
+from tests.recorded.given import GIVEN
 from tests.recorded.line import Line, hash_of
 from tests.recorded.path_taken import path_taken
 
@@ -87,6 +94,7 @@ ASKS_THE_MACHINE = frozenset(
 )  # fmt: skip
 
 MOST_TRIED, PATIENCE = 1500, 100  # cases, and cases in a row that show nothing new
+PATIENCE_ALIKE = 500  # while all answers are alike
 LEAST_KEPT, MOST_KEPT, OF_ONE_PATH, LEAST_TOLD = 10, 100, 3, 6
 WIDEST = 160  # characters of an answer that are written down, before a hash of the rest
 
@@ -131,12 +139,45 @@ def _of_a_look(look: LookAge, rng: random.Random) -> LookAge:
     return replace(look, look_every_s=rng.choice((0.0, LEAST_S / LOOKS, 30.0, 300.0)), last_look_s=last_s)
 
 
+def _on_its_way(record: ExceptionRecord, rng: random.Random) -> ExceptionRecord:
+    """Half of them owned: by whom, with which holds, and what has come of it since."""
+    keys = ((), ("hold:c/7#0",), ("hold:c/7#0", "hold:c/8#1@x"), ("drain:n1@7",))
+    owned = Answer(
+        Component.RESOURCE_MANAGER, AnswerKind.HANDLED, NOW - 60.0, "", rng.choice(keys), rng.choice(("", "", "ops")),
+        rng.choice(((), (records.START,), ("requeue",))),
+    )  # fmt: skip
+    over = Answer(Component.RESOURCE_MANAGER, AnswerKind.ANNOTATED, NOW, "", rng.choice(((), ("hold:c/7#0",))))
+    others = tuple(each for each in record.verdicts if each.kind is not AnswerKind.HANDLED)
+    is_owned, is_open = rng.random() < 0.5, rng.random() < 0.6
+    said = Annotation(
+        "site",
+        NOW - 30.0,
+        rng.choice((records.READ_BACK, records.CLOSED, records.CLEARS, records.SEEN_BY)),
+        "operator:ada",
+    )
+    return replace(
+        record,
+        verdicts=(*others, owned, over) if is_owned else others,
+        state=records.ExceptionState.HANDLED if is_owned else record.state,
+        outcome=ExceptionOutcome.OPEN if is_open else record.outcome,
+        annotations=(*record.annotations, said) if rng.random() < 0.4 else record.annotations,
+        detected_by=rng.choice(("", "perdure", "perdure.blame", "operator:ada", "ada", "unknown")),
+    )
+
+
+def _submitted(job: LinkJob, rng: random.Random) -> LinkJob:
+    """In a state that Slurm knows."""
+    return replace(job, state=rng.choice(slurm_records.OFTEN))
+
+
 FITTING: dict[type, Callable[[Any, random.Random], Any]] = {
     Attempt: _of_one_job,
     Fleet: _of_all_nodes,
     Seen: _of_a_process,
     Frame: _of_a_program,
     LookAge: _of_a_look,
+    ExceptionRecord: _on_its_way,
+    LinkJob: _submitted,
     JobRecord: slurm_records.a_record,
     AccountingRow: slurm_records.a_row,
     Config: slurm_records.a_config,
@@ -149,7 +190,39 @@ def _forecast(rng: random.Random) -> WaitForecast:
     return WaitForecast(NOW - rng.choice((0.0, 60.0, 900.0)), tuple(waits_s), rng.choice(((), ("a remark",))))
 
 
-MAKING: dict[type, Callable[[random.Random], Any]] = {WaitForecast: _forecast}
+def _differences(rng: random.Random) -> Differences:
+    """Of all jobs, and of some users and sizes."""
+    some = ((GroupKind.USER, "ada"), (GroupKind.USER, "bob"), (GroupKind.GPUS, "1"), (GroupKind.CLUSTER, ""))
+    groups = ((None, ""), *some[: rng.choice((0, 2, 4))])
+    return {group: {of: _difference(rng) for of in ("jct_s", "log_jct", "slowdown")} for group in groups}
+
+
+def _difference(rng: random.Random) -> PairedDifference:
+    mean, other = rng.choice((1.01, 80.0, 100.0, 5000.0)), rng.choice((1.0, 100.0, 101.0, 7200.0))
+    share, off = mean / other - 1.0, rng.choice((None, 0.0, 0.001, 0.3))
+    if off is None:
+        return PairedDifference(9, mean, other)
+    return PairedDifference(9, mean, other, share - off, share + off, rng.choice((0.0001, 0.04, 0.5)))
+
+
+def _standing(rng: random.Random, label: str = "las", is_best: bool = False) -> PolicyStanding:
+    passed, is_bound = rng.choice((1.0, 0.9, 0.901)), not is_best and rng.random() < 0.2
+    return PolicyStanding(label, _differences(rng), None if is_best else _difference(rng), is_bound, passed)
+
+
+def _policy_verdict(rng: random.Random) -> PolicyVerdict:
+    """Of up to three policies, of which one is best."""
+    labels = ("fifo", "las", "srtf")[: rng.choice((1, 2, 3, 3))]
+    best = rng.choice(labels)
+    return PolicyVerdict(tuple(_standing(rng, label, label == best) for label in labels), rng.choice((1, 6, 7, 30)))
+
+
+MAKING: dict[type, Callable[[random.Random], Any]] = {
+    WaitForecast: _forecast,
+    PairedDifference: _difference,
+    PolicyStanding: _standing,
+    PolicyVerdict: _policy_verdict,
+}
 
 
 def functions(module: str) -> dict[str, Callable[..., Any]]:
@@ -165,7 +238,9 @@ def _answer(function: Callable[..., Any], case: str) -> str:
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or name not in hints:
             raise NotDrawn(name)
-        given.append((name, parameter.kind, drawn(hints[name], name, name)))
+        some = GIVEN.get(f"{case.partition(' ')[0]}.{name}")
+        value = random.Random(f"{case} {name}").choice(some) if some else drawn(hints[name], name, name)
+        given.append((name, parameter.kind, value))
     at_place = [value for _, kind, value in given if kind is not inspect.Parameter.KEYWORD_ONLY]
     by_name = {name: value for name, kind, value in given if kind is inspect.Parameter.KEYWORD_ONLY}
     try:
@@ -248,7 +323,7 @@ def _telling(module: str, name: str, function: Callable[..., Any]) -> Iterator[i
     said: set[str] = set()
     kept, last = 0, 0
     for case in range(MOST_TRIED):
-        if kept >= MOST_KEPT or case > last + PATIENCE:
+        if kept >= MOST_KEPT or case > last + (PATIENCE if len(said) > 1 else PATIENCE_ALIKE):
             return
         try:
             with path_taken() as path:

@@ -51,6 +51,8 @@ NAMES: Mapping[str, Sequence[str]] = {
     "troubles": NODES,
     "resource": ("", "pfs:/scratch"),
     "warning": ("", "", "--signal=USR1@60"),
+    "dependency": ("", "", "afterok:7", "afterany:8(unfulfilled)?after:7_1+5", "singleton", "aftercorr:7_*(failed)"),
+    "task_list": ("", "2-4,9", "0-98:2", "1,3,..."),
 }
 NUMBERS: Mapping[str, Sequence[float]] = {
     "exit_code": (0, 1, 75, 78, 143),

@@ -6,6 +6,7 @@ The answers are of thousands of random cases, which nobody has judged one by one
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,8 @@ import pytest
 from perdure.model.jobs import Attempt
 from tests.conftest import require
 from tests.recorded import verdicts
-from tests.recorded.answers import FITTING
+from tests.recorded.alike import ALIKE
+from tests.recorded.answers import FITTING, LEAST_KEPT
 from tests.recorded.drawn import Drawn, in_words
 from tests.recorded.groups import GROUPS, PLACE, lines_of, names
 
@@ -41,6 +43,19 @@ def test_every_answer_is_as_it_was(name: str) -> None:
     for now, then in zip(lines_of(name), before, strict=True):
         assert now.short == then, f"{meant}; it says\n{now.whole[:WIDEST]}"
         assert FAULT not in now.whole
+
+
+def test_no_functions_answers_are_all_alike() -> None:
+    """Such answers show no change. What is drawn for a new one: `GIVEN`, `FITTING`, `MAKING`."""
+    told: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for path in (PLACE / "modules").iterdir():
+        for line in path.read_text().splitlines():
+            case, _, said = line.partition(": ")
+            told[f"{path.stem}.{case.split()[0]}"][said] += 1
+    alike = {name for name, answers in told.items() if len(answers) == 1 and answers.total() >= LEAST_KEPT}
+    named = {name for names in ALIKE.values() for name in names}
+    assert not alike - named, "draw what makes them differ"
+    assert not named - alike, "they differ now: take them off the list"
 
 
 def test_every_kind_of_answers_is_asked_for(data_dir: Path | None) -> None:

@@ -1,0 +1,73 @@
+"""Functions of which all recorded answers are alike, and why. A change of them is not seen here.
+
+Take one off the list when what it asks for is drawn (`GIVEN`, `FITTING`, `MAKING`); put none on it without a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+ALIKE: Mapping[str, Collection[str]] = {
+    "it answers nothing else": (
+        "backends.slurm.partitions.Partitions.note",
+        "model.actions.AnyAction.undo",
+        "model.actions.AnyAction.undoes_own",
+        "service.core.call_budget.CallMeter.take",
+        "service.web.pages.listing.ListingAddress.last_choices",
+    ),
+    "its other answers hold functions, which have no words": (),
+    "what it asks for is hardly ever drawn": (
+        "backends.condor.requirements.StartPlace.required",
+        "backends.kubernetes.attempts.log_among",
+        "backends.slurm.dependants.Part.waits_for",
+        "backends.slurm.dependants.of_job",
+        "backends.slurm.outputs.JobOutputs.are_of",
+        "backends.slurm.plans.takes_back",
+        "backends.slurm.records.ended_badly",
+        "backends.slurm.records.tells_failure",
+        "blame.builders.topology.Topology.crossed",
+        "blame.witnesses.attested",
+        "cli.keep_plan.outcomes_of",
+        "cli.keep_shown.times_of",
+        "coordination.handlers.quota.usage_of",
+        "coordination.playbook.Playbook.plan_for",
+        "coordination.replay.differences",
+        "job.link_marks.LinkMarks.was_fenced",
+        "job.liveness.silent",
+        "model.actions.ActionKey.attempt",
+        "model.jobs.Attempt.gpu_hours",
+        "model.signals.persons_deed",
+        "model.signals.persons_signal",
+        "retry.decide.Decision.saved_gpu_h",
+        "service.core.launcher_notes.notes_of",
+        "service.core.recovery.is_not_as_left",
+        "service.core.successor.successor_of",
+        "service.core.view.SiteView.in_force",
+        "service.core.view.SiteView.node",
+        "service.core.view.SiteView.open_about",
+        "service.core.view.SiteView.recovery",
+        "service.core.waiting_retry.given_back",
+        "service.store.journal.ActionRow.automatic",
+        "service.web.pages.listing.ListingQuery.is_csv",
+        "service.web.pages.waits.plot_of",
+        "service.workers.executor.is_charged",
+        "service.workers.executor.is_half_done",
+        "service.workers.executor.lets_go",
+        "service.workers.executor.taken_back",
+        "succession.following.runs_again",
+        "triage.evidence.context.became_read_only",
+        "triage.evidence.disk_space.MountedDisk.is_full",
+        "triage.evidence.gpu_memory.GpuMemory.is_held_by_others",
+        "triage.evidence.quota_tables.row_of",
+        "triage.evidence.scheduler.names_missing_workdir",
+        "triage.verdict.Reached.lost_frac",
+        "waits.awaited.Condition.means",
+        "waits.awaited.doubts_on",
+        "waits.awaited.not_foreseen",
+        "waits.calibration.Calibration.is_known",
+        "waits.calibration.Promise.is_late_at",
+        "waits.own_errors.OwnErrors.is_known",
+        "waits.queue.Queue.reservation_in_the_way",
+        "waits.queue.ahead_of",
+    ),
+}
