@@ -15,7 +15,6 @@ ALIKE: Mapping[str, Collection[str]] = {
         "service.core.call_budget.CallMeter.take",
         "service.web.pages.listing.ListingAddress.last_choices",
     ),
-    "its other answers hold functions, which have no words": (),
     "what it asks for is hardly ever drawn": (
         "backends.condor.requirements.StartPlace.required",
         "backends.kubernetes.attempts.log_among",
