@@ -290,3 +290,15 @@ def test_what_is_not_judged_or_not_its_latest_failure_is_not_decided() -> None:
 def test_the_failure_of_a_start_is_that_of_this_start(number: int, found: str) -> None:
     assert view().failure_of(attempt_id(number)) == found
     assert view().failure_of(attempt_id(3, "2")) == ""
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_failure_is_of_whose_start_failed_though_the_job_seen_last_is_another_users(running: bool) -> None:
+    """Accounting tells of the start while the controller is silent; the id was the other user's before."""
+    others = replace(JOB, user="bob")
+    known = Known(jobs={"1": others}, running={FAILED.id: FAILED} if running else {})
+    cases = {} if running else {"1": Case(others, 3, failure=FAILURE)}
+    site = SiteView(ControllerState("c", known, cases), own_playbook(), RetryRules(), NOW)
+    assert site.owner_of(RECORD) == "ada"
+    assert site.owner_of(replace(RECORD, id="x", incarnation=0)) == "bob"
+    assert site.owner_of(replace(RECORD, id="c/1#2:job.failed", incarnation=2)) == "bob"

@@ -105,6 +105,16 @@ class ControllerState(Struct, frozen=True):
     preempted: frozenset[AttemptId] = frozenset()  # by Perdure, and not seen to have ended; not written down
     ends: tuple[NodeEnd, ...] = ()  # of the last half hour, the oldest first; not written down
 
+    def user_of(self, attempt: AttemptId) -> str:
+        """Whose start it is that runs, or that failed last of its job; "" for any other.
+
+        The id may be that of another user's job which no look has shown yet.
+        """
+        case = self.cases.get(attempt.job_id)
+        failed = case.failure.attempt if case and case.failure else None
+        started = self.known.running.get(attempt) or (failed if failed and failed.id == attempt else None)
+        return started.user if started else ""
+
     def with_case(self, case: Case, most: int) -> ControllerState:
         """The state with a case as it is now; beyond `most` one is forgotten."""
         cases = {**self.cases, case.job.job_id: case}

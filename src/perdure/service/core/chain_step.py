@@ -11,7 +11,6 @@ from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.messages import Changed, Input, Refused, TurnBegun
 from perdure.coordination.record import ExceptionRecord
 from perdure.model.actions import Action, NodeAction, Requeue
-from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job
 from perdure.retry.decide import is_free
 from perdure.retry.history import Spent, blamed
@@ -71,17 +70,10 @@ def meant_for(action: Action, state: ControllerState) -> Action:
     """The action with whose job it is meant for: see `OnJob.user`."""
     if isinstance(action, NodeAction) or action.user:
         return action
-    user = _user_of(action.attempt, state)
+    case, job = state.cases.get(action.attempt.job_id), state.known.jobs.get(action.attempt.job_id)
+    job = job or (case.job if case else None)
+    user = state.user_of(action.attempt) or (job.user if job else "")
     return replace(action, user=user) if user else action
-
-
-def _user_of(named: AttemptId, state: ControllerState) -> str:
-    """Whose start is named, else whose job: the id may be that of a job that no look has shown yet. "" if unknown."""
-    case, known = state.cases.get(named.job_id), state.known
-    failed = case.failure.attempt if case and case.failure else None
-    started = known.running.get(named) or (failed if failed and failed.id == named else None)
-    job = known.jobs.get(named.job_id) or (case.job if case else None)
-    return (started.user if started else "") or (job.user if job else "")
 
 
 def _commented(

@@ -50,7 +50,9 @@ class SiteView(Struct, frozen=True):
         return self.state.known.jobs.get(job_id) or (case.job if case else None)
 
     def owner_of(self, record: ExceptionRecord) -> str:
-        job_id = record.subject.job_id
+        job_id, attempt = record.subject.job_id, record.attempt
+        if attempt is not None and (user := self.state.user_of(attempt)):
+            return user
         job, story_s = self.job(job_id), self.state.known.stories.get(job_id, 0.0)
         return "" if job is None or came_after(job, record.time_s, story_s) else job.user
 
