@@ -453,7 +453,7 @@ HALF = '{"type": "app.x", "\\ud800": 1}'
 
 @pytest.mark.parametrize(
     ("path", "body"),
-    [("/exceptions", HALF), ("/exceptions", '{"type": "\\ud800"}'), ("/jobs", '{"argv": ["a"], "\\ud800": 1}'),
+    [("/exceptions", '{"type": "\\ud800"}'), ("/jobs", '{"argv": ["a"], "\\ud800": 1}'),
      ("/jobs/\\ud800/attempts/1/correction", HALF), ("/kill-switch", '{"on": true, "\\ud800": 1}')],
 )  # fmt: skip
 def test_half_a_character_is_refused_in_one_line(place: Site, path: str, body: str) -> None:
@@ -462,10 +462,14 @@ def test_half_a_character_is_refused_in_one_line(place: Site, path: str, body: s
 
 
 def test_half_a_character_spoils_no_other_of_many(place: Site) -> None:
-    sent = f'[{{"type": "app.x", "subject": {{"job": "1"}}}}, {HALF}]'
+    """In a field of its own it is replaced; a type of it is refused."""
+    sent = f'[{{"type": "app.x", "subject": {{"job": "200"}}}}, {HALF}, {{"type": "\\ud800"}}]'
     answer = place.client(place.operator).post("/api/v1/exceptions/batch", content=sent, headers=JSON_BODY)
     assert answer.status_code == 200, answer.text
-    assert answer.json()[1]["status"] == 422
+    first, second, third = answer.json()
+    assert first["status"] == 404
+    assert get(place, f"/exceptions/{second['id']}")["\ufffd"] == 1
+    assert third["status"] == 422
 
 
 JSON_BODY = {"Content-Type": "application/json"}

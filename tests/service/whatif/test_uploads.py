@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.errors import NotFound, TooMany
 from perdure.service.whatif.uploads import LIFE_S, MAX_OF_ONE, Uploads
+
+
+def done(asked: Coroutine[Any, Any, Any]) -> Any:
+    """In a thread of its own: a browser that other tests of this process opened keeps a loop running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, asked).result()
 
 
 def test_a_trace_that_is_not_whole_yet_stays_and_is_nobodys_to_use(tmp_path: Path) -> None:
@@ -26,7 +34,7 @@ def test_a_trace_that_is_not_whole_yet_stays_and_is_nobodys_to_use(tmp_path: Pat
         assert list(uploads._known) == [begun]
         yield b"y"
 
-    assert asyncio.run(uploads.take(slow(), "ada", "trace.csv")).size == 2
+    assert done(uploads.take(slow(), "ada", "trace.csv")).size == 2
 
 
 def test_what_is_on_its_way_gives_way_to_no_other(tmp_path: Path) -> None:
@@ -38,4 +46,4 @@ def test_what_is_on_its_way_gives_way_to_no_other(tmp_path: Path) -> None:
         yield b"x"
 
     with pytest.raises(TooMany, match="under way"):
-        asyncio.run(uploads.take(opened(MAX_OF_ONE), "eve", "first.csv"))
+        done(uploads.take(opened(MAX_OF_ONE), "eve", "first.csv"))
