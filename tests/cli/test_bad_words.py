@@ -1,4 +1,4 @@
-"""Options of the command line that are numbers, and what is none: one line, however long the word is."""
+"""Options of the command line that take numbers: a bad one is refused in one line, however long it is."""
 
 from __future__ import annotations
 
